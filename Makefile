@@ -1,0 +1,59 @@
+# Debian 12 or 13, as root. `make quickstart` and `make test` set up all they need.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TOX := $(VENV)/tox/bin/tox
+
+# What the lab needs on its host; and, for the tests, what a campaign needs on a node, and a browser.
+PACKAGES := python3-venv openssh-client iproute2 util-linux qemu-system-x86 qemu-utils \
+	mmdebstrap debian-archive-keyring uidmap e2fsprogs zstd
+TEST_PACKAGES := ceph-mon ceph-mgr ceph-osd ceph-common python3-rados fio pdsh collectl \
+	cryptsetup-bin openssh-server xfsprogs chromium chromium-driver
+
+# Asks dpkg first: it answers at once where there is nothing to do.
+define install
+	@dpkg-query -W -f '$${db:Status-Status} $${Package}\n' $(1) 2>/dev/null \
+		| grep -c '^installed' | grep -qx $(words $(1)) || { apt-get update -q && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(1); }
+endef
+
+.PHONY: help quickstart test packages test-packages venv lint unit contract e2e lab clean
+
+help: ## Show the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+quickstart: packages venv ## Run the article's story on real Ceph with real LUKS, in one lab VM
+	$(BIN)/cbt-crypto lab up --kind vm --nodes 1 --disks 2 --disk-size 4G --memory 4G --name quickstart
+	status=0; $(BIN)/cbt-crypto lab run configs/quickstart.yaml -a archive --name quickstart || status=$$?; \
+	$(BIN)/cbt-crypto lab down --name quickstart; exit $$status
+
+test: test-packages $(TOX) ## Run the whole test suite
+	$(TOX)
+
+packages: ## Install the Debian packages that the lab needs
+	$(call install,$(PACKAGES))
+
+test-packages: ## Install the Debian packages that the tests need
+	$(call install,$(PACKAGES) $(TEST_PACKAGES))
+
+venv: $(VENV)/.stamp ## Make the Python environment
+
+$(VENV)/.stamp: setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -e '.[test]'
+	@touch $@
+
+lint: $(TOX) ## Check rules and format only
+	$(TOX) -e lint
+
+unit contract e2e lab: $(TOX) ## Run one kind of test only
+	$(TOX) -e py -- -m $@
+
+# tox makes the environments that it tests in; its own holds nothing else.
+$(TOX):
+	$(PYTHON) -m venv $(VENV)/tox
+	$(VENV)/tox/bin/pip install -q tox
+
+clean: ## Remove what make made here
+	rm -rf $(VENV) .tox build dist *.egg-info

@@ -1,0 +1,13 @@
+"""One module a scenario; a new one is a new module and a line in this table."""
+
+from __future__ import annotations
+
+from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
+from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
+from cbt_crypto.benchmarks.rbd_single_client_sync import RbdSingleClientSync
+from cbt_crypto.scenario import Scenario
+
+#: Section name in the YAML file -> scenario.
+SCENARIOS: dict[str, type[Scenario]] = {
+    scenario.name: scenario for scenario in (RbdMultiClient, RbdSingleClient, RbdSingleClientSync)
+}

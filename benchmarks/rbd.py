@@ -1,0 +1,173 @@
+"""fio's rbd engine on volumes: what the three scenarios of the article have in common."""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from cbt_crypto.scenario import ClientProcess, ClusterCommands, Scenario, Volume, WrapClient
+from cbt_crypto.site import HostScripts, Site
+
+Mode = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
+
+_MIB = 1 << 20
+
+
+class RbdFio(Scenario):
+    """fio processes on RBD volumes. Subclasses say how many, where, and how deep."""
+
+    volumes_per_client: int = Field(1, ge=1, le=1000, description="volumes on each client")
+    iodepth: int = Field(1, ge=1, le=65536, description="IOs in flight per fio process")
+    vol_size: int = Field(
+        16384, ge=4, le=1 << 30, description="MiB of each volume, which CBT calls MB"
+    )
+    order: int = Field(22, ge=12, le=26, description="objects of a volume have 2**order bytes")
+    op_size: int = Field(4096, ge=512, le=1 << 30, description="bytes of one IO")
+    mode: Mode = Field(
+        "randread", description="fio's rw: sequential or random, reads or writes or a mix"
+    )
+    rwmixread: int = Field(50, ge=0, le=100, description="percent of reads in mixed modes")
+    numjobs: int = Field(1, ge=1, le=256, description="fio jobs in each process")
+    prefill: bool = Field(True, description="write each volume once from end to end before use")
+    prefill_op_size: int = Field(
+        4 * _MIB, ge=4096, le=1 << 30, description="bytes of one write of the prefill"
+    )
+    prefill_iodepth: int = Field(
+        16, ge=1, le=65536, description="writes of the prefill in flight, per volume"
+    )
+    log_avg_msec: int = Field(
+        1000, ge=1, le=3_600_000, description="milliseconds that each line of fio's logs averages"
+    )
+    fio_cmd: str = Field("fio", alias="cmd_path", description="command for fio(1)")
+
+    def required_programs(self) -> Sequence[str]:
+        """fio, with the rbd engine."""
+        return (self.fio_cmd,)
+
+    def volumes(self, site: Site) -> tuple[Volume, ...]:
+        """`volumes_per_client` for each client; scenarios share those of the same size."""
+        return tuple(
+            Volume(f"cbt-{host}-{n}-{self.vol_size}", self.pool_profile, host, self.vol_size)
+            for host in self.active_clients(site.clients)
+            for n in range(self.volumes_per_client)
+        )
+
+    def create(self, volumes: Sequence[Volume], commands: ClusterCommands) -> str:
+        """`rbd create` for each volume, a few at a time."""
+        lines = "".join(
+            f"{shlex.quote(volume.pool)}/{shlex.quote(volume.name)}\n" for volume in volumes
+        )
+        options = f"--size {self.vol_size} --object-size {1 << self.order}B"
+        return f"xargs -P 8 -n 1 {commands.rbd} create {options} <<'VOLUMES'\n{lines}VOLUMES"
+
+    def prefill_scripts(
+        self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
+    ) -> HostScripts:
+        """One fio for each volume, all at once; nothing with `prefill: false`."""
+        if not self.prefill:
+            return {}
+        by_client: dict[str, list[Volume]] = defaultdict(list)
+        for volume in volumes:
+            by_client[volume.client].append(volume)
+        return {
+            host: "\n".join(
+                (
+                    f"cd {shlex.quote(run_dir)}",
+                    "pids=",
+                    *(self._prefill_one(volume, commands) for volume in own),
+                    "for pid in $pids; do",
+                    '    wait "$pid" || { tail -n 5 prefill.* >&2; exit 1; }',
+                    "done",
+                )
+            )
+            for host, own in by_client.items()
+        }
+
+    def processes(self, site: Site) -> tuple[ClientProcess, ...]:
+        """One for each volume."""
+        return tuple(
+            ClientProcess(host, str(n))
+            for host in self.active_clients(site.clients)
+            for n in range(self.volumes_per_client)
+        )
+
+    def measure(
+        self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
+    ) -> HostScripts:
+        """All processes of a host at once; each leaves its exit status beside its results."""
+        by_client: dict[str, list[Volume]] = defaultdict(list)
+        for volume in self.volumes(site):
+            by_client[volume.client].append(volume)
+        return {
+            host: "\n".join(
+                (
+                    f"cd {shlex.quote(run_dir)}",
+                    *(
+                        self._measure_one(host, n, volume, commands, wrap)
+                        for n, volume in enumerate(own)
+                    ),
+                    "wait",
+                )
+            )
+            for host, own in by_client.items()
+        }
+
+    def _measure_one(
+        self, host: str, n: int, volume: Volume, commands: ClusterCommands, wrap: WrapClient
+    ) -> str:
+        fio = wrap(host, f"{commands.environment} {self.fio_command(n, volume)}")
+        return f"(s=0; {fio} > output.{n} 2>&1 || s=$?; echo $s > exit_status.{n}) &"
+
+    def fio_command(self, n: int, volume: Volume) -> str:
+        """The fio command of one process; its files are `*.<n>*` in the working directory."""
+        job: dict[str, object] = {
+            "name": f"rbd-{self.mode}",
+            "rw": self.mode,
+            "bs": self.op_size,
+            "iodepth": self.iodepth,
+            "numjobs": self.numjobs,
+            "time_based": None,
+            "runtime": self.time,
+            "ramp_time": self.ramp,
+            "output-format": "json+",
+            "output": f"json_output.{n}",
+            # Each IO is logged as a mean over log_avg_msec, and its latency as a histogram:
+            # percentiles of several processes can only be had from histograms.
+            "log_avg_msec": self.log_avg_msec,
+            "log_hist_msec": self.log_avg_msec,
+            "log_unix_epoch": 1,
+            **{f"write_{kind}_log": f"output.{n}" for kind in ("bw", "iops", "lat", "hist")},
+        }
+        if self.mode in ("rw", "randrw"):
+            job["rwmixread"] = self.rwmixread
+        return _fio(self.fio_cmd, volume, job)
+
+    def _prefill_one(self, volume: Volume, commands: ClusterCommands) -> str:
+        job = {
+            "name": "prefill",
+            "rw": "write",
+            "bs": self.prefill_op_size,
+            "iodepth": self.prefill_iodepth,
+            "size": f"{volume.size_mb}M",
+            "output": f"prefill.{volume.name}",
+        }
+        fio = _fio(self.fio_cmd, volume, job)
+        return f'{commands.environment} {fio} >> prefill.{volume.name}.out 2>&1 & pids="$pids $!"'
+
+
+def _fio(program: str, volume: Volume, job: Mapping[str, object]) -> str:
+    options = {
+        "ioengine": "rbd",
+        "clientname": "admin",
+        "pool": volume.pool,
+        "rbdname": volume.name,
+        "direct": 1,
+        "invalidate": 0,
+        **job,
+    }
+    words = [f"--{key}" if value is None else f"--{key}={value}" for key, value in options.items()]
+    return " ".join(shlex.quote(word) for word in (program, *words))

@@ -1,0 +1,51 @@
+"""The archive's files that the campaign writes: docs/archive.md. Each is whole or not there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Optional
+
+FORMAT = 1
+
+
+def hash_of(config: Mapping[str, Any]) -> str:
+    """CBT's name for a combination: the first 8 hex digits of the sha1 of the sorted config."""
+    text = str(sorted(config.items()))
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:8]
+
+
+def digest(value: Any) -> str:
+    """A sha256 that is the same for the same JSON value, whatever the order of its keys."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON file so that a reader, or a crash, sees the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"format": FORMAT, **value}, indent=1, ensure_ascii=False)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_json(path: Path) -> Optional[dict[str, Any]]:
+    """A JSON file's mapping, or None when it is not there, torn, or something else."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None

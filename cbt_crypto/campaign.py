@@ -1,0 +1,333 @@
+"""Runs a plan: deploy, prefill, measure, prove, keep; and take everything down at the end."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Optional
+
+from cbt_crypto import environment, proof
+from cbt_crypto.archive import read_json, write_json
+from cbt_crypto.deployment import cluster_class
+from cbt_crypto.engine import Engine
+from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
+from cbt_crypto.file import Campaign
+from cbt_crypto.layout import site_of
+from cbt_crypto.measure import benchmark_class, failed_processes
+from cbt_crypto.overlay import Overlay, Transition
+from cbt_crypto.plan import Cell, Deploy, Plan, Prefill
+from cbt_crypto.progress import CampaignProgress
+from cbt_crypto.remote import Remote
+from cbt_crypto.scenario import Scenario
+from cbt_crypto.site import Site
+from cbt_crypto.stack import Stack
+
+#: Cells that may fail one after another before the rest is given up.
+_PATIENCE = 3
+
+
+def finished_cells(archive: Path, cells: tuple[Cell, ...]) -> set[str]:
+    """Paths of the cells that the archive has, measured and proved, as they are defined now."""
+    done = set()
+    for cell in cells:
+        state = read_json(archive / cell.path / "cell.json")
+        if (
+            state
+            and state.get("state") == "finished"
+            and state.get("definition") == cell.definition
+        ):
+            done.add(cell.path)
+    return done
+
+
+def check_archive(archive: Path, campaign: Campaign) -> None:
+    """Raise UsageError when the archive is somebody else's or another file's."""
+    if archive.exists() and not archive.is_dir():
+        raise UsageError(f"{archive}: is not a directory; name another archive with -a")
+    plan = read_json(archive / "results" / "plan.json")
+    if plan is None:
+        if archive.is_dir() and any(path.name != ".lock" for path in archive.iterdir()):
+            raise UsageError(
+                f"{archive}: is not empty and holds no campaign; name a new directory with -a"
+            )
+    elif plan.get("document") != _document(campaign):
+        raise UsageError(
+            f"{archive}: was written by another file ({plan.get('title')}), or by this one before "
+            "it was changed; name a new directory with -a"
+        )
+
+
+def _document(campaign: Campaign) -> Any:
+    """The file's content as JSON keeps it."""
+    return json.loads(json.dumps(campaign.document, default=str))
+
+
+@contextlib.contextmanager
+def locked(archive: Path) -> Iterator[None]:
+    """Hold the archive while the block runs; UsageError names who holds it already."""
+    archive.mkdir(parents=True, exist_ok=True)
+    with (archive / ".lock").open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            holder = file.read().strip() or "another run"
+            raise UsageError(f"{archive}: is in use by {holder}; wait for it or end it") from error
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
+
+
+@dataclass
+class Outcome:
+    """How a campaign ended: cells that failed, and the error that ended it early."""
+
+    failed: int = 0
+    error: Optional[BaseException] = None
+
+
+class CampaignRun:
+    """One execution of a plan on one engine."""
+
+    def __init__(
+        self, plan: Plan, engine: Engine, archive: Path, config_file: Path,
+        progress: CampaignProgress,
+    ) -> None:  # fmt: skip
+        """Touches nothing yet."""
+        self.plan = plan
+        self.engine = engine
+        self.archive = archive
+        self.config_file = config_file
+        self.progress = progress
+        self.campaign = plan.campaign
+        self.site = site_of(self.campaign.cluster)
+        self.stacks = {
+            name: Stack(overlays) for name, overlays in self.campaign.configurations.items()
+        }
+        self.remote = Remote(
+            engine.common, self.campaign.cluster.tmp_dir, self.campaign.cluster.user
+        )
+        self.cluster: Any = None
+        self.stack = next(iter(self.stacks.values()))
+        self.outcome = Outcome()
+        self._failed_in_a_row = 0
+        self._must_rebuild = False
+        self._confs: dict[str, str] = {}
+        self._filled: dict[str, tuple[Scenario, Any]] = {}
+
+    def run(self) -> Outcome:
+        """Take every step; whatever happens, what is deployed is taken down."""
+        self._begin()
+        try:
+            for step in self.plan.steps:
+                self._take(step)
+        except (CampaignError, KeyboardInterrupt) as error:
+            self.outcome.error = error
+        finally:
+            self._take_down()
+        return self.outcome
+
+    def _begin(self) -> None:
+        cluster = self.campaign.cluster
+        self.engine.settings.initialize(
+            argparse.Namespace(
+                config_file=str(self.config_file), archive=str(self.archive), conf=cluster.conf_file
+            )
+        )
+        # Whoever reads settings finds the defaults too.
+        self.engine.settings.cluster.setdefault("tmp_dir", cluster.tmp_dir)
+        write_plan(self.archive, self.plan)
+        known = list(self.stacks.values())
+        factory = cluster_class(self.engine)
+        self.cluster = factory(self.engine.settings.cluster, self.stack, known)
+
+    def _take(self, step: Any) -> None:
+        if isinstance(step, Deploy) and self._distrusted and step.how is not Transition.REBUILD:
+            self._rebuild(step.configuration)
+        elif isinstance(step, Deploy):
+            self._deploy(step)
+        elif isinstance(step, Prefill):
+            self._prefill(step)
+        else:
+            self._measure(step.cell)
+
+    # -- deploying ----------------------------------------------------------------------------
+
+    def _deploy(self, step: Deploy) -> None:
+        stack = self.stacks[step.configuration]
+        how = step.how.name.lower()
+        self.progress.phase(f"deploy {step.configuration} ({how}, {step.reason})")
+        if step.how is Transition.REBUILD or self.campaign.cluster.use_existing:
+            self.cluster.stack = stack
+            self.cluster.initialize()
+            self._filled.clear()
+            self._must_rebuild = False
+        else:
+            self.cluster.change(stack, step.how)
+        self.stack = stack
+        self._note_environment(step.configuration)
+
+    def _note_environment(self, configuration: str) -> None:
+        self._confs[configuration] = getattr(self.cluster, "conf_text", "")
+        path = self.archive / "results" / "environment.json"
+        noted = read_json(path)
+        if noted is None:
+            noted = environment.collect(self.remote, self.site, self.engine, self._described())
+        noted.pop("format", None)
+        noted["ceph_conf"] = {**noted.get("ceph_conf", {}), **self._confs}
+        write_json(path, noted)
+
+    def _described(self) -> list[Overlay]:
+        """One overlay of each kind that the campaign names: what it says is about hosts."""
+        named = (overlay for stack in self.stacks.values() for overlay in stack.named)
+        return list({overlay.name: overlay for overlay in named}.values())
+
+    def _prefill(self, step: Prefill) -> None:
+        size = sum(volume.size_mb for volume in step.volumes)
+        self.progress.phase(f"prefill {len(step.volumes)} volumes, {size} MiB")
+        benchmark = self._benchmark(Cell(step.scenario, 0, ""))
+        self.engine.common.make_remote_dir(benchmark.run_dir)
+        benchmark.fill(step.volumes)
+        benchmark.cleanup()
+        self._filled.update({v.name: (step.scenario, v) for v in step.volumes})
+
+    @property
+    def _distrusted(self) -> bool:
+        return self._must_rebuild and not self.campaign.cluster.use_existing
+
+    def _rebuild(self, configuration: str) -> None:
+        """After a failed cell the cluster is not trusted: build it anew, with its volumes."""
+        filled = list(self._filled.values())
+        self._deploy(Deploy(configuration, Transition.REBUILD, "the cell before it failed"))
+        for scenario, volume in filled:
+            self._prefill(Prefill(scenario, (volume,)))
+
+    # -- measuring ----------------------------------------------------------------------------
+
+    def _measure(self, cell: Cell) -> None:
+        if self._distrusted:
+            self._rebuild(cell.configuration)
+        self.progress.cell(cell.label)
+        directory = self.archive / cell.path
+        shutil.rmtree(directory, ignore_errors=True)
+        try:
+            outcome = self._attempt(cell, directory)
+        except RunError as error:
+            self._keep(cell, directory, {}, str(error))
+            self._failed(cell, str(error))
+        else:
+            self._failed_in_a_row = 0
+            self._keep(cell, directory, outcome, None)
+        self.progress.done(cell.scenario.ramp + cell.scenario.time)
+
+    def _attempt(self, cell: Cell, directory: Path) -> dict[str, Any]:
+        self.cluster.check_health()
+        benchmark = self._benchmark(cell)
+        benchmark.initialize()
+        try:
+            site = benchmark.site
+            before = proof.probe(self.remote, self.stack, site)
+            benchmark.run()
+            outcome: dict[str, Any] = benchmark.outcome
+            after = proof.probe(self.remote, self.stack, site)
+            self.cluster.check_health()
+            judged = proof.judge(self.stack, site, cell.configuration, before, after)
+            write_json(directory / "proof.json", judged)
+            failed_processes(outcome, directory)
+            if not judged["proved"]:
+                raise RunError(proof.failure(judged))
+        finally:
+            with contextlib.suppress(HostError):
+                benchmark.cleanup()
+        return outcome
+
+    def _benchmark(self, cell: Cell) -> Any:
+        active = cell.scenario.active_clients(self.site.clients)
+        site: Site = replace(self.site, active_clients=active)
+        return benchmark_class(self.engine)(
+            str(self.archive), self.cluster, cell.config, cell.scenario, site, self.stack,
+            self.remote,
+        )  # fmt: skip
+
+    def _keep(
+        self, cell: Cell, directory: Path, outcome: dict[str, Any], reason: Optional[str]
+    ) -> None:
+        """Write cell.json last: a directory without one is a cell that never happened."""
+        write_json(
+            directory / "cell.json",
+            {
+                "id": cell.id,
+                "iteration": cell.iteration,
+                "definition": cell.definition,
+                "scenario": cell.scenario.name,
+                "configuration": cell.configuration,
+                "parameters": cell.parameters,
+                "state": "finished" if reason is None else "failed",
+                "reason": reason,
+                "clients": list(cell.scenario.active_clients(self.site.clients)),
+                "osd_hosts": list(self.site.osd_hosts),
+                **outcome,
+            },
+        )
+
+    def _failed(self, cell: Cell, reason: str) -> None:
+        self.progress.note(f"failed: {cell.label}: {reason}")
+        self.outcome.failed += 1
+        self._failed_in_a_row += 1
+        self._must_rebuild = True
+        if self._failed_in_a_row >= _PATIENCE:
+            raise RunError(f"{_PATIENCE} cells failed one after another, so the rest was not run")
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def _take_down(self) -> None:
+        self.progress.phase("take the cluster down")
+        try:
+            self.cluster.shutdown()
+            self.cluster.cleanup()
+            self.cluster.purge()
+        except RunError as error:
+            self.progress.note(f"not everything could be taken down: {error}")
+            self.outcome.error = self.outcome.error or error
+
+
+def write_plan(archive: Path, plan: Plan) -> None:
+    """Write results/plan.json: every cell of the campaign, measured or not."""
+    campaign = plan.campaign
+    write_json(
+        archive / "results" / "plan.json",
+        {
+            "title": campaign.title,
+            "baseline": {"dimension": "configuration", "value": campaign.baseline},
+            "configurations": campaign.document["cluster"].get("configurations", {"Default": {}}),
+            "cells": [
+                {
+                    "id": cell.id,
+                    "path": cell.path,
+                    "iteration": cell.iteration,
+                    "scenario": cell.scenario.name,
+                    "configuration": cell.configuration,
+                    "parameters": cell.parameters,
+                }
+                for cell in plan.cells
+            ],
+            "document": _document(campaign),
+        },
+    )
+
+
+def run_campaign(
+    plan: Plan, engine: Engine, archive: Path, config_file: Path, progress: CampaignProgress
+) -> Outcome:
+    """Execute a plan into an archive. Raises UsageError before anything is touched."""
+    with progress:
+        return CampaignRun(plan, engine, archive, config_file, progress).run()

@@ -1,0 +1,49 @@
+"""The command `cbt-crypto`: what stands around a campaign."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from cbt_crypto import __version__, preflight
+from cbt_crypto.engine.choice import choose
+from cbt_crypto.file import json_schema, load
+from cbt_crypto.lab.command import lab
+from cbt_crypto.plan import cells_of, plan
+from cbt_crypto.report.command import compare as compare_command
+from cbt_crypto.report.command import report as report_command
+from cbt_crypto.sentences import SentenceGroup
+
+
+@click.group(cls=SentenceGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def cbt_crypto() -> None:
+    """What stands around a campaign: checks, reports, the file's schema, the lab."""
+
+
+@cbt_crypto.command()
+@click.argument("config_file", type=click.Path(path_type=Path), metavar="CONFIG.yaml")
+@click.option("--hosts/--no-hosts", default=False, help="Check the hosts too; touches nothing.")
+def check(config_file: Path, hosts: bool) -> None:
+    """Validate a campaign's file; with --hosts also what its hosts must offer."""
+    campaign = load(config_file)
+    cells = cells_of(campaign)
+    plan(campaign)
+    if hosts:
+        preflight.check(campaign, choose(None), cells)
+    click.echo(
+        f"{config_file}: good: {len(campaign.configurations)} configurations, "
+        f"{len(campaign.scenarios)} scenarios, {len(cells)} cells"
+    )
+
+
+@cbt_crypto.command()
+def schema() -> None:
+    """Print the JSON Schema of the campaign file, for editors."""
+    click.echo(json.dumps(json_schema(), indent=2))
+
+
+for command in (report_command, compare_command, lab):
+    cbt_crypto.add_command(command)

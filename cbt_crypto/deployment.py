@@ -1,0 +1,63 @@
+"""Binds a stack of overlays to the engine's cluster class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Optional
+
+from cbt_crypto.engine import Engine
+from cbt_crypto.overlay import Transition
+from cbt_crypto.site import HostScripts, Osd
+from cbt_crypto.stack import Stack, leftovers
+
+if TYPE_CHECKING:
+    from cbt_crypto.engine.embedded.ceph import Ceph
+else:
+    Ceph = object
+
+
+class _Overlaid(Ceph):
+    """Stands before an engine's Ceph class and answers its hooks from a stack of overlays."""
+
+    def __init__(
+        self, config: Mapping[str, Any], stack: Stack, known: Sequence[Stack] = ()
+    ) -> None:
+        """`known` are all stacks that this campaign may have deployed."""
+        super().__init__(config)
+        self.stack = stack
+        self.known = tuple(known)
+
+    def extra_conf(self) -> Mapping[str, Mapping[str, str]]:
+        return self.stack.ceph_conf()
+
+    def before_osds(self) -> HostScripts:
+        return self.stack.before_osds(self.site)
+
+    def osd_device(self, osd: Osd) -> str:
+        return self.stack.osd_device(osd)
+
+    def osd_db_device(self, osd: Osd) -> Optional[str]:
+        return self.stack.osd_db_device(osd)
+
+    def osd_command(self, osd: Osd, command: str) -> str:
+        return self.stack.wrap_osd(osd, command)
+
+    def after_osds(self) -> HostScripts:
+        return self.stack.after_osds(self.site)
+
+    def undo(self) -> HostScripts:
+        # Also what an earlier, killed run may have left in another configuration.
+        return leftovers((self.stack, *self.known), self.site)
+
+    def change(self, stack: Stack, how: Transition) -> None:
+        """Go over to another stack without building the cluster anew."""
+        self.stack = stack
+        if how is Transition.RESTART:
+            self.restart()
+        elif how is Transition.LIVE:
+            self._run(self.after_osds(), "change the configuration")
+
+
+def cluster_class(engine: Engine) -> type[Any]:
+    """The engine's Ceph class under overlays: `cls(config, stack, known)`."""
+    return type("OverlaidCluster", (_Overlaid, engine.Ceph), {})

@@ -1,0 +1,85 @@
+"""Keeps people's data: a device is written to only when it is unused and carries nothing of theirs.
+
+Whatever cannot be found out counts against the device.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Optional
+
+from cbt_crypto.overlay import Requirement
+from cbt_crypto.site import Site
+
+_FUNCTION = r"""
+look_at() {
+    [ -b "$1" ] || { echo 'is not a block device there; mend osd_devices'; return; }
+    real=$(readlink -f "$1"); holders=/sys/class/block/$(basename "$real")/holders
+    mounted=$(lsblk -nro MOUNTPOINT "$real" 2>/dev/null) ||
+        { echo 'cannot be looked at with lsblk; install util-linux'; return; }
+    [ -z "$(echo "$mounted" | tr -d '\n')" ] ||
+        { echo 'is mounted, or a part of it is; name another device'; return; }
+    found=$($SUDO wipefs -n -O TYPE,USAGE -p "$real" 2>&1) ||
+        { echo "cannot be read ($found); use a root user, or give yours sudo"; return; }
+    found=$(echo "$found" | sed '/^#/d')
+    if [ -e "$2" ] && grep -qxF -e "$1" "$2"; then
+        # A killed run of ours noted it before writing to it, and may have left a mapping on it.
+        found=$(echo "$found" | grep ',filesystem$')
+    else
+        [ -z "$(ls "$holders" 2>/dev/null)" ] ||
+            { echo 'is in use by' $(ls "$holders") '; name another device'; return; }
+        # The kernel gives nobody the only use of a device that is in use in any other way.
+        $SUDO python3 -I -c "$only_use" "$real" 2>/dev/null ||
+            { echo 'is in use; name another device'; return; }
+        [ "$(lsblk -nro NAME "$real" | wc -l)" = 1 ] || found="partitions
+$found"
+        label=$($SUDO head -c 22 "$real" | tr -d '\000')
+        [ "$label" != 'bluestore block device' ] || found="bluestore
+$found"
+    fi
+    [ -z "$found" ] && echo ok || echo signature $(echo "$found" | cut -d, -f1)
+}
+only_use='import os, sys; os.open(sys.argv[1], os.O_RDONLY | os.O_EXCL)'
+"""
+
+
+@dataclass(frozen=True)
+class DeviceGuard(Requirement):
+    """One device of one host. `script` prints ok, `signature` and what it found, or a sentence."""
+
+    device: str = ""
+    wipe: bool = False
+
+    def judge(self, output: str) -> Optional[str]:
+        """None for a free device; and for one with signatures that may be wiped."""
+        first = output.strip().partition("\n")[0]
+        if first == "ok":
+            return None
+        if not first.startswith("signature "):
+            return f"{self.device} {first or 'cannot be looked at'}"
+        if self.wipe:
+            return None
+        found = first.removeprefix("signature ")
+        return (
+            f"{self.device} carries data ({found}); name another device, or say wipe: true "
+            "in the cluster section to have it overwritten"
+        )
+
+
+def device_guards(site: Site, wipe: bool) -> list[Requirement]:
+    """A requirement for each block device that the campaign names."""
+    noted = shlex.quote(f"{site.tmp_dir}/devices")
+    pairs = [
+        (osd.host, device)
+        for osd in site.osds
+        for device in (None if osd.is_file else osd.device, osd.db_device)
+        if device
+    ]
+    return [
+        DeviceGuard(
+            f"device {device}", (host,), f"{_FUNCTION}look_at {shlex.quote(device)} {noted}",
+            device=device, wipe=wipe,
+        )
+        for host, device in dict.fromkeys(pairs)
+    ]  # fmt: skip

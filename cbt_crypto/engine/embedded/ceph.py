@@ -1,0 +1,429 @@
+"""A Ceph cluster below one directory: monitors, managers and BlueStore OSDs, with cephx and msgr2.
+
+Every step is one call for all hosts and all daemons of its kind. A subclass changes what is
+deployed by the `Hooks` methods, which are called in the order in which they stand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import tempfile
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Optional
+
+from cbt_crypto.engine.embedded import admin_session, ceph_conf, cephx, common
+from cbt_crypto.engine.embedded.admin_session import Step
+from cbt_crypto.engine.embedded.options import base_options, mon_vector, setting_options, without
+from cbt_crypto.errors import HostError
+from cbt_crypto.file.cluster import ClusterSection
+from cbt_crypto.layout import ceph_dir, conf_path, site_of
+from cbt_crypto.remote import Remote, kill_script
+from cbt_crypto.site import HostScripts, Osd
+
+quote = shlex.quote
+
+#: Left in a tmp_dir that we made, so that we never empty a directory that is somebody else's.
+MARKER = ".cbt-crypto"
+
+
+class Hooks:
+    """What a deployment may change; the defaults change nothing."""
+
+    def extra_conf(self) -> Mapping[str, Mapping[str, str]]:
+        """Sections that are laid over the rest of ceph.conf."""
+        return {}
+
+    def before_osds(self) -> HostScripts:
+        """Run before the OSDs are made."""
+        return {}
+
+    def osd_device(self, osd: Osd) -> str:
+        """The device that the OSD opens."""
+        return osd.device
+
+    def osd_db_device(self, osd: Osd) -> Optional[str]:
+        """The device of the OSD's RocksDB, or None."""
+        return osd.db_device
+
+    def osd_command(self, osd: Osd, command: str) -> str:
+        """The command that starts the OSD."""
+        return command
+
+    def after_osds(self) -> HostScripts:
+        """Run when the OSDs are up."""
+        return {}
+
+    def undo(self) -> HostScripts:
+        """Run when the daemons are gone, before anything is removed. Safe to repeat."""
+        return {}
+
+
+class Ceph(Hooks):
+    """A cluster as CBT's contract has it. `config` is the `cluster` section of the file."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """Touches nothing. Raises pydantic's ValidationError for a section that is not valid."""
+        self.config = dict(config)
+        known = {key: value for key, value in config.items() if key != "archive_dir"}
+        self.section = ClusterSection.model_validate(known)
+        self.site = site_of(self.section)
+        self.tmp_dir = self.section.tmp_dir
+        self.tmp_conf = conf_path(self.section)
+        self.archive_dir = str(config.get("archive_dir", ""))
+        self.pid_dir = f"{ceph_dir(self.section)}/run"
+        self.log_dir = f"{ceph_dir(self.section)}/log"
+        self.use_existing = self.section.use_existing
+        self.ceph_cmd = self.section.ceph_cmd
+        self.rbd_cmd = self.section.rbd_cmd
+        self.ceph_osd_cmd = self.section.ceph_osd_cmd
+        self.fsid = ""
+        self.conf_text = ""
+        self.remote = Remote(common, self.tmp_dir, self.section.user)
+        self._base = ceph_dir(self.section)
+        self._keys: dict[str, str] = {}
+        self._epoch = 0
+        self._pools: set[str] = set()
+
+    # -- the life of a cluster --------------------------------------------------------------
+
+    def initialize(self) -> None:
+        """Take down what is there, deploy anew, and wait until every OSD is up.
+
+        With `use_existing`, only what a killed campaign left behind is taken down.
+        """
+        self.shutdown()
+        self.cleanup()
+        if self.use_existing:
+            return
+        self._new_identity()
+        self.distribute_conf()
+        self.make_mons()
+        self.start_mgrs()
+        self.setup_fs()
+        self.make_osds()
+        self._run(self.after_osds(), "finish the deployment")
+
+    def shutdown(self) -> None:
+        """End every process that carries our mark, on every host, and undo the overlays' work."""
+        # The cluster is thrown away, so there is nothing for its daemons to write out.
+        ending = kill_script(signals=("KILL",))
+        self._run({host: ending for host in self.site.hosts}, "end the daemons")
+        if not self.use_existing:
+            self._run(self.undo(), "take the overlays down")
+
+    def cleanup(self) -> None:
+        """Remove the cluster's files and the BlueStore labels on its devices."""
+        self._pools.clear()
+        script = "\n".join((_claim(self.tmp_dir), _wipe_claimed(self._base), _remake(self._base)))
+        self._run({host: script for host in self.site.hosts}, "prepare tmp_dir")
+
+    def purge(self) -> None:
+        """Remove `tmp_dir` on every host, if it is ours."""
+        path = quote(self.tmp_dir)
+        script = f"[ ! -e {path}/{MARKER} ] || $SUDO rm -rf {path}"
+        self._run({host: script for host in self.site.hosts}, "remove tmp_dir")
+
+    def restart(self) -> None:
+        """Stop the daemons, distribute ceph.conf again, and start them on their data."""
+        self._epoch = int(json.loads(self._session([_mon("osd stat", format="json")])[0])["epoch"])
+        stop = {host: kill_script() for host in self._daemon_hosts()}
+        self._run(stop, "stop the daemons")
+        self.distribute_conf()
+        self._run(self._mon_scripts(make=False), "start the monitors")
+        self.start_mgrs()
+        self._run(self._osd_scripts(make=False), "start the OSDs")
+        self._session([self._all_osds()])
+        self._run(self.after_osds(), "finish the restart")
+
+    # -- steps ------------------------------------------------------------------------------
+
+    def distribute_conf(self) -> None:
+        """Put ceph.conf everywhere, and the keys where they are needed; mode 0600."""
+        base = base_options(self.section, self.fsid)
+        own = ceph_conf.read(Path(self.section.conf_file)) if self.section.conf_file else {}
+        sections = ceph_conf.merged(
+            setting_options(self.section), without(own, base), base, self.extra_conf()
+        )
+        self.conf_text = ceph_conf.render(sections)
+        with tempfile.TemporaryDirectory(prefix="cbt-crypto-") as staging:
+            self._copy(staging, "ceph.conf", self.conf_text, self.site.hosts)
+            admin_hosts = dict.fromkeys((self.site.head, *self.site.clients))
+            self._copy(staging, "keyring", self._keys["client.admin"], admin_hosts)
+            self._copy(staging, "daemons.keyring", "".join(self._keys.values()),
+                       self._daemon_hosts())  # fmt: skip
+
+    def make_mons(self) -> None:
+        """Make and start the monitors, with every daemon's key and all OSDs in the first map."""
+        self._run(self._mon_scripts(make=True), "make the monitors")
+
+    def start_mgrs(self) -> None:
+        """Start the managers; nothing waits for them but what needs them."""
+        program = self.section.ceph_mgr_cmd
+        scripts = {
+            # A manager needs seconds to load its modules before it detaches: do not wait for it.
+            host: "\n".join(
+                f"setsid {self._start(program, f'mgr.{n}')} </dev/null &" for n in names
+            )
+            for host, names in self.section.mgrs.items()
+        }
+        self._run(scripts, "start the managers")
+
+    def setup_fs(self) -> None:
+        """Prepare the devices: what the overlays lay over them, when each is noted as ours."""
+        claims = {host: self._claim_devices(host) for host in self.site.osd_hosts}
+        self._run(claims, "note the devices")
+        self._run(self.before_osds(), "prepare the devices")
+
+    def make_osds(self) -> None:
+        """Make and start the OSDs, all at once, and wait until they are up."""
+        self._run(self._osd_scripts(make=True), "make the OSDs")
+        self._session([*self._quiet(), self._all_osds()])
+
+    def check_health(self, check_list: Any = None, logfile: Any = None) -> None:
+        """Wait until every OSD is up and every placement group of our pools is active+clean."""
+        if self.use_existing:
+            return
+        pgs = {"wait": "pgs", "pools": sorted(self._pools)}
+        self._session([self._all_osds(), {"wait": "mgr"}, pgs])
+
+    def disable_scrub(self) -> None:
+        """Keep out what would disturb a measurement, as `cluster.settings` says."""
+        self._session(self._quiet())
+
+    def _quiet(self) -> list[Step]:
+        settings = self.section.settings
+        flags = {"noscrub": settings.scrub, "nodeep-scrub": settings.deep_scrub}
+        steps = [_mon("osd set", key=flag) for flag, wanted in flags.items() if not wanted]
+        if not settings.balancer:
+            steps.append(_mon("config set", who="mgr", name="mgr/balancer/active", value="false",
+                              force=True))  # fmt: skip
+        return steps
+
+    # -- pools and images -------------------------------------------------------------------
+
+    def mkpool(self, name: str, profile: str, application: str) -> None:
+        """Make a pool by one of `pool_profiles`; nothing when we have made it already."""
+        if self.use_existing or name in self._pools:
+            return
+        pool = self.section.pool_profiles[profile]
+        create = _mon("osd pool create", pool=name, pg_num=pool.pg_size, pgp_num=pool.pgp_size,
+                      pool_type="replicated", size=pool.replication)  # fmt: skip
+        steps = [create, _mon("osd pool application enable", pool=name, app=application)]
+        if pool.min_size is not None:
+            steps.append(_mon("osd pool set", pool=name, var="min_size", val=str(pool.min_size)))
+        self._session(steps)
+        self._pools.add(name)
+
+    def rmpool(self, name: str, profile: str) -> None:
+        """Remove a pool that we made."""
+        self._session([
+            _mon("config set", who="mon", name="mon_allow_pool_delete", value="true"),
+            _mon("osd pool delete", pool=name, pool2=name, yes_i_really_really_mean_it=True),
+        ])  # fmt: skip
+        self._pools.discard(name)
+
+    def mkimage(
+        self, name: str, size: int, pool: str, data_pool: Optional[str] = None, order: int = 22
+    ) -> None:
+        """Make an RBD image of `size` MB with objects of 2**order bytes."""
+        where = f" --data-pool {quote(data_pool)}" if data_pool else ""
+        command = (
+            f"{quote(self.rbd_cmd)} -c {quote(self.tmp_conf)} create {quote(name)} "
+            f"--size {int(size)} --pool {quote(pool)}{where} --object-size {1 << order}B"
+        )
+        self._run({self.site.head: command}, f"make image {name}")
+
+    # -- what is in force -------------------------------------------------------------------
+
+    def dump_config(self, run_dir: str) -> None:
+        """Leave each OSD's configuration in force in `run_dir` on its host."""
+        self._ask_osds("config show", run_dir, "config")
+
+    def dump_historic_ops(self, run_dir: str) -> None:
+        """Leave each OSD's slowest recent operations in `run_dir` on its host."""
+        self._ask_osds("dump_historic_ops", run_dir, "historic_ops")
+
+    def set_osd_param(self, param: str, value: str) -> None:
+        """Set an option of all running OSDs."""
+        self._session([_mon("config set", who="osd", name=param, value=value)])
+
+    # -- how ----------------------------------------------------------------------------------
+
+    def _new_identity(self) -> None:
+        self.fsid = str(uuid.uuid4())
+        self._epoch = 0
+        mgrs = [f"mgr.{name}" for names in self.section.mgrs.values() for name in names]
+        osds = [f"osd.{osd.id}" for osd in self.site.osds]
+        self._keys = cephx.keyring(["mon.", "client.admin", *mgrs, *osds])
+
+    def _daemon_hosts(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.site.mons, *self.site.mgrs, *self.site.osd_hosts)))
+
+    def _copy(self, staging: str, name: str, text: str, hosts: Iterable[str]) -> None:
+        path = os.path.join(staging, name)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        user = f"{self.section.user}@" if self.section.user else ""
+        nodes = ",".join(f"{user}{host}" for host in hosts)
+        handle = common.pdcp(nodes, "", path, f"{self._base}/{name}")
+        _, stderr = handle.communicate(self.section.deploy_timeout)
+        # pdcp's exit status is 0 when a host could not be reached; its stderr tells.
+        if handle.returncode or handle.timed_out or "exited with exit code" in stderr:
+            raise HostError(nodes, f"copy {name}", "failed", stderr.strip()[-600:])
+
+    def _mon_scripts(self, make: bool) -> HostScripts:
+        pairs = [
+            f"--addv {quote(name)} {quote(mon_vector(address))}"
+            for named in self.section.mons.values()
+            for name, address in named.items()
+        ]
+        conf = quote(self.tmp_conf)
+        maps = (
+            f"cd {quote(self._base)}\n"
+            f"monmaptool --create --clobber --fsid {self.fsid} {' '.join(pairs)} monmap >&2\n"
+            f"osdmaptool -c {conf} --clobber --create-from-conf osdmap > log/osdmap.out 2>&1 "
+            "|| { cat log/osdmap.out >&2; exit 1; }\n"
+        )
+        return {
+            host: (maps if make else "") + _together(
+                [self._mon_script(name, make) for name in named]
+            )
+            for host, named in self.section.mons.items()
+        }  # fmt: skip
+
+    def _mon_script(self, name: str, make: bool) -> str:
+        start = self._start(self.section.ceph_mon_cmd, f"mon.{name}")
+        if not make:
+            return start
+        return (
+            f"{quote(self.section.ceph_mon_cmd)} -c {quote(self.tmp_conf)} -i {quote(name)} "
+            "--mkfs --monmap monmap --osdmap osdmap --keyring daemons.keyring >&2\n" + start
+        )
+
+    def _osd_scripts(self, make: bool) -> HostScripts:
+        return {
+            host: _together([self._osd_script(osd, make) for osd in self.site.osds_of(host)])
+            for host in self.site.osd_hosts
+        }
+
+    def _osd_script(self, osd: Osd, make: bool) -> str:
+        sudo = "" if osd.is_file else "$SUDO "
+        program = f"{quote(self.ceph_osd_cmd)} -c {quote(self.tmp_conf)} -i {osd.id}"
+        start = self._start(self.ceph_osd_cmd, f"osd.{osd.id}", sudo)
+        # Some packages make OSDs look for their classes relative to the working directory.
+        lines = ["cd /", self.osd_command(osd, start)]
+        if make:
+            lines = [*self._mkfs(osd, sudo + program), *lines]
+        return "\n".join(lines)
+
+    def _mkfs(self, osd: Osd, program: str) -> list[str]:
+        device, db_device = self.osd_device(osd), self.osd_db_device(osd)
+        paths = f"--bluestore-block-path={quote(device)}"
+        if db_device:
+            paths += f" --bluestore-block-db-path={quote(db_device)}"
+        log = quote(f"{self.log_dir}/osd.{osd.id}.mkfs.log")
+        # mkfs talks to nobody: its key is in the monitors already.
+        mkfs = (
+            f"{program} --mkfs --osd-uuid {uuid.uuid4()} --no-mon-config {paths} "
+            f"--keyring {quote(self._base)}/daemons.keyring"
+        )
+        size = self.section.osd_file_size
+        return [
+            *([f"truncate -s {size} {quote(osd.device)}"] if osd.is_file else []),
+            f"mkdir -p {quote(osd.data_dir)}",
+            f"{mkfs} > {log} 2>&1 || {{ tail -n 5 {log} >&2; exit 1; }}",
+        ]
+
+    def _claim_devices(self, host: str) -> str:
+        """Shell text that notes a host's devices, so that a killed run can be cleared."""
+        osds = self.site.osds_of(host)
+        devices = [d for osd in osds if not osd.is_file for d in (osd.device, osd.db_device) if d]
+        return "\n".join(
+            f"echo {quote(device)} >> {quote(self._base)}/../devices" for device in devices
+        )
+
+    def _start(self, program: str, name: str, sudo: str = "") -> str:
+        """Shell text that starts a daemon; it returns when the daemon has read its data."""
+        daemon_id = name.partition(".")[2]
+        keyring = f"{self._base}/daemons.keyring"
+        mark = 'CBT_CRYPTO_MARK="$CBT_CRYPTO_MARK"'
+        return (
+            f"{sudo}env {mark} {quote(program)} -c {quote(self.tmp_conf)} -i {quote(daemon_id)} "
+            f"--keyring {quote(keyring)} >> {quote(f'{self.log_dir}/{name}.out')} 2>&1"
+        )
+
+    def _all_osds(self) -> Step:
+        return {"wait": "osds", "count": len(self.site.osds), "since": self._epoch}
+
+    def _session(self, steps: list[Step]) -> list[str]:
+        """Take monitor steps in one process on the head; return what each printed."""
+        timeout = self.section.deploy_timeout
+        script = admin_session.script(self.ceph_cmd, self.tmp_conf, steps, timeout)
+        output = self._run({self.site.head: script}, "wait for the cluster", timeout + 15)
+        return admin_session.answers(output[self.site.head])
+
+    def _ask_osds(self, command: str, run_dir: str, name: str) -> None:
+        scripts = {
+            host: "\n".join(
+                f"{quote(self.ceph_cmd)} daemon {quote(osd.admin_socket)} {command} "
+                f"> {quote(run_dir)}/{name}.osd.{osd.id}.json"
+                for osd in self.site.osds_of(host)
+            )
+            for host in self.site.osd_hosts
+        }
+        self._run(scripts, f"ask the OSDs for {command}")
+
+    def _run(
+        self, scripts: HostScripts, what: str, timeout: Optional[float] = None
+    ) -> dict[str, str]:
+        return self.remote.run(scripts, what, timeout or self.section.deploy_timeout)
+
+
+def _mon(prefix: str, **arguments: Any) -> Step:
+    return {"mon": {"prefix": prefix, **arguments}}
+
+
+def _together(scripts: list[str]) -> str:
+    """Shell text that runs scripts at once, and fails when one of them fails."""
+    if len(scripts) == 1:
+        return scripts[0]
+    starts = "\n".join(f'(\n{script}\n) & pids="$pids $!"' for script in scripts)
+    return (
+        f"pids=\n{starts}\nstatus=0\n"
+        "for pid in $pids; do wait $pid || status=$?; done\n[ $status = 0 ]"
+    )
+
+
+def _claim(tmp_dir: str) -> str:
+    path = quote(tmp_dir)
+    return f"""\
+mkdir -p {path}
+if [ ! -e {path}/{MARKER} ] && [ -n "$(ls -A {path})" ]; then
+    echo {path} 'is not empty and not ours; name another tmp_dir' >&2; exit 1
+fi
+touch {path}/{MARKER}"""
+
+
+def _wipe_claimed(base: str) -> str:
+    """Remove what BlueStore left on the devices that an earlier deployment noted as its own."""
+    devices = f"{quote(base)}/../devices"
+    return f"""\
+if [ -e {devices} ]; then
+    while read -r device; do
+        [ -b "$device" ] || continue
+        $SUDO wipefs -q -a "$device"
+        $SUDO dd if=/dev/zero of="$device" bs=1M count=4 conv=fsync status=none
+    done < {devices}
+    rm -f {devices}
+fi"""
+
+
+def _remake(base: str) -> str:
+    return (
+        f"$SUDO rm -rf {quote(base)}\n"
+        f"(umask 077; mkdir -p {quote(base)}/run {quote(base)}/log {quote(base)}/crash)"
+    )

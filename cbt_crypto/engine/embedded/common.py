@@ -1,0 +1,225 @@
+"""Remote execution: CBT's `common`, through pdsh over ssh; local names run here.
+
+ssh connections are opened once and reused. Output lines come as `host: text`, also from here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import getpass
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Optional
+
+from cbt_crypto.engine.embedded import settings
+from cbt_crypto.engine.embedded.handle import SCRIPT, STDERR, STDOUT, Handle
+from cbt_crypto.errors import HostError
+
+#: pdsh's default fan-out is 32; a step is to run on all hosts at once.
+MAX_FANOUT = 512
+#: Seconds without an answer from a host after which ssh gives a connection up: 3 x 5.
+SSH_OPTIONS = (
+    "-oBatchMode=yes",
+    "-oConnectTimeout=10",
+    "-oServerAliveInterval=5",
+    "-oServerAliveCountMax=3",
+    "-oLogLevel=ERROR",
+    "-oControlMaster=auto",
+    "-oControlPersist=300",
+)
+#: What each host is told to run. The script itself comes by standard input: there it may be of
+#: any length, and no list of processes shows it.
+_READ_SCRIPT = 'script=$(cat) && exec </dev/null && eval "$script"'
+
+
+@lru_cache(maxsize=1)
+def _local_names() -> frozenset[str]:
+    name = socket.gethostname()
+    return frozenset({"localhost", "127.0.0.1", name, name.split(".")[0], socket.getfqdn()})
+
+
+def is_local(node: str) -> bool:
+    """Whether `user@host` or `host` is this machine, as the user who runs this."""
+    user, _, host = node.rpartition("@")
+    return host in _local_names() and user in ("", getpass.getuser())
+
+
+def _split(nodes: str) -> tuple[list[str], list[str]]:
+    names = [name for name in nodes.split(",") if name]
+    return [name for name in names if is_local(name)], [n for n in names if not is_local(n)]
+
+
+@lru_cache(maxsize=1)
+def _control_directory() -> str:
+    """A socket's path is limited to some 100 bytes, so it is not below anybody's tmp_dir."""
+    directory = tempfile.mkdtemp(prefix="cbt-ssh-")
+    atexit.register(close_connections)
+    return directory
+
+
+def _ssh_arguments() -> list[str]:
+    # %C is ssh's own short hash of user, host and port.
+    return [*SSH_OPTIONS, f"-oControlPath={_control_directory()}/%C"]
+
+
+def pdsh(nodes: str, command: str, continue_if_error: bool = True) -> Handle:
+    """Run shell text on `user@a,user@b` at once. `CBT_HOST` is the host's name in it.
+
+    With `continue_if_error=False`, `communicate` raises HostError for a non-zero exit status.
+    """
+    return pdsh_each(dict.fromkeys(filter(None, nodes.split(",")), command), continue_if_error)
+
+
+def pdsh_each(commands: Mapping[str, str], continue_if_error: bool = True) -> Handle:
+    """Like `pdsh`, for shell text of its own on each `user@host`: still one pdsh for all."""
+    local, remote = _split(",".join(commands))
+    what = next(iter(commands.values()), "nothing").strip().partition("\n")[0]
+    scripts = {_host(node): text for node, text in commands.items()}
+    handle = Handle(what, not continue_if_error, scripts)
+    for host in map(_host, local):
+        handle.start(host, ["sh", "-c", _READ_SCRIPT], {"CBT_HOST": host})
+    if remote:
+        handle.start("@pdsh", _pdsh_argv(remote, str(handle.path("%h", ""))))
+    return handle
+
+
+def _host(node: str) -> str:
+    return node.rpartition("@")[2]
+
+
+def _pdsh_argv(nodes: Sequence[str], files: str) -> list[str]:
+    # pdsh's exec module starts our own ssh for each host and puts the host's name for %h.
+    # The login shell of the user there may be any, so it is given one quoted word for sh.
+    command = f"exec env CBT_HOST=%h sh -c {shlex.quote(_READ_SCRIPT)}"
+    ssh = ["ssh", "-x", *(option.replace("%", "%%") for option in _ssh_arguments()), "-l", "%u"]
+    redirect = f'exec "$@" <"$0{SCRIPT}" >"$0{STDOUT}" 2>"$0{STDERR}"'
+    return [
+        "pdsh", "-S", "-R", "exec", "-f", str(min(len(nodes), MAX_FANOUT)), "-w", ",".join(nodes),
+        "sh", "-c", redirect, files, *ssh, "%h", "--", command,
+    ]  # fmt: skip
+
+
+def _copy_environment() -> dict[str, str]:
+    return {
+        "PDSH_RCMD_TYPE": "ssh",
+        "PDSH_SSH_ARGS_APPEND": " ".join(_ssh_arguments()),
+    }
+
+
+def pdcp(nodes: str, flags: Optional[str], local: str, remote: str) -> Handle:
+    """Copy a local file (or, with flags `-r`, a directory) to a path on every node."""
+    here, there = _split(nodes)
+    handle = Handle(f"copy {local} to {remote}", False, {})
+    if here and os.path.realpath(local) != os.path.realpath(remote):
+        handle.start("@cp", ["cp", *_cp_flags(flags), "-T", "--", local, remote])
+    if there:
+        handle.start("@pdcp", _copy_argv("pdcp", there, flags, local, remote), _copy_environment())
+    return handle
+
+
+def rpdcp(nodes: str, flags: Optional[str], remote: str, local: str) -> Handle:
+    """Copy a remote file or directory of every node into a local directory, as `name.host`."""
+    here, there = _split(nodes)
+    handle = Handle(f"copy {remote} from {nodes}", False, {})
+    name = os.path.basename(remote.rstrip("/"))
+    for host in map(_host, here):
+        target = os.path.join(local, f"{name}.{host}")
+        handle.start(f"@cp.{host}", ["cp", *_cp_flags(flags), "-T", "--", remote, target])
+    if there:
+        handle.start(
+            "@rpdcp", _copy_argv("rpdcp", there, flags, remote, local), _copy_environment()
+        )
+    return handle
+
+
+def _copy_argv(
+    program: str, nodes: Sequence[str], flags: Optional[str], source: str, target: str
+) -> list[str]:
+    fanout = str(min(len(nodes), MAX_FANOUT))
+    own = [*shlex.split(flags or ""), "-p"]
+    return [program, "-f", fanout, *own, "-w", ",".join(nodes), source, target]
+
+
+def _cp_flags(flags: Optional[str]) -> list[str]:
+    return ["-r", "-p"] if "-r" in shlex.split(flags or "") else ["-p"]
+
+
+def sync_files(remote: str, local: str) -> None:
+    """Bring the contents of a directory from every node: `a` as `a.host` into `local`."""
+    nodes = settings.getnodes("head", "clients", "osds", "mons", "mgrs")
+    os.makedirs(local, exist_ok=True)
+    staging = os.path.join(local, ".incoming")
+    shutil.rmtree(staging, ignore_errors=True)
+    os.makedirs(staging)
+    _, stderr = rpdcp(nodes, "-r", remote, staging).communicate()
+    name = os.path.basename(remote.rstrip("/"))
+    for node in nodes.split(","):
+        host = _host(node)
+        arrived = Path(staging, f"{name}.{host}")
+        if not arrived.is_dir():
+            raise HostError(host, f"copy {remote} from it", "nothing came", stderr.strip()[-600:])
+        for entry in sorted(arrived.iterdir()):
+            target = Path(local, f"{entry.name}.{host}")
+            if target.is_dir():
+                shutil.rmtree(target)
+            entry.replace(target)
+    shutil.rmtree(staging)
+
+
+def make_remote_dir(remote: str) -> None:
+    """Make a directory on every node."""
+    _everywhere(f"mkdir -p -- {shlex.quote(remote)}")
+
+
+def clean_remote_dir(remote: str) -> None:
+    """Remove a directory on every node; refuses one that is not below `tmp_dir`."""
+    tmp_dir = str(settings.cluster.get("tmp_dir", "/tmp/cbt-crypto"))
+    if not os.path.normpath(remote).startswith(os.path.normpath(tmp_dir) + "/"):
+        raise ValueError(f"{remote} is not below tmp_dir, {tmp_dir}")
+    _everywhere(f"rm -rf -- {shlex.quote(remote)}")
+
+
+def mkdir_p(path: str) -> None:
+    """Make a local directory and its parents."""
+    os.makedirs(path, exist_ok=True)
+
+
+def _everywhere(command: str) -> None:
+    nodes = settings.getnodes("head", "clients", "osds", "mons", "mgrs")
+    pdsh(nodes, command, continue_if_error=False).communicate()
+
+
+def close_connections() -> None:
+    """End the ssh connections that are kept for reuse."""
+    if _control_directory.cache_info().currsize == 0:
+        return
+    directory = Path(_control_directory())
+    for path in directory.glob("*"):
+        subprocess.run(
+            ["ssh", "-O", "exit", f"-oControlPath={path}", "-"],
+            stdin=subprocess.DEVNULL, capture_output=True, check=False,
+        )  # fmt: skip
+    shutil.rmtree(directory, ignore_errors=True)
+    _control_directory.cache_clear()
+
+
+def get_fqdn_cmd() -> str:
+    """The command that prints a host's full name."""
+    return "hostname -f"
+
+
+def scp(node: str, local: str, remote: str) -> Handle:
+    """Copy one local file to one node."""
+    return pdcp(node, "", local, remote)
+
+
+def rscp(node: str, remote: str, local: str) -> Handle:
+    """Copy one remote file of one node into a local directory, as `name.host`."""
+    return rpdcp(node, "", remote, local)

@@ -1,0 +1,88 @@
+"""CBT's `monitoring`: collectl always, perf when asked for, on every node at once."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any, Optional
+
+from cbt_crypto.engine.embedded import common, settings
+from cbt_crypto.errors import HostError
+from cbt_crypto.file.monitoring import MonitoringProfiles
+
+#: Directories of running monitors, so that `stop()` without one ends them all.
+_running: list[str] = []
+
+
+def start(directory: str) -> None:
+    """Start every profile; each writes below `directory`/<profile> on its nodes."""
+    _running.append(directory)
+    for name, profile in _profiles().items():
+        _pdsh(profile["nodes"], _start_script(name, profile, directory))
+
+
+def stop(directory: Optional[str] = None) -> None:
+    """End the profiles of one directory, or of all that were started."""
+    for path in [directory] if directory else list(_running):
+        for name, profile in _profiles().items():
+            _pdsh(profile["nodes"], _stop_script(f"{path}/{name}"))
+        if path in _running:
+            _running.remove(path)
+
+
+@contextlib.contextmanager
+def monitor(directory: str) -> Iterator[None]:
+    """The profiles run while the block does."""
+    start(directory)
+    try:
+        yield
+    finally:
+        stop(directory)
+
+
+def _profiles() -> dict[str, dict[str, Any]]:
+    chosen = MonitoringProfiles.model_validate(settings.monitoring_profiles)
+    return chosen.model_dump(exclude_none=True)
+
+
+def _start_script(name: str, profile: dict[str, Any], directory: str) -> str:
+    target = f"{directory}/{name}"
+    arguments = " ".join(shlex.quote(word) for word in shlex.split(profile["args"]))
+    commands = {
+        # -F0 writes each sample out at once: collectl is ended by a signal and loses its buffer.
+        "collectl": f"collectl {arguments} -F0 -f {shlex.quote(target)}",
+        "perf": f"$SUDO {shlex.quote(profile.get('perf_cmd', 'perf'))} {arguments} "
+        f"-o {shlex.quote(target)}/perf.out",
+    }
+    where = shlex.quote(target)
+    return (
+        f"mkdir -p {where}\n"
+        f"setsid {commands[name]} </dev/null >{where}/.messages 2>&1 &\n"
+        f"echo $! > {where}/.pid"
+    )
+
+
+def _stop_script(target: str) -> str:
+    where = shlex.quote(target)
+    return f"""\
+if [ -e {where}/.pid ]; then
+    pid=$(cat {where}/.pid)
+    # A session of its own: the number is the group's too, so sudo's child ends with it.
+    $SUDO kill -TERM -- "-$pid" 2>/dev/null || $SUDO kill -TERM "$pid" 2>/dev/null || :
+    # One that has ended has no program any more, also while nobody has asked how it ended.
+    n=0
+    while [ -e "/proc/$pid/exe" ] && [ $n -lt 100 ]; do sleep 0.05; n=$((n+1)); done
+    rm -f {where}/.pid
+fi"""
+
+
+def _pdsh(roles: Sequence[str], script: str) -> None:
+    from cbt_crypto.remote import preamble  # noqa: PLC0415 - remote takes an engine, we are one
+
+    nodes = settings.getnodes(*roles)
+    text = f"{preamble(str(settings.cluster['tmp_dir']))}\nset -eu\n{script}"
+    handle = common.pdsh(nodes, text)
+    _, stderr = handle.communicate()
+    if handle.returncode:
+        raise HostError(nodes, "monitoring", f"exit status {handle.returncode}", stderr[-600:])

@@ -1,0 +1,158 @@
+"""What every ceph.conf of this engine says, and what the file's keys add to it."""
+
+from __future__ import annotations
+
+import math
+import socket
+
+from cbt_crypto.errors import UsageError
+from cbt_crypto.file.cluster import ClusterSection
+from cbt_crypto.layout import ceph_dir, site_of
+
+Sections = dict[str, dict[str, str]]
+
+_UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
+DEFAULT_MSGR2_PORT = 3300
+_MSGR1_PORT = 6789
+
+#: Manager modules that are left out: loading them takes seconds on a cluster that lives for
+#: minutes, and some work in the background while a cell is measured.
+_MODULES = [
+    "alerts",
+    "cephadm",
+    "crash",
+    "dashboard",
+    "devicehealth",
+    "diskprediction_local",
+    "feedback",
+    "hello",
+    "influx",
+    "insights",
+    "iostat",
+    "k8sevents",
+    "localpool",
+    "mds_autoscaler",
+    "mirroring",
+    "nfs",
+    "orchestrator",
+    "osd_perf_query",
+    "osd_support",
+    "progress",
+    "prometheus",
+    "rbd_support",
+    "restful",
+    "rgw",
+    "rook",
+    "selftest",
+    "snap_schedule",
+    "stats",
+    "telegraf",
+    "telemetry",
+    "test_orchestrator",
+    "volumes",
+    "zabbix",
+]
+
+
+def without(own: Sections, base: Sections) -> Sections:
+    """People's ceph.conf less what a cluster below `tmp_dir` decides itself.
+
+    That is: other clusters' daemons, and options that would lead a daemon out of `tmp_dir`.
+    """
+    decided = {name for options in base.values() for name in options}
+    return {
+        section: {name: value for name, value in options.items() if name not in decided}
+        for section, options in own.items()
+        if section in ("global", "mon", "mgr", "osd", "client")
+    }
+
+
+def size_bytes(size: str) -> int:
+    """`16G` in bytes."""
+    return int(size[:-1]) << _UNITS[size[-1]]
+
+
+def mon_vector(address: str) -> str:
+    """`host[:port]` as a msgr2 address vector; CBT's 6789 is msgr1's, so it means 3300.
+
+    Monitor maps hold addresses only, so a name is looked up here. Raises UsageError when it has
+    no IPv4 address.
+    """
+    host, _, given = address.partition(":")
+    port = int(given) if given and int(given) != _MSGR1_PORT else DEFAULT_MSGR2_PORT
+    return f"[v2:{_ipv4(host)}:{port}]"
+
+
+def _ipv4(host: str) -> str:
+    try:
+        return str(socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0])
+    except OSError as error:
+        raise UsageError(
+            f"cluster.mons: {host}: has no IPv4 address; write the monitor's address"
+        ) from error
+
+
+def base_options(cluster: ClusterSection, fsid: str) -> Sections:
+    """Identity, paths and authentication: what a cluster below `tmp_dir` cannot do without.
+
+    msgr2 alone is bound: a monitor that also speaks msgr1 leaves room for unencrypted traffic.
+    """
+    base = ceph_dir(cluster)
+    mons = {name: address for named in cluster.mons.values() for name, address in named.items()}
+    sections: Sections = {
+        "global": {
+            "fsid": fsid,
+            "mon_host": " ".join(mon_vector(address) for address in mons.values()),
+            "mon_initial_members": ",".join(mons),
+            "auth_allow_insecure_global_id_reclaim": "false",
+            "ms_bind_msgr1": "false",
+            "keyring": f"{base}/keyring",
+            "run_dir": f"{base}/run",
+            "admin_socket": f"{base}/run/$name.asok",
+            "pid_file": f"{base}/run/$name.pid",
+            "log_file": f"{base}/log/$name.log",
+            "crash_dir": f"{base}/crash",
+        },
+        "client": {"admin_socket": "", "log_file": "/dev/null"},
+        # Monitors gather changes for 1 s by default, which each step of a deployment would wait
+        # for. They are not in the way of client IO, so nothing that is measured changes.
+        "mon": {"mon_data": f"{base}/mon.$id", "paxos_propose_interval": "0.05"},
+        "mgr": {"mgr_data": f"{base}/mgr.$id", "mgr_disabled_modules": " ".join(_MODULES)},
+        "osd": {"osd_data": f"{base}/osd.$id", "osd_objectstore": cluster.fs},
+    }
+    if cluster.osd_file_size:
+        sections["osd"]["bluestore_block_size"] = str(size_bytes(cluster.osd_file_size))
+    sections.update({f"osd.{osd.id}": {"host": osd.host} for osd in site_of(cluster).osds})
+    return sections
+
+
+def setting_options(cluster: ClusterSection) -> Sections:
+    """The keys of `cluster.settings` and the pool profiles as options."""
+    settings = cluster.settings
+    options = {
+        "auth_cluster_required": "cephx",
+        "auth_service_required": "cephx",
+        "auth_client_required": "cephx",
+        "rbd_cache": str(settings.rbd_cache).lower(),
+        "osd_pool_default_pg_autoscale_mode": "on" if settings.pg_autoscaler else "off",
+        "mon_max_pg_per_osd": str(_pgs_per_osd(cluster)),
+        # Else a large pool starts with 1,024 placement groups and grows while it is measured.
+        "mon_osd_max_initial_pgs": "65536",
+        "osd_crush_chooseleaf_type": _failure_domain(cluster),
+        "mon_allow_pool_size_one": "true",
+    }
+    if settings.osd_memory_target:
+        options["osd_memory_target"] = str(size_bytes(settings.osd_memory_target))
+    return {"global": options}
+
+
+def _pgs_per_osd(cluster: ClusterSection) -> int:
+    osds = max(1, len(cluster.osds) * cluster.osds_per_node)
+    copies = sum(pool.pg_size * pool.replication for pool in cluster.pool_profiles.values())
+    return max(250, 2 * math.ceil(copies / osds))
+
+
+def _failure_domain(cluster: ClusterSection) -> str:
+    """Hosts where there are enough for the replicas, else OSDs."""
+    replicas = max(pool.replication for pool in cluster.pool_profiles.values())
+    return "1" if len(set(cluster.osds)) >= replicas else "0"

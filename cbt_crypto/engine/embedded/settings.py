@@ -1,0 +1,65 @@
+"""The parsed file, as CBT's `settings` module offers it: module-level dicts, filled once."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+cluster: dict[str, Any] = {}
+benchmarks: dict[str, Any] = {}
+client_endpoints: dict[str, Any] = {}
+monitoring_profiles: dict[str, Any] = {}
+common: dict[str, Any] = {}
+
+
+def initialize(ctx: argparse.Namespace) -> None:
+    """Fill the dicts from `ctx.config_file`; note the file in the archive.
+
+    Uses `ctx.archive`, and `ctx.conf` for a ceph.conf that replaces the file's `conf_file`.
+    """
+    document = yaml.safe_load(Path(ctx.config_file).read_text(encoding="utf-8"))
+    for name, section in _sections().items():
+        section.clear()
+        section.update(document.get(name) or {})
+    if getattr(ctx, "conf", None):
+        cluster["conf_file"] = str(ctx.conf)
+    cluster["archive_dir"] = str(ctx.archive)
+    results = Path(ctx.archive) / "results"
+    results.mkdir(parents=True, exist_ok=True)
+    with (results / "cbt_config.yaml").open("w", encoding="utf-8") as file:
+        yaml.safe_dump(document, file, sort_keys=False, allow_unicode=True)
+
+
+def _sections() -> dict[str, dict[str, Any]]:
+    return {
+        "cluster": cluster,
+        "benchmarks": benchmarks,
+        "client_endpoints": client_endpoints,
+        "monitoring_profiles": monitoring_profiles,
+        "common": common,
+    }
+
+
+def getnodes(*roles: str) -> str:
+    """The hosts of CBT roles (head, clients, osds, mons, mgrs), once each: `user@a,user@b`."""
+    hosts = dict.fromkeys(host for role in roles for host in _hosts(role))
+    return ",".join(_with_user(host) for host in hosts)
+
+
+def host_info(host: str) -> dict[str, str]:
+    """`{host, user, addr}` of a name that may have a user in front."""
+    user, _, name = host.rpartition("@")
+    return {"host": name, "user": user or str(cluster.get("user") or ""), "addr": name}
+
+
+def _hosts(role: str) -> list[str]:
+    value = cluster.get(role) or []
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _with_user(host: str) -> str:
+    user = cluster.get("user")
+    return f"{user}@{host}" if user else host

@@ -1,0 +1,34 @@
+"""The names of `docs/contract.md`, gathered from whichever engine was chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Optional
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine's modules and classes. They are Any because upstream's have no types.
+
+    name: `embedded` or `upstream`. commit: the engine's git commit where it is a checkout.
+    settings, common, monitoring: modules. Ceph, Benchmark: classes.
+    """
+
+    name: str
+    version: str
+    commit: Optional[str]
+    settings: Any
+    common: Any
+    monitoring: Any
+    Ceph: Any
+    Benchmark: Any
+
+
+def embedded() -> Engine:
+    """The engine that comes with this package."""
+    from cbt_crypto import __version__  # noqa: PLC0415 - engines are loaded when chosen
+    from cbt_crypto.engine.embedded import common, monitoring, settings  # noqa: PLC0415
+    from cbt_crypto.engine.embedded.benchmark import Benchmark  # noqa: PLC0415
+    from cbt_crypto.engine.embedded.ceph import Ceph  # noqa: PLC0415
+
+    return Engine("embedded", __version__, None, settings, common, monitoring, Ceph, Benchmark)

@@ -1,0 +1,113 @@
+"""What a run can be judged by later: hosts, versions, mitigations, commits, ceph.conf."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Optional
+
+from cbt_crypto.engine import Engine
+from cbt_crypto.overlay import Overlay
+from cbt_crypto.remote import Remote
+from cbt_crypto.site import Site
+
+#: What systemd-detect-virt says of a machine whose CPU is emulated in software.
+_EMULATED = {"qemu", "bochs", "uml"}
+
+_SCRIPT = r"""
+say() { printf '%s\t%s\n' "$1" "$(printf '%s' "$2" | tr '\n\t' '  ')"; }
+version() { command -v "$1" >/dev/null && say "version.$1" "$("$@" 2>&1 | head -n 1)" || :; }
+say kernel "$(uname -r)"
+say os "$(. /etc/os-release 2>/dev/null && printf '%s' "$PRETTY_NAME")"
+say virtualization "$(systemd-detect-virt 2>/dev/null || :)"
+LC_ALL=C lscpu 2>/dev/null | sed -n 's/^\([A-Z][^:]*\): */lscpu.\1\t/p'
+say smt "$(cat /sys/devices/system/cpu/smt/control 2>/dev/null || :)"
+say governor "$(cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor 2>/dev/null | sort -u)"
+say aes "$(grep -qw aes /proc/cpuinfo && echo yes || echo no)"
+say memory_kb "$(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo)"
+say load "$(cut -d' ' -f1 /proc/loadavg)"
+say tuned "$(command -v tuned-adm >/dev/null && tuned-adm active 2>/dev/null | sed 's/.*: //' || :)"
+for file in /sys/devices/system/cpu/vulnerabilities/*; do
+    [ -r "$file" ] && say "mitigation.$(basename "$file")" "$(cat "$file")"
+done
+version ceph --version
+version fio --version
+version cryptsetup --version
+version collectl --version
+version perf --version
+"""
+
+
+def collect(
+    remote: Remote, site: Site, engine: Engine, overlays: Iterable[Overlay]
+) -> dict[str, Any]:
+    """The contents of environment.json, but for the texts of ceph.conf.
+
+    `overlays` are those of the campaign; what they describe of a host stands in
+    `hosts.<host>.overlays.<overlay>`.
+    """
+    outputs = remote.run(dict.fromkeys(site.hosts, _SCRIPT), "describe the host", 120)
+    hosts = {host: host_facts(site, host, text) for host, text in outputs.items()}
+    for overlay in overlays:
+        what = f"describe the host for {overlay.name}"
+        for host, text in remote.run(overlay.describe(site), what, 300).items():
+            hosts[host]["overlays"][overlay.name] = overlay.description(text)
+    return {
+        "started": time.time(),
+        "engine": {"name": engine.name, "version": engine.version, "commit": engine.commit},
+        "commit": git_commit(Path(__file__).parent),
+        "ceph_conf": {},
+        "hosts": hosts,
+    }
+
+
+def host_facts(site: Site, host: str, printed: str) -> dict[str, Any]:
+    """One host's facts from what the script printed on it."""
+    facts = dict(line.split("\t", 1) for line in printed.splitlines() if "\t" in line)
+    sockets = _number(facts.get("lscpu.Socket(s)"))
+    per_socket = _number(facts.get("lscpu.Core(s) per socket"))
+    virtualization = facts.get("virtualization") or "unknown"
+    return {
+        "roles": [role for role in ("head", "clients", "osds", "mons", "mgrs")
+                  if host in site.role(role)],
+        "emulated": virtualization in _EMULATED,
+        "virtualization": virtualization,
+        "kernel": facts.get("kernel"),
+        "os": facts.get("os"),
+        "cpu_model": facts.get("lscpu.Model name"),
+        "sockets": sockets,
+        "cores": sockets * per_socket if sockets and per_socket else None,
+        "threads": _number(facts.get("lscpu.CPU(s)")),
+        "numa_nodes": _number(facts.get("lscpu.NUMA node(s)")),
+        "smt": facts.get("smt") or None,
+        "governor": facts.get("governor") or None,
+        "tuned": facts.get("tuned") or None,
+        "aes": facts.get("aes") == "yes",
+        "memory_bytes": (_number(facts.get("memory_kb")) or 0) * 1024,
+        "load_before": float(facts.get("load") or 0),
+        "mitigations": _under(facts, "mitigation."),
+        "versions": _under(facts, "version."),
+        "overlays": {},
+    }  # fmt: skip
+
+
+def git_commit(directory: Path) -> Optional[str]:
+    """The commit of the checkout that `directory` is in, or None when it is in none."""
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(directory), "rev-parse", "HEAD"],
+            capture_output=True, text=True, check=False, timeout=10,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None
+
+
+def _number(text: Optional[str]) -> Optional[int]:
+    return int(text) if text and text.strip().isdigit() else None
+
+
+def _under(facts: dict[str, str], prefix: str) -> dict[str, str]:
+    return {key.removeprefix(prefix): text for key, text in facts.items() if key.startswith(prefix)}

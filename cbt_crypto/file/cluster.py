@@ -1,0 +1,144 @@
+"""The `cluster` section: CBT's keys, ours, and what each means."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Optional, Union
+
+from pydantic import Field, field_validator
+
+from cbt_crypto.file.patterns import (
+    AbsolutePath,
+    ConfigurationName,
+    DaemonId,
+    HostName,
+    MonAddress,
+    OwnDirectory,
+    PoolName,
+    Size,
+    UserName,
+)
+from cbt_crypto.file.section import Section
+
+Rebuild = Literal["scenario", "configuration", "needed", "never"]
+
+
+class PoolProfile(Section):
+    """How a pool is made; CBT's keys."""
+
+    pg_size: int = Field(128, ge=1, le=65536, description="pg_num of the pool")
+    pgp_size: int = Field(128, ge=1, le=65536, description="pgp_num of the pool; at most pg_size")
+    replication: int = Field(
+        3,
+        ge=1,
+        le=16,
+        description="replicas of each object, on hosts of their own where there are enough hosts",
+    )
+    min_size: Optional[int] = Field(
+        None,
+        ge=1,
+        le=16,
+        description="replicas that must be there for IO; Ceph's default when absent",
+    )
+
+
+class CephSettings(Section):
+    """Settings of the published experiments, as keys. Each becomes options of ceph.conf."""
+
+    osd_memory_target: Optional[Size] = Field(
+        None, description="memory each OSD aims at; the article's was 16G, Ceph's own default is 4G"
+    )
+    rbd_cache: bool = Field(False, description="librbd's cache; it hurts on fast OSDs")
+    scrub: bool = Field(False, description="let scrubs start during the campaign")
+    deep_scrub: bool = Field(False, description="let deep scrubs start during the campaign")
+    pg_autoscaler: bool = Field(False, description="let pg_num of the pools change by itself")
+    balancer: bool = Field(False, description="let the manager move PGs between OSDs")
+
+
+class ClusterSection(Section):
+    """Hosts, daemons, devices, and the library of configurations."""
+
+    user: Optional[UserName] = Field(
+        None, description="user for ssh; the one who runs the campaign when absent"
+    )
+    head: HostName = Field(description="host on which ceph and rbd commands run")
+    clients: list[HostName] = Field(min_length=1, description="hosts that run fio")
+    osds: list[HostName] = Field(
+        default_factory=list, description="hosts that run OSDs; may be left out with use_existing"
+    )
+    mons: dict[HostName, dict[DaemonId, MonAddress]] = Field(
+        default_factory=dict,
+        description="monitors by host: {id: address}; messenger v2 uses port 3300 or the one given",
+    )
+    mgrs: dict[HostName, dict[DaemonId, Any]] = Field(
+        default_factory=dict, description="managers by host: {id: ~}"
+    )
+    osds_per_node: int = Field(1, ge=1, le=256, description="OSDs on each of `osds`")
+    osd_devices: Union[AbsolutePath, list[AbsolutePath], dict[HostName, list[AbsolutePath]]] = (
+        Field(
+            "/dev/disk/by-partlabel/osd-device-{n}-data",
+            description="block devices of the OSDs: a path with {n} for the OSD's number on its "
+            "host (CBT's partition labels are the default), a list for every host, or lists by "
+            "host",
+        )
+    )
+    osd_file_size: Optional[Size] = Field(
+        None, description="put the OSDs on sparse files of this size below tmp_dir instead"
+    )
+    wipe: bool = Field(
+        False, description="allow OSD devices that carry a foreign signature to be overwritten"
+    )
+    use_existing: bool = Field(
+        False, description="measure a cluster that is there already; deploy and remove nothing"
+    )
+    fs: Literal["bluestore"] = Field("bluestore", description="object store of the OSDs")
+    conf_file: Optional[str] = Field(
+        None, description="ceph.conf to start from; `-c` on the command line comes first"
+    )
+    tmp_dir: OwnDirectory = Field(
+        "/tmp/cbt-crypto",
+        description="the one directory, on every host, that is written to",
+    )
+    iterations: int = Field(1, ge=1, le=1000, description="times each cell is measured")
+    rebuild_every_test: bool = Field(
+        False, description="CBT's key: a new cluster for each cell, whatever `rebuild` says"
+    )
+    pool_profiles: dict[PoolName, PoolProfile] = Field(
+        default_factory=lambda: {"rbd": PoolProfile(pg_size=128, pgp_size=128, replication=3)},
+        description="name: how a pool is made; scenarios name one",
+    )
+    settings: CephSettings = Field(
+        default_factory=lambda: CephSettings(osd_memory_target=None),
+        description="settings of the published experiments, the same in every configuration",
+    )
+    configurations: dict[ConfigurationName, dict[str, dict[str, Any]]] = Field(
+        {"Default": {}},
+        min_length=1,
+        description="name: {overlay: {option: value}}; `{}` is the cluster without overlays",
+    )
+    baseline: Optional[str] = Field(
+        None, description="the configuration that is 100 %; the first one when absent"
+    )
+    rebuild: Rebuild = Field(
+        "scenario",
+        description="when the cluster is built anew: for every scenario as the article did, for "
+        "every configuration, when a change of configuration needed it, or never",
+    )
+    deploy_timeout: int = Field(
+        300, ge=10, le=86400, description="seconds that each step of a deployment may take"
+    )
+    ceph_cmd: str = Field("ceph", description="command for ceph(8)", alias="ceph-cmd")
+    rbd_cmd: str = Field("rbd", description="command for rbd(8)")
+    ceph_osd_cmd: str = Field(
+        "ceph-osd", alias="ceph-osd_cmd", description="command for ceph-osd(8)"
+    )
+    ceph_mon_cmd: str = Field(
+        "ceph-mon", alias="ceph-mon_cmd", description="command for ceph-mon(8)"
+    )
+    ceph_mgr_cmd: str = Field(
+        "ceph-mgr", alias="ceph-mgr_cmd", description="command for ceph-mgr(8)"
+    )
+
+    @field_validator("clients", "osds", mode="before")
+    @classmethod
+    def _one_host_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value

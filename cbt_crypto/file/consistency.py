@@ -1,0 +1,73 @@
+"""What in the `cluster` section does not go together, although each value by itself is valid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Optional
+
+from cbt_crypto.file.cluster import ClusterSection
+from cbt_crypto.file.document import KeyPath
+
+#: Where, and one sentence.
+Contradiction = tuple[KeyPath, str]
+
+
+def contradictions(cluster: ClusterSection) -> Iterator[Contradiction]:
+    """Everything in the section that contradicts something else in it."""
+    yield from _twice(("cluster", "clients"), cluster.clients, "host")
+    if cluster.use_existing:
+        return
+    for key in ("osds", "mons", "mgrs"):
+        if not getattr(cluster, key):
+            yield ("cluster", key), "is empty; name at least one host"
+    yield from _twice(("cluster", "osds"), cluster.osds, "host")
+    for key, daemons in (("mons", cluster.mons), ("mgrs", cluster.mgrs)):
+        names = [name for named in daemons.values() for name in named]
+        yield from _twice(("cluster", key), names, "daemon")
+    yield from _devices(cluster)
+    for name, profile in cluster.pool_profiles.items():
+        if profile.pgp_size > profile.pg_size:
+            place = ("cluster", "pool_profiles", name, "pgp_size")
+            yield place, f"is larger than pg_size, {profile.pg_size}; lower it"
+        if profile.min_size is not None and profile.min_size > profile.replication:
+            place = ("cluster", "pool_profiles", name, "min_size")
+            yield place, f"is larger than replication, {profile.replication}; lower it"
+
+
+def _devices(cluster: ClusterSection) -> Iterator[Contradiction]:
+    if cluster.osd_file_size:
+        return
+    devices = cluster.osd_devices
+    if isinstance(devices, str):
+        if cluster.osds_per_node > 1 and "{n}" not in devices:
+            yield (
+                ("cluster", "osd_devices"),
+                f"is one device for osds_per_node: {cluster.osds_per_node}; put {{n}} where the "
+                "OSD's number goes, or list the devices",
+            )
+        return
+    if isinstance(devices, dict):
+        for unknown in devices.keys() - set(cluster.osds):
+            yield ("cluster", "osd_devices", unknown), "is none of the hosts in cluster.osds"
+    for host, listed in _device_lists(cluster):
+        place: KeyPath = ("cluster", "osd_devices", *([host] if host else []))
+        yield from _twice(place, listed, "device")
+        if len(listed) < cluster.osds_per_node:
+            yield (
+                place,
+                f"names {len(listed)} devices for osds_per_node: {cluster.osds_per_node}; "
+                "add devices or lower osds_per_node",
+            )
+
+
+def _device_lists(cluster: ClusterSection) -> Iterable[tuple[Optional[str], list[str]]]:
+    if isinstance(cluster.osd_devices, list):
+        return [(None, cluster.osd_devices)]
+    if isinstance(cluster.osd_devices, dict):
+        return [(host, cluster.osd_devices.get(host, [])) for host in cluster.osds]
+    return []
+
+
+def _twice(place: KeyPath, names: list[str], kind: str) -> Iterator[Contradiction]:
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield place, f'names the {kind} "{name}" twice; keep one'

@@ -1,0 +1,233 @@
+"""From a YAML file to a validated Campaign, or to one sentence for each thing that is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from cbt_crypto.benchmarks import SCENARIOS
+from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.errors import UsageError
+from cbt_crypto.file.benchmarks import combinations, flatten
+from cbt_crypto.file.cluster import ClusterSection
+from cbt_crypto.file.consistency import contradictions
+from cbt_crypto.file.document import Document, KeyPath, printable, read
+from cbt_crypto.file.monitoring import MonitoringProfiles
+from cbt_crypto.file.schema import Campaign
+from cbt_crypto.file.sentence import kind_of, nearest, sentences
+from cbt_crypto.overlay import Overlay
+from cbt_crypto.scenario import Scenario
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+SECTIONS = ("cluster", "benchmarks", "monitoring_profiles")
+#: More cells of one scenario than anybody waits for: lists that were meant otherwise.
+MAX_CELLS = 100_000
+REQUIRED_SECTIONS = ("cluster", "benchmarks")
+
+
+@dataclass
+class CampaignFile:
+    """Collects what is wrong in one document, so that all of it is said at once."""
+
+    document: Document
+    problems: list[str] = field(default_factory=list)
+
+    def problem(self, path: KeyPath, wrong: str) -> None:
+        """Note what is wrong at `path`, once."""
+        text = f"{self.document.where(path)}: {printable(wrong)}"
+        if text not in self.problems:
+            self.problems.append(text)
+
+    def mapping(self, path: KeyPath, value: Any) -> dict[str, Any]:
+        """`value` when it is a mapping with text keys, else a problem and an empty one."""
+        if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            return value
+        if value is not None:
+            self.problem(path, f"must be a mapping of names to values, not {kind_of(value)}")
+        return {}
+
+    def known(self, path: KeyPath, name: str, kind: str, names: Iterable[str]) -> bool:
+        """Whether `name` is among `names`; a problem with the nearest one when it is not."""
+        names = list(names)
+        if name not in names:
+            self.problem(path, f'unknown {kind} "{name}"; {nearest(name, names)}')
+            return False
+        return True
+
+    def model(self, model: type[ModelT], path: KeyPath, data: Any) -> Optional[ModelT]:
+        """`data` as a `model`, or None with its problems noted."""
+        try:
+            return model.model_validate(data)
+        except ValidationError as error:
+            for location, wrong in sentences(model, error):
+                self.problem(path + location, wrong)
+            return None
+
+
+def load(path: Path) -> Campaign:
+    """Read and validate a campaign file.
+
+    Raises UsageError with one line for each thing that is wrong: file, line, path of the key,
+    and the nearest valid name where a name is unknown.
+    """
+    file = CampaignFile(read(path))
+    campaign = _campaign(file)
+    if campaign is None or file.problems:
+        raise UsageError("\n".join(file.problems))
+    return campaign
+
+
+def _campaign(file: CampaignFile) -> Optional[Campaign]:
+    data = file.document.data
+    if not isinstance(data, dict):
+        file.problem((), "must be a mapping with the sections cluster and benchmarks")
+        return None
+    for key in data:
+        file.known((key,), str(key), "section", SECTIONS)
+    for section in REQUIRED_SECTIONS:
+        if section not in data:
+            file.problem((section,), "this section is missing; docs/file.md shows it")
+    cluster = file.model(ClusterSection, ("cluster",), data.get("cluster") or {})
+    watchers = data.get("monitoring_profiles") or {}
+    monitoring = file.model(MonitoringProfiles, ("monitoring_profiles",), watchers)
+    if cluster is None or monitoring is None or file.problems:
+        return None
+    configurations = _configurations(file, cluster)
+    baseline = cluster.baseline or next(iter(configurations))
+    for place, wrong in contradictions(cluster):
+        file.problem(place, wrong)
+    if not file.known(("cluster", "baseline"), baseline, "configuration", configurations):
+        return None
+    scenarios = _scenarios(file, cluster, baseline)
+    return Campaign(
+        title=file.document.path.stem,
+        cluster=cluster,
+        baseline=baseline,
+        configurations=configurations,
+        scenarios=scenarios,
+        monitoring=monitoring,
+        document=data,
+    )
+
+
+def _configurations(file: CampaignFile, cluster: ClusterSection) -> dict[str, tuple[Overlay, ...]]:
+    return {
+        name: _overlays(file, ("cluster", "configurations", name), overlays)
+        for name, overlays in cluster.configurations.items()
+    }
+
+
+def _overlays(
+    file: CampaignFile, path: KeyPath, overlays: Mapping[str, Any]
+) -> tuple[Overlay, ...]:
+    made = []
+    for name, options in overlays.items():
+        if file.known((*path, name), name, "overlay", OVERLAYS):
+            overlay = file.model(OVERLAYS[name], (*path, name), options)
+            made.extend([] if overlay is None else [overlay])
+    return tuple(made)
+
+
+def _scenarios(
+    file: CampaignFile, cluster: ClusterSection, baseline: str
+) -> dict[str, tuple[Scenario, ...]]:
+    sections = file.mapping(("benchmarks",), file.document.data.get("benchmarks"))
+    if not sections and "benchmarks" in file.document.data:
+        file.problem(("benchmarks",), f"is empty; name a scenario: {', '.join(SCENARIOS)}")
+    made = {}
+    for name, section in sections.items():
+        if file.known(("benchmarks", name), name, "benchmark", SCENARIOS):
+            made[name] = _scenario_objects(file, cluster, name, section)
+            _check_baseline(file, name, made[name], baseline)
+    return made
+
+
+def _check_baseline(
+    file: CampaignFile, name: str, scenarios: tuple[Scenario, ...], baseline: str
+) -> None:
+    if scenarios and baseline not in {scenario.configuration for scenario in scenarios}:
+        file.problem(
+            ("benchmarks", name, "configuration"),
+            f'does not measure the baseline, "{baseline}"; add it, or there is nothing to compare '
+            "with",
+        )
+
+
+def _scenario_objects(
+    file: CampaignFile, cluster: ClusterSection, name: str, section: Any
+) -> tuple[Scenario, ...]:
+    path: KeyPath = ("benchmarks", name)
+    before = len(file.problems)
+    options = {"configuration": list(cluster.configurations), **file.mapping(path, section)}
+    options["workloads"] = file.mapping((*path, "workloads"), options.get("workloads"))
+    if math.prod(map(len, flatten(options).values())) * cluster.iterations > MAX_CELLS:
+        file.problem(path, f"its lists make more than {MAX_CELLS} cells; shorten them")
+        return ()
+    _check_elements(file, SCENARIOS[name], path, options)
+    _check_references(file, cluster, path, options)
+    if len(file.problems) > before:
+        return ()
+    objects = [file.model(SCENARIOS[name], path, chosen) for chosen in combinations(options)]
+    return tuple(scenario for scenario in objects if scenario is not None)
+
+
+def _check_elements(
+    file: CampaignFile, scenario: type[Scenario], path: KeyPath, options: Mapping[str, Any]
+) -> None:
+    """Validate each listed value by itself, so that the sentence can name the element."""
+    values = flatten(options)
+    sample = {key: listed[0] for key, listed in values.items() if listed}
+    workloads = options.get("workloads") or {}
+    for key, listed in values.items():
+        place = (*path, "workloads", key) if key in workloads else (*path, key)
+        if not listed:
+            file.problem(place, "is an empty list; give at least one value")
+        many = isinstance((workloads if key in workloads else options)[key], list)
+        for index, value in enumerate(listed):
+            _check_element(file, scenario, (*place, index) if many else place, sample, key, value)
+
+
+def _check_element(
+    file: CampaignFile,
+    scenario: type[Scenario],
+    place: KeyPath,
+    sample: Mapping[str, Any],
+    key: str,
+    value: Any,
+) -> None:
+    try:
+        scenario.model_validate({**sample, key: value})
+    except ValidationError as error:
+        unknown = key not in _names_of(scenario)
+        for location, wrong in sentences(scenario, error):
+            if location[:1] == (key,):
+                file.problem(_without_index(place) if unknown else place, wrong)
+
+
+def _names_of(scenario: type[Scenario]) -> set[str]:
+    """A scenario's options, by their own names and by those that CBT has for them."""
+    fields = scenario.model_fields
+    return {name for key, info in fields.items() for name in (key, info.alias) if name}
+
+
+def _check_references(
+    file: CampaignFile, cluster: ClusterSection, path: KeyPath, options: Mapping[str, Any]
+) -> None:
+    values = flatten(options)
+    for key, kind, names in (
+        ("configuration", "configuration", cluster.configurations),
+        ("pool_profile", "pool profile", cluster.pool_profiles),
+    ):
+        for value in values.get(key, []):
+            if isinstance(value, str):
+                file.known((*path, key), value, kind, names)
+
+
+def _without_index(place: KeyPath) -> KeyPath:
+    return place[:-1] if isinstance(place[-1], int) else place

@@ -1,0 +1,58 @@
+"""The `monitoring_profiles` section: what watches the nodes while a cell is measured."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated, Any, Literal, Optional
+
+from pydantic import AfterValidator, Field, field_validator
+
+from cbt_crypto.file.section import Section
+
+Role = Literal["head", "clients", "osds", "mons", "mgrs"]
+
+
+def _words(arguments: str) -> str:
+    try:
+        shlex.split(arguments)
+    except ValueError as error:
+        raise ValueError("has a quotation mark that is not closed") from error
+    return arguments
+
+
+#: Arguments of a command, quoted as for a shell.
+Arguments = Annotated[str, AfterValidator(_words)]
+
+
+class CollectlProfile(Section):
+    """collectl runs beside every cell."""
+
+    nodes: list[Role] = Field(
+        ["clients", "osds", "mons"], description="roles on whose hosts collectl runs"
+    )
+    args: Arguments = Field(
+        "-s+mYZ -i 1:10",
+        description="what collectl records, and how often: every second, processes every 10 s",
+    )
+
+
+class PerfProfile(Section):
+    """perf stat or perf record runs beside every cell."""
+
+    nodes: list[Role] = Field(["osds"], description="roles on whose hosts perf runs")
+    perf_cmd: str = Field("perf", description="command for perf(1)")
+    args: Arguments = Field("stat -a -I 1000", description="perf's arguments")
+
+
+class MonitoringProfiles(Section):
+    """What watches the nodes; collectl always does."""
+
+    collectl: CollectlProfile = Field(
+        default_factory=CollectlProfile, description="how collectl is run, on every host of a role"
+    )
+    perf: Optional[PerfProfile] = Field(None, description="runs perf too")
+
+    @field_validator("collectl", "perf", mode="before")
+    @classmethod
+    def _a_name_alone_means_its_defaults(cls, value: Any) -> Any:
+        return {} if value is None else value

@@ -1,0 +1,59 @@
+"""Texts of the file that reach commands, addresses and ceph.conf: what each may look like."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import StringConstraints
+
+_MEANINGS: dict[str, str] = {}
+
+
+def _like(pattern: str, meaning: str) -> StringConstraints:
+    _MEANINGS[pattern] = meaning
+    return StringConstraints(pattern=pattern)
+
+
+def meaning_of(pattern: str) -> str:
+    """What a text of that pattern is, in words."""
+    return _MEANINGS.get(pattern, f"a text like `{pattern}`")
+
+
+#: A host as ssh and pdsh take it. No character that a shell or pdsh's host lists would expand.
+HostName = Annotated[
+    str,
+    _like(r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$", "a host name or address"),
+]
+UserName = Annotated[str, _like(r"^[a-z_][a-z0-9_.-]{0,31}$", "the name of a user")]
+#: The part of a daemon's name behind the dot: `a` of mon.a.
+DaemonId = Annotated[
+    str, _like(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,30}$", "a daemon's id: letters, digits, _ and -")
+]
+#: An IPv4 address or name, with a port where it is not the default.
+MonAddress = Annotated[
+    str, _like(r"^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?$", "an IPv4 address or name, or one:port")
+]
+AbsolutePath = Annotated[str, _like(r"^/[^\x00-\x1f]*$", "an absolute path")]
+#: A directory of ours. It is written into ceph.conf and given to pdcp, neither of which can quote.
+OwnDirectory = Annotated[
+    str,
+    _like(
+        r"^(/\.?[A-Za-z0-9_][A-Za-z0-9_.+-]*)+$",
+        "an absolute path of letters, digits and _.+- between slashes",
+    ),
+]
+#: A number of bytes with a binary unit, as truncate(1) reads it: 512M, 8G, 4T.
+Size = Annotated[
+    str, _like(r"^[1-9][0-9]{0,6}[KMGT]$", "a number with one of the units K, M, G, T, as 16G")
+]
+#: What stands in tables and legends.
+ConfigurationName = Annotated[
+    str,
+    _like(
+        r"^[^\s\x00-\x1f\x7f-\x9f]([^\x00-\x1f\x7f-\x9f]{0,98}[^\s\x00-\x1f\x7f-\x9f])?$",
+        "a name of one line, up to 100 characters",
+    ),
+]
+PoolName = Annotated[
+    str, _like(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", "a pool's name: letters, digits and _.-")
+]

@@ -1,0 +1,218 @@
+"""Writes docs/file.md, the reference of the campaign file, from the file's own models.
+
+python -m cbt_crypto.file.reference > docs/file.md
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Optional
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from cbt_crypto.benchmarks import SCENARIOS
+from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.file.cluster import CephSettings, ClusterSection, PoolProfile
+from cbt_crypto.file.monitoring import CollectlProfile, PerfProfile
+from cbt_crypto.file.patterns import meaning_of
+from cbt_crypto.scenario import Scenario
+
+_BEGINNING = """\
+# The campaign file
+
+One YAML file describes a campaign: the cluster, its configurations, the load, and what watches the
+nodes. Where CBT has a key for something, the key is CBT's. Whatever is not described here is an
+error, with the file's line and the nearest name that is known.
+
+```yaml
+cluster:
+  head: node0
+  clients: [node0, node1]
+  osds: [node2, node3, node4]
+  mons: {node2: {a: 10.0.0.2}}
+  mgrs: {node2: {x: ~}}
+  osds_per_node: 6
+  configurations:
+    Unencrypted: {}
+    LUKS: {luks: {}}
+    LUKS, 4k sectors: {luks: {sector_size: 4096}}
+benchmarks:
+  rbd_multi_client:
+    time: 300
+    ramp: 30
+    workloads: {op_size: [4194304, 4096], mode: [randread, randwrite]}
+  rbd_single_client_sync:
+    workloads: {mode: [randread, randwrite]}
+```
+
+`cbt-crypto check FILE` says what is wrong in a file, `cbt.py FILE --plan` prints what would run,
+and `cbt-crypto schema` prints a JSON Schema for editors. This page is written from the same models,
+by `python -m cbt_crypto.file.reference`.
+
+Units are those that stand in the meaning. Numbers are numbers and texts are texts: neither `true`
+nor `"3"` is taken for a 3.
+"""
+
+_CONFIGURATIONS = """\
+### cluster.configurations
+
+Each configuration is a name, which stands in the tables, and a mapping of overlays to their
+options; `{}` is the cluster without overlays. Overlays are laid over one another in the order of
+the file. [overlays.md](overlays.md) says what each of them does and how it is proved.
+"""
+
+_BENCHMARKS = """\
+## benchmarks
+
+A key is a scenario, and its value is a mapping of options. **A list is a dimension**: each
+combination of the values that are listed is one cell, and the last key varies fastest. `workloads`
+is a mapping of more options, whose loops are inside the others. An option in it replaces the same
+option above it.
+
+Cells of one configuration are measured one after another, scenario by scenario in the order of the
+file, because a change of configuration is what costs time. Volumes of the same size are shared by
+scenarios, and filled once for each cluster that is built.
+"""
+
+_MONITORING = """\
+## monitoring_profiles
+
+collectl always runs; `perf:` alone runs perf with its defaults.
+"""
+
+
+def reference() -> str:
+    """The text of docs/file.md."""
+    return "\n".join(
+        (
+            _BEGINNING,
+            "## cluster\n",
+            *_table(ClusterSection),
+            "### cluster.pool_profiles.NAME\n",
+            *_table(PoolProfile),
+            "### cluster.settings\n",
+            *_table(CephSettings),
+            _CONFIGURATIONS,
+            *_overlays(),
+            _BENCHMARKS,
+            *_scenarios(),
+            _MONITORING,
+            "### monitoring_profiles.collectl\n",
+            *_table(CollectlProfile),
+            "### monitoring_profiles.perf\n",
+            *_table(PerfProfile),
+        )
+    ).rstrip("\n")
+
+
+def _overlays() -> Iterator[str]:
+    for name, overlay in OVERLAYS.items():
+        yield f"#### {name}\n\n{_summary(overlay)}\n"
+        yield from _table(overlay)
+
+
+def _scenarios() -> Iterator[str]:
+    """What all scenarios have in common, then what each has of its own."""
+    rows = {name: dict(_rows(scenario)) for name, scenario in SCENARIOS.items()}
+    first = next(iter(rows.values()))
+    common = {
+        key: row for key, row in first.items() if all(own.get(key) == row for own in rows.values())
+    }
+    yield "### Options of all scenarios\n"
+    yield from _lines(common.values())
+    for name, scenario in SCENARIOS.items():
+        yield f"### {name}\n\n{_summary(scenario)}\n"
+        yield from _lines(row for key, row in rows[name].items() if key not in common)
+
+
+def _summary(model: type[BaseModel]) -> str:
+    return (model.__doc__ or "").partition("\n")[0]
+
+
+def _table(model: type[BaseModel]) -> Iterator[str]:
+    yield from _lines(row for _, row in _rows(model))
+
+
+def _lines(rows: Iterable[str]) -> Iterator[str]:
+    rows = list(rows)
+    if not rows:
+        yield "It has no options.\n"
+        return
+    yield "| key | value | default | meaning |\n| --- | --- | --- | --- |"
+    yield from rows
+    yield ""
+
+
+def _rows(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    schema = model.model_json_schema(by_alias=False)
+    for key, info in model.model_fields.items():
+        name = f"`{key}`" + (f" or `{info.alias}`" if info.alias else "")
+        cells = (
+            name,
+            _kind(schema["properties"][key], schema),
+            _default(info, model),
+            info.description or "",
+        )
+        yield key, f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _default(info: FieldInfo, model: type[BaseModel]) -> str:
+    if info.is_required():
+        return "required" if not issubclass(model, Scenario) else "all"
+    value = info.get_default(call_default_factory=True)
+    if value is None:
+        return ""
+    if isinstance(value, BaseModel):
+        return "see below"
+    return f"`{json.dumps(_plain(value), ensure_ascii=False)}`"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_none=True)
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return value
+
+
+def _kind(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
+    """What a value may be, in words."""
+    choices = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
+    if choices:
+        return "; or ".join(_kind(one, whole) for one in choices)
+    if "$ref" in schema:
+        return "mapping"
+    if "const" in schema or "enum" in schema:
+        values = schema.get("enum", [schema.get("const")])
+        return ", ".join(f"`{json.dumps(value).strip(chr(34))}`" for value in values)
+    kinds = {"integer": _number, "number": _number, "array": _list, "object": _mapping}
+    if schema.get("type") in kinds:
+        return kinds[schema["type"]](schema, whole)
+    if "pattern" in schema:
+        return meaning_of(schema["pattern"])
+    return {"boolean": "`true`, `false`", "string": "text"}.get(schema.get("type", ""), "anything")
+
+
+def _number(schema: Mapping[str, Any], _: Mapping[str, Any]) -> str:
+    least: Optional[int] = schema.get("minimum")
+    most: Optional[int] = schema.get("maximum")
+    kind = "whole number" if schema["type"] == "integer" else "number"
+    if least is not None and most is not None:
+        return f"{kind}, {least} to {most}"
+    return f"{kind}, at least {least}" if least is not None else kind
+
+
+def _list(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
+    return f"list of: {_kind(schema.get('items', {}), whole)}"
+
+
+def _mapping(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
+    inner = [*schema.get("patternProperties", {}).values(), schema.get("additionalProperties")]
+    kind = _kind(inner[0], whole) if isinstance(inner[0], dict) else "anything"
+    return f"mapping of names to: {kind}"
+
+
+if __name__ == "__main__":
+    print(reference())

@@ -1,0 +1,212 @@
+"""The root file system that all nodes share: built once for each recipe, then only read."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.lab import recipe
+from cbt_crypto.lab.places import cache_dir, need_space
+from cbt_crypto.lab.steps import Steps
+
+#: Space that building needs: the tree, the packages while they are unpacked, and the ext4 image.
+_BUILD_SPACE = 4 * 2**30
+#: Size that the file system of a vm node pretends to have; the image file is sparse.
+_SYSTEM_SIZE = "24G"
+_EXT4 = ("-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "root_owner=0:0")
+
+#: What builders say -> what it means for a person.
+_FAILURES = (
+    (r"No space left on device", "the disk is full; free some space or set XDG_CACHE_HOME"),
+    (
+        r"Could not resolve|Temporary failure resolving|Unable to connect|Could not connect"
+        r"|Connection (timed out|refused)|Failed to fetch|Couldn't download|Invalid Release"
+        r"|does not have a Release file",
+        "the Debian package index cannot be reached; check the network, or name one with --mirror",
+    ),
+    (
+        r"NO_PUBKEY|not signed|keyring",
+        "the key of Debian 13 is missing; install or update the package debian-archive-keyring",
+    ),
+    (
+        r"newuidmap|no line starting with|subuid",
+        "this user has no subordinate ids; install uidmap, add a range to /etc/subuid and "
+        "/etc/subgid, or build the image once as root",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Image:
+    """One built image. `root` is there only where the image was built as root."""
+
+    directory: Path
+
+    @property
+    def key(self) -> str:
+        """The recipe's key."""
+        return self.directory.name
+
+    @property
+    def root(self) -> Path:
+        """The tree, for namespaces."""
+        return self.directory / "root"
+
+    @property
+    def kernel(self) -> Path:
+        """The kernel, for direct boot."""
+        return self.directory / "vmlinuz"
+
+    @property
+    def system(self) -> Path:
+        """The tree as an ext4 file system, for virtual machines."""
+        return self.directory / "system.ext4"
+
+
+def images_dir() -> Path:
+    """Where images are, one directory a recipe key."""
+    return cache_dir() / "images"
+
+
+def provide(steps: Steps, mirror: Optional[str] = None) -> Image:
+    """The image of this recipe, built now when it is not in the cache.
+
+    `mirror` is the address of a Debian archive; by default the one this machine's apt uses.
+    Raises UsageError when a builder or space is missing, RunError when building fails.
+    """
+    image = Image(images_dir() / recipe.key())
+    with _building(image, steps):
+        if not image.kernel.exists():
+            _build(image, steps, mirror)
+    return image
+
+
+def provide_system(image: Image, steps: Steps) -> None:
+    """Make `image.system`, when it is not there: an ext4 file made without mounting anything."""
+    with _building(image, steps):
+        if not image.system.exists():
+            steps.begin("Making the file system of virtual nodes")
+            _make_system(image.root, image.system, image.directory / "system.log")
+
+
+def remove_all() -> None:
+    """Remove every cached image. The next `lab up` builds one again."""
+    _remove_tree(images_dir())
+
+
+@contextlib.contextmanager
+def _building(image: Image, steps: Steps) -> Iterator[None]:
+    """Hold the image's lock; wait for another process that builds the same one."""
+    lock = image.directory.with_suffix(".lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            steps.begin("Waiting for another process that builds the same image")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(image: Image, steps: Steps, mirror: Optional[str]) -> None:
+    builder = _builder()
+    need_space(image.directory, _BUILD_SPACE, "building the lab image")
+    steps.begin("Building the lab image, once (about 3 minutes)")
+    unfinished = image.directory.with_suffix(".unfinished")
+    _remove_tree(unfinished)
+    unfinished.mkdir(parents=True)
+    log = image.directory.with_suffix(".log")
+    log.unlink(missing_ok=True)
+    new = Image(unfinished)
+    command = builder(new.root, mirror or recipe.host_mirror())
+    run(recipe.isolated(command), log, steps.detail)
+    _copy_kernel(new)
+    if os.geteuid() != 0:
+        # The tree belongs to ids that only a user namespace has: keep what everybody can read.
+        steps.detail("making its file system")
+        _make_system(new.root, new.system, log)
+        _remove_tree(new.root)
+    unfinished.rename(image.directory)
+
+
+def _builder() -> Callable[[Path, Optional[str]], list[str]]:
+    if shutil.which("mmdebstrap"):
+        return recipe.mmdebstrap
+    if shutil.which("debootstrap") and os.geteuid() == 0:
+        return recipe.debootstrap
+    raise UsageError("building the lab image needs mmdebstrap; install the package mmdebstrap")
+
+
+def _copy_kernel(image: Image) -> None:
+    kernels = sorted((image.root / "boot").glob("vmlinuz-*"))
+    if not kernels:
+        raise RunError(f"the image in {image.root} has no kernel below /boot")
+    shutil.copyfile(kernels[-1], image.kernel)
+
+
+def check_tools() -> None:
+    """Raise UsageError when what makes the file system of virtual machines is missing."""
+    if not shutil.which("mke2fs", path=recipe.environment()["PATH"]):
+        raise UsageError("mke2fs is missing; install the package e2fsprogs")
+
+
+def _make_system(tree: Path, target: Path, log: Path) -> None:
+    unfinished = target.with_suffix(".unfinished")
+    unfinished.unlink(missing_ok=True)
+    command = ["mke2fs", "-q", *_EXT4, "-d", str(tree), str(unfinished), _SYSTEM_SIZE]
+    run(recipe.isolated(command), log)
+    unfinished.rename(target)
+
+
+def _remove_tree(tree: Path) -> None:
+    """Remove a tree, also one that belongs to mapped ids."""
+    try:
+        shutil.rmtree(tree)
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        subprocess.run(recipe.isolated(["rm", "-rf", "--", str(tree)]), check=True)
+
+
+def run(
+    command: Sequence[str], log: Path, on_stage: Optional[Callable[[str], None]] = None
+) -> None:
+    """Run a builder's command with its output in `log`; `on_stage` gets what it is about.
+
+    Raises RunError that says what went wrong in a person's terms, and where the log is.
+    """
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=recipe.environment(),
+        )
+        assert process.stdout is not None
+        for line in process.stdout:
+            file.write(line)
+            if on_stage and line.startswith(b"I: "):
+                on_stage(line[3:].decode(errors="replace").strip().rstrip("."))
+        status = process.wait()
+    if status != 0:
+        raise RunError(explain(log.read_text(errors="replace"), log))
+
+
+def explain(output: str, log: Path) -> str:
+    """One sentence for a builder's failure, from all it printed."""
+    for pattern, meaning in _FAILURES:
+        if re.search(pattern, output):
+            return f"building the lab image failed: {meaning} (log: {log})"
+    errors = [line[3:] for line in output.splitlines() if line.startswith("E: ")]
+    last = errors[-1] if errors else (output.strip().splitlines() or ["no output"])[-1]
+    return f"building the lab image failed: {last} (log: {log})"

@@ -1,0 +1,151 @@
+"""A lab's life: up, found again, down."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+from typing import Optional, Union
+
+from pydantic import ValidationError
+
+from cbt_crypto.errors import UsageError
+from cbt_crypto.lab import bridge, image, machine, namespace, processes, seed, ssh, vm
+from cbt_crypto.lab.places import lab_dir, locked
+from cbt_crypto.lab.shape import Kind, Lab, Shape
+from cbt_crypto.lab.steps import Steps
+
+_NOUN = {Kind.VM: "virtual machines", Kind.NAMESPACE: "namespace nodes"}
+
+
+def up(name: str, shape: Shape, steps: Steps, mirror: Optional[str] = None) -> tuple[Lab, bool]:
+    """Start the lab `name`; return it, and whether it was started now.
+
+    A lab of the same shape that is up is left as it is. Raises UsageError when one of another
+    shape is up or this machine cannot have the lab, RunError when nodes do not start; what was
+    started is ended again then, and its logs are kept until the next `up` or `down`.
+    """
+    directory = lab_dir(name)
+    with _at_work(name):
+        existing = find(name)
+        if existing and not dead_nodes(existing):
+            _check_same(existing, shape)
+            return existing, False
+        _check_machine(shape)
+        _end(directory)
+        _remove(directory)
+        built = image.provide(steps, mirror)
+        try:
+            return _start(name, shape, built, steps), True
+        except BaseException:
+            _end(directory)
+            raise
+
+
+def find(name: str) -> Optional[Lab]:
+    """The lab `name` as it was last started, or None when there is none."""
+    try:
+        return Lab.model_validate_json(_record(lab_dir(name)).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+def names() -> list[str]:
+    """The labs that are up, or of which something is left."""
+    labs = lab_dir("any").parent
+    return sorted(path.name for path in labs.iterdir() if path.is_dir()) if labs.exists() else []
+
+
+def running(name: str) -> Lab:
+    """The lab `name`. Raises UsageError when it is not up."""
+    lab = find(name)
+    if lab is None:
+        raise UsageError(
+            f'there is no lab "{name}"; start one with: cbt-crypto lab up --name {name}'
+        )
+    dead = dead_nodes(lab)
+    if dead:
+        raise UsageError(f"{', '.join(dead)} of lab {name} is not running; run lab up again")
+    return lab
+
+
+def dead_nodes(lab: Lab) -> list[str]:
+    """Names of the nodes that have no process."""
+    return [node.name for node in lab.nodes if not processes.find(lab.node_dir(node))]
+
+
+def down(name: str) -> bool:
+    """End and remove all that belongs to lab `name`; return whether there was anything.
+
+    Safe to repeat, and after any kind of end of `up` or of the nodes.
+    """
+    directory = lab_dir(name)
+    with _at_work(name):
+        existed = directory.exists()
+        _end(directory)
+        _remove(directory)
+        _lock(name).unlink()
+    return existed
+
+
+def _at_work(name: str) -> contextlib.AbstractContextManager[None]:
+    busy = f"another lab up or lab down is at work on lab {name}; wait until it ends"
+    return locked(_lock(name), busy)
+
+
+def _lock(name: str) -> Path:
+    return lab_dir(name).with_suffix(".lock")
+
+
+def _record(directory: Path) -> Path:
+    return directory / "lab.json"
+
+
+def _check_same(lab: Lab, shape: Shape) -> None:
+    if lab.shape != shape:
+        raise UsageError(
+            f"lab {lab.name} is up with {lab.shape.describe()}; "
+            "run lab down first, or choose another --name"
+        )
+
+
+def _check_machine(shape: Shape) -> None:
+    if shape.kind is Kind.NAMESPACE:
+        namespace.check_machine()
+    else:
+        vm.check_machine(shape)
+
+
+def _start(name: str, shape: Shape, built: image.Image, steps: Steps) -> Lab:
+    nodes = _nodes(name, shape, built, steps)
+    lab = nodes.lab
+    for node in lab.nodes:
+        lab.node_dir(node).mkdir(parents=True)
+    seed.make_keys(lab)
+    ssh.write_config(lab)
+    steps.begin(f"Starting {len(lab.nodes)} {_NOUN[shape.kind]}")
+    nodes.start()
+    ssh.wait(lab, nodes.patience_s, nodes.problem, steps.detail)
+    nodes.finish()
+    _record(lab.directory).write_text(lab.model_dump_json(indent=2), encoding="utf-8")
+    return lab
+
+
+def _nodes(
+    name: str, shape: Shape, built: image.Image, steps: Steps
+) -> Union[namespace.Nodes, vm.Nodes]:
+    if shape.kind is Kind.NAMESPACE:
+        return namespace.Nodes(namespace.plan(name, shape, built), built)
+    image.provide_system(built, steps)
+    host = machine.detect(built, steps)
+    return vm.Nodes(vm.plan(name, shape, built, host), built, host)
+
+
+def _end(directory: Path) -> None:
+    processes.end(directory)
+    bridge.remove(directory)
+
+
+def _remove(directory: Path) -> None:
+    if directory.exists():
+        shutil.rmtree(directory)

@@ -1,0 +1,63 @@
+#!/bin/sh
+# Becomes the first process of a namespace node. Started in new mount, pid, network, uts and ipc
+# namespaces, so that every mount made here is gone when the node is.
+#
+#   node.sh IMAGE_ROOT NODE_DIR NAME ADDRESS/PREFIX
+set -eu
+image=$1 node=$2 name=$3 address=$4
+root=$node/root
+mkdir -p "$root" "$node/upper" "$node/work"
+
+# Where overlayfs cannot keep its upper directory (on another overlayfs, say), the node is a copy.
+if ! mount -t overlay lab -o "lowerdir=$image,upperdir=$node/upper,workdir=$node/work" "$root"
+then
+    echo "no overlayfs on $node: copying the image instead"
+    cp -a --reflink=auto "$image/." "$root/"
+    mount --bind "$root" "$root"
+fi
+tar -xf "$node/seed.tar" -C "$root"
+
+mount -t proc proc "$root/proc"
+mount -t sysfs sysfs "$root/sys"
+mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"
+mount -t tmpfs -o mode=755 dev "$root/dev"
+mkdir "$root/dev/pts" "$root/dev/shm" "$root/dev/disk" "$root/dev/disk/by-partlabel"
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts "$root/dev/pts"
+mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
+mount -t tmpfs -o mode=755 run "$root/run"
+mkdir -p "$root/run/sshd" "$root/run/lock"
+for device in null:1:3 zero:1:5 full:1:7 random:1:8 urandom:1:9 tty:5:0; do
+    numbers=${device#*:}
+    mknod -m 666 "$root/dev/${device%%:*}" c "${numbers%:*}" "${numbers#*:}"
+done
+ln -s pts/ptmx "$root/dev/ptmx"
+ln -s /proc/self/fd "$root/dev/fd"
+for stream in stdin:0 stdout:1 stderr:2; do
+    ln -s "/proc/self/fd/${stream#*:}" "$root/dev/${stream%:*}"
+done
+# Data disks are sparse files outside the overlay, under the names that partitions would have.
+mount --bind "$node/disks" "$root/srv/disks"
+for disk in "$node"/disks/*; do
+    [ -e "$disk" ] || continue
+    ln -s "/srv/disks/${disk##*/}" "$root/dev/disk/by-partlabel/${disk##*/}-data"
+done
+
+hostname "$name"
+cd "$root"
+mkdir -p .old
+pivot_root . .old
+umount -l /.old
+rmdir /.old
+
+ip link set lo up
+tries=0
+until [ -e /sys/class/net/eth0 ]; do
+    tries=$((tries + 1))
+    [ $tries -lt 200 ] || { echo "eth0 did not come within 20 s"; exit 1; }
+    sleep 0.1
+done
+ip address add "$address" dev eth0
+ip link set eth0 up
+# As on any Debian, and no higher: pdsh closes every possible descriptor for each command.
+ulimit -S -n 1024
+exec /usr/sbin/sshd -D -e

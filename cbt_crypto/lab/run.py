@@ -1,0 +1,168 @@
+"""A campaign on a lab's head node: carried in, run with its output here, its archive back."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Optional, Union
+
+import cbt_crypto
+from cbt_crypto.campaign import check_archive
+from cbt_crypto.campaign import locked as archive_locked
+from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.file import load
+from cbt_crypto.lab import carry, ssh
+from cbt_crypto.lab.places import locked
+from cbt_crypto.lab.shape import Lab
+from cbt_crypto.lab.steps import Steps
+from cbt_crypto.layout import site_of
+
+#: On the head node: our package and the campaign's files; its results.
+_CAMPAIGN = "/root/campaign"
+_ARCHIVE = "/root/archive"
+_CBT = """\
+#!/usr/bin/env python3
+from cbt_crypto.main import cbt
+
+cbt(prog_name="cbt.py")
+"""
+#: Ends the campaign of a `lab run` that was killed, as Ctrl-C would have, and prints the archive
+#: of this machine whose results are still on the node, if there are any.
+_END_AND_TELL = f"""
+pid=$(cat {_CAMPAIGN}/pid 2>/dev/null || echo none)
+if grep -qs cbt.py /proc/$pid/cmdline; then
+    kill -INT $pid
+    while [ -e /proc/$pid ]; do sleep 0.2; done
+fi
+[ ! -e {_ARCHIVE}/results ] || [ ! -e {_CAMPAIGN}/origin ] || cat {_CAMPAIGN}/origin
+"""
+#: ssh's own exit status, when it and not the command failed.
+_SSH_FAILED = 255
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked of `lab run`; paths are of this machine."""
+
+    config: Path
+    archive: Path
+    conf: Optional[Path] = None
+    checkout: Optional[Path] = None
+    only: tuple[str, ...] = ()
+
+    def files(self) -> dict[str, Union[Path, str]]:
+        """What the head node needs, by its name there."""
+        package = Path(cbt_crypto.__file__).parent
+        files: dict[str, Union[Path, str]] = {
+            "cbt.py": _CBT,
+            "cbt_crypto": package,
+            self.config.name: self.config,
+        }
+        if self.conf:
+            files["ceph.conf"] = self.conf
+        if self.checkout:
+            files["cbt"] = self.checkout
+        return files
+
+    def command(self) -> list[str]:
+        """The command on the head node, in the directory that has `files`."""
+        options = ["-c", "ceph.conf"] if self.conf else []
+        options += ["--cbt", "cbt"] if self.checkout else []
+        for pattern in self.only:
+            options += ["--only", pattern]
+        return ["python3", "cbt.py", "--no-report", "-a", _ARCHIVE, *options, self.config.name]
+
+
+def run(lab: Lab, job: Job, steps: Steps) -> int:
+    """Run a campaign on the lab's head node with its output here; return its exit status.
+
+    What was measured is brought back however the campaign ends, also by Ctrl-C. Cells that the
+    archive has already are carried in first, and so are kept. Raises UsageError before anything
+    is touched, RunError when the node is lost.
+    """
+    with alone(lab):
+        job = _checked(lab, job)
+        with archive_locked(job.archive):
+            _carry_in(lab, job, steps)
+            try:
+                return _follow(lab, job)
+            finally:
+                _bring_back(lab, job, steps)
+
+
+def alone(lab: Lab) -> contextlib.AbstractContextManager[None]:
+    """Keep other runs off the lab. Raises UsageError when there is one."""
+    busy = f"another lab run is at work on lab {lab.name}; wait until it ends"
+    return locked(lab.directory / "run.lock", busy)
+
+
+def _checked(lab: Lab, job: Job) -> Job:
+    """The job with absolute paths, and the ceph.conf that the campaign's file names."""
+    campaign = load(job.config)
+    names = {node.name for node in lab.nodes}
+    unknown = [host for host in site_of(campaign.cluster).hosts if host not in names]
+    if unknown:
+        raise UsageError(
+            f"{job.config}: lab {lab.name} has no host {unknown[0]}; "
+            f"its hosts are {', '.join(sorted(names))}"
+        )
+    archive = job.archive.resolve()
+    carry.mend(archive)
+    check_archive(archive, campaign)
+    own_conf = campaign.cluster.conf_file
+    conf = job.conf or (Path(own_conf) if own_conf else None)
+    for path in (conf, job.checkout):
+        if path and not path.exists():
+            raise UsageError(f"{path}: no such file or directory")
+    return replace(job, archive=archive, conf=conf)
+
+
+def _carry_in(lab: Lab, job: Job, steps: Steps) -> None:
+    steps.begin("Carrying the campaign in")
+    origin = ssh.run(lab, lab.head, _END_AND_TELL).strip()
+    if origin == str(job.archive):
+        steps.detail("an earlier run left results; bringing them back first")
+        carry.bring_results(lab, lab.head, _ARCHIVE, job.archive)
+    results = job.archive / "results"
+    carry.put(lab, lab.head, _ARCHIVE, {"results": results} if results.exists() else {})
+    carry.put(lab, lab.head, _CAMPAIGN, {**job.files(), "origin": str(job.archive)})
+    steps.end()
+
+
+def _follow(lab: Lab, job: Job) -> int:
+    """Run the campaign's command; an interrupt here is passed on, and its end waited for."""
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    script = f"cd {_CAMPAIGN} && echo $$ > pid && exec {shlex.join(job.command())}"
+    process = subprocess.Popen(
+        ssh.command(lab, lab.head, script, tty=terminal),
+        stdin=None if terminal else subprocess.DEVNULL,
+        # Ctrl-C on a terminal is for the campaign, and not for the ssh that carries its output.
+        start_new_session=not terminal,
+    )
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    while True:
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:
+            ssh.run(lab, lab.head, f"kill -INT $(cat {_CAMPAIGN}/pid) || :")
+        else:
+            break
+    if status == _SSH_FAILED:
+        raise RunError(
+            f"the connection to {lab.head.name} broke; run the same command again, it brings back "
+            "what was measured"
+        )
+    return status
+
+
+def _bring_back(lab: Lab, job: Job, steps: Steps) -> None:
+    steps.begin("Bringing the archive back")
+    if carry.has(lab, lab.head, f"{_ARCHIVE}/results"):
+        carry.bring_results(lab, lab.head, _ARCHIVE, job.archive)
+    ssh.run(lab, lab.head, f"rm -f {_CAMPAIGN}/origin")
+    steps.end()

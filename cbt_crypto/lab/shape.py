@@ -1,0 +1,117 @@
+"""What a lab is asked to be, and what it is: nodes, addresses and ports."""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Optional
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_FIRST_NODE = 10
+#: Nodes 0..N have the addresses .10 .. .10+N of their network, whose .1 is the host's.
+MOST_NODES = 32
+
+
+class Kind(str, enum.Enum):
+    """What a node is made of."""
+
+    VM = "vm"
+    NAMESPACE = "namespace"
+
+
+class Shape(BaseModel):
+    """What `lab up` asks for. Sizes in bytes; memory and cpus are those of one vm node."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Kind
+    nodes: int = Field(ge=1, le=MOST_NODES)
+    disks: int = Field(ge=0, le=16)
+    disk_size: int = Field(gt=0)
+    memory: int = Field(gt=0)
+    cpus: int = Field(ge=1)
+
+    def describe(self) -> str:
+        """The shape as options of `lab up`."""
+        text = f"--kind {self.kind.value} --nodes {self.nodes} --disks {self.disks}"
+        if self.disks:
+            text += f" --disk-size {size_text(self.disk_size)}"
+        if self.kind is Kind.VM:
+            text += f" --memory {size_text(self.memory)} --cpus {self.cpus}"
+        return text
+
+
+class Node(BaseModel):
+    """One node: how the others reach it, and how this machine does."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    address: str
+    ssh_host: str
+    ssh_port: int
+
+
+class Lab(BaseModel):
+    """A lab that exists, as it is kept in its lab.json."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    directory: Path
+    shape: Shape
+    image: str
+    network: ipaddress.IPv4Network
+    nodes: tuple[Node, ...]
+    #: What runs the guests' CPUs: kvm, tcg, or none for namespaces.
+    accelerator: str
+
+    @property
+    def head(self) -> Node:
+        """The node on which campaigns are started."""
+        return self.nodes[0]
+
+    def node_dir(self, node: Node) -> Path:
+        """What belongs to one node: disks, log, seed."""
+        return self.directory / node.name
+
+    def console(self, node: Node) -> Path:
+        """What the node said while it started."""
+        return self.node_dir(node) / "console.log"
+
+
+def make_nodes(
+    network: ipaddress.IPv4Network, ssh_ends: Sequence[tuple[Optional[str], int]]
+) -> tuple[Node, ...]:
+    """node0, node1, ...: their addresses in `network`, and host and port of their sshd.
+
+    A host of None stands for the node's own address.
+    """
+    nodes = []
+    for index, (host, port) in enumerate(ssh_ends):
+        address = str(network.network_address + _FIRST_NODE + index)
+        nodes.append(
+            Node(name=f"node{index}", address=address, ssh_host=host or address, ssh_port=port)
+        )
+    return tuple(nodes)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "8G", "512M" or "3GiB". Raises ValueError for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if not match:
+        raise ValueError(f"{text!r} is not a size such as 512M or 8G")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def size_text(size: int) -> str:
+    """The shortest exact text that `parse_size` reads back as `size`."""
+    for unit, factor in reversed(_UNITS.items()):
+        if size % factor == 0:
+            return f"{size // factor}{unit}"
+    raise AssertionError("the last factor is 1")

@@ -1,0 +1,100 @@
+"""The command `cbt.py`: runs a campaign and prints what it found."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Optional
+
+import click
+from rich.console import Console
+
+from cbt_crypto import __version__, preflight
+from cbt_crypto.campaign import (
+    Outcome,
+    check_archive,
+    finished_cells,
+    locked,
+    run_campaign,
+)
+from cbt_crypto.engine import Engine
+from cbt_crypto.engine.choice import choose
+from cbt_crypto.file import Campaign, load
+from cbt_crypto.plan import Plan, cells_of, plan
+from cbt_crypto.progress import CampaignProgress
+from cbt_crypto.run_options import needed, run_options
+from cbt_crypto.sentences import SentenceCommand
+from cbt_crypto.show_plan import show_plan
+
+
+@click.command(cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@run_options
+@click.option("--plan", "plan_only", is_flag=True, help="Print what would run; touch nothing.")
+@click.version_option(__version__)
+def cbt(
+    config_file: Path, archive: Optional[Path], conf: Optional[Path], checkout: Optional[Path],
+    plan_only: bool, only: tuple[str, ...], no_report: bool,
+) -> None:  # fmt: skip
+    """Deploy each configuration of CONFIG.yaml, prove it, measure it, and print how they compare.
+
+    Exit status: 0 when every cell was measured and proved; 1 when something failed midway (what
+    was measured is kept); 2 when nothing was touched because something will not do.
+    """
+    console = Console()
+    campaign = _with_conf(load(config_file), conf)
+    if plan_only:
+        show_plan(plan(campaign, only, _finished(archive, campaign)), console)
+        return
+    archive = needed(archive)
+    outcome = _run(campaign, archive, config_file, choose(checkout), only, console)
+    if not no_report:
+        # Here, because a node that only measures need not have the libraries of the report.
+        from cbt_crypto import report  # noqa: PLC0415
+
+        report.publish(archive, console)
+    sys.exit(_status(outcome))
+
+
+def _with_conf(campaign: Campaign, conf: Optional[Path]) -> Campaign:
+    if conf is None:
+        return campaign
+    cluster = campaign.cluster.model_copy(update={"conf_file": str(conf)})
+    return replace(campaign, cluster=cluster)
+
+
+def _finished(archive: Optional[Path], campaign: Campaign) -> set[str]:
+    return finished_cells(archive, cells_of(campaign)) if archive and archive.is_dir() else set()
+
+
+def _run(
+    campaign: Campaign, archive: Path, config_file: Path, engine: Engine,
+    only: tuple[str, ...], console: Console,
+) -> Outcome:  # fmt: skip
+    check_archive(archive, campaign)
+    todo = plan(campaign, only, _finished(archive, campaign))
+    commit = f" at {engine.commit[:12]}" if engine.commit else ""
+    console.print(f"engine: {engine.name} {engine.version}{commit}", highlight=False)
+    if not todo.to_measure:
+        console.print("every cell is in the archive already")
+        return Outcome()
+    preflight.check(campaign, engine, todo.to_measure)
+    return _measure(todo, archive, config_file, engine, console)
+
+
+def _measure(
+    todo: Plan, archive: Path, config_file: Path, engine: Engine, console: Console
+) -> Outcome:
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    progress = CampaignProgress(console, len(todo.to_measure), todo.seconds)
+    with locked(archive):
+        return run_campaign(todo, engine, archive, config_file, progress)
+
+
+def _status(outcome: Outcome) -> int:
+    if isinstance(outcome.error, KeyboardInterrupt):
+        click.echo("interrupted; run the same command again to go on", err=True)
+    elif outcome.error is not None:
+        click.echo(str(outcome.error), err=True)
+    return 1 if outcome.error is not None or outcome.failed else 0

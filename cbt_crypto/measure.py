@@ -1,0 +1,144 @@
+"""One cell, from idle volumes to files in the archive."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cbt_crypto.engine import Engine
+from cbt_crypto.errors import RunError
+from cbt_crypto.remote import Remote
+from cbt_crypto.scenario import ClientProcess, ClusterCommands, Scenario, Volume
+from cbt_crypto.site import HostScripts, Site
+from cbt_crypto.stack import Stack
+
+if TYPE_CHECKING:
+    from cbt_crypto.engine.embedded.benchmark import Benchmark
+else:
+    Benchmark = object
+
+#: Seconds beyond ramp and time in which fio must have opened its volume and ended.
+_SLACK = 120
+
+
+def commands_of(cluster: Any) -> ClusterCommands:
+    """How ceph's commands find the cluster that an engine deployed."""
+    conf = shlex.quote(cluster.tmp_conf)
+    return ClusterCommands(
+        ceph=f"{shlex.quote(cluster.ceph_cmd)} -c {conf}",
+        rbd=f"{shlex.quote(cluster.rbd_cmd)} -c {conf}",
+        environment=f"env CEPH_CONF={conf}",
+    )
+
+
+class _RunsScenario(Benchmark):
+    """Stands before an engine's benchmark base and runs one cell of a scenario with it."""
+
+    #: Set by `benchmark_class`.
+    engine: Engine
+
+    def __init__(
+        self, archive_dir: str, cluster: Any, config: Mapping[str, Any], scenario: Scenario,
+        site: Site, stack: Stack, remote: Remote,
+    ) -> None:  # fmt: skip
+        """`archive_dir` is the campaign's, `config` that of CBT's benchmark object."""
+        super().__init__(archive_dir, cluster, dict(config))
+        self.scenario = scenario
+        self.site = site
+        self.stack = stack
+        self.remote = remote
+        self.commands = commands_of(cluster)
+        self.outcome: dict[str, Any] = {}
+
+    def fill(self, volumes: Sequence[Volume]) -> None:
+        """Make and fill the volumes that are not there yet."""
+        profile = self.scenario.pool_profile
+        self.cluster.mkpool(profile, profile, "rbd")
+        create = self.scenario.create(volumes, self.commands)
+        self.remote.run({self.site.head: create}, "make the volumes", 600)
+        fill = self.scenario.prefill_scripts(volumes, self.run_dir, self.commands)
+        self.remote.run(fill, "prefill the volumes")
+
+    def run(self) -> None:
+        """Run the processes under the monitors; `outcome` has the window and exit statuses."""
+        super().run()
+        scripts = self.scenario.measure(
+            self.site, self.run_dir, self.commands, self.stack.wrap_client
+        )
+        limit = self.scenario.ramp + self.scenario.time + _SLACK
+        offsets = clock_offsets(self.remote, self.site)
+        on_head = offsets[self.site.head]
+        started = time.time() + on_head
+        with self.engine.monitoring.monitor(self.run_dir):
+            self.remote.run(scripts, "run fio", limit)
+            ended = time.time() + on_head
+        statuses = self._exit_statuses(scripts)
+        self.engine.common.sync_files(self.run_dir, self.archive_dir)
+        processes = self.scenario.processes(self.site)
+        self.outcome = {
+            "started": started,
+            "ended": ended,
+            "clock_offset_s": {
+                host: round(offset - on_head, 4) for host, offset in offsets.items()
+            },
+            "processes": [_outcome(process, statuses) for process in processes],
+        }
+
+    def _exit_statuses(self, scripts: HostScripts) -> dict[str, str]:
+        text = f"cd {shlex.quote(self.run_dir)} && grep -H . exit_status.*"
+        return self.remote.run({host: text for host in scripts}, "read fio's exit status", 60)
+
+
+def benchmark_class(engine: Engine) -> type[Any]:
+    """The engine's benchmark base, made to run any scenario."""
+    return type("ScenarioBenchmark", (_RunsScenario, engine.Benchmark), {"engine": engine})
+
+
+def _outcome(process: ClientProcess, statuses: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "host": process.host,
+        "volume": process.volume,
+        "exit_status": _status(statuses.get(process.host, ""), process.volume),
+        "json": f"json_output.{process.volume}.{process.host}",
+        "logs": f"output.{process.volume}",
+    }
+
+
+def failed_processes(outcome: Mapping[str, Any], archive_dir: Path) -> None:
+    """Raise RunError naming the first fio process that did not succeed, and what it said."""
+    for process in outcome["processes"]:
+        if process["exit_status"] != 0:
+            said = _last_words(archive_dir / f"output.{process['volume']}.{process['host']}")
+            status = process["exit_status"]
+            ending = "left no exit status" if status is None else f"exited with {status}"
+            raise RunError(f"{process['host']}: fio {process['volume']} {ending}{said}")
+
+
+def clock_offsets(remote: Remote, site: Site) -> dict[str, float]:
+    """Host -> its clock minus that of this machine, in seconds.
+
+    As exact as half the round trip to it: some milliseconds over reused connections.
+    """
+    before = time.time()
+    outputs = remote.run({host: "date +%s.%N" for host in site.hosts}, "read the clock", 60)
+    middle = (before + time.time()) / 2
+    return {host: round(float(text) - middle, 4) for host, text in outputs.items()}
+
+
+def _status(printed: str, volume: str) -> Any:
+    for line in printed.splitlines():
+        name, _, status = line.strip().partition(":")
+        if name == f"exit_status.{volume}" and status.isdigit():
+            return int(status)
+    return None
+
+
+def _last_words(path: Path) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return f": {lines[-1][:300]}" if lines else ""

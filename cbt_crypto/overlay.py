@@ -1,0 +1,154 @@
+"""The overlay seam: one change to how a cluster is deployed, with its proof.
+
+An overlay is a frozen pydantic model: its fields are its options in the YAML file. Its hooks
+return shell text and parse output; they run nothing. `docs/overlays.md` shows a complete one.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Optional, cast
+
+from pydantic import BaseModel, ConfigDict, PrivateAttr
+from typing_extensions import Self
+
+from cbt_crypto.site import HostOutputs, HostScripts, Osd, Site
+
+
+class Transition(enum.IntEnum):
+    """What a change of options takes, cheapest first, so that `max` combines overlays."""
+
+    NONE = 0
+    LIVE = 1
+    RESTART = 2
+    REBUILD = 3
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an overlay is in force, why, and what shows it.
+
+    `reason` is one sentence for people; `evidence` is JSON-serializable and goes into the
+    archive's proof.json.
+    """
+
+    proved: bool
+    reason: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """Something a host must offer: a script that prints a fact, and the judge of that fact.
+
+    `script` runs on each of `hosts`; `judge` takes its stripped output and returns None when
+    it will do, else one sentence that says what is missing and what to do.
+    """
+
+    name: str
+    hosts: tuple[str, ...]
+    script: str
+
+    def judge(self, output: str) -> Optional[str]:
+        """Return None when `output` is satisfactory. The default wants the script to print ok."""
+        return None if output.strip() == "ok" else output.strip() or f"{self.name} is missing"
+
+
+class Overlay(BaseModel):
+    """One change to how a cluster is deployed. Every hook is optional."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: The name in the YAML file.
+    name: ClassVar[str]
+    #: Whether its commands need root, or sudo without a password, on the hosts of the OSDs and
+    #: clients. Its `absent` must do without.
+    needs_root: ClassVar[bool] = False
+
+    _is_present: bool = PrivateAttr(default=True)
+
+    @classmethod
+    def absent(cls) -> Optional[Self]:
+        """The overlay as it is in a configuration that does not name it.
+
+        Such an instance states the default explicitly and proves it: a baseline is proved too.
+        None when there is nothing to state.
+        """
+        return None
+
+    @classmethod
+    def make_absent(cls, **options: Any) -> Self:
+        """An instance whose `is_present` is False: what most overlays return from `absent`.
+
+        It is not validated, so that an overlay can require options of those who name it.
+        """
+        made = cast(Self, cls.model_construct(**options))
+        made._is_present = False
+        return made
+
+    @property
+    def is_present(self) -> bool:
+        """False for the instance that `absent` made."""
+        return self._is_present
+
+    def requirements(self, site: Site) -> Sequence[Requirement]:
+        """What hosts must offer; checked before anything is touched."""
+        return ()
+
+    def ceph_conf(self) -> Mapping[str, Mapping[str, str]]:
+        """Section -> option -> value, added to ceph.conf over the campaign's own."""
+        return {}
+
+    def check_ceph_conf(self, conf: Mapping[str, Mapping[str, str]]) -> Optional[str]:
+        """One sentence when the campaign's own ceph.conf contradicts this overlay, else None."""
+        return None
+
+    def before_osds(self, site: Site) -> HostScripts:
+        """Run before the OSDs are made, e.g. to make the device that `osd_device` names."""
+        return {}
+
+    def osd_device(self, osd: Osd, device: str) -> str:
+        """The device the OSD shall use instead of `device` (what the overlay below offers)."""
+        return device
+
+    def osd_db_device(self, osd: Osd, device: Optional[str]) -> Optional[str]:
+        """The same for the device of RocksDB and its log; None where there is none."""
+        return device
+
+    def wrap_osd(self, osd: Osd, command: str) -> str:
+        """The shell command that starts this OSD, wrapped."""
+        return command
+
+    def wrap_client(self, host: str, command: str) -> str:
+        """The shell command that starts one client process on `host`, wrapped."""
+        return command
+
+    def after_osds(self, site: Site) -> HostScripts:
+        """Run when the OSDs are up, and again for a live change of options: safe to repeat."""
+        return {}
+
+    def probe(self, site: Site) -> HostScripts:
+        """Commands that read the state which proves the overlay; run before and after a cell."""
+        return {}
+
+    def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
+        """Judge the outputs of `probe`, taken before and after a cell, on the same hosts."""
+        return Verdict(True, "nothing to prove")
+
+    def describe(self, site: Site) -> HostScripts:
+        """Commands whose output belongs into environment.json; run once a campaign."""
+        return {}
+
+    def description(self, output: str) -> Any:
+        """The output of `describe` on one host as a JSON-serializable value."""
+        return output
+
+    def take_down(self, site: Site) -> HostScripts:
+        """Undo `before_osds` and `after_osds`; the daemons are gone by then. Safe to repeat."""
+        return {}
+
+    def transition_to(self, new: Self) -> Transition:
+        """What it takes to go from these options to those of `new`."""
+        return Transition.NONE if self == new else Transition.REBUILD

@@ -1,0 +1,285 @@
+"""From a campaign to the steps that measure it. Touches nothing; can be printed."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from cbt_crypto.archive import digest, hash_of
+from cbt_crypto.engine.embedded import ceph_conf
+from cbt_crypto.errors import UsageError
+from cbt_crypto.file import Campaign, ClusterSection
+from cbt_crypto.layout import site_of
+from cbt_crypto.order import cheapest_order
+from cbt_crypto.overlay import Transition
+from cbt_crypto.scenario import Scenario, Volume
+from cbt_crypto.stack import Stack, transition
+
+#: What changes cost beside one another, roughly in seconds of a small cluster. Only their order
+#: of magnitude matters: no number of restarts is worth a rebuild with its prefill.
+_COST = {
+    Transition.NONE: 0.0,
+    Transition.LIVE: 1.0,
+    Transition.RESTART: 20.0,
+    Transition.REBUILD: 1000.0,
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Configuration x scenario x op size x mode (and any other dimension), in one iteration."""
+
+    scenario: Scenario
+    iteration: int
+    definition: str
+
+    @property
+    def configuration(self) -> str:
+        """The configuration's name."""
+        return self.scenario.configuration
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The config of CBT's benchmark object for it."""
+        options = self.scenario.model_dump(mode="json")
+        return {"benchmark": self.scenario.name, "iteration": self.iteration, **options}
+
+    @property
+    def id(self) -> str:
+        """The name of its directory: `id-` and 8 hex digits."""
+        return f"id-{hash_of(self.config)}"
+
+    @property
+    def path(self) -> str:
+        """Its directory, relative to the archive."""
+        return f"results/{self.iteration:08d}/{self.id}"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Its options without the configuration, which has a column of its own."""
+        options = self.scenario.model_dump(mode="json")
+        del options["configuration"]
+        return options
+
+    @property
+    def label(self) -> str:
+        """One line for people, which `--only` matches too."""
+        options = self.parameters
+        words = [self.scenario.name, self.configuration, str(options.get("mode", ""))]
+        words += [_shown_size(options["op_size"])] if "op_size" in options else []
+        words += [f"iodepth {options['iodepth']}"] if "iodepth" in options else []
+        words += [f"iteration {self.iteration}"] if self.iteration else []
+        return " / ".join(words[:2]) + " / " + " ".join(words[2:])
+
+
+def _shown_size(size: int) -> str:
+    """4096 as `4K`, 4194304 as `4M`, 2300 as `2300`."""
+    for shift, unit in ((20, "M"), (10, "K")):
+        if size % (1 << shift) == 0:
+            return f"{size >> shift}{unit}"
+    return str(size)
+
+
+@dataclass(frozen=True)
+class Deploy:
+    """Bring the cluster into a configuration; `how` says what that takes."""
+
+    configuration: str
+    how: Transition
+    reason: str
+
+
+@dataclass(frozen=True)
+class Prefill:
+    """Make and fill volumes that are not on this cluster yet."""
+
+    scenario: Scenario
+    volumes: tuple[Volume, ...]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Run one cell."""
+
+    cell: Cell
+
+
+Step = Union[Deploy, Prefill, Measure]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All cells of a campaign in order, and the steps for those that are still to be run."""
+
+    campaign: Campaign
+    cells: tuple[Cell, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def to_measure(self) -> tuple[Cell, ...]:
+        """The cells that the steps measure."""
+        return tuple(step.cell for step in self.steps if isinstance(step, Measure))
+
+    @property
+    def seconds(self) -> int:
+        """Time that the file itself asks for: ramps and measured times. No deployments."""
+        return sum(cell.scenario.ramp + cell.scenario.time for cell in self.to_measure)
+
+    @property
+    def prefill_mb(self) -> int:
+        """What is written to fill volumes, in MiB, before replication."""
+        return sum(
+            volume.size_mb
+            for step in self.steps
+            if isinstance(step, Prefill)
+            for volume in step.volumes
+        )
+
+    def deployments(self, how: Transition) -> int:
+        """The number of deployments of one kind."""
+        return sum(isinstance(step, Deploy) and step.how is how for step in self.steps)
+
+
+def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
+    """Every cell, in an order in which the cluster changes as rarely as the file allows.
+
+    Configurations are outermost: the baseline first, then, where the file leaves it to us with
+    `rebuild: needed` or `never`, in the cheapest order. Scenarios, iterations, and the other
+    dimensions follow in the file's order. Raises UsageError when two cells would be the same.
+    """
+    cluster = _measured_cluster(campaign.cluster)
+    cells = [
+        Cell(scenario, iteration, _definition(campaign, cluster, scenario))
+        for name in _order(campaign)
+        for scenarios in campaign.scenarios.values()
+        for iteration in range(campaign.cluster.iterations)
+        for scenario in scenarios
+        if scenario.configuration == name
+    ]
+    seen: dict[str, Cell] = {}
+    for cell in cells:
+        if cell.path in seen:
+            raise UsageError(
+                f"{campaign.title}: two cells are the same: {cell.label}; "
+                "remove the value that stands twice in a list of benchmarks"
+            )
+        seen[cell.path] = cell
+    return tuple(cells)
+
+
+def _order(campaign: Campaign) -> tuple[str, ...]:
+    names = campaign.names_of_configurations
+    if campaign.cluster.rebuild not in ("needed", "never"):
+        return names
+    stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
+    return cheapest_order(
+        names, campaign.baseline, lambda old, new: _COST[transition(stacks[old], stacks[new])]
+    )
+
+
+def plan(
+    campaign: Campaign,
+    only: Sequence[str] = (),
+    finished: Iterable[str] = (),
+) -> Plan:
+    """The steps for every cell that `only` (patterns of labels) selects and is not `finished`.
+
+    `finished` are paths of cells. Raises UsageError when `rebuild: never` cannot be kept, or a
+    pattern matches no cell.
+    """
+    cells = cells_of(campaign)
+    done = set(finished)
+    wanted = [cell for cell in select(cells, only) if cell.path not in done]
+    return Plan(campaign, cells, tuple(_steps(campaign, wanted)))
+
+
+def select(cells: Sequence[Cell], only: Sequence[str]) -> tuple[Cell, ...]:
+    """The cells whose label contains, or as a glob matches, one of the patterns; all for none."""
+    if not only:
+        return tuple(cells)
+    for pattern in only:
+        if not any(_matches(cell, pattern) for cell in cells):
+            raise UsageError(
+                f'--only "{pattern}" matches no cell; --plan lists them, e.g. "{cells[0].label}"'
+            )
+    return tuple(cell for cell in cells if any(_matches(cell, pattern) for pattern in only))
+
+
+def _matches(cell: Cell, pattern: str) -> bool:
+    label = cell.label.lower()
+    return pattern.lower() in label or fnmatch.fnmatchcase(label, pattern.lower())
+
+
+def _measured_cluster(section: ClusterSection) -> dict[str, Any]:
+    """Of the cluster's section what bears on figures, and what the ceph.conf it names says."""
+    cluster = section.model_dump(mode="json")
+    for key in ("configurations", "baseline", "iterations", "rebuild", "deploy_timeout"):
+        del cluster[key]
+    if section.conf_file:
+        cluster["conf_file"] = ceph_conf.read(Path(section.conf_file))
+    return cluster
+
+
+def _definition(campaign: Campaign, cluster: dict[str, Any], scenario: Scenario) -> str:
+    """A digest of all that a cell measures: options, overlays, and the cluster."""
+    return digest(
+        {
+            "cluster": cluster,
+            "scenario": [scenario.name, scenario.model_dump(mode="json")],
+            "overlays": [
+                [overlay.name, overlay.model_dump(mode="json")]
+                for overlay in campaign.configurations[scenario.configuration]
+            ],
+        }
+    )
+
+
+def _steps(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[Step]:
+    site = site_of(campaign.cluster)
+    stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
+    last: Optional[Cell] = None
+    there: set[str] = set()
+    for cell in cells:
+        change = _change(campaign, stacks, last, cell)
+        if change is not None:
+            yield change
+            if change.how is Transition.REBUILD:
+                there.clear()
+        missing = tuple(v for v in cell.scenario.volumes(site) if v.name not in there)
+        if missing:
+            yield Prefill(cell.scenario, missing)
+            there.update(volume.name for volume in missing)
+        yield Measure(cell)
+        last = cell
+
+
+def _change(
+    campaign: Campaign, stacks: dict[str, Stack], last: Optional[Cell], cell: Cell
+) -> Optional[Deploy]:
+    name = cell.configuration
+    if campaign.cluster.use_existing:
+        return (
+            Deploy(name, Transition.NONE, "the cluster is there already") if last is None else None
+        )
+    if last is None:
+        return Deploy(name, Transition.REBUILD, "first")
+    if campaign.cluster.rebuild_every_test:
+        return Deploy(name, Transition.REBUILD, "rebuild_every_test")
+    changed = last.configuration != name
+    policy = campaign.cluster.rebuild
+    if policy == "scenario" and (changed or last.scenario.name != cell.scenario.name):
+        return Deploy(name, Transition.REBUILD, "rebuild: scenario")
+    if policy == "configuration" and changed:
+        return Deploy(name, Transition.REBUILD, "rebuild: configuration")
+    if not changed or policy in ("scenario", "configuration"):
+        return None
+    how = transition(stacks[last.configuration], stacks[name])
+    if policy == "never" and how is Transition.REBUILD:
+        raise UsageError(
+            f'{campaign.title}: "{last.configuration}" cannot become "{name}" without a rebuild; '
+            "say rebuild: needed, or measure it in a campaign of its own"
+        )
+    return Deploy(name, how, f"rebuild: {policy}")

@@ -1,0 +1,234 @@
+"""What must hold before anything is touched: tools, hosts, devices, and what overlays require."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from cbt_crypto.device_guard import device_guards
+from cbt_crypto.engine import Engine
+from cbt_crypto.engine.embedded import ceph_conf
+from cbt_crypto.engine.embedded.common import is_local
+from cbt_crypto.engine.embedded.options import mon_vector
+from cbt_crypto.errors import HostError, UsageError
+from cbt_crypto.file import Campaign
+from cbt_crypto.layout import site_of
+from cbt_crypto.overlay import Requirement
+from cbt_crypto.plan import Cell
+from cbt_crypto.remote import HostResult, Remote
+from cbt_crypto.site import Site
+from cbt_crypto.stack import Stack
+
+_BEGIN = "@cbt-crypto-requirement"
+
+#: Program -> the Debian package that has it, for the sentence about a missing one.
+_PACKAGES = {
+    "ceph": "ceph-common",
+    "rbd": "ceph-common",
+    "ceph-mon": "ceph-mon",
+    "ceph-mgr": "ceph-mgr",
+    "ceph-osd": "ceph-osd",
+    "monmaptool": "ceph-common",
+    "osdmaptool": "ceph-common",
+    "collectl": "collectl",
+    "fio": "fio",
+    "pdsh": "pdsh",
+    "perf": "linux-perf",
+}
+
+
+def check(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> None:
+    """Check everything that `cells` need, on all hosts at once.
+
+    Raises UsageError with one line for each thing that will not do; nothing has been touched.
+    """
+    configurations = list(dict.fromkeys(cell.configuration for cell in cells))
+    stacks = [Stack(campaign.configurations[name]) for name in configurations]
+    _raise([*_local_tools(campaign), *_conf_problems(campaign, configurations, stacks)])
+    for addresses in campaign.cluster.mons.values():
+        for address in addresses.values():
+            mon_vector(address)
+    _raise(_unresolved(site_of(campaign.cluster)))
+    remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
+    site = site_of(campaign.cluster)
+    _raise(_unreachable(remote, site))
+    needs = [*requirements(campaign, cells), *_root(campaign, stacks, site)]
+    for stack in stacks:
+        needs += [need for need in stack.requirements(site) if need not in needs]
+    _raise(unmet(remote, needs))
+
+
+def _raise(problems: Iterable[str]) -> None:
+    lines = list(dict.fromkeys(problems))
+    if lines:
+        raise UsageError("\n".join(lines))
+
+
+def _local_tools(campaign: Campaign) -> list[str]:
+    remote = [host for host in site_of(campaign.cluster).hosts if not is_local(host)]
+    wanted = ("ssh", "pdsh", "pdcp", "rpdcp") if remote else ()
+    return [
+        f"{tool} is missing on this machine and {remote[0]} is not this machine; install "
+        f"{'openssh-client' if tool == 'ssh' else 'pdsh'}"
+        for tool in wanted
+        if shutil.which(tool) is None
+    ]
+
+
+def _conf_problems(campaign: Campaign, names: Sequence[str], stacks: Sequence[Stack]) -> list[str]:
+    if not campaign.cluster.conf_file:
+        return []
+    conf = ceph_conf.read(Path(campaign.cluster.conf_file))
+    return [
+        f'{campaign.cluster.conf_file}: with configuration "{name}": {sentence}'
+        for name, stack in zip(names, stacks)
+        for sentence in stack.check_ceph_conf(conf)
+    ]
+
+
+def _unresolved(site: Site) -> list[str]:
+    return [
+        f"{host}: this name does not resolve; mend it in the file, or in DNS or /etc/hosts"
+        for host in site.hosts
+        if not is_local(host) and not _resolves(host)
+    ]
+
+
+def _resolves(host: str) -> bool:
+    """Whether ssh could find the host: its configuration may give it another name."""
+    told = subprocess.run(["ssh", "-G", host], capture_output=True, text=True, check=False)
+    lines = (line.partition(" ") for line in told.stdout.splitlines())
+    name = next((value for key, _, value in lines if key == "hostname"), host)
+    try:
+        socket.getaddrinfo(name, 22)
+    except OSError:
+        return False
+    return True
+
+
+def _unreachable(remote: Remote, site: Site) -> list[str]:
+    results = remote.attempt({host: "echo reached" for host in site.hosts}, timeout=40)
+    return [
+        f"{host}: cannot be reached{_why(result)}; ssh to it must work without a password"
+        for host, result in results.items()
+        if result.status != 0
+    ]
+
+
+def _why(result: HostResult) -> str:
+    lines = [line for line in result.stderr.splitlines() if "exited with exit code" not in line]
+    return f": {lines[-1].strip()}" if lines else ""
+
+
+def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]:
+    """What the engine, the monitoring and the scenarios need, whatever the configuration."""
+    cluster, site = campaign.cluster, site_of(campaign.cluster)
+    needs = [
+        _program(cluster.ceph_cmd, (site.head,)),
+        _program(cluster.rbd_cmd, (site.head,)),
+        _librados(cluster.ceph_cmd, site.head),
+        _program("collectl", _hosts(site, campaign.monitoring.collectl.nodes)),
+        _tmp_dir(cluster.tmp_dir, site),
+    ]
+    perf = campaign.monitoring.perf
+    if perf:
+        needs.append(_program(perf.perf_cmd, _hosts(site, perf.nodes)))
+    if not cluster.use_existing:
+        needs += [
+            *(_program(p, site.mons) for p in (cluster.ceph_mon_cmd, "monmaptool", "osdmaptool")),
+            _program(cluster.ceph_mgr_cmd, site.mgrs),
+            _program(cluster.ceph_osd_cmd, site.osd_hosts),
+            *device_guards(site, cluster.wipe),
+        ]
+    scenarios = {cell.scenario.name: cell.scenario for cell in cells}.values()
+    for scenario in scenarios:
+        clients = scenario.active_clients(site.clients)
+        for program in scenario.required_programs():
+            needs += [_program(program, clients), _rbd_engine(program, clients)]
+    return list(dict.fromkeys(needs))
+
+
+def _hosts(site: Site, roles: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(host for role in roles for host in site.role(role)))
+
+
+def _root(campaign: Campaign, stacks: Sequence[Stack], site: Site) -> list[Requirement]:
+    """Root where block devices or a named overlay need it."""
+    named = {overlay.name for stack in stacks for overlay in stack.named if overlay.needs_root}
+    devices = {"block devices"} if any(not osd.is_file for osd in site.osds) else set()
+    if not named | devices:
+        return []
+    hosts = tuple(dict.fromkeys((*site.osd_hosts, *(site.clients if named else ()))))
+    reason = f"needs root for {', '.join(sorted(named | devices))}"
+    sentence = f"{reason}; use a root user, or give {campaign.cluster.user or 'yours'} sudo "
+    sentence += "without a password"
+    script = f'[ "$(id -u)" = 0 ] || [ -n "$SUDO" ] && echo ok || echo {shlex.quote(sentence)}'
+    return [Requirement("root", hosts, script)]
+
+
+def unmet(remote: Remote, needs: Sequence[Requirement]) -> list[str]:
+    """Run every requirement's script, in one call for all hosts; a sentence for each unmet."""
+    scripts: dict[str, str] = {}
+    for index, need in enumerate(needs):
+        for host in need.hosts:
+            part = f"echo; echo {_BEGIN} {index}\n(\n{need.script}\n) 2>&1 || :\n"
+            scripts[host] = scripts.get(host, "") + part
+    try:
+        outputs = remote.run(scripts, "check the host", timeout=120)
+    except HostError as error:
+        raise UsageError(str(error)) from error
+    printed: dict[tuple[str, str], str] = {}
+    for host, text in outputs.items():
+        for part in text.split(_BEGIN + " ")[1:]:
+            number, _, said = part.partition("\n")
+            printed[host, number.strip()] = said.strip()
+    # What a host did not say anything about is judged too, and found wanting.
+    judged = (
+        (host, need.judge(printed.get((host, str(index)), "")))
+        for host in outputs
+        for index, need in enumerate(needs)
+        if host in need.hosts
+    )
+    return [f"{host}: {sentence}" for host, sentence in judged if sentence]
+
+
+def _program(program: str, hosts: tuple[str, ...]) -> Requirement:
+    package = _PACKAGES.get(program)
+    cure = f"install {package}" if package else "name it in the file by its whole path"
+    sentence = f"{program} is missing; {cure}"
+    script = (
+        f"command -v {shlex.quote(program)} >/dev/null && echo ok || echo {shlex.quote(sentence)}"
+    )
+    return Requirement(program, hosts, script)
+
+
+def _librados(ceph_cmd: str, head: str) -> Requirement:
+    script = f"""\
+ceph=$(command -v {shlex.quote(ceph_cmd)}) || {{ echo ok; exit 0; }}
+python=$(sed -n '1s/^#! *//p' "$ceph")
+${{python:-python3}} -c 'import rados' 2>/dev/null && echo ok ||
+    echo "Python's rados module is missing; install python3-rados\""""
+    return Requirement("librados", (head,), script)
+
+
+def _rbd_engine(fio: str, hosts: tuple[str, ...]) -> Requirement:
+    script = f"""\
+command -v {shlex.quote(fio)} >/dev/null || {{ echo ok; exit 0; }}
+if {shlex.quote(fio)} --enghelp 2>&1 | grep -qw rbd; then echo ok
+else echo 'fio has no rbd engine; install one that was built with librbd'; fi"""
+    return Requirement(f"{fio} with rbd", hosts, script)
+
+
+def _tmp_dir(tmp_dir: str, site: Site) -> Requirement:
+    path = shlex.quote(tmp_dir)
+    script = f"""\
+parent={path}; while [ ! -e "$parent" ]; do parent=$(dirname "$parent"); done
+if [ -e {path} ] && [ ! -e {path}/.cbt-crypto ] && [ -n "$(ls -A {path})" ]; then
+    echo {path} 'is not empty and not ours; name another tmp_dir'
+elif [ ! -w "$parent" ]; then echo {path} 'cannot be made there; name another tmp_dir'
+else echo ok; fi"""
+    return Requirement("tmp_dir", site.hosts, script)

@@ -1,0 +1,66 @@
+"""Proves, for every cell, that its configuration is in force: docs/overlays.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cbt_crypto.overlay import Overlay
+from cbt_crypto.remote import Remote
+from cbt_crypto.site import HostOutputs, Site
+from cbt_crypto.stack import Stack
+
+_BEGIN = "@cbt-crypto-probe"
+
+#: Overlay name -> what its probe printed, by host.
+Probed = dict[str, HostOutputs]
+
+
+def probe(remote: Remote, stack: Stack, site: Site) -> Probed:
+    """Run the probes of all overlays of a stack, in one call for all hosts."""
+    scripts: dict[str, str] = {}
+    for overlay in stack.overlays:
+        for host, text in overlay.probe(site).items():
+            part = f"echo; echo {_BEGIN} {overlay.name}\n(\n{text}\n)\n"
+            scripts[host] = scripts.get(host, "") + part
+    outputs = remote.run(scripts, "read what proves the configuration", timeout=60)
+    probed: dict[str, dict[str, str]] = {}
+    for host, text in outputs.items():
+        for part in text.split(_BEGIN + " ")[1:]:
+            name, _, printed = part.partition("\n")
+            probed.setdefault(name.strip(), {})[host] = printed.strip()
+    return dict(probed)
+
+
+def judge(
+    stack: Stack, site: Site, configuration: str, before: Probed, after: Probed
+) -> dict[str, Any]:
+    """The contents of proof.json for one cell, from probes taken before and after it."""
+    verdicts = [_verdict(overlay, site, before, after) for overlay in stack.overlays]
+    return {
+        "configuration": configuration,
+        "proved": all(verdict["proved"] for verdict in verdicts),
+        "overlays": verdicts,
+    }
+
+
+def failure(proof: dict[str, Any]) -> str:
+    """One sentence that says what is not proved."""
+    reasons = [
+        f"{verdict['overlay']}: {verdict['reason']}"
+        for verdict in proof["overlays"]
+        if not verdict["proved"]
+    ]
+    return f"the configuration is not proved: {'; '.join(reasons)}"
+
+
+def _verdict(overlay: Overlay, site: Site, before: Probed, after: Probed) -> dict[str, Any]:
+    name = overlay.name
+    verdict = overlay.judge(site, before.get(name, {}), after.get(name, {}))
+    return {
+        "overlay": name,
+        "present": overlay.is_present,
+        "options": overlay.model_dump(mode="json"),
+        "proved": verdict.proved,
+        "reason": verdict.reason,
+        "evidence": dict(verdict.evidence),
+    }

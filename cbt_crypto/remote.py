@@ -1,0 +1,184 @@
+"""Runs the shell text that hooks return on their hosts, and says which host failed and why.
+
+Works with any engine's `common.pdsh`: each host prints its own exit status at the end, so that
+one that never answered is told from one that failed.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from cbt_crypto.errors import HostError, RunError
+from cbt_crypto.site import HostScripts
+
+_STATUS = "@cbt-crypto-exit-status"
+#: Linux allows 128 KiB for one argument of a program, and pdsh puts a little around ours.
+_ARGUMENT_BYTES = 126_000
+#: Characters of a host's stderr that go into an error.
+_STDERR_END = 600
+
+
+@dataclass(frozen=True)
+class HostResult:
+    """What one host answered. `status` is None when it never did, or not in time."""
+
+    stdout: str
+    stderr: str
+    status: Optional[int]
+    timed_out: bool = False
+
+
+class Remote:
+    """Runs scripts through an engine, as the campaign's user.
+
+    `mark` is in the environment of everything started here, so that exactly those processes can
+    be found and ended again, by `kill_script`.
+    """
+
+    def __init__(self, common: Any, tmp_dir: str, user: Optional[str] = None) -> None:
+        """`common` is the engine's module; `tmp_dir` the campaign's directory on every host."""
+        self._common = common
+        self._tmp_dir = tmp_dir
+        self._user = user
+
+    def run(
+        self, scripts: HostScripts, what: str, timeout: Optional[float] = None
+    ) -> dict[str, str]:
+        """Run each host's script, all at once, and return its standard output by host.
+
+        `what` names the step in errors ("make OSDs"). Raises HostError for the first host, in
+        the order of `scripts`, that failed or did not answer within `timeout` seconds.
+        """
+        results = self.attempt(scripts, timeout)
+        for host, result in results.items():
+            if result.status != 0:
+                raise _error(host, what, result, timeout)
+        return {host: result.stdout for host, result in results.items()}
+
+    def attempt(
+        self, scripts: HostScripts, timeout: Optional[float] = None
+    ) -> dict[str, HostResult]:
+        """Like `run`, but a failing host is a result and not an error."""
+        scripts = {host: text for host, text in scripts.items() if text.strip()}
+        if not scripts:
+            return {}
+        each = getattr(self._common, "pdsh_each", None)
+        if each is not None:
+            handle = each({self._node(h): self._command(guarded(t)) for h, t in scripts.items()})
+            return self._results(handle, scripts, timeout)
+        return self._attempt_by_one_text(scripts, timeout)
+
+    def _attempt_by_one_text(
+        self, scripts: HostScripts, timeout: Optional[float]
+    ) -> dict[str, HostResult]:
+        """For an engine that has CBT's pdsh alone: one text, as an argument, for all hosts."""
+        command = self._command(dispatch(scripts))
+        hosts = list(scripts)
+        if len(shlex.quote(command).encode()) <= _ARGUMENT_BYTES:
+            handle = self._common.pdsh(",".join(self._node(host) for host in hosts), command)
+            return self._results(handle, scripts, timeout)
+        if len(hosts) == 1:
+            raise RunError(f"{hosts[0]}: its script is longer than this engine can pass on")
+        middle = len(hosts) // 2
+        results = {}
+        for half in (hosts[:middle], hosts[middle:]):
+            part = {host: scripts[host] for host in half}
+            results.update(self._attempt_by_one_text(part, timeout))
+        return results
+
+    def _node(self, host: str) -> str:
+        return f"{self._user}@{host}" if self._user else host
+
+    def _command(self, text: str) -> str:
+        return f"{preamble(self._tmp_dir)}\n{text}\nstatus=$?; echo; echo {_STATUS} $status"
+
+    def _results(
+        self, handle: Any, hosts: Iterable[str], timeout: Optional[float]
+    ) -> dict[str, HostResult]:
+        stdout, stderr = handle.communicate(timeout) if timeout else handle.communicate()
+        out, err = _lines_by_host(stdout), _lines_by_host(stderr)
+        timed_out = bool(timeout and handle.timed_out)
+        return {host: _result(out.get(host, []), err.get(host, []), timed_out) for host in hosts}
+
+
+def preamble(tmp_dir: str) -> str:
+    """What every script can rely on: `$SUDO`, and the mark of everything that we start."""
+    return (
+        f"export CBT_CRYPTO_MARK={shlex.quote(tmp_dir)}@$CBT_HOST\n"
+        # Without sudo, OSDs on files work all the same; what needs root says so itself.
+        "SUDO=; [ \"$(id -u)\" = 0 ] || ! sudo -n true 2>/dev/null || SUDO='sudo -n'"
+    )
+
+
+def kill_script(signals: Sequence[str] = ("TERM", "KILL"), timeout: int = 30) -> str:
+    """Shell text that ends everything on this host that carries our mark, and waits for it.
+
+    The next signal is sent when processes are still there after `timeout` seconds.
+    """
+    return f"""\
+mark=$CBT_CRYPTO_MARK; unset CBT_CRYPTO_MARK
+marked() {{
+    $SUDO grep -lzxF "CBT_CRYPTO_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 || :
+}}
+for signal in {" ".join(signals)}; do
+    ends=$(( $(date +%s) + {timeout} ))
+    pids=$(marked)
+    [ -z "$pids" ] || $SUDO kill -$signal $pids 2>/dev/null || :
+    while pids=$(marked); [ -n "$pids" ] && [ "$(date +%s)" -lt $ends ]; do
+        # Children that were born meanwhile; SIGTERM would disturb what is shutting down.
+        [ $signal != KILL ] || $SUDO kill -KILL $pids 2>/dev/null || :
+        sleep 0.1
+    done
+done
+[ -z "$pids" ] || {{ echo "these processes do not end:" $pids >&2; exit 1; }}"""
+
+
+def dispatch(scripts: HostScripts) -> str:
+    """One text for all hosts: each runs its own part, by the name in `$CBT_HOST`."""
+    hosts_of: dict[str, list[str]] = defaultdict(list)
+    for host, text in scripts.items():
+        hosts_of[text].append(host)
+    if len(hosts_of) == 1:
+        return guarded(next(iter(hosts_of)))
+    parts = [f"({'|'.join(hosts)})\n{guarded(text)}\n;;" for text, hosts in hosts_of.items()]
+    return "case $CBT_HOST in\n" + "\n".join(parts) + "\nesac"
+
+
+def guarded(text: str) -> str:
+    """The text in a shell of its own that ends at the first command that fails."""
+    return f"(\nset -eu\n{text}\n)"
+
+
+def _lines_by_host(text: str) -> Mapping[str, list[str]]:
+    lines: dict[str, list[str]] = defaultdict(list)
+    for line in text.split("\n"):
+        host, colon, rest = line.partition(":")
+        if colon:
+            lines[host.rpartition("@")[2]].append(rest.removeprefix(" "))
+    return lines
+
+
+def _result(stdout: list[str], stderr: list[str], timed_out: bool) -> HostResult:
+    status = None
+    for index in range(len(stdout) - 1, -1, -1):
+        if stdout[index].startswith(_STATUS + " "):
+            status = int(stdout[index].split()[1])
+            del stdout[index:]
+            break
+    text = "\n".join(stdout)
+    late = timed_out and status is None
+    return HostResult(text.removesuffix("\n"), "\n".join(stderr), status, late)
+
+
+def _error(host: str, what: str, result: HostResult, timeout: Optional[float]) -> HostError:
+    if result.status is not None:
+        ending = f"exit status {result.status}"
+    elif result.timed_out:
+        ending = f"no answer within {timeout:g} s"
+    else:
+        ending = "no answer; is the host up, and does ssh to it work without a password"
+    return HostError(host, what, ending, result.stderr[-_STDERR_END:].strip())

@@ -1,0 +1,26 @@
+"""The report stage: from an archive to percent tables, files and charts.
+
+It needs the archive only, on any machine, at any later time.
+"""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from cbt_crypto.report.build import build
+from cbt_crypto.report.files import write
+from cbt_crypto.report.model import Report
+from cbt_crypto.report.options import ReportOptions
+from cbt_crypto.report.terminal import show
+from cbt_crypto.report.width import widened
+
+__all__ = ["Report", "ReportOptions", "build", "publish", "show", "write"]
+
+
+def publish(archive: Path, console: Console) -> None:
+    """Write every file of the report into the archive, print the tables, and say where it is."""
+    built = build(archive, ReportOptions())
+    paths = write(built, archive)
+    show(built, widened(console))
+    page = next(path for path in paths if path.name == "report.html")
+    console.print(f"\nReport: {page.resolve()}", highlight=False, soft_wrap=True)

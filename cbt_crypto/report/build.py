@@ -1,0 +1,203 @@
+"""From an archive to a report: read the cells, group them, compare each with its baseline."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Optional
+
+from cbt_crypto.report import check, spread
+from cbt_crypto.report.anonymize import anonymized
+from cbt_crypto.report.conclusion import conclude
+from cbt_crypto.report.group import SectionRuns, TableRuns, group
+from cbt_crypto.report.interval import Intervals, Load
+from cbt_crypto.report.metric import BY_KEY, METRICS
+from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
+from cbt_crypto.report.options import ReportOptions
+from cbt_crypto.report.select import baseline_of, chosen_cells
+from cbt_crypto.report.text import map_text, printable
+from cbt_crypto.results import record
+from cbt_crypto.results.archive import Archive, Folder, open_archive
+from cbt_crypto.results.documents import Baseline, PlannedCell, Scalar
+from cbt_crypto.results.run import Run, read_run
+
+#: Fewer cells than this are read in this process: starting others would take longer.
+_WORTH_A_POOL = 8
+
+
+def build(archive: Path, options: Optional[ReportOptions] = None) -> Report:
+    """Read an archive and compare its configurations.
+
+    Raises UsageError when `archive` is no archive of ours or an option does not fit it. What is
+    wrong with a file becomes a warning or a failed cell of the report.
+    """
+    options = options or ReportOptions()
+    opened = open_archive(archive)
+    baseline = baseline_of(opened.plan, options)
+    cells = chosen_cells(opened.plan.cells, options, baseline)
+    return assemble(opened, baseline, read_runs(opened.folder, cells), options)
+
+
+def read_runs(folder: Folder, cells: Sequence[PlannedCell]) -> list[Run]:
+    """The runs of `cells`, in their order, read on all processors."""
+    read = partial(read_run, folder)
+    workers = min(len(os.sched_getaffinity(0)), len(cells))
+    if workers < 2 or len(cells) < _WORTH_A_POOL:
+        return [read(cell) for cell in cells]
+    # imported before the workers are forked, so that it costs its seconds once
+    importlib.import_module("arch.bootstrap")
+    with ProcessPoolExecutor(workers) as pool:
+        return list(pool.map(read, cells))
+
+
+def assemble(
+    archive: Archive, baseline: Baseline, runs: Sequence[Run], options: ReportOptions
+) -> Report:
+    """The report of runs that are read."""
+    environment = archive.environment
+    hosts = {} if environment is None else environment.hosts
+    order: list[Scalar] = list(archive.plan.configurations)
+    grouped = group(runs, baseline.dimension, order)
+    comparer = _Comparer(baseline.value, _intervals(grouped, runs, baseline, options))
+    tables = tuple(comparer.table(table) for table in grouped)
+    report = Report(
+        title=archive.plan.title,
+        baseline=baseline,
+        options=options,
+        tables=tables,
+        conclusions=conclude(tables, archive.plan.configurations),
+        environment={} if environment is None else environment.model_dump(mode="json"),
+        configurations=archive.plan.configurations,
+        emulated_hosts=tuple(name for name, host in hosts.items() if host.emulated),
+        notes=tuple(str(problem) for problem in archive.problems),
+        records=tuple(record.table(r for run in runs for r in run.records)),
+    )
+    report = map_text(report, printable)
+    return anonymized(report) if options.anonymize else report
+
+
+def _intervals(
+    tables: Sequence[TableRuns],
+    runs: Sequence[Run],
+    baseline: Baseline,
+    options: ReportOptions,
+) -> Intervals:
+    numbers = spread.stretches(runs, baseline.dimension)
+    loads = {
+        (id(section.rows), section.direction): Load(
+            section.direction,
+            {value: spread.split(found, numbers) for value, found in section.rows.items()},
+        )
+        for table in tables
+        for section in table.sections
+    }
+    assumed = options.run_spread_percent
+    return Intervals(loads, spread.ASSUMED_PERCENT if assumed is None else assumed)
+
+
+@dataclass(frozen=True)
+class _Comparer:
+    """Makes rows of runs: figures, percents of the baseline, intervals, warnings."""
+
+    baseline: Scalar
+    intervals: Intervals
+
+    def table(self, runs: TableRuns) -> Table:
+        """One table."""
+        size = runs.dimensions.get("op_size")
+        return Table(
+            title=runs.title,
+            scenario=str(runs.dimensions["scenario"]),
+            op_size=size if isinstance(size, int) else None,
+            dimensions=runs.dimensions,
+            sections=tuple(self._section(section) for section in runs.sections),
+        )
+
+    def _section(self, runs: SectionRuns) -> Section:
+        base = _figures(runs.rows.get(self.baseline, ()), runs.direction)
+        load = self.intervals.loads[id(runs.rows), runs.direction]
+        return Section(
+            label=runs.label,
+            mode=runs.mode,
+            direction=runs.direction,
+            cells=tuple(self._cell(value, runs, load, base) for value in runs.rows),
+            drift_percent=_drift(load, self.baseline),
+        )
+
+    def _cell(
+        self, value: Scalar, section: SectionRuns, load: Load, base: Mapping[str, float]
+    ) -> ReportCell:
+        runs, direction = section.rows[value], section.direction
+        figures = _figures(runs, direction)
+        failed = [run for run in runs if run.failure is not None]
+        reason = None
+        if len(failed) == len(runs):
+            reason = next((r.failure for r in failed if not r.is_missing), failed[0].failure)
+        is_baseline = value == self.baseline
+        return ReportCell(
+            name=str(value),
+            dimensions=runs[0].dimensions,
+            direction=direction,
+            state=_state(runs),
+            is_baseline=is_baseline,
+            reason=reason,
+            figures=figures,
+            comparisons={
+                key: Comparison(100.0) if is_baseline else self._compared(key, load, value, percent)
+                for key, percent in _percents(figures, base).items()
+            },
+            warnings=tuple(_warnings(runs, direction)),
+            runs=runs,
+        )
+
+    def _compared(self, key: str, load: Load, value: Scalar, percent: float) -> Comparison:
+        return self.intervals.compare(BY_KEY[key], load, value, self.baseline, percent)
+
+
+def _state(runs: Sequence[Run]) -> str:
+    if any(run.failure is None for run in runs):
+        return "measured"
+    return "missing" if all(run.is_missing for run in runs) else "failed"
+
+
+def _warnings(runs: Sequence[Run], direction: str) -> list[str]:
+    """Problems of files, doubts about the measurement, and iterations that gave nothing."""
+    found: list[str] = []
+    failed = [run for run in runs if run.failure is not None]
+    if failed and len(failed) < len(runs):
+        found.append(f"{len(failed)} of {len(runs)} runs gave nothing: {failed[0].failure}")
+    for run in runs:
+        found += [str(problem) for problem in run.problems]
+        found += check.warnings(run, direction)
+    return list(dict.fromkeys(found))
+
+
+def _figures(runs: Sequence[Run], direction: str) -> dict[str, float]:
+    measured = [run for run in runs if run.failure is None]
+    found = {metric.key: metric.of(measured, direction) for metric in METRICS}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _percents(figures: Mapping[str, float], base: Mapping[str, float]) -> dict[str, float]:
+    return {
+        key: 100 * value / base[key]
+        for key, value in figures.items()
+        if base.get(key) and BY_KEY[key].better
+    }
+
+
+def _drift(load: Load, baseline: Scalar) -> Optional[float]:
+    """Change of the baseline's IOPS from its first to its last stretch, in percent.
+
+    None unless it was measured both before and after other configurations.
+    """
+    found = load.cells.get(baseline, ())
+    if len(found) < 2:
+        return None
+    first, last = (BY_KEY["iops"].of(stretch, load.direction) for stretch in (found[0], found[-1]))
+    return 100 * (last / first - 1) if first and last else None

@@ -1,0 +1,224 @@
+"""The charts of a table as plain values; `plotly_chart` and `svg` draw them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Optional, Union
+
+import numpy as np
+
+from cbt_crypto.report.model import ReportCell, Section, Table
+from cbt_crypto.results.histogram import Histogram, merge
+
+#: From this op size on, in bytes, throughput is shown in MB/s and not in IOPS.
+_LARGE = 64 << 10
+#: Percentiles of a distribution curve, evenly spaced on its axis of nines.
+_NINES = np.linspace(0, 5, 61)
+#: CPU states that the stacked bars show, and their words.
+_STATES = {"user": "user", "sys": "sys", "irq": "irq", "softirq": "softirq", "iowait": "iowait"}
+
+
+@dataclass(frozen=True)
+class Series:
+    """One configuration's bars, a bar a group; None where there is no figure.
+
+    `low` and `high` are the ends of the error bars, None where there is none.
+    """
+
+    name: str
+    values: tuple[Optional[float], ...]
+    low: tuple[Optional[float], ...] = ()
+    high: tuple[Optional[float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Grouped bars: a group for each mode, in it a bar for each configuration."""
+
+    key: str
+    title: str
+    unit: str
+    groups: tuple[str, ...]
+    series: tuple[Series, ...]
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """Stacked bars: one for each configuration, made of the parts `series`."""
+
+    key: str
+    title: str
+    unit: str
+    names: tuple[str, ...]
+    series: tuple[Series, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[Optional[float], ...]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Curves over one axis; `is_nines` marks an axis of percentiles, where 2 is 99 % and 3 99.9."""
+
+    key: str
+    title: str
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    is_nines: bool = False
+
+
+Chart = Union[Bars, Stacks, Lines]
+
+
+def charts(table: Table) -> Iterator[Chart]:
+    """Every chart that the table has figures for."""
+    yield from _some(_throughput(table), _cpu_per_io(table))
+    yield from _some(*(_cpu(section) for section in table.sections))
+    for section in table.sections:
+        yield from _some(*_over_time(section), _distribution(section))
+
+
+def _some(*found: Chart) -> Iterator[Chart]:
+    for chart in found:
+        if isinstance(chart, Lines):
+            if chart.lines:
+                yield chart
+        elif any(value is not None for series in chart.series for value in series.values):
+            yield chart
+
+
+def _names(table: Table) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(cell.name for s in table.sections for cell in s.cells))
+
+
+def _groups(table: Table) -> tuple[str, ...]:
+    return tuple(section.label for section in table.sections)
+
+
+def _cells(table: Table, name: str) -> list[Optional[ReportCell]]:
+    """The row of that name in each section."""
+    return [next((c for c in s.cells if c.name == name), None) for s in table.sections]
+
+
+def _bars(table: Table, key: str, figure: str, title: str, unit: str, scale: float) -> Bars:
+    return Bars(
+        key=key,
+        title=title,
+        unit=unit,
+        groups=_groups(table),
+        series=tuple(
+            Series(
+                name,
+                tuple(_scaled(cell, figure, scale) for cell in _cells(table, name)),
+                tuple(_end(cell, figure, scale, "low") for cell in _cells(table, name)),
+                tuple(_end(cell, figure, scale, "high") for cell in _cells(table, name)),
+            )
+            for name in _names(table)
+        ),
+    )
+
+
+def _scaled(cell: Optional[ReportCell], figure: str, scale: float) -> Optional[float]:
+    if cell is None or figure not in cell.figures:
+        return None
+    return cell.figures[figure] * scale
+
+
+def _end(cell: Optional[ReportCell], figure: str, scale: float, end: str) -> Optional[float]:
+    """An end of the interval of the percent, on the scale of the figure."""
+    value = _scaled(cell, figure, scale)
+    comparison = None if cell is None else cell.comparisons.get(figure)
+    bound = None if comparison is None else getattr(comparison, end)
+    if value is None or comparison is None or bound is None:
+        return None
+    return float(value * bound / comparison.percent)
+
+
+def _throughput(table: Table) -> Bars:
+    if table.op_size is not None and table.op_size >= _LARGE:
+        figure = "bandwidth_bytes_per_s"
+        return _bars(table, "throughput", figure, "Throughput", "MB/s", 1e-6)
+    return _bars(table, "throughput", "iops", "IOPS", "IO/s", 1.0)
+
+
+def _cpu_per_io(table: Table) -> Bars:
+    return _bars(table, "cpu_per_io", "osd_cpu_us_per_io", "OSD nodes' CPU time per IO", "µs", 1.0)
+
+
+def _cpu(section: Section) -> Stacks:
+    parts = [
+        Series(word, tuple(_scaled(c, f"osd_cpu_{state}_percent", 1.0) for c in section.cells))
+        for state, word in _STATES.items()
+    ]
+    return Stacks(
+        key=f"cpu_{section.mode}_{section.direction}",
+        title=f"OSD nodes' CPU, {section.label}",
+        unit="% of all threads",
+        names=tuple(cell.name for cell in section.cells),
+        series=tuple(part for part in parts if any(part.values)),
+    )
+
+
+def _over_time(section: Section) -> Iterator[Lines]:
+    """Mean and p99 of each second, of the first run of each cell."""
+    for column, words in (("clat_ns_mean", "Mean"), ("clat_ns_p99", "99th percentile of")):
+        yield Lines(
+            key=f"{column}_{section.mode}_{section.direction}",
+            title=f"{words} latency over time, {section.label}",
+            x_label="seconds",
+            y_label="ms",
+            lines=tuple(_each(section.cells, partial(_seconds, column=column))),
+        )
+
+
+def _each(
+    cells: Sequence[ReportCell], curve: Callable[[ReportCell], Optional[Line]]
+) -> Iterable[Line]:
+    found = (curve(cell) for cell in cells)
+    return [line for line in found if line is not None]
+
+
+def _seconds(cell: ReportCell, column: str) -> Optional[Line]:
+    for run in cell.runs:
+        series = run.series.get(cell.direction)
+        if series is None:
+            continue
+        values = getattr(series, column) / 1e6
+        if np.isfinite(values).any():
+            y = tuple(float(f"{v:.4g}") if np.isfinite(v) else None for v in values.tolist())
+            return Line(cell.name, tuple(range(1, len(y) + 1)), y)
+    return None
+
+
+def _distribution(section: Section) -> Lines:
+    return Lines(
+        key=f"distribution_{section.mode}_{section.direction}",
+        title=f"Latency distribution, {section.label}",
+        x_label="percentile",
+        y_label="ms",
+        lines=tuple(_each(section.cells, _curve)),
+        is_nines=True,
+    )
+
+
+def _curve(cell: ReportCell) -> Optional[Line]:
+    """Percentiles up to the last that enough IOs stand behind, on an axis of nines."""
+    found = [
+        run.histograms[cell.direction] for run in cell.runs if cell.direction in run.histograms
+    ]
+    histogram = merge(found) if found else Histogram(np.empty(0, int), np.empty(0, int))
+    if not histogram.total:
+        return None
+    nines = _NINES[10.0**-_NINES * histogram.total >= 1]
+    percents = 100 * (1 - 10.0**-nines)
+    y = tuple(float(f"{histogram.percentile_ns(p) / 1e6:.4g}") for p in percents)
+    return Line(cell.name, tuple(nines.round(4).tolist()), y)

@@ -1,0 +1,69 @@
+"""What makes a cell doubtful though it was measured: sentences beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from cbt_crypto.report.metric import SKEW_S, records_of
+from cbt_crypto.results.node import BUSY_STATES, NodeUse
+from cbt_crypto.results.record import Record
+from cbt_crypto.results.run import Run
+
+#: Largest difference of a client or volume from the mean of all, in percent.
+UNEVEN_PERCENT = 15.0
+#: A second with less than this share of the median IOPS is one without IO.
+IDLE_SHARE = 0.01
+#: From these shares on a node is saturated, or throttled by its hypervisor, in percent.
+BUSY_PERCENT, STEAL_PERCENT, NETWORK_PERCENT = 95.0, 5.0, 90.0
+
+
+def warnings(run: Run, direction: str) -> Iterator[str]:
+    """What is doubtful about one run in one direction."""
+    records = records_of(run, direction)
+    yield from _uneven(records, "client", lambda record: record.host)
+    yield from _uneven(records, "volume", lambda record: f"{record.volume} on {record.host}")
+    if run.start_skew_s > SKEW_S:
+        late = f"the last fio process began {run.start_skew_s:.1f} s after the first"
+        yield f"{late}; throughput is of the seconds in which all ran"
+    yield from _idle(run, direction)
+    yield from _nodes(run.nodes)
+
+
+def _uneven(records: list[Record], what: str, key: Callable[[Record], str]) -> Iterator[str]:
+    """The client or volume that is furthest from the mean of all, if that is far."""
+    iops: dict[str, float] = {}
+    for record in records:
+        iops[key(record)] = iops.get(key(record), 0.0) + record.iops
+    mean = sum(iops.values()) / max(len(iops), 1)
+    if len(iops) < 2 or mean <= 0:
+        return
+    name = max(iops, key=lambda one: abs(iops[one] - mean))
+    off = 100 * (iops[name] / mean - 1)
+    if abs(off) > UNEVEN_PERCENT:
+        more = "more" if off > 0 else "less"
+        yield f"{what} {name} did {abs(off):.0f} % {more} than the mean of {len(iops)} {what}s"
+
+
+def _idle(run: Run, direction: str) -> Iterator[str]:
+    series = run.series.get(direction)
+    if series is None or not len(series.iops):
+        return
+    idle = int(np.count_nonzero(series.iops <= IDLE_SHARE * np.median(series.iops)))
+    if idle:
+        yield f"{idle} of {len(series.iops)} seconds had no IO"
+
+
+def _nodes(nodes: Sequence[NodeUse]) -> Iterator[str]:
+    """Sentences that name the nodes only, so that cells with the same ones share them."""
+    busy = [node.host for node in nodes if node.percent(BUSY_STATES) > BUSY_PERCENT]
+    if busy:
+        yield f"processors saturated (over {BUSY_PERCENT:g} % busy): {', '.join(busy)}"
+    stolen = [node.host for node in nodes if node.percent(("steal",)) > STEAL_PERCENT]
+    if stolen:
+        share = f"over {STEAL_PERCENT:g} % of the time"
+        yield f"processors throttled by their hypervisor ({share}): {', '.join(stolen)}"
+    full = [node.host for node in nodes if (node.network_percent or 0.0) > NETWORK_PERCENT]
+    if full:
+        yield f"network saturated (over {NETWORK_PERCENT:g} % of its speed): {', '.join(full)}"

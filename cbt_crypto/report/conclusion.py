@@ -1,0 +1,83 @@
+"""The effect of each configuration on each kind of load, as None, Low, Moderate or High.
+
+Where the noise hides what might be moderate, the effect is Unclear, which is not None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from cbt_crypto.report.model import Conclusion, ReportCell, Table
+from cbt_crypto.results.run import Run
+
+#: Throughput lost against the baseline from which on an effect has this name, in percent.
+LOW_FROM, MODERATE_FROM, HIGH_FROM = 1.0, 10.0, 20.0
+#: The largest op size that counts as small, in bytes.
+SMALL = 64 << 10
+#: The overlay -> what it is a case of.
+_KINDS = {"luks": "on-disk", "secure_messenger": "over-the-wire"}
+
+THRESHOLDS = (
+    f"None: within noise, or less than {LOW_FROM:g} % of throughput lost; Unclear: within noise, "
+    f"but a loss of {MODERATE_FROM:g} % is not excluded; Low: less than "
+    f"{MODERATE_FROM:g} %; Moderate: less than {HIGH_FROM:g} %; High: more. Gain: significantly "
+    "more throughput than the baseline. Small: up to 64 KiB."
+)
+
+
+def conclude(tables: Iterable[Table], configurations: Mapping[str, Any]) -> tuple[Conclusion, ...]:
+    """One conclusion for each measured cell that has a baseline."""
+    return tuple(
+        Conclusion(
+            load=f"{_clients(cell.runs, table)}, {_size(table)} {section.label}",
+            name=cell.name,
+            kind=_kind(configurations.get(cell.name)),
+            effect=effect(cell),
+            percent=cell.comparisons["iops"].percent,
+            cpu_per_io_percent=_cpu(cell),
+        )
+        for table in tables
+        for section in table.sections
+        for cell in section.cells
+        if not cell.is_baseline and "iops" in cell.comparisons
+    )
+
+
+def effect(cell: ReportCell) -> str:
+    """The name of the effect on throughput."""
+    comparison = cell.comparisons["iops"]
+    lost = 100 - comparison.percent
+    if comparison.is_within_noise and comparison.low is not None:
+        return "Unclear" if 100 - comparison.low >= MODERATE_FROM else "None"
+    if abs(lost) < LOW_FROM:
+        return "None"
+    if lost < 0:
+        return "Gain"
+    return "Low" if lost < MODERATE_FROM else "Moderate" if lost < HIGH_FROM else "High"
+
+
+def _cpu(cell: ReportCell) -> float | None:
+    comparison = cell.comparisons.get("osd_cpu_us_per_io")
+    return None if comparison is None else comparison.percent
+
+
+def _kind(overlays: Any) -> str:
+    """`on-disk`, `over-the-wire`, both, or nothing where neither is part of it."""
+    names = overlays if isinstance(overlays, Mapping) else {}
+    return " + ".join(kind for overlay, kind in _KINDS.items() if overlay in names)
+
+
+def _size(table: Table) -> str:
+    if table.op_size is None:
+        return "all"
+    return "small" if table.op_size <= SMALL else "large"
+
+
+def _clients(runs: Sequence[Run], table: Table) -> str:
+    """How many processes there were, and whether each had one IO under way at a time."""
+    run = next(run for run in runs if run.records)
+    if len({(record.host, record.volume) for record in run.records}) > 1:
+        return "many clients"
+    depth = run.dimensions.get("iodepth")
+    return "single client, sync" if depth == 1 else "single client"

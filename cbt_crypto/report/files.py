@@ -1,0 +1,73 @@
+"""The report's files in a directory, each whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from cbt_crypto.errors import RunError
+from cbt_crypto.report.chart import Chart, charts
+from cbt_crypto.report.markdown import markdown
+from cbt_crypto.report.model import Report
+from cbt_crypto.report.page import page
+from cbt_crypto.report.svg import svg
+from cbt_crypto.report.tidy import document, tidy
+
+#: Fewer charts than this are drawn in this process: starting others would take longer.
+_WORTH_A_POOL = 24
+
+
+def write(report: Report, out_dir: Path) -> list[Path]:
+    """Write the report's files into `out_dir`, made when it is not there; return their paths.
+
+    report.md, .csv, .json and .html, and the charts of the page as SVG in charts/.
+
+    Raises RunError when the directory cannot be written.
+    """
+    texts = {
+        "report.md": markdown(report),
+        "report.csv": tidy(report),
+        "report.json": json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n",
+        "report.html": page(report),
+        **_charts(report),
+    }
+    try:
+        (out_dir / "charts").mkdir(parents=True, exist_ok=True)
+        return [_replace(out_dir / name, text) for name, text in texts.items()]
+    except OSError as error:
+        raise RunError(f"{out_dir}: the report cannot be written ({error.strerror})") from None
+
+
+def _charts(report: Report) -> dict[str, str]:
+    """A file for each chart, named by its load and what it shows; drawn on all processors."""
+    drawn = [(chart, table.title) for table in report.tables for chart in charts(table)]
+    draw = partial(_drawn, bool(report.emulated_hosts))
+    workers = min(len(os.sched_getaffinity(0)), len(drawn))
+    if workers < 2 or len(drawn) < _WORTH_A_POOL:
+        return dict(map(draw, drawn))
+    with ProcessPoolExecutor(workers) as pool:
+        return dict(pool.map(draw, drawn, chunksize=4))
+
+
+def _drawn(is_emulated: bool, what: tuple[Chart, str]) -> tuple[str, str]:
+    chart, heading = what
+    name = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{heading}_{chart.key}")
+    return f"charts/{name}.svg", svg(chart, heading, is_emulated)
+
+
+def _replace(path: Path, text: str) -> Path:
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", newline="") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path

@@ -1,0 +1,71 @@
+"""Words and numbers for people: op sizes, modes, percents, latencies."""
+
+from __future__ import annotations
+
+from typing import Optional, Union
+
+#: What every table says when a host's processors are emulated.
+EMULATED = "emulated CPU: these figures prove the pipeline, not the hardware"
+
+_MODES = {
+    "randread": "random reads",
+    "randwrite": "random writes",
+    "read": "sequential reads",
+    "write": "sequential writes",
+}
+_MIXED = {"randrw": "random mix", "rw": "sequential mix", "readwrite": "sequential mix"}
+
+
+def op_size(size: Union[int, str, float, None]) -> str:
+    """4096 -> `4 KiB`; what is no number of bytes stays as it is."""
+    if not isinstance(size, int) or isinstance(size, bool) or size <= 0:
+        return str(size)
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size % factor == 0:
+            return f"{size // factor} {unit}"
+    return f"{size} B"
+
+
+def short_size(size: Union[int, str, float, None]) -> str:
+    """4096 -> `4K`, 4194304 -> `4M`, 2300 -> `2300`, as in the labels of a plan."""
+    for unit, factor in (("M", 1 << 20), ("K", 1 << 10)):
+        if isinstance(size, int) and size and size % factor == 0:
+            return f"{size // factor}{unit}"
+    return str(size)
+
+
+def mode(name: str, direction: str) -> str:
+    """`randread` -> `random reads`; a mixed mode names the direction too."""
+    if name in _MIXED:
+        return f"{_MIXED[name]}, {direction}s"
+    return _MODES.get(name, name)
+
+
+def percent(value: float, loss: bool) -> str:
+    """Two decimals, as published: percent of the baseline, or lost against it."""
+    return f"{100 - value:.2f}" if loss else f"{value:.2f}"
+
+
+def number(value: Optional[float]) -> str:
+    """Three significant digits for small numbers, whole ones with separators for large."""
+    if value is None:
+        return "-"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    decimals = 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
+    return f"{value:.{decimals}f}"
+
+
+def milliseconds(ns: Optional[float]) -> str:
+    """Latency in ms."""
+    return number(None if ns is None else ns / 1e6)
+
+
+def megabytes(bytes_per_s: Optional[float]) -> str:
+    """Throughput in MB/s, of 10^6 bytes."""
+    return number(None if bytes_per_s is None else bytes_per_s / 1e6)
+
+
+def one_decimal(value: Optional[float]) -> str:
+    """For percent of CPU."""
+    return "-" if value is None else f"{value:.1f}"

@@ -1,0 +1,157 @@
+"""report.md: the percent tables as articles print them, then the figures behind them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from cbt_crypto.report import label
+from cbt_crypto.report.conclusion import THRESHOLDS
+from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!&~])")
+
+
+def markdown(report: Report) -> str:
+    """The whole document."""
+    lines = [f"# {escape(report.title or 'campaign')}", ""]
+    what = "Percent lost against" if report.options.loss else "Percent of"
+    lines += [f"{what} **{escape(report.baseline_name)}**, by throughput (IOPS).", ""]
+    for scenario in dict.fromkeys(table.scenario for table in report.tables):
+        tables = [table for table in report.tables if table.scenario == scenario]
+        lines += [f"## {escape(scenario)}", "", *_emulated(report)]
+        lines += [*_percents(report, tables), ""]
+        for table in tables:
+            lines += [f"### {escape(table.title)}", "", *_emulated(report)]
+            lines += [*_figures(table), "", *_bases(table), *_notes(table)]
+    lines += _conclusions(report)
+    for note in report.notes:
+        lines += [f"Note: {escape(note)}", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def escape(text: str) -> str:
+    """Text that Markdown and HTML leave as it is, on one line."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split())).replace("\\<", "&lt;")
+
+
+def _emulated(report: Report) -> list[str]:
+    return [f"> {label.EMULATED}", ""] if report.emulated_hosts else []
+
+
+def _row(words: Iterable[str]) -> str:
+    return f"| {' | '.join(words)} |"
+
+
+def _percents(report: Report, tables: Sequence[Table]) -> list[str]:
+    """One row an op size and configuration, one column a mode."""
+    modes = list(dict.fromkeys(s.label for table in tables for s in table.sections))
+    lines = [
+        _row(["IO size", "Configuration", *(mode.capitalize() for mode in modes)]),
+        _row(["---", "---", *("---:" for _ in modes)]),
+    ]
+    for table in tables:
+        sections = {section.label: section for section in table.sections}
+        names = dict.fromkeys(cell.name for section in table.sections for cell in section.cells)
+        for name in names:
+            cells = [
+                _named(sections[mode].cells, name) if mode in sections else None for mode in modes
+            ]
+            percents = (_percent(cell, report.options.loss) for cell in cells)
+            lines.append(_row([_size(table), escape(name), *percents]))
+    return lines
+
+
+def _named(cells: Iterable[ReportCell], name: str) -> ReportCell | None:
+    return next((cell for cell in cells if cell.name == name), None)
+
+
+def _size(table: Table) -> str:
+    """The op size and what else sets this table apart from others of its scenario."""
+    return escape(table.title[len(table.scenario) + 2 :]) or "all"
+
+
+def _percent(cell: ReportCell | None, loss: bool) -> str:
+    if cell is None:
+        return ""
+    if cell.state != "measured":
+        return f"*{cell.state}*"
+    comparison = cell.comparisons.get("iops")
+    if comparison is None:
+        return "-"
+    text = f"{label.percent(comparison.percent, loss)}%"
+    if cell.is_baseline or comparison.low is None or comparison.high is None:
+        return text
+    if comparison.is_within_noise:
+        return f"{text} (within noise)"
+    ends = (comparison.low, comparison.high)
+    low, high = sorted(100 - end for end in ends) if loss else ends
+    return f"{text} ({low:.1f} to {high:.1f})"
+
+
+def _figures(table: Table) -> list[str]:
+    headings = ["IOPS", "MB/s", "mean ms", "p99 ms", "OSD CPU user %", "OSD CPU sys %"]
+    lines = [
+        _row(["Mode", "Configuration", *headings]),
+        _row(["---", "---", *("---:" for _ in headings)]),
+    ]
+    for section in table.sections:
+        for cell in section.cells:
+            lines.append(_row([section.label, escape(cell.name), *_cell_figures(cell)]))
+    return lines
+
+
+def _cell_figures(cell: ReportCell) -> list[str]:
+    if cell.state != "measured":
+        return [f"*{cell.state}*", *[""] * 5]
+    get = cell.figures.get
+    return [
+        label.number(get("iops")),
+        label.megabytes(get("bandwidth_bytes_per_s")),
+        label.milliseconds(get("clat_ns_mean")),
+        label.milliseconds(get("clat_ns_p99")),
+        label.one_decimal(get("osd_cpu_user_percent")),
+        label.one_decimal(get("osd_cpu_sys_percent")),
+    ]
+
+
+def _bases(table: Table) -> list[str]:
+    """What the intervals rest on, and how the baseline drifted."""
+    lines = [f"95 % interval: {escape(basis)}." for basis in table.bases]
+    lines += [
+        f"{section.label}: the baseline drifted by {section.drift_percent:+.1f} % from its first"
+        " to its last run."
+        for section in table.sections
+        if section.drift_percent is not None
+    ]
+    return [line for text in lines for line in (text, "")]
+
+
+def _conclusions(report: Report) -> list[str]:
+    """Effects by load and configuration, with what the words mean."""
+    if not report.conclusions:
+        return []
+    names = list(dict.fromkeys(conclusion.name for conclusion in report.conclusions))
+    lines = ["## Effect on throughput", "", *_emulated(report)]
+    lines += [_row(["Load", *map(escape, names)]), _row(["---", *("---" for _ in names)])]
+    for load in dict.fromkeys(conclusion.load for conclusion in report.conclusions):
+        found = {c.name: c for c in report.conclusions if c.load == load}
+        lines.append(_row([load, *(_effect(found.get(name)) for name in names)]))
+    return [*lines, "", THRESHOLDS, ""]
+
+
+def _effect(conclusion: Conclusion | None) -> str:
+    if conclusion is None:
+        return "-"
+    return f"{conclusion.effect} ({conclusion.percent - 100:+.1f}%)"
+
+
+def _notes(table: Table) -> list[str]:
+    """Why cells failed, and their warnings."""
+    notes = [
+        f"- {escape(cell.name)}, {section.label}: {escape(note)}"
+        for section in table.sections
+        for cell in section.cells
+        for note in ([cell.reason] if cell.reason else []) + list(cell.warnings)
+    ]
+    return [*notes, ""] if notes else []

@@ -1,0 +1,199 @@
+"""The figures of a cell: how each is made of one measurement, and of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+import numpy as np
+
+from cbt_crypto.results.histogram import merge
+from cbt_crypto.results.node import KINDS, SHOWN_STATES, NodesUse
+from cbt_crypto.results.record import Record
+from cbt_crypto.results.run import Run
+
+_GIB = 1 << 30
+#: Processes that begin further apart than this, in s, are compared by their common seconds.
+SKEW_S = 2.0
+#: Makes a figure from the measurements of one cell in one direction.
+_Of = Callable[[Sequence[Run], str], Optional[float]]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One figure. `unit` is for people; `key` carries the unit of the stored value.
+
+    `better` is 1 where more is better, -1 where less is, and 0 where neither is, so that a
+    percent of the baseline would mean nothing. `of` makes it from the measurements of one cell
+    in one direction; None where they do not tell.
+    """
+
+    key: str
+    label: str
+    unit: str
+    better: int
+    of: _Of
+
+
+def records_of(run: Run, direction: str) -> list[Record]:
+    """The records of one direction."""
+    return [record for record in run.records if record.direction == direction]
+
+
+def _throughput(field: str) -> _Of:
+    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
+        return float(np.mean([_rate(run, direction, field) for run in runs])) if runs else None
+
+    return of
+
+
+def _rate(run: Run, direction: str, field: str) -> float:
+    """The sum over processes of what fio says; of the common seconds if they began far apart.
+
+    Processes that run alone for a while are faster then, so their own means would not add up.
+    """
+    records = records_of(run, direction)
+    total = float(sum(getattr(record, field) for record in records))
+    series = run.series.get(direction)
+    if run.start_skew_s <= SKEW_S or series is None or not len(series.iops):
+        return total
+    return total * float(series.iops.mean()) / sum(record.iops for record in records)
+
+
+def _mean_latency(runs: Sequence[Run], direction: str) -> Optional[float]:
+    records = [record for run in runs for record in records_of(run, direction)]
+    weights = [record.ios for record in records]
+    return (
+        float(np.average([r.clat_ns_mean for r in records], weights=weights)) if records else None
+    )
+
+
+def _max_latency(runs: Sequence[Run], direction: str) -> Optional[float]:
+    return max(
+        (record.clat_ns_max for run in runs for record in records_of(run, direction)), default=None
+    )
+
+
+def _percentile(percent: float, field: str) -> _Of:
+    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
+        histograms = [run.histograms[direction] for run in runs if direction in run.histograms]
+        if runs and len(histograms) == len(runs):
+            return merge(histograms).percentile_ns(percent)
+        records = [record for run in runs for record in records_of(run, direction)]
+        # one process alone gave this percentile itself; of several it cannot be known
+        value = getattr(records[0], field) if len(records) == 1 else None
+        return None if value is None else float(value)
+
+    return of
+
+
+def _cpu(value: Callable[[NodesUse, Run], Optional[float]]) -> _Of:
+    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
+        values = [value(run.osd_nodes, run) for run in runs if run.osd_nodes is not None]
+        known = [one for one in values if one is not None]
+        return float(np.mean(known)) if known and len(known) == len(runs) else None
+
+    return of
+
+
+def _percent(state: str) -> _Of:
+    return _cpu(lambda nodes, run: nodes.percent(state))
+
+
+def _cores(state: str) -> _Of:
+    return _cpu(lambda nodes, run: nodes.cores(state))
+
+
+def _share(kind: str) -> _Of:
+    """Of the busy time, in percent."""
+
+    def share(nodes: NodesUse, run: Run) -> Optional[float]:
+        cores = nodes.process_cores(kind)
+        return None if cores is None or not nodes.busy_cores else 100 * cores / nodes.busy_cores
+
+    return _cpu(share)
+
+
+def _rest(nodes: NodesUse, run: Run) -> Optional[float]:
+    cores = [nodes.process_cores(kind) for kind in KINDS]
+    known = sum(one for one in cores if one is not None)
+    if None in cores or not nodes.busy_cores:
+        return None
+    return max(100 - 100 * known / nodes.busy_cores, 0.0)
+
+
+def _counted(event: str) -> _Of:
+    """What perf counted on the OSD nodes, for each IO; None unless it counted on every node."""
+
+    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
+        values = []
+        for run in runs:
+            counts = [use.per_second[event] for use in run.perf if event in use.per_second]
+            if run.osd_nodes is None or len(counts) != len(run.osd_nodes.nodes):
+                return None
+            values.append(sum(counts) / _total(run, "iops"))
+        return float(np.mean(values)) if values else None
+
+    return of
+
+
+def _crypto(runs: Sequence[Run], direction: str) -> Optional[float]:
+    """Mean over the OSD nodes of those runs that have a perf report."""
+    found = [use.crypto_percent for run in runs for use in run.perf]
+    known = [share for share in found if share is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _total(run: Run, field: str) -> float:
+    """Of both directions: CPU time cannot be told apart by them."""
+    return float(sum(getattr(record, field) for record in run.records))
+
+
+#: In the order in which tables and files show them.
+METRICS = (
+    Metric("iops", "IOPS", "1/s", 1, _throughput("iops")),
+    Metric("bandwidth_bytes_per_s", "throughput", "B/s", 1, _throughput("bandwidth_bytes_per_s")),
+    Metric("clat_ns_mean", "mean latency", "ns", -1, _mean_latency),
+    Metric("clat_ns_p50", "p50 latency", "ns", -1, _percentile(50, "clat_ns_p50")),
+    Metric("clat_ns_p95", "p95 latency", "ns", -1, _percentile(95, "clat_ns_p95")),
+    Metric("clat_ns_p99", "p99 latency", "ns", -1, _percentile(99, "clat_ns_p99")),
+    Metric("clat_ns_p999", "p99.9 latency", "ns", -1, _percentile(99.9, "clat_ns_p999")),
+    Metric("clat_ns_max", "max latency", "ns", -1, _max_latency),
+    *(
+        Metric(f"osd_cpu_{state}_percent", f"OSD nodes' CPU, {state}", "%", -1, _percent(state))
+        for state in SHOWN_STATES
+    ),
+    *(
+        Metric(f"osd_cpu_{state}_cores", f"OSD nodes' CPU, {state}", "cores", -1, _cores(state))
+        for state in SHOWN_STATES
+    ),
+    Metric(
+        "osd_cpu_busy_cores", "OSD nodes' CPU, busy", "cores", -1,
+        _cpu(lambda nodes, run: nodes.busy_cores),
+    ),
+    Metric(
+        "osd_cpu_us_per_io", "OSD nodes' CPU per IO", "us", -1,
+        _cpu(lambda nodes, run: 1e6 * nodes.busy_cores / _total(run, "iops")),
+    ),
+    Metric(
+        "osd_cpu_s_per_gib", "OSD nodes' CPU per GiB", "s", -1,
+        _cpu(lambda nodes, run: nodes.busy_cores * _GIB / _total(run, "bandwidth_bytes_per_s")),
+    ),
+    Metric(
+        "osd_cpu_share_ceph_osd_percent", "share of ceph-osd in it", "%", 0, _share("ceph_osd"),
+    ),
+    Metric(
+        "osd_cpu_share_dmcrypt_percent", "share of dm-crypt's threads in it", "%", 0,
+        _share("dmcrypt"),
+    ),
+    Metric("osd_cpu_share_rest_percent", "share of the rest in it", "%", 0, _cpu(_rest)),
+    Metric("osd_cycles_per_io", "OSD nodes' cycles per IO", "cycles", -1, _counted("cycles")),
+    Metric(
+        "osd_instructions_per_io", "OSD nodes' instructions per IO", "instructions", -1,
+        _counted("instructions"),
+    ),
+    Metric("osd_crypto_percent", "share of cycles in crypto symbols", "%", 0, _crypto),
+)  # fmt: skip
+
+BY_KEY = {metric.key: metric for metric in METRICS}

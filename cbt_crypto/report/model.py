@@ -1,0 +1,133 @@
+"""A report as a value: tables of cells with their figures and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from cbt_crypto.report.options import ReportOptions
+from cbt_crypto.results.documents import Baseline, Scalar
+from cbt_crypto.results.run import Run
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A figure in percent of the baseline's.
+
+    `low` and `high` bound the 95 % interval, `basis` says what it rests on; all None where there
+    is none.
+    """
+
+    percent: float
+    low: Optional[float] = None
+    high: Optional[float] = None
+    basis: Optional[str] = None
+
+    @property
+    def is_within_noise(self) -> Optional[bool]:
+        """Whether the interval includes 100 %; None without an interval."""
+        if self.low is None or self.high is None:
+            return None
+        return self.low <= 100 <= self.high
+
+
+@dataclass(frozen=True)
+class ReportCell:
+    """One row of one section: a value of the compared dimension under one load.
+
+    `state` is measured, failed or missing; `reason` says why when it is not measured. `figures`
+    and `comparisons` are by the key of a metric. `warnings` are sentences.
+    """
+
+    name: str
+    dimensions: Mapping[str, Scalar]
+    direction: str
+    state: str
+    is_baseline: bool = False
+    reason: Optional[str] = None
+    figures: Mapping[str, float] = field(default_factory=dict)
+    comparisons: Mapping[str, Comparison] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    runs: tuple[Run, ...] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """One mode, in one direction, of a table: a row for each value of the compared dimension.
+
+    `drift_percent` is the change of the baseline's IOPS from before to after the other rows,
+    where it was measured both times.
+    """
+
+    label: str
+    mode: str
+    direction: str
+    cells: tuple[ReportCell, ...]
+    drift_percent: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """One scenario and op size, and any other parameter that the campaign varies."""
+
+    title: str
+    scenario: str
+    op_size: Optional[int]
+    dimensions: Mapping[str, Scalar]
+    sections: tuple[Section, ...]
+
+    @property
+    def bases(self) -> list[str]:
+        """What the intervals of its percents rest on, each once."""
+        found = (
+            cell.comparisons["iops"].basis
+            for section in self.sections
+            for cell in section.cells
+            if "iops" in cell.comparisons
+        )
+        return list(dict.fromkeys(basis for basis in found if basis is not None))
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """The effect of a configuration on a kind of load, in words.
+
+    `kind` is on-disk, over-the-wire or both, where the configuration is of that kind; percents
+    are of the baseline.
+    """
+
+    load: str
+    name: str
+    kind: str
+    effect: str
+    percent: float
+    cpu_per_io_percent: Optional[float]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that is written and shown. `records` is the table of records, row by row."""
+
+    title: str
+    baseline: Baseline
+    options: ReportOptions
+    tables: tuple[Table, ...]
+    conclusions: tuple[Conclusion, ...]
+    environment: Mapping[str, Any]
+    configurations: Mapping[str, Any]
+    emulated_hosts: tuple[str, ...]
+    notes: tuple[str, ...]
+    records: tuple[Mapping[str, Scalar], ...]
+
+    @property
+    def baseline_name(self) -> str:
+        """What is 100 %: a configuration, or another dimension with its value."""
+        value = str(self.baseline.value)
+        is_usual = self.baseline.dimension == "configuration"
+        return value if is_usual else f"{self.baseline.dimension} {value}"
+
+    @property
+    def cells(self) -> tuple[ReportCell, ...]:
+        """Every cell of every table."""
+        return tuple(c for t in self.tables for section in t.sections for c in section.cells)

@@ -1,0 +1,208 @@
+"""report.html: one file with everything in it, which needs no network."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from html import escape
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+from lxml import html
+from lxml.html import builder as E
+
+from cbt_crypto import __version__
+from cbt_crypto.report import label, page_facts, page_tables, palette
+from cbt_crypto.report.chart import Chart, charts
+from cbt_crypto.report.model import Report, Table
+from cbt_crypto.report.page_tables import Element
+from cbt_crypto.report.plotly_chart import plotly_figure
+
+_TEMPLATES = Path(__file__).parent / "templates"
+#: Nothing may be fetched, whatever a name in an archive says.
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+)
+#: Stands in the tree for the script of the charts.
+_PLOTLY_HERE = "/* plotly.js */"
+#: Letters in a line of a chart's label.
+_LABEL_WIDTH = 32
+_NAVIGATION = (
+    ("summary", "Summary"),
+    ("configurations", "Configurations"),
+    ("environment", "Environment"),
+    ("method", "Method"),
+)
+
+
+def page(report: Report) -> str:
+    """The document."""
+    figures = _Figures(bool(report.emulated_hosts))
+    body = E.BODY(
+        E.A("Skip to the tables", E.CLASS("skip"), href="#main"),
+        _head(report),
+        _navigation(report),
+        E.MAIN(E.DIV(E.CLASS("wide"), *_emulated(report), *_sections(report, figures)), id="main"),
+        E.FOOTER(E.DIV(E.CLASS("wide"), f"Made by cbt-crypto {__version__} from an archive.")),
+        E.SCRIPT(_json(figures.data()), type="application/json", id="chart-data"),
+        E.SCRIPT(_PLOTLY_HERE),
+        E.SCRIPT((_TEMPLATES / "report.js").read_text(encoding="utf-8")),
+    )
+    head = E.HEAD(
+        E.META(charset="utf-8"),
+        E.META(name="viewport", content="width=device-width, initial-scale=1"),
+        E.META(**{"http-equiv": "Content-Security-Policy", "content": _POLICY}),
+        E.META(name="color-scheme", content="light dark"),
+        E.TITLE(f"{report.title or 'campaign'}: cbt-crypto report"),
+        E.STYLE((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
+    )
+    text = html.tostring(
+        E.HTML(head, body, lang="en"), doctype="<!DOCTYPE html>", encoding="unicode"
+    )
+    return f"{text.replace(_PLOTLY_HERE, _plotly(), 1)}\n"
+
+
+class _Figures:
+    """The charts of the page, in the order of their places."""
+
+    def __init__(self, is_emulated: bool) -> None:
+        self._figures: list[dict[str, Any]] = []
+        self._note = " (emulated CPU)" if is_emulated else ""
+
+    def place(self, chart: Chart, table: Table) -> Element:
+        """The place of one chart, which the page fills when it comes into view."""
+        number = len(self._figures)
+        self._figures.append(_escaped(plotly_figure(chart)))
+        file = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{table.title}_{chart.key}")
+        unit = "" if hasattr(chart, "lines") else f", {chart.unit}"
+        attributes = {"data-chart": str(number), "data-file": file, "role": "img"}
+        named = {"aria-label": f"{chart.title}, {table.title}; its figures are in the tables"}
+        return E.FIGURE(
+            E.FIGCAPTION(f"{chart.title}{unit}{self._note}"),
+            E.DIV(E.CLASS("plot"), **attributes, **named),
+        )
+
+    def data(self) -> Mapping[str, Any]:
+        """What the page's script reads."""
+        return {
+            "figures": self._figures,
+            "light": {"names": palette.LIGHT, "parts": palette.PARTS_LIGHT},
+            "dark": {"names": palette.DARK, "parts": palette.PARTS_DARK},
+        }
+
+
+def _escaped(value: Any) -> Any:
+    """Text of a figure in which plotly sees no markup; what we write ourselves is kept."""
+    if isinstance(value, str):
+        return "<br>".join(escape(line, quote=False) for line in wrap(value, _LABEL_WIDTH))
+    if isinstance(value, dict):
+        return {
+            key: item if key == "hovertemplate" else _escaped(item) for key, item in value.items()
+        }
+    return [_escaped(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _json(value: Any) -> str:
+    """JSON that cannot end the script it stands in."""
+    return json.dumps(value, ensure_ascii=True, allow_nan=False).replace("<", "\\u003c")
+
+
+def _plotly() -> str:
+    """The library's script; a document tree cannot hold its control characters."""
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - five megabytes that only files need
+
+    text: str = get_plotlyjs()
+    return text
+
+
+def _head(report: Report) -> Element:
+    what = "percent lost against" if report.options.loss else "percent of"
+    return E.HEADER(
+        E.CLASS("top"),
+        E.DIV(
+            E.CLASS("wide"),
+            E.DIV(
+                E.P(E.CLASS("kicker"), _kicker(report)),
+                E.H1(report.title or "campaign"),
+                E.P(
+                    E.CLASS("lede"),
+                    f"Throughput as {what} ",
+                    E.B(report.baseline_name),
+                    ", with 95 % intervals. A click on a configuration leads to its proof.",
+                ),
+            ),
+            E.BUTTON("Dark", E.CLASS("theme"), type="button", hidden="hidden"),
+        ),
+    )
+
+
+def _kicker(report: Report) -> str:
+    started = report.environment.get("started")
+    if not isinstance(started, (int, float)):
+        return "cbt-crypto report"
+    try:
+        day = datetime.fromtimestamp(started, timezone.utc).strftime("%Y-%m-%d")
+    except (ValueError, OverflowError, OSError):
+        return "cbt-crypto report"
+    return f"cbt-crypto report, measured on {day}"
+
+
+def _scenarios(report: Report) -> dict[str, list[Table]]:
+    scenarios: dict[str, list[Table]] = {}
+    for table in report.tables:
+        scenarios.setdefault(table.scenario, []).append(table)
+    return scenarios
+
+
+def _navigation(report: Report) -> Element:
+    first, *others = (E.A(text, href=f"#{fragment}") for fragment, text in _NAVIGATION)
+    loads = (E.A(name, href=f"#load-{n}") for n, name in enumerate(_scenarios(report)))
+    return E.NAV(E.DIV(E.CLASS("wide"), first, *loads, *others), **{"aria-label": "Sections"})
+
+
+def _emulated(report: Report) -> Iterator[Element]:
+    if report.emulated_hosts:
+        yield E.P(E.CLASS("banner"), label.EMULATED, role="note")
+
+
+def _sections(report: Report, figures: _Figures) -> Iterator[Element]:
+    yield E.SECTION(
+        E.H2("Summary"), page_tables.summary(report), *page_tables.effects(report), id="summary"
+    )
+    for number, (name, tables) in enumerate(_scenarios(report).items()):
+        loads = (part for table in tables for part in _load(report, table, figures))
+        yield E.SECTION(E.H2(name), *loads, id=f"load-{number}")
+    yield E.SECTION(E.H2("Configurations"), *page_facts.configurations(report), id="configurations")
+    yield E.SECTION(E.H2("Environment"), *page_facts.environment(report), id="environment")
+    yield E.SECTION(E.H2("Method"), *_method(report), id="method")
+
+
+def _load(report: Report, table: Table, figures: _Figures) -> Iterator[Element]:
+    yield E.H3(table.title)
+    yield page_tables.figures(report, table)
+    yield from page_tables.bases(table)
+    yield from page_tables.warnings(table)
+    yield E.DIV(E.CLASS("charts"), *(figures.place(chart, table) for chart in charts(table)))
+    yield page_tables.everything(report, table)
+
+
+def _method(report: Report) -> Iterator[Element]:
+    for text in _METHOD:
+        yield E.P(E.CLASS("note"), text)
+    if report.notes:
+        yield E.UL(E.CLASS("warnings"), *(E.LI(note) for note in report.notes))
+
+
+_METHOD = (
+    "Throughput is the sum of what fio reports for each client process, ramp excluded. Percentiles"
+    " are read from the added latency bins of all processes and iterations, never averaged.",
+    "CPU is of all OSD nodes together, over the seconds in which all processes measured, as a share"
+    " of all hardware threads. CPU time per IO counts user, sys, irq and softirq.",
+    "An interval that includes 100 % is called within noise. Error bars of charts are the interval"
+    " of the percent of the baseline. A cell whose configuration is not proved, or of which a fio"
+    " process failed, has no figures.",
+    "docs/figures.md of cbt-crypto says how each figure and each interval is computed.",
+)

@@ -1,0 +1,116 @@
+"""What stands behind the figures in report.html: proofs of configurations, and the environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Optional
+
+from lxml.html import builder as E
+
+from cbt_crypto.report.model import Report
+from cbt_crypto.report.page_tables import Element, anchor, scrolling
+from cbt_crypto.results.documents import OverlayProof
+from cbt_crypto.results.run import Run
+
+#: What of a host is shown in the table; the rest is a click away.
+_HOST_COLUMNS = ("roles", "cpu_model", "cores", "threads", "smt", "governor", "kernel", "os")
+
+
+def configurations(report: Report) -> Iterator[Element]:
+    """Each configuration: its overlays, its proof in every cell, its ceph.conf."""
+    runs: dict[str, dict[int, Run]] = {}
+    for cell in report.cells:
+        for run in cell.runs:
+            runs.setdefault(run.planned.configuration, {})[id(run)] = run
+    for name, overlays in report.configurations.items():
+        found = list(runs.get(name, {}).values())
+        proofs = [run for run in found if run.proof is not None]
+        proved = sum(run.proof is not None and run.proof.proved for run in proofs)
+        state = f"proved in {proved} of {len(found)} runs" if proofs else "nothing was proved"
+        attributes = {"id": fragment} if (fragment := anchor(report, name)) else {}
+        yield E.DETAILS(
+            E.SUMMARY(name, " ", E.SPAN(E.CLASS("small"), state)),
+            E.DIV(*_overlays(overlays), *_proofs(proofs), *_conf(report, name)),
+            **attributes,
+        )
+
+
+def _overlays(overlays: Any) -> Iterator[Element]:
+    yield E.H4("Overlays")
+    yield _json(overlays) if overlays else E.P("None: the cluster as the campaign deploys it.")
+
+
+def _proofs(runs: list[Run]) -> Iterator[Element]:
+    """The verdict of every overlay in every cell, and the evidence of the first."""
+    if not runs:
+        return
+    yield E.H4("Proof")
+    rows = [
+        E.TR(
+            E.TH(run.planned.path, E.CLASS("name"), scope="row"),
+            E.TD(overlay.overlay, E.CLASS("name")),
+            E.TD(E.SPAN(E.CLASS(_class(overlay.proved)), _word(overlay)), E.CLASS("name")),
+            E.TD(overlay.reason, E.CLASS("name")),
+        )
+        for run in runs
+        if run.proof is not None
+        for overlay in run.proof.overlays
+    ]
+    heads = (E.TH(text, E.CLASS("name"), scope="col") for text in ("Cell", "Overlay", "", "Why"))
+    yield scrolling(E.TABLE(E.THEAD(E.TR(*heads)), E.TBODY(*rows)), "Proof")
+    first = runs[0].proof
+    if first is not None and first.overlays:
+        yield E.H4(f"Evidence of {runs[0].planned.path}")
+        yield _json({overlay.overlay: overlay.evidence for overlay in first.overlays})
+
+
+def _class(proved: bool) -> str:
+    return "proved" if proved else "failed"
+
+
+def _word(overlay: OverlayProof) -> str:
+    state = "in force" if overlay.present else "absent"
+    return f"proved {state}" if overlay.proved else f"not proved {state}"
+
+
+def _conf(report: Report, name: str) -> Iterator[Element]:
+    texts = report.environment.get("ceph_conf")
+    text = texts.get(name) if isinstance(texts, Mapping) else None
+    if isinstance(text, str) and text.strip():
+        yield E.H4("ceph.conf")
+        yield E.PRE(text, tabindex="0")
+
+
+def environment(report: Report) -> Iterator[Element]:
+    """The hosts in a table, and all that was recorded of them a click away."""
+    hosts = report.environment.get("hosts", {})
+    if not hosts:
+        yield E.P(E.CLASS("note"), "Nothing is known of the hosts.")
+        return
+    columns = [c for c in _HOST_COLUMNS if any(about.get(c) for about in hosts.values())]
+    heads = ["Host", *(column.replace("_", " ") for column in columns), "Ceph", "fio"]
+    rows = [_host(name, about, columns) for name, about in hosts.items()]
+    head = E.THEAD(E.TR(*(E.TH(text, E.CLASS("name"), scope="col") for text in heads)))
+    yield scrolling(E.TABLE(head, E.TBODY(*rows)), "Hosts")
+    rest = {key: value for key, value in report.environment.items() if key != "ceph_conf"}
+    yield E.DETAILS(E.SUMMARY("Everything that was recorded"), E.DIV(_json(rest)))
+
+
+def _host(name: str, about: Mapping[str, Any], columns: list[str]) -> Element:
+    versions = about.get("versions")
+    known = versions if isinstance(versions, Mapping) else {}
+    texts = [_text(about.get(c)) for c in columns] + [_text(known.get(p)) for p in ("ceph", "fio")]
+    emulated = [" ", E.SPAN(E.CLASS("failed"), "emulated")] if about.get("emulated") else []
+    head = E.TH(name, *emulated, E.CLASS("name"), scope="row")
+    return E.TR(head, *(E.TD(text, E.CLASS("name")) for text in texts))
+
+
+def _text(value: Optional[Any]) -> str:
+    if value is None:
+        return ""
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _json(value: Any) -> Element:
+    return E.PRE(json.dumps(value, indent=1, ensure_ascii=False, default=str), tabindex="0")

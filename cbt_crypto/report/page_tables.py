@@ -1,0 +1,247 @@
+"""The tables of report.html: the summary, the effects, and the figures of each load.
+
+Everything is built as a document tree, so text from an archive stays text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Optional
+
+from lxml.html import builder as E
+
+from cbt_crypto.report import label
+from cbt_crypto.report.conclusion import THRESHOLDS
+from cbt_crypto.report.metric import BY_KEY
+from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
+
+Element = Any
+
+#: Columns behind the percent: heading, figure, scale, unit of the value that is sorted by.
+_COLUMNS = (
+    ("IOPS", "iops", 1.0),
+    ("MB/s", "bandwidth_bytes_per_s", 1e-6),
+    ("mean ms", "clat_ns_mean", 1e-6),
+    ("p50 ms", "clat_ns_p50", 1e-6),
+    ("p95 ms", "clat_ns_p95", 1e-6),
+    ("p99 ms", "clat_ns_p99", 1e-6),
+    ("p99.9 ms", "clat_ns_p999", 1e-6),
+    ("max ms", "clat_ns_max", 1e-6),
+    ("OSD CPU user %", "osd_cpu_user_percent", 1.0),
+    ("OSD CPU sys %", "osd_cpu_sys_percent", 1.0),
+    ("OSD CPU µs/IO", "osd_cpu_us_per_io", 1.0),
+)
+
+
+def scrolling(table: Element, name: str) -> Element:
+    """A table that scrolls sideways by itself, also with the keyboard."""
+    return E.DIV(E.CLASS("scroll"), table, role="region", tabindex="0", **{"aria-label": name})
+
+
+def _caption(report: Report) -> list[Element]:
+    """Says in the table itself that it proves nothing of hardware, where that is so."""
+    return [E.CAPTION(label.EMULATED)] if report.emulated_hosts else []
+
+
+def anchor(report: Report, name: str) -> Optional[str]:
+    """The fragment of a configuration's proof; None where rows are no configurations."""
+    names = list(report.configurations)
+    is_configuration = report.baseline.dimension == "configuration" and name in names
+    return f"configuration-{names.index(name)}" if is_configuration else None
+
+
+def name_cell(report: Report, name: str) -> Element:
+    """The head of a row, with the way to the proof of its configuration."""
+    fragment = anchor(report, name)
+    shown = name if fragment is None else E.A(name, href=f"#{fragment}")
+    return E.TH(E.CLASS("name"), shown, scope="row")
+
+
+def summary(report: Report) -> Element:
+    """Percent of the baseline: configurations by every load."""
+    loads = [(table, section) for table in report.tables for section in table.sections]
+    names = dict.fromkeys(cell.name for cell in report.cells)
+    groups = E.TR(E.TD(), *(_group(table) for table in report.tables))
+    heads = E.TR(
+        E.TH("Configuration", E.CLASS("name"), scope="col"),
+        *(E.TH(section.label.capitalize(), scope="col") for _, section in loads),
+    )
+    rows = [
+        E.TR(
+            name_cell(report, name),
+            *(_percent_cell(_row(section, name), report.options.loss) for _, section in loads),
+        )
+        for name in names
+    ]
+    table = E.TABLE(*_caption(report), E.THEAD(groups, heads), E.TBODY(*rows))
+    return scrolling(table, "Throughput against the baseline, all loads")
+
+
+def _group(table: Table) -> Element:
+    return E.TH(table.title, E.CLASS("group"), colspan=str(len(table.sections)), scope="colgroup")
+
+
+def _row(section: Section, name: str) -> Optional[ReportCell]:
+    return next((cell for cell in section.cells if cell.name == name), None)
+
+
+def _percent_cell(cell: Optional[ReportCell], loss: bool) -> Element:
+    """The percent, its interval and a bar; or why there is none."""
+    if cell is None:
+        return E.TD("", **{"data-value": ""})
+    if cell.state != "measured":
+        return E.TD(
+            E.SPAN(E.CLASS("failed"), cell.state), title=cell.reason or "", **{"data-value": ""}
+        )
+    comparison = cell.comparisons.get("iops")
+    if comparison is None:
+        return E.TD("-", title="the baseline was not measured", **{"data-value": ""})
+    width = f"width:{max(0.0, min(comparison.percent, 100.0)):.1f}%"
+    classes = "percent noise" if comparison.is_within_noise else "percent"
+    return E.TD(
+        E.CLASS(classes),
+        E.SPAN(E.CLASS("big"), f"{label.percent(comparison.percent, loss)} %"),
+        E.BR(),
+        E.SPAN(E.CLASS("small"), _interval(cell, comparison, loss)),
+        E.SPAN(E.CLASS("meter"), E.SPAN(style=width), **{"aria-hidden": "true"}),
+        title=comparison.basis or "",
+        **{"data-value": f"{comparison.percent:.6g}"},
+    )
+
+
+def _interval(cell: ReportCell, comparison: Comparison, loss: bool) -> str:
+    if cell.is_baseline:
+        return "baseline"
+    if comparison.low is None or comparison.high is None:
+        return "no interval"
+    if comparison.is_within_noise:
+        return f"within noise ±{(comparison.high - comparison.low) / 2:.1f}"
+    ends = (comparison.low, comparison.high)
+    low, high = sorted(100 - end for end in ends) if loss else ends
+    return f"{low:.1f} to {high:.1f}"
+
+
+def effects(report: Report) -> Iterator[Element]:
+    """The conclusion table and its thresholds; nothing where nothing was compared."""
+    if not report.conclusions:
+        return
+    kinds = {one.name: one.kind for one in report.conclusions}
+    heads = [E.TH(name, *_kind(kind), scope="col") for name, kind in kinds.items()]
+    rows = []
+    for load in dict.fromkeys(one.load for one in report.conclusions):
+        found = {one.name: one for one in report.conclusions if one.load == load}
+        cells = (_effect(found.get(name)) for name in kinds)
+        rows.append(E.TR(E.TH(load, E.CLASS("name"), scope="row"), *cells))
+    head = E.TR(E.TH("Load", E.CLASS("name"), scope="col"), *heads)
+    table = E.TABLE(*_caption(report), E.THEAD(head), E.TBODY(*rows))
+    yield E.H3("Effect on throughput")
+    yield scrolling(table, "Effect on throughput")
+    yield E.P(E.CLASS("note"), THRESHOLDS)
+
+
+def _kind(kind: str) -> list[Element]:
+    return [E.BR(), E.SPAN(E.CLASS("small"), kind)] if kind else []
+
+
+def _effect(conclusion: Optional[Conclusion]) -> Element:
+    if conclusion is None:
+        return E.TD("-")
+    parts = [
+        E.SPAN(E.CLASS(f"effect {conclusion.effect}"), conclusion.effect),
+        f" {conclusion.percent - 100:+.1f} %",
+    ]
+    if conclusion.cpu_per_io_percent is not None:
+        times = f"CPU per IO x {conclusion.cpu_per_io_percent / 100:.2f}"
+        parts += [E.BR(), E.SPAN(E.CLASS("small"), times)]
+    return E.TD(*parts)
+
+
+def figures(report: Report, table: Table) -> Element:
+    """The sortable table of one load: a row for each mode and configuration."""
+    what = "% lost" if report.options.loss else "Percent of baseline"
+    headings = ["Configuration", "Mode", what, *(heading for heading, _, _ in _COLUMNS)]
+    heads = [_sortable(text, place < 2) for place, text in enumerate(headings)]
+    rows = [
+        E.TR(
+            name_cell(report, cell.name),
+            E.TD(section.label, E.CLASS("name")),
+            _percent_cell(cell, report.options.loss),
+            *(_figure(cell, key, scale) for _, key, scale in _COLUMNS),
+        )
+        for section in table.sections
+        for cell in section.cells
+    ]
+    tree = E.TABLE(E.CLASS("sortable"), *_caption(report), E.THEAD(E.TR(*heads)), E.TBODY(*rows))
+    return scrolling(tree, f"Figures of {table.title}")
+
+
+def _sortable(text: str, is_name: bool) -> Element:
+    classes = [E.CLASS("name")] if is_name else []
+    return E.TH(E.BUTTON(text, type="button"), *classes, scope="col")
+
+
+def _figure(cell: ReportCell, key: str, scale: float) -> Element:
+    value = cell.figures.get(key)
+    if value is None:
+        return E.TD("-" if cell.state == "measured" else "", **{"data-value": ""})
+    return E.TD(label.number(value * scale), **{"data-value": f"{value:.9g}"})
+
+
+def everything(report: Report, table: Table) -> Element:
+    """All figures of one load with their percents and intervals, folded away."""
+    headings = ("Figure", "Mode", "Configuration", "Value", "Unit", "Percent of baseline",
+                "95 % interval", "Rests on")  # fmt: skip
+    heads = [_sortable(text, place in (0, 1, 2, 4, 7)) for place, text in enumerate(headings)]
+    rows = [
+        row for section in table.sections for cell in section.cells for row in _all(section, cell)
+    ]
+    tree = E.TABLE(E.CLASS("sortable"), *_caption(report), E.THEAD(E.TR(*heads)), E.TBODY(*rows))
+    return E.DETAILS(
+        E.SUMMARY(f"All figures of {table.title}"),
+        E.DIV(scrolling(tree, f"All figures of {table.title}")),
+    )
+
+
+def _all(section: Section, cell: ReportCell) -> Iterator[Element]:
+    for key, value in cell.figures.items():
+        metric = BY_KEY[key]
+        comparison = cell.comparisons.get(key)
+        percent = "" if comparison is None else f"{comparison.percent:.6g}"
+        yield E.TR(
+            E.TH(metric.label, E.CLASS("name"), scope="row"),
+            E.TD(section.label, E.CLASS("name")),
+            E.TD(cell.name, E.CLASS("name")),
+            E.TD(f"{value:,.6g}", **{"data-value": f"{value:.9g}"}),
+            E.TD(metric.unit, E.CLASS("name")),
+            E.TD(percent and f"{float(percent):.2f}", **{"data-value": percent}),
+            E.TD("" if comparison is None else _interval(cell, comparison, False)),
+            E.TD("" if comparison is None else comparison.basis or "", E.CLASS("name")),
+        )
+
+
+def warnings(table: Table) -> Iterator[Element]:
+    """Why cells failed and what is doubtful about others; nothing when all is well."""
+    found = [
+        (cell.name, section.label, note)
+        for section in table.sections
+        for cell in section.cells
+        for note in _notes(cell)
+    ]
+    if found:
+        items = (E.LI(E.B(f"{name}, {mode}: "), note) for name, mode, note in found)
+        yield E.UL(E.CLASS("warnings"), *items)
+
+
+def _notes(cell: ReportCell) -> Sequence[str]:
+    return [*([cell.reason] if cell.reason else []), *cell.warnings]
+
+
+def bases(table: Table) -> Iterable[Element]:
+    """What the intervals rest on, and how the baseline drifted."""
+    for basis in table.bases:
+        yield E.P(E.CLASS("note"), f"95 % interval: {basis}.")
+    for section in table.sections:
+        if section.drift_percent is not None:
+            drift = f"the baseline drifted by {section.drift_percent:+.1f} %"
+            text = f"{section.label.capitalize()}: {drift} from its first to its last run."
+            yield E.P(E.CLASS("note"), text)

@@ -1,0 +1,102 @@
+"""Charts as plotly's figures, of plain JSON types.
+
+Colours are left to the page, which knows whether it is light or dark: a trace says by `ink`
+which colour of the palette it wants.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cbt_crypto.report import palette
+from cbt_crypto.report.chart import Bars, Chart, Line, Lines, Series, Stacks
+
+#: Ticks of an axis of nines: where, and what they say.
+_NINE_TICKS = {0.30103: "50", 1.0: "90", 2.0: "99", 3.0: "99.9", 4.0: "99.99", 5.0: "99.999"}
+
+
+def plotly_figure(chart: Chart) -> dict[str, Any]:
+    """`data` and `layout` for Plotly.newPlot."""
+    if isinstance(chart, Bars):
+        traces = [_bar(chart, series, ink) for ink, series in enumerate(chart.series)]
+        layout = _layout("", chart.unit, barmode="group")
+        layout["xaxis"]["showgrid"] = False
+        return {"data": traces, "layout": layout}
+    if isinstance(chart, Stacks):
+        traces = [_stack(chart, series, ink) for ink, series in enumerate(chart.series)]
+        # lying bars have room for the names of configurations
+        layout = _layout(chart.unit, "", barmode="stack")
+        layout["yaxis"].update(autorange="reversed", showgrid=False)
+        return {"data": traces, "layout": layout}
+    traces = [_line(chart, line, ink) for ink, line in enumerate(chart.lines)]
+    layout = _layout(chart.x_label, chart.y_label, hovermode="x unified")
+    if chart.is_nines:
+        layout["xaxis"].update(tickvals=list(_NINE_TICKS), ticktext=list(_NINE_TICKS.values()))
+        layout["yaxis"]["type"] = "log"
+        layout["hovermode"] = "closest"
+    else:
+        layout["yaxis"]["rangemode"] = "tozero"
+    return {"data": traces, "layout": layout}
+
+
+def _layout(x_label: str, y_label: str, **more: Any) -> dict[str, Any]:
+    return {
+        "xaxis": {"title": {"text": x_label}, "automargin": True},
+        "yaxis": {"title": {"text": y_label}, "automargin": True},
+        **more,
+    }
+
+
+def _bar(chart: Bars, series: Series, ink: int) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "name": series.name,
+        "x": list(chart.groups),
+        "y": list(series.values),
+        "ink": ink,
+        "marker": {"pattern": {"shape": palette.FILLS[ink % len(palette.FILLS)], "solidity": 0.25}},
+        "error_y": _errors(series),
+        "hovertemplate": f"%{{y:,.4~g}} {chart.unit}<br>%{{x}}<extra>%{{fullData.name}}</extra>",
+    }
+
+
+def _errors(series: Series) -> dict[str, Any]:
+    ends = list(zip(series.values, series.low, series.high))
+    up = [high - value if value is not None and high is not None else 0 for value, _, high in ends]
+    down = [value - low if value is not None and low is not None else 0 for value, low, _ in ends]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": up,
+        "arrayminus": down,
+        "visible": any(up),
+        "thickness": 1.5,
+        "width": 4,
+    }
+
+
+def _stack(chart: Stacks, series: Series, ink: int) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "name": series.name,
+        "orientation": "h",
+        "x": list(series.values),
+        "y": list(chart.names),
+        "ink": ink,
+        "part": True,
+        "marker": {"pattern": {"shape": palette.FILLS[ink % len(palette.FILLS)], "solidity": 0.25}},
+        "hovertemplate": "%{x:.2f} %<br>%{y}<extra>%{fullData.name}</extra>",
+    }
+
+
+def _line(chart: Lines, line: Line, ink: int) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": line.name,
+        "x": list(line.x),
+        "y": list(line.y),
+        "ink": ink,
+        "line": {"dash": palette.DASHES[ink % len(palette.DASHES)], "width": 2},
+        "hovertemplate": f"%{{y:.4~g}} {chart.y_label}<extra>%{{fullData.name}}</extra>",
+    }

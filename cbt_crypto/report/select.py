@@ -1,0 +1,93 @@
+"""Which cells a report shows, and which of them is 100 %."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Iterable, Sequence
+
+from cbt_crypto.errors import UsageError
+from cbt_crypto.report import label
+from cbt_crypto.report.options import ReportOptions
+from cbt_crypto.results.documents import Baseline, Plan, PlannedCell, Scalar
+from cbt_crypto.results.run import dimensions_of
+
+
+def baseline_of(plan: Plan, options: ReportOptions) -> Baseline:
+    """The baseline that is asked for, else the plan's, else the first configuration.
+
+    Raises UsageError when no cell of the plan has it.
+    """
+    planned = plan.baseline
+    if planned is None and plan.cells:
+        planned = Baseline(value=plan.cells[0].configuration)
+    if planned is None:
+        raise UsageError("results/plan.json holds no cell, so there is nothing to report")
+    if options.baseline is None:
+        return planned
+    dimension, wanted = _split(options.baseline, planned.dimension, plan.cells)
+    values = values_of(dimension, plan.cells)
+    for value in values:
+        if str(value) == wanted:
+            return Baseline(dimension=dimension, value=value)
+    known = [str(value) for value in values]
+    near = difflib.get_close_matches(wanted, known, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    raise UsageError(f"--baseline: no cell has {dimension} {wanted!r}; {hint}")
+
+
+def _split(text: str, default: str, cells: Iterable[PlannedCell]) -> tuple[str, str]:
+    dimension, equals, value = text.partition("=")
+    if equals and any(dimension in dimensions_of(cell) for cell in cells):
+        return dimension, value
+    return default, text
+
+
+def values_of(dimension: str, cells: Iterable[PlannedCell]) -> list[Scalar]:
+    """The values of a dimension, each once, in the plan's order."""
+    found = (dimensions_of(cell) for cell in cells)
+    return list(dict.fromkeys(d[dimension] for d in found if dimension in d))
+
+
+def label_of(cell: PlannedCell) -> str:
+    """One line for people, the one that `cbt.py --plan` prints."""
+    options = cell.parameters
+    words = [str(options.get("mode", ""))]
+    words += [label.short_size(options["op_size"])] if "op_size" in options else []
+    words += [f"iodepth {options['iodepth']}"] if "iodepth" in options else []
+    words += [f"iteration {cell.iteration}"] if cell.iteration else []
+    return f"{cell.scenario} / {cell.configuration} / {' '.join(words)}"
+
+
+def _matches(cell: PlannedCell, pattern: str) -> bool:
+    text, pattern = label_of(cell).lower(), pattern.lower()
+    return pattern in text or fnmatch.fnmatchcase(text, pattern)
+
+
+def chosen_cells(
+    cells: Sequence[PlannedCell], options: ReportOptions, baseline: Baseline
+) -> tuple[PlannedCell, ...]:
+    """The cells whose label contains, or as a glob matches, one of `only`, and their baseline's.
+
+    Raises UsageError when a pattern matches no cell.
+    """
+    if not options.only:
+        return tuple(cells)
+    for pattern in options.only:
+        if not any(_matches(cell, pattern) for cell in cells):
+            example = f', e.g. "{label_of(cells[0])}"' if cells else ""
+            raise UsageError(f'--only "{pattern}" matches no cell of the plan{example}')
+    matching = [c for c in cells if any(_matches(c, pattern) for pattern in options.only)]
+    needed = {_load(cell, baseline.dimension) for cell in matching}
+    kept = {cell.path for cell in matching} | {
+        cell.path
+        for cell in cells
+        if dimensions_of(cell).get(baseline.dimension) == baseline.value
+        and _load(cell, baseline.dimension) in needed
+    }
+    return tuple(cell for cell in cells if cell.path in kept)
+
+
+def _load(cell: PlannedCell, dimension: str) -> tuple[tuple[str, Scalar], ...]:
+    """What a cell has in common with its baseline: everything but the compared dimension."""
+    return tuple((k, v) for k, v in dimensions_of(cell).items() if k != dimension)

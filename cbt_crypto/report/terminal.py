@@ -1,0 +1,185 @@
+"""The tables on a terminal of 100 columns or more."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from cbt_crypto.report import label
+from cbt_crypto.report.conclusion import THRESHOLDS
+from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
+
+#: From this width on there is room for a bar beside each percent.
+_WITH_BARS = 116
+_BAR = 10
+_NAME = 27
+_COLUMNS = (
+    ("IOPS", 9),
+    ("MB/s", 6),
+    ("mean ms", 7),
+    ("p99 ms", 6),
+    ("user %", 6),
+    ("sys %", 5),
+)
+_EFFECT_STYLE = {
+    "High": "bold red",
+    "Moderate": "bold",
+    "Gain": "green",
+    "None": "dim",
+    "Unclear": "dim italic",
+}
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def show(report: Report, console: Console) -> None:
+    """Print every table, with its warnings below it."""
+    console.print()
+    console.print(Text(report.title or "campaign", "bold"), Text(_subtitle(report), "dim"))
+    for table in report.tables:
+        _show_table(report, table, console)
+    if report.conclusions:
+        _show_conclusions(report, console)
+    for note in report.notes:
+        console.print(Text(f"note: {note}", "yellow"))
+
+
+def _show_conclusions(report: Report, console: Console) -> None:
+    """Effects by load and configuration."""
+    names = list(dict.fromkeys(conclusion.name for conclusion in report.conclusions))
+    by_load: dict[str, dict[str, Conclusion]] = {}
+    for conclusion in report.conclusions:
+        by_load.setdefault(conclusion.load, {})[conclusion.name] = conclusion
+    grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    grid.add_column("", min_width=_NAME)
+    for name in names:
+        grid.add_column(name, max_width=20)
+    for load, found in by_load.items():
+        grid.add_row(Text(f"  {load}"), *(_effect(found.get(name)) for name in names))
+    console.print()
+    console.print(Text("effect on throughput", "bold"))
+    if report.emulated_hosts:
+        console.print(Text(label.EMULATED, "italic yellow"))
+    console.print(grid)
+    console.print(Padding(Text(THRESHOLDS, "dim"), (0, 0, 0, 2)))
+
+
+def _effect(conclusion: Optional[Conclusion]) -> Text:
+    if conclusion is None:
+        return Text("-")
+    change = conclusion.percent - 100
+    text = Text(conclusion.effect, _EFFECT_STYLE.get(conclusion.effect, ""))
+    return text.append(f" {change:+.1f} %", "dim")
+
+
+def _subtitle(report: Report) -> str:
+    what = "percent lost against" if report.options.loss else "percent of"
+    return f"throughput as {what} {report.baseline_name}"
+
+
+def _show_table(report: Report, table: Table, console: Console) -> None:
+    notes: list[str] = []
+    with_bars = console.width >= _WITH_BARS
+    grid = _grid(report, with_bars)
+    for section in table.sections:
+        _add_section(grid, section, report, with_bars, notes)
+    console.print()
+    console.print(Text(table.title, "bold"))
+    if report.emulated_hosts:
+        console.print(Text(label.EMULATED, "italic yellow"))
+    console.print(grid)
+    for basis in table.bases:
+        console.print(Text(f"  95 % interval: {basis}", "dim"))
+    for section in table.sections:
+        if section.drift_percent is not None:
+            text = f"  {section.label}: the baseline drifted by {section.drift_percent:+.1f} %"
+            console.print(Text(f"{text} from its first to its last run", "dim"))
+    for number, note in enumerate(notes, 1):
+        console.print(Padding(Text(f"{number}  {note}", "yellow"), (0, 0, 0, 2)))
+
+
+def _grid(report: Report, with_bars: bool) -> Grid:
+    grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    grid.add_column("", width=_NAME, overflow="fold")
+    if with_bars:
+        grid.add_column("", width=_BAR)
+    grid.add_column("% lost" if report.options.loss else "percent", justify="right", width=7)
+    grid.add_column("95 % interval", justify="right", width=18)
+    for heading, width in _COLUMNS:
+        grid.add_column(heading, justify="right", width=width, no_wrap=True)
+    return grid
+
+
+def _add_section(
+    grid: Grid, section: Section, report: Report, with_bars: bool, notes: list[str]
+) -> None:
+    columns = len(grid.columns)
+    grid.add_row(Text(section.label, "bold cyan"), *[""] * (columns - 1))
+    for cell in section.cells:
+        marks = _marks(cell, notes)
+        name = Text.assemble(f"  {cell.name}", (f" {marks}" if marks else "", "yellow"))
+        bar = [_bar(cell)] if with_bars else []
+        grid.add_row(name, *bar, *_figures(cell, report.options.loss))
+
+
+def _marks(cell: ReportCell, notes: list[str]) -> str:
+    """Numbers of this cell's notes; the notes are appended to `notes`, each once."""
+    found = [cell.reason] if cell.reason else []
+    found += cell.warnings[:3]
+    if len(cell.warnings) > 3:
+        found.append(f"{cell.name}: {len(cell.warnings) - 3} more warnings, all in report.html")
+    numbers = []
+    for note in found:
+        if note not in notes:
+            notes.append(note)
+        numbers.append(str(notes.index(note) + 1))
+    return ",".join(numbers)
+
+
+def _bar(cell: ReportCell) -> Text:
+    comparison = cell.comparisons.get("iops")
+    if comparison is None:
+        return Text("")
+    eighths = round(min(comparison.percent, 100) / 100 * _BAR * 8)
+    full, rest = divmod(eighths, 8)
+    text = "█" * full + (_EIGHTHS[rest] if rest else "")
+    return Text(text.ljust(_BAR), "dim" if cell.is_baseline else "blue")
+
+
+def _figures(cell: ReportCell, loss: bool) -> list[Text]:
+    if cell.state != "measured":
+        return [Text(cell.state, "bold red")]
+    figures = cell.figures
+    comparison = cell.comparisons.get("iops")
+    return [
+        _percent(comparison, loss),
+        _interval(cell, comparison, loss),
+        Text(label.number(figures.get("iops"))),
+        Text(label.megabytes(figures.get("bandwidth_bytes_per_s"))),
+        Text(label.milliseconds(figures.get("clat_ns_mean"))),
+        Text(label.milliseconds(figures.get("clat_ns_p99"))),
+        Text(label.one_decimal(figures.get("osd_cpu_user_percent"))),
+        Text(label.one_decimal(figures.get("osd_cpu_sys_percent"))),
+    ]
+
+
+def _percent(comparison: Optional[Comparison], loss: bool) -> Text:
+    if comparison is None:
+        return Text("-")
+    within = comparison.is_within_noise
+    return Text(label.percent(comparison.percent, loss), "dim" if within else "bold")
+
+
+def _interval(cell: ReportCell, comparison: Optional[Comparison], loss: bool) -> Text:
+    if cell.is_baseline:
+        return Text("baseline", "dim")
+    if comparison is None or comparison.low is None or comparison.high is None:
+        return Text("-")
+    if comparison.is_within_noise:
+        return Text(f"within noise ±{(comparison.high - comparison.low) / 2:.1f}", "dim")
+    low, high = comparison.low, comparison.high
+    ends = sorted((100 - low, 100 - high)) if loss else (low, high)
+    return Text(f"{ends[0]:.1f} to {ends[1]:.1f}")

@@ -1,0 +1,150 @@
+"""report.csv (one row a figure) and report.json (everything)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from cbt_crypto.report import label
+from cbt_crypto.report.conclusion import THRESHOLDS
+from cbt_crypto.report.metric import BY_KEY
+from cbt_crypto.report.model import Comparison, Report, ReportCell, Table
+from cbt_crypto.results.run import Run, Series
+
+FORMAT = 1
+_COLUMNS = (
+    "direction", "state", "reason", "emulated", "figure", "unit", "value",
+    "percent_of_baseline", "interval_low_percent", "interval_high_percent", "within_noise",
+    "basis",
+)  # fmt: skip
+
+
+def tidy(report: Report) -> str:
+    """One row a figure of a cell, every dimension a column; a cell without figures has one row."""
+    dimensions = list(dict.fromkeys(name for cell in report.cells for name in cell.dimensions))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*dimensions, *_COLUMNS])
+    for cell in report.cells:
+        placed = [cell.dimensions.get(name, "") for name in dimensions]
+        state = [cell.direction, cell.state, cell.reason or "", bool(report.emulated_hosts)]
+        if not cell.figures:
+            writer.writerow([*placed, *state, *[""] * (len(_COLUMNS) - len(state))])
+        for key, value in cell.figures.items():
+            compared = _compared(cell.comparisons.get(key))
+            writer.writerow([*placed, *state, key, BY_KEY[key].unit, value, *compared])
+    return text.getvalue()
+
+
+def _compared(comparison: Comparison | None) -> list[Any]:
+    if comparison is None:
+        return [""] * 5
+    within = comparison.is_within_noise
+    values = (comparison.percent, comparison.low, comparison.high, within, comparison.basis)
+    return ["" if value is None else value for value in values]
+
+
+def document(report: Report) -> dict[str, Any]:
+    """Everything the report knows, of plain JSON types."""
+    whole = {
+        "format": FORMAT,
+        "title": report.title,
+        "baseline": report.baseline.model_dump(),
+        "options": asdict(report.options),
+        "emulated_hosts": list(report.emulated_hosts),
+        "emulated_note": label.EMULATED if report.emulated_hosts else None,
+        "notes": list(report.notes),
+        "configurations": report.configurations,
+        "environment": report.environment,
+        "conclusions": [asdict(conclusion) for conclusion in report.conclusions],
+        "conclusion_thresholds": THRESHOLDS,
+        "tables": [_table(table) for table in report.tables],
+        "records": list(report.records),
+    }
+    plain: dict[str, Any] = _plain(whole)
+    return plain
+
+
+def _table(table: Table) -> dict[str, Any]:
+    return {
+        "title": table.title,
+        "dimensions": table.dimensions,
+        "sections": [
+            {
+                "label": section.label,
+                "mode": section.mode,
+                "direction": section.direction,
+                "baseline_drift_percent": section.drift_percent,
+                "cells": [_cell(cell) for cell in section.cells],
+            }
+            for section in table.sections
+        ],
+    }
+
+
+def _cell(cell: ReportCell) -> dict[str, Any]:
+    return {
+        "name": cell.name,
+        "dimensions": cell.dimensions,
+        "state": cell.state,
+        "reason": cell.reason,
+        "is_baseline": cell.is_baseline,
+        "figures": cell.figures,
+        "comparisons": {
+            key: {**asdict(comparison), "within_noise": comparison.is_within_noise}
+            for key, comparison in cell.comparisons.items()
+        },
+        "warnings": cell.warnings,
+        "runs": [_run(run, cell.direction) for run in cell.runs],
+    }
+
+
+def _run(run: Run, direction: str) -> dict[str, Any]:
+    histogram = run.histograms.get(direction)
+    within = run.within.get(direction)
+    return {
+        "path": run.planned.path,
+        "iteration": run.planned.iteration,
+        "failure": run.failure,
+        "started_epoch_s": run.started,
+        "window": None if run.window is None else asdict(run.window),
+        "start_skew_s": run.start_skew_s,
+        "proof": None if run.proof is None else run.proof.model_dump(mode="json"),
+        "nodes": [asdict(node) for node in run.nodes],
+        "cpu_percent_per_second": run.cpu_percent,
+        "bootstrap": None if within is None else asdict(within),
+        "series": _series(run.series.get(direction)),
+        "clat_histogram": None
+        if histogram is None
+        else {"latency_ns": histogram.latencies_ns, "count": histogram.counts},
+    }
+
+
+def _series(series: Series | None) -> dict[str, Any] | None:
+    if series is None:
+        return None
+    return {
+        "start_epoch_s": series.start_epoch_s,
+        "iops": series.iops.round(3),
+        "clat_ns_mean": series.clat_ns_mean.round(),
+        "clat_ns_p99": series.clat_ns_p99.round(),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Arrays become lists and NaN becomes null, which is what JSON has."""
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

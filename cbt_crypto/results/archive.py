@@ -1,0 +1,128 @@
+"""An archive on disk: its plan, and the files of a cell, none of which may lead out of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Optional
+
+from cbt_crypto.errors import UsageError
+from cbt_crypto.results.bounded import read_document
+from cbt_crypto.results.documents import AnyDocument, Environment, Plan, parse_document
+from cbt_crypto.results.problem import Malformed, Problem
+
+
+@lru_cache(maxsize=16)
+def _resolved(root: Path) -> Path:
+    return root.resolve()
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A directory below an archive's root.
+
+    Names come from files that someone sent, so each is checked before it is opened. `shown` is
+    how it is called in problems: relative to the archive, or to a cell.
+    """
+
+    root: Path
+    relative: str = ""
+    shown: str = ""
+
+    def path(self, name: str) -> Path:
+        """The file of that name, relative to this folder.
+
+        Raises Malformed for one outside of the archive, be it by `..` or by a symbolic link.
+        """
+        parts = Path(name).parts
+        if "\0" in name or not parts or ".." in parts or Path(name).is_absolute():
+            raise Malformed(f"names {name!r}, which is outside of the archive")
+        path = self.root / self.relative / name
+        try:
+            inside = path.resolve().is_relative_to(_resolved(self.root))
+        except (OSError, RuntimeError) as error:
+            raise Malformed(f"cannot be read ({error})") from None
+        if not inside:
+            raise Malformed("is a link out of the archive, so it was not read")
+        return path
+
+    def label(self, name: str) -> str:
+        """The name of a file as problems show it."""
+        return f"{self.shown}/{name}" if self.shown else name
+
+    def below(self, name: str) -> Folder:
+        """A directory in this one. Raises Malformed as `path` does."""
+        self.path(name)
+        relative = f"{self.relative}/{name}" if self.relative else name
+        return replace(self, relative=relative, shown=self.label(name))
+
+    def cell(self, path: str) -> Folder:
+        """The directory of a cell, whose problems name its files relative to it."""
+        return replace(self.below(path), shown="")
+
+    def names(self) -> list[str]:
+        """What the directory holds, sorted; nothing when there is no such directory."""
+        try:
+            return sorted(os.listdir(self.root / self.relative))
+        except OSError:
+            return []
+
+    def read(self, name: str) -> Optional[bytes]:
+        """The content of a file; None when there is none. Raises Malformed."""
+        path = self.path(name)
+        return read_document(path) if os.path.lexists(path) else None
+
+    def document(self, name: str, kind: type[AnyDocument]) -> Optional[AnyDocument]:
+        """A JSON document; None when there is none. Raises Malformed that names the file."""
+        try:
+            data = self.read(name)
+            return None if data is None else parse_document(kind, data)
+        except Malformed as error:
+            raise Malformed(f"{self.label(name)} {error}") from None
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An archive with its plan; `environment` is None where the archive does not say."""
+
+    folder: Folder
+    plan: Plan
+    environment: Optional[Environment]
+    problems: tuple[Problem, ...] = ()
+
+
+def open_archive(root: Path) -> Archive:
+    """Read the plan and the environment. Raises UsageError when this is no archive of ours."""
+    if not root.is_dir():
+        raise UsageError(f"{root}: there is no such directory; name the archive of a campaign")
+    folder = Folder(root)
+    try:
+        plan = folder.document("results/plan.json", Plan)
+    except Malformed as error:
+        raise UsageError(f"{root}: {error}") from None
+    if plan is None:
+        raise UsageError(_no_plan(root))
+    environment, problems = _environment(folder)
+    return Archive(folder, plan, environment, problems)
+
+
+def _no_plan(root: Path) -> str:
+    if (root / "results").is_dir():
+        return (
+            f"{root}: there is no results/plan.json; an archive of upstream CBT holds one"
+            " configuration only, so give one for each to `cbt-crypto compare NAME=DIR ...`"
+        )
+    return f"{root}: there is no results/plan.json, so this is not the archive of a campaign"
+
+
+def _environment(folder: Folder) -> tuple[Optional[Environment], tuple[Problem, ...]]:
+    name = "results/environment.json"
+    try:
+        environment = folder.document(name, Environment)
+    except Malformed as error:
+        return None, (Problem("", str(error)),)
+    if environment is None:
+        return None, (Problem(name, "is missing, so nothing is known of the hosts"),)
+    return environment, ()

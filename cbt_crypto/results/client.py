@@ -1,0 +1,262 @@
+"""One client process of a cell: its fio output and its logs, brought to the head's clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Optional, TypeVar
+
+import numpy as np
+
+from cbt_crypto.results.archive import Folder
+from cbt_crypto.results.documents import Process, Scalar
+from cbt_crypto.results.fio_json import parse_fio_json
+from cbt_crypto.results.fio_log import FioLog, read_fio_log
+from cbt_crypto.results.fio_normal import parse_fio_normal
+from cbt_crypto.results.fio_output import FioOutput, Job, Side
+from cbt_crypto.results.histogram import PERCENTILES, Histogram, merge
+from cbt_crypto.results.histogram_log import HistogramLog
+from cbt_crypto.results.problem import Malformed, Problem
+from cbt_crypto.results.record import Record
+from cbt_crypto.results.window import Window, counts_per_second
+
+#: A window longer than this is a damaged number, not a measurement.
+_LONGEST_S = 14 * 86400
+#: How far the IOs of a log may be from those of the output, as a share and in seconds' worth.
+_LOG_TOLERANCE, _LOG_TOLERANCE_S = 0.02, 2.0
+_JSON = re.compile(rb"^\{", re.MULTILINE)
+_NORMAL = re.compile(rb"^(?:<[^>]*> )?.*: \(groupid=", re.MULTILINE)
+_Log = TypeVar("_Log", FioLog, HistogramLog)
+
+
+@dataclass(frozen=True)
+class Client:
+    """What one process did.
+
+    `records`, `histograms` and `logs` are by direction. `shift_s` brings a log's times to the
+    head's clock; `interval_s` is what an entry of an averaged log stands for.
+    """
+
+    process: Process
+    records: tuple[Record, ...]
+    histograms: Mapping[str, Histogram]
+    window: Optional[Window]
+    iops_logs: tuple[FioLog, ...]
+    latency_logs: tuple[FioLog, ...]
+    shift_s: float
+    interval_s: float
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the cell of a process belongs in the table of records."""
+
+    run: str
+    iteration: int
+    dimensions: Mapping[str, Scalar]
+
+
+def read_client(folder: Folder, process: Process, place: Place, offset_s: float) -> Client:
+    """Read the output and the logs of one process.
+
+    `offset_s` is its host's clock minus the head's. Raises Malformed, naming the file, when its
+    fio output gives no figures; a log that cannot be read is a problem only.
+    """
+    output, problems = _output(folder, process)
+    logs = Logs(folder, process)
+    iops_logs = logs.read("iops", read_fio_log)
+    interval_s = _interval_s(output.jobs)
+    shift_s = -offset_s
+    if iops_logs and iops_logs[0].is_relative and output.printed_epoch_s is not None:
+        shift_s += output.printed_epoch_s - max(log.times_ms[-1] for log in iops_logs) / 1000
+    window = _window(output, iops_logs, shift_s, offset_s, interval_s)
+    sides = _by_direction(output.jobs)
+    records = _records(process, place, window, output.jobs)
+    if window is not None and iops_logs:
+        logged = sum(counts_per_second(log, shift_s, interval_s, window).sum() for log in iops_logs)
+        if unlike := _unlike(float(logged), records):
+            problems.append(Problem(folder.label(f"{process.logs}_iops"), unlike))
+            iops_logs = ()
+    return Client(
+        process=process,
+        records=records,
+        histograms=_histograms(sides),
+        window=window,
+        iops_logs=iops_logs,
+        latency_logs=logs.read("clat", read_fio_log) or logs.read("lat", read_fio_log),
+        shift_s=shift_s,
+        interval_s=interval_s,
+        problems=(*problems, *logs.problems),
+    )
+
+
+def _records(
+    process: Process, place: Place, window: Optional[Window], jobs: tuple[Job, ...]
+) -> tuple[Record, ...]:
+    """A record for each direction in which the process did something.
+
+    In client/server mode one output holds the processes of several hosts.
+    """
+    hosts: dict[str, list[Job]] = {}
+    for job in jobs:
+        hosts.setdefault(job.host or process.host, []).append(job)
+    return tuple(
+        Record(
+            run=place.run,
+            iteration=place.iteration,
+            dimensions=place.dimensions,
+            host=host,
+            volume=process.volume,
+            direction=direction,
+            start_epoch_s=None if window is None else window.start_s,
+            fio_usr_cpu_percent=sum(job.usr_cpu_percent for job in own),
+            fio_sys_cpu_percent=sum(job.sys_cpu_percent for job in own),
+            **_figures(sides),
+        )
+        for host, own in hosts.items()
+        for direction, sides in _by_direction(own).items()
+    )
+
+
+def _unlike(logged: float, records: Iterable[Record]) -> Optional[str]:
+    """What to say when the IOPS log tells of another number of IOs than the output."""
+    rows = list(records)
+    ios = sum(record.ios for record in rows)
+    slack = _LOG_TOLERANCE * ios + _LOG_TOLERANCE_S * sum(record.iops for record in rows)
+    if abs(logged - ios) <= slack:
+        return None
+    return f"tells of {logged:,.0f} IOs where fio's output tells of {ios:,}; it was not used"
+
+
+def _output(folder: Folder, process: Process) -> tuple[FioOutput, list[Problem]]:
+    name = process.json_file
+    label = folder.label(name)
+    try:
+        data = folder.read(name)
+        if data is None:
+            raise Malformed("is missing")
+        output = parse_output(data)
+    except Malformed as error:
+        raise Malformed(f"{label} {error}") from None
+    failed = [job for job in output.jobs if job.error]
+    if failed:
+        raise Malformed(
+            f"{label} says that job {failed[0].name} ended with error {failed[0].error}"
+        )
+    if not any(job.sides for job in output.jobs):
+        raise Malformed(f"{label} says that no IO was done")
+    problems = []
+    if output.before:
+        first = output.before.splitlines()[0][:200]
+        problems.append(Problem(label, f"has text before its JSON: {first}"))
+    return output, problems
+
+
+def parse_output(data: bytes) -> FioOutput:
+    """fio's JSON where there is any, else its normal output. Raises Malformed."""
+    if not _JSON.search(data) and _NORMAL.search(data):
+        return parse_fio_normal(data)
+    return parse_fio_json(data)
+
+
+class Logs:
+    """The logs of one process, read one kind at a time, and what is wrong with them."""
+
+    def __init__(self, folder: Folder, process: Process) -> None:
+        """`folder` is the cell's."""
+        self.problems: list[Problem] = []
+        self._folder = folder
+        self._names = folder.names() if process.logs else []
+        self._prefix = process.logs or ""
+        self._host = process.host
+
+    def read(self, kind: str, parse: Callable[[Path], _Log]) -> tuple[_Log, ...]:
+        """The logs of one kind, one for each job of the process."""
+        pattern = re.compile(
+            rf"{re.escape(self._prefix)}_{kind}\.\d+\.log(?:\.{re.escape(self._host)})?"
+        )
+        found = (self._parsed(name, parse) for name in self._names if pattern.fullmatch(name))
+        return tuple(log for log in found if log is not None)
+
+    def _parsed(self, name: str, parse: Callable[[Path], _Log]) -> Optional[_Log]:
+        label = self._folder.label(name)
+        try:
+            log = parse(self._folder.path(name))
+        except Malformed as error:
+            self.problems.append(Problem(label, str(error)))
+            return None
+        if log.torn:
+            lines = "a torn line" if log.torn == 1 else f"{log.torn} torn lines"
+            self.problems.append(Problem(label, f"has {lines}, left out"))
+        return log
+
+
+def _interval_s(jobs: Iterable[Job]) -> float:
+    """What `log_avg_msec` says; a second where it says nothing that makes sense."""
+    for job in jobs:
+        text = job.options.get("log_avg_msec", "")
+        if text.isdigit() and 0 < int(text) <= 3_600_000:
+            return int(text) / 1000
+    return 1.0
+
+
+def _window(
+    output: FioOutput, logs: tuple[FioLog, ...], shift_s: float, offset_s: float, interval_s: float
+) -> Optional[Window]:
+    """When this process measured, ramp excluded, on the head's clock; None when nothing says."""
+    runtime_s = max(side.runtime_s for job in output.jobs for side in job.sides)
+    if not 0 < runtime_s <= _LONGEST_S:
+        return None
+    if logs:
+        first = min(log.times_ms[0] for log in logs) / 1000 + shift_s
+        start = float(first) - (interval_s if logs[0].is_averaged else 0.0)
+        return Window(start, start + runtime_s)
+    if output.printed_epoch_s is not None:
+        end = output.printed_epoch_s - offset_s
+        return Window(end - runtime_s, end)
+    return None
+
+
+def _by_direction(jobs: Iterable[Job]) -> dict[str, list[Side]]:
+    sides: dict[str, list[Side]] = {}
+    for job in jobs:
+        for side in job.sides:
+            sides.setdefault(side.direction, []).append(side)
+    return sides
+
+
+def _histograms(sides: Mapping[str, list[Side]]) -> dict[str, Histogram]:
+    """Merged by direction; a direction of which a job gave no bins has no histogram."""
+    merged = {}
+    for direction, parts in sides.items():
+        histograms = [side.histogram for side in parts if side.histogram is not None]
+        if len(histograms) == len(parts):
+            merged[direction] = merge(histograms)
+    return merged
+
+
+def _figures(sides: list[Side]) -> dict[str, Any]:
+    """The columns of a record that add up, or average by IOs, over the jobs of a process."""
+    weights = [side.ios for side in sides]
+    percentiles = _percentiles(sides)
+    return {
+        "runtime_s": max(side.runtime_s for side in sides),
+        "ios": sum(weights),
+        "bytes": sum(side.bytes for side in sides),
+        "iops": sum(side.iops for side in sides),
+        "bandwidth_bytes_per_s": sum(side.bandwidth_bytes_per_s for side in sides),
+        "clat_ns_mean": float(np.average([side.clat_ns_mean for side in sides], weights=weights)),
+        **{column: percentiles.get(percent) for column, percent in PERCENTILES.items()},
+        "clat_ns_max": max(side.clat_ns_max for side in sides),
+    }
+
+
+def _percentiles(sides: list[Side]) -> Mapping[float, float]:
+    """From merged bins; fio's own figures where there is one job and it gave no bins."""
+    histogram = _histograms({"": sides}).get("")
+    if histogram is not None and histogram.total:
+        return {percent: histogram.percentile_ns(percent) for percent in PERCENTILES.values()}
+    return sides[0].percentiles_ns if len(sides) == 1 else {}

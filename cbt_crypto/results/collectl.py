@@ -1,0 +1,194 @@
+"""collectl's raw files: processor time by second, process time by ten seconds, network by second.
+
+The files hold what the kernel's own counters said at each sample, so rates are differences of
+two samples. They are written by a daemon that a signal ends: a last sample cut in the middle is
+normal, and is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbt_crypto.results.bounded import Stream
+from cbt_crypto.results.digits import Ints
+from cbt_crypto.results.problem import Malformed
+
+#: The counters of a processor line, in its order; all in ticks of 1/`hz` s over all threads.
+CPU_STATES = ("user", "nice", "sys", "idle", "iowait", "irq", "softirq", "steal")
+_MARK = b"\n>>> "
+# a search is quick when the last letter is rare
+_STAT = b" stat"
+_NET = b"\nNet"
+#: How the names begin of processes that `node.KINDS` tells apart, or that may become such.
+_TOLD_APART = (b"ceph-osd", b"kworker", b"kcryptd", b"dmcrypt")
+_NUMBER_OF_CPUS = re.compile(rb"NumCPUs:\s*(\d+)")
+_HZ = re.compile(rb"\bHZ:\s*(\d+)")
+_NETS = re.compile(rb"NetNames:([^\n]*)")
+_NET_SPEED = re.compile(rb"([^\s:]+):(\d+)")
+#: A sample of the largest machines, with a line for each process, has some megabytes.
+_SAMPLE_LIMIT = 256 << 20
+
+
+@dataclass(frozen=True)
+class ProcessSample:
+    """Ticks used so far by each process that may be told apart: (pid, name) -> user + sys."""
+
+    epoch_s: float
+    ticks: dict[tuple[int, str], int]
+
+
+@dataclass(frozen=True)
+class NodeSeries:
+    """One host's samples, on its own clock.
+
+    `cpu` has one row a sample and one column a name of `CPU_STATES`, in ticks since boot.
+    `net_bytes` maps an interface to received and sent bytes, one row a sample; `net_speed` maps
+    it to bytes/s where collectl knew the link's speed.
+    """
+
+    epoch_s: NDArray[np.float64]
+    cpu: Ints
+    threads: int
+    hz: int
+    processes: tuple[ProcessSample, ...] = ()
+    net_bytes: dict[str, Ints] = field(default_factory=dict)
+    net_bytes_per_s_limit: dict[str, float] = field(default_factory=dict)
+    truncated: bool = False
+
+
+def read_collectl(path: Path, with_processes: bool = True) -> NodeSeries:
+    """Read a `.raw` or `.raw.gz` file, with or without its processes.
+
+    Raises Malformed when there are not two whole samples.
+    """
+    stream = Stream(path)
+    header = b""
+    times: list[float] = []
+    cpu: list[list[int]] = []
+    processes: list[ProcessSample] = []
+    net: list[dict[str, tuple[int, int]]] = []
+    for sample in _samples(stream):
+        if not header:
+            header = sample
+            continue
+        parsed = _cpu_line(sample)
+        if parsed is None:
+            continue
+        epoch_s, ticks = parsed
+        times.append(epoch_s)
+        cpu.append(ticks)
+        try:
+            net.append(_network(sample))
+            if with_processes and b"\nproc:" in sample:
+                processes.append(ProcessSample(epoch_s, _processes(sample)))
+        except ValueError:
+            raise Malformed("holds a counter that is no number") from None
+    if len(times) < 2:
+        raise Malformed("holds fewer than two samples of the processors")
+    return NodeSeries(
+        epoch_s=np.array(times),
+        cpu=np.array(cpu, np.int64),
+        threads=_header_number(_NUMBER_OF_CPUS, header, "the number of CPUs"),
+        hz=_header_number(_HZ, header, "the tick rate (HZ)"),
+        processes=tuple(processes),
+        net_bytes=_network_columns(net),
+        net_bytes_per_s_limit=_network_limits(header),
+        truncated=stream.truncated,
+    )
+
+
+def _samples(stream: Stream) -> Iterator[bytes]:
+    """The header, then each whole sample: from its time stamp to just before the next one's.
+
+    The last sample is dropped, as nothing shows that it is whole.
+    """
+    rest = b""
+    for piece in stream:
+        rest += piece
+        *whole, rest = rest.split(_MARK)
+        yield from whole
+        if len(rest) > _SAMPLE_LIMIT:
+            raise Malformed("has no time stamp for 256 MiB, so it is not collectl's")
+
+
+def _cpu_line(sample: bytes) -> tuple[float, list[int]] | None:
+    """Time and ticks of the line of all processors together; None where there is none."""
+    start = sample.find(b"\ncpu ")
+    if start < 0:
+        return None
+    try:
+        epoch_s = float(sample[: sample.index(b" ")])
+        ticks = [int(word) for word in _line(sample, start + 5).split()]
+    except ValueError:
+        return None
+    if len(ticks) < len(CPU_STATES):
+        return None
+    return epoch_s, ticks[: len(CPU_STATES)]
+
+
+def _line(text: bytes, start: int) -> bytes:
+    """From `start` to the end of its line."""
+    end = text.find(b"\n", start)
+    return text[start : end if end >= 0 else None]
+
+
+def _processes(sample: bytes) -> dict[tuple[int, str], int]:
+    """What processes used so far, from the lines with its copy of /proc/PID/stat."""
+    ticks: dict[tuple[int, str], int] = {}
+    at = sample.find(_STAT)
+    while at >= 0:
+        begin = sample.rfind(b"\n", 0, at) + 1
+        line = _line(sample, at + len(_STAT))
+        head, bracket, rest = line.rpartition(b") ")
+        pid, _, name = head.partition(b" (")
+        # user and sys time are the 14th and 15th field; `rest` begins with the 3rd
+        if bracket and name.startswith(_TOLD_APART) and sample[begin:at] == b"proc:" + pid.strip():
+            words = rest.split(None, 13)
+            if len(words) > 13:
+                ticks[int(pid), name.decode("utf-8", "replace")] = int(words[11]) + int(words[12])
+        at = sample.find(_STAT, at + 1)
+    return ticks
+
+
+def _network(sample: bytes) -> dict[str, tuple[int, int]]:
+    """Interface -> bytes received and sent so far."""
+    counted = {}
+    at = sample.find(_NET)
+    while at >= 0:
+        line = _line(sample, at + len(_NET))
+        name, colon, rest = line.partition(b":")
+        words = rest.split()
+        if colon and len(words) > 8:
+            counted[name.strip().decode("utf-8", "replace")] = int(words[0]), int(words[8])
+        at = sample.find(_NET, at + 1)
+    return counted
+
+
+def _network_columns(samples: list[dict[str, tuple[int, int]]]) -> dict[str, Ints]:
+    """Interfaces that are in every sample; the loopback is no network."""
+    names = set.intersection(*(set(sample) for sample in samples)) - {"lo"}
+    return {
+        name: np.array([sample[name] for sample in samples], np.int64) for name in sorted(names)
+    }
+
+
+def _network_limits(header: bytes) -> dict[str, float]:
+    """collectl writes a link's speed in Mbit/s behind its name where it can find it."""
+    names = _NETS.search(header)
+    found = _NET_SPEED.findall(names.group(1)) if names else []
+    return {
+        name.decode("utf-8", "replace"): int(mbit) * 1e6 / 8 for name, mbit in found if int(mbit)
+    }
+
+
+def _header_number(pattern: re.Pattern[bytes], header: bytes, what: str) -> int:
+    match = pattern.search(header)
+    if match is None or int(match.group(1)) < 1:
+        raise Malformed(f"does not say {what}")
+    return int(match.group(1))

@@ -1,0 +1,134 @@
+"""The JSON files of ours in an archive, as `docs/archive.md` specifies them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Optional, TypeVar, Union
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cbt_crypto.results.problem import Malformed
+
+#: The newest layout that this version reads.
+FORMAT = 1
+#: A value of a dimension, as it stands in the campaign's file.
+Scalar = Union[bool, int, float, str, None]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+
+class Baseline(_Document):
+    """The value of one dimension that counts as 100 %."""
+
+    dimension: str = "configuration"
+    value: Scalar
+
+
+class PlannedCell(_Document):
+    """One cell that the campaign is to measure, once."""
+
+    id: str
+    path: str
+    iteration: int = 0
+    scenario: str
+    configuration: str
+    parameters: Mapping[str, Any] = {}
+
+
+class Plan(_Document):
+    """plan.json: every cell in the order they are to run."""
+
+    format: int
+    title: str = ""
+    baseline: Optional[Baseline] = None
+    configurations: Mapping[str, Any] = {}
+    cells: tuple[PlannedCell, ...] = ()
+
+
+class Process(_Document):
+    """One client process of a cell and where its output is, relative to the cell."""
+
+    host: str
+    volume: str
+    exit_status: Optional[int] = None
+    json_file: str = Field(alias="json")
+    logs: Optional[str] = None
+
+
+class Cell(_Document):
+    """cell.json: how the measurement of one cell went."""
+
+    format: int
+    id: str
+    iteration: int = 0
+    scenario: str
+    configuration: str
+    parameters: Mapping[str, Any] = {}
+    state: str
+    reason: Optional[str] = None
+    started: Optional[float] = None
+    ended: Optional[float] = None
+    clients: tuple[str, ...] = ()
+    osd_hosts: tuple[str, ...] = ()
+    clock_offset_s: Mapping[str, float] = {}
+    processes: tuple[Process, ...] = ()
+
+
+class OverlayProof(_Document):
+    """What one overlay's proof said in one cell."""
+
+    overlay: str
+    present: bool = True
+    options: Mapping[str, Any] = {}
+    proved: bool
+    reason: str = ""
+    evidence: Any = None
+
+
+class Proof(_Document):
+    """proof.json: whether a cell's configuration was in force."""
+
+    format: int
+    configuration: str
+    proved: bool
+    overlays: tuple[OverlayProof, ...] = ()
+
+
+class Host(_Document):
+    """One host of environment.json; what else is recorded of it is kept as it is."""
+
+    model_config = ConfigDict(extra="allow")
+
+    roles: tuple[str, ...] = ()
+    emulated: bool = False
+
+
+class Environment(_Document):
+    """environment.json: where the campaign ran; what else is recorded is kept as it is."""
+
+    model_config = ConfigDict(extra="allow")
+
+    format: int
+    hosts: Mapping[str, Host] = {}
+
+
+#: Any of the documents above.
+AnyDocument = TypeVar("AnyDocument", Plan, Cell, Proof, Environment)
+
+
+def parse_document(kind: type[AnyDocument], data: bytes) -> AnyDocument:
+    """Validate one document. Raises Malformed that names the key which is wrong."""
+    try:
+        document = kind.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        where = f"{place}: " if place else ""
+        raise Malformed(f"is not as docs/archive.md has it: {where}{first['msg']}") from None
+    if document.format > FORMAT:
+        raise Malformed(
+            f"has format {document.format}, newer than the {FORMAT} that this version reads"
+        )
+    return document

@@ -1,0 +1,86 @@
+"""fio's bandwidth, IOPS and latency logs, with and without averaging."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cbt_crypto.results.bounded import Stream
+from cbt_crypto.results.digits import Ints, parse_columns
+from cbt_crypto.results.problem import Malformed
+
+#: fio's numbers for the direction of an entry.
+DIRECTIONS = {"read": 0, "write": 1}
+_FEWEST, _MOST = 4, 7
+#: Times below this, in ms, count from the start of the job, not from 1970.
+_EPOCH_FROM_MS = 10**11
+
+
+@dataclass(frozen=True)
+class FioLog:
+    """The entries of one log, in time.
+
+    `times_ms` are on the host's clock, or count from the job's start where `is_relative`.
+    `values` are KiB/s in a bandwidth log, IO/s in an IOPS log and ns in a latency log. `torn` is
+    the number of lines that were left out because they are not whole.
+    """
+
+    times_ms: Ints
+    values: Ints
+    directions: Ints
+    block_sizes: Ints
+    torn: int
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether times count from the start of the job (no `log_unix_epoch`)."""
+        return bool(len(self.times_ms)) and int(self.times_ms[0]) < _EPOCH_FROM_MS
+
+    @property
+    def is_averaged(self) -> bool:
+        """Whether an entry stands for an interval; else for one IO of `block_sizes` bytes."""
+        return not self.block_sizes.any()
+
+    def side(self, direction: str) -> FioLog:
+        """The entries of one direction, `read` or `write`."""
+        chosen = self.directions == DIRECTIONS[direction]
+        return FioLog(
+            self.times_ms[chosen],
+            self.values[chosen],
+            self.directions[chosen],
+            self.block_sizes[chosen],
+            self.torn,
+        )
+
+
+def read_fio_log(path: Path) -> FioLog:
+    """Read a bw, iops, lat, clat or slat log. Raises Malformed when no line of it is one."""
+    parts: list[Ints] = []
+    torn = 0
+    width = 0
+    for text in Stream(path).lines():
+        width = width or _width(text)
+        columns = parse_columns(text, width)
+        parts.append(columns.values[:, :4])
+        torn += columns.torn
+    if not parts:
+        raise Malformed("is empty")
+    values = np.concatenate(parts)
+    if not len(values):
+        raise Malformed("holds no line of a fio log")
+    if (np.diff(values[:, 0]) < 0).any():
+        values = values[np.argsort(values[:, 0], kind="stable")]
+    time, value, direction, block_size = values.T
+    return FioLog(time, value, direction, block_size, torn)
+
+
+def _width(text: bytes) -> int:
+    """Fields in most of the first lines; versions and options differ in how many there are."""
+    counts = Counter(line.count(b",") + 1 for line in text[:65536].splitlines()[:100])
+    width = counts.most_common(1)[0][0]
+    if not _FEWEST <= width <= _MOST:
+        raise Malformed("holds no line of a fio log")
+    return width

@@ -1,0 +1,136 @@
+"""fio's `normal` output: what it prints for people.
+
+It rounds to four digits, so IOPS are taken from the number of IOs, which it prints in full, and
+bytes from that and the block size. There are no bins in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from cbt_crypto.results.fio_output import FioOutput, Job, Side
+from cbt_crypto.results.problem import Malformed
+
+_VERSION = re.compile(r"^fio-\d[\w.-]*", re.MULTILINE)
+_JOB = re.compile(r"^(?:<[^>]*> )?(.*): \(groupid=\d+, jobs=\d+\): err=\s*(-?\d+)", re.MULTILINE)
+_DECLARED = re.compile(
+    r"^(?:<[^>]*> )?(.*): \(g=\d+\): rw=(\w+), bs=\(R\) ([\d.]+)([KMGT]?i?B)-([\d.]+)([KMGT]?i?B),"
+    r" \(W\) ([\d.]+)([KMGT]?i?B)-([\d.]+)([KMGT]?i?B).*?ioengine=(\w+), iodepth=(\d+)",
+    re.MULTILINE,
+)
+_SIDE = re.compile(
+    r"^  (read|write): IOPS=[\d.]+[kMGT]?, BW=[^(]*\(([\d.]+)([kMGT]?)B?(?:/s)?\)"
+    r"\([\d.]+[KMGTP]?i?B/(\d+)msec\)",
+    re.MULTILINE,
+)
+_LATENCY = re.compile(
+    r"^ +clat \((nsec|usec|msec)\): min=.*?, max=\s*([\d.]+)([kMG]?), avg=\s*([\d.]+)", re.MULTILINE
+)
+_PERCENTILES = re.compile(
+    r"^ +clat percentiles \((nsec|usec|msec)\):\n((?: +\|.*\n?)+)", re.MULTILINE
+)
+_PERCENTILE = re.compile(r"([\d.]+)th=\[\s*(\d+)\]")
+_CPU = re.compile(r"^  cpu +: usr=([\d.]+)%, sys=([\d.]+)%", re.MULTILINE)
+_ISSUED = re.compile(r"^ +issued rwts: total=(\d+),(\d+),", re.MULTILINE)
+#: fio prints some kilobytes a job.
+_LIMIT = 4 << 20
+_SUMMARY_JOB = "All clients"
+
+_NS = {"nsec": 1.0, "usec": 1e3, "msec": 1e6}
+_DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_BINARY = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def parse_fio_normal(data: bytes) -> FioOutput:
+    """Read what fio wrote with `--output-format=normal`, 3.x.
+
+    Raises Malformed when a job's block is missing or not whole.
+    """
+    if len(data) > _LIMIT:
+        raise Malformed("is larger than any output of fio's for people, so it was not read")
+    text = data.decode("utf-8", "replace")
+    starts = list(_JOB.finditer(text))
+    if not starts:
+        raise Malformed("is empty" if not text.strip() else "holds no job of fio's")
+    declared = {match.group(1): match for match in _DECLARED.finditer(text)}
+    ends = [match.start() for match in starts[1:]] + [len(text)]
+    jobs = tuple(
+        _job(match, text[match.end() : end], declared.get(match.group(1)))
+        for match, end in zip(starts, ends)
+        if match.group(1) != _SUMMARY_JOB
+    )
+    version = _VERSION.search(text)
+    return FioOutput(version.group() if version else "", None, jobs)
+
+
+def _job(start: re.Match[str], block: str, declared: re.Match[str] | None) -> Job:
+    name = start.group(1)
+    cpu, issued = _CPU.search(block), _ISSUED.search(block)
+    if cpu is None or issued is None:
+        raise Malformed(f"is cut off in the block of job {name}")
+    ios = {"read": int(issued.group(1)), "write": int(issued.group(2))}
+    return Job(
+        name=name,
+        host=None,
+        error=int(start.group(2)),
+        options=_options(declared),
+        usr_cpu_percent=float(cpu.group(1)),
+        sys_cpu_percent=float(cpu.group(2)),
+        sides=tuple(_sides(name, block, ios, declared)),
+    )
+
+
+def _options(declared: re.Match[str] | None) -> dict[str, str]:
+    if declared is None:
+        return {}
+    sizes = {side: _block_size(declared, side) for side in ("read", "write")}
+    size = sizes["write" if "write" in declared.group(2) else "read"]
+    options = {"rw": declared.group(2), "iodepth": declared.group(12)}
+    return options if size is None else {**options, "bs": str(size)}
+
+
+def _block_size(declared: re.Match[str], side: str) -> int | None:
+    """In bytes; None where it is a range."""
+    low, low_unit, high, high_unit = declared.group(*((3, 4, 5, 6), (7, 8, 9, 10))[side == "write"])
+    sizes = {round(float(low) * _BINARY[low_unit]), round(float(high) * _BINARY[high_unit])}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _sides(
+    name: str, block: str, ios: dict[str, int], declared: re.Match[str] | None
+) -> Iterator[Side]:
+    starts = list(_SIDE.finditer(block))
+    ends = [match.start() for match in starts[1:]] + [len(block)]
+    for match, end in zip(starts, ends):
+        direction = match.group(1)
+        part = block[match.end() : end]
+        latency, runtime_s = _LATENCY.search(part), int(match.group(4)) / 1000
+        if latency is None or not runtime_s:
+            raise Malformed(f"gives no completion latency for the {direction}s of job {name}")
+        count = ios[direction]
+        size = None if declared is None else _block_size(declared, direction)
+        rounded = float(match.group(2)) * _DECIMAL[match.group(3)]
+        bandwidth = rounded if size is None else count * size / runtime_s
+        unit = _NS[latency.group(1)]
+        if count:
+            yield Side(
+                direction=direction,
+                ios=count,
+                bytes=round(bandwidth * runtime_s),
+                iops=count / runtime_s,
+                bandwidth_bytes_per_s=bandwidth,
+                runtime_s=runtime_s,
+                clat_ns_mean=float(latency.group(4)) * unit,
+                clat_ns_max=float(latency.group(2)) * _DECIMAL[latency.group(3)] * unit,
+                percentiles_ns=_percentiles(part),
+            )
+
+
+def _percentiles(part: str) -> dict[float, float]:
+    found = _PERCENTILES.search(part)
+    if found is None:
+        return {}
+    unit = _NS[found.group(1)]
+    pairs = _PERCENTILE.findall(found.group(2))
+    return {float(percent): int(value) * unit for percent, value in pairs}

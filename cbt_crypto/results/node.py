@@ -1,0 +1,163 @@
+"""What a node did in a window: its processors, its processes and its network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+import numpy as np
+
+from cbt_crypto.results.collectl import CPU_STATES, NodeSeries, ProcessSample
+from cbt_crypto.results.window import Floats, Window
+
+#: The states that the report shows; `user` includes nice, as both are user time.
+SHOWN_STATES = ("user", "sys", "iowait", "irq", "softirq", "steal")
+#: The states in which a thread works for someone.
+BUSY_STATES = ("user", "sys", "irq", "softirq")
+#: Whose processor time is told apart. kcryptd's workers carry its name while they work for it.
+KINDS = {"ceph_osd": re.compile(r"ceph-osd"), "dmcrypt": re.compile(r"kcryptd|dmcrypt")}
+#: A sample this much outside of the window still belongs to the second at its edge.
+_EDGE_S = 0.05
+
+
+@dataclass(frozen=True)
+class NodeUse:
+    """One node over the window.
+
+    `seconds` is the time between the samples that were looked at, `cpu_seconds` what all threads
+    spent in each state. `process_cores` is by kind, and None where processes were not sampled
+    twice; `network_percent` is of the busiest link in its busier direction, None where its speed
+    is not known. `accounted` is the time in all states, idle included, as a share of what the
+    threads had: far from 1, the counters are damaged.
+    """
+
+    host: str
+    threads: int
+    seconds: float
+    cpu_seconds: Mapping[str, float]
+    process_cores: Optional[Mapping[str, float]] = None
+    network_percent: Optional[float] = None
+    accounted: float = 1.0
+
+    def percent(self, states: Sequence[str]) -> float:
+        """Share of the threads' time in these states, 0 to 100."""
+        return 100 * sum(self.cpu_seconds[s] for s in states) / (self.threads * self.seconds)
+
+
+@dataclass(frozen=True)
+class NodesUse:
+    """Several nodes together over the window."""
+
+    nodes: tuple[NodeUse, ...]
+
+    @property
+    def threads(self) -> int:
+        """Hardware threads of all nodes."""
+        return sum(node.threads for node in self.nodes)
+
+    def percent(self, state: str) -> float:
+        """Share of all threads' time in a state, 0 to 100."""
+        return 100 * self.cores(state) / self.threads
+
+    def cores(self, state: str) -> float:
+        """Threads' worth of time in a state: CPU seconds a second, all nodes together."""
+        return sum(node.cpu_seconds[state] / node.seconds for node in self.nodes)
+
+    @property
+    def busy_cores(self) -> float:
+        """Threads' worth of work: user, sys, irq and softirq."""
+        return sum(self.cores(state) for state in BUSY_STATES)
+
+    def process_cores(self, kind: str) -> Optional[float]:
+        """Threads' worth of one kind of processes; None unless every node was sampled."""
+        found = [n.process_cores[kind] for n in self.nodes if n.process_cores is not None]
+        return sum(found) if len(found) == len(self.nodes) else None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One host's samples and its clock minus the head's, in s."""
+
+    host: str
+    series: NodeSeries
+    offset_s: float
+
+    @property
+    def times_s(self) -> Floats:
+        """When the samples were taken, on the head's clock."""
+        times: Floats = self.series.epoch_s - self.offset_s
+        return times
+
+    def use(self, window: Window) -> Optional[NodeUse]:
+        """None when there are not two samples inside of the window."""
+        times = self.times_s
+        inside = (times >= window.start_s - _EDGE_S) & (times <= window.end_s + _EDGE_S)
+        places = np.flatnonzero(inside)
+        if len(places) < 2 or times[places[-1]] <= times[places[0]]:
+            return None
+        first, last = int(places[0]), int(places[-1])
+        ticks = self.series.cpu[last] - self.series.cpu[first]
+        named = dict(zip(CPU_STATES, (ticks / self.series.hz).tolist()))
+        named["user"] += named["nice"]
+        seconds = float(times[last] - times[first])
+        return NodeUse(
+            host=self.host,
+            threads=self.series.threads,
+            seconds=seconds,
+            cpu_seconds={state: max(named[state], 0.0) for state in SHOWN_STATES},
+            process_cores=self._process_cores(window),
+            network_percent=self._network_percent(first, last, seconds),
+            accounted=float(ticks.sum()) / (self.series.hz * self.series.threads * seconds),
+        )
+
+    def _process_cores(self, window: Window) -> Optional[dict[str, float]]:
+        low, high = window.start_s + self.offset_s, window.end_s + self.offset_s
+        samples = [
+            sample
+            for sample in self.series.processes
+            if low - _EDGE_S <= sample.epoch_s <= high + _EDGE_S
+        ]
+        if len(samples) < 2:
+            return None
+        seconds = samples[-1].epoch_s - samples[0].epoch_s
+        ticks = {kind: 0 for kind in KINDS}
+        for before, after in zip(samples, samples[1:]):
+            _add_ticks(ticks, before, after)
+        return {kind: used / self.series.hz / seconds for kind, used in ticks.items()}
+
+    def _network_percent(self, first: int, last: int, seconds: float) -> Optional[float]:
+        shares = [
+            100 * float((counted[last] - counted[first]).max()) / seconds / limit
+            for name, limit in self.series.net_bytes_per_s_limit.items()
+            if (counted := self.series.net_bytes.get(name)) is not None
+        ]
+        return max(shares, default=None)
+
+
+def _add_ticks(ticks: dict[str, int], before: ProcessSample, after: ProcessSample) -> None:
+    """Add what each kind used between two samples; a worker counts by its name at the end."""
+    used_before = {pid: used for (pid, _), used in before.ticks.items()}
+    for (pid, name), used in after.ticks.items():
+        for kind, pattern in KINDS.items():
+            if pattern.search(name):
+                ticks[kind] += max(used - used_before.get(pid, 0), 0)
+
+
+def percent_per_second(nodes: Sequence[Node], window: Window) -> dict[str, Floats]:
+    """Percent of all nodes' threads in each shown state, for each second of the window."""
+    if not nodes or window.seconds < 1:
+        return {}
+    threads = sum(node.series.threads for node in nodes)
+    grid = window.grid_s
+    percents = {}
+    for state in SHOWN_STATES:
+        names = ("user", "nice") if state == "user" else (state,)
+        columns = [CPU_STATES.index(name) for name in names]
+        used = [
+            np.interp(grid, node.times_s, node.series.cpu[:, columns].sum(axis=1) / node.series.hz)
+            for node in nodes
+        ]
+        percents[state] = 100 * np.diff(np.sum(used, axis=0)) / threads
+    return percents

@@ -1,0 +1,55 @@
+"""The record: one row a cell, iteration, client process and direction, with units in the names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Optional
+
+from cbt_crypto.results.documents import Scalar
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one client process did in one direction of one cell.
+
+    `dimensions` are the scenario, the configuration and every parameter. Times are seconds
+    since the epoch on the head's clock, ramp excluded. CPU is of the fio process, in percent of
+    one CPU. A figure that the process did not give is None. A field added here becomes a column
+    of the table.
+    """
+
+    run: str
+    iteration: int
+    dimensions: Mapping[str, Scalar]
+    host: str
+    volume: str
+    direction: str
+    start_epoch_s: Optional[float]
+    runtime_s: float
+    ios: int
+    bytes: int
+    iops: float
+    bandwidth_bytes_per_s: float
+    clat_ns_mean: float
+    clat_ns_p50: Optional[float]
+    clat_ns_p95: Optional[float]
+    clat_ns_p99: Optional[float]
+    clat_ns_p999: Optional[float]
+    clat_ns_max: float
+    fio_usr_cpu_percent: float
+    fio_sys_cpu_percent: float
+
+
+def table(records: Iterable[Record]) -> list[dict[str, Scalar]]:
+    """The rows as flat dictionaries, every dimension a column; the same columns in each row."""
+    rows = list(records)
+    dimensions = dict.fromkeys(name for row in rows for name in row.dimensions)
+    own = [field.name for field in fields(Record) if field.name != "dimensions"]
+    return [
+        {
+            **{name: row.dimensions.get(name) for name in dimensions},
+            **{name: getattr(row, name) for name in own},
+        }
+        for row in rows
+    ]

@@ -1,0 +1,127 @@
+"""How sure one run is of its own figures: a moving-block bootstrap of its seconds.
+
+Neighbouring seconds resemble each other, so single seconds must not be drawn: whole blocks are,
+of a length that fits how long the resemblance lasts. What this cannot see is how much another
+run would differ; `report.interval` adds that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Optional
+
+import numpy as np
+
+from cbt_crypto.results.digits import Ints
+from cbt_crypto.results.histogram import percentile_columns
+from cbt_crypto.results.window import Floats
+
+#: Draws; the spread of their results is known to some 4 %.
+_DRAWS = 400
+_SEED = 20240229
+#: With fewer seconds nothing can be said.
+_FEWEST_SECONDS = 6
+#: With fewer, how long the resemblance lasts cannot be estimated, and the longest is assumed.
+_FEWEST_FOR_LENGTH = 10
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Per-second series of a run in one direction, of equal length; see `results.run`.
+
+    `counts` has a row a second and a column for each latency of `latencies_ns`. `io_total` and
+    `busy_cores` are of both directions.
+    """
+
+    iops: Floats
+    clat_ns_mean: Floats
+    io_total: Floats
+    cpu_percent: Mapping[str, Floats] = field(default_factory=dict)
+    busy_cores: Optional[Floats] = None
+    counts: Optional[Floats] = None
+    latencies_ns: Optional[Ints] = None
+
+
+@dataclass(frozen=True)
+class Within:
+    """The spread of a run's own figures, as standard deviations of their logarithm.
+
+    `blocks` is how many blocks the seconds make: the more, the surer the spread itself.
+    """
+
+    log_sd: Mapping[str, float]
+    blocks: float
+    block_s: int
+
+
+def within_run(seconds: Seconds) -> Optional[Within]:
+    """None when the run is too short to say, or did nothing."""
+    length = len(seconds.iops)
+    if length < _FEWEST_SECONDS or not seconds.iops.any():
+        return None
+    block = _block_length(seconds.iops)
+    weights = _weights(length, block)
+    blocks = length / block
+    figures = _figures(seconds, weights)
+    small_sample = math.sqrt(blocks / (blocks - 1))
+    spread = {name: _log_sd(values) for name, values in figures.items()}
+    known = {name: sd * small_sample for name, sd in spread.items() if sd is not None}
+    return Within(known, blocks, block)
+
+
+def _block_length(series: Floats) -> int:
+    """Seconds a block; at least one, and at most a third of the series."""
+    from arch.bootstrap import optimal_block_length  # noqa: PLC0415 - takes seconds to import
+
+    longest = len(series) // 3
+    if np.ptp(series) == 0:
+        return 1
+    if len(series) < _FEWEST_FOR_LENGTH:
+        return longest
+    with np.errstate(invalid="ignore", divide="ignore"):
+        best = float(optimal_block_length(series)["circular"].iloc[0])
+    return max(1, min(longest, math.ceil(best))) if math.isfinite(best) else longest
+
+
+def _weights(length: int, block: int) -> Floats:
+    """For each draw, how often each second was drawn; one row a draw."""
+    from arch.bootstrap import MovingBlockBootstrap  # noqa: PLC0415 - takes seconds to import
+
+    bootstrap = MovingBlockBootstrap(block, np.arange(length), seed=_SEED)
+    draws = bootstrap.bootstrap(_DRAWS)
+    rows = [np.bincount(positional[0], minlength=length) for positional, _ in draws]
+    return np.array(rows, np.float64)
+
+
+def _figures(seconds: Seconds, weights: Floats) -> dict[str, Floats]:
+    """Each figure of each draw, by the key of its metric."""
+    length = len(seconds.iops)
+    known = np.isfinite(seconds.clat_ns_mean)
+    weighted_ios = np.where(known, seconds.iops, 0.0)
+    latency = weighted_ios * np.where(known, seconds.clat_ns_mean, 0.0)
+    iops = weights @ seconds.iops / length
+    figures = {"iops": iops, "bandwidth_bytes_per_s": iops}
+    if known.any():
+        with np.errstate(invalid="ignore", divide="ignore"):
+            figures["clat_ns_mean"] = (weights @ latency) / (weights @ weighted_ios)
+    for state, percent in seconds.cpu_percent.items():
+        figures[f"osd_cpu_{state}_percent"] = weights @ percent
+        figures[f"osd_cpu_{state}_cores"] = figures[f"osd_cpu_{state}_percent"]
+    if seconds.busy_cores is not None:
+        busy = weights @ seconds.busy_cores
+        figures["osd_cpu_busy_cores"] = busy
+        with np.errstate(invalid="ignore", divide="ignore"):
+            figures["osd_cpu_us_per_io"] = busy / (weights @ seconds.io_total)
+        figures["osd_cpu_s_per_gib"] = figures["osd_cpu_us_per_io"]
+    if seconds.counts is not None and seconds.latencies_ns is not None:
+        figures.update(percentile_columns(weights @ seconds.counts, seconds.latencies_ns))
+    return figures
+
+
+def _log_sd(values: Floats) -> Optional[float]:
+    """None when a draw gave nothing, so that there is no logarithm."""
+    if not np.isfinite(values).all() or (values <= 0).any():
+        return None
+    return float(np.log(values).std(ddof=1))

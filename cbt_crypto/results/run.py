@@ -1,0 +1,326 @@
+"""One measurement of one cell: its records, series, CPU and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Optional
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbt_crypto.results.archive import Folder
+from cbt_crypto.results.client import Client, Place, read_client
+from cbt_crypto.results.collectl import NodeSeries, read_collectl
+from cbt_crypto.results.documents import Cell, PlannedCell, Proof, Scalar
+from cbt_crypto.results.histogram import Histogram, merge
+from cbt_crypto.results.node import BUSY_STATES, Node, NodesUse, NodeUse, percent_per_second
+from cbt_crypto.results.perf import PerfUse, read_perf
+from cbt_crypto.results.problem import Malformed, Problem
+from cbt_crypto.results.record import Record
+from cbt_crypto.results.resample import Seconds, Within, within_run
+from cbt_crypto.results.second_bins import SecondBins, second_bins
+from cbt_crypto.results.window import (
+    Floats,
+    Window,
+    common,
+    counts_per_second,
+    means_per_second,
+    start_skew_s,
+)
+
+#: Processor time in all states as a share of what there was; emulated ones keep time less well.
+_PLAUSIBLE = (0.8, 1.25)
+
+
+@dataclass(frozen=True)
+class Series:
+    """What all processes did together in one direction, second by second of the window.
+
+    Latencies are NaN in a second without IO, and everywhere without latency or histogram logs.
+    """
+
+    start_epoch_s: float
+    iops: Floats
+    clat_ns_mean: Floats
+    clat_ns_p99: Floats
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measurement.
+
+    Without figures `failure` says why, and `is_missing` tells a cell that was never run from
+    one that failed. `hosts` are its OSDs' and clients'; `nodes` are those that were sampled,
+    `osd_nodes` the OSDs' if all of them were, and `cpu_percent` is theirs by state, per second
+    of the window. `perf` is of OSD hosts. `histograms`, `series` and `within` are by direction.
+    """
+
+    planned: PlannedCell
+    dimensions: Mapping[str, Scalar]
+    failure: Optional[str] = None
+    is_missing: bool = False
+    started: Optional[float] = None
+    hosts: tuple[str, ...] = ()
+    records: tuple[Record, ...] = ()
+    histograms: Mapping[str, Histogram] = field(default_factory=dict)
+    series: Mapping[str, Series] = field(default_factory=dict)
+    within: Mapping[str, Within] = field(default_factory=dict)
+    window: Optional[Window] = None
+    start_skew_s: float = 0.0
+    nodes: tuple[NodeUse, ...] = ()
+    osd_nodes: Optional[NodesUse] = None
+    cpu_percent: Mapping[str, Floats] = field(default_factory=dict)
+    perf: tuple[PerfUse, ...] = ()
+    proof: Optional[Proof] = None
+    problems: tuple[Problem, ...] = ()
+
+
+def dimensions_of(planned: PlannedCell) -> dict[str, Scalar]:
+    """Scenario, configuration and every parameter that is a plain value."""
+    plain = {
+        key: value
+        for key, value in planned.parameters.items()
+        if value is None or isinstance(value, (bool, int, float, str))
+    }
+    return {"scenario": planned.scenario, "configuration": planned.configuration, **plain}
+
+
+def read_run(folder: Folder, planned: PlannedCell) -> Run:
+    """Read the cell at `planned.path`. Never raises for what the files hold: see `Run.failure`."""
+    run = Run(planned, dimensions_of(planned))
+    try:
+        cell_folder = folder.cell(planned.path)
+        cell = cell_folder.document("cell.json", Cell)
+        if cell is None:
+            return replace(run, failure="it has not been run", is_missing=True)
+        run = replace(run, started=cell.started, hosts=(*cell.osd_hosts, *cell.clients))
+        proof = cell_folder.document("proof.json", Proof)
+        run = replace(run, proof=proof)
+        failure = _refusal(cell, proof)
+        if failure is not None:
+            return replace(run, failure=failure)
+        return _measured(run, cell_folder, cell)
+    except Malformed as error:
+        return replace(run, failure=str(error))
+
+
+def read_unproved_run(folder: Folder, planned: PlannedCell, cell: Cell) -> Run:
+    """The same for an archive that proves nothing; `cell` stands for its missing cell.json."""
+    run = Run(planned, dimensions_of(planned), hosts=(*cell.osd_hosts, *cell.clients))
+    try:
+        return _measured(run, folder.cell(planned.path), cell)
+    except Malformed as error:
+        return replace(run, failure=str(error))
+
+
+def _refusal(cell: Cell, proof: Optional[Proof]) -> Optional[str]:
+    """Why no figure may be made of this cell; None when there is no reason."""
+    if cell.state != "finished":
+        return cell.reason or f"cell.json has state {cell.state!r} and gives no reason"
+    for process in cell.processes:
+        if process.exit_status != 0:
+            ending = f"exited with status {process.exit_status}"
+            if process.exit_status is None:
+                ending = "left no exit status"
+            return f"{process.host}: the fio process of volume {process.volume} {ending}"
+    if not cell.processes:
+        return "cell.json names no client process"
+    if proof is None:
+        return "proof.json is missing, and nothing unproved is published"
+    if not proof.proved:
+        reasons = [f"{o.overlay}: {o.reason}" for o in proof.overlays if not o.proved]
+        return f"the configuration is not proved: {'; '.join(reasons)}"
+    return None
+
+
+def _measured(run: Run, folder: Folder, cell: Cell) -> Run:
+    """`run` with its figures. Raises Malformed when a client process has none."""
+    place = Place(run.planned.path, run.planned.iteration, run.dimensions)
+    clients = [
+        read_client(folder, process, place, cell.clock_offset_s.get(process.host, 0.0))
+        for process in cell.processes
+    ]
+    problems = [problem for client in clients for problem in client.problems]
+    windows = [client.window for client in clients if client.window is not None]
+    run = replace(
+        run,
+        records=tuple(record for client in clients for record in client.records),
+        histograms=_histograms(clients),
+    )
+    if len(windows) < len(clients):
+        problems.append(Problem("", "fio says neither when it ran nor for how long"))
+        return replace(run, problems=tuple(problems))
+    window = common(windows)
+    if window.seconds <= 0:
+        raise Malformed("the client processes never ran at the same time")
+    nodes = _nodes(folder, cell, problems)
+    osds = [node for node in nodes if node.host in cell.osd_hosts]
+    used = _uses(nodes, window, problems)
+    bins = second_bins(folder, clients, window, problems)
+    series = _series(clients, window, bins)
+    cpu_percent = percent_per_second(osds, window)
+    perf = tuple(_perf(folder, cell, window, problems))
+    return replace(
+        run,
+        histograms={**{d: b.total for d, b in bins.items()}, **run.histograms},
+        window=window,
+        start_skew_s=start_skew_s(windows),
+        series=series,
+        within=_within(series, bins, cpu_percent, sum(node.series.threads for node in osds)),
+        nodes=used,
+        osd_nodes=_osd_nodes(cell, used),
+        cpu_percent=cpu_percent,
+        perf=perf,
+        problems=tuple(problems),
+    )
+
+
+def _within(
+    series: Mapping[str, Series],
+    bins: Mapping[str, SecondBins],
+    cpu_percent: Mapping[str, Floats],
+    threads: int,
+) -> dict[str, Within]:
+    """How sure the run is of its figures, by direction; empty without series."""
+    io_total = np.sum([one.iops for one in series.values()], axis=0)
+    busy = None
+    if cpu_percent:
+        busy = np.sum([cpu_percent[state] for state in BUSY_STATES], axis=0) * threads / 100
+    found = {}
+    for direction, one in series.items():
+        counted = bins.get(direction)
+        seconds = Seconds(
+            iops=one.iops,
+            clat_ns_mean=one.clat_ns_mean,
+            io_total=io_total,
+            cpu_percent=cpu_percent,
+            busy_cores=busy,
+            counts=None if counted is None else counted.counts,
+            latencies_ns=None if counted is None else counted.latencies_ns,
+        )
+        within = within_run(seconds)
+        if within is not None:
+            found[direction] = within
+    return found
+
+
+def _directions(clients: Sequence[Client]) -> list[str]:
+    return list(dict.fromkeys(record.direction for c in clients for record in c.records))
+
+
+def _histograms(clients: Sequence[Client]) -> dict[str, Histogram]:
+    """Merged over processes, for the directions in which every process gave its bins."""
+    merged = {}
+    for direction in _directions(clients):
+        active = [c for c in clients if any(r.direction == direction for r in c.records)]
+        parts = [c.histograms[direction] for c in active if direction in c.histograms]
+        if len(parts) == len(active):
+            merged[direction] = merge(parts)
+    return merged
+
+
+def _series(
+    clients: Sequence[Client], window: Window, bins: Mapping[str, SecondBins]
+) -> dict[str, Series]:
+    """By direction; empty unless every process has its IOPS log."""
+    if not all(client.iops_logs for client in clients) or window.seconds < 1:
+        return {}
+    return {
+        direction: _one_series(clients, direction, window, bins.get(direction))
+        for direction in _directions(clients)
+    }
+
+
+def _one_series(
+    clients: Sequence[Client], direction: str, window: Window, bins: Optional[SecondBins]
+) -> Series:
+    seconds = len(window.grid_s) - 1
+    iops, latency, weight = np.zeros(seconds), np.zeros(seconds), np.zeros(seconds)
+    for client in clients:
+        logs, span = client.iops_logs, (client.shift_s, client.interval_s, window)
+        ios = _added([counts_per_second(log.side(direction), *span) for log in logs], seconds)
+        means = [means_per_second(log.side(direction), *span) for log in client.latency_logs]
+        mean, known = _mean(means, seconds)
+        iops += ios
+        latency += np.where(known, mean * ios, 0.0)
+        weight += np.where(known, ios, 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean_ns = np.where(weight > 0, latency / weight, np.nan)
+    p99_ns = np.full(seconds, np.nan) if bins is None else bins.percentiles_ns("clat_ns_p99")
+    return Series(window.start_s, iops, mean_ns, p99_ns)
+
+
+def _added(parts: Sequence[Floats], seconds: int) -> Floats:
+    return np.sum(parts, axis=0) if parts else np.zeros(seconds)
+
+
+def _mean(parts: Sequence[tuple[Floats, Floats]], seconds: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Mean latency of each second, and where there is one, over the logs of one process."""
+    sums = _added([part[0] for part in parts], seconds)
+    weights = _added([part[1] for part in parts], seconds)
+    known = weights > 0
+    return np.where(known, sums / np.where(known, weights, 1.0), 0.0), known
+
+
+def _nodes(folder: Folder, cell: Cell, problems: list[Problem]) -> list[Node]:
+    """The samples of OSD hosts, and of clients that have some; the unreadable are problems."""
+    nodes = []
+    present = folder.names()
+    for host in dict.fromkeys((*cell.osd_hosts, *cell.clients)):
+        directory = f"collectl.{host}"
+        if directory not in present and host not in cell.osd_hosts:
+            continue
+        try:
+            series = _samples(folder.below(directory), host in cell.osd_hosts)
+        except Malformed as error:
+            problems.append(Problem("", str(error)))
+            continue
+        nodes.append(Node(host, series, cell.clock_offset_s.get(host, 0.0)))
+    return nodes
+
+
+def _samples(folder: Folder, with_processes: bool) -> NodeSeries:
+    names = [name for name in folder.names() if name.endswith((".raw", ".raw.gz"))]
+    if not names:
+        raise Malformed(f"{folder.shown} holds no raw file of collectl")
+    if len(names) > 1:
+        raise Malformed(f"{folder.shown} holds {len(names)} raw files where there can be one")
+    try:
+        return read_collectl(folder.path(names[0]), with_processes)
+    except Malformed as error:
+        raise Malformed(f"{folder.label(names[0])} {error}") from None
+
+
+def _uses(nodes: Sequence[Node], window: Window, problems: list[Problem]) -> tuple[NodeUse, ...]:
+    """The nodes whose samples cover the window; the others are problems."""
+    found = []
+    for node in nodes:
+        use = node.use(window)
+        if use is None or use.seconds < 0.9 * window.seconds - 2:
+            covered = 0.0 if use is None else use.seconds
+            sentence = f"{node.host}: collectl covers {covered:.0f} of {window.seconds:.0f} s"
+            problems.append(Problem("", sentence))
+        elif not _PLAUSIBLE[0] < use.accounted < _PLAUSIBLE[1]:
+            sentence = "collectl's counters do not add up to its processors' time"
+            problems.append(Problem("", f"{node.host}: {sentence}; they were not used"))
+        else:
+            found.append(use)
+    return tuple(found)
+
+
+def _osd_nodes(cell: Cell, uses: Sequence[NodeUse]) -> Optional[NodesUse]:
+    found = tuple(use for use in uses if use.host in cell.osd_hosts)
+    return NodesUse(found) if found and len(found) == len(cell.osd_hosts) else None
+
+
+def _perf(folder: Folder, cell: Cell, window: Window, problems: list[Problem]) -> Iterator[PerfUse]:
+    """What perf saw on the OSD hosts, where it ran."""
+    for host in cell.osd_hosts:
+        try:
+            use = read_perf(folder.below(f"perf.{host}"), host, window, cell.started)
+        except Malformed as error:
+            problems.append(Problem("", str(error)))
+            continue
+        if use is not None:
+            yield use

@@ -1,0 +1,90 @@
+"""The seconds in which all client processes measured, and rates resampled onto them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbt_crypto.results.fio_log import FioLog
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of time in seconds since the epoch, on the head's clock."""
+
+    start_s: float
+    end_s: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it is; negative when the processes it was made of never ran together."""
+        return self.end_s - self.start_s
+
+    @property
+    def grid_s(self) -> Floats:
+        """The edges of its whole seconds, one more than there are seconds."""
+        return self.start_s + np.arange(max(int(self.seconds + 1e-6), 0) + 1, dtype=np.float64)
+
+
+def common(windows: Sequence[Window]) -> Window:
+    """The stretch that all of `windows` share."""
+    return Window(max(w.start_s for w in windows), min(w.end_s for w in windows))
+
+
+def start_skew_s(windows: Sequence[Window]) -> float:
+    """How long after the first the last one began."""
+    starts = [w.start_s for w in windows]
+    return max(starts) - min(starts)
+
+
+def counts_per_second(log: FioLog, shift_s: float, interval_s: float, window: Window) -> Floats:
+    """IOs in each second of `window`, from one side of an IOPS log.
+
+    `shift_s` is added to the log's times to bring them to the head's clock. An entry of an
+    averaged log is a rate over the `interval_s` before its time, or over the time since the
+    entry before it where that is less; a stretch that no entry covers had no IO.
+    """
+    grid = window.grid_s
+    if not len(log.times_ms):
+        return np.zeros(len(grid) - 1)
+    times = log.times_ms / 1000 + shift_s
+    if not log.is_averaged:
+        return np.histogram(times, bins=grid)[0].astype(np.float64)
+    return np.diff(_cumulative(times, log.values.astype(np.float64), interval_s, grid))
+
+
+def means_per_second(
+    log: FioLog, shift_s: float, interval_s: float, window: Window
+) -> tuple[Floats, Floats]:
+    """Sums of latency, and the weight they have, in each second, from one side of a latency log.
+
+    The weight is seconds covered in an averaged log and IOs in one without averaging.
+    """
+    grid = window.grid_s
+    if not len(log.times_ms):
+        empty = np.zeros(len(grid) - 1)
+        return empty, empty
+    times = log.times_ms / 1000 + shift_s
+    values = log.values.astype(np.float64)
+    if not log.is_averaged:
+        sums = np.histogram(times, bins=grid, weights=values)[0]
+        return sums, np.histogram(times, bins=grid)[0].astype(np.float64)
+    sums = np.diff(_cumulative(times, values, interval_s, grid))
+    return sums, np.diff(_cumulative(times, np.ones_like(values), interval_s, grid))
+
+
+def _cumulative(times: Floats, rates: Floats, interval_s: float, grid: Floats) -> Floats:
+    """The integral of a rate up to each point of `grid`."""
+    gaps = np.diff(times, prepend=times[0] - interval_s)
+    # fio's own clock wakes it a few ms late: only a gap well over the interval is a gap
+    spans = np.where(gaps > 1.5 * interval_s, interval_s, gaps)
+    edges = np.stack((times - spans, times), axis=1).ravel()
+    sums = np.cumsum(rates * spans)
+    before = np.concatenate((np.zeros(1), sums[:-1]))
+    integral: Floats = np.interp(grid, edges, np.stack((before, sums), axis=1).ravel())
+    return integral

@@ -1,0 +1,48 @@
+"""The arguments of the commands that run a campaign: `cbt.py` here, `lab run` on a lab's node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+_PATH = click.Path(path_type=Path)
+_DECORATORS = (
+    click.argument("config_file", type=_PATH, metavar="CONFIG.yaml"),
+    click.option(
+        "-a", "--archive", type=_PATH, metavar="DIR",
+        help="Directory for the results. Given again, finished cells are kept and the rest is run.",
+    ),
+    click.option(
+        "-c", "--conf", type=_PATH, metavar="FILE",
+        help="ceph.conf to start from, instead of the file's conf_file.",
+    ),
+    click.option(
+        "--cbt", "checkout", type=_PATH, metavar="DIR",
+        help="Upstream CBT checkout to use as the engine, instead of the embedded one.",
+    ),
+    click.option(
+        "--only", multiple=True, metavar="PATTERN",
+        help="Run only cells whose label, as --plan prints it, contains this. May be repeated.",
+    ),
+    click.option(
+        "--no-report", is_flag=True,
+        help="Only measure; make the report elsewhere from the archive, with cbt-crypto report.",
+    ),
+)  # fmt: skip
+
+
+def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command `config_file, archive, conf, checkout, only` and `no_report`."""
+    for decorator in reversed(_DECORATORS):
+        function = decorator(function)
+    return function
+
+
+def needed(archive: Path | None) -> Path:
+    """The archive, or click's own error where `-a` was left out."""
+    if archive is None:
+        raise click.UsageError("Missing option '-a': name a directory for the results.")
+    return archive

@@ -1,0 +1,101 @@
+"""The scenario seam: how clients load a cluster, as pure values like the overlays.
+
+A scenario is a frozen pydantic model: its fields are its options in the YAML file, one value
+each; where the file lists several, one scenario object is made for each combination. Its hooks
+return shell text; `cbt_crypto.measure` runs them. `docs/scenarios.md` shows a complete one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from cbt_crypto.site import HostScripts, Site
+
+#: (host, shell command) -> the command as the overlays want it started there.
+WrapClient = Callable[[str, str], str]
+
+
+@dataclass(frozen=True)
+class Volume:
+    """An image that a client process works on. The same name means the same contents."""
+
+    name: str
+    pool: str
+    client: str
+    size_mb: int
+
+
+@dataclass(frozen=True)
+class ClientProcess:
+    """One fio process: where it runs and which files of its run directory are its own.
+
+    `volume` is the number CBT puts into file names: `json_output.<volume>.<host>`.
+    """
+
+    host: str
+    volume: str
+
+
+@dataclass(frozen=True)
+class ClusterCommands:
+    """How ceph's own commands are called on this cluster, configuration included."""
+
+    ceph: str
+    rbd: str
+    environment: str
+
+
+class Scenario(BaseModel):
+    """How clients load the cluster. Options that every scenario has are fields here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True)
+
+    #: The name in the YAML file.
+    name: ClassVar[str]
+
+    configuration: str = Field(
+        description="names from cluster.configurations; all of them when absent"
+    )
+    pool_profile: str = Field("rbd", description="the pool profile, and the pool's name")
+    time: int = Field(300, ge=1, le=2_592_000, description="seconds that are measured")
+    ramp: int = Field(0, ge=0, le=2_592_000, description="seconds of the same load before them")
+
+    def active_clients(self, clients: Sequence[str]) -> tuple[str, ...]:
+        """The hosts, of those the campaign names, that run this scenario's processes."""
+        return tuple(clients)
+
+    def required_programs(self) -> Sequence[str]:
+        """Programs that must be on each active client."""
+        return ()
+
+    def volumes(self, site: Site) -> tuple[Volume, ...]:
+        """The images this scenario needs; made and prefilled when they are not there yet."""
+        return ()
+
+    def create(self, volumes: Sequence[Volume], commands: ClusterCommands) -> str:
+        """Shell text for the head that makes `volumes`."""
+        return ""
+
+    def prefill_scripts(
+        self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
+    ) -> HostScripts:
+        """Shell text for the clients that fills `volumes` with large writes."""
+        return {}
+
+    def processes(self, site: Site) -> tuple[ClientProcess, ...]:
+        """The client processes of one cell."""
+        raise NotImplementedError
+
+    def measure(
+        self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
+    ) -> HostScripts:
+        """Shell text that runs the processes of one cell on each active client.
+
+        It leaves each process's exit status in `run_dir/exit_status.<volume>` and its results in
+        CBT's file names. It exits 0 when the processes ran, whatever they returned.
+        """
+        raise NotImplementedError

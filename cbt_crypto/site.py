@@ -1,0 +1,78 @@
+"""The places a campaign works on: hosts, their roles, OSDs and devices, as plain values.
+
+Overlays, scenarios and proofs see the cluster only through these values, so that each of their
+hooks can be called, printed and tested without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Optional
+
+#: Host name -> POSIX sh text to run there. What every hook returns instead of running anything.
+#: `$SUDO` stands for what makes a command root's on that host: empty, or `sudo -n`.
+#: The text runs under `set -eu`: the first command that fails, fails the host.
+HostScripts = Mapping[str, str]
+
+#: Host name -> standard output of its script.
+HostOutputs = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Osd:
+    """One OSD and where it lives.
+
+    `device` is what the campaign names: a block device, or a file when `is_file`. What the
+    running OSD opens may be something that an overlay laid over it.
+    """
+
+    id: int
+    host: str
+    device: str
+    data_dir: str
+    admin_socket: str
+    pid_file: str
+    is_file: bool = False
+    db_device: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a hook may know of the cluster: roles, OSDs and the one directory we write in."""
+
+    tmp_dir: str
+    conf: str
+    head: str
+    clients: tuple[str, ...]
+    osds: tuple[Osd, ...]
+    mons: tuple[str, ...] = ()
+    mgrs: tuple[str, ...] = ()
+    #: Hosts on which client processes of the running scenario are; a subset of `clients`.
+    active_clients: tuple[str, ...] = field(default=())
+
+    @property
+    def osd_hosts(self) -> tuple[str, ...]:
+        """Hosts with at least one OSD, each once, in the campaign's order."""
+        return tuple(dict.fromkeys(osd.host for osd in self.osds))
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Every host of the campaign, each once."""
+        everyone = (self.head, *self.mons, *self.mgrs, *self.osd_hosts, *self.clients)
+        return tuple(dict.fromkeys(everyone))
+
+    def role(self, role: str) -> tuple[str, ...]:
+        """Hosts of a CBT role: head, clients, osds, mons or mgrs. Raises KeyError for another."""
+        roles = {
+            "head": (self.head,),
+            "clients": self.clients,
+            "osds": self.osd_hosts,
+            "mons": self.mons,
+            "mgrs": self.mgrs,
+        }
+        return roles[role]
+
+    def osds_of(self, host: str) -> tuple[Osd, ...]:
+        """The OSDs of one host, by id."""
+        return tuple(osd for osd in self.osds if osd.host == host)

@@ -1,0 +1,119 @@
+"""A configuration's overlays, stacked: what they ask of a deployment together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Optional
+
+from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.overlay import Overlay, Requirement, Transition
+from cbt_crypto.site import HostScripts, Osd, Site
+
+
+class Stack:
+    """Every known overlay once: as the configuration names it, else as it states its absence."""
+
+    def __init__(self, named: Iterable[Overlay]) -> None:
+        """`named` are the configuration's own, bottom first."""
+        self.named = tuple(named)
+        names = {overlay.name for overlay in self.named}
+        stated = (cls.absent() for name, cls in OVERLAYS.items() if name not in names)
+        self.overlays: tuple[Overlay, ...] = (
+            *(overlay for overlay in stated if overlay is not None),
+            *self.named,
+        )
+
+    def ceph_conf(self) -> dict[str, dict[str, str]]:
+        """The options of all overlays; a later overlay's replace an earlier one's."""
+        result: dict[str, dict[str, str]] = {}
+        for overlay in self.overlays:
+            for section, options in overlay.ceph_conf().items():
+                result.setdefault(section, {}).update(options)
+        return result
+
+    def osd_device(self, osd: Osd) -> str:
+        """The device that the OSD opens, on top of all overlays."""
+        device = osd.device
+        for overlay in self.overlays:
+            device = overlay.osd_device(osd, device)
+        return device
+
+    def osd_db_device(self, osd: Osd) -> Optional[str]:
+        """The same for its RocksDB's device."""
+        device = osd.db_device
+        for overlay in self.overlays:
+            device = overlay.osd_db_device(osd, device)
+        return device
+
+    def wrap_osd(self, osd: Osd, command: str) -> str:
+        """The command that starts the OSD, wrapped by every overlay."""
+        for overlay in self.overlays:
+            command = overlay.wrap_osd(osd, command)
+        return command
+
+    def wrap_client(self, host: str, command: str) -> str:
+        """The command that starts a client process, wrapped by every overlay."""
+        for overlay in self.overlays:
+            command = overlay.wrap_client(host, command)
+        return command
+
+    def before_osds(self, site: Site) -> HostScripts:
+        """Bottom first."""
+        return _joined(overlay.before_osds(site) for overlay in self.overlays)
+
+    def after_osds(self, site: Site) -> HostScripts:
+        """Bottom first."""
+        return _joined(overlay.after_osds(site) for overlay in self.overlays)
+
+    def take_down(self, site: Site) -> HostScripts:
+        """Top first. Each overlay tries, also when one above it failed."""
+        return _joined(
+            (overlay.take_down(site) for overlay in reversed(self.overlays)), keep_going=True
+        )
+
+    def requirements(self, site: Site) -> list[Requirement]:
+        """What hosts must offer for all of it."""
+        return [need for overlay in self.overlays for need in overlay.requirements(site)]
+
+    def check_ceph_conf(self, conf: Mapping[str, Mapping[str, str]]) -> list[str]:
+        """A sentence for each overlay that the campaign's own ceph.conf contradicts."""
+        answers = (overlay.check_ceph_conf(conf) for overlay in self.overlays)
+        return [answer for answer in answers if answer]
+
+
+def transition(old: Stack, new: Stack) -> Transition:
+    """What it takes to go from one configuration to another: the dearest of its overlays."""
+    old_by_name = {overlay.name: overlay for overlay in old.overlays}
+    new_by_name = {overlay.name: overlay for overlay in new.overlays}
+    if old_by_name.keys() != new_by_name.keys():
+        return Transition.REBUILD  # an overlay that cannot state its absence comes or goes
+    return max(
+        (overlay.transition_to(new_by_name[name]) for name, overlay in old_by_name.items()),
+        default=Transition.NONE,
+    )
+
+
+def leftovers(stacks: Sequence[Stack], site: Site) -> HostScripts:
+    """Taking down whatever any of these configurations may have left behind."""
+    scripts: dict[str, list[str]] = {}
+    for stack in stacks:
+        for host, text in stack.take_down(site).items():
+            if text not in scripts.setdefault(host, []):
+                scripts[host].append(text)
+    return {host: _sequence(texts, keep_going=True) for host, texts in scripts.items()}
+
+
+def _joined(parts: Iterable[HostScripts], keep_going: bool = False) -> HostScripts:
+    texts: dict[str, list[str]] = {}
+    for part in parts:
+        for host, text in part.items():
+            texts.setdefault(host, []).append(text)
+    return {host: _sequence(own, keep_going) for host, own in texts.items()}
+
+
+def _sequence(texts: Sequence[str], keep_going: bool) -> str:
+    if not keep_going:
+        # Each overlay's text in a shell of its own: its variables are nobody else's.
+        return "\n".join(f"(\n{text}\n)" for text in texts)
+    tries = "\n".join(f"(\nset -e\n{text}\n)\n[ $? = 0 ] || bad=1" for text in texts)
+    return f"bad=0; set +e\n{tries}\nset -e\n[ $bad = 0 ]"

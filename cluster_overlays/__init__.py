@@ -1,0 +1,20 @@
+"""The overlays by their names in the YAML file.
+
+Their order is that of deployment: an overlay that makes devices comes before one that starts
+daemons on them. A new overlay is one module and one line here.
+"""
+
+from __future__ import annotations
+
+from cbt_crypto.cluster_overlays.cpuset import CpuSet
+from cbt_crypto.cluster_overlays.luks import Luks
+from cbt_crypto.cluster_overlays.secure_messenger import SecureMessenger
+from cbt_crypto.cluster_overlays.tuned import Tuned
+from cbt_crypto.overlay import Overlay
+
+OVERLAYS: dict[str, type[Overlay]] = {
+    "luks": Luks,
+    "secure_messenger": SecureMessenger,
+    "cpuset": CpuSet,
+    "tuned": Tuned,
+}

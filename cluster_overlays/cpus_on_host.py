@@ -1,0 +1,324 @@
+"""Chooses CPUs for OSDs and clients, and puts processes there. This file runs on the hosts.
+
+Its source is sent to them, so it needs nothing but Python 3.6. Its one argument is a JSON object,
+see `main`. CPUs are numbers as in /proc/cpuinfo; a core is the list of its hyperthreads.
+"""
+
+import json
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
+
+Core = List[int]
+
+
+class Impossible(Exception):
+    """One sentence on why this host cannot do what is asked."""
+
+
+class Host:
+    """What is read and written below `root`: /, or a copy of its files in a test."""
+
+    def __init__(self, root: str = "/") -> None:
+        self.root = Path(root)
+
+    def read(self, path: str) -> str:
+        """The text of a file below the root, stripped."""
+        return (self.root / path).read_text().strip()
+
+    def usable_cpus(self) -> List[int]:
+        """What init may use: all CPUs that are online, but for those isolated or fenced off."""
+        return self._allowed(_fields(self.read("proc/1/status")))
+
+    def _allowed(self, status: Dict[str, str]) -> List[int]:
+        # The kernel's list may name CPUs that are not there, or not any more.
+        online = parse_cpus(self.read("sys/devices/system/cpu/online"))
+        return sorted(set(online) & set(parse_cpus(status["Cpus_allowed_list"])))
+
+    def nodes(self) -> Dict[int, List[Core]]:
+        """NUMA node -> its cores, in the order of their first thread."""
+        usable = self.usable_cpus()
+        nodes: Dict[int, List[Core]] = {}
+        seen: List[int] = []
+        for cpu in usable:
+            if cpu in seen:
+                continue
+            folder = f"sys/devices/system/cpu/cpu{cpu}"
+            siblings = parse_cpus(self.read(folder + "/topology/thread_siblings_list"))
+            core = [thread for thread in siblings if thread in usable]
+            seen += core
+            links = sorted((self.root / folder).glob("node[0-9]*"))
+            nodes.setdefault(int(links[0].name[4:]) if links else 0, []).append(core)
+        return nodes
+
+    def threads(self, pid_file: str) -> Dict[str, int]:
+        """CPU list -> how many threads of the process may use just these; empty: not running."""
+        try:
+            pid = (self.root / pid_file.lstrip("/")).read_text().strip()
+        except FileNotFoundError:
+            return {}
+        found = Counter()  # type: Counter[str]
+        for path in (self.root / "proc" / pid / "task").glob("*/status"):
+            try:
+                status = _fields(path.read_text())
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # a thread that has just ended
+            if not status["State"].startswith("Z"):
+                found[format_cpus(self._allowed(status))] += 1
+        return dict(found)
+
+
+def _fields(status: str) -> Dict[str, str]:
+    """The lines of a /proc/PID/status by their names."""
+    pairs = (line.partition(":") for line in status.splitlines())
+    return {name: value.strip() for name, _, value in pairs}
+
+
+def parse_cpus(text: str) -> List[int]:
+    """[0, 1, 2, 5] of "0-2,5"."""
+    cpus = []  # type: List[int]
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        if first:
+            cpus += range(int(first), int(last or first) + 1)
+    return cpus
+
+
+def format_cpus(cpus: Iterable[int]) -> str:
+    """ "0-2,5" of [0, 1, 2, 5], as the kernel writes it."""
+    runs = []  # type: List[List[int]]
+    for cpu in sorted(cpus):
+        if runs and runs[-1][1] == cpu - 1:
+            runs[-1][1] = cpu
+        else:
+            runs.append([cpu, cpu])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+class Chooser:
+    """Hands out the cores of a host, each once."""
+
+    def __init__(self, nodes: Dict[int, List[Core]]) -> None:
+        self.free = {node: list(cores) for node, cores in nodes.items()}
+        self.total = sum(len(cores) for cores in nodes.values())
+
+    def from_node(self, count: int, nodes: List[int]) -> List[Core]:
+        """Cores of the first of these nodes that has enough left."""
+        where = f"NUMA node {nodes[0]}" if len(nodes) == 1 else "one NUMA node"
+        for node in nodes:
+            if len(self.free.get(node, ())) >= count:
+                taken, self.free[node] = self.free[node][:count], self.free[node][count:]
+                return taken
+        free = ", ".join(f"{len(own)} in node {node}" for node, own in sorted(self.free.items()))
+        raise Impossible(f"{count} whole cores of {where} are asked for, and free are {free}")
+
+    def in_turn(self, count: int) -> List[Core]:
+        """Cores taken from the nodes in turn."""
+        if count > sum(len(cores) for cores in self.free.values()):
+            raise Impossible(f"{count} whole cores are asked for and this host has {self.total}")
+        taken = []  # type: List[Core]
+        while len(taken) < count:
+            for node in sorted(self.free):
+                if self.free[node] and len(taken) < count:
+                    taken.append(self.free[node].pop(0))
+        return taken
+
+    def rest(self) -> List[Core]:
+        """All that are left, node by node."""
+        return [core for node in sorted(self.free) for core in self.free[node]]
+
+
+def choose(
+    nodes: Dict[int, List[Core]], options: Dict[str, Any], osds: List[str]
+) -> Tuple[Dict[str, List[int]], Optional[List[int]]]:
+    """The CPUs of each OSD, and those of client processes; None where they are left alone."""
+    chooser = Chooser(nodes)
+    cores = _osd_cores(chooser, options, osds) if options["osd_cores"] and osds else {}
+    return (
+        {osd: threads(own, options["smt"]) for osd, own in cores.items()},
+        _client_cpus(Chooser(nodes) if options["clients"] == "all" else chooser, options),
+    )
+
+
+def _osd_cores(chooser: Chooser, options: Dict[str, Any], osds: List[str]) -> Dict[str, List[Core]]:
+    count, numa = options["osd_cores"], options["numa"]
+    order = sorted(chooser.free)
+    if not options["per_osd"]:
+        if numa == "spread":
+            return dict.fromkeys(osds, chooser.in_turn(count))
+        return dict.fromkeys(osds, chooser.from_node(count, _nodes(numa, order)))
+    chosen = {}
+    for index, osd in enumerate(osds):
+        turn = index % len(order)
+        among = order[turn:] + order[:turn] if numa == "spread" else _nodes(numa, order)
+        chosen[osd] = chooser.from_node(count, among)
+    return chosen
+
+
+def _nodes(numa: Union[str, int], order: List[int]) -> List[int]:
+    return order if isinstance(numa, str) else [numa]
+
+
+def _client_cpus(chooser: Chooser, options: Dict[str, Any]) -> Optional[List[int]]:
+    if options["clients"] == "all" and not options["client_cores"]:
+        return None
+    cores = chooser.rest()
+    count = options["client_cores"] or len(cores)
+    if not cores or count > len(cores):
+        raise Impossible(
+            f"{max(count, 1)} whole cores are asked for client processes, and the OSDs leave "
+            f"{len(cores)} of {chooser.total}"
+        )
+    return threads(cores[:count], options["smt"])
+
+
+def threads(cores: List[Core], smt: bool) -> List[int]:
+    """The CPUs of whole cores; without `smt` the first hyperthread of each."""
+    return sorted(cpu for core in cores for cpu in (core if smt else core[:1]))
+
+
+class Groups:
+    """The cgroups of one campaign on this host: `name`, and in it one for each OSD and `clients`.
+
+    They lie in one of ours because systemd takes the cpuset controller from the root's children
+    when it sees fit, but not from one whose own children use it.
+    """
+
+    def __init__(self, base: Path, name: str) -> None:
+        """`base` is the root of the hierarchy that has the cpuset controller, v2 or v1."""
+        self.base = base
+        self.unified = (base / "cgroup.controllers").exists()
+        self.ours = base / name
+
+    @classmethod
+    def find(cls, host: Host, name: str) -> Optional["Groups"]:
+        """In cgroup v2, else in v1; None on a host without the controller."""
+        mounted = host.root / "sys/fs/cgroup"
+        for base in (mounted, mounted / "unified"):
+            controllers = base / "cgroup.controllers"
+            if controllers.exists() and "cpuset" in controllers.read_text().split():
+                return cls(base, name)
+        legacy = mounted / "cpuset"
+        return cls(legacy, name) if (legacy / "cpuset.cpus").exists() else None
+
+    def make(self) -> None:
+        """Make the group that the others lie in."""
+        self.ours.mkdir(exist_ok=True)
+        if self.unified:
+            for group in (self.base, self.ours):
+                (group / "cgroup.subtree_control").write_text("+cpuset")
+        else:
+            self._inherit(self.ours, "cpuset.cpus")
+            self._inherit(self.ours, "cpuset.mems")
+
+    def _inherit(self, group: Path, name: str) -> None:
+        # v1 only: a new group has neither CPUs nor memory, and takes no process until it has both.
+        (group / name).write_text((group.parent / name).read_text().strip())
+
+    def confine(self, member: str, cpus: Iterable[int]) -> Path:
+        """Make the member's group, with these CPUs."""
+        group = self.ours / member
+        group.mkdir(exist_ok=True)
+        if not self.unified:
+            self._inherit(group, "cpuset.mems")
+        (group / "cpuset.cpus").write_text(format_cpus(cpus))
+        return group
+
+    def release(self, member: str) -> None:
+        """Give the member's group, if there is one, all CPUs again."""
+        group = self.ours / member
+        if not group.exists():
+            return
+        # v2 would take them all again by an empty list, but not while processes are in the group.
+        (group / "cpuset.cpus").write_text(self._in_force(self.ours).read_text().strip())
+
+    def cpus(self, member: str) -> Optional[str]:
+        """The CPUs in force for the member's group; None when it is not there."""
+        path = self._in_force(self.ours / member)
+        return path.read_text().strip() if path.exists() else None
+
+    def _in_force(self, group: Path) -> Path:
+        return group / ("cpuset.cpus.effective" if self.unified else "cpuset.effective_cpus")
+
+
+class Plan:
+    """What `arguments` ask of this host. See `main`."""
+
+    def __init__(self, host: Host, arguments: Dict[str, Any]) -> None:
+        self.host, self.arguments = host, arguments
+        self.osds = {}  # type: Dict[str, List[int]]
+        self.clients = None  # type: Optional[List[int]]
+        options = arguments["options"]
+        if options:
+            self.osds, clients = choose(host.nodes(), options, list(arguments["osds"]))
+            self.clients = clients if arguments["client"] else None
+
+    def groups(self) -> Groups:
+        """Where to confine processes."""
+        groups = Groups.find(self.host, self.arguments["group"])
+        if not groups:
+            raise Impossible("no cgroup has the cpuset controller, neither v2 nor v1")
+        if not os.access(str(groups.base), os.W_OK):
+            raise Impossible(f"{groups.base} cannot be written to")
+        return groups
+
+    def confine(self) -> None:
+        """Put everything where it belongs. Safe to repeat, and with other options."""
+        groups = self.groups()
+        groups.make()
+        for osd, cpus in self.osds.items():
+            group = groups.confine(osd, cpus)
+            pid = self.host.read(self.arguments["osds"][osd].lstrip("/"))
+            (group / "cgroup.procs").write_text(pid)
+        if self.clients:
+            groups.confine("clients", self.clients)
+
+    def release(self) -> None:
+        """Lift what earlier options confined and these do not."""
+        groups = Groups.find(self.host, self.arguments["group"])
+        for osd in self.arguments["osds"]:
+            if groups and osd not in self.osds:
+                groups.release(osd)
+
+    def facts(self) -> Dict[str, Any]:
+        """What is in force, beside what should be."""
+        usable = format_cpus(self.host.usable_cpus())
+        found = {"usable": usable, "osds": {}}  # type: Dict[str, Any]
+        for osd, pid_file in self.arguments["osds"].items():
+            expected = format_cpus(self.osds[osd]) if osd in self.osds else usable
+            found["osds"][osd] = {"expected": expected, "threads": self.host.threads(pid_file)}
+        if self.clients:
+            in_force = self.groups().cpus("clients")
+            found["clients"] = {"expected": format_cpus(self.clients), "in_force": in_force}
+        return found
+
+
+def main(arguments: Dict[str, Any], host: Host) -> None:
+    """Do `arguments["action"]`: check, apply or show.
+
+    The others are `group`, the name of the campaign's cgroup; `options`, those of the overlay or
+    null for no restriction; `osds`, OSD name -> pid file; `client`, whether client processes run
+    here.
+    """
+    plan = Plan(host, arguments)
+    if arguments["action"] == "check":
+        plan.groups()
+        print("ok")
+    elif arguments["action"] == "apply":
+        plan.release()
+        if plan.osds or plan.clients:
+            plan.confine()
+    else:
+        print(json.dumps(plan.facts(), sort_keys=True))
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[1])
+    try:
+        main(asked, Host())
+    except (Impossible, OSError) as problem:
+        if asked["action"] != "check":
+            sys.exit(str(problem))
+        print(problem)

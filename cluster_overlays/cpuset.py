@@ -1,0 +1,198 @@
+"""OSDs, and client processes, on some of their host's cores."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Optional, Union
+
+from pydantic import Field, NonNegativeInt, model_validator
+from typing_extensions import Self, override
+
+from cbt_crypto import on_host
+from cbt_crypto.cluster_overlays import cpus_on_host
+from cbt_crypto.cluster_overlays.per_osd import Finding, judge_all
+from cbt_crypto.overlay import Overlay, Requirement, Transition, Verdict
+from cbt_crypto.site import HostOutputs, HostScripts, Osd, Site
+
+_JOIN = """
+for group in /sys/fs/cgroup/"$0"/clients /sys/fs/cgroup/*/"$0"/clients; do
+    [ -d "$group" ] || continue
+    echo $$ | $SUDO tee "$group/cgroup.procs" > /dev/null || exit 1
+    exec "$@"
+done
+echo "there is no cgroup $0/clients" >&2
+exit 1
+""".strip()
+
+# A process that is about to end still fills its group: wait for it a little.
+_REMOVE = """
+for ours in /sys/fs/cgroup/NAME /sys/fs/cgroup/*/NAME; do
+    for group in "$ours"/*/ "$ours"; do
+        [ -d "$group" ] || continue
+        tries=50
+        until $SUDO rmdir "$group" 2>/dev/null; do
+            tries=$((tries - 1))
+            if [ $tries = 0 ]; then
+                echo "$group is still in use by processes" $(cat "$group/cgroup.procs") >&2
+                exit 1
+            fi
+            sleep 0.1
+        done
+    done
+done
+""".strip()
+
+
+class CpuSet(Overlay):
+    """Confine the OSDs of each host to whole cores, and keep client processes off them."""
+
+    name: ClassVar[str] = "cpuset"
+    needs_root: ClassVar[bool] = True
+
+    osd_cores: Optional[int] = Field(
+        None,
+        ge=1,
+        description="whole cores for the OSDs of a host together, or for each with per_osd; "
+        "OSDs are not confined when absent",
+    )
+    per_osd: bool = Field(False, description="give each OSD osd_cores of its own")
+    smt: bool = Field(True, description="use all hyperthreads of these cores, not only the first")
+    numa: Union[Literal["one", "spread"], NonNegativeInt] = Field(
+        "one",
+        description="take the cores of an OSD set from one NUMA node that has enough; or from "
+        "all nodes in turn (with per_osd, place one OSD after another on the next node); or from "
+        "the node of this number",
+    )
+    clients: Literal["all", "rest"] = Field(
+        "all",
+        description="cores that client processes may use: all, or the rest, which are those "
+        "that the OSDs of the same host do not have",
+    )
+    client_cores: Optional[int] = Field(
+        None, ge=1, description="of these, use only that many whole cores on each client host"
+    )
+
+    @model_validator(mode="after")
+    def _something_to_do(self) -> Self:
+        if self.osd_cores is None and self.client_cores is None:
+            raise ValueError("name osd_cores, client_cores or both")
+        if self.clients == "rest" and self.osd_cores is None:
+            raise ValueError("clients: rest needs osd_cores, to know what the rest is")
+        return self
+
+    @classmethod
+    @override
+    def absent(cls) -> Self:
+        return cls.make_absent()
+
+    @override
+    def requirements(self, site: Site) -> Sequence[Requirement]:
+        if not self.is_present:
+            return ()
+        return [
+            Requirement("cores for cpuset", (host,), self._on_host("check", site, host))
+            for host in self._hosts(site)
+        ]
+
+    @override
+    def after_osds(self, site: Site) -> HostScripts:
+        return {host: self._on_host("apply", site, host) for host in self._hosts(site)}
+
+    @override
+    def wrap_client(self, host: str, command: str) -> str:
+        if not self._confines_clients:
+            return command
+        return f'SUDO="$SUDO" sh -c {shlex.quote(_JOIN)} {shlex.quote(_group(host))} {command}'
+
+    @override
+    def probe(self, site: Site) -> HostScripts:
+        return {host: self._on_host("show", site, host) for host in self._hosts(site)}
+
+    @override
+    def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
+        looks = [_facts(outputs) for outputs in (before, after)]
+        findings = {osd: self._osd_finding(osd, looks) for osd in site.osds}
+        confined = self.is_present and self.osd_cores is not None
+        verdict = judge_all(
+            self, findings, "run on their cores" if confined else "may use every CPU"
+        )
+        if not self._confines_clients:
+            return verdict
+        hosts = {host: looks[1].get(host, {}).get("clients") for host in site.clients}
+        faults = [
+            host for look in looks for host in site.clients if not _clients_confined(look, host)
+        ]
+        reason = f"{verdict.reason}; client processes have "
+        reason += f"no such cores on {faults[0]}" if faults else "theirs"
+        return Verdict(
+            verdict.proved and not faults, reason, {**verdict.evidence, "clients": hosts}
+        )
+
+    def _osd_finding(self, osd: Osd, looks: Sequence[Mapping[str, Any]]) -> Finding:
+        faults = [self._osd_fault(look.get(osd.host), f"osd.{osd.id}") for look in looks]
+        found = looks[-1].get(osd.host, {"osds": {}})["osds"].get(f"osd.{osd.id}", {})
+        return Finding(next((fault for fault in faults if fault), None), found)
+
+    def _osd_fault(self, facts: Optional[Mapping[str, Any]], osd: str) -> Optional[str]:
+        if not facts or osd not in facts["osds"]:
+            return "its host did not say on which CPUs it runs"
+        expected = facts["osds"][osd]["expected"]
+        threads: Mapping[str, int] = facts["osds"][osd]["threads"]
+        if not threads:
+            return "it is not running"
+        wrong = {cpus: count for cpus, count in threads.items() if cpus != expected}
+        if not wrong:
+            return None
+        cpus, count = next(iter(wrong.items()))
+        return f"{count} of {sum(threads.values())} threads may use CPUs {cpus} and not {expected}"
+
+    @override
+    def take_down(self, site: Site) -> HostScripts:
+        hosts = dict.fromkeys((*site.osd_hosts, *site.clients))
+        return {host: _REMOVE.replace("NAME", shlex.quote(_group(host))) for host in hosts}
+
+    @override
+    def transition_to(self, new: Self) -> Transition:
+        return Transition.NONE if self == new else Transition.LIVE
+
+    @property
+    def _confines_clients(self) -> bool:
+        return self.clients == "rest" or self.client_cores is not None
+
+    def _hosts(self, site: Site) -> tuple[str, ...]:
+        clients = site.clients if self._confines_clients else ()
+        return tuple(dict.fromkeys((*site.osd_hosts, *clients)))
+
+    def _on_host(self, action: str, site: Site, host: str) -> str:
+        asked = {
+            "action": action,
+            "group": _group(host),
+            "options": self.model_dump() if self.is_present else None,
+            "osds": {f"osd.{osd.id}": osd.pid_file for osd in site.osds_of(host)},
+            "client": host in site.clients,
+        }
+        return on_host.python(inspect.getsource(cpus_on_host), asked)
+
+
+def _group(host: str) -> str:
+    """The name of our cgroup; of the host, as several may share a kernel."""
+    return f"cbt-crypto-{host}"
+
+
+def _facts(outputs: HostOutputs) -> dict[str, Any]:
+    """Host -> what `show` printed; hosts that printed something else are left out."""
+    facts = {}
+    for host, output in outputs.items():
+        try:
+            facts[host] = {"osds": {}, **json.loads(output)}
+        except (ValueError, TypeError):
+            continue
+    return facts
+
+
+def _clients_confined(look: Mapping[str, Any], host: str) -> bool:
+    found = look.get(host, {}).get("clients")
+    return bool(found) and found["expected"] == found["in_force"]

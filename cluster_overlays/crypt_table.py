@@ -1,0 +1,79 @@
+"""dm-crypt's line in device-mapper's table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Optional
+
+#: Beginnings of the ids of mappings that are something else: volumes, several paths to one disk.
+_PLAIN = ("LVM-", "mpath-")
+
+
+@dataclass(frozen=True)
+class CryptTable:
+    """How a mapping encrypts: cipher, key size in bits, sector size in bytes, optional flags.
+
+    `device` is the one that holds the encrypted sectors, as "major:minor".
+    """
+
+    cipher: str
+    key_size: int
+    device: str
+    sector_size: int
+    flags: frozenset[str]
+
+    @classmethod
+    def parse(cls, line: str) -> CryptTable:
+        """Of a line that `dmsetup table` printed. Raises ValueError for another target.
+
+        The key is `:<bytes>:<where the kernel finds it>`; a key itself never gets here.
+        """
+        words = line.split()
+        if words[2:3] != ["crypt"] or len(words) < 8:
+            raise ValueError(f"not a line of dm-crypt: {line}")
+        options = words[9:]
+        sizes = [word.partition(":")[2] for word in options if word.startswith("sector_size:")]
+        return cls(
+            cipher=words[3],
+            key_size=int(words[4].split(":")[1]) * 8,
+            device=words[6],
+            sector_size=int(sizes[0]) if sizes else 512,
+            flags=frozenset(word for word in options if ":" not in word),
+        )
+
+    def on(self, device: str) -> CryptTable:
+        """The same on another device."""
+        return replace(self, device=device)
+
+    def difference_from(self, wanted: CryptTable) -> Optional[str]:
+        """The first thing that is not as wanted, for a sentence about the mapping."""
+        if self.device != wanted.device:
+            return f"lies on device {self.device} and not on {wanted.device}"
+        if self.flags != wanted.flags:
+            return f"has flags {_list(self.flags)} and not {_list(wanted.flags)}"
+        for name in ("cipher", "key_size", "sector_size"):
+            found, expected = getattr(self, name), getattr(wanted, name)
+            if found != expected:
+                return f"has {name} {found} and not {expected}"
+        return None
+
+
+def _list(flags: frozenset[str]) -> str:
+    return " ".join(sorted(flags)) or "none"
+
+
+def crypt_of(layer: Mapping[str, Optional[str]]) -> Optional[CryptTable]:
+    """How a layer of `storage_on_host` encrypts; None when it does not."""
+    for line in (layer.get("table") or "").splitlines():
+        if line.split()[2:3] == ["crypt"]:
+            return CryptTable.parse(line)
+    return None
+
+
+def may_encrypt(layer: Mapping[str, Any]) -> bool:
+    """Whether a layer encrypts, or is a mapping of which that is not known."""
+    if "mapping" not in layer or str(layer["uuid"]).startswith(_PLAIN):
+        return False
+    unknown = layer["table"] is None
+    return unknown or str(layer["uuid"]).startswith("CRYPT-") or crypt_of(layer) is not None

@@ -1,0 +1,179 @@
+"""OSDs on encrypted devices: dm-crypt with a LUKS header under each data and DB device."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Optional
+
+from pydantic import Field, model_validator
+from typing_extensions import Self, override
+
+from cbt_crypto.cluster_overlays import cipher_speed, luks_on_host, luks_proof
+from cbt_crypto.cluster_overlays.crypt_table import CryptTable
+from cbt_crypto.cluster_overlays.luks_mapping import mapping_of, mappings_of
+from cbt_crypto.cluster_overlays.luks_proof import Facts
+from cbt_crypto.cluster_overlays.luks_requirements import SCRIPT, DmCrypt
+from cbt_crypto.cluster_overlays.per_osd import Finding, judge_all
+from cbt_crypto.overlay import Overlay, Requirement, Transition, Verdict
+from cbt_crypto.site import HostOutputs, HostScripts, Osd, Site
+
+#: Options that change on an open mapping, by dm-crypt's name, with cryptsetup's.
+_LIVE = {
+    "allow_discards": "--allow-discards",
+    "same_cpu_crypt": "--perf-same_cpu_crypt",
+    "submit_from_crypt_cpus": "--perf-submit_from_crypt_cpus",
+    "no_read_workqueue": "--perf-no_read_workqueue",
+    "no_write_workqueue": "--perf-no_write_workqueue",
+}
+
+
+class Luks(Overlay):
+    """Encrypt the devices of all OSDs with dm-crypt."""
+
+    name: ClassVar[str] = "luks"
+    needs_root: ClassVar[bool] = True
+
+    type: Literal["luks2"] = Field("luks2", description="format of the header")
+    cipher: str = Field(
+        "aes-xts-plain64",
+        pattern=r"^[A-Za-z0-9:()_,.-]+$",
+        description="cipher, mode and IV, as cryptsetup spells them",
+    )
+    key_size: int = Field(
+        512, ge=64, le=1024, multiple_of=8, description="bits; XTS uses half of them twice"
+    )
+    sector_size: Literal[512, 1024, 2048, 4096] = Field(
+        512, description="bytes that are encrypted as one unit"
+    )
+    submit_from_crypt_cpus: bool = Field(
+        False, description="submit writes from the CPU that encrypted them, without sorting"
+    )
+    same_cpu_crypt: bool = Field(
+        False, description="encrypt on the CPU that the IO was submitted on"
+    )
+    no_read_workqueue: bool = Field(False, description="decrypt reads without a work queue")
+    no_write_workqueue: bool = Field(False, description="encrypt writes without a work queue")
+    allow_discards: bool = Field(False, description="pass discards on to the device")
+    pbkdf: Literal["pbkdf2", "argon2id"] = Field(
+        "pbkdf2", description="how the header's key is derived; no IO ever waits for it"
+    )
+    pbkdf_force_iterations: int = Field(
+        1000, ge=4, description="cost of that; the key is random already, so the least will do"
+    )
+    pbkdf_memory: int = Field(65536, ge=32, description="KiB that argon2id takes")
+
+    @model_validator(mode="after")
+    def _enough_iterations(self) -> Self:
+        if self.pbkdf == "pbkdf2" and self.pbkdf_force_iterations < 1000:
+            raise ValueError("pbkdf2 takes 1000 iterations or more")
+        return self
+
+    @classmethod
+    @override
+    def absent(cls) -> Self:
+        return cls.make_absent()
+
+    @property
+    def _flags(self) -> list[str]:
+        """Those of `_LIVE` that are on."""
+        return [flag for flag in _LIVE if getattr(self, flag)]
+
+    @property
+    def _cryptsetup_flags(self) -> list[str]:
+        return [_LIVE[flag] for flag in self._flags]
+
+    @override
+    def requirements(self, site: Site) -> Sequence[Requirement]:
+        if not self.is_present:
+            return ()
+        options = tuple(self._flags) + (("sector_size",) if self.sector_size != 512 else ())
+        needs: list[Requirement] = [DmCrypt("dm-crypt", site.osd_hosts, SCRIPT, options)]
+        for osd in site.osds:
+            if osd.is_file:
+                sentence = f"osd.{osd.id} is on a file; luks needs block devices: name osd_devices"
+                script = f"echo {shlex.quote(sentence)}"
+                needs.append(Requirement(f"device of osd.{osd.id}", (osd.host,), script))
+        return needs
+
+    @override
+    def before_osds(self, site: Site) -> HostScripts:
+        if not self.is_present:
+            return {}
+        return {
+            host: luks_on_host.make(mappings, self._formatting(), self._cryptsetup_flags)
+            for host, mappings in mappings_of(site).items()
+        }
+
+    def _formatting(self) -> list[str]:
+        words = ["--type", self.type, "--cipher", self.cipher, "--key-size", str(self.key_size)]
+        words += ["--sector-size", str(self.sector_size), "--pbkdf", self.pbkdf]
+        words += ["--pbkdf-force-iterations", str(self.pbkdf_force_iterations)]
+        if self.pbkdf == "argon2id":
+            words += ["--pbkdf-memory", str(self.pbkdf_memory)]
+        return words
+
+    @override
+    def osd_device(self, osd: Osd, device: str) -> str:
+        return mapping_of(osd, "data", device).path if self.is_present else device
+
+    @override
+    def osd_db_device(self, osd: Osd, device: Optional[str]) -> Optional[str]:
+        return mapping_of(osd, "db", device).path if self.is_present and device else device
+
+    @override
+    def after_osds(self, site: Site) -> HostScripts:
+        if not self.is_present:
+            return {}
+        return {
+            host: luks_on_host.refresh(mappings, self._cryptsetup_flags, self._flags, _LIVE)
+            for host, mappings in mappings_of(site).items()
+        }
+
+    @override
+    def describe(self, site: Site) -> HostScripts:
+        return dict.fromkeys(site.osd_hosts, cipher_speed.script(self.cipher, self.key_size))
+
+    @override
+    def description(self, output: str) -> Any:
+        return cipher_speed.parse(output)
+
+    @override
+    def take_down(self, site: Site) -> HostScripts:
+        return {host: luks_on_host.remove(own) for host, own in mappings_of(site).items()}
+
+    @override
+    def transition_to(self, new: Self) -> Transition:
+        if self == new:
+            return Transition.NONE
+        fixed = [overlay.model_dump(exclude=set(_LIVE)) for overlay in (self, new)]
+        alike = self.is_present == new.is_present and fixed[0] == fixed[1]
+        return Transition.LIVE if alike else Transition.REBUILD
+
+    @override
+    def probe(self, site: Site) -> HostScripts:
+        return {host: luks_proof.script(site.osds_of(host)) for host in site.osd_hosts}
+
+    @override
+    def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
+        looks = [luks_proof.parse(outputs) for outputs in (before, after)]
+        findings = {
+            osd: self._finding(osd, [look.get(f"osd.{osd.id}") for look in looks])
+            for osd in site.osds
+        }
+        claim = "are on dm-crypt as configured" if self.is_present else "have no dm-crypt below"
+        return judge_all(self, findings, claim)
+
+    def _finding(self, osd: Osd, looks: Sequence[Optional[Facts]]) -> Finding:
+        faults = [self._fault(osd, facts) for facts in looks]
+        return Finding(next((fault for fault in faults if fault), None), looks[-1] or {})
+
+    def _fault(self, osd: Osd, facts: Optional[Facts]) -> Optional[str]:
+        fault = luks_proof.closed_fault(facts)
+        if fault or facts is None:
+            return fault
+        if not self.is_present:
+            return luks_proof.plain_fault(facts)
+        flags = frozenset(self._flags)
+        wanted = CryptTable(self.cipher, self.key_size, "", self.sector_size, flags)
+        return luks_proof.encrypted_fault(osd, facts, wanted)

@@ -1,0 +1,44 @@
+"""Which encrypted mapping lies on which device of which OSD."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass
+
+from cbt_crypto.site import Osd, Site
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """A mapping by its name, which is also the label of the header on `device`."""
+
+    name: str
+    device: str
+
+    @property
+    def path(self) -> str:
+        """The device that it offers."""
+        return f"/dev/mapper/{self.name}"
+
+
+def mapping_of(osd: Osd, part: str, device: str) -> Mapping:
+    """The mapping of an OSD's "data" or "db"; named after its directory, it can be no other's."""
+    campaign = hashlib.sha256(osd.data_dir.encode()).hexdigest()[:8]
+    return Mapping(f"cbt-crypto-{campaign}-osd.{osd.id}-{part}", device)
+
+
+def devices_of(osd: Osd) -> dict[str, str]:
+    """The devices of an OSD that can carry a mapping: "data", and "db" where there is one."""
+    if osd.is_file:
+        return {}
+    return {"data": osd.device, **({"db": osd.db_device} if osd.db_device else {})}
+
+
+def mappings_of(site: Site) -> dict[str, list[Mapping]]:
+    """Host -> its mappings, for hosts whose OSDs are on devices."""
+    mappings: dict[str, list[Mapping]] = defaultdict(list)
+    for osd in site.osds:
+        for part, device in devices_of(osd).items():
+            mappings[osd.host].append(mapping_of(osd, part, device))
+    return dict(mappings)

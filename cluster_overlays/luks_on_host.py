@@ -1,0 +1,110 @@
+"""Shell text that makes, changes and removes dm-crypt mappings with LUKS headers.
+
+Everything runs in one shell as root, so that a key exists in that shell's files alone: in a tmpfs,
+readable by root only, from before the header is written until after it is destroyed. Command
+lines carry the path of a key, never a key.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+
+from cbt_crypto.cluster_overlays.luks_mapping import Mapping
+
+_KEYS = """
+umask 077
+for keys in /run /dev/shm; do
+    case $(stat -f -c %T $keys 2>/dev/null) in tmpfs|ramfs) break ;; esac
+    keys=
+done
+if [ -z "$keys" ]; then
+    echo "neither /run nor /dev/shm is a tmpfs, so there is no place for keys" >&2
+    exit 1
+fi
+keys=$keys/cbt-crypto
+"""
+
+_MAKE = """
+mkdir -p "$keys"
+[ -O "$keys" ] || { echo "$keys is not root's" >&2; exit 1; }
+chmod 700 "$keys"
+make() {
+    head -c 64 /dev/urandom > "$keys/$1"
+    cryptsetup luksFormat --batch-mode $FORMAT --label "$1" --key-file "$keys/$1" "$2"
+    cryptsetup open --type luks $FLAGS --key-file "$keys/$1" "$2" "$1"
+}
+"""
+
+# The flags in force are compared first: a refresh suspends the device for a moment.
+_REFRESH = """
+in_force() {
+    dmsetup table "$1" | tr ' ' '\\n' | grep -xE "$KNOWN" | sort | tr '\\n' ' '
+}
+refresh() {
+    [ "$(in_force "$1")" = "$WANTED" ] || cryptsetup refresh $FLAGS --key-file "$keys/$1" "$1"
+}
+"""
+
+# A device is erased only when the header on it carries our label: another's data is never touched.
+_REMOVE = """
+remove() {
+    ends=$(( $(date +%s) + 20 ))
+    while [ -e "/dev/mapper/$1" ]; do
+        said=$(cryptsetup close "$1" 2>&1) && break
+        if [ "$(date +%s)" -ge $ends ]; then
+            echo "cannot close $1: $(echo "$said" | tail -n 1)" >&2
+            return 1
+        fi
+        sleep 0.1
+    done
+    if [ -b "$2" ] && [ "$(blkid -p -s LABEL -o value "$2" 2>/dev/null)" = "$1" ]; then
+        cryptsetup luksErase --batch-mode "$2"
+        wipefs -q -a "$2"
+    fi
+    rm -f "/run/cbt-crypto/$1" "/dev/shm/cbt-crypto/$1"
+}
+"""
+
+_NO_KEYS_LEFT = "rmdir /run/cbt-crypto /dev/shm/cbt-crypto 2>/dev/null || :"
+
+
+def make(mappings: Sequence[Mapping], formatting: Iterable[str], flags: Iterable[str]) -> str:
+    """Keys, headers and open mappings; `formatting` and `flags` are cryptsetup's options."""
+    settings = _settings(FORMAT=formatting, FLAGS=flags)
+    return _as_root(settings + _KEYS + _MAKE + _each("make", mappings))
+
+
+def refresh(
+    mappings: Sequence[Mapping], flags: Iterable[str], wanted: Iterable[str], known: Iterable[str]
+) -> str:
+    """Open mappings with other flags; `wanted` of all `known` are dm-crypt's own names for them."""
+    settings = _settings(FLAGS=flags, KNOWN=["|".join(known)])
+    settings += f"WANTED={shlex.quote(''.join(f'{flag} ' for flag in sorted(wanted)))}\n"
+    return _as_root(settings + _KEYS + _REFRESH + _each("refresh", mappings))
+
+
+def remove(mappings: Sequence[Mapping]) -> str:
+    """Neither mapping nor header nor key, whichever of them there were."""
+    return _as_root(_REMOVE + _each("remove", mappings) + _NO_KEYS_LEFT)
+
+
+def _settings(**options: Iterable[str]) -> str:
+    return "".join(f"{name}={shlex.quote(' '.join(words))}\n" for name, words in options.items())
+
+
+def _each(function: str, mappings: Sequence[Mapping]) -> str:
+    """All at once; fails when one of them fails."""
+    calls = "".join(
+        f'{function} {shlex.quote(mapping.name)} {shlex.quote(mapping.device)} & pids="$pids $!"\n'
+        for mapping in mappings
+    )
+    return (
+        f"pids=\n{calls}failed=0\n"
+        'for pid in $pids; do wait "$pid" || failed=1; done\n'
+        "[ $failed = 0 ]\n"
+    )
+
+
+def _as_root(text: str) -> str:
+    return f"$SUDO sh -euc {shlex.quote(text)}"

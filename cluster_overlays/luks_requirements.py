@@ -1,0 +1,109 @@
+"""What a host must offer for dm-crypt: cryptsetup, the kernel's target, and both new enough."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Optional
+
+from typing_extensions import override
+
+from cbt_crypto.overlay import Requirement
+
+Version = tuple[int, ...]
+
+#: Prints one fact a line. The module is loaded as cryptsetup itself would; it shows the version.
+SCRIPT = """
+PATH=$PATH:/usr/sbin:/sbin
+for program in cryptsetup dmsetup blkid wipefs; do
+    command -v $program > /dev/null && echo "has $program"
+done
+cryptsetup --version 2> /dev/null || :
+$SUDO modprobe -q dm-crypt 2> /dev/null || :
+$SUDO dmsetup targets 2> /dev/null | grep '^crypt ' || :
+echo "kernel $(uname -r)"
+for place in /run /dev/shm; do
+    echo "on $(stat -f -c %T $place 2> /dev/null || :)"
+done
+""".strip()
+
+_PACKAGES = {
+    "cryptsetup": "cryptsetup-bin (cryptsetup elsewhere than in Debian)",
+    "dmsetup": "dmsetup (device-mapper)",
+    "blkid": "util-linux",
+    "wipefs": "util-linux",
+}
+
+
+@dataclass(frozen=True)
+class Since:
+    """The first versions that know an option. A kernel counts by its target, as distributions
+    add to old kernels; `linux` is the release that brought it, for people."""
+
+    cryptsetup: Version
+    target: Version
+    linux: str
+
+
+#: What the overlay needs whatever its options: refresh, forced iterations, labels.
+BASE = Since((2, 1, 0), (1, 14, 0), "4.0")
+
+OPTIONS: Mapping[str, Since] = {
+    "allow_discards": Since((1, 4, 0), (1, 11, 0), "3.1"),
+    "same_cpu_crypt": Since((1, 6, 7), (1, 14, 0), "4.0"),
+    "submit_from_crypt_cpus": Since((1, 6, 7), (1, 14, 0), "4.0"),
+    "sector_size": Since((2, 0, 0), (1, 17, 0), "4.12"),
+    "no_read_workqueue": Since((2, 3, 4), (1, 22, 0), "5.9"),
+    "no_write_workqueue": Since((2, 3, 4), (1, 22, 0), "5.9"),
+}
+
+
+@dataclass(frozen=True)
+class DmCrypt(Requirement):
+    """`options` are those of `OPTIONS` that are asked for."""
+
+    options: tuple[str, ...] = ()
+
+    @override
+    def judge(self, output: str) -> Optional[str]:
+        facts = output.splitlines()
+        for program, package in _PACKAGES.items():
+            if f"has {program}" not in facts:
+                return f"{program} is missing; install {package}"
+        if not {"on tmpfs", "on ramfs"} & set(facts):
+            return "neither /run nor /dev/shm is a tmpfs, so there is no place for keys; mount one"
+        kernel = _after("kernel ", facts) or "unknown"
+        target = _version(_after("crypt ", facts))
+        if target is None:
+            return (
+                f"its kernel, {kernel}, has no dm-crypt; take another kernel, or a lab of "
+                "virtual machines"
+            )
+        return self._too_old(_version(_after("cryptsetup ", facts)) or (), target, kernel)
+
+    def _too_old(self, cryptsetup: Version, target: Version, kernel: str) -> Optional[str]:
+        needs = {"luks": BASE, **{option: OPTIONS[option] for option in self.options}}
+        for option, since in needs.items():
+            if cryptsetup < since.cryptsetup:
+                wanted, found = _dots(since.cryptsetup), _dots(cryptsetup)
+                return f"{option} needs cryptsetup {wanted}, and its cryptsetup is {found}"
+            if target < since.target:
+                return (
+                    f"{option} needs dm-crypt {_dots(since.target)} (Linux {since.linux}), and "
+                    f"its kernel, {kernel}, has dm-crypt {_dots(target)}"
+                )
+        return None
+
+
+def _after(prefix: str, lines: Iterable[str]) -> Optional[str]:
+    return next((line[len(prefix) :] for line in lines if line.startswith(prefix)), None)
+
+
+def _version(text: Optional[str]) -> Optional[Version]:
+    found = re.search(r"(\d+(?:\.\d+)+)", text or "")
+    return tuple(int(part) for part in found[1].split(".")) if found else None
+
+
+def _dots(version: Version) -> str:
+    return ".".join(str(part) for part in version)

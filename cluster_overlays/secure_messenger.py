@@ -1,0 +1,154 @@
+"""Everything that Ceph sends is encrypted on the wire: messenger v2 in its secure mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Optional, Union
+
+from typing_extensions import Self, override
+
+from cbt_crypto import admin_socket
+from cbt_crypto.admin_socket import Answers, Question
+from cbt_crypto.cluster_overlays.messenger_traffic import (
+    COUNTERS,
+    Counters,
+    Traffic,
+    traffic_between,
+)
+from cbt_crypto.cluster_overlays.per_osd import Finding, judge_all
+from cbt_crypto.overlay import Overlay, Transition, Verdict
+from cbt_crypto.site import HostOutputs, HostScripts, Osd, Site
+
+_MODE_OPTIONS = (
+    "ms_client_mode",
+    "ms_cluster_mode",
+    "ms_service_mode",
+    "ms_mon_client_mode",
+    "ms_mon_cluster_mode",
+    "ms_mon_service_mode",
+)
+_AUTH_OPTIONS = ("auth_cluster_required", "auth_service_required", "auth_client_required")
+_OLD_AUTH_OPTION = "auth_supported"
+
+
+class SecureMessenger(Overlay):
+    """Encrypt all traffic between daemons and with clients; without it, check sums only."""
+
+    name: ClassVar[str] = "secure_messenger"
+
+    @classmethod
+    @override
+    def absent(cls) -> Self:
+        return cls.make_absent()
+
+    @property
+    def _mode(self) -> str:
+        return "secure" if self.is_present else "crc"
+
+    @override
+    def ceph_conf(self) -> Mapping[str, Mapping[str, str]]:
+        stated = dict.fromkeys(_MODE_OPTIONS, self._mode)
+        if self.is_present:
+            stated["ms_bind_msgr1"] = "false"
+            stated.update(dict.fromkeys(_AUTH_OPTIONS, "cephx"))
+        return {"global": stated}
+
+    @override
+    def check_ceph_conf(self, conf: Mapping[str, Mapping[str, str]]) -> Optional[str]:
+        for section, options in conf.items():
+            for option, value in options.items():
+                advice = self._contradicted_by(_canonical(option), value)
+                if advice:
+                    return f"ceph.conf sets {option} = {value} in [{section}], but {advice}"
+        return None
+
+    def _contradicted_by(self, option: str, value: str) -> Optional[str]:
+        if option in _MODE_OPTIONS and value.strip() != self._mode:
+            return (
+                "that is what the secure_messenger overlay decides: remove the line, "
+                "and name the overlay in the configurations that are to be encrypted"
+            )
+        if not self.is_present:
+            return None
+        if option in (*_AUTH_OPTIONS, _OLD_AUTH_OPTION) and "none" in _words(value):
+            return "the secure messenger takes its keys from cephx: write cephx, or remove the line"
+        if option == "ms_bind_msgr1" and value.strip().lower() in ("true", "1", "yes", "on"):
+            return "messenger v1 is never encrypted: remove the line"
+        return None
+
+    @override
+    def transition_to(self, new: Self) -> Transition:
+        return Transition.NONE if self == new else Transition.RESTART
+
+    @override
+    def probe(self, site: Site) -> HostScripts:
+        return {
+            host: admin_socket.script([q for osd in site.osds_of(host) for q in _questions(osd)])
+            for host in site.osd_hosts
+        }
+
+    @override
+    def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
+        looks = (admin_socket.parse(before), admin_socket.parse(after))
+        traffic = {osd: _traffic(osd, *looks) for osd in site.osds}
+        findings = {osd: self._finding(osd, traffic[osd], looks[1]) for osd in site.osds}
+        known = [found for found in traffic.values() if isinstance(found, Traffic)]
+        verdict = judge_all(self, findings, self._claim(known))
+        doubt = self._doubt(known)
+        return Verdict(False, doubt, verdict.evidence) if verdict.proved and doubt else verdict
+
+    def _claim(self, traffic: Sequence[Traffic]) -> str:
+        claim = f"encrypted {'every' if self.is_present else 'no'} byte"
+        if any(found.encrypted is None for found in traffic):
+            claim += " by the modes they run with (this Ceph counts no encrypted bytes)"
+        return claim
+
+    def _finding(self, osd: Osd, traffic: Union[Traffic, str], look: Answers) -> Finding:
+        if isinstance(traffic, str):
+            return Finding(traffic)
+        modes = look.values[_key(osd, "modes")]
+        wrong = [option for option in _MODE_OPTIONS if modes.get(option) != self._mode]
+        if wrong:
+            fault: Optional[str] = f"it runs with {wrong[0]} = {modes.get(wrong[0])}"
+        else:
+            fault = traffic.encryption_fault() if self.is_present else traffic.plaintext_fault()
+        return Finding(fault, {"modes": modes, **traffic.evidence()})
+
+    def _doubt(self, traffic: Sequence[Traffic]) -> Optional[str]:
+        """What no single OSD can show."""
+        moved = [found for found in traffic if found.total > 0]
+        if self.is_present and not moved:
+            return "no OSD sent or received a byte in this cell, which proves nothing"
+        return None
+
+
+def _canonical(option: str) -> str:
+    """Ceph reads `auth client required`, `auth-client-required` and the like as one option."""
+    return "_".join(option.lower().replace("-", " ").replace("_", " ").split())
+
+
+def _words(value: str) -> list[str]:
+    return value.lower().replace(",", " ").replace(";", " ").split()
+
+
+def _key(osd: Osd, what: str) -> str:
+    return f"osd.{osd.id} {what}"
+
+
+def _questions(osd: Osd) -> tuple[Question, ...]:
+    socket = osd.admin_socket
+    return (
+        Question(_key(osd, "bytes"), socket, {"prefix": "perf dump"}, (COUNTERS,), steady=True),
+        Question(_key(osd, "modes"), socket, {"prefix": "config show"}, _MODE_OPTIONS),
+    )
+
+
+def _traffic(osd: Osd, before: Answers, after: Answers) -> Union[Traffic, str]:
+    """What moved at this OSD, or why that is not known."""
+    for look in (before, after):
+        for what in ("bytes", "modes"):
+            fault = look.fault(_key(osd, what), osd.host)
+            if fault:
+                return fault
+    counters = [Counters.from_answer(look.values[_key(osd, "bytes")]) for look in (before, after)]
+    return traffic_between(*counters)

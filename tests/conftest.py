@@ -1,0 +1,116 @@
+"""Campaign files, and programs that stand in for real ones."""
+
+from __future__ import annotations
+
+import copy
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+import yaml
+from hypothesis import settings
+
+from cbt_crypto.file import Campaign, load
+
+# A machine that does something else besides must not fail a test.
+settings.register_profile("suite", deadline=None, max_examples=50)
+settings.load_profile("suite")
+
+BASE: dict[str, Any] = {
+    "cluster": {
+        "head": "head",
+        "clients": ["c0", "c1"],
+        "osds": ["o0", "o1"],
+        "mons": {"head": {"a": "10.0.0.1"}},
+        "mgrs": {"head": {"x": None}},
+    },
+    "benchmarks": {"rbd_single_client": {"time": 10}},
+}
+
+
+def _merged(base: Any, changes: Any) -> Any:
+    """`changes` laid over `base`; a value of `...` removes its key."""
+    if not (isinstance(base, dict) and isinstance(changes, Mapping)):
+        return changes
+    result = {**base}
+    for key, value in changes.items():
+        result[key] = _merged(result.get(key), value)
+    return {key: value for key, value in result.items() if value is not ...}
+
+
+@pytest.fixture
+def write_campaign(tmp_path: Path) -> Callable[..., Path]:
+    """Write a small valid campaign with `cluster`, `benchmarks` and other sections changed."""
+
+    def write(name: str = "campaign.yaml", **sections: Any) -> Path:
+        path = tmp_path / name
+        content = _merged(copy.deepcopy(BASE), sections)
+        path.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def campaign_of(write_campaign: Callable[..., Path]) -> Callable[..., Campaign]:
+    """The same, loaded."""
+    return lambda **sections: load(write_campaign(**sections))
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+    """Put a program of that name and shell text in front of the PATH."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    monkeypatch.setenv("PATH", f"{directory}{os.pathsep}{os.environ['PATH']}")
+
+    def make(name: str, text: str) -> Path:
+        path = directory / name
+        path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return path
+
+    return make
+
+
+@dataclass
+class Shims:
+    """pdsh, pdcp, rpdcp and ssh that note their calls and act on this machine."""
+
+    log: Path
+    monkeypatch: pytest.MonkeyPatch
+
+    def calls(self, *programs: str) -> list[list[str]]:
+        """The calls of these programs, all for none, in order: name and arguments."""
+        records = self.log.read_text().split("\x1e") if self.log.exists() else [""]
+        calls = [record.split("\x1f") for record in records[:-1]]
+        return [call for call in calls if not programs or call[0] in programs]
+
+    def dead(self, *hosts: str) -> None:
+        """These hosts are not there."""
+        self.monkeypatch.setenv("SHIM_DEAD", ",".join(hosts))
+
+    def mute(self, *hosts: str) -> None:
+        """These hosts never answer."""
+        self.monkeypatch.setenv("SHIM_MUTE", ",".join(hosts))
+
+
+@pytest.fixture
+def shims(
+    programs: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Shims:
+    """Put the shims in front of the PATH."""
+    log = tmp_path / "shims.log"
+    monkeypatch.setenv("SHIM_LOG", str(log))
+    monkeypatch.setenv("SHIM_DEAD", "")
+    monkeypatch.setenv("SHIM_MUTE", "")
+    folder = Path(__file__).parent / "programs"
+    programs("ssh", (folder / "ssh.sh").read_text())
+    for name in ("pdsh", "pdcp", "rpdcp"):
+        programs(name, f"#!{sys.executable} -IS\n{(folder / 'shim.py').read_text()}")
+    return Shims(log, monkeypatch)

@@ -1,0 +1,120 @@
+"""`monitoring`: profiles run while they should, on the hosts of their roles, and end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.contract
+
+Make = Callable[..., Any]
+
+#: Notes how it was called and, by a file that it makes again and again, that it is running.
+_FAKE = """
+echo "$0 $*" >> {log}
+n=0; while [ $n -lt 1000 ]; do touch {log}.running; sleep 0.02; n=$((n+1)); done
+"""
+#: One host with every role: as all hosts are this machine, more of them would share their files.
+ONE = {
+    "head": "c0",
+    "clients": ["c0"],
+    "osds": ["c0"],
+    "mons": {"head": ..., "c0": {"a": "10.0.0.1"}},
+}
+
+
+@pytest.fixture
+def fakes(programs: Callable[[str, str], Path], tmp_path: Path) -> Path:
+    """collectl and perf that note their calls in this file."""
+    log = tmp_path / "monitors"
+    for name in ("collectl", "perf", "my perf"):
+        programs(name, _FAKE.format(log=log))
+    return log
+
+
+def running(log: Path) -> bool:
+    mark = Path(f"{log}.running")
+    mark.unlink(missing_ok=True)
+    for _ in range(15):
+        time.sleep(0.02)
+        if mark.exists():
+            return True
+    return False
+
+
+def calls(log: Path, count: int) -> list[str]:
+    """The calls so far, when there are that many; monitors start in the background."""
+    for _ in range(200):
+        lines = log.read_text().splitlines() if log.exists() else []
+        if len(lines) >= count:
+            break
+        time.sleep(0.02)
+    return sorted(line.rpartition("/bin/")[2] for line in lines)
+
+
+def test_collectl_always_runs_and_ends(bench: Make, fakes: Path, shims: Any) -> None:
+    made = bench(cluster=ONE)
+    run_dir = str(made.tmp_dir / "run 1")
+    made.engine.monitoring.start(run_dir)
+    noted = calls(fakes, 1)
+    assert running(fakes)
+    made.engine.monitoring.stop(run_dir)
+    assert not running(fakes)
+    assert noted == [f"collectl -s+mYZ -i 1:10 -F0 -f {run_dir}/collectl"]
+
+
+def test_on_which_hosts(
+    bench: Make, programs: Callable[[str, str], Path], shims: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    for name in ("collectl", "perf"):
+        programs(name, ":")
+    made = bench(monitoring_profiles={"perf": {"nodes": ["head", "osds"]}})
+    monkeypatch.setattr(made.engine.monitoring, "_running", [])
+    made.engine.monitoring.start(f"{made.tmp_dir}/run")
+    hosts = [call[call.index("-w") + 1] for call in shims.calls("pdsh")]
+    assert hosts == ["c0,c1,o0,o1,head", "head,o0,o1"]
+
+
+def test_a_profile_says_where_and_how(bench: Make, fakes: Path) -> None:
+    profiles = {
+        "collectl": {"args": "-i 2 --sep ' '"},
+        "perf": {"perf_cmd": "my perf", "args": "stat -e cycles"},
+    }
+    made = bench(cluster=ONE, monitoring_profiles=profiles)
+    run_dir = made.tmp_dir / "run"
+    with made.engine.monitoring.monitor(str(run_dir)):
+        noted = calls(fakes, 2)
+    assert noted == [
+        f"collectl -i 2 --sep   -F0 -f {run_dir}/collectl",
+        f"my perf stat -e cycles -o {run_dir}/perf/perf.out",
+    ]
+    assert not running(fakes)
+
+
+def test_a_monitor_ends_when_its_block_does_not_end_well(bench: Make, fakes: Path) -> None:
+    made = bench(cluster=ONE)
+    with pytest.raises(KeyboardInterrupt), made.engine.monitoring.monitor(f"{made.tmp_dir}/run"):
+        calls(fakes, 1)
+        raise KeyboardInterrupt
+    assert not running(fakes)
+
+
+def test_without_a_directory_all_are_ended(bench: Make, fakes: Path) -> None:
+    made = bench(cluster=ONE)
+    for number in (1, 2):
+        made.engine.monitoring.start(f"{made.tmp_dir}/run{number}")
+    calls(fakes, 2)
+    made.engine.monitoring.stop()
+    assert not running(fakes)
+    made.engine.monitoring.stop()
+
+
+def test_stopping_what_never_ran_is_no_error(bench: Make, fakes: Path) -> None:
+    made = bench()
+    made.engine.monitoring.stop(f"{made.tmp_dir}/never")
+    assert not fakes.exists()

@@ -1,0 +1,202 @@
+"""`common`: what runs where, how its output comes back, and what is copied."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cbt_crypto.engine.embedded import common as embedded_common
+from cbt_crypto.errors import HostError
+
+pytestmark = pytest.mark.contract
+
+Make = Callable[..., Any]
+
+
+def test_output_comes_by_line_with_the_host_before_it(bench: Make) -> None:
+    common = bench().engine.common
+    stdout, stderr = common.pdsh("c0,c1", "echo one; echo; echo a: b; echo no >&2").communicate()
+    for host in ("c0", "c1"):
+        own = [line for line in stdout.splitlines() if line.startswith(f"{host}: ")]
+        assert own == [f"{host}: one", f"{host}: ", f"{host}: a: b"]
+        assert f"{host}: no" in stderr.splitlines()
+
+
+def test_users_stand_before_hosts_and_are_ssh_s(bench: Make, shims: Any) -> None:
+    common = bench().engine.common
+    stdout, _ = common.pdsh("root@c0,bench@c1", "echo $CBT_HOST").communicate()
+    assert sorted(stdout.splitlines()) == ["c0: c0", "c1: c1"]
+    users = {call[call.index("-l") + 1] for call in shims.calls("ssh")}
+    assert users == {"root", "bench"}
+
+
+def test_one_pdsh_for_all_hosts(bench: Make, shims: Any) -> None:
+    bench().engine.common.pdsh("c0,c1,o0,o1", "true").communicate()
+    (call,) = shims.calls("pdsh")
+    assert call[call.index("-w") + 1] == "c0,c1,o0,o1"
+    assert int(call[call.index("-f") + 1]) >= 4
+
+
+def test_local_names_bypass_pdsh(bench: Make, shims: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    common = bench().engine.common
+    monkeypatch.setattr(embedded_common, "_local_names", lambda: frozenset({"c0"}))
+    stdout, _ = common.pdsh("c0", "echo here").communicate()
+    assert (stdout, shims.calls()) == ("c0: here\n", [])
+    stdout, _ = common.pdsh("c0,c1", "echo here").communicate()
+    assert sorted(stdout.splitlines()) == ["c0: here", "c1: here"]
+    (call,) = shims.calls("pdsh")
+    assert call[call.index("-w") + 1] == "c1"
+
+
+def test_a_name_of_this_machine_with_another_user_does_not(
+    bench: Make, shims: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded_common, "_local_names", lambda: frozenset({"c0"}))
+    bench().engine.common.pdsh("somebody-else@c0", "true").communicate()
+    assert len(shims.calls("pdsh")) == 1
+
+
+def test_hosts_run_at_once(bench: Make, tmp_path: Path) -> None:
+    """Each waits for the other: one after another they would never end."""
+    command = f"cd {tmp_path}; touch $CBT_HOST.up; until [ -e c0.up ] && [ -e c1.up ]; do :; done"
+    assert bench().engine.common.pdsh("c0,c1", command).wait() == 0
+
+
+def test_a_failure_is_told_when_asked_for(bench: Make) -> None:
+    common = bench().engine.common
+    handle = common.pdsh("c0,c1", "[ $CBT_HOST = c0 ] || exit 3")
+    assert handle.wait() != 0
+    assert handle.communicate() == ("", "")
+    with pytest.raises(HostError, match="exit status 3"):
+        common.pdsh("c0,c1", "[ $CBT_HOST = c0 ] || exit 3", False).communicate()
+
+
+def test_a_handle_can_be_asked_twice(bench: Make) -> None:
+    handle = bench().engine.common.pdsh("c0", "echo once")
+    assert handle.communicate() == handle.communicate() == ("c0: once\n", "")
+
+
+def test_no_hosts_is_no_call(bench: Make, shims: Any) -> None:
+    assert bench().engine.common.pdsh("", "true").communicate() == ("", "")
+    assert shims.calls() == []
+
+
+def test_a_file_is_copied_to_every_host_by_one_call(
+    bench: Make, shims: Any, tmp_path: Path
+) -> None:
+    source, target = tmp_path / "here", tmp_path / "there"
+    source.write_text("content")
+    source.chmod(0o600)
+    assert bench().engine.common.pdcp("c0,root@c1", "", str(source), str(target)).wait() == 0
+    assert target.read_text() == "content"
+    assert target.stat().st_mode & 0o777 == 0o600, "a key stays a secret"
+    (call,) = shims.calls("pdcp")
+    assert call[call.index("-w") + 1] == "c0,root@c1"
+
+
+def test_here_a_copy_needs_no_pdcp(
+    bench: Make, shims: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded_common, "_local_names", lambda: frozenset({"c0"}))
+    common = bench().engine.common
+    monkeypatch.setattr(embedded_common, "_local_names", lambda: frozenset({"c0"}))
+    source, target = tmp_path / "here", tmp_path / "there"
+    source.write_text("content")
+    common.pdcp("c0", "", str(source), str(target)).communicate()
+    common.pdcp("c0", "", str(source), str(source)).communicate()
+    assert target.read_text() == source.read_text() == "content"
+    assert shims.calls() == []
+
+
+def test_files_come_back_with_their_host_s_name(
+    bench: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    common = bench().engine.common
+    monkeypatch.setattr(embedded_common, "_local_names", lambda: frozenset({"o0"}))
+    (tmp_path / "result").write_text("x")
+    (tmp_path / "in").mkdir()
+    common.rpdcp("c0.example.org,root@c1,o0", "", f"{tmp_path}/result", f"{tmp_path}/in").wait()
+    assert sorted(path.name for path in (tmp_path / "in").iterdir()) == [
+        "result.c0.example.org",
+        "result.c1",
+        "result.o0",
+    ]
+
+
+def test_one_file_to_and_from_one_host(bench: Make, tmp_path: Path) -> None:
+    common = bench().engine.common
+    source = tmp_path / "a file"
+    source.write_text("x")
+    assert common.scp("c0", str(source), str(tmp_path / "there")).wait() == 0
+    assert common.rscp("c0", str(tmp_path / "there"), str(tmp_path)).wait() == 0
+    assert (tmp_path / "there.c0").read_text() == "x"
+
+
+def test_a_run_directory_is_synced_from_every_host(bench: Make, tmp_path: Path) -> None:
+    made = bench()
+    run_dir = made.tmp_dir / "run" / "id-1"
+    (run_dir / "collectl").mkdir(parents=True)
+    (run_dir / "collectl" / "x.raw.gz").write_text("raw")
+    (run_dir / "json_output.0").write_text("{}")
+    local = tmp_path / "kept"
+    (local / "collectl.c0").mkdir(parents=True)
+    (local / "collectl.c0" / "old").touch()
+    made.engine.common.sync_files(str(run_dir), str(local))
+    hosts = ("head", "c0", "c1", "o0", "o1")
+    assert {path.name for path in local.iterdir()} == {
+        *(f"json_output.0.{host}" for host in hosts),
+        *(f"collectl.{host}" for host in hosts),
+    }
+    assert [path.name for path in (local / "collectl.c0").iterdir()] == ["x.raw.gz"]
+
+
+def test_nothing_to_sync_is_an_error_that_names_the_host(bench: Make, tmp_path: Path) -> None:
+    made = bench()
+    with pytest.raises(HostError, match=r"^head: copy .* from it: nothing came"):
+        made.engine.common.sync_files(f"{made.tmp_dir}/nothing", str(tmp_path / "kept"))
+
+
+def test_directories_are_made_and_removed_on_every_host(bench: Make, shims: Any) -> None:
+    made = bench()
+    path = made.tmp_dir / "run" / "a b"
+    made.engine.common.make_remote_dir(str(path))
+    assert path.is_dir()
+    made.engine.common.clean_remote_dir(str(path))
+    assert not path.exists()
+    hosts = {call[call.index("-w") + 1] for call in shims.calls("pdsh")}
+    assert hosts == {"head,c0,c1,o0,o1"}
+
+
+@pytest.mark.parametrize("path", ["/", "/tmp", "{0}", "{0}/", "{0}/../x", "{0}x/run", "run", ""])
+def test_nothing_outside_tmp_dir_is_ever_removed(bench: Make, shims: Any, path: str) -> None:
+    made = bench()
+    with pytest.raises(ValueError, match="is not below tmp_dir"):
+        made.engine.common.clean_remote_dir(path.format(made.tmp_dir))
+    assert shims.calls() == []
+
+
+def test_a_local_directory_with_its_parents(bench: Make, tmp_path: Path) -> None:
+    common = bench().engine.common
+    for _ in range(2):
+        common.mkdir_p(str(tmp_path / "a" / "b"))
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_the_command_for_a_host_s_full_name(bench: Make) -> None:
+    assert bench().engine.common.get_fqdn_cmd() == "hostname -f"
+
+
+def test_connections_are_shared_and_given_up_in_time(bench: Make, shims: Any) -> None:
+    bench().engine.common.pdsh("c0", "true").communicate()
+    (call,) = shims.calls("ssh")
+    assert {"-oBatchMode=yes", "-oControlMaster=auto"} <= set(call)
+    (control,) = [word for word in call if word.startswith("-oControlPath=")]
+    assert control.endswith("/%C")
+    assert Path(control.partition("=")[2]).parent.stat().st_mode & 0o077 == 0
+    timeouts = [word for word in call if "ConnectTimeout" in word or "ServerAlive" in word]
+    assert len(timeouts) == 3
+    assert os.environ.get("SSH_ASKPASS_REQUIRE") != "force"

@@ -1,0 +1,183 @@
+"""report.html in a real browser: it draws, sorts, hovers, and says nothing on the console."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+from cbt_crypto import report
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(
+        not (shutil.which("chromium") and shutil.which("chromedriver")),
+        reason="chromium and chromedriver are not installed",
+    ),
+]
+
+ROOT = Path(__file__).parents[2]
+#: A configuration's name that would run a script if it were markup.
+EVIL = "<script>document.title='ran'</script><b>LUKS</b> & co"
+WAIT_S = 60
+_CENTRE = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})"
+
+
+def _archive(root: Path) -> Path:
+    spec = importlib.util.spec_from_file_location(
+        "synthetic_archive", ROOT / "perf/synthetic_archive.py"
+    )
+    assert spec is not None and spec.loader is not None
+    synthetic = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = synthetic
+    spec.loader.exec_module(synthetic)
+    iops = {"Unencrypted": 1000.0, EVIL: 700.0, "Secure messenger": 990.0}
+    campaign = synthetic.SyntheticCampaign(
+        scenarios=[synthetic.SyntheticScenario("rbd_multi_client", 2, 1)],
+        configurations=list(iops),
+        load=lambda cell: synthetic.Load(iops[cell.configuration], 2.0),
+        seconds=12,
+        emulated=True,
+    )
+    return synthetic.write_archive(campaign, root)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = _archive(tmp_path_factory.mktemp("browser") / "archive")
+    report.write(report.build(root), root)
+    return root / "report.html"
+
+
+@pytest.fixture(scope="module")
+def browser(page: Path) -> Iterator[object]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,1600"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver") or ""))
+    try:
+        driver.get(page.as_uri())
+        yield driver
+    finally:
+        driver.quit()
+
+
+def _until(browser, condition):
+    return WebDriverWait(browser, WAIT_S).until(condition)
+
+
+def _all(browser, selector: str) -> list:
+    return browser.find_elements("css selector", selector)
+
+
+def _show(browser, selector: str) -> object:
+    (element, *_) = _all(browser, selector)
+    browser.execute_script(_CENTRE, element)
+    return element
+
+
+def _column(browser, number: int) -> list[str]:
+    script = "return [...document.querySelector('table.sortable').tBodies[0].rows]"
+    return browser.execute_script(f"{script}.map(row => row.cells[{number}].dataset.value)")
+
+
+def test_a_click_on_a_heading_sorts_and_another_turns_it_round(browser):
+    head = _all(browser, "table.sortable thead th")[3]
+    button = head.find_element("css selector", "button")
+    assert button.text.startswith("IOPS")
+    button.click()
+    values = [float(value) for value in _column(browser, 3)]
+    assert values == sorted(values) and len(set(values)) > 1
+    assert head.get_attribute("aria-sort") == "ascending"
+    button.click()
+    assert [float(value) for value in _column(browser, 3)] == sorted(values, reverse=True)
+    assert head.get_attribute("aria-sort") == "descending"
+
+
+def test_sorting_works_with_the_keyboard(browser):
+    head = _all(browser, "table.sortable thead th")[4]
+    head.find_element("css selector", "button").send_keys(Keys.ENTER)
+    values = [float(value) for value in _column(browser, 4)]
+    assert values == sorted(values)
+
+
+def test_hovering_a_bar_shows_its_figure(browser):
+    _show(browser, ".plot")
+    _until(browser, lambda driver: _all(driver, ".plot .bars .point path"))
+    bar = _all(browser, ".plot .bars .point path")[0]
+
+    def hovered(driver):
+        # the pointer has to move for the chart to see it
+        ActionChains(driver).move_to_element(bar).move_by_offset(2, 2).perform()
+        return [text.text for text in _all(driver, ".hoverlayer .hovertext") if text.text]
+
+    (text, *_) = _until(browser, hovered)
+    assert "MB/s" in text
+
+
+def test_every_chart_is_drawn_when_it_comes_into_view(browser):
+    plots = _all(browser, ".plot")
+    assert len(plots) == 20
+    for plot in plots:
+        browser.execute_script(_CENTRE, plot)
+        _until(browser, lambda driver, plot=plot: plot.find_elements("css selector", ".main-svg"))
+
+
+def test_the_name_of_a_configuration_leads_to_its_proof(browser):
+    link = _show(browser, "#summary tbody th a")
+    browser.execute_script("arguments[0].click()", link)
+    details = browser.find_element("id", link.get_attribute("href").split("#")[1])
+    _until(browser, lambda driver: details.get_attribute("open"))
+    assert "Unencrypted" in details.text
+
+
+def test_markup_in_a_name_stays_text(browser):
+    assert browser.title == "synthetic: cbt-crypto report"
+    assert EVIL in browser.find_element("id", "summary").text
+    _show(browser, ".plot")
+    _until(browser, lambda driver: _all(driver, ".plot .legendtext"))
+    legends = [text.get_attribute("textContent") for text in _all(browser, ".plot .legendtext")]
+    assert EVIL.replace(" ", "") in [legend.replace(" ", "") for legend in legends]
+
+
+def test_dark_and_light(browser):
+    def paper():
+        return browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+
+    before = paper()
+    _show(browser, "button.theme").click()
+    assert paper() != before
+
+
+def test_every_table_of_figures_says_that_the_processors_are_emulated(browser):
+    script = "return [...document.querySelectorAll('#summary table, table.sortable')]"
+    captions = browser.execute_script(f"{script}.map(table => table.caption?.textContent)")
+    assert len(captions) == 6
+    assert set(captions) == {"emulated CPU: these figures prove the pipeline, not the hardware"}
+
+
+def test_a_phone_needs_no_sideways_scrolling_of_the_page(browser):
+    metrics = {"width": 390, "height": 800, "deviceScaleFactor": 2, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        script = "return document.documentElement.scrollWidth"
+        _until(browser, lambda driver: driver.execute_script(script) <= 390)
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_nothing_is_fetched_and_the_console_is_silent(browser):
+    script = "return performance.getEntriesByType('resource').map(entry => entry.name)"
+    assert browser.execute_script(script) == []
+    assert browser.get_log("browser") == []

@@ -1,0 +1,197 @@
+"""The overlay's own scripts on the disks of a virtual machine, where dm-crypt is real.
+
+A process that holds the devices open stands for each OSD.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any, Callable
+
+import pytest
+from rich.console import Console
+
+from cbt_crypto.cluster_overlays.luks import Luks
+from cbt_crypto.cluster_overlays.luks_mapping import mappings_of
+from cbt_crypto.lab import life, ssh
+from cbt_crypto.lab.shape import Kind, Shape
+from cbt_crypto.lab.steps import Steps
+from cbt_crypto.overlay import Verdict
+from cbt_crypto.site import HostScripts, Osd, Site
+
+pytestmark = pytest.mark.lab
+
+MIB = 1 << 20
+SHAPE = Shape(kind=Kind.VM, nodes=1, disks=3, disk_size=64 * MIB, memory=1024 * MIB, cpus=2)
+NAME = "luks-overlay-test"
+HOST = "node0"
+DIR = "/tmp/luks-overlay-test"
+ABSENT = Luks.absent()
+FLAGS = (
+    "allow_discards",
+    "same_cpu_crypt",
+    "submit_from_crypt_cpus",
+    "no_read_workqueue",
+    "no_write_workqueue",
+)
+HOLD = "{opens}; exec sleep infinity < /dev/null > /dev/null 2>&1"
+
+Shell = Callable[[str], str]
+
+
+def _osd(number: int, **changes: Any) -> Osd:
+    disk = f"/dev/disk/by-partlabel/osd-device-{number}-data"
+    data_dir = f"{DIR}/osd.{number}"
+    return Osd(number, HOST, disk, data_dir, f"{data_dir}.asok", f"{data_dir}.pid", **changes)
+
+
+SITE = Site(
+    tmp_dir=DIR,
+    conf=f"{DIR}/ceph.conf",
+    head=HOST,
+    clients=(HOST,),
+    osds=(_osd(0, db_device="/dev/disk/by-partlabel/osd-device-2-data"), _osd(1)),
+)
+
+
+@pytest.fixture(scope="module")
+def sh() -> Iterator[Shell]:
+    """Runs shell text on the machine as an engine does; what it printed."""
+    with Steps(Console(file=io.StringIO())) as steps:
+        lab, _ = life.up(NAME, SHAPE, steps)
+    try:
+        yield lambda text: ssh.run(lab, lab.head, f"set -eu\nSUDO=\n(\n{text}\n)")
+    finally:
+        life.down(NAME)
+
+
+class Machine:
+    """The machine, with OSDs or without."""
+
+    def __init__(self, sh: Shell) -> None:
+        self.sh = sh
+        self.sh(f"mkdir -p {DIR}")
+
+    def do(self, scripts: HostScripts) -> str:
+        return self.sh(scripts[HOST])
+
+    def start_osds(self, overlay: Luks) -> None:
+        """Open the devices that the overlay offers, and hold them."""
+        for osd in SITE.osds:
+            devices = [overlay.osd_device(osd, osd.device)]
+            db_device = overlay.osd_db_device(osd, osd.db_device)
+            devices += [db_device] if db_device else []
+            opens = "; ".join(f"exec {n}<> {path}" for n, path in enumerate(devices, start=5))
+            hold = HOLD.format(opens=opens)
+            self.sh(f"setsid sh -c '{hold}' & echo $! > {osd.pid_file}; sleep 0.5")
+
+    def end_osds(self) -> None:
+        pid_files = " ".join(osd.pid_file for osd in SITE.osds)
+        self.sh(f"for file in {pid_files}; do kill $(cat $file) || :; rm -f $file; done")
+
+    def verdict(self, overlay: Luks) -> Verdict:
+        looks = [{HOST: self.do(overlay.probe(SITE))} for _ in range(2)]
+        return overlay.judge(SITE, *looks)
+
+    def tables(self) -> list[set[str]]:
+        """The options of each mapping, as device-mapper prints them."""
+        lines = self.sh("dmsetup table --target crypt").splitlines()
+        return [set(line.split()[10:]) for line in lines if " crypt " in line]
+
+    def left(self) -> str:
+        """Whatever there is of mappings, keys and headers."""
+        devices = " ".join(own.device for own in mappings_of(SITE)[HOST])
+        return self.sh(
+            "dmsetup table --target crypt | grep crypt || :\n"
+            "ls /run/cbt-crypto /dev/shm/cbt-crypto 2> /dev/null || :\n"
+            f"for device in {devices}; do blkid -p $device | grep LUKS || :; done"
+        )
+
+
+@pytest.fixture(scope="module")
+def machine(sh: Shell) -> Machine:
+    return Machine(sh)
+
+
+@pytest.fixture
+def encrypted(machine: Machine) -> Iterator[Machine]:
+    """OSDs on mappings without any flag, with 4 KiB sectors."""
+    overlay = Luks(sector_size=4096)
+    machine.do(overlay.before_osds(SITE))
+    machine.start_osds(overlay)
+    yield machine
+    machine.end_osds()
+    machine.do(overlay.take_down(SITE))
+    assert machine.left() == ""
+
+
+def test_the_machine_offers_all_that_is_needed(machine: Machine) -> None:
+    overlay = Luks.model_validate({**dict.fromkeys(FLAGS, True), "sector_size": 4096})
+    (need,) = overlay.requirements(SITE)
+    assert need.judge(machine.sh(need.script)) is None
+
+
+def test_osds_on_plain_disks(machine: Machine) -> None:
+    machine.start_osds(ABSENT)
+    verdict = machine.verdict(ABSENT)
+    encrypted = machine.verdict(Luks())
+    machine.end_osds()
+    assert verdict.proved, verdict.reason
+    assert not encrypted.proved
+
+
+def test_every_flag_alone_and_together_on_open_mappings(encrypted: Machine) -> None:
+    bare = Luks(sector_size=4096)
+    assert encrypted.verdict(bare).proved
+    for flags in (*((flag,) for flag in FLAGS), FLAGS):
+        overlay = bare.model_copy(update=dict.fromkeys(flags, True))
+        without = encrypted.verdict(overlay)
+        assert not without.proved
+        assert "has flags " in without.reason
+        encrypted.do(overlay.after_osds(SITE))
+        assert encrypted.tables() == [{*flags, "sector_size:4096"}] * 3
+        verdict = encrypted.verdict(overlay)
+        assert verdict.proved, verdict.reason
+    assert not encrypted.verdict(bare).proved
+    assert not encrypted.verdict(ABSENT).proved
+
+
+def test_flags_from_the_start(machine: Machine) -> None:
+    overlay = Luks(submit_from_crypt_cpus=True, no_read_workqueue=True)
+    machine.do(overlay.before_osds(SITE))
+    machine.start_osds(overlay)
+    options, verdict = machine.tables(), machine.verdict(overlay)
+    machine.end_osds()
+    machine.do(overlay.take_down(SITE))
+    assert options == [{"submit_from_crypt_cpus", "no_read_workqueue"}] * 3
+    assert verdict.proved, verdict.reason
+
+
+@pytest.mark.parametrize(
+    "accident",
+    [
+        "rm -r /run/cbt-crypto",
+        "cryptsetup close $(dmsetup ls --target crypt | cut -f 1 | head -n 1)",
+        "dmsetup ls --target crypt | cut -f 1 | xargs -n 1 cryptsetup close; rm -r /run/cbt-crypto",
+        "wipefs -q -a /dev/disk/by-partlabel/osd-device-1-data -f",
+    ],
+)
+def test_what_a_killed_run_left_is_cleared(machine: Machine, accident: str) -> None:
+    machine.do(Luks().before_osds(SITE))
+    assert machine.left().count("crypto_LUKS") == 3
+    machine.sh(accident)
+    for _ in range(2):
+        machine.do(ABSENT.take_down(SITE))
+    assert machine.left() == ""
+
+
+def test_another_s_header_is_left_alone(machine: Machine) -> None:
+    device = SITE.osds[1].device
+    machine.sh(
+        f"echo secret | cryptsetup luksFormat --batch-mode --label theirs --pbkdf pbkdf2 {device} -"
+    )
+    machine.do(ABSENT.take_down(SITE))
+    left = machine.left()
+    machine.sh(f"wipefs -q -a {device}")
+    assert 'LABEL="theirs"' in left

@@ -1,0 +1,53 @@
+"""Prints, as JSON, which names of the contract an engine lacks, or cannot be called as it says.
+
+Arguments: the contract as JSON, and the folder of an upstream checkout, or "" for the embedded
+engine. It runs in a process of its own: a checkout's modules have top-level names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import sys
+from typing import Any, Optional
+
+EMBEDDED = {
+    "settings": "cbt_crypto.engine.embedded.settings",
+    "common": "cbt_crypto.engine.embedded.common",
+    "monitoring": "cbt_crypto.engine.embedded.monitoring",
+    "cluster.ceph": "cbt_crypto.engine.embedded.ceph",
+    "benchmark.benchmark": "cbt_crypto.engine.embedded.benchmark",
+}
+
+
+def fault_of(module: str, path: str, arguments: list[str]) -> Optional[str]:
+    """What is wrong with one name, or None."""
+    found: Any = importlib.import_module(module)
+    for name in path.split("."):
+        if not hasattr(found, name):
+            return "is not there"
+        owner, found = found, getattr(found, name)
+    method = [] if inspect.ismodule(owner) or inspect.isclass(found) else ["self"]
+    try:
+        inspect.signature(found).bind(*method, *arguments)
+    except TypeError as error:
+        return f"cannot be called with ({', '.join(arguments)}): {error}"
+    return None
+
+
+def main() -> None:
+    contract, checkout = json.loads(sys.argv[1]), sys.argv[2]
+    if checkout:
+        sys.path.insert(0, checkout)
+    faults = {}
+    for module, names in contract.items():
+        for path, arguments in names.items():
+            fault = fault_of(module if checkout else EMBEDDED[module], path, arguments)
+            if fault:
+                faults[f"{module}.{path}"] = fault
+    print(json.dumps(faults))
+
+
+if __name__ == "__main__":
+    main()

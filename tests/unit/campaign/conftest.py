@@ -1,0 +1,91 @@
+"""A host on which every program of a campaign is a fake, and the command that runs one there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.main import cbt
+
+#: fio as far as a campaign looks at it: it says its engines, and leaves a result.
+_FIO = """
+[ "$1" = --enghelp ] && { echo "Available IO engines:"; echo "	rbd"; exit 0; }
+for word; do case $word in --output=*) echo '{}' > "${word#--output=}" ;; esac; done
+"""
+
+
+@dataclass
+class FakeHost:
+    """Campaigns on localhost, by `cbt.py`'s own command."""
+
+    directory: Path
+    write_campaign: Callable[..., Path]
+    programs: Callable[[str, str], Path]
+
+    @property
+    def tmp_dir(self) -> Path:
+        return self.directory / "tmp_dir"
+
+    @property
+    def archive(self) -> Path:
+        return self.directory / "archive"
+
+    def write(self, **sections: Any) -> Path:
+        """A campaign on localhost alone."""
+        cluster = {
+            "head": "localhost",
+            "clients": ["localhost"],
+            "osds": ["localhost"],
+            "mons": {"head": ..., "localhost": {"a": "127.0.0.1:13377"}},
+            "mgrs": {"head": ..., "localhost": {"x": None}},
+            "osd_file_size": "1G",
+            "tmp_dir": str(self.tmp_dir),
+            **sections.pop("cluster", {}),
+        }
+        return self.write_campaign(cluster=cluster, **sections)
+
+    def cbt(self, *arguments: Any) -> Result:
+        """Run `cbt.py`; the archive is named unless the arguments do."""
+        words = [str(argument) for argument in arguments]
+        if "-a" not in words and "--plan" not in words:
+            words += ["-a", str(self.archive)]
+        return CliRunner().invoke(cbt, [*words, "--no-report"], catch_exceptions=False)
+
+    def snapshot(self) -> dict[str, Any]:
+        """What is in tmp_dir and the archive: path -> content, None for a directory."""
+        return {
+            str(path): path.read_bytes() if path.is_file() else None
+            for top in (self.tmp_dir, self.archive)
+            for path in sorted([top, *top.rglob("*")])
+            if path.exists()
+        }
+
+
+@pytest.fixture
+def no_overlays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing to prove: a fake cluster could not."""
+    for name in list(OVERLAYS):
+        monkeypatch.delitem(OVERLAYS, name)
+
+
+@pytest.fixture
+def host(
+    tmp_path: Path, programs: Callable[[str, str], Path], write_campaign: Callable[..., Path]
+) -> Iterator[FakeHost]:
+    python = programs("fake-python", "exit 0")
+    programs("ceph", f"#!{python}\n")
+    for name in ("rbd", "ceph-mon", "ceph-mgr", "ceph-osd", "monmaptool", "osdmaptool"):
+        programs(name, "exit 0")
+    programs("collectl", '[ "$1" = --version ] || exec sleep 100')
+    programs("fio", _FIO)
+    before = os.getcwd()
+    os.chdir(tmp_path)
+    yield FakeHost(tmp_path, write_campaign, programs)
+    os.chdir(before)

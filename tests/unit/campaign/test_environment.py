@@ -1,0 +1,76 @@
+"""What a run can be judged by later: the script here, and the facts of a known machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cbt_crypto.engine.embedded import common
+from cbt_crypto.engine.names import embedded
+from cbt_crypto.environment import collect, git_commit, host_facts
+from cbt_crypto.remote import Remote
+from cbt_crypto.site import Osd, Site
+
+pytestmark = pytest.mark.unit
+
+OSD = Osd(0, "localhost", "/dev/x", "/d", "/a", "/p")
+SITE = Site("/t", "/c", "localhost", ("c0",), (OSD,), mons=("m0",))
+
+PRINTED = """\
+kernel\t6.12.0
+os\tDebian GNU/Linux 13 (trixie)
+virtualization\tqemu
+lscpu.Model name\tAMD EPYC 7742 64-Core Processor
+lscpu.Socket(s)\t2
+lscpu.Core(s) per socket\t64
+lscpu.CPU(s)\t256
+lscpu.NUMA node(s)\t8
+smt\ton
+governor\tperformance schedutil
+aes\tyes
+memory_kb\t131072
+load\t0.42
+tuned\tnetwork-latency
+mitigation.spectre_v2\tMitigation: Retpolines; IBPB: conditional
+version.fio\tfio-3.39
+a line that is no fact
+"""
+
+
+def test_facts_of_a_machine() -> None:
+    facts = host_facts(SITE, "localhost", PRINTED)
+    assert (facts["sockets"], facts["cores"], facts["threads"]) == (2, 128, 256)
+    assert facts["roles"] == ["head", "osds"]
+    assert facts["emulated"] is True
+    assert facts["memory_bytes"] == 128 << 20
+    assert facts["mitigations"] == {"spectre_v2": "Mitigation: Retpolines; IBPB: conditional"}
+    assert facts["versions"] == {"fio": "fio-3.39"}
+    assert facts["aes"] is True
+    assert facts["load_before"] == 0.42
+
+
+def test_a_machine_that_says_nothing() -> None:
+    facts = host_facts(SITE, "m0", "")
+    assert facts["roles"] == ["mons"]
+    assert facts["cores"] is None
+    assert facts["virtualization"] == "unknown"
+    assert facts["emulated"] is False
+
+
+@pytest.mark.parametrize("kind", ["kvm", "none", "docker", "microsoft"])
+def test_hardware_behind_a_hypervisor_is_not_emulated(kind: str) -> None:
+    assert host_facts(SITE, "m0", f"virtualization\t{kind}\n")["emulated"] is False
+
+
+def test_this_machine() -> None:
+    site = Site("/t", "/c", "localhost", ("localhost",), ())
+    found = collect(Remote(common, "/t"), site, embedded(), ())
+    facts = found["hosts"]["localhost"]
+    assert facts["kernel"] == Path("/proc/sys/kernel/osrelease").read_text().strip()
+    assert facts["memory_bytes"] > 0
+    assert found["engine"]["name"] == "embedded"
+
+
+def test_a_directory_that_is_no_checkout(tmp_path: Path) -> None:
+    assert git_commit(tmp_path) is None

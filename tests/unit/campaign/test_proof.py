@@ -1,0 +1,74 @@
+"""Proofs of a stack: probed in one call, judged overlay by overlay."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+from cbt_crypto import proof
+from cbt_crypto.engine.embedded import common
+from cbt_crypto.overlay import Overlay, Verdict
+from cbt_crypto.remote import Remote
+from cbt_crypto.site import HostOutputs, HostScripts, Site
+from cbt_crypto.stack import Stack
+
+pytestmark = pytest.mark.unit
+
+SITE = Site("/t", "/c", "localhost", ("localhost",), ())
+
+
+class Echo(Overlay):
+    """Proved when it printed what it should."""
+
+    name: ClassVar[str] = "echo"
+
+    text: str = "hello"
+    expected: str = "hello"
+
+    def probe(self, site: Site) -> HostScripts:
+        return {"localhost": f"variable=mine; printf '%s\\n' '{self.text}'"}
+
+    def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
+        said = (before.get("localhost"), after.get("localhost"))
+        return Verdict(set(said) == {self.expected}, f"said {said}", {"said": list(said)})
+
+
+class Other(Echo):
+    """A second one."""
+
+    name: ClassVar[str] = "other"
+
+
+class Silent(Overlay):
+    """Has nothing to probe."""
+
+    name: ClassVar[str] = "silent"
+
+
+@pytest.fixture
+def judged(no_overlays: None) -> Any:
+    def run(*overlays: Overlay) -> dict[str, Any]:
+        stack = Stack(overlays)
+        looks = [proof.probe(Remote(common, "/t"), stack, SITE) for _ in range(2)]
+        return proof.judge(stack, SITE, "A", looks[0], looks[1])
+
+    return run
+
+
+def test_each_overlay_reads_its_own_output(judged: Any) -> None:
+    found = judged(Echo(), Other(text="a\nb", expected="a\nb"), Silent())
+    assert found["proved"] is True
+    assert [one["overlay"] for one in found["overlays"]] == ["echo", "other", "silent"]
+    assert found["overlays"][1]["evidence"] == {"said": ["a\nb", "a\nb"]}
+    assert found["overlays"][0]["options"] == {"text": "hello", "expected": "hello"}
+
+
+def test_one_that_is_not_proved_fails_the_whole(judged: Any) -> None:
+    found = judged(Echo(), Other(text="no"))
+    assert found["proved"] is False
+    assert proof.failure(found) == ("the configuration is not proved: other: said ('no', 'no')")
+
+
+def test_a_stack_without_overlays_is_proved(judged: Any) -> None:
+    assert judged() == {"configuration": "A", "proved": True, "overlays": []}

@@ -1,0 +1,295 @@
+"""A whole campaign on a host of fakes: what is kept, what is taken down, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from cbt_crypto import campaign as campaign_module
+from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.measure import _RunsScenario
+from cbt_crypto.overlay import Overlay, Transition, Verdict
+
+pytestmark = pytest.mark.unit
+
+TWO = {"rbd_single_client": {"time": 1, "op_size": [4096, 65536]}}
+FAILING = 'case "$*" in *PATTERN*) echo "fio: pool is full" >&2; exit 5 ;; esac\n'
+
+
+def cells(host: Any) -> list[dict[str, Any]]:
+    """Every cell.json, in the plan's order; an empty one where there is none."""
+    plan = json.loads((host.archive / "results" / "plan.json").read_text())
+    found = []
+    for cell in plan["cells"]:
+        path = host.archive / cell["path"] / "cell.json"
+        found.append(json.loads(path.read_text()) if path.exists() else {})
+    return found
+
+
+def states(host: Any) -> list[Any]:
+    return [cell.get("state") for cell in cells(host)]
+
+
+def fio_that_fails(host: Any, pattern: str) -> None:
+    path = host.directory / "bin" / "fio"
+    text = path.read_text()
+    host.programs("fio", text.replace("#!/bin/sh\n", "", 1) + FAILING.replace("PATTERN", pattern))
+
+
+def test_everything_is_kept_and_taken_down(host: Any, no_overlays: None) -> None:
+    result = host.cbt(host.write(benchmarks=TWO))
+    assert (result.exit_code, states(host)) == (0, ["finished", "finished"])
+    assert not host.tmp_dir.exists()
+    for cell in cells(host):
+        assert cell["reason"] is None
+        assert cell["clients"] == cell["osd_hosts"] == ["localhost"]
+        assert 0 <= cell["ended"] - cell["started"] < 60
+        assert cell["processes"] == [
+            {
+                "host": "localhost",
+                "volume": "0",
+                "exit_status": 0,
+                "json": "json_output.0.localhost",
+                "logs": "output.0",
+            }
+        ]
+        directory = host.archive / "results" / "00000000" / cell["id"]
+        assert (directory / "json_output.0.localhost").read_text() == "{}\n"
+        assert json.loads((directory / "proof.json").read_text())["proved"] is True
+        assert (directory / "benchmark_config.yaml").exists()
+        assert (directory / "collectl.localhost").is_dir()
+
+
+def test_what_the_archive_says_of_the_run(host: Any, no_overlays: None) -> None:
+    path = host.write(cluster={"configurations": {"B": {}, "A": {}}, "baseline": "A"})
+    assert host.cbt(path).exit_code == 0
+    results = host.archive / "results"
+    plan = json.loads((results / "plan.json").read_text())
+    assert plan["baseline"] == {"dimension": "configuration", "value": "A"}
+    assert list(plan["configurations"]) == ["B", "A"]
+    environment = json.loads((results / "environment.json").read_text())
+    assert environment["engine"]["name"] == "embedded"
+    assert environment["hosts"]["localhost"]["roles"] == ["head", "clients", "osds", "mons", "mgrs"]
+    assert set(environment["ceph_conf"]) == {"A", "B"}
+    assert "fsid = " in environment["ceph_conf"]["A"]
+    assert (results / "cbt_config.yaml").exists()
+
+
+def test_no_key_is_in_the_archive(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cbt_crypto.engine.embedded.cephx.new_key", lambda: "S3CRETKEY==")
+    assert host.cbt(host.write()).exit_code == 0
+    for path in host.archive.rglob("*"):
+        assert path.is_dir() or b"S3CRETKEY" not in path.read_bytes()
+
+
+def test_the_same_command_again_measures_nothing(host: Any, no_overlays: None) -> None:
+    path = host.write()
+    host.cbt(path)
+    before = host.snapshot()
+    result = host.cbt(path)
+    assert result.exit_code == 0
+    assert "every cell is in the archive already" in result.output
+    assert host.snapshot() == before
+
+
+def test_a_cell_that_failed_is_measured_again_and_nothing_else(
+    host: Any, no_overlays: None
+) -> None:
+    path = host.write(benchmarks=TWO)
+    fio_that_fails(host, "bs=65536")
+    result = host.cbt(path)
+    assert (result.exit_code, states(host)) == (1, ["finished", "failed"])
+    first = cells(host)[0]
+    assert cells(host)[1]["reason"] == ("localhost: fio 0 exited with 5: fio: pool is full")
+    assert "failed: rbd_single_client / Default / randread 64K" in result.output
+    host.programs("fio", (host.directory / "bin" / "fio").read_text().partition('case "$*"')[0])
+    result = host.cbt(path)
+    assert (result.exit_code, states(host)) == (0, ["finished", "finished"])
+    assert cells(host)[0] == first
+    assert "cell 1/1" in result.output
+
+
+def test_after_a_failed_cell_the_cluster_is_built_anew_with_its_volumes(
+    host: Any, no_overlays: None
+) -> None:
+    fio_that_fails(host, "bs=4096")
+    result = host.cbt(host.write(benchmarks=TWO))
+    assert states(host) == ["failed", "finished"]
+    phases = [line.split("] ", 1)[1] for line in result.output.splitlines() if "] " in line]
+    assert [phase.split()[0] for phase in phases] == [
+        *("deploy", "prefill", "cell"),
+        *("deploy", "prefill", "cell"),
+        "take",
+    ]
+    assert "the cell before it failed" in result.output
+
+
+def test_a_failure_before_a_restart_builds_once_with_the_volumes(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Restart(Overlay):
+        name = "again"
+
+        @classmethod
+        def absent(cls) -> Overlay:
+            return cls.make_absent()
+
+        def transition_to(self, new: Overlay) -> Transition:
+            return Transition.RESTART
+
+    monkeypatch.setitem(OVERLAYS, "again", Restart)
+    cluster = {"configurations": {"A": {}, "B": {"again": {}}}, "rebuild": "needed"}
+    fail_first_attempt(monkeypatch)
+    result = host.cbt(host.write(cluster=cluster))
+    assert states(host) == ["failed", "finished"]
+    assert result.output.count("deploy ") == 2
+    assert result.output.count("prefill ") == 2
+
+
+def fail_first_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first cell fails, whatever its fio says."""
+    attempts: list[int] = []
+    real = campaign_module.failed_processes
+
+    def judged(outcome: Any, directory: Path) -> None:
+        attempts.append(1)
+        if len(attempts) == 1:
+            outcome["processes"][0]["exit_status"] = 1
+        real(outcome, directory)
+
+    monkeypatch.setattr(campaign_module, "failed_processes", judged)
+
+
+def test_three_failures_in_a_row_are_enough(host: Any, no_overlays: None) -> None:
+    fio_that_fails(host, "output-format")
+    sizes = {"rbd_single_client": {"time": 1, "op_size": [4096, 8192, 16384, 32768]}}
+    result = host.cbt(host.write(benchmarks=sizes))
+    assert result.exit_code == 1
+    assert states(host) == ["failed", "failed", "failed", None]
+    assert "3 cells failed one after another, so the rest was not run" in result.output
+    assert not host.tmp_dir.exists()
+
+
+def test_a_proof_that_fails_is_a_failed_cell(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unproved(Overlay):
+        name = "unproved"
+
+        def judge(self, *_: Any) -> Verdict:
+            return Verdict(False, "1 of 1 OSDs is not encrypted", {"osd.0": "plain"})
+
+    monkeypatch.setitem(OVERLAYS, "unproved", Unproved)
+    result = host.cbt(host.write(cluster={"configurations": {"A": {"unproved": {}}}}))
+    assert result.exit_code == 1
+    (cell,) = cells(host)
+    assert cell["state"] == "failed"
+    assert cell["reason"] == (
+        "the configuration is not proved: unproved: 1 of 1 OSDs is not encrypted"
+    )
+    proof = host.archive / "results" / "00000000" / cell["id"] / "proof.json"
+    assert json.loads(proof.read_text())["overlays"][0]["evidence"] == {"osd.0": "plain"}
+
+
+@pytest.mark.parametrize(
+    ("program", "step"),
+    [
+        ("monmaptool", "make the monitors"),
+        ("ceph-osd", "make the OSDs"),
+        ("fake-python", "wait for the cluster"),
+        ("rbd", "make the volumes"),
+        ("fio", "prefill the volumes"),
+    ],
+)
+def test_a_deployment_that_fails_ends_the_campaign(
+    host: Any, no_overlays: None, program: str, step: str
+) -> None:
+    broken = "case $* in *rados*|--enghelp) exec true ;; esac; echo it is broken >&2; exit 9"
+    if program == "fio":
+        broken = f'[ "$1" != --enghelp ] || {{ echo rbd; exit 0; }}\n{broken}'
+    host.programs(program, broken)
+    if program == "ceph-osd":
+        host.programs(program, f"echo it is broken; {broken}")
+    result = host.cbt(host.write())
+    assert result.exit_code == 1
+    assert f"localhost: {step}: exit status " in result.output
+    assert "it is broken" in result.output
+    assert states(host) == [None]
+    assert not host.tmp_dir.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_campaign_is_taken_down_and_goes_on_where_it_was(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    real: Callable[[Any], None] = _RunsScenario.run
+    runs: list[int] = []
+
+    def run(self: Any) -> None:
+        runs.append(1)
+        if len(runs) == 2:
+            signal.raise_signal(number)
+        real(self)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(_RunsScenario, "run", run)
+    path = host.write(benchmarks=TWO)
+    try:
+        result = host.cbt(path)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert result.exit_code == 1
+    assert "interrupted; run the same command again to go on" in result.output
+    assert states(host) == ["finished", None]
+    assert not host.tmp_dir.exists()
+    result = host.cbt(path)
+    assert (result.exit_code, states(host)) == (0, ["finished", "finished"])
+    assert "cell 1/1" in result.output
+
+
+def test_a_fio_that_left_no_exit_status(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        _RunsScenario, "_exit_statuses", lambda self, scripts: {host: "" for host in scripts}
+    )
+    assert host.cbt(host.write()).exit_code == 1
+    assert cells(host)[0]["reason"] == "localhost: fio 0 left no exit status"
+
+
+def test_an_existing_cluster_twice(host: Any, no_overlays: None) -> None:
+    absent = dict.fromkeys(("osds", "mons", "mgrs", "osd_file_size"), ...)
+    path = host.write(cluster={"use_existing": True, **absent})
+    for program in ("ceph-osd", "ceph-mon", "ceph-mgr", "monmaptool"):
+        host.programs(program, "echo this must not be called; exit 1")
+    assert (host.cbt(path).exit_code, states(host)) == (0, ["finished"])
+    assert not host.tmp_dir.exists()
+    again = host.cbt(path, "-a", host.directory / "second")
+    assert again.exit_code == 0
+
+
+def test_what_a_killed_campaign_left_is_no_obstacle(host: Any, no_overlays: None) -> None:
+    (host.tmp_dir / "ceph").mkdir(parents=True)
+    (host.tmp_dir / ".cbt-crypto").touch()
+    (host.tmp_dir / "ceph" / "osd.7.block").write_text("old")
+    assert host.cbt(host.write()).exit_code == 0
+    assert not host.tmp_dir.exists()
+
+
+def test_only_runs_what_it_selects(host: Any, no_overlays: None) -> None:
+    result = host.cbt(host.write(benchmarks=TWO), "--only", "64K")
+    assert (result.exit_code, states(host)) == (0, [None, "finished"])
+
+
+def test_a_plan_touches_nothing(host: Any) -> None:
+    before = host.snapshot()
+    result = host.cbt(host.write(), "--plan")
+    assert result.exit_code == 0
+    assert "1 cells to measure; 1 rebuilds" in " ".join(result.output.split())
+    assert host.snapshot() == before == {}

@@ -1,0 +1,90 @@
+"""A cluster whose hosts are a notebook: what would have run there, step by step."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+import pytest
+import yaml
+
+from cbt_crypto.deployment import cluster_class
+from cbt_crypto.engine.embedded import common
+from cbt_crypto.engine.names import embedded
+from cbt_crypto.file import Campaign
+from cbt_crypto.stack import Stack
+
+
+@dataclass
+class Notebook:
+    """Takes the place of a cluster's Remote, and of pdcp."""
+
+    #: (step, host -> script), in order.
+    steps: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    #: (hosts, target, content), in order.
+    copies: list[tuple[list[str], str, str]] = field(default_factory=list)
+    #: What each monitor step prints; the OSD map's epoch is all that anybody reads.
+    answer: str = json.dumps(json.dumps({"epoch": 41}))
+
+    def run(
+        self, scripts: Mapping[str, str], what: str, timeout: Optional[float] = None
+    ) -> dict[str, str]:
+        self.steps.append((what, dict(scripts)))
+        return {host: f"{self.answer}\n" for host in scripts}
+
+    def pdcp(self, nodes: str, flags: str, local: str, remote: str) -> Any:
+        self.copies.append((nodes.split(","), remote, Path(local).read_text()))
+
+        class Handle:
+            returncode, timed_out = 0, False
+
+            def communicate(self, timeout: Optional[float] = None) -> tuple[str, str]:
+                return "", ""
+
+        return Handle()
+
+    def scripts(self, what: str) -> dict[str, str]:
+        """The scripts of the only step of that name."""
+        (found,) = [scripts for step, scripts in self.steps if step == what]
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """The steps' names."""
+        return [step for step, _ in self.steps]
+
+    def monitor_steps(self) -> list[dict[str, Any]]:
+        """What the monitors were asked, in order."""
+        found = []
+        for step, scripts in self.steps:
+            if step == "wait for the cluster":
+                (text,) = scripts.values()
+                line = next(line for line in text.splitlines() if line.startswith("${python"))
+                words = shlex.split(line.partition("<<")[0])
+                found += json.loads(words[-1])
+        return found
+
+
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
+    made = Notebook()
+    monkeypatch.setattr(common, "pdcp", made.pdcp)
+    return made
+
+
+@pytest.fixture
+def cluster_of(notebook: Notebook) -> Callable[..., Any]:
+    """The embedded engine's cluster for a campaign, in its first configuration, on paper."""
+
+    def make(campaign: Campaign) -> Any:
+        stacks = [Stack(overlays) for overlays in campaign.configurations.values()]
+        section = yaml.safe_load(yaml.safe_dump(campaign.document["cluster"]))
+        cluster = cluster_class(embedded())(section, stacks[0], stacks)
+        cluster.remote = notebook
+        return cluster
+
+    return make

@@ -1,0 +1,174 @@
+"""The guard's script, run for real on loop devices."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Callable, Optional
+
+import pytest
+
+from cbt_crypto.device_guard import DeviceGuard, device_guards
+from cbt_crypto.site import Osd, Site
+
+pytestmark = pytest.mark.unit
+
+
+def _run(*argv: str) -> str:
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    path = tmp_path / "disk.img"
+    with path.open("wb") as file:
+        file.truncate(64 << 20)
+    return path
+
+
+@pytest.fixture
+def attach(image: Path) -> Iterator[Callable[[], str]]:
+    """Make the image a block device."""
+    if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
+        pytest.skip("loop devices need root and the loop module")
+    attached: list[str] = []
+
+    def make() -> str:
+        attached.append(_run("losetup", "--find", "--show", str(image)))
+        return attached[-1]
+
+    yield make
+    for device in attached:
+        _run("losetup", "--detach", device)
+
+
+Judge = Callable[..., Optional[str]]
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Judge:
+    def judged(device: str, wipe: bool = False, noted: Optional[str] = None) -> Optional[str]:
+        if noted:
+            (tmp_path / "devices").write_text(f"{noted}\n")
+        (guard,) = device_guards(site_with(tmp_path, device), wipe)
+        text = f"set -eu\nSUDO=\n(\n{guard.script}\n) 2>&1 || :"
+        return guard.judge(_run("sh", "-c", text))
+
+    return judged
+
+
+def site_with(tmp_path: Path, device: str, db_device: Optional[str] = None) -> Site:
+    osd = Osd(0, "o0", device, "/d", "/d.asok", "/d.pid", db_device=db_device)
+    return Site(str(tmp_path), "/c", "head", ("c",), (osd,))
+
+
+def test_a_free_device_will_do(attach: Callable[[], str], judge: Judge) -> None:
+    assert judge(attach()) is None
+
+
+def test_a_link_to_a_free_device_will_do(
+    attach: Callable[[], str], judge: Judge, tmp_path: Path
+) -> None:
+    link = tmp_path / "osd device-0 data"
+    link.symlink_to(attach())
+    assert judge(str(link)) is None
+
+
+def test_a_file_system_is_refused_unless_it_may_be_wiped(
+    image: Path, attach: Callable[[], str], judge: Judge
+) -> None:
+    _run("mkfs.ext4", "-q", str(image))
+    device = attach()
+    assert judge(device) == (
+        f"{device} carries data (ext4); name another device, or say wipe: true in the cluster "
+        "section to have it overwritten"
+    )
+    assert judge(device, wipe=True) is None
+
+
+def test_a_bluestore_of_another_cluster_is_refused(
+    image: Path, attach: Callable[[], str], judge: Judge
+) -> None:
+    with image.open("r+b") as file:
+        file.write(b"bluestore block device\n2f1c\n")
+    sentence = judge(attach())
+    assert sentence is not None
+    assert "bluestore" in sentence
+
+
+@pytest.mark.parametrize("noted", [False, True])
+def test_a_mounted_device_is_refused_whatever_the_file_says(
+    image: Path, attach: Callable[[], str], judge: Judge, tmp_path: Path, noted: bool
+) -> None:
+    _run("mkfs.ext4", "-q", str(image))
+    device = attach()
+    mount = tmp_path / "mnt"
+    mount.mkdir()
+    _run("mount", device, str(mount))
+    try:
+        sentence = judge(device, wipe=True, noted=device if noted else None)
+    finally:
+        _run("umount", str(mount))
+    assert sentence == f"{device} is mounted, or a part of it is; name another device"
+
+
+def test_a_device_that_somebody_holds_is_refused(attach: Callable[[], str], judge: Judge) -> None:
+    device = attach()
+    held = os.open(device, os.O_RDONLY | os.O_EXCL)
+    try:
+        assert judge(device, wipe=True) == f"{device} is in use; name another device"
+        assert judge(device, noted=device) is None, "what a killed run of ours holds is ended"
+    finally:
+        os.close(held)
+
+
+def test_what_a_killed_run_left_is_ours(
+    image: Path, attach: Callable[[], str], judge: Judge
+) -> None:
+    with image.open("r+b") as file:
+        file.write(b"bluestore block device\n2f1c\n")
+    device = attach()
+    assert judge(device, noted=device) is None
+    assert judge(device, noted=f"{device}1") is not None, "another device was noted"
+
+
+def test_a_file_system_made_since_a_killed_run_is_not_ours(
+    image: Path, attach: Callable[[], str], judge: Judge
+) -> None:
+    _run("mkfs.ext4", "-q", str(image))
+    device = attach()
+    sentence = judge(device, noted=device)
+    assert sentence is not None
+    assert "carries data (ext4)" in sentence
+
+
+@pytest.mark.parametrize("there", ["file", "nothing"])
+def test_what_is_no_block_device_is_refused(judge: Judge, tmp_path: Path, there: str) -> None:
+    path = tmp_path / "x y'z"
+    if there == "file":
+        path.touch()
+    expected = f"{path} is not a block device there; mend osd_devices"
+    assert judge(str(path), wipe=True) == expected
+
+
+@pytest.mark.parametrize("tool", ["lsblk", "wipefs", "python3"])
+def test_a_check_that_cannot_be_made_counts_against_the_device(
+    attach: Callable[[], str], judge: Judge, programs: Callable[[str, str], Path], tool: str
+) -> None:
+    device = attach()
+    programs(tool, "echo no >&2; exit 1")
+    sentence = judge(device, wipe=True)
+    assert sentence is not None
+    assert sentence.startswith(device)
+
+
+def test_silence_counts_against_the_device() -> None:
+    guard = DeviceGuard("d", ("o0",), "", device="/dev/sdb", wipe=True)
+    assert guard.judge("") == "/dev/sdb cannot be looked at"
+
+
+def test_the_device_of_a_database_is_guarded_too(tmp_path: Path) -> None:
+    guards = device_guards(site_with(tmp_path, "/dev/a", "/dev/b"), wipe=False)
+    assert [guard.device for guard in guards] == ["/dev/a", "/dev/b"]

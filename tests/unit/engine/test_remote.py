@@ -1,0 +1,242 @@
+"""Scripts on hosts: what arrives there, what comes back, and what is said of one that failed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cbt_crypto.engine.embedded import common
+from cbt_crypto.errors import HostError, RunError
+from cbt_crypto.remote import Remote, dispatch
+
+pytestmark = pytest.mark.unit
+
+
+@dataclass
+class PlainCommon:
+    """An engine with CBT's pdsh alone: one command, an argument, for all hosts."""
+
+    calls: list[tuple[str, str]] = field(default_factory=list)
+
+    def pdsh(self, nodes: str, command: str, continue_if_error: bool = True) -> Any:
+        self.calls.append((nodes, command))
+        outputs: list[list[str]] = [[], []]
+        for host in nodes.split(","):
+            environment = {**os.environ, "CBT_HOST": host}
+            done = subprocess.run(
+                ["sh", "-c", command], env=environment, check=False, capture_output=True, text=True
+            )
+            for lines, text in zip(outputs, (done.stdout, done.stderr)):
+                lines.extend(f"{host}: {line}\n" for line in text.splitlines())
+
+        class Handle:
+            timed_out = False
+
+            def communicate(self, timeout: Optional[float] = None) -> tuple[str, str]:
+                return "".join(outputs[0]), "".join(outputs[1])
+
+        return Handle()
+
+
+@pytest.fixture(params=["embedded, here", "embedded, there", "plain"])
+def remote(request: pytest.FixtureRequest, shims: Any, monkeypatch: pytest.MonkeyPatch) -> Remote:
+    """Each way in which a script can reach a host; hosts a and b."""
+    if request.param == "plain":
+        return Remote(PlainCommon(), "/t")
+    here = frozenset({"a", "b"}) if request.param == "embedded, here" else frozenset()
+    monkeypatch.setattr(common, "_local_names", lambda: here)
+    return Remote(common, "/t")
+
+
+def test_each_host_runs_its_own_script(remote: Remote) -> None:
+    scripts = {"a": "echo first $CBT_HOST", "b": "echo second $CBT_HOST"}
+    assert remote.run(scripts, "say it") == {"a": "first a", "b": "second b"}
+
+
+def test_hosts_without_a_script_are_left_out(remote: Remote) -> None:
+    assert remote.run({"a": "  \n", "b": "echo x"}, "say it") == {"b": "x"}
+    assert remote.run({}, "say it") == {}
+
+
+def test_the_first_command_that_fails_fails_the_host(remote: Remote) -> None:
+    results = remote.attempt({"a": "echo one\nsh -c 'exit 7'\necho two", "b": "echo fine"})
+    assert (results["a"].stdout, results["a"].status) == ("one", 7)
+    assert (results["b"].stdout, results["b"].status) == ("fine", 0)
+
+
+def test_the_host_that_failed_is_named_and_quoted(remote: Remote) -> None:
+    with pytest.raises(HostError) as caught:
+        remote.run({"a": "echo fine", "b": "echo 'no space' >&2; exit 3"}, "make OSDs")
+    assert str(caught.value) == "b: make OSDs: exit status 3: no space"
+    assert caught.value.host == "b"
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["exit 0", "set +e; false; true", "(exit 1) || :", "false | true", "if false; then :; fi"],
+)
+def test_success_is_the_shell_s(remote: Remote, script: str) -> None:
+    assert remote.attempt({"a": script})["a"].status == 0
+
+
+@pytest.mark.parametrize(
+    "script", ["false", "echo $unset_variable", "exit 5", "(false)", "nonesuch"]
+)
+def test_failure_is_the_shell_s(remote: Remote, script: str) -> None:
+    assert remote.attempt({"a": script})["a"].status not in (0, None)
+
+
+def test_output_is_kept_as_it_is(remote: Remote) -> None:
+    text = "a: b\n\n  indented\t\ntrailing  \n100% of %h $HOME `x` \\n 'q' \"q\""
+    script = f"cat <<'EOF'\n{text}\nEOF"
+    assert remote.run({"a": script}, "print")["a"] == text
+
+
+@pytest.mark.parametrize(("printed", "output"), [("", ""), ("x", "x"), ("x\\n", "x"), ("\\n", "")])
+def test_a_last_line_without_an_end(remote: Remote, printed: str, output: str) -> None:
+    assert remote.run({"a": f"printf '{printed}'"}, "print")["a"] == output
+
+
+def test_nothing_is_left_on_standard_input(remote: Remote) -> None:
+    assert remote.run({"a": "cat; echo end"}, "read")["a"] == "end"
+
+
+def test_scripts_of_any_length(remote: Remote) -> None:
+    long = {host: "\n".join(f": '{host} {n:060}'" for n in range(1500)) for host in "ab"}
+    outputs = remote.run({host: f"{text}\necho {host}" for host, text in long.items()}, "run")
+    assert outputs == {"a": "a", "b": "b"}
+
+
+def test_a_line_of_any_length(remote: Remote) -> None:
+    script = "head -c 300000 /dev/zero | tr '\\0' x"
+    assert remote.run({"a": script}, "print")["a"] == "x" * 300000
+
+
+def test_what_every_script_can_rely_on(remote: Remote) -> None:
+    printed = remote.run({"a": 'echo "$CBT_CRYPTO_MARK|$SUDO"'}, "print")["a"]
+    mark, sudo = printed.split("|")
+    assert mark == "/t@a"
+    assert sudo == ("" if os.geteuid() == 0 else sudo)
+
+
+def test_the_user_is_the_campaign_s(shims: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common, "_local_names", frozenset)
+    assert Remote(common, "/t", "bench").run({"a": "echo $CBT_HOST"}, "x") == {"a": "a"}
+    (call,) = shims.calls("ssh")
+    assert call[call.index("-l") + 1] == "bench"
+
+
+def test_a_host_named_in_full_is_heard(shims: Any) -> None:
+    scripts = {"a.one.example": "echo one; echo e1 >&2", "a.two.example": "echo two; exit 4"}
+    results = Remote(common, "/t").attempt(scripts)
+    assert [(r.stdout, r.stderr, r.status) for r in results.values()] == [
+        ("one", "e1", 0),
+        ("two", "", 4),
+    ]
+
+
+def test_a_host_that_is_not_there(shims: Any) -> None:
+    shims.dead("a")
+    remote = Remote(common, "/t")
+    with pytest.raises(HostError) as caught:
+        remote.run({"b": "echo", "a": "echo"}, "make OSDs", timeout=30)
+    assert str(caught.value) == (
+        "a: make OSDs: no answer; is the host up, and does ssh to it work without a password: "
+        "ssh: connect to host a port 22: No route to host"
+    )
+
+
+def test_a_host_that_never_answers(shims: Any) -> None:
+    shims.mute("b")
+    results = Remote(common, "/t").attempt({"a": "echo fine", "b": "echo"}, timeout=1.5)
+    assert (results["a"].status, results["a"].timed_out) == (0, False)
+    assert (results["b"].status, results["b"].timed_out) == (None, True)
+
+
+@pytest.mark.parametrize("remote", ["embedded, here", "embedded, there"], indirect=True)
+def test_a_script_that_takes_too_long_says_what_it_said(remote: Remote) -> None:
+    with pytest.raises(HostError) as caught:
+        remote.run({"a": "echo a warning >&2; sleep 60"}, "prefill", timeout=1.5)
+    assert str(caught.value) == "a: prefill: no answer within 1.5 s: a warning"
+
+
+def test_a_command_that_took_too_long_leaves_nothing_here(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    text = f"sleep 61 & echo $! > {pid_file}; wait"
+    Remote(common, str(tmp_path)).attempt({"localhost": text}, timeout=0.5)
+    pid = int(pid_file.read_text())
+    for _ in range(100):
+        if not Path(f"/proc/{pid}").exists():
+            break
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_one_call_for_any_number_of_hosts_and_any_length(shims: Any) -> None:
+    for hosts, lines in ((2, 1), (40, 800)):
+        before = len(shims.calls("pdsh"))
+        filler = "\n".join(f": '{n:090}'" for n in range(lines))
+        scripts = {f"h{n}": f"{filler}\necho {n}" for n in range(hosts)}
+        outputs = Remote(common, "/t").run(scripts, "run")
+        assert outputs == {f"h{n}": str(n) for n in range(hosts)}
+        assert len(shims.calls("pdsh")) - before == 1
+
+
+def test_no_script_is_in_an_argument(shims: Any) -> None:
+    Remote(common, "/t").run({"a": "echo s3cret"}, "run")
+    assert "s3cret" not in str(shims.calls())
+
+
+def test_a_plain_engine_is_given_what_an_argument_may_hold() -> None:
+    engine = PlainCommon()
+    scripts = {f"h{n}": f"echo {n} # {'x' * 30000}" for n in range(8)}
+    outputs = Remote(engine, "/t").run(scripts, "run")
+    assert outputs == {f"h{n}": str(n) for n in range(8)}
+    assert len(engine.calls) == 2
+    assert all(len(command) < 128 << 10 for _, command in engine.calls)
+
+
+def test_a_script_that_no_argument_may_hold() -> None:
+    with pytest.raises(RunError, match="h0: its script is longer than this engine can pass on"):
+        Remote(PlainCommon(), "/t").run({"h0": ": " + "x" * 200_000}, "run")
+
+
+def test_hosts_with_the_same_script_share_it() -> None:
+    text = dispatch({"a": "echo same", "b": "echo other", "c": "echo same"})
+    assert text.count("echo same") == 1
+
+
+HOSTS = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,6}[a-z0-9])?", fullmatch=True)
+
+
+@settings(max_examples=15)
+@given(st.dictionaries(HOSTS, st.integers(0, 3), min_size=1, max_size=5))
+def test_dispatch_gives_each_host_its_own(chosen: Mapping[str, int]) -> None:
+    """Whatever hosts are called: `esac` is a name like any other."""
+    chosen = {**chosen, "esac": 9}
+    text = dispatch({host: f"echo {number}" for host, number in chosen.items()})
+    for host, number in chosen.items():
+        done = subprocess.run(
+            ["sh", "-c", text], env={"CBT_HOST": host}, check=True, capture_output=True, text=True
+        )
+        assert done.stdout == f"{number}\n"
+
+
+@pytest.mark.parametrize("status", [0, 1, 127, 255])
+def test_statuses_are_parsed(remote: Remote, status: int) -> None:
+    assert remote.attempt({"a": f"exit {status}"})["a"].status == status
+
+
+def test_output_that_looks_like_a_status_is_output(remote: Remote) -> None:
+    result = remote.attempt({"a": "echo '@cbt-crypto-exit-status 0'; exit 6"})["a"]
+    assert result.status == 6
+    assert result.stdout == "@cbt-crypto-exit-status 0"

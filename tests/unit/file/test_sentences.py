@@ -1,0 +1,302 @@
+"""What people read when a key of theirs is wrong: where, what, and what would be right."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import pytest
+
+from cbt_crypto.cluster_overlays import OVERLAYS
+
+pytestmark = pytest.mark.unit
+
+Problems = Callable[..., dict[str, str]]
+Refusal = Callable[[str], str]
+
+CLUSTER = """\
+cluster:
+  head: a
+  clients: [a]
+  osds: [a]
+  mons: {a: {a: 10.0.0.1}}
+  mgrs: {a: {x: ~}}
+"""
+
+
+def one(problems: dict[str, str]) -> tuple[str, str]:
+    assert len(problems) == 1, problems
+    return next(iter(problems.items()))
+
+
+def test_file_line_key_and_nearest_name(refusal_of: Refusal) -> None:
+    text = f"{CLUSTER}  settings:\n    rbd_cahce: true\nbenchmarks: {{rbd_single_client: {{}}}}\n"
+    assert refusal_of(text) == (
+        'campaign.yaml:8: cluster.settings.rbd_cahce: unknown key; did you mean "rbd_cache"?'
+    )
+
+
+def test_the_line_of_a_list_s_element(refusal_of: Refusal) -> None:
+    text = f"""{CLUSTER}benchmarks:
+  rbd_single_client:
+    workloads:
+      op_size:
+        - 4096
+        - large
+"""
+    assert refusal_of(text) == (
+        "campaign.yaml:12: benchmarks.rbd_single_client.workloads.op_size[1]: "
+        "must be a whole number, not 'large'"
+    )
+
+
+def test_everything_that_is_wrong_is_said_at_once(refusal_of: Refusal) -> None:
+    text = CLUSTER.replace("head", "haed") + "  iterations: 0\n  rebuild: often\nbenchmark: {}\n"
+    assert refusal_of(text).splitlines() == [
+        'campaign.yaml:9: benchmark: unknown section "benchmark"; did you mean "benchmarks"?',
+        "campaign.yaml:1: benchmarks: this section is missing; docs/file.md shows it",
+        "campaign.yaml:1: cluster.head: is missing; docs/file.md describes it",
+        "campaign.yaml:7: cluster.iterations: should be greater than or equal to 1, not 0",
+        "campaign.yaml:8: cluster.rebuild: should be 'scenario', 'configuration', 'needed' or "
+        "'never', not 'often'",
+        'campaign.yaml:2: cluster.haed: unknown key; did you mean "head"?',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "key", "sentence"),
+    [
+        ({"osds_per_nod": 2}, "cluster.osds_per_nod", 'unknown key; did you mean "osds_per_node"?'),
+        (
+            {"pool_profiles": {"rbd": {"pgsize": 4}}},
+            "cluster.pool_profiles.rbd.pgsize",
+            'unknown key; did you mean "pg_size"?',
+        ),
+        ({"iterations": True}, "cluster.iterations", "must be a whole number, not true"),
+        ({"iterations": "3"}, "cluster.iterations", "must be a whole number, not '3'"),
+        ({"iterations": 2.0}, "cluster.iterations", "must be a whole number, not 2.0"),
+        ({"wipe": "yes"}, "cluster.wipe", "must be true or false, not 'yes'"),
+        ({"wipe": 1}, "cluster.wipe", "must be true or false, not 1"),
+        ({"conf_file": ["a"]}, "cluster.conf_file", "must be a text, not a list"),
+        ({"clients": {"a": 1}}, "cluster.clients", "must be a list, not a mapping"),
+        ({"clients": []}, "cluster.clients", "is empty; give at least one"),
+        ({"configurations": {}}, "cluster.configurations", "is empty; give at least one"),
+        (
+            {"osd_devices": 5},
+            "cluster.osd_devices",
+            "must be a text or a list or a mapping of names to values, not 5",
+        ),
+        (
+            {"osd_devices": "dev/sdb"},
+            "cluster.osd_devices",
+            "must be an absolute path, not 'dev/sdb'",
+        ),
+        (
+            {"osd_file_size": "8GB"},
+            "cluster.osd_file_size",
+            "must be a number with one of the units K, M, G, T, as 16G, not '8GB'",
+        ),
+        ({"fs": "xfs"}, "cluster.fs", "should be 'bluestore', not 'xfs'"),
+        (
+            {"configurations": {"LUKS": None}},
+            "cluster.configurations.LUKS",
+            "must be a mapping of names to values, not nothing",
+        ),
+        (
+            {"configurations": {"A": {"secure_mesenger": {}}}},
+            "cluster.configurations.A.secure_mesenger",
+            'unknown overlay "secure_mesenger"; did you mean "secure_messenger"?',
+        ),
+        (
+            {"configurations": {"A [1]": {"cpuset": {"osd_core": 3}}}},
+            "cluster.configurations.A [1].cpuset.osd_core",
+            'unknown key; did you mean "osd_cores"?',
+        ),
+        (
+            {"configurations": {"A": {}, "B": {}}, "baseline": "C"},
+            "cluster.baseline",
+            'unknown configuration "C"; valid are: A, B',
+        ),
+        ({"configurations": {1: {}}}, "cluster.configurations[1]", "must be a text, not 1"),
+    ],
+)
+def test_cluster(problems_of: Problems, cluster: Any, key: str, sentence: str) -> None:
+    found, said = one(problems_of(cluster=cluster))
+    assert found == key
+    assert said == sentence
+
+
+@pytest.mark.parametrize(
+    ("cluster", "key", "sentence"),
+    [
+        ({"osds": ["a", "b", "a"]}, "cluster.osds", 'names the host "a" twice; keep one'),
+        ({"clients": ["a", "a"]}, "cluster.clients", 'names the host "a" twice; keep one'),
+        ({"mons": {"head": ...}}, "cluster.mons", "is empty; name at least one host"),
+        (
+            {"mons": {"b": {"a": "10.0.0.2"}}},
+            "cluster.mons",
+            'names the daemon "a" twice; keep one',
+        ),
+        (
+            {"osd_devices": ["/dev/a", "/dev/a"], "osds_per_node": 2},
+            "cluster.osd_devices",
+            'names the device "/dev/a" twice; keep one',
+        ),
+        (
+            {"osd_devices": ["/dev/a"], "osds_per_node": 2},
+            "cluster.osd_devices",
+            "names 1 devices for osds_per_node: 2; add devices or lower osds_per_node",
+        ),
+        (
+            {"osd_devices": "/dev/sdb", "osds_per_node": 2},
+            "cluster.osd_devices",
+            "is one device for osds_per_node: 2; put {n} where the OSD's number goes, or list "
+            "the devices",
+        ),
+        (
+            {"pool_profiles": {"rbd": {"pg_size": 8, "pgp_size": 16}}},
+            "cluster.pool_profiles.rbd.pgp_size",
+            "is larger than pg_size, 8; lower it",
+        ),
+        (
+            {"pool_profiles": {"rbd": {"replication": 2, "min_size": 3}}},
+            "cluster.pool_profiles.rbd.min_size",
+            "is larger than replication, 2; lower it",
+        ),
+    ],
+)
+def test_values_that_do_not_go_together(
+    problems_of: Problems, cluster: Any, key: str, sentence: str
+) -> None:
+    assert problems_of(cluster=cluster)[key] == sentence
+
+
+def test_a_number_beyond_what_python_prints(refusal_of: Refusal) -> None:
+    text = f"{CLUSTER}  iterations: 0x{'f' * 6000}\nbenchmarks: {{rbd_single_client: {{}}}}\n"
+    assert refusal_of(text) == (
+        "campaign.yaml:7: cluster.iterations: should be less than or equal to 1000, "
+        "not a number as large as that"
+    )
+
+
+def test_devices_by_host_name_each_host(problems_of: Problems) -> None:
+    found = problems_of(cluster={"osd_devices": {"o0": ["/dev/a"], "o7": ["/dev/b"]}})
+    assert found == {
+        "cluster.osd_devices.o7": "is none of the hosts in cluster.osds",
+        "cluster.osd_devices.o1": "names 0 devices for osds_per_node: 1; add devices or lower "
+        "osds_per_node",
+    }
+
+
+def test_an_existing_cluster_needs_no_daemons(campaign_of: Callable[..., Any]) -> None:
+    absent = dict.fromkeys(("osds", "mons", "mgrs"), ...)
+    assert campaign_of(cluster={"use_existing": True, **absent}).cluster.osds == []
+
+
+def test_an_overlay_s_own_validation_is_its_sentence(problems_of: Problems) -> None:
+    found, said = one(problems_of(cluster={"configurations": {"A": {"cpuset": {}}}}))
+    assert found == "cluster.configurations.A.cpuset"
+    assert said == "name osd_cores, client_cores or both"
+
+
+@pytest.mark.parametrize("name", sorted(OVERLAYS))
+def test_an_unknown_option_of_any_overlay(problems_of: Problems, name: str) -> None:
+    found = problems_of(cluster={"configurations": {"A": {name: {"no_such_option": 1}}}})
+    assert found[f"cluster.configurations.A.{name}.no_such_option"].startswith("unknown key; ")
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "sentence"),
+    [
+        ({"op_sizes": 4096}, "op_sizes", 'unknown key; did you mean "op_size"?'),
+        ({"workloads": {"moed": "read"}}, "workloads.moed", 'unknown key; did you mean "mode"?'),
+        ({"workloads": {"moed": ["read"]}}, "workloads.moed", 'unknown key; did you mean "mode"?'),
+        (
+            {"op_size": [4096, 100]},
+            "op_size[1]",
+            "should be greater than or equal to 512, not 100",
+        ),
+        ({"op_size": []}, "op_size", "is an empty list; give at least one value"),
+        ({"iodepth": True}, "iodepth", "must be a whole number, not true"),
+        ({"cmd_path": 5}, "cmd_path", "must be a text, not 5"),
+        (
+            {"mode": ["randread", "random"]},
+            "mode[1]",
+            "should be 'read', 'write', 'randread', 'randwrite', 'rw' or 'randrw', not 'random'",
+        ),
+        ({"workloads": 5}, "workloads", "must be a mapping of names to values, not a number"),
+        ({"workloads": ["a"]}, "workloads", "must be a mapping of names to values, not a list"),
+        ({"op_size": {"a": 1}}, "op_size", "must be a whole number, not a mapping"),
+        (
+            {"configuration": ["Default", "Defualt"]},
+            "configuration",
+            'unknown configuration "Defualt"; did you mean "Default"?',
+        ),
+        (
+            {"pool_profile": "rdb"},
+            "pool_profile",
+            'unknown pool profile "rdb"; did you mean "rbd"?',
+        ),
+        (
+            {"op_size": list(range(512, 1512)), "iodepth": list(range(1, 201))},
+            "",
+            "its lists make more than 100000 cells; shorten them",
+        ),
+    ],
+)
+def test_a_scenario(problems_of: Problems, section: Any, key: str, sentence: str) -> None:
+    found, said = one(problems_of(benchmarks={"rbd_single_client": section}))
+    assert found == f"benchmarks.rbd_single_client.{key}".rstrip(".")
+    assert said == sentence
+
+
+def test_an_unknown_benchmark(problems_of: Problems) -> None:
+    found, said = one(problems_of(benchmarks={"rbd_single_client": ..., "rbd_multiclient": {}}))
+    assert found == "benchmarks.rbd_multiclient"
+    assert said == 'unknown benchmark "rbd_multiclient"; did you mean "rbd_multi_client"?'
+
+
+def test_no_benchmark(problems_of: Problems) -> None:
+    found, said = one(problems_of(benchmarks={"rbd_single_client": ...}))
+    assert found == "benchmarks"
+    assert said.startswith("is empty; name a scenario: rbd_multi_client, rbd_single_client, ")
+
+
+def test_a_baseline_that_some_scenario_does_not_measure(problems_of: Problems) -> None:
+    found, said = one(
+        problems_of(
+            cluster={"configurations": {"A": {}, "B": {}}, "baseline": "B"},
+            benchmarks={"rbd_multi_client": {"configuration": ["A"]}},
+        )
+    )
+    assert found == "benchmarks.rbd_multi_client.configuration"
+    assert said == (
+        'does not measure the baseline, "B"; add it, or there is nothing to compare with'
+    )
+
+
+@pytest.mark.parametrize(
+    ("profiles", "key", "sentence"),
+    [
+        (
+            {"collectl": {"nodes": ["baseline"]}},
+            "collectl.nodes[0]",
+            "should be 'head', 'clients', 'osds', 'mons' or 'mgrs', not 'baseline'",
+        ),
+        (
+            {"perf": {"args": "record -e 'cycles"}},
+            "perf.args",
+            'has a quotation mark that is not closed, not "record -e \'cycles"',
+        ),
+        ({"blktrace": {}}, "blktrace", "unknown key; valid are: collectl, perf"),
+    ],
+)
+def test_monitoring(problems_of: Problems, profiles: Any, key: str, sentence: str) -> None:
+    found, said = one(problems_of(monitoring_profiles=profiles))
+    assert found == f"monitoring_profiles.{key}"
+    assert said == sentence
+
+
+def test_a_profile_s_name_alone_means_its_defaults(campaign_of: Callable[..., Any]) -> None:
+    assert campaign_of(monitoring_profiles=None).monitoring.perf is None
+    perf = campaign_of(monitoring_profiles={"perf": None}).monitoring.perf
+    assert (perf.nodes, perf.perf_cmd) == (["osds"], "perf")

@@ -1,0 +1,66 @@
+"""What a kill between two renames leaves of an archive, and how it is mended."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from cbt_crypto.lab import carry
+
+pytestmark = pytest.mark.unit
+
+
+def names(archive: Path) -> list[str]:
+    return sorted(path.name for path in archive.iterdir())
+
+
+def results(archive: Path, name: str, text: str) -> None:
+    (archive / name).mkdir(parents=True)
+    (archive / name / "plan.json").write_text(text)
+
+
+def test_a_kill_before_the_new_results_are_in_place_keeps_the_old(tmp_path: Path) -> None:
+    results(tmp_path, ".results.replaced", "old")
+    results(tmp_path / ".results.incoming", "results", "new")
+    carry.mend(tmp_path)
+    assert names(tmp_path) == ["results"]
+    assert (tmp_path / "results" / "plan.json").read_text() == "old"
+
+
+def test_a_kill_after_it_keeps_the_new(tmp_path: Path) -> None:
+    results(tmp_path, ".results.replaced", "old")
+    results(tmp_path, "results", "new")
+    (tmp_path / ".results.incoming").mkdir()
+    carry.mend(tmp_path)
+    assert names(tmp_path) == ["results"]
+    assert (tmp_path / "results" / "plan.json").read_text() == "new"
+
+
+def test_a_whole_archive_and_none_are_left_as_they_are(tmp_path: Path) -> None:
+    carry.mend(tmp_path / "absent")
+    results(tmp_path, "results", "whole")
+    (tmp_path / "report.md").touch()
+    carry.mend(tmp_path)
+    assert names(tmp_path) == ["report.md", "results"]
+
+
+def test_caches_and_environments_stay_here_and_links_are_followed(tmp_path: Path) -> None:
+    source = tmp_path / "package"
+    for name in ("code.py", "__pycache__/code.pyc", ".venv/bin/python", ".git/config"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(name)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "more.py").write_text("more")
+    (source / "linked").symlink_to("../elsewhere")
+    stream = io.BytesIO()
+    carry.pack(stream, {"lib": source, "hello.txt": "hello"})
+    stream.seek(0)
+    with tarfile.open(fileobj=stream) as tar:
+        files = {member.name: member for member in tar.getmembers() if member.isfile()}
+        assert sorted(files) == ["hello.txt", "lib/code.py", "lib/linked/more.py"]
+        hello = tar.extractfile("hello.txt")
+        assert hello is not None and hello.read() == b"hello"
+        assert {member.uid for member in files.values()} == {0}

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.lab import image, recipe
+from cbt_crypto.lab.steps import Steps
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("output", "meaning"),
+    [
+        ("E: Failed to fetch http://a.example/pool/x.deb  Could not resolve 'a'", "index cannot"),
+        ("W: Temporary failure resolving 'a.example'\nE: apt-get update failed", "index cannot"),
+        ("dpkg: error: failed to write: No space left on device\nE: failed", "disk is full"),
+        ("W: GPG error: trixie InRelease: NO_PUBKEY 6ED0E7B82643E131", "debian-archive-keyring"),
+        ("newuidmap: uid range [1-65536) -> [100000-) not allowed", "subordinate ids"),
+    ],
+)
+def test_known_failures_are_said_in_a_sentence(output: str, meaning: str) -> None:
+    sentence = image.explain(output, Path("/c/image.log"))
+    assert meaning in sentence and "/c/image.log" in sentence and "\n" not in sentence
+
+
+def test_other_failures_show_the_builder_s_last_error() -> None:
+    output = "I: installing\nE: first\nE: setting up ceph-mgr failed\ncleaning"
+    assert "setting up ceph-mgr failed" in image.explain(output, Path("log"))
+    assert "Killed" in image.explain("I: installing\nKilled\n", Path("log"))
+    assert "no output" in image.explain("", Path("log"))
+
+
+def test_stages_are_told_while_a_builder_runs_and_its_output_is_kept(tmp_path: Path) -> None:
+    log, stages = tmp_path / "log", []
+    image.run(["sh", "-c", "echo I: downloading...; echo detail >&2"], log, stages.append)
+    assert stages == ["downloading"]
+    assert log.read_text() == "I: downloading...\ndetail\n"
+
+
+def test_a_failing_builder_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="building the lab image failed: out of luck"):
+        image.run(["sh", "-c", "echo E: out of luck; exit 1"], tmp_path / "log")
+
+
+def test_without_a_builder_the_package_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="install the package mmdebstrap"):
+        image.provide(Steps(Console(file=StringIO())))
+
+
+def test_the_key_changes_with_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = recipe.key()
+    copy = tmp_path / "recipe"
+    copy.mkdir()
+    for path in recipe.RECIPE.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(recipe, "RECIPE", copy)
+    assert recipe.key() == before
+    with (copy / "packages.txt").open("a") as packages:
+        packages.write("htop\n")
+    assert recipe.key() != before
+
+
+def test_comments_are_no_packages() -> None:
+    packages = recipe.entries("packages.txt")
+    assert {"ceph-osd", "fio", "cryptsetup-bin"} <= set(packages)
+    assert all(package == package.strip("# ") and " " not in package for package in packages)
+    assert len(packages) == len(set(packages))
+
+
+def test_the_recipe_is_on_the_builder_s_command_line() -> None:
+    command = recipe.mmdebstrap(Path("/t"), None)
+    (include,) = [word for word in command if word.startswith("--include=")]
+    assert include.partition("=")[2].split(",") == recipe.entries("packages.txt")
+    for path in recipe.entries("excludes.txt"):
+        assert f"--dpkgopt=path-exclude={path}" in command
+    assert command[-2:] == ["trixie", "/t"]
+
+
+@pytest.mark.parametrize("builder", [recipe.mmdebstrap, recipe.debootstrap])
+def test_a_mirror_comes_last_and_only_when_it_is_named(
+    builder: Callable[..., list[str]],
+) -> None:
+    named = builder(Path("/t"), "http://mirror.example/debian")
+    assert named == [*builder(Path("/t"), None), "http://mirror.example/debian"]
+
+
+def test_a_builder_without_root_gets_ids_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert {"--user", "--map-root-user", "--map-auto"} <= set(recipe.isolated(["true"]))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert "--user" not in recipe.isolated(["true"])

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cbt_crypto.lab import processes
+
+pytestmark = pytest.mark.unit
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts processes, and ends what a failed test leaves."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(command: list[str], directory: Path) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(command, env=processes.marked_environment(directory))
+        started.append(process)
+        deadline = time.monotonic() + 10
+        while process.pid not in processes.find(directory):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_marked_processes_are_found_by_lab_and_by_node(tmp_path: Path, start: Start) -> None:
+    process = start(["sleep", "60"], tmp_path / "lab" / "node1")
+    assert processes.find(tmp_path / "lab") == [process.pid]
+    assert processes.find(tmp_path / "lab" / "node1") == [process.pid]
+    assert processes.find(tmp_path / "lab" / "node") == []
+    assert processes.find(tmp_path / "la") == []
+
+
+def test_only_those_are_ended(tmp_path: Path, start: Start) -> None:
+    stubborn = ["sh", "-c", "trap '' TERM INT HUP; while :; do sleep 0.1; done"]
+    doomed, other = start(stubborn, tmp_path / "one"), start(["sleep", "60"], tmp_path / "two")
+    processes.end(tmp_path / "one")
+    assert doomed.wait(10) != 0
+    assert other.poll() is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="pid namespaces need root")
+def test_what_runs_in_a_marked_process_s_namespace_ends_with_it(
+    tmp_path: Path, start: Start
+) -> None:
+    unmarked = "env -i sleep 61.25 & exec sleep 60"
+    command = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", unmarked]
+    start(command, tmp_path / "lab")
+    deadline = time.monotonic() + 10
+    while not _commands("61.25"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    processes.end(tmp_path / "lab")
+    assert not _commands("61.25")
+
+
+def test_ending_nothing_is_no_error(tmp_path: Path) -> None:
+    processes.end(tmp_path / "lab")
+
+
+def _commands(argument: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if command[0] == b"sleep" and argument.encode() in command:
+            found.append(path.parent.name)
+    return found

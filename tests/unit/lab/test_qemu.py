@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cbt_crypto.lab import qemu
+from cbt_crypto.lab.qemu import Guest, Machine
+
+pytestmark = pytest.mark.unit
+
+GUEST = Guest(
+    lab="trial",
+    name="node1",
+    kernel=Path("/i/vmlinuz"),
+    system=Path("/i/system.ext4"),
+    seed=Path("/l/node1/seed.tar"),
+    disks=(Path("/l/node1/disks/osd-device-0"), Path("/l/node1/disks/osd-device-1")),
+    memory=3 * 2**30,
+    cpus=2,
+    lab_address="10.231.0.11/24",
+    lab_mac=qemu.mac(1, lab_side=True),
+    host_mac=qemu.mac(1, lab_side=False),
+    lab_port=21000,
+    ssh_port=22000,
+    console=Path("/l/node1/console.log"),
+)
+TCG = Machine("tcg", (7, 2))
+
+
+def values(command: list[str], option: str) -> list[str]:
+    """All values of one option of a command line."""
+    return [value for name, value in zip(command, command[1:]) if name == option]
+
+
+@pytest.mark.parametrize(
+    ("machine", "accelerator", "cpu"),
+    [
+        (Machine("tcg", (7, 2)), "tcg,thread=multi", "max,-avx2,-cx16"),
+        (Machine("tcg", (10, 0)), "tcg,thread=multi", "max,-avx2"),
+        (Machine("kvm", (7, 2)), "kvm", "host"),
+    ],
+)
+def test_the_cpu_fits_the_accelerator_and_the_qemu(
+    machine: Machine, accelerator: str, cpu: str
+) -> None:
+    command = qemu.command(machine, GUEST)
+    assert values(command, "-accel") == [accelerator]
+    assert values(command, "-cpu") == [cpu]
+
+
+def test_the_guest_is_told_who_it_is_by_its_kernel_command_line() -> None:
+    (append,) = values(qemu.command(TCG, GUEST), "-append")
+    kernel, _, init = append.partition(" -- ")
+    assert "root=/dev/nvme0n1 rw" in kernel and "init=/usr/lib/cbt-crypto-lab/init" in kernel
+    assert init.split() == [
+        *("node1", "10.231.0.11/24", "52:54:00:cb:70:01"),
+        *("10.0.2.15/24", "52:54:00:cb:71:01"),
+    ]
+
+
+def test_the_shared_system_disk_is_never_written() -> None:
+    drives = values(qemu.command(TCG, GUEST), "-drive")
+    assert [drive for drive in drives if "system.ext4" in drive] == [
+        "if=none,id=system,format=raw,file=/i/system.ext4,snapshot=on"
+    ]
+
+
+def test_data_disks_carry_their_name_as_serial_number() -> None:
+    command = qemu.command(TCG, GUEST)
+    assert "if=none,id=disk1,format=raw,file=/l/node1/disks/osd-device-1,discard=unmap" in values(
+        command, "-drive"
+    )
+    assert "virtio-blk-pci,drive=disk1,serial=osd-device-1" in values(command, "-device")
+
+
+def test_nothing_listens_beyond_the_loopback_interface() -> None:
+    networks = values(qemu.command(TCG, GUEST), "-netdev")
+    assert networks == [
+        "socket,id=lab,mcast=230.0.0.1:21000,localaddr=127.0.0.1",
+        "user,id=host,restrict=on,hostfwd=tcp:127.0.0.1:22000-:22",
+    ]
+
+
+def test_commas_in_paths_are_doubled() -> None:
+    command = qemu.command(TCG, replace(GUEST, seed=Path("/a,b/seed.tar"), disks=()))
+    assert values(command, "-fw_cfg") == ["name=opt/cbt-crypto/seed,file=/a,,b/seed.tar"]
+
+
+def test_the_probe_boots_without_disks_of_a_lab_and_tells_init_so() -> None:
+    command = qemu.probe_command(Machine("kvm", (7, 2)), GUEST.kernel, GUEST.system)
+    assert values(command, "-append")[0].endswith(" -- probe")
+    assert values(command, "-serial") == ["stdio"]
+    assert len(values(command, "-drive")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)\nCopyright", (7, 2)),
+        ("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)", (10, 0)),
+    ],
+)
+def test_the_version_is_read(text: str, version: tuple[int, int]) -> None:
+    assert qemu.parse_version(text) == version
+
+
+def test_a_qemu_without_a_version_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no version"):
+        qemu.parse_version("command not found")

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from cbt_crypto.lab import vm
+
+pytestmark = pytest.mark.unit
+
+_PANIC = """\
+[    3.443037] Kernel panic - not syncing: VFS: Unable to mount root fs on "/dev/nvme0n1"
+[    3.443858] CPU: 1 UID: 0 PID: 1 Comm: swapper/0 Not tainted 6.12.107+deb13-cloud-amd64
+"""
+_QEMU = """\
+qemu-system-x86_64: -netdev user,id=host,hostfwd=tcp:127.0.0.1:22000-:22: warning: something
+qemu-system-x86_64: Could not set up host forwarding rule 'tcp:127.0.0.1:22000-:22'
+"""
+
+
+def test_a_guest_s_end_is_explained_by_qemu_or_by_its_kernel() -> None:
+    assert vm.ending(_QEMU, "") == _QEMU.splitlines()[1]
+    assert vm.ending("", f"booting\n{_PANIC}") == _PANIC.splitlines()[0]
+    assert vm.ending("", "booting\n") is None
+
+
+def test_ports_are_free_and_not_given_twice() -> None:
+    ports = vm.free_tcp_ports(8)
+    assert len(set(ports)) == 8
+    for port in ports:
+        with socket.socket() as connection:
+            assert connection.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_a_port_that_somebody_listens_on_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        taken = listener.getsockname()[1]
+        free = vm.free_tcp_ports(1)[0]
+        monkeypatch.setattr(vm, "_PORTS", [taken, free])
+        assert vm.free_tcp_ports(1) == [free]
+
+
+def test_a_group_s_port_is_not_given_to_another_lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = vm.free_udp_port()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as group:
+        # As QEMU opens its group: shared among those who ask for it like this, and only those.
+        group.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        group.bind(("230.0.0.1", 0))
+        monkeypatch.setattr(vm, "_PORTS", [group.getsockname()[1], free])
+        assert vm.free_udp_port() == free
+
+
+def test_memory_left_is_a_plausible_number_of_bytes() -> None:
+    assert 2**26 < vm.memory_left() < 2**45

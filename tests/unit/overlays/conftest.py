@@ -1,0 +1,124 @@
+"""A site with two OSD hosts, a stand-in for a daemon, and a way to run a hook's script here."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+from cbt_crypto.site import Osd, Site
+
+DATA = Path(__file__).parents[1] / "data" / "overlays"
+
+
+def make_osd(number: int, host: str, **changes: object) -> Osd:
+    run = f"/tmp/cbt/run/osd.{number}"
+    fields: dict[str, object] = {
+        "id": number,
+        "host": host,
+        "device": f"/dev/disk/by-partlabel/osd-device-{number}-data",
+        "data_dir": f"/tmp/cbt/osd.{number}",
+        "admin_socket": f"{run}.asok",
+        "pid_file": f"{run}.pid",
+    }
+    return Osd(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def make_site(*osds: Osd, **changes: object) -> Site:
+    fields: dict[str, object] = {
+        "tmp_dir": "/tmp/cbt",
+        "conf": "/tmp/cbt/ceph.conf",
+        "head": "node0",
+        "clients": ("node0", "node1"),
+        "osds": osds,
+        "mons": ("node0",),
+        "mgrs": ("node0",),
+    }
+    return Site(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def osd() -> Callable[..., Osd]:
+    return make_osd
+
+
+@pytest.fixture
+def site_of() -> Callable[..., Site]:
+    return make_site
+
+
+@pytest.fixture
+def site() -> Site:
+    """Two OSDs on node2 and two on node3; node0 and node1 are the clients."""
+    return make_site(*(make_osd(number, f"node{2 + number // 2}") for number in range(4)))
+
+
+@pytest.fixture
+def one_host() -> Site:
+    """Two OSDs on node0, which is every role: the site of the captured outputs."""
+    return make_site(make_osd(0, "node0"), make_osd(1, "node0"), clients=("node0",))
+
+
+@pytest.fixture
+def data() -> Path:
+    return DATA
+
+
+@pytest.fixture
+def sh() -> Callable[[str], str]:
+    """Run a hook's script as an engine does; what it printed."""
+
+    def run(text: str) -> str:
+        script = f"set -eu\nSUDO=\n{text}"
+        done = subprocess.run(["sh", "-c", script], check=False, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, ""), script
+        return done.stdout
+
+    return run
+
+
+class Daemon:
+    """Answers each request with the next of its payloads, the last one again and again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.payloads = [b"{}"]
+        self.requests: list[object] = []
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.path)
+        self._listener.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                peer, _ = self._listener.accept()
+            except OSError:
+                return
+            with peer:
+                request = b""
+                while not request.endswith(b"\0"):
+                    request += peer.recv(4096)
+                self.requests.append(json.loads(request[:-1]))
+                payload = self.payloads[0]
+                if len(self.payloads) > 1:
+                    self.payloads.pop(0)
+                peer.sendall(struct.pack(">I", len(payload)) + payload)
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    made = Daemon(tmp_path / "osd.0.asok")
+    yield made
+    made.close()

@@ -1,0 +1,219 @@
+"""The hooks of the overlay; the outputs are of two OSDs on a machine with two cores."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shlex
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+import pytest
+from pydantic import ValidationError
+
+from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.cluster_overlays.cpuset import CpuSet
+from cbt_crypto.overlay import Transition
+from cbt_crypto.site import Site
+
+pytestmark = pytest.mark.unit
+
+ABSENT = CpuSet.absent()
+ONE_CORE = CpuSet(osd_cores=1, clients="rest")
+
+
+@pytest.fixture
+def output(data: Path) -> Callable[[str], dict[str, str]]:
+    def read(name: str) -> dict[str, str]:
+        return {"node0": (data / "cpuset" / f"{name}.json").read_text()}
+
+    return read
+
+
+Output = Callable[[str], dict[str, str]]
+
+
+def asked(script: str) -> dict[str, Any]:
+    """The argument of the program that runs on the host."""
+    first = script.splitlines()[0]
+    words = shlex.split(first)
+    assert words[:4] == ["$SUDO", "python3", "-I", "-"]
+    assert words[5] == "<<PYTHON_PROGRAM"
+    result: dict[str, Any] = json.loads(words[4])
+    return result
+
+
+def test_it_is_in_the_table() -> None:
+    assert OVERLAYS["cpuset"] is CpuSet
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"smt": True},
+        {"clients": "rest"},
+        {"clients": "rest", "client_cores": 2},
+        {"osd_cores": 0},
+        {"osd_cores": 1, "numa": -1},
+        {"osd_cores": 1, "numa": "two"},
+        {"osd_cores": 1, "clients": "none"},
+        {"cores": 1},
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        CpuSet.model_validate(options)
+
+
+def test_transitions_are_live() -> None:
+    two = CpuSet(osd_cores=2)
+    assert ABSENT.transition_to(two) == two.transition_to(ABSENT) == Transition.LIVE
+    assert two.transition_to(CpuSet(osd_cores=2, smt=False)) == Transition.LIVE
+    assert two.transition_to(CpuSet(osd_cores=2)) == Transition.NONE
+
+
+def test_what_each_host_is_told(site: Site) -> None:
+    scripts = CpuSet(osd_cores=2, numa=1, per_osd=True).after_osds(site)
+    assert set(scripts) == {"node2", "node3"}
+    assert asked(scripts["node3"]) == {
+        "action": "apply",
+        "group": "cbt-crypto-node3",
+        "options": {
+            "osd_cores": 2,
+            "per_osd": True,
+            "smt": True,
+            "numa": 1,
+            "clients": "all",
+            "client_cores": None,
+        },
+        "osds": {"osd.2": "/tmp/cbt/run/osd.2.pid", "osd.3": "/tmp/cbt/run/osd.3.pid"},
+        "client": False,
+    }
+
+
+def test_the_program_travels_whole(site: Site) -> None:
+    script = ONE_CORE.probe(site)["node2"]
+    program = script.split("<<'PYTHON_PROGRAM'\n")[1].split("PYTHON_PROGRAM\n")[0]
+    assert "def main" in program
+    ast.parse(program)
+
+
+def test_clients_are_told_only_when_they_are_confined(site: Site) -> None:
+    assert set(CpuSet(osd_cores=1).probe(site)) == {"node2", "node3"}
+    scripts = CpuSet(client_cores=1).after_osds(site)
+    assert set(scripts) == {"node0", "node1", "node2", "node3"}
+    assert asked(scripts["node0"])["client"]
+    assert asked(scripts["node0"])["osds"] == {}
+    assert not asked(scripts["node2"])["client"]
+
+
+def test_absence_is_applied_and_probed_without_options(site: Site) -> None:
+    for scripts in (ABSENT.after_osds(site), ABSENT.probe(site)):
+        assert set(scripts) == {"node2", "node3"}
+        assert asked(scripts["node2"])["options"] is None
+
+
+def test_requirements(site: Site) -> None:
+    assert ABSENT.requirements(site) == ()
+    needs = CpuSet(osd_cores=64).requirements(site)
+    assert [need.hosts for need in needs] == [("node2",), ("node3",)]
+    assert asked(needs[0].script)["action"] == "check"
+    sentence = "64 whole cores of one NUMA node are asked for, and free are 8 in node 0"
+    assert needs[0].judge(sentence + "\n") == sentence
+    assert needs[0].judge("ok\n") is None
+
+
+def test_take_down_is_the_same_for_every_option_and_names_only_our_groups(site: Site) -> None:
+    scripts = ABSENT.take_down(site)
+    assert scripts == ONE_CORE.take_down(site)
+    assert set(scripts) == {"node0", "node1", "node2", "node3"}
+    loop = scripts["node2"].splitlines()[0]
+    assert loop == (
+        "for ours in /sys/fs/cgroup/cbt-crypto-node2 /sys/fs/cgroup/*/cbt-crypto-node2; do"
+    )
+
+
+def test_take_down_where_there_is_nothing(site: Site, sh: Callable[[str], str]) -> None:
+    assert sh(ABSENT.take_down(site)["node2"]) == ""
+
+
+def test_clients_are_wrapped_only_when_they_are_confined() -> None:
+    assert ABSENT.wrap_client("node0", "fio job") == "fio job"
+    assert CpuSet(osd_cores=1).wrap_client("node0", "fio job") == "fio job"
+    words = shlex.split(ONE_CORE.wrap_client("node0", "env A='b c' fio"))
+    assert words[:3] == ["SUDO=$SUDO", "sh", "-c"]
+    assert words[4:] == ["cbt-crypto-node0", "env", "A=b c", "fio"]
+
+
+def test_a_client_is_not_started_outside_its_group(sh: Callable[[str], str]) -> None:
+    wrapped = ONE_CORE.wrap_client("no-such-host", "echo started")
+    said = sh(f"({wrapped}) 2>&1 || echo status $?")
+    assert said == "there is no cgroup cbt-crypto-no-such-host/clients\nstatus 1\n"
+
+
+def test_confined_is_proved(one_host: Site, output: Output) -> None:
+    verdict = ONE_CORE.judge(one_host, output("one_core"), output("one_core"))
+    assert verdict.proved
+    assert verdict.reason == "2 of 2 OSDs run on their cores; client processes have theirs"
+    assert verdict.evidence["osd.1"] == {"expected": "0", "threads": {"0": 59}}
+    assert verdict.evidence["clients"] == {"node0": {"expected": "1", "in_force": "1"}}
+
+
+def test_unconfined_is_proved(one_host: Site, output: Output) -> None:
+    verdict = ABSENT.judge(one_host, output("absent"), output("absent"))
+    assert verdict.proved
+    assert verdict.reason == "2 of 2 OSDs may use every CPU"
+
+
+def _changed(output: dict[str, str], change: Callable[[Any], object]) -> dict[str, str]:
+    facts = json.loads(output["node0"])
+    change(facts)
+    return {"node0": json.dumps(facts)}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_one_thread_on_another_cpu_fails_the_proof(
+    one_host: Site, output: Output, when: str
+) -> None:
+    good = output("one_core")
+    strayed = _changed(good, lambda facts: facts["osds"]["osd.1"]["threads"].update({"0-1": 1}))
+    looks = (strayed, good) if when == "before" else (good, strayed)
+    verdict = ONE_CORE.judge(one_host, *looks)
+    assert not verdict.proved
+    assert "osd.1 on node0: 1 of 60 threads may use CPUs 0-1 and not 0" in verdict.reason
+
+
+def test_a_confined_osd_contradicts_the_baseline(one_host: Site, output: Output) -> None:
+    good = output("absent")
+    confined = _changed(good, lambda facts: facts["osds"]["osd.0"].update(threads={"1": 59}))
+    verdict = ABSENT.judge(one_host, good, confined)
+    assert not verdict.proved
+    assert "osd.0 on node0: 59 of 59 threads may use CPUs 1 and not 0-1" in verdict.reason
+
+
+def test_an_osd_that_is_gone_fails_the_proof(one_host: Site, output: Output) -> None:
+    good = output("absent")
+    gone = _changed(good, lambda facts: facts["osds"]["osd.0"].update(threads={}))
+    verdict = ABSENT.judge(one_host, good, gone)
+    assert not verdict.proved
+    assert "osd.0 on node0: it is not running" in verdict.reason
+
+
+@pytest.mark.parametrize("clients", [None, {"expected": "1", "in_force": "0-1"}])
+def test_clients_on_other_cores_fail_the_proof(
+    one_host: Site, output: Output, clients: Any
+) -> None:
+    good = output("one_core")
+    wrong = _changed(good, lambda facts: facts.update(clients=clients))
+    verdict = ONE_CORE.judge(one_host, good, wrong)
+    assert not verdict.proved
+    assert verdict.reason.endswith("client processes have no such cores on node0")
+
+
+@pytest.mark.parametrize("printed", [None, "", "python3: not found", "null", "{}", "3"])
+def test_a_silent_host_fails_the_proof(one_host: Site, printed: Optional[str]) -> None:
+    output = {} if printed is None else {"node0": printed}
+    verdict = ABSENT.judge(one_host, output, output)
+    assert not verdict.proved
+    assert "its host did not say on which CPUs it runs" in verdict.reason

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
+
+ROOT = Path(__file__).parents[3]
+
+
+def _synthetic_module() -> ModuleType:
+    path = ROOT / "perf" / "synthetic_archive.py"
+    spec = importlib.util.spec_from_file_location("synthetic_archive", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def synthetic() -> ModuleType:
+    """perf/synthetic_archive.py, which writes archives with known figures."""
+    return _synthetic_module()
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """Files that the tests share."""
+    return Path(__file__).parent.parent / "data"
+
+
+@pytest.fixture(scope="session")
+def _small(tmp_path_factory, synthetic):
+    """Two configurations, two modes, two processes on two clients; each 12 s."""
+    shape = synthetic.SyntheticScenario("rbd_multi_client", 2, 1, (4096,))
+    campaign = synthetic.SyntheticCampaign(
+        scenarios=[shape],
+        configurations=["Unencrypted", "LUKS"],
+        load=lambda cell: synthetic.Load(500.0 if cell.configuration == "LUKS" else 1000.0, 2.0),
+        cpu=lambda cell: {"user": 20.0, "sys": 20.0 if cell.configuration == "LUKS" else 10.0},
+        seconds=12,
+    )
+    return synthetic.write_archive(campaign, tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture
+def small(tmp_path, _small) -> Path:
+    """A small archive of this test's own: LUKS has half the IOPS and twice the sys time."""
+    return Path(shutil.copytree(_small, tmp_path / "archive"))

@@ -1,0 +1,329 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from cbt_crypto.errors import UsageError
+from cbt_crypto.file import load
+from cbt_crypto.plan import cells_of
+from cbt_crypto.report import ReportOptions, build, show, write
+from cbt_crypto.report.command import compare, report
+from cbt_crypto.report.markdown import escape, markdown
+from cbt_crypto.report.select import label_of
+from cbt_crypto.report.tidy import document, tidy
+from cbt_crypto.results.documents import PlannedCell
+
+pytestmark = pytest.mark.unit
+
+EMULATED = "emulated CPU: these figures prove the pipeline, not the hardware"
+
+
+def _printed(built, width: int = 100) -> str:
+    text = io.StringIO()
+    show(built, Console(file=text, width=width))
+    return text.getvalue()
+
+
+def _edit(path, change) -> None:
+    value = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value))
+
+
+@pytest.mark.parametrize("width", [100, 120])
+def test_the_terminal_table(small, width):
+    lines = _printed(build(small), width).splitlines()
+    assert all(len(line) <= width for line in lines)
+    assert "rbd_multi_client, 4 KiB" in lines
+    (luks, _) = [line for line in lines if line.startswith("  LUKS ")]
+    words = luks.split()
+    assert "50.00" in words and "1,000" in words and "20.0" in words
+    assert re.search(r"50\.00 +4\d\.\d to 5\d\.\d", luks)
+    assert any(line.startswith("random reads") for line in lines)
+
+
+def test_loss_instead_of_percent(small):
+    built = build(small, ReportOptions(loss=True, baseline="LUKS"))
+    unencrypted = next(line for line in _printed(built).splitlines() if "  Unencrypted" in line)
+    assert "-100.00" in unencrypted.split()
+    assert "Percent lost against **LUKS**" in markdown(built)
+
+
+def test_emulated_hosts_are_said_to_be_in_every_table(small):
+    _edit(small / "results/environment.json", lambda e: e["hosts"]["osd0"].update(emulated=True))
+    built = build(small)
+    assert built.emulated_hosts == ("osd0",)
+    assert _printed(built).count(EMULATED) == 2  # the load's table and the effects
+    assert markdown(built).count(EMULATED) == 3
+    assert {row["emulated"] for row in csv.DictReader(io.StringIO(tidy(built)))} == {"True"}
+    assert document(built)["emulated_note"] == EMULATED
+
+
+def test_only_keeps_matching_cells_and_their_baseline(small):
+    built = build(small, ReportOptions(only=("luks / randread 4K",)))
+    assert [(cell.name, cell.direction) for cell in built.cells] == [
+        ("Unencrypted", "read"),
+        ("LUKS", "read"),
+    ]
+    globbed = build(small, ReportOptions(only=("*randwrite*",)))
+    assert {cell.direction for cell in globbed.cells} == {"write"}
+    with pytest.raises(
+        UsageError,
+        match=r'--only "raid" matches no cell of the plan, e\.g\. "rbd_multi_client / Unenc',
+    ):
+        build(small, ReportOptions(only=("raid",)))
+
+
+def test_labels_are_those_of_the_plan():
+    cells = cells_of(load(Path(__file__).parents[3] / "configs/localhost.yaml"))
+    for cell in cells:
+        planned = PlannedCell(
+            id=cell.id,
+            path=cell.path,
+            iteration=cell.iteration,
+            scenario=cell.scenario.name,
+            configuration=cell.configuration,
+            parameters=cell.parameters,
+        )
+        assert label_of(planned) == cell.label
+
+
+def test_another_baseline(small):
+    built = build(small, ReportOptions(baseline="LUKS"))
+    percents = {cell.name: cell.comparisons["iops"].percent for cell in built.cells}
+    assert percents == pytest.approx({"Unencrypted": 200, "LUKS": 100})
+    with pytest.raises(UsageError, match="no cell has configuration 'LUCKS'; did you mean 'LUKS'"):
+        build(small, ReportOptions(baseline="LUCKS"))
+
+
+def test_another_dimension_can_be_compared(tmp_path, synthetic):
+    deep = synthetic.SyntheticScenario("rbd", 1, 1, (4096,), ("randread",), 128)
+    campaign = synthetic.SyntheticCampaign(
+        [deep], ["Default", "Tuned"], lambda cell: synthetic.Load(1000.0, 2.0), seconds=8
+    )
+    root = synthetic.write_archive(campaign, tmp_path / "archive")
+
+    def shallow(plan):
+        for cell in plan["cells"]:
+            cell["scenario"] = "rbd"
+        plan["cells"][1]["parameters"]["iodepth"] = 1
+        plan["cells"][1]["configuration"] = "Default"
+
+    _edit(root / "results/plan.json", shallow)
+    built = build(root, ReportOptions(baseline="iodepth=128"))
+    assert built.baseline_name == "iodepth 128"
+    (table,) = built.tables
+    (section,) = table.sections
+    assert [cell.name for cell in section.cells] == ["128", "1"]
+    assert section.cells[1].comparisons["iops"].percent == pytest.approx(100)
+
+
+def test_parameters_that_vary_get_a_table_each(small):
+    def vary(plan):
+        for cell in plan["cells"]:
+            if cell["parameters"]["mode"] == "randwrite":
+                cell["parameters"]["iodepth"] = 1
+
+    _edit(small / "results/plan.json", vary)
+    titles = [table.title for table in build(small).tables]
+    assert titles == [
+        "rbd_multi_client, 4 KiB, iodepth 128",
+        "rbd_multi_client, 4 KiB, iodepth 1",
+    ]
+
+
+def test_iterations_are_merged_and_the_drift_of_the_baseline_is_reported(tmp_path, synthetic):
+    shape = synthetic.SyntheticScenario("rbd", 1, 1, (4096,), ("randread",))
+    campaign = synthetic.SyntheticCampaign(
+        [shape], ["Unencrypted", "LUKS"],
+        lambda cell: synthetic.Load(1000.0 * (1 + cell.iteration / 10), 2.0),
+        seconds=8, iterations=2,
+    )  # fmt: skip
+    root = synthetic.write_archive(campaign, tmp_path / "archive")
+    for path, started in (("00000000/id-00000002", 50.0), ("00000001/id-00000001", 100.0)):
+        _edit(root / "results" / path / "cell.json", lambda c, s=started: c.update(started=s))
+    _edit(root / "results/00000000/id-00000000/cell.json", lambda c: c.update(started=0.0))
+    _edit(root / "results/00000001/id-00000003/cell.json", lambda c: c.update(started=150.0))
+    built = build(root)
+    ((section,),) = [table.sections for table in built.tables]
+    assert section.drift_percent == pytest.approx(10)
+    assert [cell.figures["iops"] for cell in section.cells] == pytest.approx([1050, 1050])
+    assert "the baseline drifted by +10.0 %" in _printed(built)
+    assert len(built.records) == 4
+
+
+def test_processes_that_begin_far_apart_are_compared_by_their_common_seconds(small):
+    cell = small / "results/00000000/id-00000000"
+    for kind in ("iops", "clat", "lat", "bw", "clat_hist"):
+        path = cell / f"output.0_{kind}.1.log.client0"
+        lines = [line.split(",", 1) for line in path.read_text().splitlines()]
+        path.write_text("".join(f"{int(time) + 4000},{rest}\n" for time, rest in lines))
+    late = next(cell for cell in build(small).cells if cell.is_baseline)
+    assert late.runs[0].window is not None
+    assert late.runs[0].window.seconds == pytest.approx(8)
+    assert late.warnings[0].startswith("the last fio process began 4.0 s after the first")
+    assert late.figures["iops"] == pytest.approx(2000, rel=0.03)
+    assert late.figures["iops"] != 2000
+
+
+def test_clients_that_differ_are_warned_of(small):
+    path = small / "results/00000000/id-00000000/json_output.0.client1"
+    path.write_text(re.sub(r'"iops": 1000\.0', '"iops": 500.0', path.read_text()))
+    cell = next(cell for cell in build(small).cells if cell.is_baseline)
+    assert cell.warnings[0] == "client client0 did 33 % more than the mean of 2 clients"
+
+
+def test_seconds_without_io_are_counted(small):
+    path = small / "results/00000000/id-00000000"
+    for host in ("client0", "client1"):
+        log = path / f"output.0_iops.1.log.{host}"
+        lines = log.read_text().splitlines(keepends=True)
+        log.write_text("".join([*lines[:5], *lines[6:]]))
+    cell = next(cell for cell in build(small).cells if cell.is_baseline)
+    assert "1 of 12 seconds had no IO" in cell.warnings
+
+
+def test_saturated_nodes_are_warned_of(tmp_path, synthetic):
+    shape = synthetic.SyntheticScenario("rbd", 1, 1, (4096,), ("randread",))
+    campaign = synthetic.SyntheticCampaign(
+        [shape], ["Unencrypted"], lambda cell: synthetic.Load(1000.0, 2.0),
+        cpu=lambda cell: {"user": 60.0, "sys": 32.0, "steal": 8.0}, seconds=8,
+    )  # fmt: skip
+    (cell,) = build(synthetic.write_archive(campaign, tmp_path / "a")).cells
+    assert (
+        "processors throttled by their hypervisor (over 5 % of the time): osd0, client0"
+        in cell.warnings
+    )
+    campaign = synthetic.SyntheticCampaign(
+        [shape], ["Unencrypted"], lambda cell: synthetic.Load(1000.0, 2.0),
+        cpu=lambda cell: {"user": 60.0, "sys": 38.0}, seconds=8,
+    )  # fmt: skip
+    (cell,) = build(synthetic.write_archive(campaign, tmp_path / "b")).cells
+    assert "processors saturated (over 95 % busy): osd0, client0" in cell.warnings
+
+
+def test_an_anonymous_report_names_no_host_and_no_address(small, tmp_path):
+    _edit(
+        small / "results/environment.json",
+        lambda e: e.update(
+            ceph_conf={
+                "Unencrypted": "mon host = [v2:192.168.10.1:3300] osd0.example fe80::1:2 12:34:56"
+            }
+        ),
+    )
+    (small / "results/00000000/id-00000000/collectl.osd0").rename(small / "gone")
+    write(build(small, ReportOptions(anonymize=True)), tmp_path / "out")
+    for name in ("report.md", "report.csv", "report.json", "report.html"):
+        text = (tmp_path / "out" / name).read_text()
+        for secret in ("client0", "client1", "osd0", "192.168.10.1", "fe80::1:2", ".example"):
+            assert secret not in text, (name, secret)
+    conf = json.loads((tmp_path / "out/report.json").read_text())["environment"]["ceph_conf"]
+    assert conf == {"Unencrypted": "mon host = [v2:address1:3300] host3 address2 12:34:56"}
+
+
+def test_one_row_a_figure(small):
+    rows = list(csv.DictReader(io.StringIO(tidy(build(small)))))
+    luks = [r for r in rows if r["configuration"] == "LUKS" and r["mode"] == "randread"]
+    by_figure = {row["figure"]: row for row in luks}
+    assert len(by_figure) == len(luks)
+    assert by_figure["iops"]["value"] == "1000.0"
+    assert float(by_figure["iops"]["percent_of_baseline"]) == pytest.approx(50)
+    assert by_figure["iops"]["within_noise"] == "False"
+    assert by_figure["clat_ns_p99"]["unit"] == "ns"
+    assert by_figure["iops"]["iodepth"] == "128"
+
+
+def test_everything_is_in_the_json(small):
+    whole = json.loads(json.dumps(document(build(small)), allow_nan=False))
+    section = whole["tables"][0]["sections"][0]
+    assert section["mode"] == "randread"
+    run = section["cells"][1]["runs"][0]
+    assert len(run["series"]["iops"]) == 12
+    assert sum(run["clat_histogram"]["count"]) == 2 * 500 * 12
+    assert run["proof"]["proved"] is True
+    assert len(whole["records"]) == 8
+    assert whole["records"][0]["bandwidth_bytes_per_s"] == 1000 * 4096
+
+
+def test_the_same_archive_gives_the_same_files(small, tmp_path):
+    for name in ("one", "other"):
+        write(build(small), tmp_path / name)
+    names = sorted(p.relative_to(tmp_path / "one") for p in (tmp_path / "one").rglob("*.*"))
+    assert len(names) == 4 + 10
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+
+
+def test_markdown_leaves_names_as_they_are():
+    assert escape("a|b <i> *c*\nd") == r"a\|b &lt;i\> \*c\* d"
+
+
+def test_the_command_prints_and_writes(small, tmp_path):
+    result = CliRunner().invoke(report, [str(small), "-o", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert "rbd_multi_client, 4 KiB" in result.output
+    assert (tmp_path / "out/report.html").exists()
+    assert list((tmp_path / "out/charts").glob("*.svg"))
+
+
+def test_a_directory_that_cannot_be_written_is_named(small, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(report, [str(small), "-o", str(tmp_path / "file")])
+    assert "the report cannot be written" in str(result.exception)
+
+
+def _upstream(small, root):
+    """The first cell of an archive as upstream CBT would have left it."""
+    cell = small / "results/00000000/id-00000000"
+    target = root / "results/00000000/id-aaaaaaaa"
+    shutil.copytree(cell, target)
+    (target / "cell.json").unlink()
+    (target / "proof.json").unlink()
+    (target / "benchmark_config.yaml").write_text("cluster: {time: 12, volumes_per_client: 1}\n")
+    (root / "results/cbt_config.yaml").write_text("cluster: {osds: [osd0]}\n")
+    return root
+
+
+def test_archives_of_upstream_are_compared_by_name(small, tmp_path):
+    ours = _upstream(small, tmp_path / "a")
+    slower = _upstream(small, tmp_path / "b")
+    for path in (slower / "results").rglob("json_output.*"):
+        path.write_text(re.sub(r'"iops": 1000\.0', '"iops": 800.0', path.read_text()))
+    result = CliRunner().invoke(
+        compare, [f"crc={ours}", f"secure={slower}", "--baseline", "crc", "-o", str(tmp_path / "o")]
+    )
+    assert result.exit_code == 0, result.exception
+    assert "librbdfio, 4 KiB" in result.output
+    row = next(line for line in result.output.splitlines() if line.startswith("  secure"))
+    assert "80.00" in row.split()
+    assert "not proved" in result.output
+    whole = json.loads((tmp_path / "o/report.json").read_text())
+    figures = whole["tables"][0]["sections"][0]["cells"][0]["figures"]
+    assert figures["osd_cpu_user_percent"] == pytest.approx(20, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["crc"], "write NAME=DIR"),
+        (["crc=/nowhere"], "there is no results directory"),
+        (["a=/x", "a=/y"], "names two archives"),
+    ],
+)
+def test_compare_says_what_is_wrong(tmp_path, words, reason):
+    result = CliRunner().invoke(compare, [*words, "-o", str(tmp_path / "out")])
+    assert isinstance(result.exception, UsageError)
+    assert reason in str(result.exception)
+
+
+def test_compare_refuses_an_archive_of_several_configurations(small, tmp_path):
+    result = CliRunner().invoke(compare, [f"a={small}", "-o", str(tmp_path / "out")])
+    assert "holds 2 configurations" in str(result.exception)

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import gzip
+import os
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cbt_crypto.results.archive import Folder
+from cbt_crypto.results.bounded import LINE_LIMIT, Stream, read_document
+from cbt_crypto.results.problem import Malformed
+
+pytestmark = pytest.mark.unit
+
+
+@given(st.lists(st.binary(max_size=50), max_size=5), st.integers(2, 40))
+def test_gzip_members_of_any_size_come_back(tmp_path_factory, parts, piece):
+    path = tmp_path_factory.getbasetemp() / "members.gz"
+    path.write_bytes(b"".join(gzip.compress(part) for part in parts))
+    stream = Stream(path, piece=piece)
+    assert b"".join(stream) == b"".join(parts)
+    assert not stream.truncated
+
+
+@given(st.binary(min_size=40, max_size=400), st.integers(1, 30))
+def test_a_truncated_gzip_stream_gives_its_beginning(tmp_path_factory, content, cut):
+    path = tmp_path_factory.getbasetemp() / "cut.gz"
+    path.write_bytes(gzip.compress(content)[:-cut])
+    stream = Stream(path)
+    assert content.startswith(b"".join(stream))
+    assert stream.truncated
+
+
+def test_a_gzip_bomb_is_refused_in_bounded_memory(tmp_path):
+    path = tmp_path / "bomb.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(64):
+            file.write(bytes(1 << 20))
+    tracemalloc.start()
+    with pytest.raises(Malformed, match="holds more than 32 MiB"):
+        for _ in Stream(path, limit=32 << 20):
+            pass
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+def test_one_endless_line_is_refused(tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(b"1, " * LINE_LIMIT)
+    with pytest.raises(Malformed, match="a line of more than"):
+        list(Stream(path).lines())
+
+
+@given(st.lists(st.sampled_from([b"a", b"bb\n", b"\n", b"ccccccccc"])), st.integers(1, 7))
+def test_lines_are_not_torn_between_pieces(tmp_path_factory, parts, piece):
+    text = b"".join(parts)
+    path = tmp_path_factory.getbasetemp() / "lines"
+    path.write_bytes(text)
+    chunks = list(Stream(path, piece=piece).lines())
+    assert b"".join(chunks) == text
+    assert all(chunk.endswith(b"\n") for chunk in chunks[:-1])
+
+
+def test_a_large_document_is_refused(tmp_path):
+    path = tmp_path / "big.json"
+    path.write_bytes(bytes(3 << 20))
+    with pytest.raises(Malformed, match="larger than 2 MiB"):
+        read_document(path, limit=2 << 20)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Malformed, match="not a regular file"):
+        read_document(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("name", ["../secret", "a/../../secret", "/etc/passwd", "", "x\0y"])
+def test_names_that_lead_out_of_the_archive_are_refused(tmp_path, name):
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "archive").mkdir()
+    with pytest.raises(Malformed, match="outside of the archive"):
+        Folder(tmp_path / "archive").read(name)
+
+
+def test_links_out_of_the_archive_are_refused(tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    (archive / "file").symlink_to(tmp_path / "secret")
+    (archive / "directory").symlink_to(tmp_path)
+    (archive / "loop").symlink_to("loop")
+    folder = Folder(archive)
+    for name in ("file", "directory/secret"):
+        with pytest.raises(Malformed, match="link out of the archive"):
+            folder.read(name)
+    with pytest.raises(Malformed):
+        folder.below("directory")
+    with pytest.raises(Malformed):
+        folder.read("loop")
+
+
+def test_links_inside_the_archive_are_followed(tmp_path):
+    (tmp_path / "real").write_text("text")
+    (tmp_path / "link").symlink_to("real")
+    assert Folder(tmp_path).read("link") == b"text"

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import gzip
+import shutil
+import subprocess
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cbt_crypto.results.collectl import CPU_STATES, NodeSeries, ProcessSample, read_collectl
+from cbt_crypto.results.node import Node, percent_per_second
+from cbt_crypto.results.problem import Malformed
+from cbt_crypto.results.window import Window
+
+pytestmark = pytest.mark.unit
+
+RAW = "collectl/node0-20261120-144733.raw.gz"
+#: The columns of a playback with -P, behind the time.
+PLAYED = ("user", "nice", "sys", "iowait", "irq", "softirq", "steal", "idle")
+
+
+def _percents(series: NodeSeries) -> np.ndarray:
+    ticks = np.diff(series.cpu, axis=0)
+    return 100 * ticks / ticks.sum(axis=1, keepdims=True)
+
+
+def _same_as_played(series: NodeSeries, playback: str) -> None:
+    rows = [line.split() for line in playback.splitlines() if not line.startswith("#")]
+    assert [float(row[0]) for row in rows] == np.floor(series.epoch_s[1:]).tolist()
+    percents = _percents(series)
+    for column, state in enumerate(PLAYED, 1):
+        played = np.array([float(row[column]) for row in rows])
+        ours = percents[:, CPU_STATES.index(state)]
+        assert np.abs(played - ours).max() <= 0.5 + 1e-9, state
+
+
+def test_a_file_that_a_signal_cut_short(data):
+    series = read_collectl(data / RAW)
+    assert series.truncated
+    assert (series.threads, series.hz) == (2, 100)
+    assert len(series.epoch_s) == 21
+    assert len(series.processes) == 3
+    assert series.net_bytes_per_s_limit == {"eth0": 1.25e9}
+    assert series.net_bytes["eth0"].shape == (21, 2)
+    _same_as_played(series, (data / "collectl/node0.playback").read_text())
+
+
+@pytest.mark.skipif(not shutil.which("collectl"), reason="collectl is not installed")
+def test_user_and_sys_are_what_collectl_plays_back(data):
+    command = ["collectl", "-p", str(data / RAW), "-sc", "-oU", "-P"]
+    played = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    _same_as_played(read_collectl(data / RAW), played)
+
+
+def test_a_plain_file(tmp_path, data):
+    path = tmp_path / "node0.raw"
+    path.write_bytes(gzip.decompress(_whole(data)))
+    assert (read_collectl(path).cpu == read_collectl(data / RAW).cpu).all()
+    assert not read_collectl(path).truncated
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.floats(0.05, 1))
+def test_a_file_cut_anywhere_gives_a_part_of_the_same_or_says_so(tmp_path_factory, data, share):
+    whole = read_collectl(data / RAW)
+    packed = (data / RAW).read_bytes()
+    path = tmp_path_factory.getbasetemp() / "cut.raw.gz"
+    path.write_bytes(packed[: int(len(packed) * share)])
+    try:
+        part = read_collectl(path)
+    except Malformed:
+        return
+    assert (part.cpu == whole.cpu[: len(part.cpu)]).all()
+    assert (part.epoch_s == whole.epoch_s[: len(part.epoch_s)]).all()
+
+
+def test_damaged_data_are_not_read(tmp_path, data):
+    packed = bytearray(gzip.compress(gzip.decompress(_whole(data))))
+    packed[len(packed) // 2] ^= 0xFF
+    (tmp_path / "x.raw.gz").write_bytes(packed)
+    with pytest.raises(Malformed, match="is damaged"):
+        read_collectl(tmp_path / "x.raw.gz")
+
+
+def _whole(data: Path) -> bytes:
+    """The file as it would be with its end."""
+    return gzip.compress(zlib.decompressobj(31).decompress((data / RAW).read_bytes()))
+
+
+def test_counters_that_lost_time_show():
+    series = _node().series
+    damaged = replace(series, cpu=series.cpu // 2)
+    use = Node("osd0", damaged, 0.0).use(Window(1000.0, 1020.0))
+    assert use is not None
+    assert use.accounted == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"", "fewer than two samples"),
+        (b"hello\n", "fewer than two samples"),
+        (b"# HZ: 100\n>>> 1.0 <<<\ncpu  1 2\n>>> 2.0 <<<\n>>> 3.0 <<<\n", "fewer than two samples"),
+        (
+            b"# HZ: 100\n>>> 1.0 <<<\ncpu  1 2 3 4 5 6 7 8\n>>> 2.0 <<<\ncpu  1 2 3 4 5 6 7 8\n"
+            b">>> 3.0 <<<\n",
+            "does not say the number of CPUs",
+        ),
+    ],
+)
+def test_what_is_not_collectls_says_so(tmp_path, text, reason):
+    (tmp_path / "x.raw").write_bytes(text)
+    with pytest.raises(Malformed, match=reason):
+        read_collectl(tmp_path / "x.raw")
+
+
+def _node(offset_s: float = 0.0, processes: tuple[ProcessSample, ...] = ()) -> Node:
+    """Four threads; the first ten seconds idle, then two threads user and one sys."""
+    seconds = np.arange(21)
+    busy = np.maximum(seconds - 10, 0) * 100
+    idle = seconds * 400 - 3 * busy
+    zero = np.zeros_like(busy)
+    cpu = np.stack((2 * busy, zero, busy, idle, zero, zero, zero, zero), axis=1)
+    series = NodeSeries(1000.0 + offset_s + seconds, cpu, 4, 100, processes)
+    return Node("osd0", series, offset_s)
+
+
+def test_only_the_window_counts():
+    use = _node().use(Window(1010.0, 1020.0))
+    assert use is not None
+    assert use.seconds == 10
+    assert use.cpu_seconds["user"] == 20
+    assert use.percent(("user",)) == 50
+    assert use.percent(("sys",)) == 25
+    half = _node().use(Window(1005.0, 1015.0))
+    assert half is not None
+    assert half.percent(("user",)) == 25
+
+
+def test_a_clock_that_is_ahead_is_brought_back():
+    use = _node(offset_s=7.5).use(Window(1010.0, 1020.0))
+    assert use is not None
+    assert use.percent(("user",)) == 50
+
+
+def test_a_window_without_samples_has_no_use():
+    assert _node().use(Window(5000.0, 5010.0)) is None
+
+
+def test_percent_of_each_second():
+    percents = percent_per_second([_node()], Window(1008.0, 1012.0))
+    assert percents["user"].tolist() == [0, 0, 50, 50]
+    assert percents["sys"].tolist() == [0, 0, 25, 25]
+
+
+def test_processor_time_by_kind_of_process():
+    samples = (
+        ProcessSample(1000.0, {(1, "ceph-osd"): 500, (2, "kworker/u9:1-events"): 100}),
+        ProcessSample(1010.0, {(1, "ceph-osd"): 1500, (2, "kworker/u9:1-kcryptd/253:0"): 300}),
+        ProcessSample(
+            1020.0,
+            {(1, "ceph-osd"): 2000, (2, "kworker/u9:1-events"): 400, (3, "dmcrypt_write/2"): 100},
+        ),
+    )
+    use = _node(processes=samples).use(Window(1000.0, 1020.0))
+    assert use is not None
+    assert use.process_cores == {"ceph_osd": 15 / 20, "dmcrypt": 3 / 20}
+
+
+def test_processes_sampled_once_tell_nothing():
+    use = _node(processes=(ProcessSample(1010.0, {}),)).use(Window(1000.0, 1020.0))
+    assert use is not None
+    assert use.process_cores is None
+
+
+def test_a_saturated_link_shows(tmp_path):
+    lines = ["# NumCPUs: 1 HZ: 100\n# NumNets: 1 NetNames: eth0:10000\n"]
+    for second in range(4):
+        sent = second * 1_250_000_000
+        lines.append(f">>> {1000 + second}.0 <<<\ncpu  0 0 0 {100 * second} 0 0 0 0\n")
+        lines.append(f"Net   eth0: 5 0 0 0 0 0 0 0 {sent} 0 0 0 0 0 0 0\n")
+    path = tmp_path / "x.raw.gz"
+    path.write_bytes(gzip.compress("".join(lines).encode()))
+    use = Node("osd0", read_collectl(path), 0.0).use(Window(1000.0, 1002.0))
+    assert use is not None
+    assert use.network_percent == 100
