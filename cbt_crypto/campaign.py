@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import fcntl
-import json
-import os
 import shutil
-import socket
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto import environment, proof
+from cbt_crypto import environment
 from cbt_crypto.archive import read_json, write_json
+from cbt_crypto.archive_state import keep_cell, write_plan
+from cbt_crypto.attempt import attempt
 from cbt_crypto.deployment import cluster_class
 from cbt_crypto.engine import Engine
-from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
-from cbt_crypto.file import Campaign
+from cbt_crypto.errors import CampaignError, RunError
 from cbt_crypto.layout import site_of
-from cbt_crypto.measure import benchmark_class, failed_processes
+from cbt_crypto.measure import benchmark_class
 from cbt_crypto.overlay import Overlay, Transition
 from cbt_crypto.plan import Cell, Deploy, Plan, Prefill
 from cbt_crypto.progress import CampaignProgress
@@ -32,59 +27,6 @@ from cbt_crypto.stack import Stack
 
 #: Cells that may fail one after another before the rest is given up.
 _PATIENCE = 3
-
-
-def finished_cells(archive: Path, cells: tuple[Cell, ...]) -> set[str]:
-    """Paths of the cells that the archive has, measured and proved, as they are defined now."""
-    done = set()
-    for cell in cells:
-        state = read_json(archive / cell.path / "cell.json")
-        if (
-            state
-            and state.get("state") == "finished"
-            and state.get("definition") == cell.definition
-        ):
-            done.add(cell.path)
-    return done
-
-
-def check_archive(archive: Path, campaign: Campaign) -> None:
-    """Raise UsageError when the archive is somebody else's or another file's."""
-    if archive.exists() and not archive.is_dir():
-        raise UsageError(f"{archive}: is not a directory; name another archive with -a")
-    plan = read_json(archive / "results" / "plan.json")
-    if plan is None:
-        if archive.is_dir() and any(path.name != ".lock" for path in archive.iterdir()):
-            raise UsageError(
-                f"{archive}: is not empty and holds no campaign; name a new directory with -a"
-            )
-    elif plan.get("document") != _document(campaign):
-        raise UsageError(
-            f"{archive}: was written by another file ({plan.get('title')}), or by this one before "
-            "it was changed; name a new directory with -a"
-        )
-
-
-def _document(campaign: Campaign) -> Any:
-    """The file's content as JSON keeps it."""
-    return json.loads(json.dumps(campaign.document, default=str))
-
-
-@contextlib.contextmanager
-def locked(archive: Path) -> Iterator[None]:
-    """Hold the archive while the block runs; UsageError names who holds it already."""
-    archive.mkdir(parents=True, exist_ok=True)
-    with (archive / ".lock").open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.seek(0)
-            holder = file.read().strip() or "another run"
-            raise UsageError(f"{archive}: is in use by {holder}; wait for it or end it") from error
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
-        yield
 
 
 @dataclass
@@ -220,35 +162,14 @@ class CampaignRun:
         directory = self.archive / cell.path
         shutil.rmtree(directory, ignore_errors=True)
         try:
-            outcome = self._attempt(cell, directory)
+            outcome = attempt(cell, self._benchmark(cell), self.cluster, directory)
         except RunError as error:
-            self._keep(cell, directory, {}, str(error))
+            keep_cell(directory, cell, self.site, {}, str(error))
             self._failed(cell, str(error))
         else:
             self._failed_in_a_row = 0
-            self._keep(cell, directory, outcome, None)
+            keep_cell(directory, cell, self.site, outcome, None)
         self.progress.done(cell.scenario.ramp + cell.scenario.time)
-
-    def _attempt(self, cell: Cell, directory: Path) -> dict[str, Any]:
-        self.cluster.check_health()
-        benchmark = self._benchmark(cell)
-        benchmark.initialize()
-        try:
-            site = benchmark.site
-            before = proof.probe(self.remote, self.stack, site)
-            benchmark.run()
-            outcome: dict[str, Any] = benchmark.outcome
-            after = proof.probe(self.remote, self.stack, site)
-            self.cluster.check_health()
-            judged = proof.judge(self.stack, site, cell.configuration, before, after)
-            write_json(directory / "proof.json", judged)
-            failed_processes(outcome, directory)
-            if not judged["proved"]:
-                raise RunError(proof.failure(judged))
-        finally:
-            with contextlib.suppress(HostError):
-                benchmark.cleanup()
-        return outcome
 
     def _benchmark(self, cell: Cell) -> Any:
         active = cell.scenario.active_clients(self.site.clients)
@@ -257,27 +178,6 @@ class CampaignRun:
             str(self.archive), self.cluster, cell.config, cell.scenario, site, self.stack,
             self.remote,
         )  # fmt: skip
-
-    def _keep(
-        self, cell: Cell, directory: Path, outcome: dict[str, Any], reason: Optional[str]
-    ) -> None:
-        """Write cell.json last: a directory without one is a cell that never happened."""
-        write_json(
-            directory / "cell.json",
-            {
-                "id": cell.id,
-                "iteration": cell.iteration,
-                "definition": cell.definition,
-                "scenario": cell.scenario.name,
-                "configuration": cell.configuration,
-                "parameters": cell.parameters,
-                "state": "finished" if reason is None else "failed",
-                "reason": reason,
-                "clients": list(cell.scenario.active_clients(self.site.clients)),
-                "osd_hosts": list(self.site.osd_hosts),
-                **outcome,
-            },
-        )
 
     def _failed(self, cell: Cell, reason: str) -> None:
         self.progress.note(f"failed: {cell.label}: {reason}")
@@ -298,31 +198,6 @@ class CampaignRun:
         except RunError as error:
             self.progress.note(f"not everything could be taken down: {error}")
             self.outcome.error = self.outcome.error or error
-
-
-def write_plan(archive: Path, plan: Plan) -> None:
-    """Write results/plan.json: every cell of the campaign, measured or not."""
-    campaign = plan.campaign
-    write_json(
-        archive / "results" / "plan.json",
-        {
-            "title": campaign.title,
-            "baseline": {"dimension": "configuration", "value": campaign.baseline},
-            "configurations": campaign.document["cluster"].get("configurations", {"Default": {}}),
-            "cells": [
-                {
-                    "id": cell.id,
-                    "path": cell.path,
-                    "iteration": cell.iteration,
-                    "scenario": cell.scenario.name,
-                    "configuration": cell.configuration,
-                    "parameters": cell.parameters,
-                }
-                for cell in plan.cells
-            ],
-            "document": _document(campaign),
-        },
-    )
 
 
 def run_campaign(

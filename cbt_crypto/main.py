@@ -12,13 +12,9 @@ import click
 from rich.console import Console
 
 from cbt_crypto import __version__, preflight
-from cbt_crypto.campaign import (
-    Outcome,
-    check_archive,
-    finished_cells,
-    locked,
-    run_campaign,
-)
+from cbt_crypto.archive_lock import locked
+from cbt_crypto.archive_state import check_archive, finished_cells
+from cbt_crypto.campaign import Outcome, run_campaign
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.file import Campaign, load

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Optional, Union
 
 import cbt_crypto
-from cbt_crypto.campaign import check_archive
-from cbt_crypto.campaign import locked as archive_locked
+from cbt_crypto.archive_lock import locked as archive_locked
+from cbt_crypto.archive_state import check_archive
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.file import load
 from cbt_crypto.lab import carry, ssh

@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 import pytest
 
-from cbt_crypto import campaign as campaign_module
+from cbt_crypto import attempt as attempt_module
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.measure import _RunsScenario
 from cbt_crypto.overlay import Overlay, Transition, Verdict
@@ -155,7 +155,7 @@ def test_a_failure_before_a_restart_builds_once_with_the_volumes(
 def fail_first_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first cell fails, whatever its fio says."""
     attempts: list[int] = []
-    real = campaign_module.failed_processes
+    real = attempt_module.failed_processes
 
     def judged(outcome: Any, directory: Path) -> None:
         attempts.append(1)
@@ -163,7 +163,7 @@ def fail_first_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
             outcome["processes"][0]["exit_status"] = 1
         real(outcome, directory)
 
-    monkeypatch.setattr(campaign_module, "failed_processes", judged)
+    monkeypatch.setattr(attempt_module, "failed_processes", judged)
 
 
 def test_three_failures_in_a_row_are_enough(host: Any, no_overlays: None) -> None:

@@ -1,0 +1,29 @@
+"""One run at a time in an archive."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from cbt_crypto.errors import UsageError
+
+
+@contextlib.contextmanager
+def locked(archive: Path) -> Iterator[None]:
+    """Hold the archive while the block runs; UsageError names who holds it already."""
+    archive.mkdir(parents=True, exist_ok=True)
+    with (archive / ".lock").open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            holder = file.read().strip() or "another run"
+            raise UsageError(f"{archive}: is in use by {holder}; wait for it or end it") from error
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield

@@ -1,0 +1,39 @@
+"""One attempt at a cell: measured between two probes, and proved by them."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from cbt_crypto import proof
+from cbt_crypto.archive import write_json
+from cbt_crypto.errors import HostError, RunError
+from cbt_crypto.measure import failed_processes
+from cbt_crypto.plan import Cell
+
+
+def attempt(cell: Cell, benchmark: Any, cluster: Any, directory: Path) -> dict[str, Any]:
+    """Measure and prove; return the cell's outcome. `directory` gets its files.
+
+    `benchmark` is an object of `measure.benchmark_class`. Raises RunError, with the reason, for
+    a cell that must not become a number.
+    """
+    cluster.check_health()
+    benchmark.initialize()
+    try:
+        remote, stack, site = benchmark.remote, benchmark.stack, benchmark.site
+        before = proof.probe(remote, stack, site)
+        benchmark.run()
+        outcome: dict[str, Any] = benchmark.outcome
+        after = proof.probe(remote, stack, site)
+        cluster.check_health()
+        judged = proof.judge(stack, site, cell.configuration, before, after)
+        write_json(directory / "proof.json", judged)
+        failed_processes(outcome, directory)
+        if not judged["proved"]:
+            raise RunError(proof.failure(judged))
+    finally:
+        with contextlib.suppress(HostError):
+            benchmark.cleanup()
+    return outcome
