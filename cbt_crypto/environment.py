@@ -32,11 +32,9 @@ say tuned "$(command -v tuned-adm >/dev/null && tuned-adm active 2>/dev/null | s
 for file in /sys/devices/system/cpu/vulnerabilities/*; do
     [ -r "$file" ] && say "mitigation.$(basename "$file")" "$(cat "$file")"
 done
-version ceph --version
-version fio --version
-version cryptsetup --version
-version collectl --version
-version perf --version
+# Some of these are Python or Perl programs that take half a second to start.
+for program in ceph fio cryptsetup collectl perf; do version $program --version & done
+wait
 """
 
 

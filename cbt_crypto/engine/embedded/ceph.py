@@ -26,6 +26,11 @@ from cbt_crypto.site import HostScripts, Osd
 
 quote = shlex.quote
 
+#: mkfs opens and closes its device many times, and each close waits for a poll of a quarter of a
+#: second to end; then it looks through the empty store that it has just written. Neither is so for
+#: the OSD that runs afterwards.
+_QUICK_MKFS = "--bdev-aio-poll-ms=10 --bluestore-fsck-on-mkfs=false"
+
 #: Left in a tmp_dir that we made, so that we never empty a directory that is somebody else's.
 MARKER = ".cbt-crypto"
 
@@ -329,7 +334,7 @@ class Ceph(Hooks):
         # mkfs talks to nobody: its key is in the monitors already.
         mkfs = (
             f"{program} --mkfs --osd-uuid {uuid.uuid4()} --no-mon-config {paths} "
-            f"--keyring {quote(self._base)}/daemons.keyring"
+            f"--keyring {quote(self._base)}/daemons.keyring {_QUICK_MKFS}"
         )
         size = self.section.osd_file_size
         return [
