@@ -56,7 +56,7 @@ def write_plan(archive: Path, plan: Plan) -> None:
         archive / "results" / "plan.json",
         {
             "title": campaign.title,
-            "baseline": {"dimension": "configuration", "value": campaign.baseline},
+            "baseline": {"dimension": campaign.compared, "value": campaign.baseline},
             "configurations": campaign.document["cluster"].get("configurations", {"Default": {}}),
             "cells": [
                 {

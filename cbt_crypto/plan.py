@@ -176,7 +176,9 @@ def _order(campaign: Campaign) -> tuple[str, ...]:
         return names
     stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
     return cheapest_order(
-        names, campaign.baseline, lambda old, new: _COST[transition(stacks[old], stacks[new])]
+        names,
+        campaign.first_configuration,
+        lambda old, new: _COST[transition(stacks[old], stacks[new])],
     )
 
 

@@ -31,10 +31,14 @@ def _configurations(plan: Plan, console: Console) -> None:
     table.add_column("overlays", overflow="fold")
     for name, overlays in plan.campaign.configurations.items():
         shown = "; ".join(f"{overlay.name}{_options(overlay)}" for overlay in overlays) or "none"
-        mark = "  (baseline)" if name == plan.campaign.baseline else ""
+        mark = "  (baseline)" if _is_baseline(plan, name) else ""
         table.add_row(Text(f"{name}{mark}"), Text(shown))
     console.print(table)
     console.print()
+
+
+def _is_baseline(plan: Plan, name: str) -> bool:
+    return plan.campaign.compared == "configuration" and name == plan.campaign.baseline
 
 
 def _options(overlay: Overlay) -> str:

@@ -115,8 +115,10 @@ class ClusterSection(Section):
         min_length=1,
         description="name: {overlay: {option: value}}; `{}` is the cluster without overlays",
     )
-    baseline: Optional[str] = Field(
-        None, description="the configuration that is 100 %; the first one when absent"
+    baseline: Union[str, dict[str, Any], None] = Field(
+        None,
+        description="what is 100 %: a configuration, or `{dimension: value}` of any other list in "
+        "the file; the first configuration when absent",
     )
     rebuild: Rebuild = Field(
         "scenario",

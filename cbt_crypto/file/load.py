@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.errors import UsageError
+from cbt_crypto.file.baseline import baseline_of, unmeasured
 from cbt_crypto.file.benchmarks import combinations, flatten
 from cbt_crypto.file.cluster import ClusterSection
 from cbt_crypto.file.consistency import contradictions
@@ -21,6 +22,7 @@ from cbt_crypto.file.monitoring import MonitoringProfiles
 from cbt_crypto.file.schema import Campaign
 from cbt_crypto.file.sentence import kind_of, nearest, sentences
 from cbt_crypto.overlay import Overlay
+from cbt_crypto.results.documents import Baseline
 from cbt_crypto.scenario import Scenario
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -99,21 +101,36 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
     if cluster is None or monitoring is None or file.problems:
         return None
     configurations = _configurations(file, cluster)
-    baseline = cluster.baseline or next(iter(configurations))
     for place, wrong in contradictions(cluster):
         file.problem(place, wrong)
-    if not file.known(("cluster", "baseline"), baseline, "configuration", configurations):
+    baseline = _baseline(file, cluster)
+    if baseline is None:
         return None
-    scenarios = _scenarios(file, cluster, baseline)
+    scenarios = _scenarios(file, cluster)
+    for place, wrong in unmeasured(baseline, scenarios):
+        file.problem(place, wrong)
     return Campaign(
         title=file.document.path.stem,
         cluster=cluster,
-        baseline=baseline,
+        baseline=baseline.value,
+        compared=baseline.dimension,
         configurations=configurations,
         scenarios=scenarios,
         monitoring=monitoring,
         document=data,
     )
+
+
+def _baseline(file: CampaignFile, cluster: ClusterSection) -> Optional[Baseline]:
+    place: KeyPath = ("cluster", "baseline")
+    baseline = baseline_of(cluster)
+    if isinstance(baseline, str):
+        file.problem(place, baseline)
+        return None
+    if baseline.dimension == "configuration":
+        names = cluster.configurations
+        return baseline if file.known(place, str(baseline.value), "configuration", names) else None
+    return baseline
 
 
 def _configurations(file: CampaignFile, cluster: ClusterSection) -> dict[str, tuple[Overlay, ...]]:
@@ -134,9 +151,7 @@ def _overlays(
     return tuple(made)
 
 
-def _scenarios(
-    file: CampaignFile, cluster: ClusterSection, baseline: str
-) -> dict[str, tuple[Scenario, ...]]:
+def _scenarios(file: CampaignFile, cluster: ClusterSection) -> dict[str, tuple[Scenario, ...]]:
     sections = file.mapping(("benchmarks",), file.document.data.get("benchmarks"))
     if not sections and "benchmarks" in file.document.data:
         file.problem(("benchmarks",), f"is empty; name a scenario: {', '.join(SCENARIOS)}")
@@ -144,19 +159,7 @@ def _scenarios(
     for name, section in sections.items():
         if file.known(("benchmarks", name), name, "benchmark", SCENARIOS):
             made[name] = _scenario_objects(file, cluster, name, section)
-            _check_baseline(file, name, made[name], baseline)
     return made
-
-
-def _check_baseline(
-    file: CampaignFile, name: str, scenarios: tuple[Scenario, ...], baseline: str
-) -> None:
-    if scenarios and baseline not in {scenario.configuration for scenario in scenarios}:
-        file.problem(
-            ("benchmarks", name, "configuration"),
-            f'does not measure the baseline, "{baseline}"; add it, or there is nothing to compare '
-            "with",
-        )
 
 
 def _scenario_objects(

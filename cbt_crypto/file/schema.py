@@ -15,6 +15,7 @@ from cbt_crypto.file.monitoring import MonitoringProfiles
 from cbt_crypto.file.patterns import ConfigurationName
 from cbt_crypto.file.section import Section
 from cbt_crypto.overlay import Overlay
+from cbt_crypto.results.documents import Scalar
 from cbt_crypto.scenario import Scenario
 
 
@@ -29,11 +30,20 @@ class Campaign:
 
     title: str
     cluster: ClusterSection
-    baseline: str
+    baseline: Scalar
     configurations: dict[str, tuple[Overlay, ...]]
     scenarios: dict[str, tuple[Scenario, ...]]
     monitoring: MonitoringProfiles
     document: dict[str, Any]
+    #: The dimension that is compared; `baseline` is one of its values.
+    compared: str = "configuration"
+
+    @property
+    def first_configuration(self) -> str:
+        """The one to begin with: the baseline, where configurations are compared."""
+        if self.compared == "configuration":
+            return str(self.baseline)
+        return self.names_of_configurations[0]
 
     @property
     def names_of_configurations(self) -> tuple[str, ...]:

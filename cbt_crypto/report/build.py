@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Optional
 
-from cbt_crypto.report import check, spread
+from cbt_crypto.report import check, label, spread
 from cbt_crypto.report.anonymize import anonymized
 from cbt_crypto.report.conclusion import conclude
 from cbt_crypto.report.group import SectionRuns, TableRuns, group
@@ -19,11 +19,11 @@ from cbt_crypto.report.interval import Intervals, Load
 from cbt_crypto.report.metric import BY_KEY, METRICS
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
 from cbt_crypto.report.options import ReportOptions
-from cbt_crypto.report.select import baseline_of, chosen_cells
+from cbt_crypto.report.select import baseline_of, chosen_cells, values_of
 from cbt_crypto.report.text import map_text, printable
 from cbt_crypto.results import record
 from cbt_crypto.results.archive import Archive, Folder, open_archive
-from cbt_crypto.results.documents import Baseline, PlannedCell, Scalar
+from cbt_crypto.results.documents import Baseline, Plan, PlannedCell, Scalar
 from cbt_crypto.results.run import Run, read_run
 
 #: Fewer cells than this are read in this process: starting others would take longer.
@@ -61,7 +61,7 @@ def assemble(
     """The report of runs that are read."""
     environment = archive.environment
     hosts = {} if environment is None else environment.hosts
-    order: list[Scalar] = list(archive.plan.configurations)
+    order = order_of(archive.plan, baseline.dimension)
     grouped = group(runs, baseline.dimension, order)
     comparer = _Comparer(baseline.value, _intervals(grouped, runs, baseline, options))
     tables = tuple(comparer.table(table) for table in grouped)
@@ -79,6 +79,13 @@ def assemble(
     )
     report = map_text(report, printable)
     return anonymized(report) if options.anonymize else report
+
+
+def order_of(plan: Plan, dimension: str) -> list[Scalar]:
+    """The order of rows: that of the file for configurations, else that of the plan's cells."""
+    if dimension == "configuration":
+        return list(plan.configurations)
+    return values_of(dimension, plan.cells)
 
 
 def _intervals(
@@ -140,7 +147,7 @@ class _Comparer:
             reason = next((r.failure for r in failed if not r.is_missing), failed[0].failure)
         is_baseline = value == self.baseline
         return ReportCell(
-            name=str(value),
+            name=name_of(section.dimension, value),
             dimensions=runs[0].dimensions,
             direction=direction,
             state=_state(runs),
@@ -157,6 +164,11 @@ class _Comparer:
 
     def _compared(self, key: str, load: Load, value: Scalar, percent: float) -> Comparison:
         return self.intervals.compare(BY_KEY[key], load, value, self.baseline, percent)
+
+
+def name_of(dimension: str, value: Scalar) -> str:
+    """What a row is called: a value of the compared dimension, sizes with their unit."""
+    return label.op_size(value) if dimension == "op_size" else str(value)
 
 
 def _state(runs: Sequence[Run]) -> str:

@@ -5,10 +5,11 @@ Where the noise hides what might be moderate, the effect is Unclear, which is no
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cbt_crypto.report.model import Conclusion, ReportCell, Table
+from cbt_crypto.report.model import Conclusion, ReportCell, Section, Table
 from cbt_crypto.results.run import Run
 
 #: Throughput lost against the baseline from which on an effect has this name, in percent.
@@ -28,9 +29,17 @@ THRESHOLDS = (
 
 def conclude(tables: Iterable[Table], configurations: Mapping[str, Any]) -> tuple[Conclusion, ...]:
     """One conclusion for each measured cell that has a baseline."""
+    tables = list(tables)
+    loads = Counter(
+        _load(cell, table, section)
+        for table in tables
+        for section in table.sections
+        for cell in section.cells[:1]
+        if any(run.records for run in cell.runs)
+    )
     return tuple(
         Conclusion(
-            load=f"{_clients(cell.runs, table)}, {_size(table)} {section.label}",
+            load=_own_load(loads, cell, table, section),
             name=cell.name,
             kind=_kind(configurations.get(cell.name)),
             effect=effect(cell),
@@ -42,6 +51,16 @@ def conclude(tables: Iterable[Table], configurations: Mapping[str, Any]) -> tupl
         for cell in section.cells
         if not cell.is_baseline and "iops" in cell.comparisons
     )
+
+
+def _load(cell: ReportCell, table: Table, section: Section) -> str:
+    return f"{_clients(cell.runs, table)}, {_size(table)} {section.label}"
+
+
+def _own_load(loads: Mapping[str, int], cell: ReportCell, table: Table, section: Section) -> str:
+    """The load in words; with the table's title where several tables are of that load."""
+    load = _load(cell, table, section)
+    return load if loads.get(load, 0) < 2 else f"{load} ({table.title})"
 
 
 def effect(cell: ReportCell) -> str:

@@ -23,6 +23,7 @@ _DIRECTIONS = {
 class SectionRuns:
     """The runs of one mode in one direction, by the value of the compared dimension."""
 
+    dimension: str
     mode: str
     direction: str
     rows: Mapping[Scalar, tuple[Run, ...]]
@@ -59,7 +60,7 @@ def group(runs: Sequence[Run], compared: str, order: Sequence[Scalar]) -> tuple[
     tables: dict[tuple[tuple[str, Scalar], ...], list[Run]] = {}
     for run in runs:
         names = ["scenario", "op_size", *varied[run.dimensions["scenario"]]]
-        key = tuple((name, run.dimensions.get(name)) for name in names)
+        key = tuple((name, run.dimensions.get(name)) for name in names if name != compared)
         tables.setdefault(key, []).append(run)
     return tuple(
         TableRuns(dict(key), tuple(_sections(members, compared, order)))
@@ -88,7 +89,7 @@ def _sections(runs: Sequence[Run], compared: str, order: Sequence[Scalar]) -> It
     for mode, members in modes.items():
         rows = _rows(members, compared, order)
         for direction in _directions(mode, members):
-            yield SectionRuns(mode, direction, rows)
+            yield SectionRuns(compared, mode, direction, rows)
 
 
 def _rows(

@@ -34,6 +34,12 @@ def short_size(size: Union[int, str, float, None]) -> str:
     return str(size)
 
 
+def dimension(name: str) -> str:
+    """A dimension as the heading of its values: `op_size` -> `IO size`, `device` -> `Device`."""
+    words = {"op_size": "IO size"}.get(name, name.replace("_", " "))
+    return words[:1].upper() + words[1:]
+
+
 def mode(name: str, direction: str) -> str:
     """`randread` -> `random reads`; a mixed mode names the direction too."""
     if name in _MIXED:

@@ -23,7 +23,7 @@ def markdown(report: Report) -> str:
         lines += [*_percents(report, tables), ""]
         for table in tables:
             lines += [f"### {escape(table.title)}", "", *_emulated(report)]
-            lines += [*_figures(table), "", *_bases(table), *_notes(table)]
+            lines += [*_figures(report, table), "", *_bases(table), *_notes(table)]
     lines += _conclusions(report)
     for note in report.notes:
         lines += [f"Note: {escape(note)}", ""]
@@ -47,7 +47,7 @@ def _percents(report: Report, tables: Sequence[Table]) -> list[str]:
     """One row an op size and configuration, one column a mode."""
     modes = list(dict.fromkeys(s.label for table in tables for s in table.sections))
     lines = [
-        _row(["IO size", "Configuration", *(mode.capitalize() for mode in modes)]),
+        _row(["IO size", report.compared, *(mode.capitalize() for mode in modes)]),
         _row(["---", "---", *("---:" for _ in modes)]),
     ]
     for table in tables:
@@ -89,10 +89,10 @@ def _percent(cell: ReportCell | None, loss: bool) -> str:
     return f"{text} ({low:.1f} to {high:.1f})"
 
 
-def _figures(table: Table) -> list[str]:
+def _figures(report: Report, table: Table) -> list[str]:
     headings = ["IOPS", "MB/s", "mean ms", "p99 ms", "OSD CPU user %", "OSD CPU sys %"]
     lines = [
-        _row(["Mode", "Configuration", *headings]),
+        _row(["Mode", report.compared, *headings]),
         _row(["---", "---", *("---:" for _ in headings)]),
     ]
     for section in table.sections:

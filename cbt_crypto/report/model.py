@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
+from cbt_crypto.report import label
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.results.documents import Baseline, Scalar
 from cbt_crypto.results.run import Run
@@ -126,6 +127,11 @@ class Report:
         value = str(self.baseline.value)
         is_usual = self.baseline.dimension == "configuration"
         return value if is_usual else f"{self.baseline.dimension} {value}"
+
+    @property
+    def compared(self) -> str:
+        """The heading of the rows: the dimension that is compared."""
+        return label.dimension(self.baseline.dimension)
 
     @property
     def cells(self) -> tuple[ReportCell, ...]:

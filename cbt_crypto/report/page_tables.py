@@ -58,12 +58,12 @@ def name_cell(report: Report, name: str) -> Element:
 
 
 def summary(report: Report) -> Element:
-    """Percent of the baseline: configurations by every load."""
+    """Percent of the baseline: values of the compared dimension by every load."""
     loads = [(table, section) for table in report.tables for section in table.sections]
     names = dict.fromkeys(cell.name for cell in report.cells)
     groups = E.TR(E.TD(), *(_group(table) for table in report.tables))
     heads = E.TR(
-        E.TH("Configuration", E.CLASS("name"), scope="col"),
+        E.TH(report.compared, E.CLASS("name"), scope="col"),
         *(E.TH(section.label.capitalize(), scope="col") for _, section in loads),
     )
     rows = [
@@ -159,7 +159,7 @@ def _effect(conclusion: Optional[Conclusion]) -> Element:
 def figures(report: Report, table: Table) -> Element:
     """The sortable table of one load: a row for each mode and configuration."""
     what = "% lost" if report.options.loss else "Percent of baseline"
-    headings = ["Configuration", "Mode", what, *(heading for heading, _, _ in _COLUMNS)]
+    headings = [report.compared, "Mode", what, *(heading for heading, _, _ in _COLUMNS)]
     heads = [_sortable(text, place < 2) for place, text in enumerate(headings)]
     rows = [
         E.TR(
@@ -189,7 +189,7 @@ def _figure(cell: ReportCell, key: str, scale: float) -> Element:
 
 def everything(report: Report, table: Table) -> Element:
     """All figures of one load with their percents and intervals, folded away."""
-    headings = ("Figure", "Mode", "Configuration", "Value", "Unit", "Percent of baseline",
+    headings = ("Figure", "Mode", report.compared, "Value", "Unit", "Percent of baseline",
                 "95 % interval", "Rests on")  # fmt: skip
     heads = [_sortable(text, place in (0, 1, 2, 4, 7)) for place, text in enumerate(headings)]
     rows = [

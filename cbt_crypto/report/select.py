@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import label
 from cbt_crypto.report.options import ReportOptions
-from cbt_crypto.results.documents import Baseline, Plan, PlannedCell, Scalar
+from cbt_crypto.results.documents import NEVER_COMPARED, Baseline, Plan, PlannedCell, Scalar
 from cbt_crypto.results.run import dimensions_of
 
 
@@ -26,6 +26,11 @@ def baseline_of(plan: Plan, options: ReportOptions) -> Baseline:
     if options.baseline is None:
         return planned
     dimension, wanted = _split(options.baseline, planned.dimension, plan.cells)
+    if dimension in NEVER_COMPARED:
+        raise UsageError(
+            f"--baseline: the values of {dimension} are different loads, which no percent "
+            "compares; name another dimension"
+        )
     values = values_of(dimension, plan.cells)
     for value in values:
         if str(value) == wanted:

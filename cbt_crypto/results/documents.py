@@ -11,6 +11,8 @@ from cbt_crypto.results.problem import Malformed
 
 #: The newest layout that this version reads.
 FORMAT = 1
+#: Dimensions that cannot be the compared one: their values are different kinds of load.
+NEVER_COMPARED = ("scenario", "mode")
 #: A value of a dimension, as it stands in the campaign's file.
 Scalar = Union[bool, int, float, str, None]
 

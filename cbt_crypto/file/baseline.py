@@ -1,0 +1,49 @@
+"""Which dimension a campaign compares, and which of its values is 100 %."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Union
+
+from cbt_crypto.file.cluster import ClusterSection
+from cbt_crypto.file.document import KeyPath
+from cbt_crypto.results.documents import NEVER_COMPARED, Baseline
+from cbt_crypto.scenario import Scenario
+
+
+def baseline_of(cluster: ClusterSection) -> Union[Baseline, str]:
+    """The baseline that the section names, the first configuration for none; else a sentence."""
+    named = cluster.baseline
+    if named is None:
+        return Baseline(value=next(iter(cluster.configurations)))
+    if isinstance(named, str):
+        return Baseline(value=named)
+    if len(named) != 1:
+        return "must be a configuration, or one dimension with one value, as {replication: 1}"
+    ((dimension, value),) = named.items()
+    if not (value is None or isinstance(value, (bool, int, float, str))):
+        return f"names no plain value of {dimension}; give the one that is 100 %"
+    if dimension in NEVER_COMPARED:
+        return f"the values of {dimension} are different loads; compare another dimension"
+    return Baseline(dimension=dimension, value=value)
+
+
+def unmeasured(
+    baseline: Baseline, scenarios: Mapping[str, tuple[Scenario, ...]]
+) -> Iterator[tuple[KeyPath, str]]:
+    """Where scenarios do not measure the baseline, and a sentence on each."""
+    dimension = baseline.dimension
+    values = {
+        name: [getattr(scenario, dimension, None) for scenario in objects]
+        for name, objects in scenarios.items()
+        if objects and dimension in type(objects[0]).model_fields
+    }
+    if scenarios and not values and all(scenarios.values()):
+        yield ("cluster", "baseline"), f'no benchmark of the file has the dimension "{dimension}"'
+    for name, found in values.items():
+        if baseline.value not in found:
+            yield (
+                ("benchmarks", name, dimension),
+                f'does not measure the baseline, "{baseline.value}"; add it, or there is nothing '
+                "to compare with",
+            )
