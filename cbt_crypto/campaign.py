@@ -14,8 +14,13 @@ from cbt_crypto.archive_state import keep_cell, write_plan
 from cbt_crypto.attempt import attempt
 from cbt_crypto.deployment import cluster_class
 from cbt_crypto.engine import Engine
-from cbt_crypto.errors import CampaignError, RunError
+from cbt_crypto.errors import CampaignError, RunError, UsageError
+from cbt_crypto.holder import this_run
+from cbt_crypto.host_lock import own_id
+from cbt_crypto.interrupt import Abandoned
+from cbt_crypto.journal import Journal
 from cbt_crypto.layout import site_of
+from cbt_crypto.leftovers import take_down
 from cbt_crypto.measure import benchmark_class
 from cbt_crypto.overlay import Overlay, Transition
 from cbt_crypto.plan import Cell, Deploy, Plan, Prefill
@@ -42,14 +47,15 @@ class CampaignRun:
 
     def __init__(
         self, plan: Plan, engine: Engine, archive: Path, config_file: Path,
-        progress: CampaignProgress,
+        progress: CampaignProgress, run: Optional[str] = None,
     ) -> None:  # fmt: skip
-        """Touches nothing yet."""
+        """Touches nothing yet. `run` is the name under which the hosts are held."""
         self.plan = plan
         self.engine = engine
         self.archive = archive
         self.config_file = config_file
         self.progress = progress
+        self.journal = Journal(archive, run or own_id())
         self.campaign = plan.campaign
         self.site = site_of(self.campaign.cluster)
         self.stacks = {
@@ -74,11 +80,27 @@ class CampaignRun:
                 self._take(step)
         except (CampaignError, KeyboardInterrupt) as error:
             self.outcome.error = error
-        finally:
+        except OSError as error:
+            self.outcome.error = RunError(f"{error.filename or self.archive}: {error.strerror}")
+        except Abandoned:
+            raise
+        except BaseException:
             self._take_down()
+            raise
+        self._take_down()
         return self.outcome
 
     def _begin(self) -> None:
+        try:
+            self._write_down()
+        except OSError as error:
+            raise UsageError(f"{self.archive}: cannot be written: {error.strerror}") from error
+        known = list(self.stacks.values())
+        factory = cluster_class(self.engine)
+        self.cluster = factory(self.engine.settings.cluster, self.stack, known)
+
+    def _write_down(self) -> None:
+        """Put into the archive what is about to be done, before anything else is touched."""
         cluster = self.campaign.cluster
         self.engine.settings.initialize(
             argparse.Namespace(
@@ -88,9 +110,7 @@ class CampaignRun:
         # Whoever reads settings finds the defaults too.
         self.engine.settings.cluster.setdefault("tmp_dir", cluster.tmp_dir)
         write_plan(self.archive, self.plan)
-        known = list(self.stacks.values())
-        factory = cluster_class(self.engine)
-        self.cluster = factory(self.engine.settings.cluster, self.stack, known)
+        self.journal.begin(self.campaign, this_run(self.archive), self.engine)
 
     def _take(self, step: Any) -> None:
         if isinstance(step, Deploy) and self._distrusted and step.how is not Transition.REBUILD:
@@ -108,6 +128,7 @@ class CampaignRun:
         stack = self.stacks[step.configuration]
         how = step.how.name.lower()
         self.progress.phase(f"deploy {step.configuration} ({how}, {step.reason})")
+        self.journal.deploy(step.configuration, how)
         if step.how is Transition.REBUILD or self.campaign.cluster.use_existing:
             self.cluster.stack = stack
             self.cluster.initialize()
@@ -192,17 +213,21 @@ class CampaignRun:
     def _take_down(self) -> None:
         self.progress.phase("take the cluster down")
         try:
-            self.cluster.shutdown()
-            self.cluster.cleanup()
-            self.cluster.purge()
+            take_down(self.cluster)
+            self.journal.end()
         except RunError as error:
             self.progress.note(f"not everything could be taken down: {error}")
             self.outcome.error = self.outcome.error or error
+        except OSError as error:
+            # All is down; that the journal does not know costs the next start a look.
+            failure = RunError(f"{self.archive}: {error.strerror}")
+            self.outcome.error = self.outcome.error or failure
 
 
 def run_campaign(
-    plan: Plan, engine: Engine, archive: Path, config_file: Path, progress: CampaignProgress
-) -> Outcome:
+    plan: Plan, engine: Engine, archive: Path, config_file: Path, progress: CampaignProgress,
+    run: Optional[str] = None,
+) -> Outcome:  # fmt: skip
     """Execute a plan into an archive. Raises UsageError before anything is touched."""
     with progress:
-        return CampaignRun(plan, engine, archive, config_file, progress).run()
+        return CampaignRun(plan, engine, archive, config_file, progress, run).run()

@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from cbt_crypto import __version__, preflight
 from cbt_crypto.engine.choice import choose
+from cbt_crypto.errors import UsageError
 from cbt_crypto.file import json_schema, load
 from cbt_crypto.lab.command import lab
+from cbt_crypto.main import clear_archive
 from cbt_crypto.plan import cells_of, plan
 from cbt_crypto.report.command import compare as compare_command
 from cbt_crypto.report.command import report as report_command
@@ -37,6 +40,19 @@ def check(config_file: Path, hosts: bool) -> None:
         f"{config_file}: good: {len(campaign.configurations)} configurations, "
         f"{len(campaign.scenarios)} scenarios, {len(cells)} cells"
     )
+
+
+@cbt_crypto.command()
+@click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
+def cleanup(archive: Path) -> None:
+    """Take down what runs into ARCHIVE left on their hosts: that and nothing else.
+
+    For a campaign that was killed and shall not go on; cbt.py does the same when it does.
+    """
+    if not archive.is_dir():
+        raise UsageError(f"{archive}: there is no such directory; name the archive of a campaign")
+    if not clear_archive(archive, Console()):
+        click.echo(f"{archive}: nothing is left on any host that its journal knows of")
 
 
 @cbt_crypto.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +17,17 @@ from cbt_crypto.archive_state import check_archive, finished_cells
 from cbt_crypto.campaign import Outcome, run_campaign
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import choose
+from cbt_crypto.errors import RunError
 from cbt_crypto.file import Campaign, load
+from cbt_crypto.holder import this_run
+from cbt_crypto.host_lock import hosts_held, own_id
+from cbt_crypto.interrupt import Abandoned, interrupts
+from cbt_crypto.journal import left_over
+from cbt_crypto.layout import site_of
+from cbt_crypto.leftovers import clear
 from cbt_crypto.plan import Plan, cells_of, plan
 from cbt_crypto.progress import CampaignProgress
+from cbt_crypto.remote import Remote
 from cbt_crypto.run_options import needed, run_options
 from cbt_crypto.sentences import SentenceCommand
 from cbt_crypto.show_plan import show_plan
@@ -44,7 +52,11 @@ def cbt(
         show_plan(plan(campaign, only, _finished(archive, campaign)), console)
         return
     archive = needed(archive)
-    outcome = _run(campaign, archive, config_file, choose(checkout), only, console)
+    try:
+        outcome = _run(campaign, archive, config_file, checkout, only, console)
+    except Abandoned:
+        # Without a look back: not even the threads and connections of this process are waited for.
+        os._exit(RunError.exit_status)
     if not no_report:
         # Here, because a node that only measures need not have the libraries of the report.
         from cbt_crypto import report  # noqa: PLC0415
@@ -65,13 +77,15 @@ def _finished(archive: Optional[Path], campaign: Campaign) -> set[str]:
 
 
 def _run(
-    campaign: Campaign, archive: Path, config_file: Path, engine: Engine,
+    campaign: Campaign, archive: Path, config_file: Path, checkout: Optional[Path],
     only: tuple[str, ...], console: Console,
 ) -> Outcome:  # fmt: skip
+    engine = choose(checkout)
     check_archive(archive, campaign)
     todo = plan(campaign, only, _finished(archive, campaign))
     commit = f" at {engine.commit[:12]}" if engine.commit else ""
     console.print(f"engine: {engine.name} {engine.version}{commit}", highlight=False)
+    clear_archive(archive, console)
     if not todo.to_measure:
         console.print("every cell is in the archive already")
         return Outcome()
@@ -79,13 +93,33 @@ def _run(
     return _measure(todo, archive, config_file, engine, console)
 
 
+def clear_archive(archive: Path, console: Console) -> int:
+    """Take down what runs of this archive left behind; return how many there were."""
+    if not left_over(archive):
+        return 0
+    with locked(archive):
+        return clear(archive, choose, lambda text: _say(console, text))
+
+
 def _measure(
     todo: Plan, archive: Path, config_file: Path, engine: Engine, console: Console
 ) -> Outcome:
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     progress = CampaignProgress(console, len(todo.to_measure), todo.seconds)
-    with locked(archive):
-        return run_campaign(todo, engine, archive, config_file, progress)
+    cluster, run = todo.campaign.cluster, own_id()
+    remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
+    with hosts_held(remote, site_of(cluster), run, this_run(archive)), locked(archive):
+        try:
+            with interrupts(progress.note):
+                return run_campaign(todo, engine, archive, config_file, progress, run)
+        except Abandoned:
+            for deployment in left_over(archive):
+                click.echo(f"stopped at once; left on {deployment.describe()}", err=True)
+            click.echo(f"clear it with: cbt-crypto cleanup {archive}", err=True)
+            raise
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _status(outcome: Outcome) -> int:

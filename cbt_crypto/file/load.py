@@ -78,7 +78,15 @@ def load(path: Path) -> Campaign:
     Raises UsageError with one line for each thing that is wrong: file, line, path of the key,
     and the nearest valid name where a name is unknown.
     """
-    file = CampaignFile(read(path))
+    return _loaded(CampaignFile(read(path)))
+
+
+def load_data(path: Path, data: Any) -> Campaign:
+    """A campaign from what was read of its file earlier; `path` is what errors name."""
+    return _loaded(CampaignFile(Document(path, data)))
+
+
+def _loaded(file: CampaignFile) -> Campaign:
     campaign = _campaign(file)
     if campaign is None or file.problems:
         raise UsageError("\n".join(file.problems))

@@ -1,0 +1,168 @@
+"""What a run deployed where, kept in its archive, so that exactly that can be taken down later.
+
+`results/journal.jsonl` has a line for each start of a run, each deployment, and each end at which
+everything was taken down. A line is appended before what it tells of is done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional
+
+from cbt_crypto.engine import Engine
+from cbt_crypto.errors import UsageError
+from cbt_crypto.file import Campaign, load_data
+from cbt_crypto.layout import site_of
+from cbt_crypto.results.bounded import read_document
+from cbt_crypto.results.problem import Malformed
+
+_LIMIT = 64 << 20
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A run that deployed something and did not take it down, as the journal has it."""
+
+    run: str
+    by: dict[str, Any]
+    hosts: dict[str, dict[str, Any]]
+    document: Any
+    checkout: Optional[str] = None
+    started: float = 0.0
+
+    def campaign(self, archive: Path) -> Campaign:
+        """The campaign as its file was then. Raises UsageError when it is none any more."""
+        return load_data(path_of(archive), self.document)
+
+    def describe(self) -> str:
+        """Where something is left and what, in one line."""
+        return "; ".join(f"{host}: {_what(place)}" for host, place in self.hosts.items())
+
+
+@dataclass
+class Journal:
+    """The journal of one archive, written to by one run."""
+
+    archive: Path
+    run: str
+    deployment: Optional[Deployment] = field(default=None)
+
+    def begin(self, campaign: Campaign, by: dict[str, Any], engine: Engine) -> None:
+        """Note what this run may touch from now on."""
+        checkout = engine_checkout(engine)
+        document = json.loads(json.dumps(campaign.document, default=str))
+        hosts = places_of(campaign)
+        self.deployment = Deployment(self.run, by, hosts, document, checkout, time.time())
+        self._append(
+            event="begin", by=by, hosts=hosts, document=document, checkout=checkout
+        )  # fmt: skip
+
+    def deploy(self, configuration: str, how: str) -> None:
+        """Note that a configuration is about to be deployed."""
+        self._append(event="deploy", configuration=configuration, how=how)
+
+    def end(self) -> None:
+        """Note that everything of this run has been taken down."""
+        self._append(event="end")
+
+    def _append(self, **entry: Any) -> None:
+        path = path_of(self.archive)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"format": 1, "run": self.run, "time": time.time(), **entry})
+        with path.open("a+b") as file:
+            # A line that a full disk or a kill cut short must not swallow this one.
+            size = file.seek(0, os.SEEK_END)
+            whole = size == 0 or _last_byte(file.fileno(), size) == b"\n"
+            file.write(("" if whole else "\n").encode() + text.encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def engine_checkout(engine: Engine) -> Optional[str]:
+    """Where an upstream engine's modules are; None for the embedded one."""
+    if engine.name == "embedded":
+        return None
+    return str(Path(engine.common.__file__).absolute().parent)
+
+
+def path_of(archive: Path) -> Path:
+    """The journal's file."""
+    return archive / "results" / "journal.jsonl"
+
+
+def places_of(campaign: Campaign) -> dict[str, dict[str, Any]]:
+    """Host -> what a run may leave there: its directory, devices, and the overlays at work."""
+    site = site_of(campaign.cluster)
+    overlays = sorted({o.name for named in campaign.configurations.values() for o in named})
+    places: dict[str, dict[str, Any]] = {}
+    for host in site.hosts:
+        osds = () if campaign.cluster.use_existing else site.osds_of(host)
+        devices = [d for o in osds if not o.is_file for d in (o.device, o.db_device) if d]
+        mark = f"CBT_CRYPTO_MARK={site.tmp_dir}@{host}"
+        places[host] = {"tmp_dir": site.tmp_dir, "mark": mark, "devices": devices}
+        if overlays and host in (*site.osd_hosts, *site.clients):
+            places[host]["overlays"] = overlays
+    return places
+
+
+def left_over(archive: Path) -> list[Deployment]:
+    """What earlier runs deployed and did not take down, oldest first."""
+    open_runs: dict[str, Deployment] = {}
+    for entry in _entries(archive):
+        run = entry.get("run")
+        if not isinstance(run, str):
+            continue
+        if entry.get("event") == "begin":
+            open_runs[run] = _deployment(run, entry)
+        elif entry.get("event") == "end":
+            open_runs.pop(run, None)
+    return list(open_runs.values())
+
+
+def _deployment(run: str, entry: dict[str, Any]) -> Deployment:
+    by, hosts, checkout = entry.get("by"), entry.get("hosts"), entry.get("checkout")
+    return Deployment(
+        run=run,
+        by=by if isinstance(by, dict) else {},
+        hosts={str(k): v for k, v in hosts.items() if isinstance(v, dict)}
+        if isinstance(hosts, dict)
+        else {},
+        document=entry.get("document"),
+        checkout=checkout if isinstance(checkout, str) else None,
+        started=float(entry["time"]) if isinstance(entry.get("time"), (int, float)) else 0.0,
+    )
+
+
+def _entries(archive: Path) -> Iterator[dict[str, Any]]:
+    """Whole lines; one that was cut short tells of nothing that was done."""
+    path = path_of(archive)
+    if not os.path.lexists(path):
+        return
+    try:
+        data = read_document(path, _LIMIT)
+    except Malformed as error:
+        raise UsageError(f"{path}: {error}") from None
+    for line in data.split(b"\n"):
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(entry, dict):
+            yield entry
+
+
+def _last_byte(descriptor: int, size: int) -> bytes:
+    return os.pread(descriptor, 1, size - 1)
+
+
+def _what(place: dict[str, Any]) -> str:
+    words = [f"processes with {place.get('mark')}", str(place.get("tmp_dir"))]
+    words += [str(device) for device in place.get("devices") or []]
+    if place.get("overlays"):
+        words.append("the work of " + ", ".join(map(str, place["overlays"])))
+    return ", ".join(words)

@@ -1,0 +1,66 @@
+"""Taking down what runs of an archive left on the hosts: exactly that, as the journal has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cbt_crypto import holder
+from cbt_crypto.deployment import cluster_class
+from cbt_crypto.engine import Engine
+from cbt_crypto.errors import HostError, RunError
+from cbt_crypto.file import Campaign
+from cbt_crypto.host_lock import free_hosts
+from cbt_crypto.journal import Deployment, Journal, left_over
+from cbt_crypto.layout import site_of
+from cbt_crypto.remote import Remote
+from cbt_crypto.stack import Stack
+
+Say = Callable[[str], None]
+ChooseEngine = Callable[[Any], Engine]
+
+
+def take_down(cluster: Any) -> None:
+    """End a cluster's processes, undo its overlays, empty its devices, remove its directory.
+
+    Safe to repeat. Raises RunError.
+    """
+    cluster.shutdown()
+    cluster.cleanup()
+    cluster.purge()
+
+
+def clear(archive: Path, engine_of: ChooseEngine, say: Say) -> int:
+    """Take down what earlier runs of this archive left; return how many runs that were.
+
+    `engine_of` gives the engine for a checkout, or None for the embedded one. The archive must be
+    held. Raises RunError for what cannot be taken down; the journal keeps it then.
+    """
+    deployments = left_over(archive)
+    for deployment in deployments:
+        say(f"taking down what {_who(deployment)} left on {', '.join(deployment.hosts)}")
+        checkout = Path(deployment.checkout) if deployment.checkout else None
+        _clear_one(deployment, deployment.campaign(archive), engine_of(checkout))
+        Journal(archive, deployment.run).end()
+    return len(deployments)
+
+
+def _clear_one(deployment: Deployment, campaign: Campaign, engine: Engine) -> None:
+    stacks = [Stack(overlays) for overlays in campaign.configurations.values()]
+    section = dict(campaign.document["cluster"])
+    section.setdefault("tmp_dir", campaign.cluster.tmp_dir)
+    engine.settings.cluster.clear()
+    engine.settings.cluster.update(section)
+    remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
+    try:
+        take_down(cluster_class(engine)(section, stacks[0], stacks))
+        free_hosts(remote, site_of(campaign.cluster), deployment.run)
+    except HostError as error:
+        raise RunError(
+            f"{error}; once that is mended, run the same command again: it takes down the rest"
+        ) from error
+
+
+def _who(deployment: Deployment) -> str:
+    return "a run that ended early, " + holder.describe(deployment.by) + ","

@@ -1,0 +1,140 @@
+"""Holding this machine for a run, by real sockets, and telling a living holder from a dead one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cbt_crypto import holder
+from cbt_crypto.engine.embedded import common
+from cbt_crypto.errors import UsageError
+from cbt_crypto.host_lock import free_hosts, hosts_held, resources_of
+from cbt_crypto.interrupt import Abandoned
+from cbt_crypto.remote import Remote
+from cbt_crypto.site import Osd, Site
+
+pytestmark = pytest.mark.unit
+
+
+def site(tmp_path: Path, name: str = "tmp", *devices: str) -> Site:
+    osds = tuple(
+        Osd(n, "localhost", device, f"/d/{n}", "/s", "/p") for n, device in enumerate(devices)
+    )
+    return Site(str(tmp_path / name), "/c", "localhost", ("127.0.0.1",), osds)
+
+
+def remote(one: Site) -> Remote:
+    return Remote(common, one.tmp_dir)
+
+
+def me(archive: Path) -> dict[str, Any]:
+    return holder.this_run(archive)
+
+
+@pytest.fixture
+def ended_process() -> Iterator[int]:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    yield process.pid
+
+
+def test_the_second_run_is_refused_with_the_name_of_the_first(tmp_path: Path) -> None:
+    one = site(tmp_path)
+    with (
+        hosts_held(remote(one), one, "first", me(tmp_path / "a")),
+        pytest.raises(UsageError) as refused,
+        hosts_held(remote(one), one, "second", me(tmp_path / "b")),
+    ):
+        pytest.fail("held twice")
+    sentence = str(refused.value).splitlines()[0]
+    assert f"tmp_dir {one.tmp_dir} is in use by " in sentence
+    assert f"(process {os.getpid()}, archive {tmp_path}/a, since 2" in sentence
+    with hosts_held(remote(one), one, "second", me(tmp_path / "b")):
+        pass
+
+
+def test_two_names_of_one_machine_are_no_two_runs(tmp_path: Path) -> None:
+    one = site(tmp_path)
+    assert one.hosts == ("localhost", "127.0.0.1")
+    with hosts_held(remote(one), one, "first", me(tmp_path)):
+        pass
+
+
+def test_one_device_by_two_names_is_one(tmp_path: Path) -> None:
+    (tmp_path / "disk").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    one = site(tmp_path, "one", str(tmp_path / "disk"))
+    two = site(tmp_path, "two", str(tmp_path / "link"))
+    assert resources_of(two)["localhost"][1] == ("device", str(tmp_path / "link"))
+    with (
+        hosts_held(remote(one), one, "first", me(tmp_path)),
+        pytest.raises(UsageError, match=f"device {tmp_path}/link is in use by "),
+        hosts_held(remote(two), two, "second", me(tmp_path)),
+    ):
+        pytest.fail("held twice")
+    three = site(tmp_path, "three")
+    with (
+        hosts_held(remote(one), one, "first", me(tmp_path)),
+        hosts_held(remote(three), three, "second", me(tmp_path)),
+    ):
+        pass
+
+
+def test_a_dead_run_s_hosts_are_taken_over(tmp_path: Path, ended_process: int) -> None:
+    one = site(tmp_path)
+    dead = {**me(tmp_path), "pid": ended_process}
+    with pytest.raises(Abandoned), hosts_held(remote(one), one, "first", dead):
+        raise Abandoned  # which frees nothing
+    with (
+        hosts_held(remote(one), one, "second", me(tmp_path)),
+        pytest.raises(UsageError),
+        hosts_held(remote(one), one, "third", me(tmp_path)),
+    ):
+        pytest.fail("held twice")
+
+
+def test_a_run_of_another_machine_is_never_held_to_be_dead(
+    tmp_path: Path, ended_process: int
+) -> None:
+    one = site(tmp_path)
+    far = {**me(tmp_path / "a"), "pid": ended_process, "host": "elsewhere", "user": "eve\x1b[2J"}
+    with (
+        hosts_held(remote(one), one, "first", far),
+        pytest.raises(UsageError) as refused,
+        hosts_held(remote(one), one, "second", me(tmp_path)),
+    ):
+        pytest.fail("held twice")
+    assert "eve?[2J@elsewhere" in str(refused.value)
+    assert f"if it is dead run on elsewhere: cbt-crypto cleanup {tmp_path}/a" in str(refused.value)
+
+
+def test_another_s_hold_is_not_freed(tmp_path: Path) -> None:
+    one = site(tmp_path)
+    with hosts_held(remote(one), one, "first", me(tmp_path)):
+        free_hosts(remote(one), one, "second")
+        with (
+            pytest.raises(UsageError),
+            hosts_held(remote(one), one, "second", me(tmp_path)),
+        ):
+            pytest.fail("held twice")
+
+
+@pytest.mark.parametrize(
+    ("changes", "dead"),
+    [
+        ({}, False),
+        ({"started": 1}, True),
+        ({"pid": "4711"}, True),
+        ({"boot": "another"}, True),
+        ({"host": "elsewhere"}, None),
+        ({"machine": "another"}, None),
+    ],
+)
+def test_who_is_dead(tmp_path: Path, changes: dict[str, Any], dead: Any) -> None:
+    assert holder.is_dead({**me(tmp_path), **changes}) is dead
