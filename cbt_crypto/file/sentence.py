@@ -75,8 +75,10 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """A question with the name that was probably meant, or all that there are."""
+    """A question with the name that was probably meant, or all that there are, or that none is."""
     names = list(names)
+    if not names:
+        return "it takes none; leave it out"
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f'did you mean "{near[0]}"?' if near else f"valid are: {', '.join(names)}"
 

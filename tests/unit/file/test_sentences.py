@@ -249,6 +249,12 @@ def test_a_scenario(problems_of: Problems, section: Any, key: str, sentence: str
     assert said == sentence
 
 
+def test_an_option_of_an_overlay_that_has_none(problems_of: Problems) -> None:
+    configurations = {"Secure": {"secure_messenger": {"cipher": 1}}}
+    _, sentence = one(problems_of(cluster={"configurations": configurations}))
+    assert sentence == "unknown key; it takes none; leave it out"
+
+
 def test_an_unknown_benchmark(problems_of: Problems) -> None:
     found, said = one(problems_of(benchmarks={"rbd_single_client": ..., "rbd_multiclient": {}}))
     assert found == "benchmarks.rbd_multiclient"
