@@ -26,10 +26,12 @@ from cbt_crypto.site import HostScripts, Osd
 
 quote = shlex.quote
 
-#: mkfs opens and closes its device many times, and each close waits for a poll of a quarter of a
-#: second to end; then it looks through the empty store that it has just written. Neither is so for
-#: the OSD that runs afterwards.
-_QUICK_MKFS = "--bdev-aio-poll-ms=10 --bluestore-fsck-on-mkfs=false"
+#: An OSD opens and closes its device many times, as it is made and again as it starts; and each
+#: close waits until a thread looks up from its poll, a quarter of a second by default.
+_POLL = "bdev_aio_poll_ms"
+_SHORT_POLL_MS = "10"
+#: Nor does mkfs then look through the empty store that it has just written.
+_QUICK_MKFS = f"--{_POLL}={_SHORT_POLL_MS} --bluestore-fsck-on-mkfs=false"
 
 #: Left in a tmp_dir that we made, so that we never empty a directory that is somebody else's.
 MARKER = ".cbt-crypto"
@@ -140,8 +142,7 @@ class Ceph(Hooks):
         self.distribute_conf()
         self._run(self._mon_scripts(make=False), "start the monitors")
         self.start_mgrs()
-        self._run(self._osd_scripts(make=False), "start the OSDs")
-        self._session([self._all_osds()])
+        self._start_osds("start the OSDs", make=False)
         self._run(self.after_osds(), "finish the restart")
 
     # -- steps ------------------------------------------------------------------------------
@@ -185,8 +186,17 @@ class Ceph(Hooks):
 
     def make_osds(self) -> None:
         """Make and start the OSDs, all at once, and wait until they are up."""
-        self._run(self._osd_scripts(make=True), "make the OSDs")
-        self._session([*self._quiet(), self._all_osds()])
+        self._start_osds("make the OSDs", make=True)
+
+    def _start_osds(self, what: str, make: bool) -> None:
+        """Start all OSDs and wait until they are up, with an option that only starting needs.
+
+        It is the monitors' to give and to take back: what ceph.conf says of it comes first.
+        """
+        self._session([*self._quiet(), _mon("config set", who="osd", name=_POLL,
+                                            value=_SHORT_POLL_MS)])  # fmt: skip
+        self._run(self._osd_scripts(make=make), what)
+        self._session([self._all_osds(), _mon("config rm", who="osd", name=_POLL)])
 
     def check_health(self, check_list: Any = None, logfile: Any = None) -> None:
         """Wait until every OSD is up and every placement group of our pools is active+clean."""

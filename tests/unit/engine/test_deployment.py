@@ -34,7 +34,22 @@ def test_the_steps_of_a_deployment(campaign_of: Make, cluster_of: Cluster, noteb
     assert steps[0] == "end the daemons"
     order = ["prepare tmp_dir", "make the monitors", "start the managers", "make the OSDs"]
     assert [step for step in steps if step in order] == order
-    assert steps.index("wait for the cluster") > steps.index("make the OSDs")
+    assert steps[steps.index("make the OSDs") + 1] == "wait for the cluster"
+
+
+def test_the_short_poll_of_starting_osds_is_taken_back(
+    campaign_of: Make, cluster_of: Cluster, notebook: Any
+) -> None:
+    cluster = cluster_of(campaign_of(cluster=CLUSTER))
+    cluster.initialize()
+    cluster.restart()
+    asked = [step.get("mon", step) for step in notebook.monitor_steps()]
+    given = [step["prefix"] for step in asked if step.get("name") == "bdev_aio_poll_ms"]
+    assert given == ["config set", "config rm"] * 2
+    # Not before all are up: the last thing that the OSDs of a deployment are waited for.
+    waits = [n for n, step in enumerate(asked) if step.get("wait") == "osds"]
+    taken = [n for n, step in enumerate(asked) if step.get("prefix") == "config rm"]
+    assert [n + 1 for n in waits] == taken
 
 
 def test_every_host_is_cleared_first(campaign_of: Make, cluster_of: Cluster, notebook: Any) -> None:
