@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from cbt_crypto import proof
+from cbt_crypto import neighbours, proof
 from cbt_crypto.archive import write_json
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.measure import failed_processes
@@ -24,8 +24,11 @@ def attempt(cell: Cell, benchmark: Any, cluster: Any, directory: Path) -> dict[s
     try:
         remote, stack, site = benchmark.remote, benchmark.stack, benchmark.site
         before = proof.probe(remote, stack, site)
-        benchmark.run()
+        load = neighbours.declared(cluster.config)
+        with neighbours.running(load, remote, stack, site) as seen:
+            benchmark.run()
         outcome: dict[str, Any] = benchmark.outcome
+        outcome.update({"neighbours": seen} if seen else {})
         after = proof.probe(remote, stack, site)
         cluster.check_health()
         judged = proof.judge(stack, site, cell.configuration, before, after)

@@ -30,6 +30,15 @@ class _Overlaid(Ceph):
     def extra_conf(self) -> Mapping[str, Mapping[str, str]]:
         return self.stack.ceph_conf()
 
+    def prepare_hosts(self) -> None:
+        for overlay in self.stack.overlays:
+            said = self._run(overlay.introduce(self.site), f"introduce hosts for {overlay.name}")
+            scripts = overlay.before_daemons(self.site, said)
+            self._run(scripts, f"prepare the hosts for {overlay.name}")
+
+    def mon_address(self, host: str, address: str) -> str:
+        return self.stack.mon_address(self.site, host, address)
+
     def before_osds(self) -> HostScripts:
         return self.stack.before_osds(self.site)
 

@@ -6,7 +6,7 @@ Whatever cannot be found out counts against the device.
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional
 
 from cbt_crypto.overlay import Requirement
@@ -14,7 +14,7 @@ from cbt_crypto.site import Site
 
 _FUNCTION = r"""
 look_at() {
-    [ -b "$1" ] || { echo 'is not a block device there; mend osd_devices'; return; }
+    [ -b "$1" ] || { echo 'is not a block device there; mend '"$3"; return; }
     real=$(readlink -f "$1"); holders=/sys/class/block/$(basename "$real")/holders
     mounted=$(lsblk -nro MOUNTPOINT "$real" 2>/dev/null) ||
         { echo 'cannot be looked at with lsblk; install util-linux'; return; }
@@ -69,17 +69,18 @@ class DeviceGuard(Requirement):
 
 def device_guards(site: Site, wipe: bool) -> list[Requirement]:
     """A requirement for each block device that the campaign names."""
-    noted = shlex.quote(f"{site.tmp_dir}/devices")
     pairs = [
         (osd.host, device)
         for osd in site.osds
-        for device in (None if osd.is_file else osd.device, osd.db_device)
+        for device in (None if osd.is_file else osd.disk or osd.device, osd.db_device)
         if device
     ]
-    return [
-        DeviceGuard(
-            f"device {device}", (host,), f"{_FUNCTION}look_at {shlex.quote(device)} {noted}",
-            device=device, wipe=wipe,
-        )
-        for host, device in dict.fromkeys(pairs)
-    ]  # fmt: skip
+    site = replace(site, wipe=wipe)
+    return [device_guard(site, host, device) for host, device in dict.fromkeys(pairs)]
+
+
+def device_guard(site: Site, host: str, device: str, key: str = "osd_devices") -> DeviceGuard:
+    """The requirement for one device, which `key` of the file names."""
+    noted = shlex.quote(f"{site.tmp_dir}/devices")
+    script = f"{_FUNCTION}look_at {shlex.quote(device)} {noted} {key}"
+    return DeviceGuard(f"device {device}", (host,), script, device=device, wipe=site.wipe)

@@ -21,6 +21,8 @@ def site_of(cluster: ClusterSection) -> Site:
         mons=tuple(cluster.mons),
         mgrs=tuple(cluster.mgrs),
         active_clients=tuple(cluster.clients),
+        wipe=cluster.wipe,
+        ceph_cmd=cluster.ceph_cmd,
     )
 
 
@@ -46,6 +48,7 @@ def _osd(cluster: ClusterSection, host: str, n: int, osd_id: int) -> Osd:
         admin_socket=f"{base}/run/osd.{osd_id}.asok",
         pid_file=f"{base}/run/osd.{osd_id}.pid",
         is_file=is_file,
+        number=n,
     )
 
 

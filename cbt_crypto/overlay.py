@@ -67,6 +67,9 @@ class Overlay(BaseModel):
     #: clients. Its `absent` must do without.
     needs_root: ClassVar[bool] = False
 
+    #: Overlays whose devices this one is laid over, wherever the file names them.
+    lies_on: ClassVar[tuple[str, ...]] = ()
+
     _is_present: bool = PrivateAttr(default=True)
 
     @classmethod
@@ -104,6 +107,18 @@ class Overlay(BaseModel):
     def check_ceph_conf(self, conf: Mapping[str, Mapping[str, str]]) -> Optional[str]:
         """One sentence when the campaign's own ceph.conf contradicts this overlay, else None."""
         return None
+
+    def introduce(self, site: Site) -> HostScripts:
+        """Run before there is any daemon: what hosts have to tell one another, e.g. public keys."""
+        return {}
+
+    def before_daemons(self, site: Site, introductions: HostOutputs) -> HostScripts:
+        """Run then, with what `introduce` printed on each host, e.g. to make a tunnel."""
+        return {}
+
+    def mon_address(self, site: Site, host: str, address: str) -> str:
+        """The address of a monitor on `host` instead of `address`, which the file names."""
+        return address
 
     def before_osds(self, site: Site) -> HostScripts:
         """Run before the OSDs are made, e.g. to make the device that `osd_device` names."""

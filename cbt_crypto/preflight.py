@@ -17,6 +17,7 @@ from cbt_crypto.engine.embedded.options import mon_vector
 from cbt_crypto.errors import HostError, UsageError
 from cbt_crypto.file import Campaign
 from cbt_crypto.layout import site_of
+from cbt_crypto.neighbours import hosts_of
 from cbt_crypto.overlay import Requirement
 from cbt_crypto.plan import Cell
 from cbt_crypto.remote import HostResult, Remote
@@ -38,6 +39,7 @@ _PACKAGES = {
     "fio": "fio",
     "pdsh": "pdsh",
     "perf": "linux-perf",
+    "stress-ng": "stress-ng",
 }
 
 
@@ -134,6 +136,9 @@ def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]
         _program("collectl", _hosts(site, campaign.monitoring.collectl.nodes)),
         _tmp_dir(cluster.tmp_dir, site),
     ]
+    if cluster.neighbours:
+        load = cluster.neighbours
+        needs.append(_program(load.stress_cmd, hosts_of(load, site)))
     perf = campaign.monitoring.perf
     if perf:
         needs.append(_program(perf.perf_cmd, _hosts(site, perf.nodes)))

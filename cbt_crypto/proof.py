@@ -19,7 +19,7 @@ def probe(remote: Remote, stack: Stack, site: Site) -> Probed:
     """Run the probes of all overlays of a stack, in one call for all hosts."""
     scripts: dict[str, str] = {}
     for overlay in stack.overlays:
-        for host, text in overlay.probe(site).items():
+        for host, text in overlay.probe(stack.below(overlay, site)).items():
             part = f"echo; echo {_BEGIN} {overlay.name}\n(\n{text}\n)\n"
             scripts[host] = scripts.get(host, "") + part
     outputs = remote.run(scripts, "read what proves the configuration", timeout=60)
@@ -35,7 +35,9 @@ def judge(
     stack: Stack, site: Site, configuration: str, before: Probed, after: Probed
 ) -> dict[str, Any]:
     """The contents of proof.json for one cell, from probes taken before and after it."""
-    verdicts = [_verdict(overlay, site, before, after) for overlay in stack.overlays]
+    verdicts = [
+        _verdict(overlay, stack.below(overlay, site), before, after) for overlay in stack.overlays
+    ]
     return {
         "configuration": configuration,
         "proved": all(verdict["proved"] for verdict in verdicts),

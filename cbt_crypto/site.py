@@ -6,6 +6,7 @@ hooks can be called, printed and tested without one.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional
@@ -35,6 +36,10 @@ class Osd:
     pid_file: str
     is_file: bool = False
     db_device: Optional[str] = None
+    #: Its number on its host, from 0.
+    number: int = 0
+    #: The whole device, where `device` is a volume on one that several OSDs share.
+    disk: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,17 @@ class Site:
     osds: tuple[Osd, ...]
     mons: tuple[str, ...] = ()
     mgrs: tuple[str, ...] = ()
+    #: Whether devices that carry a foreign signature may be overwritten.
+    wipe: bool = False
+    #: The campaign's name for ceph(8).
+    ceph_cmd: str = "ceph"
     #: Hosts on which client processes of the running scenario are; a subset of `clients`.
     active_clients: tuple[str, ...] = field(default=())
+
+    @property
+    def ceph_command(self) -> str:
+        """How ceph(8) is called on the head."""
+        return f"{shlex.quote(self.ceph_cmd)} -c {shlex.quote(self.conf)}"
 
     @property
     def osd_hosts(self) -> tuple[str, ...]:

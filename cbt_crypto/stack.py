@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Optional
 
 from cbt_crypto.cluster_overlays import OVERLAYS
@@ -20,7 +21,7 @@ class Stack:
         stated = (cls.absent() for name, cls in OVERLAYS.items() if name not in names)
         self.overlays: tuple[Overlay, ...] = (
             *(overlay for overlay in stated if overlay is not None),
-            *self.named,
+            *_laid(self.named),
         )
 
     def ceph_conf(self) -> dict[str, dict[str, str]]:
@@ -30,6 +31,12 @@ class Stack:
             for section, options in overlay.ceph_conf().items():
                 result.setdefault(section, {}).update(options)
         return result
+
+    def mon_address(self, site: Site, host: str, address: str) -> str:
+        """A monitor's address, on top of all overlays."""
+        for overlay in self.overlays:
+            address = overlay.mon_address(site, host, address)
+        return address
 
     def osd_device(self, osd: Osd) -> str:
         """The device that the OSD opens, on top of all overlays."""
@@ -45,6 +52,16 @@ class Stack:
             device = overlay.osd_db_device(osd, device)
         return device
 
+    def below(self, overlay: Overlay, site: Site) -> Site:
+        """The site as `overlay` finds it: each OSD with the devices that those below it offer."""
+        lower = Stack.__new__(Stack)
+        lower.overlays = self.overlays[: self.overlays.index(overlay)]
+        osds = tuple(
+            replace(osd, device=lower.osd_device(osd), db_device=lower.osd_db_device(osd))
+            for osd in site.osds
+        )
+        return replace(site, osds=osds)
+
     def wrap_osd(self, osd: Osd, command: str) -> str:
         """The command that starts the OSD, wrapped by every overlay."""
         for overlay in self.overlays:
@@ -59,21 +76,28 @@ class Stack:
 
     def before_osds(self, site: Site) -> HostScripts:
         """Bottom first."""
-        return _joined(overlay.before_osds(site) for overlay in self.overlays)
+        return _joined(overlay.before_osds(self.below(overlay, site)) for overlay in self.overlays)
 
     def after_osds(self, site: Site) -> HostScripts:
         """Bottom first."""
-        return _joined(overlay.after_osds(site) for overlay in self.overlays)
+        return _joined(overlay.after_osds(self.below(overlay, site)) for overlay in self.overlays)
 
     def take_down(self, site: Site) -> HostScripts:
         """Top first. Each overlay tries, also when one above it failed."""
-        return _joined(
-            (overlay.take_down(site) for overlay in reversed(self.overlays)), keep_going=True
-        )
+        return _joined((script for _, script in self.takings_down(site)), keep_going=True)
+
+    def takings_down(self, site: Site) -> Iterable[tuple[Overlay, HostScripts]]:
+        """What takes each overlay down, top first."""
+        for overlay in reversed(self.overlays):
+            yield overlay, overlay.take_down(self.below(overlay, site))
 
     def requirements(self, site: Site) -> list[Requirement]:
         """What hosts must offer for all of it."""
-        return [need for overlay in self.overlays for need in overlay.requirements(site)]
+        return [
+            need
+            for overlay in self.overlays
+            for need in overlay.requirements(self.below(overlay, site))
+        ]
 
     def check_ceph_conf(self, conf: Mapping[str, Mapping[str, str]]) -> list[str]:
         """A sentence for each overlay that the campaign's own ceph.conf contradicts."""
@@ -96,11 +120,22 @@ def transition(old: Stack, new: Stack) -> Transition:
 def leftovers(stacks: Sequence[Stack], site: Site) -> HostScripts:
     """Taking down whatever any of these configurations may have left behind."""
     scripts: dict[str, list[str]] = {}
-    for stack in stacks:
-        for host, text in stack.take_down(site).items():
+    parts = [part for stack in stacks for part in stack.takings_down(site)]
+    # Of all configurations first what lies on top: nothing can be removed from under it.
+    for _, part in sorted(parts, key=lambda part: not part[0].lies_on):
+        for host, text in part.items():
             if text not in scripts.setdefault(host, []):
                 scripts[host].append(text)
     return {host: _sequence(texts, keep_going=True) for host, texts in scripts.items()}
+
+
+def _laid(named: Sequence[Overlay]) -> list[Overlay]:
+    """In the file's order, but nothing below what it lies on."""
+    laid: list[Overlay] = []
+    for overlay in named:
+        lower = [other for other in named if other.name in overlay.lies_on and other not in laid]
+        laid += [*lower, *([] if overlay in laid else [overlay])]
+    return laid
 
 
 def _joined(parts: Iterable[HostScripts], keep_going: bool = False) -> HostScripts:

@@ -1,4 +1,4 @@
-"""OSDs on encrypted devices: dm-crypt with a LUKS header under each data and DB device."""
+"""OSDs on encrypted devices: dm-crypt with a LUKS header under data devices, DB devices or both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing_extensions import Self, override
 
 from cbt_crypto.cluster_overlays import cipher_speed, luks_on_host, luks_proof
 from cbt_crypto.cluster_overlays.crypt_table import CryptTable
-from cbt_crypto.cluster_overlays.luks_mapping import mapping_of, mappings_of
+from cbt_crypto.cluster_overlays.luks_mapping import Mapping, mapping_of, mappings_of
 from cbt_crypto.cluster_overlays.luks_proof import Facts
 from cbt_crypto.cluster_overlays.luks_requirements import SCRIPT, DmCrypt
 from cbt_crypto.cluster_overlays.per_osd import Finding, judge_all
@@ -33,6 +33,7 @@ class Luks(Overlay):
 
     name: ClassVar[str] = "luks"
     needs_root: ClassVar[bool] = True
+    lies_on: ClassVar[tuple[str, ...]] = ("db_device",)
 
     type: Literal["luks2"] = Field("luks2", description="format of the header")
     cipher: str = Field(
@@ -62,6 +63,11 @@ class Luks(Overlay):
         1000, ge=4, description="cost of that; the key is random already, so the least will do"
     )
     pbkdf_memory: int = Field(65536, ge=32, description="KiB that argon2id takes")
+    devices: tuple[Literal["data", "db"], ...] = Field(
+        ("data", "db"),
+        min_length=1,
+        description="which devices of an OSD are encrypted, of those that it has",
+    )
 
     @model_validator(mode="after")
     def _enough_iterations(self) -> Self:
@@ -102,8 +108,11 @@ class Luks(Overlay):
             return {}
         return {
             host: luks_on_host.make(mappings, self._formatting(), self._cryptsetup_flags)
-            for host, mappings in mappings_of(site).items()
+            for host, mappings in self._mappings(site).items()
         }
+
+    def _mappings(self, site: Site) -> dict[str, list[Mapping]]:
+        return mappings_of(site, self.devices)
 
     def _formatting(self) -> list[str]:
         words = ["--type", self.type, "--cipher", self.cipher, "--key-size", str(self.key_size)]
@@ -115,11 +124,14 @@ class Luks(Overlay):
 
     @override
     def osd_device(self, osd: Osd, device: str) -> str:
-        return mapping_of(osd, "data", device).path if self.is_present else device
+        return mapping_of(osd, "data", device).path if self._covers("data") else device
 
     @override
     def osd_db_device(self, osd: Osd, device: Optional[str]) -> Optional[str]:
-        return mapping_of(osd, "db", device).path if self.is_present and device else device
+        return mapping_of(osd, "db", device).path if device and self._covers("db") else device
+
+    def _covers(self, part: str) -> bool:
+        return self.is_present and part in self.devices
 
     @override
     def after_osds(self, site: Site) -> HostScripts:
@@ -127,7 +139,7 @@ class Luks(Overlay):
             return {}
         return {
             host: luks_on_host.refresh(mappings, self._cryptsetup_flags, self._flags, _LIVE)
-            for host, mappings in mappings_of(site).items()
+            for host, mappings in self._mappings(site).items()
         }
 
     @override
@@ -176,4 +188,4 @@ class Luks(Overlay):
             return luks_proof.plain_fault(facts)
         flags = frozenset(self._flags)
         wanted = CryptTable(self.cipher, self.key_size, "", self.sector_size, flags)
-        return luks_proof.encrypted_fault(osd, facts, wanted)
+        return luks_proof.encrypted_fault(osd, facts, wanted, self.devices)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cbt_crypto.site import Osd, Site
@@ -35,10 +36,11 @@ def devices_of(osd: Osd) -> dict[str, str]:
     return {"data": osd.device, **({"db": osd.db_device} if osd.db_device else {})}
 
 
-def mappings_of(site: Site) -> dict[str, list[Mapping]]:
-    """Host -> its mappings, for hosts whose OSDs are on devices."""
+def mappings_of(site: Site, parts: Sequence[str] = ("data", "db")) -> dict[str, list[Mapping]]:
+    """Host -> its mappings on these parts, for hosts whose OSDs are on devices."""
     mappings: dict[str, list[Mapping]] = defaultdict(list)
     for osd in site.osds:
         for part, device in devices_of(osd).items():
-            mappings[osd.host].append(mapping_of(osd, part, device))
+            if part in parts:
+                mappings[osd.host].append(mapping_of(osd, part, device))
     return dict(mappings)

@@ -19,14 +19,20 @@ Facts = Mapping[str, Any]
 
 def script(osds: Sequence[Osd]) -> str:
     """Shell text that prints the facts of one host's OSDs."""
-    asked = {
-        f"osd.{osd.id}": {
-            "pid_file": osd.pid_file,
-            "devices": devices_of(osd),
-            "file": osd.device if osd.is_file else None,
+    return look(
+        {
+            f"osd.{osd.id}": {
+                "pid_file": osd.pid_file,
+                "devices": devices_of(osd),
+                "file": osd.device if osd.is_file else None,
+            }
+            for osd in osds
         }
-        for osd in osds
-    }
+    )
+
+
+def look(asked: Mapping[str, Mapping[str, Any]]) -> str:
+    """Shell text that runs `storage_on_host` with these arguments."""
     return on_host.python(inspect.getsource(storage_on_host), asked)
 
 
@@ -60,15 +66,37 @@ def plain_fault(facts: Facts) -> Optional[str]:
     return None
 
 
-def encrypted_fault(osd: Osd, facts: Facts, wanted: CryptTable) -> Optional[str]:
-    """What contradicts that the OSD is on its mappings, and these encrypt as wanted."""
-    tops = {layers[0].get("mapping", device): layers for device, layers in facts["opened"].items()}
+def encrypted_fault(
+    osd: Osd, facts: Facts, wanted: CryptTable, parts: Sequence[str] = ("data", "db")
+) -> Optional[str]:
+    """What contradicts that these parts of the OSD are on mappings that encrypt as wanted.
+
+    Its other part is plain, and it has nothing else open.
+    """
+    opened = dict(facts["opened"])
     for part, device in facts["named"].items():
-        name = mapping_of(osd, part, device).name
-        if name not in tops:
-            return f"it does not have {name} open"
-        found = crypt_of(tops.pop(name)[0])
-        difference = found.difference_from(wanted.on(device)) if found else "is not dm-crypt"
-        if difference:
-            return f"{name} {difference}"
-    return f"it has {', '.join(sorted(tops))} open as well" if tops else None
+        if part in parts:
+            fault = _mapping_fault(mapping_of(osd, part, device).name, opened, wanted.on(device))
+        else:
+            fault = _plain_part_fault(part, opened.pop(device, None))
+        if fault:
+            return fault
+    others = sorted(layers[0].get("mapping", device) for device, layers in opened.items())
+    return f"it has {', '.join(others)} open as well" if others else None
+
+
+def _mapping_fault(name: str, opened: dict[str, Any], wanted: CryptTable) -> Optional[str]:
+    for device, layers in opened.items():
+        if layers[0].get("mapping") == name:
+            del opened[device]
+            found = crypt_of(layers[0])
+            difference = found.difference_from(wanted) if found else "is not dm-crypt"
+            return f"{name} {difference}" if difference else None
+    return f"it does not have {name} open"
+
+
+def _plain_part_fault(part: str, layers: Optional[Sequence[Mapping[str, Any]]]) -> Optional[str]:
+    if layers is None:
+        return f"it does not have its {part} device open itself"
+    encrypted = [layer["mapping"] for layer in layers if may_encrypt(layer)]
+    return f"its {part} device lies on {encrypted[0]}, which is encrypted" if encrypted else None

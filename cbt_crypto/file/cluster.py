@@ -6,6 +6,7 @@ from typing import Any, Literal, Optional, Union
 
 from pydantic import Field, field_validator
 
+from cbt_crypto.file.neighbours import Neighbours
 from cbt_crypto.file.patterns import (
     AbsolutePath,
     ConfigurationName,
@@ -97,6 +98,9 @@ class ClusterSection(Section):
     tmp_dir: OwnDirectory = Field(
         "/tmp/cbt-crypto",
         description="the one directory, on every host, that is written to",
+    )
+    neighbours: Optional[Neighbours] = Field(
+        None, description="load by stress-ng beside every cell, the same in all configurations"
     )
     iterations: int = Field(1, ge=1, le=1000, description="times each cell is measured")
     rebuild_every_test: bool = Field(

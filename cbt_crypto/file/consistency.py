@@ -15,6 +15,7 @@ Contradiction = tuple[KeyPath, str]
 def contradictions(cluster: ClusterSection) -> Iterator[Contradiction]:
     """Everything in the section that contradicts something else in it."""
     yield from _twice(("cluster", "clients"), cluster.clients, "host")
+    yield from _neighbours(cluster)
     if cluster.use_existing:
         return
     for key in ("osds", "mons", "mgrs"):
@@ -32,6 +33,13 @@ def contradictions(cluster: ClusterSection) -> Iterator[Contradiction]:
         if profile.min_size is not None and profile.min_size > profile.replication:
             place = ("cluster", "pool_profiles", name, "min_size")
             yield place, f"is larger than replication, {profile.replication}; lower it"
+
+
+def _neighbours(cluster: ClusterSection) -> Iterator[Contradiction]:
+    known = {cluster.head, *cluster.clients, *cluster.osds, *cluster.mons, *cluster.mgrs}
+    for host in (cluster.neighbours.hosts or ()) if cluster.neighbours else ():
+        if host not in known:
+            yield ("cluster", "neighbours", "hosts"), f'"{host}" is no host of the campaign'
 
 
 def _devices(cluster: ClusterSection) -> Iterator[Contradiction]:

@@ -16,6 +16,7 @@ from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.file.cluster import CephSettings, ClusterSection, PoolProfile
 from cbt_crypto.file.monitoring import CollectlProfile, PerfProfile
+from cbt_crypto.file.neighbours import Neighbours
 from cbt_crypto.file.patterns import meaning_of
 from cbt_crypto.scenario import Scenario
 
@@ -92,6 +93,8 @@ def reference() -> str:
             *_table(ClusterSection),
             "### cluster.pool_profiles.NAME\n",
             *_table(PoolProfile),
+            "### cluster.neighbours\n",
+            *_table(Neighbours),
             "### cluster.settings\n",
             *_table(CephSettings),
             _CONFIGURATIONS,

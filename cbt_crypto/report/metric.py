@@ -187,6 +187,10 @@ METRICS = (
         "osd_cpu_share_dmcrypt_percent", "share of dm-crypt's threads in it", "%", 0,
         _share("dmcrypt"),
     ),
+    Metric(
+        "osd_cpu_share_neighbours_percent", "share of the neighbours' load in it", "%", 0,
+        _share("neighbours"),
+    ),
     Metric("osd_cpu_share_rest_percent", "share of the rest in it", "%", 0, _cpu(_rest)),
     Metric("osd_cycles_per_io", "OSD nodes' cycles per IO", "cycles", -1, _counted("cycles")),
     Metric(

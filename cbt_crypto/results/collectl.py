@@ -26,7 +26,7 @@ _MARK = b"\n>>> "
 _STAT = b" stat"
 _NET = b"\nNet"
 #: How the names begin of processes that `node.KINDS` tells apart, or that may become such.
-_TOLD_APART = (b"ceph-osd", b"kworker", b"kcryptd", b"dmcrypt")
+_TOLD_APART = (b"ceph-osd", b"kworker", b"kcryptd", b"dmcrypt", b"stress-ng")
 _NUMBER_OF_CPUS = re.compile(rb"NumCPUs:\s*(\d+)")
 _HZ = re.compile(rb"\bHZ:\s*(\d+)")
 _NETS = re.compile(rb"NetNames:([^\n]*)")

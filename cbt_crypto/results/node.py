@@ -17,7 +17,11 @@ SHOWN_STATES = ("user", "sys", "iowait", "irq", "softirq", "steal")
 #: The states in which a thread works for someone.
 BUSY_STATES = ("user", "sys", "irq", "softirq")
 #: Whose processor time is told apart. kcryptd's workers carry its name while they work for it.
-KINDS = {"ceph_osd": re.compile(r"ceph-osd"), "dmcrypt": re.compile(r"kcryptd|dmcrypt")}
+KINDS = {
+    "ceph_osd": re.compile(r"ceph-osd"),
+    "dmcrypt": re.compile(r"kcryptd|dmcrypt"),
+    "neighbours": re.compile(r"stress-ng"),
+}
 #: A sample this much outside of the window still belongs to the second at its edge.
 _EDGE_S = 0.05
 

@@ -44,6 +44,13 @@ class Hooks:
         """Sections that are laid over the rest of ceph.conf."""
         return {}
 
+    def prepare_hosts(self) -> None:
+        """Prepare the hosts before there is any daemon."""
+
+    def mon_address(self, host: str, address: str) -> str:
+        """The address of a monitor on that host; the file has `address`."""
+        return address
+
     def before_osds(self) -> HostScripts:
         """Run before the OSDs are made."""
         return {}
@@ -106,6 +113,7 @@ class Ceph(Hooks):
         self.cleanup()
         if self.use_existing:
             return
+        self.prepare_hosts()
         self._new_identity()
         self.distribute_conf()
         self.make_mons()
@@ -149,7 +157,7 @@ class Ceph(Hooks):
 
     def distribute_conf(self) -> None:
         """Put ceph.conf everywhere, and the keys where they are needed; mode 0600."""
-        base = base_options(self.section, self.fsid)
+        base = base_options(self._addressed(), self.fsid)
         own = ceph_conf.read(Path(self.section.conf_file)) if self.section.conf_file else {}
         sections = ceph_conf.merged(
             setting_options(self.section), without(own, base), base, self.extra_conf()
@@ -275,6 +283,14 @@ class Ceph(Hooks):
         osds = [f"osd.{osd.id}" for osd in self.site.osds]
         self._keys = cephx.keyring(["mon.", "client.admin", *mgrs, *osds])
 
+    def _addressed(self) -> ClusterSection:
+        """The section with the addresses at which the monitors really are."""
+        mons = {
+            host: {name: self.mon_address(host, address) for name, address in named.items()}
+            for host, named in self.section.mons.items()
+        }
+        return self.section.model_copy(update={"mons": mons})
+
     def _daemon_hosts(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.site.mons, *self.site.mgrs, *self.site.osd_hosts)))
 
@@ -293,7 +309,7 @@ class Ceph(Hooks):
     def _mon_scripts(self, make: bool) -> HostScripts:
         pairs = [
             f"--addv {quote(name)} {quote(mon_vector(address))}"
-            for named in self.section.mons.values()
+            for named in self._addressed().mons.values()
             for name, address in named.items()
         ]
         conf = quote(self.tmp_conf)

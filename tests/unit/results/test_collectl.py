@@ -169,7 +169,7 @@ def test_processor_time_by_kind_of_process():
     )
     use = _node(processes=samples).use(Window(1000.0, 1020.0))
     assert use is not None
-    assert use.process_cores == {"ceph_osd": 15 / 20, "dmcrypt": 3 / 20}
+    assert use.process_cores == {"ceph_osd": 15 / 20, "dmcrypt": 3 / 20, "neighbours": 0.0}
 
 
 def test_processes_sampled_once_tell_nothing():

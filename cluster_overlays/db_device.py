@@ -1,0 +1,297 @@
+"""BlueStore's database and log of each OSD on a second, usually faster device."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Optional, Union
+
+from pydantic import Field, StringConstraints, model_validator
+from typing_extensions import Self, override
+
+from cbt_crypto import logical_volumes
+from cbt_crypto.cluster_overlays import luks_proof
+from cbt_crypto.cluster_overlays.luks_proof import Facts
+from cbt_crypto.cluster_overlays.per_osd import Finding, judge_all
+from cbt_crypto.device_guard import device_guard
+from cbt_crypto.logical_volumes import Group, Volume
+from cbt_crypto.overlay import Overlay, Requirement, Verdict
+from cbt_crypto.site import HostOutputs, HostScripts, Osd, Site
+
+_Path = Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")]
+_METADATA = "@metadata"
+_LINKS = "@links"
+_STORAGE = "@storage"
+
+
+class DbDevice(Overlay):
+    """Put RocksDB and its log of each OSD on a second device."""
+
+    name: ClassVar[str] = "db_device"
+    needs_root: ClassVar[bool] = True
+
+    devices: Union[_Path, list[_Path], dict[str, list[_Path]], None] = Field(
+        None,
+        description="the device for a host's OSDs together: a path, a list of which the OSDs take "
+        "one in turn, or lists by host; each OSD gets a logical volume on it",
+    )
+    directory: Optional[_Path] = Field(
+        None, description="for OSDs on files: a directory of the second device; a file for each OSD"
+    )
+    size: str = Field(
+        pattern=r"^[1-9][0-9]{0,6}[KMGT]$", description="database and log of one OSD, as 30G"
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.devices is None) == (self.directory is None):
+            raise ValueError("name either devices or directory")
+        return self
+
+    @classmethod
+    @override
+    def absent(cls) -> Self:
+        return cls.make_absent(devices=None, directory=None, size="")
+
+    def _disk(self, osd: Osd) -> str:
+        """The whole device that the OSD's volume is on."""
+        devices = self.devices
+        if isinstance(devices, str):
+            return devices
+        listed = devices.get(osd.host, []) if isinstance(devices, dict) else devices
+        return listed[osd.number % len(listed)] if listed else ""
+
+    def _group(self, osd: Osd) -> str:
+        return logical_volumes.group_name(_base(osd), osd.host, self._disk(osd))
+
+    def _path(self, osd: Osd) -> str:
+        """What the OSD gets."""
+        if self.directory:
+            return f"{self.directory}/{_file_name(osd)}"
+        return logical_volumes.path(self._group(osd), f"osd.{osd.id}-db")
+
+    @override
+    def osd_db_device(self, osd: Osd, device: Optional[str]) -> Optional[str]:
+        return self._path(osd) if self.is_present else device
+
+    @override
+    def requirements(self, site: Site) -> Sequence[Requirement]:
+        if not self.is_present:
+            return ()
+        if self.directory:
+            return [self._directory(site, host) for host in site.osd_hosts]
+        needs = [Requirement("lvm2", site.osd_hosts, logical_volumes.REQUIREMENT)]
+        for host in site.osd_hosts:
+            osds = site.osds_of(host)
+            if not all(self._disk(osd) for osd in osds):
+                sentence = f"db_device names no device of {host}; add it to its devices"
+                needs.append(Requirement("db_device", (host,), f"echo {shlex.quote(sentence)}"))
+                continue
+            for disk in dict.fromkeys(self._disk(osd) for osd in osds):
+                count = sum(self._disk(osd) == disk for osd in osds)
+                needs.append(device_guard(site, host, disk, "db_device.devices"))
+                needs.append(_room(host, disk, count, self.size))
+        return needs
+
+    def _directory(self, site: Site, host: str) -> Requirement:
+        path = shlex.quote(self.directory or "")
+        on_files = all(osd.is_file for osd in site.osds_of(host))
+        script = (
+            f"if [ {'-n' if on_files else '-z'} x ] && [ -d {path} ]; then echo ok\n"
+            f"elif [ -d {path} ]; then "
+            "echo 'db_device: a directory is for OSDs on files; name devices'\n"
+            f"else echo {path} 'is no directory there; mend db_device.directory'; fi"
+        )
+        return Requirement("directory of db_device", (host,), script)
+
+    @override
+    def before_osds(self, site: Site) -> HostScripts:
+        if not self.is_present:
+            return {}
+        if self.directory:
+            return {
+                host: "\n".join(
+                    f"truncate -s {self.size} {shlex.quote(self._path(osd))}"
+                    for osd in site.osds_of(host)
+                )
+                for host in site.osd_hosts
+            }
+        return {host: self._volumes(site, host) for host in site.osd_hosts}
+
+    def _volumes(self, site: Site, host: str) -> str:
+        groups: dict[str, list[Osd]] = {}
+        for osd in site.osds_of(host):
+            groups.setdefault(self._disk(osd), []).append(osd)
+        # Noted as ours before anything is written, as the engine does with the data devices.
+        note = "\n".join(
+            f"echo {shlex.quote(disk)} >> {shlex.quote(site.tmp_dir)}/devices" for disk in groups
+        )
+        made = [
+            Group(
+                self._group(osds[0]), disk,
+                tuple(Volume(f"osd.{osd.id}-db", self.size) for osd in osds),
+            )
+            for disk, osds in groups.items()
+        ]  # fmt: skip
+        return f"{note}\n{logical_volumes.make(made, _notes(site))}"
+
+    @override
+    def take_down(self, site: Site) -> HostScripts:
+        if not self.is_present:
+            return {}
+        if self.directory:
+            return {
+                host: "rm -f " + " ".join(shlex.quote(self._path(o)) for o in site.osds_of(host))
+                for host in site.osd_hosts
+            }
+        return dict.fromkeys(site.osd_hosts, logical_volumes.remove(_notes(site)))
+
+    @override
+    def probe(self, site: Site) -> HostScripts:
+        scripts = {host: self._look(site, host) for host in site.osd_hosts}
+        if self.is_present and site.osds:
+            ask = f"echo {_METADATA}; {site.ceph_command} osd metadata -f json"
+            scripts[site.head] = f"{scripts.get(site.head, '')}\n{ask}"
+        return scripts
+
+    def _look(self, site: Site, host: str) -> str:
+        osds = site.osds_of(host)
+        links = "\n".join(
+            f"for part in block.db block.wal; do echo osd.{osd.id} $part "
+            f'"$(readlink {shlex.quote(osd.data_dir)}/$part)"; done'
+            for osd in osds
+        )
+        if not self.is_present:
+            return f"echo {_LINKS}\n{links}"
+        asked = {f"osd.{osd.id}": self._asked(osd) for osd in osds}
+        return f"echo {_LINKS}\n{links}\necho {_STORAGE}\n{luks_proof.look(asked)}"
+
+    def _asked(self, osd: Osd) -> dict[str, Any]:
+        devices = {} if self.directory else {"db": self._path(osd)}
+        return {"pid_file": osd.pid_file, "devices": devices, "file": self._file(osd)}
+
+    def _file(self, osd: Osd) -> Optional[str]:
+        return self._path(osd) if self.directory else None
+
+    @override
+    def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
+        looks = [_Look(outputs) for outputs in (before, after)]
+        findings = {}
+        for osd in site.osds:
+            faults = [self._fault(osd, look) for look in looks]
+            evidence = looks[-1].evidence(osd)
+            findings[osd] = Finding(next((fault for fault in faults if fault), None), evidence)
+        where = self.directory or "a second device"
+        claim = f"have their database on {where}" if self.is_present else "have no second device"
+        return judge_all(self, findings, claim)
+
+    def _fault(self, osd: Osd, look: _Look) -> Optional[str]:
+        name = f"osd.{osd.id}"
+        if name not in look.links:
+            return "its host did not say what it is made of"
+        if not self.is_present:
+            others = [part for part, target in look.links[name].items() if target]
+            return f"it has a {others[0]}" if others else None
+        return self._metadata_fault(look, name) or self._storage_fault(osd, look.storage.get(name))
+
+    def _metadata_fault(self, look: _Look, name: str) -> Optional[str]:
+        metadata = look.metadata.get(name)
+        if metadata is None:
+            return "the monitors have no metadata of it"
+        if metadata.get("bluefs_dedicated_db") != "1":
+            return "its metadata says that it has no database device of its own"
+        if metadata.get("bluefs_db_size") not in (None, str(_bytes(self.size))):
+            found = metadata["bluefs_db_size"]
+            return f"its database device has {found} bytes and not {_bytes(self.size)}"
+        return None
+
+    def _storage_fault(self, osd: Osd, facts: Optional[Facts]) -> Optional[str]:
+        fault = luks_proof.closed_fault(facts)
+        if fault or facts is None:
+            return fault
+        if self.directory:
+            return None  # `closed_fault` has seen that the file is open
+        wanted = facts["named"].get("db")
+        below = [layer["device"] for layers in facts["opened"].values() for layer in layers]
+        return None if wanted in below else f"it has nothing open on {self._path(osd)}"
+
+
+class _Look:
+    """What one probe said: links of data directories, opened devices, and Ceph's metadata."""
+
+    def __init__(self, outputs: HostOutputs) -> None:
+        self.links: dict[str, dict[str, str]] = {}
+        self.storage: dict[str, Facts] = {}
+        self.metadata: dict[str, Mapping[str, str]] = {}
+        for output in outputs.values():
+            for kind, text in _parts(output):
+                self._take(kind, text)
+
+    def _take(self, kind: str, text: str) -> None:
+        if kind == _LINKS:
+            for line in text.splitlines():
+                osd, part, target = (*line.split(" ", 2), "")[:3]
+                self.links.setdefault(osd, {})[part] = target
+            return
+        try:
+            found = json.loads(text)
+        except ValueError:
+            return
+        if kind == _STORAGE:
+            self.storage.update(found)
+        else:
+            self.metadata.update({f"osd.{one['id']}": one for one in found})
+
+    def evidence(self, osd: Osd) -> dict[str, Any]:
+        name = f"osd.{osd.id}"
+        metadata = self.metadata.get(name, {})
+        shown = {key: value for key, value in metadata.items() if key.startswith("bluefs")}
+        return {
+            "links": self.links.get(name, {}),
+            **({"metadata": shown} if shown else {}),
+            **({"opened": self.storage[name].get("opened")} if name in self.storage else {}),
+        }
+
+
+def _parts(output: str) -> Iterable[tuple[str, str]]:
+    """The parts of a probe's output by the line that each begins with."""
+    kind, lines = "", []  # type: str, list[str]
+    for line in [*output.splitlines(), "@end"]:
+        if line in (_LINKS, _STORAGE, _METADATA, "@end"):
+            if kind:
+                yield kind, "\n".join(lines)
+            kind, lines = line, []
+        else:
+            lines.append(line)
+
+
+def _base(osd: Osd) -> str:
+    return os.path.dirname(osd.data_dir)
+
+
+def _file_name(osd: Osd) -> str:
+    campaign = hashlib.sha256(f"{_base(osd)}@{osd.host}".encode()).hexdigest()[:8]
+    return f"cbt-crypto-{campaign}-osd.{osd.id}-db"
+
+
+def _notes(site: Site) -> str:
+    return f"{site.tmp_dir}/volumes.db"
+
+
+def _room(host: str, disk: str, count: int, size: str) -> Requirement:
+    quoted, needed = shlex.quote(disk), count * _bytes(size)
+    script = (
+        f"have=$($SUDO blockdev --getsize64 {quoted} 2>/dev/null || echo 0)\n"
+        # LVM keeps its own data in the first MiB, and the rest in whole extents of 4 MiB.
+        f'if [ "$have" -ge {needed + (5 << 20)} ]; then echo ok\n'
+        f'else echo {quoted} "has $have bytes for {count} OSDs with {size} each; lower '
+        'db_device.size"; fi'
+    )
+    return Requirement(f"room on {disk}", (host,), script)
+
+
+def _bytes(size: str) -> int:
+    return int(size[:-1]) << {"K": 10, "M": 20, "G": 30, "T": 40}[size[-1]]

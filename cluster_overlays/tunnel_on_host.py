@@ -1,0 +1,368 @@
+"""Makes, shows and removes a tunnel between hosts. This file runs on the hosts, as root.
+
+Its source is sent to them, so it needs nothing but Python 3.6, iproute2, and what the kind of
+tunnel needs. Keys are made here, in a tmpfs, and never leave: hosts tell one another their public
+keys only. Secrets reach the kernel by the standard input of `ip` or by a file, never by a command
+line.
+"""
+
+import glob
+import hashlib
+import hmac
+import ipaddress
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+#: Bytes that a tunnel adds to each packet over IPv4. ESP: header 8, IV 8, ICV 16, trailer up to 5.
+OVERHEAD = {"vxlan": 50, "ipip": 20, "wireguard": 60, "ipsec": 60}
+#: What `ip link add ... type` calls them.
+LINK_TYPES = {"vxlan": "vxlan", "ipip": "ipip", "wireguard": "wireguard", "ipsec": "xfrm"}
+
+Asked = Dict[str, Any]
+
+
+class Way:
+    """How packets to one peer leave this host: our address, the peer's, the device."""
+
+    def __init__(self, peer: str, tunnel: str, number: int, source: str, address: str, dev: str):
+        self.peer, self.tunnel, self.number = peer, tunnel, number
+        self.source, self.address, self.dev = source, address, dev
+
+
+def ways(asked: Asked) -> List[Way]:
+    """The ways to all other hosts."""
+    found = []
+    for number, (host, places) in enumerate(sorted(asked["hosts"].items())):
+        if host == asked["me"]:
+            continue
+        address = _ipv4(places["underlay"])
+        route = json.loads(run(["ip", "-j", "-4", "route", "get", address]))[0]
+        found.append(Way(host, places["tunnel"], number, route["prefsrc"], address, route["dev"]))
+    return found
+
+
+def _ipv4(name: str) -> str:
+    try:
+        found = {str(info[4][0]) for info in socket.getaddrinfo(name, None, socket.AF_INET)}
+    except OSError:
+        sentence = f"{name} has no IPv4 address here; name it in network.addresses"
+        raise SystemExit(sentence) from None
+    return sorted(found)[0]
+
+
+def run(command: List[str], text: Optional[str] = None) -> str:
+    """A command's output; what it says on failure ends this program."""
+    pipe = subprocess.PIPE
+    streams = {"stdin": pipe, "stdout": pipe, "stderr": pipe}
+    with subprocess.Popen(command, universal_newlines=True, **streams) as process:  # type: ignore[call-overload]
+        said, problem = process.communicate(text)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command[:4])}: {problem.strip()[-300:]}")
+    return str(said)
+
+
+# -- keys -------------------------------------------------------------------------------------
+
+
+def keys_directory() -> str:
+    """A directory of root's on a tmpfs."""
+    for place in ("/run", "/dev/shm"):
+        kind = run(["stat", "-f", "-c", "%T", place]).strip()
+        if kind in ("tmpfs", "ramfs"):
+            directory = place + "/cbt-crypto"
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+            if os.stat(directory).st_uid != os.geteuid():
+                raise SystemExit(f"{directory} is not root's")
+            os.chmod(directory, 0o700)
+            return directory
+    raise SystemExit("neither /run nor /dev/shm is a tmpfs, so there is no place for keys")
+
+
+def key_file(asked: Asked) -> str:
+    """Where this host's private key is."""
+    return f"{keys_directory()}/{asked['link']}.key"
+
+
+def introduce(asked: Asked) -> Dict[str, str]:
+    """Make this host's key pair, where the kind needs one; what others may know of it."""
+    os.umask(0o077)
+    if asked["kind"] == "wireguard":
+        private = run(["wg", "genkey"])
+        with open(key_file(asked), "w") as file:
+            file.write(private)
+        return {"public": run(["wg", "pubkey"], private).strip()}
+    if asked["kind"] == "ipsec":
+        run(["openssl", "genpkey", "-algorithm", "X25519", "-out", key_file(asked)])
+        return {"public": run(["openssl", "pkey", "-in", key_file(asked), "-pubout"])}
+    return {}
+
+
+def agreed(asked: Asked, public: str) -> bytes:
+    """The secret that this host and the owner of a public key have in common (X25519)."""
+    path = key_file(asked) + ".peer"
+    with open(path, "w") as file:
+        file.write(public)
+    try:
+        return subprocess.check_output(
+            ["openssl", "pkeyutl", "-derive", "-inkey", key_file(asked), "-peerkey", path]
+        )
+    finally:
+        os.remove(path)
+
+
+def esp_key(secret: bytes, spi: int, bits: int) -> str:
+    """The key of one direction with its salt of 4 bytes, as iproute2 takes it."""
+    material = b"".join(
+        hmac.new(secret, b"cbt-crypto esp %d %d" % (spi, n), hashlib.sha256).digest()
+        for n in range(2)
+    )
+    return "0x" + material[: bits // 8 + 4].hex()
+
+
+# -- what makes a tunnel ----------------------------------------------------------------------
+
+
+def mtu(asked: Asked, found: List[Way]) -> int:
+    """That of the way with the least, less what the tunnel adds; or the one asked for."""
+    if asked["mtu"]:
+        return int(asked["mtu"])
+    under = []
+    for way in found:
+        with open(f"/sys/class/net/{way.dev}/mtu") as file:
+            under.append(int(file.read()))
+    return min(under) - OVERHEAD[asked["kind"]]
+
+
+def vxlan(asked: Asked, found: List[Way], size: int) -> Tuple[List[str], List[str]]:
+    """Lines for `ip -batch` and for `bridge -batch`: one device, packets of all to all peers."""
+    link = asked["link"]
+    lines = [
+        f"link add {link} type vxlan id {asked['id']} local {found[0].source} "
+        f"dstport {asked['port']}",
+        *_addressed(asked, link, size),
+    ]
+    floods = [f"fdb append 00:00:00:00:00:00 dev {link} dst {way.address}" for way in found]
+    return lines, floods
+
+
+def ipip(asked: Asked, found: List[Way], size: int) -> Tuple[List[str], List[str]]:
+    """One device a peer."""
+    lines = []
+    for way in found:
+        link = f"{asked['link']}.{way.number}"
+        lines += [
+            f"link add {link} type ipip local {way.source} remote {way.address}",
+            f"addr add {_own(asked)} peer {way.tunnel}/32 dev {link}",
+            f"link set {link} mtu {size} up",
+        ]
+    return lines, []
+
+
+def wireguard(asked: Asked, found: List[Way], size: int) -> Tuple[List[str], List[str]]:
+    """One device; `peers` gives it its peers."""
+    link = asked["link"]
+    return [f"link add {link} type wireguard", *_addressed(asked, link, size)], []
+
+
+def ipsec(asked: Asked, found: List[Way], size: int) -> Tuple[List[str], List[str]]:
+    """One xfrm interface; states and policies hold for what goes through it, and nothing else."""
+    link = asked["link"]
+    lines = [
+        f"link add {link} type xfrm dev {found[0].dev} if_id {asked['id']}",
+        *_addressed(asked, link, size),
+    ]
+    for way in found:
+        secret = agreed(asked, asked["said"][way.peer]["public"])
+        lines += security(asked, way, secret)
+    return lines, []
+
+
+def security(asked: Asked, way: Way, secret: bytes) -> List[str]:
+    """The states and policies of both directions between this host and one peer."""
+    me = sorted(asked["hosts"]).index(asked["me"])
+    out, into = spi(asked, me, way.number), spi(asked, way.number, me)
+    lines = []
+    for number, ends in ((out, (way.source, way.address)), (into, (way.address, way.source))):
+        key = esp_key(secret, number, asked["key_size"])
+        lines.append(
+            f"xfrm state add src {ends[0]} dst {ends[1]} proto esp spi {number} mode tunnel "
+            f"if_id {asked['id']} replay-window 128 flag esn aead rfc4106(gcm(aes)) {key} 128"
+        )
+    own, far = _own(asked) + "/32", way.tunnel + "/32"
+    for direction, ends, outer in (
+        ("out", (own, far), (way.source, way.address)),
+        ("in", (far, own), (way.address, way.source)),
+    ):
+        lines.append(
+            f"xfrm policy add src {ends[0]} dst {ends[1]} dir {direction} if_id {asked['id']} "
+            f"tmpl src {outer[0]} dst {outer[1]} proto esp mode tunnel"
+        )
+    return lines
+
+
+def spi(asked: Asked, sender: int, receiver: int) -> int:
+    """A number for each direction between two hosts, beyond those that are reserved."""
+    return (1 << 28) | (int(asked["id"]) & 0xFFF) << 16 | sender << 8 | receiver
+
+
+def _own(asked: Asked) -> str:
+    return str(asked["hosts"][asked["me"]]["tunnel"])
+
+
+def _addressed(asked: Asked, link: str, size: int) -> List[str]:
+    return [
+        f"addr add {_own(asked)}/{asked['prefix']} dev {link}",
+        f"link set {link} mtu {size} up",
+    ]
+
+
+def peers(asked: Asked, found: List[Way]) -> List[str]:
+    """The command that gives a WireGuard device its key, by a file's name, and its peers."""
+    command = ["wg", "set", asked["link"], "listen-port", str(asked["port"])]
+    command += ["private-key", key_file(asked)]
+    for way in found:
+        command += ["peer", asked["said"][way.peer]["public"], "allowed-ips", way.tunnel + "/32"]
+        command += ["endpoint", f"{way.address}:{asked['port']}"]
+    return command
+
+
+KINDS = {"vxlan": vxlan, "ipip": ipip, "wireguard": wireguard, "ipsec": ipsec}
+
+
+def make(asked: Asked) -> None:
+    """Bring the tunnel up."""
+    found = ways(asked)
+    lines, floods = KINDS[asked["kind"]](asked, found, mtu(asked, found))
+    run(["ip", "-batch", "-"], "\n".join(lines) + "\n")
+    if floods:
+        run(["bridge", "-batch", "-"], "\n".join(floods) + "\n")
+    if asked["kind"] == "wireguard":
+        run(peers(asked, found))
+
+
+# -- what takes it away -----------------------------------------------------------------------
+
+
+def links(asked: Asked) -> List[str]:
+    """The tunnel's devices on this host."""
+    name = asked["link"]
+    return [
+        one for one in sorted(os.listdir("/sys/class/net"))
+        if one == name or one.startswith(name + ".")
+    ]  # fmt: skip
+
+
+def remove(asked: Asked) -> None:
+    """Neither devices nor states nor keys, whichever of them there are."""
+    for link in links(asked):
+        run(["ip", "link", "delete", link])
+    if asked["kind"] == "ipsec":
+        lines = list(undone(asked["id"], run(["ip", "xfrm", "policy"]), "policy"))
+        lines += undone(asked["id"], run(["ip", "xfrm", "state"]), "state")
+        if lines:
+            run(["ip", "-batch", "-"], "\n".join(lines) + "\n")
+    for directory in ("/run/cbt-crypto", "/dev/shm/cbt-crypto"):
+        for path in glob.glob(f"{directory}/{asked['link']}.key*"):
+            os.remove(path)
+        if os.path.isdir(directory) and not os.listdir(directory):
+            os.rmdir(directory)
+
+
+def undone(number: int, printed: str, kind: str) -> Iterator[str]:
+    """Lines that delete the states or policies of our interface number, from what `ip` printed."""
+    for block in blocks(printed):
+        words = " ".join(block).split()
+        if "if_id" not in words or int(words[words.index("if_id") + 1], 16) != number:
+            continue
+        ends = f"src {words[1]} dst {words[3]}"
+        if kind == "state":
+            yield f"xfrm state delete {ends} proto esp spi {words[words.index('spi') + 1]}"
+        else:
+            where = words[words.index("dir") + 1]
+            yield f"xfrm policy delete {ends} dir {where} if_id {number}"
+
+
+def blocks(printed: str) -> List[List[str]]:
+    """The entries of `ip xfrm`: a line, and those indented under it."""
+    found = []  # type: List[List[str]]
+    for line in printed.splitlines():
+        if line[:1].isspace() and found:
+            found[-1].append(line)
+        elif line.strip():
+            found.append([line])
+    return found
+
+
+# -- what shows it ----------------------------------------------------------------------------
+
+
+def show(asked: Asked) -> Dict[str, Any]:
+    """The tunnel's devices with their counters, and the addresses that OSDs are connected by."""
+    return {
+        "links": {link: _link(link) for link in links(asked)},
+        "sockets": {osd: sockets(pid) for osd, pid in asked["osds"].items()},
+    }
+
+
+def _link(link: str) -> Dict[str, Any]:
+    told = json.loads(run(["ip", "-j", "-d", "link", "show", link]))[0]
+    counted = {}
+    for name in ("rx_bytes", "tx_bytes", "rx_errors", "tx_errors", "tx_dropped"):
+        with open(f"/sys/class/net/{link}/statistics/{name}") as file:
+            counted[name] = int(file.read())
+    return {"kind": told.get("linkinfo", {}).get("info_kind"), "mtu": told["mtu"], **counted}
+
+
+def sockets(pid_file: str) -> Optional[Dict[str, int]]:
+    """Our address -> how many established TCP connections of a process have it."""
+    try:
+        with open(pid_file) as file:
+            pid = file.read().strip()
+        own = set()
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            try:
+                own.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+            except FileNotFoundError:
+                continue
+        tables = [f"/proc/{pid}/net/{name}" for name in ("tcp", "tcp6")]
+    except FileNotFoundError:
+        return None
+    counts = {}  # type: Dict[str, int]
+    for path in tables:
+        if os.path.exists(path):
+            with open(path) as file:
+                for address in established(file.read(), own):
+                    counts[address] = counts.get(address, 0) + 1
+    return counts
+
+
+def established(table: str, own: Any) -> Iterator[str]:
+    """The local addresses of the connections, in /proc/net/tcp or tcp6, whose sockets are `own`."""
+    for line in table.splitlines()[1:]:
+        words = line.split()
+        if words[3] == "01" and f"socket:[{words[9]}]" in own:
+            yield address_of(words[1].partition(":")[0])
+
+
+def address_of(text: str) -> str:
+    """An address as /proc has it: 32-bit words of this host's byte order, in hexadecimal."""
+    packed = b"".join(
+        int(text[n : n + 8], 16).to_bytes(4, sys.byteorder) for n in range(0, len(text), 8)
+    )
+    address = ipaddress.ip_address(packed)
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
+
+
+ACTIONS = {"introduce": introduce, "make": make, "remove": remove, "show": show}
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    answer = ACTIONS[given["action"]](given)
+    if answer is not None:
+        print(json.dumps(answer))

@@ -1,0 +1,109 @@
+"""The neighbours' load: where it runs, that it is measured, and that too little fails the cell."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from cbt_crypto import neighbours as subject
+from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.file import Campaign
+from cbt_crypto.file.neighbours import Neighbours
+from cbt_crypto.layout import site_of
+from cbt_crypto.plan import cells_of
+from cbt_crypto.site import Site
+from cbt_crypto.stack import Stack
+
+pytestmark = pytest.mark.unit
+
+LOAD = Neighbours(hosts=["o0"], cpu=2, cpu_load=50, args="--vm 1 --vm-bytes 64M")
+
+
+class Here:
+    """Runs every host's script on this machine, below a directory."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def run(self, scripts: dict[str, str], what: str, timeout: float) -> dict[str, str]:
+        self.steps.append(what)
+        outputs = {}
+        for host, text in scripts.items():
+            done = subprocess.run(
+                ["sh", "-c", f"SUDO=\nset -eu\n{text}"], capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                raise RunError(f"{host}: {what}: {done.stderr.strip()}")
+            outputs[host] = done.stdout
+        return outputs
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Site:
+    return Site(str(tmp_path), "/c", "o0", (), ())
+
+
+def test_they_run_on_named_hosts_or_on_those_of_roles(campaign_of: Callable[..., Campaign]) -> None:
+    site = site_of(campaign_of().cluster)
+    assert subject.hosts_of(LOAD, site) == ("o0",)
+    assert subject.hosts_of(Neighbours(roles=["osds", "head"]), site) == ("o0", "o1", "head")
+
+
+def test_on_a_client_host_they_are_confined_like_clients(
+    campaign_of: Callable[..., Campaign], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Stack, "wrap_client", lambda self, host, command: f"in-cpuset {command}")
+    site, stack = site_of(campaign_of().cluster), Stack([])
+    script = subject.start_script(LOAD, stack, site, "c0", "/t/pid")
+    assert "'in-cpuset stress-ng --cpu 2 --cpu-load 50 --vm 1 --vm-bytes 64M" in script
+    assert "in-cpuset" not in subject.start_script(LOAD, stack, site, "o0", "/t/pid")
+
+
+def test_real_processes_are_measured_and_ended(here: Site, programs: Any) -> None:
+    programs("stress-ng", "while :; do :; done & while :; do :; done")
+    remote = Here()
+    load = LOAD.model_copy(update={"least_percent": 1})
+    with subject.running(load, remote, Stack([]), here) as seen:  # type: ignore[arg-type]
+        pid = int((Path(here.tmp_dir) / "neighbours.pid").read_text())
+        subprocess.run(["sleep", "0.5"], check=True)
+    assert seen["o0"]["cores"] > 0.1 and seen["o0"]["asked"] == 1.0
+    assert seen["o0"]["processes"] >= 2
+    with pytest.raises(ProcessLookupError):
+        os.killpg(pid, 0)
+    assert not (Path(here.tmp_dir) / "neighbours.pid").exists()
+
+
+def test_one_that_cannot_start_is_an_error_and_nothing_stays(here: Site, programs: Any) -> None:
+    programs("stress-ng", "echo unknown stressor >&2; exit 1")
+    remote = Here()
+    load = subject.running(LOAD, remote, Stack([]), here)  # type: ignore[arg-type]
+    with pytest.raises(RunError, match="unknown stressor"), load:
+        raise AssertionError("the cell must not run")
+    assert remote.steps[-1] == "end the neighbours' load"
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "processes", "sentence"),
+    [(1.0, 3, "got 0.1 of the 1 cores"), (10.0, 0, "ended before the cell did")],
+)
+def test_too_little_fails_the_cell(cpu_s: float, processes: int, sentence: str) -> None:
+    after = {"cpu_s": cpu_s, "processes": processes, "time": 10.0}
+    found = subject.got(LOAD, {"cpu_s": 0.0, "processes": 3, "time": 0.0}, after)
+    with pytest.raises(RunError, match=sentence):
+        subject._check(LOAD, "o0", found)
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_a_host_that_is_not_the_campaign_s(campaign_of: Callable[..., Campaign]) -> None:
+    with pytest.raises(UsageError, match='"x9" is no host of the campaign'):
+        campaign_of(cluster={"neighbours": {"hosts": ["x9"]}})
+
+
+def test_they_are_part_of_what_a_cell_measures(campaign_of: Callable[..., Campaign]) -> None:
+    plain, loaded = campaign_of(), campaign_of(cluster={"neighbours": {"cpu": 3}})
+    assert cells_of(plain)[0].definition != cells_of(loaded)[0].definition

@@ -1,0 +1,160 @@
+"""The second device: volumes, files, guards, and what proves them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, Callable
+
+import pytest
+from pydantic import ValidationError
+
+from cbt_crypto.cluster_overlays.db_device import DbDevice
+from cbt_crypto.cluster_overlays.luks import Luks
+from cbt_crypto.device_guard import DeviceGuard
+from cbt_crypto.site import Osd, Site
+from cbt_crypto.stack import Stack, leftovers
+
+pytestmark = pytest.mark.unit
+DB = DbDevice(devices="/dev/nvme0n1", size="2G")
+
+
+def _volume(overlay: DbDevice, osd: Osd) -> str:
+    return overlay.osd_db_device(osd, None) or ""
+
+
+def test_osds_of_a_host_share_one_group_of_volumes(site: Site) -> None:
+    script = DB.before_osds(site)["node2"]
+    assert script.count("\ngroup cbt-crypto-") == 1
+    assert script.count("by_size cbt-crypto-") == 2
+    assert "osd.0-db 2G" in script and "osd.1-db 2G" in script
+    assert script.index("echo /dev/nvme0n1 >> /tmp/cbt/devices") < script.index("vgcreate")
+    paths = {_volume(DB, osd) for osd in site.osds}
+    assert len(paths) == 4 and all(path.startswith("/dev/cbt-crypto-") for path in paths)
+
+
+def test_devices_are_taken_in_turn_and_by_host(osd: Callable[..., Osd]) -> None:
+    two = [replace(osd(n, "node2"), number=n) for n in range(3)]
+    groups = [_volume(DbDevice(devices=["/dev/a", "/dev/b"], size="1G"), one) for one in two]
+    assert groups[0].split("/")[2] == groups[2].split("/")[2] != groups[1].split("/")[2]
+    by_host = DbDevice(devices={"node2": ["/dev/a"]}, size="1G")
+    assert _volume(by_host, two[0]).split("/")[2] == groups[0].split("/")[2]
+
+
+def test_a_host_without_a_device_is_one_sentence(site: Site) -> None:
+    needs = DbDevice(devices={"node2": ["/dev/a"]}, size="1G").requirements(site)
+    assert any("names no device of node3" in need.script for need in needs)
+
+
+def test_the_device_is_guarded_like_the_data_devices(site: Site) -> None:
+    guards = [need for need in DB.requirements(site) if isinstance(need, DeviceGuard)]
+    assert [(guard.hosts, guard.device) for guard in guards] == [
+        (("node2",), "/dev/nvme0n1"),
+        (("node3",), "/dev/nvme0n1"),
+    ]
+    assert guards[0].judge("signature ext4") is not None
+
+
+@pytest.mark.parametrize("options", [{}, {"devices": "/dev/a", "directory": "/fast"}])
+def test_one_place_has_to_be_named(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="name either devices or directory"):
+        DbDevice(size="1G", **options)
+
+
+def test_luks_lies_on_the_volume_wherever_the_file_names_it(site: Site) -> None:
+    for named in ([DB, Luks()], [Luks(), DB]):
+        stack = Stack(named)
+        osd = site.osds[0]
+        assert stack.osd_db_device(osd) == Luks().osd_db_device(osd, "x")
+        text = stack.before_osds(site)["node2"]
+        assert text.index("vgcreate") < text.index("luksFormat")
+        assert _volume(DB, osd) in text.partition("luksFormat")[2]
+        down = stack.take_down(site)["node2"]
+        assert down.index("cryptsetup close") < down.index("vgremove")
+
+
+def test_luks_can_leave_the_volume_or_the_data_plain(site: Site) -> None:
+    osd = site.osds[0]
+    data = Stack([DB, Luks(devices=("data",))])
+    assert data.osd_db_device(osd) == _volume(DB, osd)
+    assert data.osd_device(osd).startswith("/dev/mapper/")
+    assert "osd.0-db " not in data.before_osds(site)["node2"].partition("luksFormat")[2]
+    db = Stack([DB, Luks(devices=("db",))])
+    assert db.osd_device(osd) == osd.device
+    assert (db.osd_db_device(osd) or "").startswith("/dev/mapper/")
+
+
+def test_mappings_of_every_configuration_go_before_any_volume(site: Site) -> None:
+    text = leftovers([Stack([DB]), Stack([DB, Luks()])], site)["node2"]
+    assert text.rindex("remove cbt-crypto-") > 0
+    assert text.rindex("luksErase") < text.index("vgremove")
+
+
+def _outputs(site: Site, overlay: DbDevice, **changes: Any) -> dict[str, str]:
+    metadata = [
+        {"id": osd.id, "bluefs_dedicated_db": "1", "bluefs_db_size": str(2 << 30), **changes}
+        for osd in site.osds
+    ]
+    outputs = {}
+    for host in site.osd_hosts:
+        links = "".join(
+            f"osd.{o.id} block.db {_volume(overlay, o)}\nosd.{o.id} block.wal \n"
+            for o in site.osds_of(host)
+        )
+        storage = {
+            f"osd.{o.id}": {
+                "running": True,
+                "named": {"db": f"254:{o.id}"},
+                "opened": {f"254:{o.id}": [{"device": f"254:{o.id}", "name": "dm"}]},
+            }
+            for o in site.osds_of(host)
+        }
+        outputs[host] = f"@links\n{links}@storage\n{json.dumps(storage)}"
+    outputs["node0"] = f"@metadata\n{json.dumps(metadata)}"
+    return outputs
+
+
+def test_proved_by_metadata_and_by_what_is_open(site: Site) -> None:
+    outputs = _outputs(site, DB)
+    verdict = DB.judge(site, outputs, outputs)
+    assert verdict.proved, verdict.reason
+    assert "4 of 4 OSDs have their database on a second device" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"bluefs_dedicated_db": "0"}, "no database device of its own"),
+        ({"bluefs_db_size": "5"}, "has 5 bytes and not 2147483648"),
+    ],
+)
+def test_not_proved_by_other_metadata(site: Site, changes: dict[str, str], reason: str) -> None:
+    outputs = _outputs(site, DB, **changes)
+    verdict = DB.judge(site, outputs, outputs)
+    assert not verdict.proved and reason in verdict.reason
+
+
+def test_not_proved_when_something_else_is_open(site: Site) -> None:
+    outputs = _outputs(site, DB)
+    outputs["node2"] = outputs["node2"].replace('"opened": {"254:0": [{"device": "254:0"',
+                                                '"opened": {"8:0": [{"device": "8:0"')  # fmt: skip
+    verdict = DB.judge(site, outputs, outputs)
+    assert not verdict.proved and "has nothing open on /dev/cbt-crypto-" in verdict.reason
+
+
+def test_silence_proves_nothing(site: Site) -> None:
+    assert not DB.judge(site, {}, {}).proved
+    assert not DbDevice.absent().judge(site, {}, {}).proved
+
+
+def test_absence_is_proved_by_the_directories(site: Site) -> None:
+    absent = DbDevice.absent()
+    outputs = {
+        host: "@links\n" + "".join(f"osd.{o.id} block.db \nosd.{o.id} block.wal \n" for o in own)
+        for host in site.osd_hosts
+        for own in [site.osds_of(host)]
+    }
+    assert absent.judge(site, outputs, outputs).proved
+    outputs["node3"] = outputs["node3"].replace("osd.2 block.db ", "osd.2 block.db /dev/x")
+    verdict = absent.judge(site, outputs, outputs)
+    assert not verdict.proved and "osd.2 on node3: it has a block.db" in verdict.reason
