@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
 
+from cbt_crypto.results.bounded import read_document
+from cbt_crypto.results.problem import Malformed
+
 FORMAT = 1
 
 
@@ -45,7 +48,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def read_json(path: Path) -> Optional[dict[str, Any]]:
     """A JSON file's mapping, or None when it is not there, torn, or something else."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        value = json.loads(read_document(path).decode("utf-8"))
+    except (Malformed, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

@@ -2,46 +2,139 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto.archive import read_json, write_json
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import Campaign
-from cbt_crypto.plan import Cell, Plan
+from cbt_crypto.plan import Cell, Plan, cells_of, select
 from cbt_crypto.site import Site
 
 
-def finished_cells(archive: Path, cells: tuple[Cell, ...]) -> set[str]:
-    """Paths of the cells that the archive has, measured and proved, as they are defined now."""
-    done = set()
-    for cell in cells:
-        state = read_json(archive / cell.path / "cell.json")
-        if (
-            state
-            and state.get("state") == "finished"
-            and state.get("definition") == cell.definition
-        ):
-            done.add(cell.path)
-    return done
+def finished_cells(archive: Path, cells: tuple[Cell, ...], again: Sequence[str] = ()) -> set[str]:
+    """Paths of the cells that the archive has, measured and proved, as they are defined now.
+
+    Without those that `again`, patterns of labels, wants to be repeated.
+    """
+    repeated = {cell.path for cell in select(cells, again, "--again")} if again else set()
+    return {
+        cell.path
+        for cell in cells
+        if cell.path not in repeated and _has(archive / cell.path, cell.definition)
+    }
+
+
+def _has(directory: Path, definition: str) -> bool:
+    state = read_json(directory / "cell.json") or {}
+    return (
+        state.get("state") == "finished"
+        and state.get("definition") == definition
+        and _is_whole(directory, state)
+    )
+
+
+def _is_whole(directory: Path, state: Mapping[str, Any]) -> bool:
+    """Whether the results of all client processes are there: a copied archive may lack some."""
+    processes = state.get("processes")
+    names = [one.get("json") for one in processes or () if isinstance(one, dict)]
+    return all(_is_there(directory / name) for name in names if isinstance(name, str))
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except (OSError, ValueError):
+        return False
 
 
 def check_archive(archive: Path, campaign: Campaign) -> None:
-    """Raise UsageError when the archive is somebody else's or another file's."""
+    """Raise UsageError when the archive is somebody else's or another file's, or leads out."""
     if archive.exists() and not archive.is_dir():
         raise UsageError(f"{archive}: is not a directory; name another archive with -a")
+    check_links(archive)
     plan = read_json(archive / "results" / "plan.json")
     if plan is None:
         if archive.is_dir() and any(path.name != ".lock" for path in archive.iterdir()):
             raise UsageError(
                 f"{archive}: is not empty and holds no campaign; name a new directory with -a"
             )
-    elif plan.get("document") != _document(campaign):
+    elif plan.get("document") != _document(campaign) and not _shared(archive, plan, campaign):
         raise UsageError(
-            f"{archive}: was written by another file ({plan.get('title')}), or by this one before "
-            "it was changed; name a new directory with -a"
+            f"{archive}: was written by another file ({plan.get('title')}), with which this one "
+            "has no cell in common; name a new directory with -a"
         )
+
+
+def check_links(archive: Path) -> None:
+    """Raise UsageError for a link out of the archive, through which a run would write."""
+    root = os.path.realpath(archive)
+    for folder, directories, files in os.walk(archive):
+        for name in (*directories, *files):
+            path = os.path.join(folder, name)
+            if not os.path.islink(path):
+                continue
+            if os.path.commonpath((root, os.path.realpath(path))) != root:
+                raise UsageError(f"{path}: is a link out of the archive; remove it")
+
+
+def changes(archive: Path, campaign: Campaign) -> Optional[tuple[int, list[Cell]]]:
+    """When the file has changed since: how many cells are kept, and those to be run anew.
+
+    None for an archive that is new, or of this very file.
+    """
+    plan = read_json(archive / "results" / "plan.json")
+    if plan is None or plan.get("document") == _document(campaign):
+        return None
+    cells = cells_of(campaign)
+    kept = finished_cells(archive, cells)
+    return len(kept), [cell for cell in cells if cell.path not in kept]
+
+
+def set_aside_strangers(archive: Path, cells: Sequence[Cell]) -> None:
+    """Move away what was measured by another definition, or is in the file no more."""
+    defined = {cell.path: cell.definition for cell in cells}
+    for directory in archive.glob("results/[0-9]*/id-*"):
+        path = directory.relative_to(archive).as_posix()
+        state = read_json(directory / "cell.json")
+        if state and state.get("definition") != defined.get(path):
+            set_aside(archive, directory)
+
+
+def set_aside(archive: Path, directory: Path) -> None:
+    """Move a finished cell to results/superseded; remove what never was one.
+
+    Superseded cells are kept for people: no report reads them.
+    """
+    state = read_json(directory / "cell.json")
+    if not state or state.get("state") != "finished":
+        shutil.rmtree(directory, ignore_errors=True)
+        return
+    superseded = archive / "results" / "superseded"
+    superseded.mkdir(exist_ok=True)
+    name = f"{directory.parent.name}.{directory.name}"
+    taken = {path.name for path in superseded.iterdir()}
+    number = next(n for n in itertools.count(1) if f"{name}.{n}" not in taken)
+    directory.rename(superseded / f"{name}.{number}")
+
+
+def _shared(archive: Path, plan: Mapping[str, Any], campaign: Campaign) -> bool:
+    """Whether the archive knows a cell that this file has too."""
+    cells = cells_of(campaign)
+    planned = plan.get("cells")
+    known = {
+        one.get("definition")
+        for one in (planned if isinstance(planned, list) else ())
+        if isinstance(one, dict)
+    }
+    if any(cell.definition in known for cell in cells):
+        return True
+    return any(_has(archive / cell.path, cell.definition) for cell in cells)
 
 
 def _document(campaign: Campaign) -> Any:
@@ -63,6 +156,7 @@ def write_plan(archive: Path, plan: Plan) -> None:
                     "id": cell.id,
                     "path": cell.path,
                     "iteration": cell.iteration,
+                    "definition": cell.definition,
                     "scenario": cell.scenario.name,
                     "configuration": cell.configuration,
                     "parameters": cell.parameters,

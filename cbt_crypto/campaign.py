@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto import environment
 from cbt_crypto.archive import read_json, write_json
-from cbt_crypto.archive_state import keep_cell, write_plan
+from cbt_crypto.archive_state import keep_cell, set_aside, set_aside_strangers, write_plan
 from cbt_crypto.attempt import attempt
 from cbt_crypto.deployment import cluster_class
 from cbt_crypto.engine import Engine
@@ -109,6 +108,7 @@ class CampaignRun:
         )
         # Whoever reads settings finds the defaults too.
         self.engine.settings.cluster.setdefault("tmp_dir", cluster.tmp_dir)
+        set_aside_strangers(self.archive, self.plan.cells)
         write_plan(self.archive, self.plan)
         self.journal.begin(self.campaign, this_run(self.archive), self.engine)
 
@@ -143,7 +143,7 @@ class CampaignRun:
         self._confs[configuration] = getattr(self.cluster, "conf_text", "")
         path = self.archive / "results" / "environment.json"
         noted = read_json(path)
-        if noted is None:
+        if noted is None or not set(self.site.hosts) <= set(noted.get("hosts", ())):
             noted = environment.collect(self.remote, self.site, self.engine, self._described())
         noted.pop("format", None)
         noted["ceph_conf"] = {**noted.get("ceph_conf", {}), **self._confs}
@@ -181,7 +181,7 @@ class CampaignRun:
             self._rebuild(cell.configuration)
         self.progress.cell(cell.label)
         directory = self.archive / cell.path
-        shutil.rmtree(directory, ignore_errors=True)
+        set_aside(self.archive, directory)
         try:
             outcome = attempt(cell, self._benchmark(cell), self.cluster, directory)
         except RunError as error:

@@ -51,7 +51,7 @@ def cleanup(archive: Path) -> None:
     """
     if not archive.is_dir():
         raise UsageError(f"{archive}: there is no such directory; name the archive of a campaign")
-    if not clear_archive(archive, Console()):
+    if not clear_archive(archive, Console(), insist=True):
         click.echo(f"{archive}: nothing is left on any host that its journal knows of")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from cbt_crypto import holder
 from cbt_crypto.deployment import cluster_class
 from cbt_crypto.engine import Engine
-from cbt_crypto.errors import HostError, RunError
+from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.file import Campaign
 from cbt_crypto.host_lock import free_hosts
 from cbt_crypto.journal import Deployment, Journal, left_over
@@ -31,19 +31,36 @@ def take_down(cluster: Any) -> None:
     cluster.purge()
 
 
-def clear(archive: Path, engine_of: ChooseEngine, say: Say) -> int:
+def clear(archive: Path, engine_of: ChooseEngine, say: Say, insist: bool = False) -> int:
     """Take down what earlier runs of this archive left; return how many runs that were.
 
     `engine_of` gives the engine for a checkout, or None for the embedded one. The archive must be
-    held. Raises RunError for what cannot be taken down; the journal keeps it then.
+    held. Raises UsageError for a run that is alive, or, unless the caller insists, that may be so
+    on another machine; RunError for what cannot be taken down. The journal keeps it then.
     """
     deployments = left_over(archive)
+    for deployment in deployments:
+        _check_dead(archive, deployment, insist)
     for deployment in deployments:
         say(f"taking down what {_who(deployment)} left on {', '.join(deployment.hosts)}")
         checkout = Path(deployment.checkout) if deployment.checkout else None
         _clear_one(deployment, deployment.campaign(archive), engine_of(checkout))
         Journal(archive, deployment.run).end()
     return len(deployments)
+
+
+def _check_dead(archive: Path, deployment: Deployment, insist: bool) -> None:
+    dead = holder.is_dead(deployment.by)
+    if dead is False:
+        raise UsageError(
+            f"{archive}: is of {holder.describe(deployment.by)}, which is running; wait for it or "
+            "end it"
+        )
+    if dead is None and not insist:
+        raise UsageError(
+            f"{archive}: {holder.describe(deployment.by)} ran on another machine and did not take "
+            f"everything down; if it is dead: cbt-crypto cleanup {archive}"
+        )
 
 
 def _clear_one(deployment: Deployment, campaign: Campaign, engine: Engine) -> None:

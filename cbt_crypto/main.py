@@ -13,7 +13,7 @@ from rich.console import Console
 
 from cbt_crypto import __version__, preflight
 from cbt_crypto.archive_lock import locked
-from cbt_crypto.archive_state import check_archive, finished_cells
+from cbt_crypto.archive_state import changes, check_archive, finished_cells
 from cbt_crypto.campaign import Outcome, run_campaign
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import choose
@@ -37,9 +37,9 @@ from cbt_crypto.show_plan import show_plan
 @run_options
 @click.option("--plan", "plan_only", is_flag=True, help="Print what would run; touch nothing.")
 @click.version_option(__version__)
-def cbt(
-    config_file: Path, archive: Optional[Path], conf: Optional[Path], checkout: Optional[Path],
-    plan_only: bool, only: tuple[str, ...], no_report: bool,
+def cbt(  # noqa: PLR0913 - one parameter an option
+    *, config_file: Path, archive: Optional[Path], conf: Optional[Path], checkout: Optional[Path],
+    plan_only: bool, only: tuple[str, ...], again: tuple[str, ...], no_report: bool,
 ) -> None:  # fmt: skip
     """Deploy each configuration of CONFIG.yaml, prove it, measure it, and print how they compare.
 
@@ -49,11 +49,11 @@ def cbt(
     console = Console()
     campaign = _with_conf(load(config_file), conf)
     if plan_only:
-        show_plan(plan(campaign, only, _finished(archive, campaign)), console)
+        show_plan(plan(campaign, only, _finished(archive, campaign, again)), console)
         return
     archive = needed(archive)
     try:
-        outcome = _run(campaign, archive, config_file, checkout, only, console)
+        outcome = _run(campaign, archive, config_file, checkout, only, again, console)
     except Abandoned:
         # Without a look back: not even the threads and connections of this process are waited for.
         os._exit(RunError.exit_status)
@@ -72,19 +72,22 @@ def _with_conf(campaign: Campaign, conf: Optional[Path]) -> Campaign:
     return replace(campaign, cluster=cluster)
 
 
-def _finished(archive: Optional[Path], campaign: Campaign) -> set[str]:
-    return finished_cells(archive, cells_of(campaign)) if archive and archive.is_dir() else set()
+def _finished(archive: Optional[Path], campaign: Campaign, again: tuple[str, ...] = ()) -> set[str]:
+    if not archive or not archive.is_dir():
+        return set()
+    return finished_cells(archive, cells_of(campaign), again)
 
 
 def _run(
     campaign: Campaign, archive: Path, config_file: Path, checkout: Optional[Path],
-    only: tuple[str, ...], console: Console,
+    only: tuple[str, ...], again: tuple[str, ...], console: Console,
 ) -> Outcome:  # fmt: skip
     engine = choose(checkout)
     check_archive(archive, campaign)
-    todo = plan(campaign, only, _finished(archive, campaign))
+    todo = plan(campaign, only, _finished(archive, campaign, again))
     commit = f" at {engine.commit[:12]}" if engine.commit else ""
     console.print(f"engine: {engine.name} {engine.version}{commit}", highlight=False)
+    _tell_changes(archive, campaign, console)
     clear_archive(archive, console)
     if not todo.to_measure:
         console.print("every cell is in the archive already")
@@ -93,12 +96,15 @@ def _run(
     return _measure(todo, archive, config_file, engine, console)
 
 
-def clear_archive(archive: Path, console: Console) -> int:
-    """Take down what runs of this archive left behind; return how many there were."""
+def clear_archive(archive: Path, console: Console, insist: bool = False) -> int:
+    """Take down what runs of this archive left behind; return how many there were.
+
+    `insist`: also what a run of another machine left, which this one cannot know to be dead.
+    """
     if not left_over(archive):
         return 0
     with locked(archive):
-        return clear(archive, choose, lambda text: _say(console, text))
+        return clear(archive, choose, lambda text: _say(console, text), insist)
 
 
 def _measure(
@@ -116,6 +122,16 @@ def _measure(
                 click.echo(f"stopped at once; left on {deployment.describe()}", err=True)
             click.echo(f"clear it with: cbt-crypto cleanup {archive}", err=True)
             raise
+
+
+def _tell_changes(archive: Path, campaign: Campaign, console: Console) -> None:
+    found = changes(archive, campaign)
+    if found is None:
+        return
+    kept, anew = found
+    _say(console, f"the file has changed: {kept} cells are kept, {len(anew)} are to be run")
+    for cell in anew:
+        _say(console, f"  {cell.label}")
 
 
 def _say(console: Console, text: str) -> None:

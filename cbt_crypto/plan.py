@@ -198,14 +198,14 @@ def plan(
     return Plan(campaign, cells, tuple(_steps(campaign, wanted)))
 
 
-def select(cells: Sequence[Cell], only: Sequence[str]) -> tuple[Cell, ...]:
+def select(cells: Sequence[Cell], only: Sequence[str], option: str = "--only") -> tuple[Cell, ...]:
     """The cells whose label contains, or as a glob matches, one of the patterns; all for none."""
     if not only:
         return tuple(cells)
     for pattern in only:
         if not any(_matches(cell, pattern) for cell in cells):
             raise UsageError(
-                f'--only "{pattern}" matches no cell; --plan lists them, e.g. "{cells[0].label}"'
+                f'{option} "{pattern}" matches no cell; --plan lists them, e.g. "{cells[0].label}"'
             )
     return tuple(cell for cell in cells if any(_matches(cell, pattern) for pattern in only))
 

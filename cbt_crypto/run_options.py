@@ -28,6 +28,10 @@ _DECORATORS = (
         help="Run only cells whose label, as --plan prints it, contains this. May be repeated.",
     ),
     click.option(
+        "--again", multiple=True, metavar="PATTERN",
+        help="Repeat finished cells whose label contains this; the old ones are kept beside.",
+    ),
+    click.option(
         "--no-report", is_flag=True,
         help="Only measure; make the report elsewhere from the archive, with cbt-crypto report.",
     ),
@@ -35,7 +39,7 @@ _DECORATORS = (
 
 
 def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command `config_file, archive, conf, checkout, only` and `no_report`."""
+    """Give a command `config_file, archive, conf, checkout, only, again` and `no_report`."""
     for decorator in reversed(_DECORATORS):
         function = decorator(function)
     return function

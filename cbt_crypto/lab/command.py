@@ -146,9 +146,9 @@ def ssh_command(name: str, node: str, command: tuple[str, ...]) -> None:
 @lab.command()
 @run_options
 @_NAME
-def run(
+def run(  # noqa: PLR0913 - one parameter an option
     *, config_file: Path, archive: Optional[Path], conf: Optional[Path], checkout: Optional[Path],
-    only: tuple[str, ...], no_report: bool, name: str,
+    only: tuple[str, ...], again: tuple[str, ...], no_report: bool, name: str,
 ) -> None:  # fmt: skip
     """Run a campaign on the lab's head node, node0, and print its report here.
 
@@ -157,7 +157,7 @@ def run(
     status is that of cbt.py.
     """
     archive = needed(archive)
-    job = Job(config_file, archive, conf, checkout, only)
+    job = Job(config_file, archive, conf, checkout, only, again)
     with Steps(Console(stderr=True)) as steps:
         status = run_job(life.running(name), job, steps)
     if status != UsageError.exit_status and not no_report:

@@ -54,6 +54,7 @@ class Job:
     conf: Optional[Path] = None
     checkout: Optional[Path] = None
     only: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
 
     def files(self) -> dict[str, Union[Path, str]]:
         """What the head node needs, by its name there."""
@@ -75,6 +76,8 @@ class Job:
         options += ["--cbt", "cbt"] if self.checkout else []
         for pattern in self.only:
             options += ["--only", pattern]
+        for pattern in self.again:
+            options += ["--again", pattern]
         return ["python3", "cbt.py", "--no-report", "-a", _ARCHIVE, *options, self.config.name]
 
 

@@ -37,6 +37,8 @@ def write(report: Report, out_dir: Path) -> list[Path]:
         **_charts(report),
     }
     try:
+        if (out_dir / "charts").is_symlink():
+            raise RunError(f"{out_dir}/charts: is a link; remove it")
         (out_dir / "charts").mkdir(parents=True, exist_ok=True)
         return [_replace(out_dir / name, text) for name, text in texts.items()]
     except OSError as error:

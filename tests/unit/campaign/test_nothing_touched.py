@@ -166,9 +166,26 @@ def test_an_archive_of_another_file(host: Any) -> None:
     plan.parent.mkdir(parents=True)
     plan.write_text(json.dumps({"format": 1, "title": "other", "document": {"cluster": {}}}))
     assert refused(host, host.write()) == (
-        f"{host.archive}: was written by another file (other), or by this one before it was "
-        "changed; name a new directory with -a"
+        f"{host.archive}: was written by another file (other), with which this one has no cell in "
+        "common; name a new directory with -a"
     )
+
+
+@pytest.mark.parametrize("place", ["results", "results/00000000", "results/journal.jsonl"])
+def test_an_archive_with_a_link_out_of_it(host: Any, place: str) -> None:
+    outside = host.directory / "outside"
+    outside.mkdir()
+    path = host.archive / place
+    path.parent.mkdir(parents=True)
+    path.symlink_to(outside)
+    assert refused(host, host.write()) == f"{path}: is a link out of the archive; remove it"
+    assert list(outside.iterdir()) == []
+
+
+def test_again_that_matches_nothing(host: Any) -> None:
+    host.archive.mkdir()
+    said = refused(host, host.write(), "--again", "no such cell")
+    assert said.startswith('--again "no such cell" matches no cell; --plan lists them')
 
 
 def test_an_archive_that_another_run_holds(host: Any) -> None:

@@ -1,0 +1,130 @@
+"""Running again: what is kept, what is run anew, and where the old results go."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cbt_crypto.engine.embedded.ceph import Ceph
+from cbt_crypto.journal import left_over
+
+pytestmark = pytest.mark.unit
+
+TWO = {"rbd_single_client": {"time": 1, "op_size": [4096, 65536]}}
+THREE = {"rbd_single_client": {"time": 1, "op_size": [4096, 65536, 8192]}}
+
+
+def starts(host: Any) -> dict[int, float]:
+    """Op size -> when its cell was measured."""
+    found = {}
+    for path in host.archive.glob("results/0*/id-*/cell.json"):
+        cell = json.loads(path.read_text())
+        assert cell["state"] == "finished"
+        found[cell["parameters"]["op_size"]] = cell["started"]
+    return found
+
+
+def superseded(host: Any) -> list[Path]:
+    return sorted((host.archive / "results" / "superseded").glob("*"))
+
+
+def test_a_changed_file_keeps_the_cells_that_did_not_change(host: Any, no_overlays: None) -> None:
+    host.cbt(host.write(benchmarks=TWO))
+    before = starts(host)
+    result = host.cbt(host.write(benchmarks=THREE))
+    assert result.exit_code == 0
+    assert "the file has changed: 2 cells are kept, 1 are to be run" in result.output
+    assert "  rbd_single_client / Default / randread 8K iodepth 128\n" in result.output
+    after = starts(host)
+    assert {size: after[size] for size in before} == before
+    assert set(after) == {4096, 8192, 65536}
+    assert superseded(host) == []
+
+
+def test_a_cell_that_left_the_file_is_set_aside(host: Any, no_overlays: None) -> None:
+    host.cbt(host.write(benchmarks=TWO))
+    result = host.cbt(host.write(benchmarks={"rbd_single_client": {"time": 1, "op_size": 4096}}))
+    assert "1 cells are kept, 0 are to be run" in result.output
+    host.cbt(host.write(benchmarks={"rbd_single_client": {"time": 1, "op_size": [4096, 512]}}))
+    assert set(starts(host)) == {4096, 512}
+    (old,) = superseded(host)
+    assert json.loads((old / "cell.json").read_text())["parameters"]["op_size"] == 65536
+
+
+def test_another_definition_of_the_same_cell_does_not_destroy_the_old(
+    host: Any, no_overlays: None
+) -> None:
+    configurations = {"A": {}, "B": {}}
+    host.cbt(host.write(cluster={"configurations": configurations}))
+    settings = {"osd_memory_target": "2G"}
+    result = host.cbt(
+        host.write(cluster={"configurations": configurations, "settings": settings}), "--only", "A"
+    )
+    assert result.exit_code == 2
+    assert "has no cell in common" in result.output
+
+
+def test_a_cell_is_repeated_and_the_old_one_kept(host: Any, no_overlays: None) -> None:
+    path = host.write(benchmarks=TWO)
+    host.cbt(path)
+    before = starts(host)
+    for number in (1, 2):
+        result = host.cbt(path, "--again", "64K")
+        assert (result.exit_code, "cell 1/1" in result.output) == (0, True)
+        assert len(superseded(host)) == number
+    after = starts(host)
+    assert after[4096] == before[4096]
+    assert after[65536] > before[65536]
+    old = json.loads((superseded(host)[0] / "cell.json").read_text())
+    assert old["started"] == before[65536]
+    assert not list(host.archive.glob("results/superseded/id-*"))
+
+
+def test_a_cell_whose_results_were_not_copied_is_measured_again(
+    host: Any, no_overlays: None
+) -> None:
+    path = host.write(benchmarks=TWO)
+    host.cbt(path)
+    next(host.archive.glob("results/0*/id-*/json_output.*")).unlink()
+    result = host.cbt(path)
+    assert (result.exit_code, "cell 1/1" in result.output) == (0, True)
+
+
+def test_the_journal_of_a_run_that_ended_says_so(host: Any, no_overlays: None) -> None:
+    host.cbt(host.write())
+    text = (host.archive / "results" / "journal.jsonl").read_text()
+    events = [json.loads(line)["event"] for line in text.splitlines()]
+    assert events == ["begin", "deploy", "end"]
+    assert left_over(host.archive) == []
+
+
+def test_what_a_killed_run_left_is_taken_down_first(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: Any) -> None:
+        raise Killed
+
+    path = host.write()
+    with monkeypatch.context() as patched:
+        patched.setattr(Ceph, "shutdown", kill)
+        with pytest.raises(Killed):
+            host.cbt(path)
+    assert len(left_over(host.archive)) == 1
+    alive = host.cbt(path)
+    assert alive.exit_code == 2
+    assert "which is running; wait for it or end it" in alive.output
+    monkeypatch.setattr("cbt_crypto.holder.is_dead", lambda one: None)
+    unknown = host.cbt(path)
+    assert unknown.exit_code == 2
+    assert f"if it is dead: cbt-crypto cleanup {host.archive}" in unknown.output
+    monkeypatch.setattr("cbt_crypto.holder.is_dead", lambda one: True)
+    dead = host.cbt(path)
+    assert dead.exit_code == 0
+    assert "taking down what a run that ended early, " in dead.output
+    assert left_over(host.archive) == []
