@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from cbt_crypto import holder
 from cbt_crypto.errors import UsageError
 
 
@@ -21,9 +20,9 @@ def locked(archive: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             file.seek(0)
-            holder = file.read().strip() or "another run"
-            raise UsageError(f"{archive}: is in use by {holder}; wait for it or end it") from error
+            who = file.read().strip() or "another run"
+            raise UsageError(f"{archive}: is in use by {who}; wait for it or end it") from error
         file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.write(holder.describe(holder.this_run(archive)))
         file.flush()
         yield

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from cbt_crypto import __version__, preflight
+from cbt_crypto import __version__, check_table, preflight
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import json_schema, load
@@ -28,14 +29,20 @@ def cbt_crypto() -> None:
 
 @cbt_crypto.command()
 @click.argument("config_file", type=click.Path(path_type=Path), metavar="CONFIG.yaml")
-@click.option("--hosts/--no-hosts", default=False, help="Check the hosts too; touches nothing.")
+@click.option("--hosts/--no-hosts", default=True, help="Look at the hosts too (the default).")
 def check(config_file: Path, hosts: bool) -> None:
-    """Validate a campaign's file; with --hosts also what its hosts must offer."""
+    """Validate a campaign's file, and print what its hosts offer. Touches nothing.
+
+    Exit status 2 when something will not do: then every such field says how to mend it.
+    """
     campaign = load(config_file)
     cells = cells_of(campaign)
     plan(campaign)
     if hosts:
-        preflight.check(campaign, choose(None), cells)
+        found = preflight.look(campaign, choose(None), cells)
+        check_table.show(found, Console())
+        if any(one.error for one in found):
+            sys.exit(UsageError.exit_status)
     click.echo(
         f"{config_file}: good: {len(campaign.configurations)} configurations, "
         f"{len(campaign.scenarios)} scenarios, {len(cells)} cells"

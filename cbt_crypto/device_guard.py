@@ -5,9 +5,11 @@ Whatever cannot be found out counts against the device.
 
 from __future__ import annotations
 
+import fnmatch
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Optional
+from typing import Optional, Union
 
 from cbt_crypto.overlay import Requirement
 from cbt_crypto.site import Site
@@ -20,6 +22,11 @@ look_at() {
         { echo 'cannot be looked at with lsblk; install util-linux'; return; }
     [ -z "$(echo "$mounted" | tr -d '\n')" ] ||
         { echo 'is mounted, or a part of it is; name another device'; return; }
+    for place in / /boot /boot/efi /usr /var; do
+        source=$(findmnt -nvo SOURCE -T $place 2>/dev/null) || continue
+        ! lsblk -snro PATH "$source" 2>/dev/null | grep -qxF -e "$real" ||
+            { echo 'holds the system; name another device'; return; }
+    done
     found=$($SUDO wipefs -n -O TYPE,USAGE -p "$real" 2>&1) ||
         { echo "cannot be read ($found); use a root user, or give yours sudo"; return; }
     found=$(echo "$found" | sed '/^#/d')
@@ -62,20 +69,23 @@ class DeviceGuard(Requirement):
             return None
         found = first.removeprefix("signature ")
         return (
-            f"{self.device} carries data ({found}); name another device, or say wipe: true "
-            "in the cluster section to have it overwritten"
+            f"{self.device} carries data ({found}); name another device, or say wipe: true, "
+            f"or wipe: [{self.device}], in the cluster section to have it overwritten"
         )
 
 
-def device_guards(site: Site, wipe: bool) -> list[Requirement]:
-    """A requirement for each block device that the campaign names."""
+def device_guards(site: Site, wipe: Union[bool, Sequence[str]]) -> list[Requirement]:
+    """A requirement for each block device that the campaign names.
+
+    `wipe`: whether devices that carry data may be overwritten, or patterns of those that may.
+    """
     pairs = [
         (osd.host, device)
         for osd in site.osds
         for device in (None if osd.is_file else osd.disk or osd.device, osd.db_device)
         if device
     ]
-    site = replace(site, wipe=wipe)
+    site = replace(site, wipe=wipe if isinstance(wipe, bool) else tuple(wipe))
     return [device_guard(site, host, device) for host, device in dict.fromkeys(pairs)]
 
 
@@ -83,4 +93,11 @@ def device_guard(site: Site, host: str, device: str, key: str = "osd_devices") -
     """The requirement for one device, which `key` of the file names."""
     noted = shlex.quote(f"{site.tmp_dir}/devices")
     script = f"{_FUNCTION}look_at {shlex.quote(device)} {noted} {key}"
-    return DeviceGuard(f"device {device}", (host,), script, device=device, wipe=site.wipe)
+    wipe = _may_wipe(site.wipe, device)
+    return DeviceGuard(f"device {device}", (host,), script, device=device, wipe=wipe)
+
+
+def _may_wipe(wipe: Union[bool, Sequence[str]], device: str) -> bool:
+    if isinstance(wipe, bool):
+        return wipe
+    return any(fnmatch.fnmatchcase(device, pattern) for pattern in wipe)

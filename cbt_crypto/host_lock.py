@@ -43,7 +43,9 @@ def resources_of(site: Site) -> dict[str, list[Resource]]:
     result: dict[str, list[Resource]] = {}
     for host in site.hosts:
         osds = [osd for osd in site.osds_of(host) if not osd.is_file]
-        devices = [device for osd in osds for device in (osd.device, osd.db_device) if device]
+        devices = [
+            device for osd in osds for device in (osd.disk or osd.device, osd.db_device) if device
+        ]
         result[host] = [("tmp_dir", site.tmp_dir)]
         result[host] += [("device", device) for device in dict.fromkeys(devices)]
     return result

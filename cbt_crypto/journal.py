@@ -102,7 +102,7 @@ def places_of(campaign: Campaign) -> dict[str, dict[str, Any]]:
     places: dict[str, dict[str, Any]] = {}
     for host in site.hosts:
         osds = () if campaign.cluster.use_existing else site.osds_of(host)
-        devices = [d for o in osds if not o.is_file for d in (o.device, o.db_device) if d]
+        devices = [d for o in osds if not o.is_file for d in (o.disk or o.device, o.db_device) if d]
         mark = f"CBT_CRYPTO_MARK={site.tmp_dir}@{host}"
         places[host] = {"tmp_dir": site.tmp_dir, "mark": mark, "devices": devices}
         if overlays and host in (*site.osd_hosts, *site.clients):

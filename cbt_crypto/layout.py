@@ -21,7 +21,7 @@ def site_of(cluster: ClusterSection) -> Site:
         mons=tuple(cluster.mons),
         mgrs=tuple(cluster.mgrs),
         active_clients=tuple(cluster.clients),
-        wipe=cluster.wipe,
+        wipe=tuple(cluster.wipe) if isinstance(cluster.wipe, list) else cluster.wipe,
         ceph_cmd=cluster.ceph_cmd,
     )
 

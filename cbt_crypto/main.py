@@ -92,7 +92,9 @@ def _run(
     if not todo.to_measure:
         console.print("every cell is in the archive already")
         return Outcome()
-    preflight.check(campaign, engine, todo.to_measure)
+    for found in preflight.check(campaign, engine, todo.to_measure):
+        if found.warning:
+            _say(console, f"warning: {found.host}: {found.warning}")
     return _measure(todo, archive, config_file, engine, console)
 
 

@@ -14,17 +14,17 @@ from cbt_crypto.engine import Engine
 from cbt_crypto.engine.embedded import ceph_conf
 from cbt_crypto.engine.embedded.common import is_local
 from cbt_crypto.engine.embedded.options import mon_vector
-from cbt_crypto.errors import HostError, UsageError
+from cbt_crypto.errors import UsageError
 from cbt_crypto.file import Campaign
+from cbt_crypto.host_facts import facts, version_facts
 from cbt_crypto.layout import site_of
 from cbt_crypto.neighbours import hosts_of
 from cbt_crypto.overlay import Requirement
 from cbt_crypto.plan import Cell
-from cbt_crypto.remote import HostResult, Remote
+from cbt_crypto.remote import Remote
 from cbt_crypto.site import Site
 from cbt_crypto.stack import Stack
-
-_BEGIN = "@cbt-crypto-requirement"
+from cbt_crypto.survey import Check, Finding, survey
 
 #: Program -> the Debian package that has it, for the sentence about a missing one.
 _PACKAGES = {
@@ -35,6 +35,7 @@ _PACKAGES = {
     "ceph-osd": "ceph-osd",
     "monmaptool": "ceph-common",
     "osdmaptool": "ceph-common",
+    "python3": "python3",
     "collectl": "collectl",
     "fio": "fio",
     "pdsh": "pdsh",
@@ -43,25 +44,90 @@ _PACKAGES = {
 }
 
 
-def check(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> None:
-    """Check everything that `cells` need, on all hosts at once.
+#: What a requirement of ours is part of in the table of `check`.
+_COLUMNS = {
+    "root": "sudo",
+    "tmp_dir": "space",
+    "collectl": "collectl",
+    "perf": "perf",
+    "python3": "python3",
+}
+
+
+def check(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Finding]:
+    """Check everything that `cells` need, on all hosts at once; return what was found.
 
     Raises UsageError with one line for each thing that will not do; nothing has been touched.
     """
+    found = look(campaign, engine, cells)
+    _raise(f"{one.host}: {one.error}" for one in found if one.error)
+    return found
+
+
+def look(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Finding]:
+    """The same, with errors as findings. Raises UsageError where no host can be asked at all."""
     configurations = list(dict.fromkeys(cell.configuration for cell in cells))
     stacks = [Stack(campaign.configurations[name]) for name in configurations]
     _raise([*_local_tools(campaign), *_conf_problems(campaign, configurations, stacks)])
     for addresses in campaign.cluster.mons.values():
         for address in addresses.values():
             mon_vector(address)
-    _raise(_unresolved(site_of(campaign.cluster)))
-    remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
     site = site_of(campaign.cluster)
-    _raise(_unreachable(remote, site))
-    needs = [*requirements(campaign, cells), *_root(campaign, stacks, site)]
-    for stack in stacks:
-        needs += [need for need in stack.requirements(site) if need not in needs]
-    _raise(unmet(remote, needs))
+    unknown = _unresolved(site)
+    reachable = [host for host in site.hosts if host not in unknown]
+    remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
+    asked = survey(remote, reachable, checks(campaign, cells, stacks)) if reachable else []
+    return [*(Finding(host, "ssh", "no", why) for host, why in unknown.items()), *asked]
+
+
+def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -> list[Check]:
+    """Column and requirement of all that is looked at on the hosts."""
+    cluster, site = campaign.cluster, site_of(campaign.cluster)
+    needs: list[Check] = [
+        *facts(site, cluster.user, _data_bytes_per_osd(campaign, cells)),
+        *version_facts(_versions(campaign, cells)),
+    ]
+    own = [*requirements(campaign, cells), *_root(campaign, stacks, site)]
+    needs += [(_column(need), need) for need in own]
+    for overlay in (overlay for stack in stacks for overlay in stack.overlays):
+        needs += [(overlay.name, need) for need in overlay.requirements(site)]
+    return list(dict.fromkeys(needs))
+
+
+def _column(need: Requirement) -> str:
+    if need.name in _COLUMNS:
+        return _COLUMNS[need.name]
+    if need.name.startswith("device "):
+        return "devices"
+    return "ceph" if need.name in _PACKAGES or need.name == "librados" else "tools"
+
+
+def _versions(campaign: Campaign, cells: Sequence[Cell]) -> dict[str, tuple[str, tuple[str, ...]]]:
+    cluster, site = campaign.cluster, site_of(campaign.cluster)
+    versions = {
+        "ceph": (cluster.ceph_osd_cmd, site.osd_hosts),
+        "collectl": ("collectl", _hosts(site, campaign.monitoring.collectl.nodes)),
+    }
+    for cell in cells:
+        for program in cell.scenario.required_programs():
+            hosts = cell.scenario.active_clients(site.clients)
+            column = program if program in ("fio",) else "tools"
+            versions[column] = (program, hosts)
+    return versions
+
+
+def _data_bytes_per_osd(campaign: Campaign, cells: Sequence[Cell]) -> int:
+    """What the largest set of volumes of one cluster takes on each OSD, in bytes."""
+    site = site_of(campaign.cluster)
+    profiles = campaign.cluster.pool_profiles
+    by_configuration: dict[str, dict[str, int]] = {}
+    for cell in cells:
+        volumes = by_configuration.setdefault(cell.configuration, {})
+        for volume in cell.scenario.volumes(site):
+            replicas = profiles[volume.pool].replication if volume.pool in profiles else 1
+            volumes[volume.name] = (volume.size_mb << 20) * replicas
+    most = max((sum(volumes.values()) for volumes in by_configuration.values()), default=0)
+    return most // max(1, len(site.osds))
 
 
 def _raise(problems: Iterable[str]) -> None:
@@ -92,12 +158,12 @@ def _conf_problems(campaign: Campaign, names: Sequence[str], stacks: Sequence[St
     ]
 
 
-def _unresolved(site: Site) -> list[str]:
-    return [
-        f"{host}: this name does not resolve; mend it in the file, or in DNS or /etc/hosts"
+def _unresolved(site: Site) -> dict[str, str]:
+    return {
+        host: "this name does not resolve; mend it in the file, or in DNS or /etc/hosts"
         for host in site.hosts
         if not is_local(host) and not _resolves(host)
-    ]
+    }
 
 
 def _resolves(host: str) -> bool:
@@ -112,20 +178,6 @@ def _resolves(host: str) -> bool:
     return True
 
 
-def _unreachable(remote: Remote, site: Site) -> list[str]:
-    results = remote.attempt({host: "echo reached" for host in site.hosts}, timeout=40)
-    return [
-        f"{host}: cannot be reached{_why(result)}; ssh to it must work without a password"
-        for host, result in results.items()
-        if result.status != 0
-    ]
-
-
-def _why(result: HostResult) -> str:
-    lines = [line for line in result.stderr.splitlines() if "exited with exit code" not in line]
-    return f": {lines[-1].strip()}" if lines else ""
-
-
 def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]:
     """What the engine, the monitoring and the scenarios need, whatever the configuration."""
     cluster, site = campaign.cluster, site_of(campaign.cluster)
@@ -133,6 +185,7 @@ def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]
         _program(cluster.ceph_cmd, (site.head,)),
         _program(cluster.rbd_cmd, (site.head,)),
         _librados(cluster.ceph_cmd, site.head),
+        _program("python3", site.hosts),
         _program("collectl", _hosts(site, campaign.monitoring.collectl.nodes)),
         _tmp_dir(cluster.tmp_dir, site),
     ]
@@ -173,32 +226,6 @@ def _root(campaign: Campaign, stacks: Sequence[Stack], site: Site) -> list[Requi
     sentence += "without a password"
     script = f'[ "$(id -u)" = 0 ] || [ -n "$SUDO" ] && echo ok || echo {shlex.quote(sentence)}'
     return [Requirement("root", hosts, script)]
-
-
-def unmet(remote: Remote, needs: Sequence[Requirement]) -> list[str]:
-    """Run every requirement's script, in one call for all hosts; a sentence for each unmet."""
-    scripts: dict[str, str] = {}
-    for index, need in enumerate(needs):
-        for host in need.hosts:
-            part = f"echo; echo {_BEGIN} {index}\n(\n{need.script}\n) 2>&1 || :\n"
-            scripts[host] = scripts.get(host, "") + part
-    try:
-        outputs = remote.run(scripts, "check the host", timeout=120)
-    except HostError as error:
-        raise UsageError(str(error)) from error
-    printed: dict[tuple[str, str], str] = {}
-    for host, text in outputs.items():
-        for part in text.split(_BEGIN + " ")[1:]:
-            number, _, said = part.partition("\n")
-            printed[host, number.strip()] = said.strip()
-    # What a host did not say anything about is judged too, and found wanting.
-    judged = (
-        (host, need.judge(printed.get((host, str(index)), "")))
-        for host in outputs
-        for index, need in enumerate(needs)
-        if host in need.hosts
-    )
-    return [f"{host}: {sentence}" for host, sentence in judged if sentence]
 
 
 def _program(program: str, hosts: tuple[str, ...]) -> Requirement:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Optional, Union
 
 #: Host name -> POSIX sh text to run there. What every hook returns instead of running anything.
 #: `$SUDO` stands for what makes a command root's on that host: empty, or `sudo -n`.
@@ -54,7 +54,7 @@ class Site:
     mons: tuple[str, ...] = ()
     mgrs: tuple[str, ...] = ()
     #: Whether devices that carry a foreign signature may be overwritten.
-    wipe: bool = False
+    wipe: Union[bool, tuple[str, ...]] = False
     #: The campaign's name for ceph(8).
     ceph_cmd: str = "ceph"
     #: Hosts on which client processes of the running scenario are; a subset of `clients`.

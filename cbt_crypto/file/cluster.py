@@ -85,8 +85,11 @@ class ClusterSection(Section):
     osd_file_size: Optional[Size] = Field(
         None, description="put the OSDs on sparse files of this size below tmp_dir instead"
     )
-    wipe: bool = Field(
-        False, description="allow OSD devices that carry a foreign signature to be overwritten"
+    wipe: Union[bool, list[AbsolutePath]] = Field(
+        False,
+        description="allow OSD devices that carry a foreign signature to be overwritten: true for "
+        "all, or a list of patterns, e.g. [/dev/disk/by-partlabel/osd-device-*]; mounted ones and "
+        "the system's are refused always",
     )
     use_existing: bool = Field(
         False, description="measure a cluster that is there already; deploy and remove nothing"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import time
 from collections.abc import Mapping
 from typing import Any, Callable, Optional
 
 import pytest
+from rich.console import Console
 
-from cbt_crypto import preflight
-from cbt_crypto.errors import UsageError
+from cbt_crypto import check_table, preflight
 from cbt_crypto.file import Campaign
+from cbt_crypto.host_facts import Governor, Load, Login, Network, Space, Version, clock_offset
 from cbt_crypto.overlay import Requirement
 from cbt_crypto.plan import cells_of
 from cbt_crypto.remote import Remote
+from cbt_crypto.survey import Finding, survey
 
 pytestmark = pytest.mark.unit
 
@@ -70,6 +74,12 @@ NEEDS = [
 ]
 
 
+def unmet(common: Any) -> list[str]:
+    """What is wrong, as `cbt.py` prints it."""
+    found = survey(Remote(common, "/t"), ["a", "b"], [("tools", need) for need in NEEDS])
+    return [f"{one.host}: {one.error}" for one in found if one.error]
+
+
 @pytest.mark.parametrize(
     ("printed", "problems"),
     [
@@ -83,13 +93,13 @@ def test_each_host_is_judged_by_its_own_words(
     printed: Mapping[int, str], problems: list[str]
 ) -> None:
     common = FakeCommon(answers(printed))
-    assert preflight.unmet(Remote(common, "/t"), NEEDS) == problems
+    assert unmet(common) == problems
     assert common.calls == 1, "one call for all hosts and requirements"
 
 
 def test_a_host_that_says_nothing_about_a_requirement_does_not_meet_it() -> None:
     common = FakeCommon(lambda node, command: "something else")
-    assert preflight.unmet(Remote(common, "/t"), NEEDS) == [
+    assert unmet(common) == [
         "a: one is missing",
         "a: said ''",
         "b: one is missing",
@@ -97,10 +107,13 @@ def test_a_host_that_says_nothing_about_a_requirement_does_not_meet_it() -> None
     ]
 
 
-def test_a_host_that_falls_silent_midway_is_a_usage_error() -> None:
+def test_a_host_that_falls_silent_midway_cannot_be_reached() -> None:
     common = FakeCommon(lambda node, command: None if node == "b" else "")
-    with pytest.raises(UsageError, match="b: check the host: no answer; is the host up"):
-        preflight.unmet(Remote(common, "/t"), NEEDS)
+    assert unmet(common) == [
+        "a: one is missing",
+        "a: said ''",
+        "b: cannot be reached; ssh to it must work without a password",
+    ]
 
 
 def names(campaign: Campaign) -> dict[str, tuple[str, ...]]:
@@ -127,7 +140,8 @@ def test_each_program_is_looked_for_where_it_runs(campaign_of: Make) -> None:
 def test_an_existing_cluster_needs_no_daemons(campaign_of: Make) -> None:
     absent = dict.fromkeys(("osds", "mons", "mgrs"), ...)
     found = names(campaign_of(cluster={"use_existing": True, **absent}))
-    assert set(found) == {"ceph", "rbd", "librados", "collectl", "tmp_dir", "fio", "fio with rbd"}
+    assert set(found) == {"ceph", "rbd", "librados", "python3", "collectl", "tmp_dir", "fio",
+                          "fio with rbd"}  # fmt: skip
 
 
 def test_every_device_is_looked_at_on_its_host(campaign_of: Make) -> None:
@@ -142,3 +156,81 @@ def test_every_device_is_looked_at_on_its_host(campaign_of: Make) -> None:
         (("o1",), "/dev/a"),
         (("o1",), "/dev/c"),
     ]
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("fact", "output", "shown", "error", "warning"),
+    [
+        (Login("", (), "", user="root"), "root", "root", None, None),
+        (Login("", (), "", user="root"), "eve", "eve", "logs in as eve and not as root", None),
+        (Login("", (), ""), "eve", "eve", None, None),
+        (Space("", (), "", needed=GIB), str(2 * GIB), "2.0 GiB", None, None),
+        (Space("", (), "", needed=9 * GIB), str(GIB), "1.0 GiB", "needs about 9.0 GiB", None),
+        (Space("", (), "", needed=GIB), "df: no such", "?", None, None),
+        (Governor("", (), ""), "performance", "performance", None, None),
+        (Governor("", (), ""), "", "none", None, None),
+        (Governor("", (), ""), "ondemand\nperformance", "ondemand+performance", None, "cpupower"),
+        (Load("", (), ""), "0.30 64", "0.30/64", None, None),
+        (Load("", (), ""), "40.1 64", "40.1/64", None, "load is 40.1 on 64 CPUs"),
+        (Load("", (), ""), "0.1 64\nceph-osd\nfio\nfio", "0.1/64", None, "ceph-osd, fio of some"),
+        (Load("", (), ""), "", "?", None, None),
+        (Network("", (), ""), "eth0 9000 25000", "eth0 9000 25G", None, None),
+        (Network("", (), ""), "eth0 1500 -1", "eth0 1500", None, None),
+        (Network("", (), ""), "", "?", None, None),
+        (Version("", (), ""), "ceph version 18.2.7 (abc) reef", "18.2.7", None, None),
+        (Version("", (), ""), "fio-3.33", "3.33", None, None),
+        (Version("", (), ""), "", "?", None, None),
+    ],
+)
+def test_what_a_fact_shows_and_says(
+    fact: Any, output: str, shown: str, error: Optional[str], warning: Optional[str]
+) -> None:
+    assert fact.shown(output) == shown
+    for said, wanted in ((fact.judge(output), error), (fact.advice(output), warning)):
+        assert (said is None) if wanted is None else (wanted in str(said))
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "offset"),
+    [(10.2, 10.8, 0.0), (15.2, 15.8, 4.8), (5.2, 5.8, -4.8), (10.0, 11.0, 0.0)],
+)
+def test_a_clock_s_offset_is_at_least_what_the_way_cannot_explain(
+    begin: float, end: float, offset: float
+) -> None:
+    assert clock_offset(begin, end, sent=10.0, received=11.0) == pytest.approx(offset)
+
+
+def test_differences_between_hosts_and_clocks_are_found() -> None:
+    def say(node: str, command: str) -> str:
+        clock = time.time() + (7 if node == "b" else 0)
+        version = "3.39" if node == "b" else "3.33"
+        mark = "@cbt-crypto-clock"
+        return f"{mark} {clock}\n@cbt-crypto-requirement 0\nfio-{version}\n{mark} {clock}\n"
+
+    checks = [("fio", Version("fio", ("a", "b"), "fio --version"))]
+    found = survey(Remote(FakeCommon(say), "/t"), ["a", "b"], checks)
+    said = [f"{one.host}: {one.error or one.warning}" for one in found if one.error or one.warning]
+    assert said[0].startswith("b: its clock is 7.0 s ahead of the head's; start chrony")
+    assert said[1] == "b: fio is 3.39 and 3.33 on a; make them the same"
+
+
+def test_the_table_has_a_field_for_each_host_and_column() -> None:
+    out = io.StringIO()
+    check_table.show(
+        [
+            Finding("a", "ssh", "ok"),
+            Finding("a", "ceph", "18.2.7"),
+            Finding("a", "ceph", "ok"),
+            Finding("b[bold]", "ssh", "no", error="cannot be reached"),
+            Finding("a", "governor", "powersave", warning="set it"),
+        ],
+        Console(file=out, width=60),
+    )
+    lines = out.getvalue().splitlines()
+    assert lines[0].split() == ["host", "ssh", "ceph", "governor"]
+    assert lines[1].split() == ["a", "ok", "18.2.7", "powersave", "!"]
+    assert lines[2].split() == ["b[bold]", "no"]
+    assert lines[3:] == ["error: b[bold]: cannot be reached", "warning: a: set it"]

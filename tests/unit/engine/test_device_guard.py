@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 import pytest
 
@@ -49,7 +49,7 @@ Judge = Callable[..., Optional[str]]
 
 @pytest.fixture
 def judge(tmp_path: Path) -> Judge:
-    def judged(device: str, wipe: bool = False, noted: Optional[str] = None) -> Optional[str]:
+    def judged(device: str, wipe: Any = False, noted: Optional[str] = None) -> Optional[str]:
         if noted:
             (tmp_path / "devices").write_text(f"{noted}\n")
         (guard,) = device_guards(site_with(tmp_path, device), wipe)
@@ -76,16 +76,29 @@ def test_a_link_to_a_free_device_will_do(
     assert judge(str(link)) is None
 
 
+def test_the_system_s_device_is_refused_always(
+    attach: Callable[[], str], judge: Judge, programs: Callable[[str, str], Path]
+) -> None:
+    device = attach()
+    programs("findmnt", f"echo {device}")
+    for wipe in (False, True, ["*"]):
+        assert judge(device, wipe=wipe) == f"{device} holds the system; name another device"
+    assert judge(device, noted=device) == f"{device} holds the system; name another device"
+
+
 def test_a_file_system_is_refused_unless_it_may_be_wiped(
     image: Path, attach: Callable[[], str], judge: Judge
 ) -> None:
     _run("mkfs.ext4", "-q", str(image))
     device = attach()
     assert judge(device) == (
-        f"{device} carries data (ext4); name another device, or say wipe: true in the cluster "
-        "section to have it overwritten"
+        f"{device} carries data (ext4); name another device, or say wipe: true, or wipe: "
+        f"[{device}], in the cluster section to have it overwritten"
     )
     assert judge(device, wipe=True) is None
+    assert judge(device, wipe=["/dev/nvme*", "/dev/loop*"]) is None
+    assert "carries data" in str(judge(device, wipe=["/dev/nvme*", device + "0"]))
+    assert "carries data" in str(judge(device, wipe=[]))
 
 
 def test_a_bluestore_of_another_cluster_is_refused(

@@ -1,0 +1,208 @@
+"""What `check` looks at on a host beyond tools: who we are there, clock, space, network, load.
+
+Each fact is a Requirement that also shows what it found. Some only warn: a figure taken with
+`powersave` is a true figure, and people may have their reasons.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from cbt_crypto.overlay import Requirement
+from cbt_crypto.site import Site
+
+#: Seconds by which clocks may differ before people are told, and before nothing is started.
+CLOCK_WARN_S, CLOCK_LIMIT_S = 0.1, 1.0
+#: Processes of this load, in CPUs, are worth a word.
+_BUSY_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Fact(Requirement):
+    """A requirement that shows what it found, and may warn of what is no error."""
+
+    def shown(self, output: str) -> str:
+        """What stands in the table."""
+        return output.strip().partition("\n")[0] or "?"
+
+    def judge(self, output: str) -> Optional[str]:
+        """None: most facts are for information."""
+        return None
+
+    def advice(self, output: str) -> Optional[str]:
+        """One sentence on what is not as it should be and how to mend it, or None."""
+        return None
+
+
+@dataclass(frozen=True)
+class Login(Fact):
+    """The user we are on the host; `user` is who we are to be, None for whoever it is."""
+
+    user: Optional[str] = None
+
+    def judge(self, output: str) -> Optional[str]:
+        """Another user's files would be in the way."""
+        found = output.strip()
+        if self.user is None or found == self.user:
+            return None
+        return f"ssh logs in as {found or 'nobody'} and not as {self.user}; mend ~/.ssh/config"
+
+
+@dataclass(frozen=True)
+class Space(Fact):
+    """Free bytes for tmp_dir; `needed` of them are to be there."""
+
+    needed: int = 0
+
+    def shown(self, output: str) -> str:
+        """`12.3 GiB`."""
+        return f"{int(output) / 2**30:.1f} GiB" if output.strip().isdigit() else "?"
+
+    def judge(self, output: str) -> Optional[str]:
+        """Too little ends a campaign in its middle."""
+        if not output.strip().isdigit() or int(output) >= self.needed:
+            return None
+        return (
+            f"{self.shown(output)} are free for tmp_dir and the campaign needs about "
+            f"{self.needed / 2**30:.1f} GiB; make room, or name another tmp_dir"
+        )
+
+
+@dataclass(frozen=True)
+class Governor(Fact):
+    """The CPUs' frequency governor."""
+
+    def shown(self, output: str) -> str:
+        """Its name, `none` where the machine has none."""
+        return output.strip().replace("\n", "+") or "none"
+
+    def advice(self, output: str) -> Optional[str]:
+        """Anything but performance makes figures depend on what ran before."""
+        if self.shown(output) in ("none", "performance"):
+            return None
+        return (
+            f"CPU governor is {self.shown(output)}, so figures depend on what ran before; "
+            "cpupower frequency-set -g performance"
+        )
+
+
+@dataclass(frozen=True)
+class Load(Fact):
+    """`load CPUs` and, after it, foreign processes of kinds that would be in the way."""
+
+    def shown(self, output: str) -> str:
+        """`0.3/64`."""
+        words = output.split()
+        return f"{words[0]}/{words[1]}" if len(words) > 1 else "?"
+
+    def advice(self, output: str) -> Optional[str]:
+        """Whatever else runs is measured too."""
+        words = output.split()
+        others = sorted(set(words[2:]))
+        if others:
+            return f"{', '.join(others)} of somebody else runs there; end it, or expect its traces"
+        try:
+            load, cpus = float(words[0]), int(words[1])
+        except (IndexError, ValueError):
+            return None
+        if load <= max(0.5, cpus * _BUSY_SHARE):
+            return None
+        return f"load is {load:g} on {cpus} CPUs before anything was started; end what runs there"
+
+
+@dataclass(frozen=True)
+class Network(Fact):
+    """`interface MTU speed`, the speed in Mbit/s."""
+
+    def shown(self, output: str) -> str:
+        """`eth0 9000 25G`."""
+        words = output.split()
+        if len(words) < 2:
+            return "?"
+        speed = int(words[2]) if len(words) > 2 and words[2].isdigit() else 0
+        return f"{words[0]} {words[1]}" + (f" {speed / 1000:g}G" if speed else "")
+
+
+@dataclass(frozen=True)
+class Version(Fact):
+    """A program's version: the first word of its output that looks like one."""
+
+    def shown(self, output: str) -> str:
+        """`18.2.7`."""
+        found = re.search(r"\d+\.\d+[\w.]*", output)
+        return found.group() if found else "?"
+
+
+def facts(site: Site, user: Optional[str], data_bytes_per_osd: int) -> list[tuple[str, Fact]]:
+    """Column and fact for every host. Where OSDs are files, they need room for their data."""
+    hosts = site.hosts
+    return [
+        ("user", Login("user", hosts, "id -un", user=user)),
+        ("sudo", Fact("sudo", hosts, _SUDO)),
+        *(("space", _space(site, host, data_bytes_per_osd)) for host in hosts),
+        ("network", Network("network", hosts, _NETWORK)),
+        ("governor", Governor("governor", hosts, _GOVERNOR)),
+        ("SMT", Fact("SMT", hosts, "cat /sys/devices/system/cpu/smt/control")),
+        ("load", Load("load", hosts, _LOAD)),
+    ]
+
+
+def version_facts(programs: Mapping[str, tuple[str, Sequence[str]]]) -> list[tuple[str, Fact]]:
+    """Column -> (program, hosts) as facts."""
+    return [
+        (
+            column,
+            Version(
+                f"version of {program}", tuple(hosts), f"{shlex.quote(program)} --version 2>&1"
+            ),
+        )
+        for column, (program, hosts) in programs.items()
+    ]
+
+
+def _space(site: Site, host: str, data_bytes_per_osd: int) -> Space:
+    files = sum(osd.is_file for osd in site.osds_of(host))
+    path = shlex.quote(site.tmp_dir)
+    script = f"""\
+parent={path}; while [ ! -e "$parent" ]; do parent=$(dirname "$parent"); done
+echo $(( $(df -Pk "$parent" | awk 'NR == 2 {{ print $4 }}') * 1024 ))"""
+    return Space("space", (host,), script, needed=(1 << 29) + files * data_bytes_per_osd)
+
+
+def clock_offset(begin: float, end: float, sent: float, received: float) -> float:
+    """A host's clock minus ours, at least: 0 when what was seen may be the way there and back.
+
+    `begin` and `end` are what the host's clock said, within our `sent` and `received`.
+    """
+    least, most = end - received, begin - sent
+    if least <= 0 <= most:
+        return 0.0
+    return least if least > 0 else most
+
+
+_SUDO = """\
+if [ "$(id -u)" = 0 ]; then echo root; elif [ -n "$SUDO" ]; then echo yes; else echo none; fi"""
+
+# The interface by which we came; for this machine itself, the first that has an address.
+_NETWORK = r"""
+address=$(echo "${SSH_CONNECTION:-}" | cut -d' ' -f3)
+name=$(ip -o -4 addr show scope global | awk -v a="$address" '
+    { split($4, parts, "/"); if (first == "") first = $2; if (parts[1] == a) found = $2 }
+    END { print found != "" ? found : first }')
+[ -n "$name" ] || exit 0
+echo "$name" "$(cat "/sys/class/net/$name/mtu")" "$(cat "/sys/class/net/$name/speed" 2>/dev/null)"
+"""
+
+_GOVERNOR = "cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor 2>/dev/null | sort -u"
+
+_LOAD = r"""
+echo "$(cut -d' ' -f1 /proc/loadavg) $(getconf _NPROCESSORS_ONLN)"
+for comm in /proc/[0-9]*/comm; do
+    read -r name < "$comm" || continue
+    case $name in ceph-osd|ceph-mon|fio|etcd) ;; *) continue ;; esac
+    $SUDO grep -qzxF "CBT_CRYPTO_MARK=$CBT_CRYPTO_MARK" "${comm%comm}environ" || echo "$name"
+done 2>/dev/null"""

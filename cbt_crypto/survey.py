@@ -1,0 +1,146 @@
+"""Every host asked everything at once, and what came of it: findings by host and column."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from cbt_crypto.host_facts import CLOCK_LIMIT_S, CLOCK_WARN_S, Fact, clock_offset
+from cbt_crypto.overlay import Requirement
+from cbt_crypto.remote import HostResult, Remote
+
+_BEGIN = "@cbt-crypto-requirement"
+_CLOCK = "@cbt-crypto-clock"
+_TIMEOUT_S = 120
+
+Check = tuple[str, Requirement]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing found of one host. `error` and `warning` say what to do."""
+
+    host: str
+    column: str
+    shown: str
+    error: Optional[str] = None
+    warning: Optional[str] = None
+
+
+def survey(remote: Remote, hosts: Sequence[str], checks: Sequence[Check]) -> list[Finding]:
+    """Ask every host in one call; one that cannot be reached is a finding too."""
+    scripts = {host: _script(host, checks) for host in hosts}
+    sent = time.time()
+    results = remote.attempt(scripts, _TIMEOUT_S)
+    received = time.time()
+    findings: list[Finding] = []
+    for host, result in results.items():
+        findings.append(_reached(host, result))
+        if result.status == 0:
+            findings += _findings(host, checks, parts_of(result.stdout))
+    reached = {host: result.stdout for host, result in results.items() if result.status == 0}
+    return [*findings, *_clocks(reached, sent, received), *_differences(findings)]
+
+
+def parts_of(text: str) -> dict[str, str]:
+    """Number of the requirement -> what its script printed."""
+    parts = (part.partition("\n") for part in text.split(_BEGIN + " ")[1:])
+    return {number.strip(): said.partition(_CLOCK)[0].strip() for number, _, said in parts}
+
+
+def _script(host: str, checks: Sequence[Check]) -> str:
+    clock = f'echo; echo {_CLOCK} "$(date +%s.%N)"\n'
+    return clock + "".join(
+        f"echo; echo {_BEGIN} {index}\n(\n{need.script}\n) 2>&1 || :\n"
+        for index, (_, need) in enumerate(checks)
+        if host in need.hosts
+    ) + clock  # fmt: skip
+
+
+def _reached(host: str, result: HostResult) -> Finding:
+    if result.status == 0:
+        return Finding(host, "ssh", "ok")
+    if result.timed_out:
+        return Finding(host, "ssh", "no", f"does not answer within {_TIMEOUT_S} s; look at it")
+    if result.status is not None:
+        return Finding(
+            host, "ssh", "no", f"cannot be looked at{_why(result)}; mend its shell or PATH"
+        )
+    error = f"cannot be reached{_why(result)}; ssh to it must work without a password"
+    return Finding(host, "ssh", "no", error)
+
+
+def _why(result: HostResult) -> str:
+    lines = [line for line in result.stderr.splitlines() if "exited with exit code" not in line]
+    return f": {lines[-1].strip()}" if lines else ""
+
+
+def _findings(host: str, checks: Sequence[Check], parts: Mapping[str, str]) -> list[Finding]:
+    found = []
+    for index, (column, need) in enumerate(checks):
+        if host not in need.hosts:
+            continue
+        # What a host did not say anything about is judged too, and found wanting.
+        said = parts.get(str(index), "")
+        error = need.judge(said)
+        shown, warning = "no" if error else "ok", None
+        if isinstance(need, Fact):
+            shown, warning = need.shown(said), need.advice(said)
+        found.append(Finding(host, column, shown, error, warning))
+    return found
+
+
+def _clocks(reached: Mapping[str, str], sent: float, received: float) -> list[Finding]:
+    """Offsets against the first host, the head: monitors and windows go by its clock."""
+    offsets = {host: _offset(text, sent, received) for host, text in reached.items()}
+    head = next((offset for offset in offsets.values() if offset is not None), None)
+    return [
+        _clock(host, None if offset is None or head is None else offset - head)
+        for host, offset in offsets.items()
+    ]
+
+
+def _offset(text: str, sent: float, received: float) -> Optional[float]:
+    lines = [line.split() for line in text.splitlines() if line.startswith(_CLOCK)]
+    try:
+        begin, end = float(lines[0][1]), float(lines[-1][1])
+    except (IndexError, ValueError):
+        return None
+    return clock_offset(begin, end, sent, received)
+
+
+def _clock(host: str, offset: Optional[float]) -> Finding:
+    if offset is None:
+        return Finding(host, "clock", "?", warning="its clock cannot be read")
+    shown = f"{offset:+.1f} s" if abs(offset) >= CLOCK_WARN_S else "ok"
+    sentence = (
+        f"its clock is {abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} the head's; "
+        "start chrony or systemd-timesyncd on both"
+    )
+    if abs(offset) > CLOCK_LIMIT_S:
+        return Finding(host, "clock", shown, error=sentence)
+    return Finding(host, "clock", shown, warning=sentence if shown != "ok" else None)
+
+
+def _differences(findings: Sequence[Finding]) -> list[Finding]:
+    """Hosts whose Ceph, fio or MTU is another than that of the first host that has one."""
+    differing = []
+    for column, what in (("ceph", "Ceph"), ("fio", "fio"), ("network", "MTU")):
+        values = {f.host: _compared(f) for f in findings if f.column == column}
+        known = {host: value for host, value in values.items() if value}
+        first = next(iter(known), None)
+        for host, value in known.items():
+            if first is not None and value != known[first]:
+                sentence = f"{what} is {value} and {known[first]} on {first}; make them the same"
+                differing.append(Finding(host, column, "", warning=sentence))
+    return differing
+
+
+def _compared(finding: Finding) -> Optional[str]:
+    """The version, or the MTU of an interface that leads to other machines."""
+    words = finding.shown.split()
+    if finding.column == "network":
+        return words[1] if len(words) > 1 and words[0] != "lo" else None
+    return finding.shown if finding.shown[:1].isdigit() else None
