@@ -14,6 +14,7 @@ from cbt_crypto.attempt import attempt
 from cbt_crypto.deployment import cluster_class
 from cbt_crypto.engine import Engine
 from cbt_crypto.errors import CampaignError, RunError, UsageError
+from cbt_crypto.file.places import Place, at, words
 from cbt_crypto.holder import this_run
 from cbt_crypto.host_lock import own_id
 from cbt_crypto.interrupt import Abandoned
@@ -56,7 +57,8 @@ class CampaignRun:
         self.progress = progress
         self.journal = Journal(archive, run or own_id())
         self.campaign = plan.campaign
-        self.site = site_of(self.campaign.cluster)
+        self.place: Place = ()
+        self.site = site_of(at(self.campaign.cluster))
         self.stacks = {
             name: Stack(overlays) for name, overlays in self.campaign.configurations.items()
         }
@@ -94,9 +96,14 @@ class CampaignRun:
             self._write_down()
         except OSError as error:
             raise UsageError(f"{self.archive}: cannot be written: {error.strerror}") from error
-        known = list(self.stacks.values())
-        factory = cluster_class(self.engine)
-        self.cluster = factory(self.engine.settings.cluster, self.stack, known)
+        self._go_to(self.place)
+
+    def _go_to(self, place: Place) -> None:
+        """Work on the cluster with these values of the section's lists; it is not deployed yet."""
+        factory, known = cluster_class(self.engine), list(self.stacks.values())
+        self.place = place
+        self.site = site_of(at(self.campaign.cluster, place))
+        self.cluster = factory(self.engine.settings.cluster, self.stack, known, place)
 
     def _write_down(self) -> None:
         """Put into the archive what is about to be done, before anything else is touched."""
@@ -125,6 +132,8 @@ class CampaignRun:
     # -- deploying ----------------------------------------------------------------------------
 
     def _deploy(self, step: Deploy) -> None:
+        if step.place != self.place:
+            self._go_to(step.place)
         stack = self.stacks[step.configuration]
         how = step.how.name.lower()
         self.progress.phase(f"deploy {step.configuration} ({how}, {step.reason})")
@@ -140,7 +149,8 @@ class CampaignRun:
         self._note_environment(step.configuration)
 
     def _note_environment(self, configuration: str) -> None:
-        self._confs[configuration] = getattr(self.cluster, "conf_text", "")
+        name = ", ".join(filter(None, (configuration, words(self.place))))
+        self._confs[name] = getattr(self.cluster, "conf_text", "")
         path = self.archive / "results" / "environment.json"
         noted = read_json(path)
         if noted is None or not set(self.site.hosts) <= set(noted.get("hosts", ())):
@@ -170,7 +180,8 @@ class CampaignRun:
     def _rebuild(self, configuration: str) -> None:
         """After a failed cell the cluster is not trusted: build it anew, with its volumes."""
         filled = list(self._filled.values())
-        self._deploy(Deploy(configuration, Transition.REBUILD, "the cell before it failed"))
+        reason = "the cell before it failed"
+        self._deploy(Deploy(configuration, Transition.REBUILD, reason, self.place))
         for scenario, volume in filled:
             self._prefill(Prefill(scenario, (volume,)))
 

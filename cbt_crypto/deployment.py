@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 from cbt_crypto.engine import Engine
+from cbt_crypto.file import ClusterSection
+from cbt_crypto.file.places import Place, at, places
+from cbt_crypto.layout import site_of
 from cbt_crypto.overlay import Transition
 from cbt_crypto.site import HostScripts, Osd
 from cbt_crypto.stack import Stack, leftovers
@@ -20,12 +23,18 @@ class _Overlaid(Ceph):
     """Stands before an engine's Ceph class and answers its hooks from a stack of overlays."""
 
     def __init__(
-        self, config: Mapping[str, Any], stack: Stack, known: Sequence[Stack] = ()
+        self,
+        config: Mapping[str, Any],
+        stack: Stack,
+        known: Sequence[Stack] = (),
+        place: Place = (),
     ) -> None:
-        """`known` are all stacks that this campaign may have deployed."""
-        super().__init__(config)
+        """`known` are all stacks that this campaign may have deployed, `place` where this is."""
+        super().__init__({**config, **dict(place)})
         self.stack = stack
         self.known = tuple(known)
+        whole = ClusterSection.model_validate({k: config[k] for k in config if k != "archive_dir"})
+        self._sites = [site_of(at(whole, one)) for one in places(whole)]
 
     def extra_conf(self) -> Mapping[str, Mapping[str, str]]:
         return self.stack.ceph_conf()
@@ -56,7 +65,7 @@ class _Overlaid(Ceph):
 
     def undo(self) -> HostScripts:
         # Also what an earlier, killed run may have left in another configuration.
-        return leftovers((self.stack, *self.known), self.site)
+        return leftovers((self.stack, *self.known), *self._sites)
 
     def change(self, stack: Stack, how: Transition) -> None:
         """Go over to another stack without building the cluster anew."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cbt_crypto import logical_volumes
 from cbt_crypto.file.cluster import ClusterSection
 from cbt_crypto.site import Osd, Site
 
@@ -11,7 +12,8 @@ def site_of(cluster: ClusterSection) -> Site:
     osds: list[Osd] = []
     if not cluster.use_existing:
         for host in cluster.osds:
-            osds += [_osd(cluster, host, n, len(osds) + n) for n in range(cluster.osds_per_node)]
+            count = cluster.osds_per_node * per_device(cluster)
+            osds += [_osd(cluster, host, n, len(osds) + n) for n in range(count)]
     return Site(
         tmp_dir=cluster.tmp_dir,
         conf=conf_path(cluster),
@@ -36,14 +38,27 @@ def conf_path(cluster: ClusterSection) -> str:
     return "/etc/ceph/ceph.conf" if cluster.use_existing else f"{ceph_dir(cluster)}/ceph.conf"
 
 
+def per_device(cluster: ClusterSection) -> int:
+    """How many OSDs share a device."""
+    count = cluster.osds_per_device
+    return count[0] if isinstance(count, list) else count
+
+
 def _osd(cluster: ClusterSection, host: str, n: int, osd_id: int) -> Osd:
     base = ceph_dir(cluster)
     data_dir = f"{base}/osd.{osd_id}"
     is_file = cluster.osd_file_size is not None
+    disk = None if is_file else _device(cluster, host, n // per_device(cluster))
+    device = disk or f"{data_dir}.block"
+    if disk and per_device(cluster) > 1:
+        device = logical_volumes.path(
+            logical_volumes.group_name(base, host, disk), f"osd.{osd_id}-data"
+        )
     return Osd(
         id=osd_id,
         host=host,
-        device=f"{data_dir}.block" if is_file else _device(cluster, host, n),
+        device=device,
+        disk=disk if disk != device else None,
         data_dir=data_dir,
         admin_socket=f"{base}/run/osd.{osd_id}.asok",
         pid_file=f"{base}/run/osd.{osd_id}.pid",

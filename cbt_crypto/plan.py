@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -12,6 +12,8 @@ from cbt_crypto.archive import digest, hash_of
 from cbt_crypto.engine.embedded import ceph_conf
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import Campaign, ClusterSection
+from cbt_crypto.file.places import Place, at, places
+from cbt_crypto.file.places import words as place_words
 from cbt_crypto.layout import site_of
 from cbt_crypto.order import cheapest_order
 from cbt_crypto.overlay import Transition
@@ -35,6 +37,7 @@ class Cell:
     scenario: Scenario
     iteration: int
     definition: str
+    place: Place = ()
 
     @property
     def configuration(self) -> str:
@@ -45,7 +48,12 @@ class Cell:
     def config(self) -> dict[str, Any]:
         """The config of CBT's benchmark object for it."""
         options = self.scenario.model_dump(mode="json")
-        return {"benchmark": self.scenario.name, "iteration": self.iteration, **options}
+        return {
+            "benchmark": self.scenario.name,
+            "iteration": self.iteration,
+            **options,
+            **dict(self.place),
+        }
 
     @property
     def id(self) -> str:
@@ -62,7 +70,7 @@ class Cell:
         """Its options without the configuration, which has a column of its own."""
         options = self.scenario.model_dump(mode="json")
         del options["configuration"]
-        return options
+        return {**options, **dict(self.place)}
 
     @property
     def label(self) -> str:
@@ -71,6 +79,7 @@ class Cell:
         words = [self.scenario.name, self.configuration, str(options.get("mode", ""))]
         words += [_shown_size(options["op_size"])] if "op_size" in options else []
         words += [f"iodepth {options['iodepth']}"] if "iodepth" in options else []
+        words += [place_words(self.place)] if self.place else []
         words += [f"iteration {self.iteration}"] if self.iteration else []
         return " / ".join(words[:2]) + " / " + " ".join(words[2:])
 
@@ -90,6 +99,7 @@ class Deploy:
     configuration: str
     how: Transition
     reason: str
+    place: Place = ()
 
 
 @dataclass(frozen=True)
@@ -150,9 +160,9 @@ def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
     `rebuild: needed` or `never`, in the cheapest order. Scenarios, iterations, and the other
     dimensions follow in the file's order. Raises UsageError when two cells would be the same.
     """
-    cluster = _measured_cluster(campaign.cluster)
     cells = [
-        Cell(scenario, iteration, _definition(campaign, cluster, scenario))
+        Cell(scenario, iteration, _definition(campaign, cluster, scenario), place)
+        for place, cluster in _measured_clusters(campaign.cluster)
         for name in _order(campaign)
         for scenarios in campaign.scenarios.values()
         for iteration in range(campaign.cluster.iterations)
@@ -215,6 +225,10 @@ def _matches(cell: Cell, pattern: str) -> bool:
     return pattern.lower() in label or fnmatch.fnmatchcase(label, pattern.lower())
 
 
+def _measured_clusters(section: ClusterSection) -> list[tuple[Place, dict[str, Any]]]:
+    return [(place, _measured_cluster(at(section, place))) for place in places(section)]
+
+
 def _measured_cluster(section: ClusterSection) -> dict[str, Any]:
     """Of the cluster's section what bears on figures, and what the ceph.conf it names says."""
     cluster = section.model_dump(mode="json")
@@ -267,7 +281,17 @@ def _change(
             Deploy(name, Transition.NONE, "the cluster is there already") if last is None else None
         )
     if last is None:
-        return Deploy(name, Transition.REBUILD, "first")
+        return Deploy(name, Transition.REBUILD, "first", cell.place)
+    if last.place != cell.place:
+        return Deploy(name, Transition.REBUILD, place_words(cell.place), cell.place)
+    change = _change_of_configuration(campaign, stacks, last, cell)
+    return replace(change, place=cell.place) if change else None
+
+
+def _change_of_configuration(
+    campaign: Campaign, stacks: dict[str, Stack], last: Cell, cell: Cell
+) -> Optional[Deploy]:
+    name = cell.configuration
     if campaign.cluster.rebuild_every_test:
         return Deploy(name, Transition.REBUILD, "rebuild_every_test")
     changed = last.configuration != name

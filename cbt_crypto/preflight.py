@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from cbt_crypto import logical_volumes
 from cbt_crypto.device_guard import device_guards
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.embedded import ceph_conf
@@ -16,6 +17,7 @@ from cbt_crypto.engine.embedded.common import is_local
 from cbt_crypto.engine.embedded.options import mon_vector
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import Campaign
+from cbt_crypto.file.places import at
 from cbt_crypto.host_facts import facts, version_facts
 from cbt_crypto.layout import site_of
 from cbt_crypto.neighbours import hosts_of
@@ -89,9 +91,19 @@ def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -
     ]
     own = [*requirements(campaign, cells), *_root(campaign, stacks, site)]
     needs += [(_column(need), need) for need in own]
-    for overlay in (overlay for stack in stacks for overlay in stack.overlays):
-        needs += [(overlay.name, need) for need in overlay.requirements(site)]
+    for place in dict.fromkeys(cell.place for cell in cells):
+        needs += _checks_at(site_of(at(cluster, place)), stacks)
     return list(dict.fromkeys(needs))
+
+
+def _checks_at(site: Site, stacks: Sequence[Stack]) -> list[Check]:
+    """What volumes and overlays need, with these OSDs."""
+    needs: list[Check] = [("devices", need) for need in volume_needs(site)]
+    for stack in stacks:
+        for overlay in stack.overlays:
+            below = stack.below(overlay, site)
+            needs += [(overlay.name, need) for need in overlay.requirements(below)]
+    return needs
 
 
 def _column(need: Requirement) -> str:
@@ -119,7 +131,7 @@ def _versions(campaign: Campaign, cells: Sequence[Cell]) -> dict[str, tuple[str,
 def _data_bytes_per_osd(campaign: Campaign, cells: Sequence[Cell]) -> int:
     """What the largest set of volumes of one cluster takes on each OSD, in bytes."""
     site = site_of(campaign.cluster)
-    profiles = campaign.cluster.pool_profiles
+    profiles = at(campaign.cluster).pool_profiles
     by_configuration: dict[str, dict[str, int]] = {}
     for cell in cells:
         volumes = by_configuration.setdefault(cell.configuration, {})
@@ -128,6 +140,12 @@ def _data_bytes_per_osd(campaign: Campaign, cells: Sequence[Cell]) -> int:
             volumes[volume.name] = (volume.size_mb << 20) * replicas
     most = max((sum(volumes.values()) for volumes in by_configuration.values()), default=0)
     return most // max(1, len(site.osds))
+
+
+def volume_needs(site: Site) -> list[Requirement]:
+    """What dividing devices among OSDs takes."""
+    hosts = tuple(dict.fromkeys(osd.host for osd in site.osds if osd.disk))
+    return [Requirement("lvm2", hosts, logical_volumes.REQUIREMENT)] if hosts else []
 
 
 def _raise(problems: Iterable[str]) -> None:

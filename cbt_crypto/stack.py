@@ -117,10 +117,10 @@ def transition(old: Stack, new: Stack) -> Transition:
     )
 
 
-def leftovers(stacks: Sequence[Stack], site: Site) -> HostScripts:
+def leftovers(stacks: Sequence[Stack], *sites: Site) -> HostScripts:
     """Taking down whatever any of these configurations may have left behind."""
     scripts: dict[str, list[str]] = {}
-    parts = [part for stack in stacks for part in stack.takings_down(site)]
+    parts = [part for site in sites for stack in stacks for part in stack.takings_down(site)]
     # Of all configurations first what lies on top: nothing can be removed from under it.
     for _, part in sorted(parts, key=lambda part: not part[0].lies_on):
         for host, text in part.items():

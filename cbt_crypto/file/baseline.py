@@ -7,6 +7,7 @@ from typing import Union
 
 from cbt_crypto.file.cluster import ClusterSection
 from cbt_crypto.file.document import KeyPath
+from cbt_crypto.file.places import CLUSTER_DIMENSIONS
 from cbt_crypto.results.documents import NEVER_COMPARED, Baseline
 from cbt_crypto.scenario import Scenario
 
@@ -29,10 +30,15 @@ def baseline_of(cluster: ClusterSection) -> Union[Baseline, str]:
 
 
 def unmeasured(
-    baseline: Baseline, scenarios: Mapping[str, tuple[Scenario, ...]]
+    cluster: ClusterSection, baseline: Baseline, scenarios: Mapping[str, tuple[Scenario, ...]]
 ) -> Iterator[tuple[KeyPath, str]]:
     """Where scenarios do not measure the baseline, and a sentence on each."""
     dimension = baseline.dimension
+    if dimension in CLUSTER_DIMENSIONS:
+        listed = getattr(cluster, dimension)
+        if not isinstance(listed, list) or baseline.value not in listed:
+            yield ("cluster", dimension), f'does not list the baseline, "{baseline.value}"; add it'
+        return
     values = {
         name: [getattr(scenario, dimension, None) for scenario in objects]
         for name, objects in scenarios.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Optional, Union
+from typing import Annotated, Any, Literal, Optional, Union
 
 from pydantic import Field, field_validator
 
@@ -20,6 +20,7 @@ from cbt_crypto.file.patterns import (
 )
 from cbt_crypto.file.section import Section
 
+_Count = Annotated[int, Field(ge=1, le=16)]
 Rebuild = Literal["scenario", "configuration", "needed", "never"]
 
 
@@ -73,7 +74,22 @@ class ClusterSection(Section):
     mgrs: dict[HostName, dict[DaemonId, Any]] = Field(
         default_factory=dict, description="managers by host: {id: ~}"
     )
-    osds_per_node: int = Field(1, ge=1, le=256, description="OSDs on each of `osds`")
+    osds_per_node: int = Field(
+        1,
+        ge=1,
+        le=256,
+        description="OSDs on each of `osds`, one to a device; with osds_per_device the devices",
+    )
+    osds_per_device: Union[_Count, list[_Count]] = Field(
+        1,
+        description="OSDs that share a device, on logical volumes of equal size, or a file of "
+        "osd_file_size in parts; a list is a dimension, with a new cluster for each value",
+    )
+    replication: Union[_Count, list[_Count], None] = Field(
+        None,
+        description="replicas in all pools, instead of those in pool_profiles; a list is a "
+        "dimension, with a new cluster for each value",
+    )
     osd_devices: Union[AbsolutePath, list[AbsolutePath], dict[HostName, list[AbsolutePath]]] = (
         Field(
             "/dev/disk/by-partlabel/osd-device-{n}-data",

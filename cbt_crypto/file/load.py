@@ -19,6 +19,7 @@ from cbt_crypto.file.cluster import ClusterSection
 from cbt_crypto.file.consistency import contradictions
 from cbt_crypto.file.document import Document, KeyPath, printable, read
 from cbt_crypto.file.monitoring import MonitoringProfiles
+from cbt_crypto.file.places import at, places
 from cbt_crypto.file.schema import Campaign
 from cbt_crypto.file.sentence import kind_of, nearest, sentences
 from cbt_crypto.overlay import Overlay
@@ -109,13 +110,12 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
     if cluster is None or monitoring is None or file.problems:
         return None
     configurations = _configurations(file, cluster)
-    for place, wrong in contradictions(cluster):
-        file.problem(place, wrong)
+    _check_cluster(file, cluster)
     baseline = _baseline(file, cluster)
     if baseline is None:
         return None
     scenarios = _scenarios(file, cluster)
-    for place, wrong in unmeasured(baseline, scenarios):
+    for place, wrong in unmeasured(cluster, baseline, scenarios):
         file.problem(place, wrong)
     return Campaign(
         title=file.document.path.stem,
@@ -127,6 +127,12 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
         monitoring=monitoring,
         document=data,
     )
+
+
+def _check_cluster(file: CampaignFile, cluster: ClusterSection) -> None:
+    for place in places(cluster):
+        for key, wrong in contradictions(at(cluster, place)):
+            file.problem(key, wrong)
 
 
 def _baseline(file: CampaignFile, cluster: ClusterSection) -> Optional[Baseline]:

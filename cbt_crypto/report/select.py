@@ -7,6 +7,7 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 
 from cbt_crypto.errors import UsageError
+from cbt_crypto.file.places import CLUSTER_DIMENSIONS
 from cbt_crypto.report import label
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.results.documents import NEVER_COMPARED, Baseline, Plan, PlannedCell, Scalar
@@ -60,6 +61,7 @@ def label_of(cell: PlannedCell) -> str:
     words = [str(options.get("mode", ""))]
     words += [label.short_size(options["op_size"])] if "op_size" in options else []
     words += [f"iodepth {options['iodepth']}"] if "iodepth" in options else []
+    words += [f"{key} {options[key]}" for key in CLUSTER_DIMENSIONS if key in options]
     words += [f"iteration {cell.iteration}"] if cell.iteration else []
     return f"{cell.scenario} / {cell.configuration} / {' '.join(words)}"
 

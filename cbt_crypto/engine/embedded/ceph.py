@@ -15,12 +15,21 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
+from cbt_crypto import logical_volumes
 from cbt_crypto.engine.embedded import admin_session, ceph_conf, cephx, common
 from cbt_crypto.engine.embedded.admin_session import Step
-from cbt_crypto.engine.embedded.options import base_options, mon_vector, setting_options, without
+from cbt_crypto.engine.embedded.options import (
+    base_options,
+    file_size,
+    mon_vector,
+    setting_options,
+    without,
+)
 from cbt_crypto.errors import HostError
 from cbt_crypto.file.cluster import ClusterSection
+from cbt_crypto.file.places import at
 from cbt_crypto.layout import ceph_dir, conf_path, site_of
+from cbt_crypto.logical_volumes import Group, Volume
 from cbt_crypto.remote import Remote, kill_script
 from cbt_crypto.site import HostScripts, Osd
 
@@ -83,7 +92,7 @@ class Ceph(Hooks):
         """Touches nothing. Raises pydantic's ValidationError for a section that is not valid."""
         self.config = dict(config)
         known = {key: value for key, value in config.items() if key != "archive_dir"}
-        self.section = ClusterSection.model_validate(known)
+        self.section = at(ClusterSection.model_validate(known))
         self.site = site_of(self.section)
         self.tmp_dir = self.section.tmp_dir
         self.tmp_conf = conf_path(self.section)
@@ -129,6 +138,9 @@ class Ceph(Hooks):
         self._run({host: ending for host in self.site.hosts}, "end the daemons")
         if not self.use_existing:
             self._run(self.undo(), "take the overlays down")
+            hosts = [osd.host for osd in self.site.osds if not osd.is_file]
+            remove = logical_volumes.remove(self._volume_notes)
+            self._run(dict.fromkeys(hosts, remove), "remove the volumes")
 
     def cleanup(self) -> None:
         """Remove the cluster's files and the BlueStore labels on its devices."""
@@ -190,6 +202,7 @@ class Ceph(Hooks):
         """Prepare the devices: what the overlays lay over them, when each is noted as ours."""
         claims = {host: self._claim_devices(host) for host in self.site.osd_hosts}
         self._run(claims, "note the devices")
+        self._run(self._volumes(), "divide the devices")
         self._run(self.before_osds(), "prepare the devices")
 
     def make_osds(self) -> None:
@@ -362,7 +375,7 @@ class Ceph(Hooks):
             f"{program} --mkfs --osd-uuid {uuid.uuid4()} --no-mon-config {paths} "
             f"--keyring {quote(self._base)}/daemons.keyring {_QUICK_MKFS}"
         )
-        size = self.section.osd_file_size
+        size = f"{file_size(self.section) >> 20}M"
         return [
             *([f"truncate -s {size} {quote(osd.device)}"] if osd.is_file else []),
             f"mkdir -p {quote(osd.data_dir)}",
@@ -372,10 +385,42 @@ class Ceph(Hooks):
     def _claim_devices(self, host: str) -> str:
         """Shell text that notes a host's devices, so that a killed run can be cleared."""
         osds = self.site.osds_of(host)
-        devices = [d for osd in osds if not osd.is_file for d in (osd.device, osd.db_device) if d]
+        devices = [
+            device
+            for osd in osds
+            if not osd.is_file
+            for device in (osd.disk or osd.device, osd.db_device)
+            if device
+        ]
         return "\n".join(
-            f"echo {quote(device)} >> {quote(self._base)}/../devices" for device in devices
+            f"echo {quote(device)} >> {quote(self._base)}/../devices"
+            for device in dict.fromkeys(devices)
         )
+
+    @property
+    def _volume_notes(self) -> str:
+        return f"{self.tmp_dir}/volumes"
+
+    def _volumes(self) -> HostScripts:
+        """A volume for each OSD, where several share a device."""
+        shared: dict[str, dict[str, list[Osd]]] = {}
+        for osd in self.site.osds:
+            if osd.disk:
+                shared.setdefault(osd.host, {}).setdefault(osd.disk, []).append(osd)
+        return {
+            host: logical_volumes.make(
+                [
+                    Group(
+                        logical_volumes.group_name(self._base, host, disk),
+                        disk,
+                        tuple(Volume(f"osd.{osd.id}-data") for osd in osds),
+                    )
+                    for disk, osds in disks.items()
+                ],
+                self._volume_notes,
+            )
+            for host, disks in shared.items()
+        }
 
     def _start(self, program: str, name: str, sudo: str = "") -> str:
         """Shell text that starts a daemon; it returns when the daemon has read its data."""

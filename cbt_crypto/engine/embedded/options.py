@@ -7,7 +7,7 @@ import socket
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file.cluster import ClusterSection
-from cbt_crypto.layout import ceph_dir, site_of
+from cbt_crypto.layout import ceph_dir, per_device, site_of
 
 Sections = dict[str, dict[str, str]]
 
@@ -72,6 +72,12 @@ def size_bytes(size: str) -> int:
     return int(size[:-1]) << _UNITS[size[-1]]
 
 
+def file_size(cluster: ClusterSection) -> int:
+    """Bytes of one OSD's file, in whole MiB: its part of `osd_file_size`; 0 without files."""
+    size = size_bytes(cluster.osd_file_size) if cluster.osd_file_size else 0
+    return size // per_device(cluster) >> 20 << 20
+
+
 def mon_vector(address: str) -> str:
     """`host[:port]` as a msgr2 address vector; CBT's 6789 is msgr1's, so it means 3300.
 
@@ -121,7 +127,7 @@ def base_options(cluster: ClusterSection, fsid: str) -> Sections:
         "osd": {"osd_data": f"{base}/osd.$id", "osd_objectstore": cluster.fs},
     }
     if cluster.osd_file_size:
-        sections["osd"]["bluestore_block_size"] = str(size_bytes(cluster.osd_file_size))
+        sections["osd"]["bluestore_block_size"] = str(file_size(cluster))
     sections.update({f"osd.{osd.id}": {"host": osd.host} for osd in site_of(cluster).osds})
     return sections
 
@@ -147,7 +153,7 @@ def setting_options(cluster: ClusterSection) -> Sections:
 
 
 def _pgs_per_osd(cluster: ClusterSection) -> int:
-    osds = max(1, len(cluster.osds) * cluster.osds_per_node)
+    osds = max(1, len(cluster.osds) * cluster.osds_per_node * per_device(cluster))
     copies = sum(pool.pg_size * pool.replication for pool in cluster.pool_profiles.values())
     return max(250, 2 * math.ceil(copies / osds))
 

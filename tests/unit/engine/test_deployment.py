@@ -149,7 +149,7 @@ def test_devices_are_noted_before_anything_is_written_to_them(
 def test_osds_on_files_need_no_root(campaign_of: Make, cluster_of: Cluster, notebook: Any) -> None:
     cluster_of(campaign_of(cluster={"osd_file_size": "8G"})).initialize()
     text = notebook.scripts("make the OSDs")["o1"]
-    assert "truncate -s 8G /tmp/cbt-crypto/ceph/osd.1.block" in text
+    assert "truncate -s 8192M /tmp/cbt-crypto/ceph/osd.1.block" in text
     assert "$SUDO" not in text
     assert "/dev/disk" not in text
 

@@ -1,0 +1,43 @@
+"""Keys of the `cluster` section that may be lists, and so are dimensions of the campaign."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from cbt_crypto.file.cluster import ClusterSection
+
+#: Each of these lists takes a new cluster for each of its values.
+CLUSTER_DIMENSIONS = ("osds_per_device", "replication")
+
+#: A value for each key of the section that is a list: (("replication", 3),).
+Place = tuple[tuple[str, int], ...]
+
+
+def places(cluster: ClusterSection) -> tuple[Place, ...]:
+    """Every combination of the lists, the last varying fastest; one empty place without lists."""
+    listed = {
+        key: value for key in CLUSTER_DIMENSIONS if isinstance(value := getattr(cluster, key), list)
+    }
+    return tuple(tuple(zip(listed, values)) for values in itertools.product(*listed.values()))
+
+
+def at(cluster: ClusterSection, place: Place = ()) -> ClusterSection:
+    """The section with one value for each key; the first of its list where `place` has none."""
+    chosen = dict(place)
+    values: dict[str, Any] = {}
+    for key in CLUSTER_DIMENSIONS:
+        value = getattr(cluster, key)
+        values[key] = chosen.get(key, value[0] if isinstance(value, list) else value)
+    replication = values["replication"]
+    if replication is not None:
+        values["pool_profiles"] = {
+            name: profile.model_copy(update={"replication": replication})
+            for name, profile in cluster.pool_profiles.items()
+        }
+    return cluster.model_copy(update=values)
+
+
+def words(place: Place) -> str:
+    """For labels: `osds_per_device 4 replication 1`."""
+    return " ".join(f"{key} {value}" for key, value in place)

@@ -1,0 +1,94 @@
+"""Lists in the cluster section: each value is a cluster of its own."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import pytest
+
+from cbt_crypto.engine.embedded.options import base_options, file_size
+from cbt_crypto.errors import UsageError
+from cbt_crypto.file import Campaign
+from cbt_crypto.file.places import at, places
+from cbt_crypto.layout import site_of
+from cbt_crypto.overlay import Transition
+from cbt_crypto.plan import Deploy, cells_of, plan
+
+pytestmark = pytest.mark.unit
+
+Make = Callable[..., Campaign]
+LISTS = {"osds_per_device": [4, 5], "replication": [1, 3]}
+
+
+def test_every_combination_is_a_place(campaign_of: Make) -> None:
+    assert places(campaign_of(cluster=LISTS).cluster) == (
+        (("osds_per_device", 4), ("replication", 1)),
+        (("osds_per_device", 4), ("replication", 3)),
+        (("osds_per_device", 5), ("replication", 1)),
+        (("osds_per_device", 5), ("replication", 3)),
+    )
+    assert places(campaign_of().cluster) == ((),)
+    assert places(campaign_of(cluster={"replication": 2}).cluster) == ((),)
+
+
+def test_a_cell_has_them_among_its_parameters_and_in_its_label(campaign_of: Make) -> None:
+    cells = cells_of(campaign_of(cluster=LISTS))
+    assert len(cells) == 4 and len({cell.path for cell in cells}) == 4
+    assert len({cell.definition for cell in cells}) == 4
+    assert cells[1].parameters["replication"] == 3
+    assert "osds_per_device 4 replication 3" in cells[1].label
+
+
+def test_each_takes_a_new_cluster(campaign_of: Make) -> None:
+    campaign = campaign_of(cluster={**LISTS, "rebuild": "needed"})
+    steps = [step for step in plan(campaign).steps if isinstance(step, Deploy)]
+    assert [step.how for step in steps] == [Transition.REBUILD] * 4
+    assert dict(steps[3].place) == {"osds_per_device": 5, "replication": 3}
+    assert steps[3].reason == "osds_per_device 5 replication 3"
+
+
+def test_osds_of_a_device_have_a_volume_each(campaign_of: Make) -> None:
+    cluster = {"osds_per_device": 2, "osds_per_node": 2, "osd_devices": "/dev/d{n}"}
+    site = site_of(campaign_of(cluster=cluster).cluster)
+    own = site.osds_of("o0")
+    assert [osd.disk for osd in own] == ["/dev/d0", "/dev/d0", "/dev/d1", "/dev/d1"]
+    assert own[0].device.rpartition("/")[0] == own[1].device.rpartition("/")[0]
+    assert own[0].device.endswith("/osd.0-data")
+    assert site.osds_of("o1")[0].id == 4
+
+
+def test_one_osd_has_the_whole_device(campaign_of: Make) -> None:
+    (first, *_) = site_of(campaign_of(cluster={"osd_devices": "/dev/d{n}"}).cluster).osds
+    assert (first.device, first.disk) == ("/dev/d0", None)
+
+
+def test_a_file_is_divided_too(campaign_of: Make) -> None:
+    section = at(campaign_of(cluster={"osd_file_size": "4G", "osds_per_device": 3}).cluster)
+    assert file_size(section) == 1365 << 20
+    assert base_options(section, "f")["osd"]["bluestore_block_size"] == str(1365 << 20)
+    assert "osd.5" in base_options(section, "f")
+
+
+def test_replication_is_that_of_every_pool(campaign_of: Make) -> None:
+    section = at(campaign_of(cluster=LISTS).cluster, (("replication", 1),))
+    assert {pool.replication for pool in section.pool_profiles.values()} == {1}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "sentence"),
+    [
+        ({"replication": [1, 3], "baseline": {"replication": 2}}, "does not list the baseline"),
+        ({"replication": [0, 3]}, "greater than or equal to 1"),
+        ({"replication": 3, "baseline": {"replication": 3}}, "does not list the baseline"),
+    ],
+)
+def test_one_sentence_for_a_mistake(
+    campaign_of: Make, cluster: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        campaign_of(cluster=cluster)
+
+
+def test_a_place_can_be_the_baseline(campaign_of: Make) -> None:
+    campaign = campaign_of(cluster={**LISTS, "baseline": {"replication": 1}})
+    assert (campaign.compared, campaign.baseline) == ("replication", 1)
