@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TOX := $(VENV)/tox/bin/tox
+# Of each target of `make fuzz`.
+FUZZ_SECONDS ?= 60
 
 # What the lab needs on its host; and, for the tests, what a campaign needs on a node, and a browser.
 PACKAGES := python3-venv openssh-client iproute2 util-linux qemu-system-x86 qemu-utils \
@@ -18,7 +20,7 @@ define install
 		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(1); }
 endef
 
-.PHONY: help quickstart test packages test-packages venv lint unit contract e2e lab clean
+.PHONY: help quickstart test test-faults fuzz packages test-packages venv lint unit contract e2e lab clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -30,6 +32,13 @@ quickstart: packages venv ## Run the article's story on real Ceph with real LUKS
 
 test: test-packages $(TOX) ## Run the whole test suite
 	$(TOX)
+
+test-faults: test-packages venv ## Break things under campaigns; writes docs/faults.md; an hour
+	$(BIN)/python -m pytest -v tests/faults
+
+fuzz: venv ## Fuzz everything that reads what others wrote; writes docs/fuzz.md
+	$(BIN)/pip install -q atheris
+	$(BIN)/python tests/fuzz/fuzz_inputs.py $(FUZZ_SECONDS)
 
 packages: ## Install the Debian packages that the lab needs
 	$(call install,$(PACKAGES))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cbt_crypto import collected
 from cbt_crypto.engine import Engine
 from cbt_crypto.errors import RunError
 from cbt_crypto.remote import Remote
@@ -22,6 +23,10 @@ else:
 
 #: Seconds beyond ramp and time in which fio must have opened its volume and ended.
 _SLACK = 120
+#: A volume that is filled more slowly than this, on top of a deployment's time, is not filled.
+_PREFILL_MB_PER_S = 1
+#: Seconds that a clock may move against ours during a cell; reading it is that inexact at worst.
+_CLOCK_JUMP_S = 2.0
 
 
 def commands_of(cluster: Any) -> ClusterCommands:
@@ -60,7 +65,10 @@ class _RunsScenario(Benchmark):
         create = self.scenario.create(volumes, self.commands)
         self.remote.run({self.site.head: create}, "make the volumes", 600)
         fill = self.scenario.prefill_scripts(volumes, self.run_dir, self.commands)
-        self.remote.run(fill, "prefill the volumes")
+        patience = self.cluster.config.get("deploy_timeout", 300)
+        # A cluster that stopped serving would keep fio waiting for ever.
+        limit = patience + max((v.size_mb for v in volumes), default=0) / _PREFILL_MB_PER_S
+        self.remote.run(fill, "prefill the volumes", limit)
 
     def run(self) -> None:
         """Run the processes under the monitors; `outcome` has the window and exit statuses."""
@@ -76,7 +84,10 @@ class _RunsScenario(Benchmark):
             self.remote.run(scripts, "run fio", limit)
             ended = time.time() + on_head
         statuses = self._exit_statuses(scripts)
+        _check_clocks(offsets, clock_offsets(self.remote, self.site))
+        there = collected.sizes(self.remote, self.site.hosts, self.run_dir)
         self.engine.common.sync_files(self.run_dir, self.archive_dir)
+        collected.check(there, Path(self.archive_dir))
         processes = self.scenario.processes(self.site)
         self.outcome = {
             "started": started,
@@ -126,6 +137,17 @@ def clock_offsets(remote: Remote, site: Site) -> dict[str, float]:
     outputs = remote.run({host: "date +%s.%N" for host in site.hosts}, "read the clock", 60)
     middle = (before + time.time()) / 2
     return {host: round(float(text) - middle, 4) for host, text in outputs.items()}
+
+
+def _check_clocks(before: Mapping[str, float], after: Mapping[str, float]) -> None:
+    """Raise RunError when a clock was set while it was measured by it."""
+    for host, offset in after.items():
+        moved = offset - before[host]
+        if abs(moved) > _CLOCK_JUMP_S:
+            raise RunError(
+                f"{host}: its clock was set by {moved:+.1f} s during the cell; let chrony or "
+                "systemd-timesyncd finish before a campaign"
+            )
 
 
 def _status(printed: str, volume: str) -> Any:

@@ -41,6 +41,7 @@ _PACKAGES = {
     "collectl": "collectl",
     "fio": "fio",
     "pdsh": "pdsh",
+    "pdcp": "pdsh",
     "perf": "linux-perf",
     "stress-ng": "stress-ng",
 }
@@ -53,6 +54,7 @@ _COLUMNS = {
     "collectl": "collectl",
     "perf": "perf",
     "python3": "python3",
+    "pdcp": "pdsh",
 }
 
 
@@ -204,6 +206,7 @@ def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]
         _program(cluster.rbd_cmd, (site.head,)),
         _librados(cluster.ceph_cmd, site.head),
         _program("python3", site.hosts),
+        _program("pdcp", tuple(host for host in site.hosts if not is_local(host))),
         _program("collectl", _hosts(site, campaign.monitoring.collectl.nodes)),
         _tmp_dir(cluster.tmp_dir, site),
     ]

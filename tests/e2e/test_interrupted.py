@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -96,3 +97,29 @@ def test_kill_9_leaves_nothing_that_the_next_run_does_not_clear(machine: Any) ->
     assert again.returncode == 0, again.stdout + again.stderr
     assert [cell["state"] for cell in machine.cells()] == ["finished", "finished"]
     assert machine.leftovers() == []
+
+
+def test_a_second_run_is_refused_and_a_second_ctrl_c_stops_at_once(machine: Any) -> None:
+    config = machine.write(CONFIGURATIONS, BENCHMARKS)
+    running = _start(machine, config)
+    _wait("fio", lambda: _fio(machine))
+    other = machine.run(config, "-a", str(machine.directory / "other"))
+    assert other.returncode == 2, other.stdout + other.stderr
+    assert f"localhost: tmp_dir {machine.tmp_dir} is in use by " in other.stderr
+    assert f"(process {running.pid}, archive {machine.archive}, since " in other.stderr
+    running.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    running.send_signal(signal.SIGINT)
+    _, stderr = running.communicate(timeout=20)
+    assert running.returncode == 1
+    assert f"left on localhost: processes with CBT_CRYPTO_MARK={machine.tmp_dir}@" in stderr
+    assert f"clear it with: cbt-crypto cleanup {machine.archive}" in stderr
+    assert machine.leftovers() != []
+
+    command = [sys.executable, "-m", "cbt_crypto", "cleanup", str(machine.archive)]
+    cleaned = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert cleaned.returncode == 0, cleaned.stderr
+    assert "taking down what a run that ended early, " in cleaned.stdout
+    assert machine.leftovers() == []
+    again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert "nothing is left on any host" in again.stdout

@@ -140,8 +140,8 @@ def test_each_program_is_looked_for_where_it_runs(campaign_of: Make) -> None:
 def test_an_existing_cluster_needs_no_daemons(campaign_of: Make) -> None:
     absent = dict.fromkeys(("osds", "mons", "mgrs"), ...)
     found = names(campaign_of(cluster={"use_existing": True, **absent}))
-    assert set(found) == {"ceph", "rbd", "librados", "python3", "collectl", "tmp_dir", "fio",
-                          "fio with rbd"}  # fmt: skip
+    always = {"ceph", "rbd", "librados", "python3", "pdcp", "collectl", "tmp_dir"}
+    assert set(found) == {*always, "fio", "fio with rbd"}
 
 
 def test_every_device_is_looked_at_on_its_host(campaign_of: Make) -> None:

@@ -1,0 +1,131 @@
+"""Everything that reads what others wrote: from bytes to a value, or to the error that is allowed.
+
+A target that raises anything else, or does not come back, is a finding.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cbt_crypto import archive, journal
+from cbt_crypto.engine.embedded import ceph_conf
+from cbt_crypto.errors import UsageError
+from cbt_crypto.file import load
+from cbt_crypto.holder import describe, is_dead
+from cbt_crypto.plan import plan
+from cbt_crypto.results import documents
+from cbt_crypto.results.collectl import read_collectl
+from cbt_crypto.results.fio_json import parse_fio_json
+from cbt_crypto.results.fio_log import read_fio_log
+from cbt_crypto.results.fio_normal import parse_fio_normal
+from cbt_crypto.results.histogram_log import read_histogram_log
+from cbt_crypto.results.perf import crypto_percent, parse_perf_stat
+from cbt_crypto.results.problem import Malformed
+from cbt_crypto.survey import parts_of
+
+_DATA = Path(__file__).resolve().parents[1] / "unit" / "data"
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is fuzzed, and real inputs to start from."""
+
+    read: Callable[[bytes], Any]
+    seeds: tuple[bytes, ...]
+
+    def __call__(self, data: bytes) -> None:
+        try:
+            self.read(data)
+        except (UsageError, Malformed) as error:
+            text = str(error)
+            if not text or any(not char.isprintable() for char in text.replace("\n", "")):
+                raise AssertionError(f"no sentence: {text!r}") from error
+
+
+_DIRECTORY = tempfile.TemporaryDirectory(prefix="fuzz-", dir="/dev/shm")
+_FILE = Path(_DIRECTORY.name) / "input"
+_ARCHIVE = Path(_DIRECTORY.name) / "archive"
+
+
+def _by_path(read: Callable[[Path], Any]) -> Callable[[bytes], Any]:
+    def reader(data: bytes) -> Any:
+        _FILE.write_bytes(data)
+        return read(_FILE)
+
+    return reader
+
+
+def _campaign(path: Path) -> Any:
+    return plan(load(path))
+
+
+def _journal(data: bytes) -> None:
+    path = journal.path_of(_ARCHIVE)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    for deployment in journal.left_over(_ARCHIVE):
+        deployment.describe()
+        describe(deployment.by)
+        is_dead(deployment.by)
+        deployment.campaign(_ARCHIVE)
+
+
+def _collectl(data: bytes) -> Any:
+    _FILE.write_bytes(data if data[:2] == b"\x1f\x8b" else gzip.compress(data, 1))
+    return read_collectl(_FILE)
+
+
+def _document(data: bytes) -> Any:
+    kinds = (documents.Plan, documents.Cell, documents.Proof, documents.Environment)
+    kind = kinds[data[0] % len(kinds)] if data else documents.Plan
+    return documents.parse_document(kind, data[1:])
+
+
+def _perf(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    parse_perf_stat(text)
+    crypto_percent(text)
+
+
+def _seeds(*patterns: str) -> tuple[bytes, ...]:
+    paths = sorted(path for pattern in patterns for path in _DATA.glob(pattern))
+    return tuple(path.read_bytes() for path in paths)
+
+
+_CELL = b'{"format": 1, "id": "id-1a2b3c4d", "iteration": 0, "state": "finished", "processes": []}'
+_JOURNAL = (
+    b'{"format":1,"run":"a","time":1.0,"event":"begin","by":{"pid":1,"host":"h"},'
+    b'"hosts":{"h":{"tmp_dir":"/t","mark":"m","devices":["/dev/x"]}},"document":'
+    b'{"cluster":{"head":"h","clients":["h"]},"benchmarks":{}},"checkout":null}\n'
+    b'{"run":"a","event":"end"}\n'
+)
+
+TARGETS: dict[str, Target] = {
+    "campaign file (YAML)": Target(
+        _by_path(_campaign), tuple(p.read_bytes() for p in sorted(_ROOT.glob("configs/*.yaml")))
+    ),
+    "ceph.conf": Target(
+        _by_path(ceph_conf.read), (b"[global]\nms client mode = secure\n[osd.0]\nhost=a\n",)
+    ),
+    "journal.jsonl": Target(_journal, (_JOURNAL,)),
+    "cell.json as the campaign reads it": Target(_by_path(archive.read_json), (_CELL,)),
+    "plan, cell, proof, environment as the report reads them": Target(
+        _document, tuple(bytes([n]) + _CELL for n in range(4))
+    ),
+    "fio's JSON": Target(parse_fio_json, _seeds("fio/*.json", "fio/*.json_normal")),
+    "fio's normal output": Target(parse_fio_normal, _seeds("fio/*.normal")),
+    "fio's logs": Target(_by_path(read_fio_log), _seeds("fio/*_iops.log", "fio/*_bw.log")),
+    "fio's histogram logs": Target(_by_path(read_histogram_log), _seeds("fio/*_hist.log")),
+    "collectl's raw files": Target(_collectl, _seeds("collectl/*.gz")),
+    "perf stat and perf report": Target(_perf, _seeds("perf/*")),
+    "what hosts print to check": Target(
+        lambda data: parts_of(data.decode("utf-8", "replace")),
+        (b"@cbt-crypto-clock 1.0\n@cbt-crypto-requirement 0\nok\n",),
+    ),
+}
