@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cbt_crypto.benchmarks.rbd_kbench import RbdKbench
 from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
 from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
 from cbt_crypto.benchmarks.rbd_single_client_sync import RbdSingleClientSync
@@ -9,5 +10,6 @@ from cbt_crypto.scenario import Scenario
 
 #: Section name in the YAML file -> scenario.
 SCENARIOS: dict[str, type[Scenario]] = {
-    scenario.name: scenario for scenario in (RbdMultiClient, RbdSingleClient, RbdSingleClientSync)
+    scenario.name: scenario
+    for scenario in (RbdMultiClient, RbdSingleClient, RbdSingleClientSync, RbdKbench)
 }

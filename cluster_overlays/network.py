@@ -50,10 +50,10 @@ said=$($SUDO unshare -n sh -c TRY 2>&1) && echo ok ||
         "take another kernel, or a lab of virtual machines"
 """.strip()
 _TRY = {
-    "vxlan": "ip link add t type vxlan id 1 dstport 4790",
-    "ipip": "ip link add t type ipip local 192.0.2.1 remote 192.0.2.2",
-    "wireguard": "ip link add t type wireguard",
-    "ipsec": "ip link add t type xfrm dev lo if_id 1 && ip xfrm state add src 192.0.2.1 "
+    "vxlan": "ip link add trial0 type vxlan id 1 dstport 4790",
+    "ipip": "ip link add trial0 type ipip local 192.0.2.1 remote 192.0.2.2",
+    "wireguard": "ip link add trial0 type wireguard",
+    "ipsec": "ip link add trial0 type xfrm dev lo if_id 1 && ip xfrm state add src 192.0.2.1 "
     "dst 192.0.2.2 proto esp spi 4096 mode tunnel if_id 1 aead 'rfc4106(gcm(aes))' "
     "0x0000000000000000000000000000000000000000 128",
 }

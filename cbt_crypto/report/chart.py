@@ -13,7 +13,7 @@ from cbt_crypto.report.model import ReportCell, Section, Table
 from cbt_crypto.results.histogram import Histogram, merge
 
 #: From this op size on, in bytes, throughput is shown in MB/s and not in IOPS.
-_LARGE = 64 << 10
+LARGE = 64 << 10
 #: Percentiles of a distribution curve, evenly spaced on its axis of nines.
 _NINES = np.linspace(0, 5, 61)
 #: CPU states that the stacked bars show, and their words.
@@ -81,7 +81,7 @@ Chart = Union[Bars, Stacks, Lines]
 
 def charts(table: Table) -> Iterator[Chart]:
     """Every chart that the table has figures for."""
-    yield from _some(_throughput(table), _cpu_per_io(table))
+    yield from _some(_throughput(table), _latency(table), _cpu_per_io(table))
     yield from _some(*(_cpu(section) for section in table.sections))
     for section in table.sections:
         yield from _some(*_over_time(section), _distribution(section))
@@ -116,14 +116,20 @@ def _bars(table: Table, key: str, figure: str, title: str, unit: str, scale: flo
         unit=unit,
         groups=_groups(table),
         series=tuple(
-            Series(
-                name,
-                tuple(_scaled(cell, figure, scale) for cell in _cells(table, name)),
-                tuple(_end(cell, figure, scale, "low") for cell in _cells(table, name)),
-                tuple(_end(cell, figure, scale, "high") for cell in _cells(table, name)),
-            )
-            for name in _names(table)
+            bar_series(name, _cells(table, name), figure, scale) for name in _names(table)
         ),
+    )
+
+
+def bar_series(
+    name: str, cells: Sequence[Optional[ReportCell]], figure: str, scale: float
+) -> Series:
+    """The bars of one row, with their intervals; one for each cell."""
+    return Series(
+        name,
+        tuple(_scaled(cell, figure, scale) for cell in cells),
+        tuple(_end(cell, figure, scale, "low") for cell in cells),
+        tuple(_end(cell, figure, scale, "high") for cell in cells),
     )
 
 
@@ -144,10 +150,14 @@ def _end(cell: Optional[ReportCell], figure: str, scale: float, end: str) -> Opt
 
 
 def _throughput(table: Table) -> Bars:
-    if table.op_size is not None and table.op_size >= _LARGE:
+    if table.op_size is not None and table.op_size >= LARGE:
         figure = "bandwidth_bytes_per_s"
         return _bars(table, "throughput", figure, "Throughput", "MB/s", 1e-6)
     return _bars(table, "throughput", "iops", "IOPS", "IO/s", 1.0)
+
+
+def _latency(table: Table) -> Bars:
+    return _bars(table, "latency", "clat_ns_mean", "Mean latency", "ms", 1e-6)
 
 
 def _cpu_per_io(table: Table) -> Bars:

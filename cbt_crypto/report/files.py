@@ -15,6 +15,7 @@ from cbt_crypto.report.chart import Chart, charts
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.page import page
+from cbt_crypto.report.size_chart import size_charts
 from cbt_crypto.report.svg import svg
 from cbt_crypto.report.tidy import document, tidy
 
@@ -48,6 +49,7 @@ def write(report: Report, out_dir: Path) -> list[Path]:
 def _charts(report: Report) -> dict[str, str]:
     """A file for each chart, named by its load and what it shows; drawn on all processors."""
     drawn = [(chart, table.title) for table in report.tables for chart in charts(table)]
+    drawn += [(chart, heading) for heading, chart in size_charts(report.tables)]
     draw = partial(_drawn, bool(report.emulated_hosts))
     workers = min(len(os.sched_getaffinity(0)), len(drawn))
     if workers < 2 or len(drawn) < _WORTH_A_POOL:

@@ -138,6 +138,18 @@ def _counted(event: str) -> _Of:
     return of
 
 
+def _client_idle(runs: Sequence[Run], direction: str) -> Optional[float]:
+    """Of all threads of the hosts with client processes, mean over runs; None unless all tell."""
+    values = []
+    for run in runs:
+        hosts = {record.host for record in run.records}
+        found = NodesUse(tuple(node for node in run.nodes if node.host in hosts))
+        if len(found.nodes) != len(hosts) or not hosts:
+            return None
+        values.append(found.percent("idle"))
+    return float(np.mean(values)) if values else None
+
+
 def _crypto(runs: Sequence[Run], direction: str) -> Optional[float]:
     """Mean over the OSD nodes of those runs that have a perf report."""
     found = [use.crypto_percent for run in runs for use in run.perf]
@@ -192,6 +204,7 @@ METRICS = (
         _share("neighbours"),
     ),
     Metric("osd_cpu_share_rest_percent", "share of the rest in it", "%", 0, _cpu(_rest)),
+    Metric("client_cpu_idle_percent", "client hosts' CPU, idle", "%", 0, _client_idle),
     Metric("osd_cycles_per_io", "OSD nodes' cycles per IO", "cycles", -1, _counted("cycles")),
     Metric(
         "osd_instructions_per_io", "OSD nodes' instructions per IO", "instructions", -1,

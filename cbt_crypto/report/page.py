@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from html import escape
 from pathlib import Path
@@ -20,6 +20,7 @@ from cbt_crypto.report.chart import Chart, charts
 from cbt_crypto.report.model import Report, Table
 from cbt_crypto.report.page_tables import Element
 from cbt_crypto.report.plotly_chart import plotly_figure
+from cbt_crypto.report.size_chart import size_charts
 
 _TEMPLATES = Path(__file__).parent / "templates"
 #: Nothing may be fetched, whatever a name in an archive says.
@@ -72,14 +73,14 @@ class _Figures:
         self._figures: list[dict[str, Any]] = []
         self._note = " (emulated CPU)" if is_emulated else ""
 
-    def place(self, chart: Chart, table: Table) -> Element:
+    def place(self, chart: Chart, heading: str) -> Element:
         """The place of one chart, which the page fills when it comes into view."""
         number = len(self._figures)
         self._figures.append(_escaped(plotly_figure(chart)))
-        file = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{table.title}_{chart.key}")
+        file = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{heading}_{chart.key}")
         unit = "" if hasattr(chart, "lines") else f", {chart.unit}"
         attributes = {"data-chart": str(number), "data-file": file, "role": "img"}
-        named = {"aria-label": f"{chart.title}, {table.title}; its figures are in the tables"}
+        named = {"aria-label": f"{chart.title}, {heading}; its figures are in the tables"}
         return E.FIGURE(
             E.FIGCAPTION(f"{chart.title}{unit}{self._note}"),
             E.DIV(E.CLASS("plot"), **attributes, **named),
@@ -174,10 +175,16 @@ def _sections(report: Report, figures: _Figures) -> Iterator[Element]:
     )
     for number, (name, tables) in enumerate(_scenarios(report).items()):
         loads = (part for table in tables for part in _load(report, table, figures))
-        yield E.SECTION(E.H2(name), *loads, id=f"load-{number}")
+        yield E.SECTION(E.H2(name), *_by_size(tables, figures), *loads, id=f"load-{number}")
     yield E.SECTION(E.H2("Configurations"), *page_facts.configurations(report), id="configurations")
     yield E.SECTION(E.H2("Environment"), *page_facts.environment(report), id="environment")
     yield E.SECTION(E.H2("Method"), *_method(report), id="method")
+
+
+def _by_size(tables: Sequence[Table], figures: _Figures) -> Iterator[Element]:
+    found = [figures.place(chart, heading) for heading, chart in size_charts(tables)]
+    if found:
+        yield E.DIV(E.CLASS("charts"), *found)
 
 
 def _load(report: Report, table: Table, figures: _Figures) -> Iterator[Element]:
@@ -185,7 +192,7 @@ def _load(report: Report, table: Table, figures: _Figures) -> Iterator[Element]:
     yield page_tables.figures(report, table)
     yield from page_tables.bases(table)
     yield from page_tables.warnings(table)
-    yield E.DIV(E.CLASS("charts"), *(figures.place(chart, table) for chart in charts(table)))
+    yield E.DIV(E.CLASS("charts"), *(figures.place(chart, table.title) for chart in charts(table)))
     yield page_tables.everything(report, table)
 
 

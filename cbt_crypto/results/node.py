@@ -110,7 +110,7 @@ class Node:
             host=self.host,
             threads=self.series.threads,
             seconds=seconds,
-            cpu_seconds={state: max(named[state], 0.0) for state in SHOWN_STATES},
+            cpu_seconds={state: max(named[state], 0.0) for state in (*SHOWN_STATES, "idle")},
             process_cores=self._process_cores(window),
             network_percent=self._network_percent(first, last, seconds),
             accounted=float(ticks.sum()) / (self.series.hz * self.series.threads * seconds),

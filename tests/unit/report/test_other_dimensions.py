@@ -9,8 +9,10 @@ import pytest
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import ReportOptions, build
+from cbt_crypto.report.chart import Bars, charts
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.page import page
+from cbt_crypto.report.size_chart import size_charts
 
 pytestmark = pytest.mark.unit
 
@@ -71,3 +73,19 @@ def test_small_loads_of_several_sizes_are_told_apart_in_the_conclusion(sizes: Pa
 def test_kinds_of_load_are_not_compared(sizes: Path) -> None:
     with pytest.raises(UsageError, match="the values of mode are different loads"):
         build(sizes, ReportOptions(baseline="mode=randread"))
+
+
+def test_a_group_of_bars_for_each_size(sizes: Path) -> None:
+    built = build(sizes, ReportOptions(baseline="configuration=Unencrypted"))
+    (heading, chart), *_ = size_charts(built.tables)
+    assert (heading, chart.title) == ("rbd_multi_client", "IOPS by IO size, random reads")
+    assert chart.groups == ("4 KiB", "8 KiB")
+    values = {series.name: [round(v or 0) for v in series.values] for series in chart.series}
+    assert values == {"Unencrypted": [1000, 500], "LUKS": [1000, 500]}
+
+
+def test_latency_has_bars_too(sizes: Path) -> None:
+    built = build(sizes, ReportOptions(baseline="configuration=Unencrypted"))
+    latency = next(chart for chart in charts(built.tables[0]) if chart.key == "latency")
+    assert isinstance(latency, Bars) and latency.unit == "ms"
+    assert latency.series[0].values[0] == pytest.approx(2.0, rel=0.05)
