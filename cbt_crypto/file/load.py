@@ -172,14 +172,21 @@ def _scenarios(file: CampaignFile, cluster: ClusterSection) -> dict[str, tuple[S
     made = {}
     for name, section in sections.items():
         if file.known(("benchmarks", name), name, "benchmark", SCENARIOS):
-            made[name] = _scenario_objects(file, cluster, name, section)
+            path: KeyPath = ("benchmarks", name)
+            parts = list(enumerate(section)) if isinstance(section, list) else []
+            if isinstance(section, list) and not section:
+                file.problem(path, "is empty; give at least one")
+            made[name] = tuple(
+                scenario
+                for place, part in ([((*path, n), part) for n, part in parts] or [(path, section)])
+                for scenario in _scenario_objects(file, cluster, name, place, part)
+            )
     return made
 
 
 def _scenario_objects(
-    file: CampaignFile, cluster: ClusterSection, name: str, section: Any
+    file: CampaignFile, cluster: ClusterSection, name: str, path: KeyPath, section: Any
 ) -> tuple[Scenario, ...]:
-    path: KeyPath = ("benchmarks", name)
     before = len(file.problems)
     options = {"configuration": list(cluster.configurations), **file.mapping(path, section)}
     options["workloads"] = file.mapping((*path, "workloads"), options.get("workloads"))

@@ -72,6 +72,9 @@ combination of the values that are listed is one cell, and the last key varies f
 is a mapping of more options, whose loops are inside the others. An option in it replaces the same
 option above it.
 
+Where a scenario is wanted with lists that do not all go together, its value is a list of such
+mappings, each with dimensions of its own.
+
 Cells of one configuration are measured one after another, scenario by scenario in the order of the
 file, because a change of configuration is what costs time. Volumes of the same size are shared by
 scenarios, and filled once for each cluster that is built.

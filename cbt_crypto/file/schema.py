@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from pydantic import Field, create_model
 
@@ -59,6 +59,10 @@ def _overlays_model() -> Any:
     return create_model("Overlays", __config__=Section.model_config, **fields)
 
 
+def _one_or_more(section: Any) -> Any:
+    return Union[section, list[section], None]
+
+
 def file_model() -> Any:
     """The pydantic model of a whole file, for the JSON Schema and the documentation."""
     overlays: Any = _overlays_model()
@@ -76,7 +80,7 @@ def file_model() -> Any:
         ),
     )
     scenarios: dict[str, Any] = {
-        name: (Optional[section_model(scenario)], None) for name, scenario in SCENARIOS.items()
+        name: (_one_or_more(section_model(scenario)), None) for name, scenario in SCENARIOS.items()
     }
     benchmarks = create_model("Benchmarks", __config__=Section.model_config, **scenarios)
     return create_model(

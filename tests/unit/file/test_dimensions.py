@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cbt_crypto.errors import UsageError
+from cbt_crypto.file import Campaign
 from cbt_crypto.file.benchmarks import combinations
 
 pytestmark = pytest.mark.unit
@@ -80,3 +82,27 @@ def test_cbt_s_names_are_taken_for_ours(campaign_of: Callable[..., Any]) -> None
     assert campaign.cluster.ceph_mon_cmd == "/opt/ceph-mon"
     fios = [scenario.fio_cmd for scenario in campaign.scenarios["rbd_single_client"]]
     assert fios == ["/a/fio", "/b/fio"]
+
+
+def test_a_list_of_mappings_is_several_sets_of_dimensions(
+    campaign_of: Callable[..., Campaign],
+) -> None:
+    parts = [
+        {"time": 10, "op_size": 4194304, "mode": ["read", "write"]},
+        {"time": 10, "op_size": 4096, "iodepth": [64, 1], "mode": ["randread"]},
+    ]
+    objects = campaign_of(benchmarks={"rbd_single_client": parts}).scenarios["rbd_single_client"]
+    assert [(one.op_size, one.iodepth, one.mode) for one in objects] == [
+        (4194304, 128, "read"),
+        (4194304, 128, "write"),
+        (4096, 64, "randread"),
+        (4096, 1, "randread"),
+    ]
+
+
+def test_what_is_wrong_in_one_of_them_is_named_by_its_number(
+    campaign_of: Callable[..., Campaign],
+) -> None:
+    parts = [{"time": 10}, {"time": 10, "depth": 3}]
+    with pytest.raises(UsageError, match=r"benchmarks\.rbd_single_client\[1\]\.depth"):
+        campaign_of(benchmarks={"rbd_single_client": parts})
