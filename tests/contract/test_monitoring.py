@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,12 @@ pytestmark = pytest.mark.contract
 Make = Callable[..., Any]
 
 #: Notes how it was called and, by a file that it makes again and again, that it is running.
+#: As collectl it writes a sample, for which the start waits.
 _FAKE = """
 echo "$0 $*" >> {log}
+case $0 in
+    */collectl) for word; do :; done; printf '# head\\n>>> 1 <<<\\n' > "$word/c0.raw" ;;
+esac
 n=0; while [ $n -lt 1000 ]; do touch {log}.running; sleep 0.02; n=$((n+1)); done
 """
 #: One host with every role: as all hosts are this machine, more of them would share their files.
@@ -65,6 +70,19 @@ def test_collectl_always_runs_and_ends(bench: Make, fakes: Path, shims: Any) -> 
     made.engine.monitoring.stop(run_dir)
     assert not running(fakes)
     assert noted == [f"collectl -s+mYZ -i 1:10 -F0 -f {run_dir}/collectl"]
+
+
+def test_the_start_waits_for_the_first_sample(
+    bench: Make, programs: Callable[[str, str], Path], shims: Any
+) -> None:
+    late = """for word; do :; done
+        (echo '# Collectl'; sleep 0.7; echo '>>> 1795186054.001 <<<'; sleep 60) |
+            while read -r line; do echo "$line" | gzip; done > "$word/c0.raw.gz\""""
+    programs("collectl", late)
+    made = bench(cluster=ONE)
+    with made.engine.monitoring.monitor(f"{made.tmp_dir}/run"):
+        written = gzip.decompress((made.tmp_dir / "run/collectl/c0.raw.gz").read_bytes())
+        assert written == b"# Collectl\n>>> 1795186054.001 <<<\n"
 
 
 def test_on_which_hosts(

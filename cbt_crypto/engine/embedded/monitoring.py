@@ -13,10 +13,17 @@ from cbt_crypto.file.monitoring import MonitoringProfiles
 
 #: Directories of running monitors, so that `stop()` without one ends them all.
 _running: list[str] = []
+#: Seconds that collectl may take to write its first sample; an emulated CPU needs some ten.
+_PATIENCE_S = 60
 
 
 def start(directory: str) -> None:
-    """Start every profile; each writes below `directory`/<profile> on its nodes."""
+    """Start every profile; each writes below `directory`/<profile> on its nodes.
+
+    Returns when collectl has its first sample on every node: what is measured from now on is
+    covered. One that ends instead, or takes too long, is not waited for; the report says then
+    which seconds have no sample.
+    """
     _running.append(directory)
     for name, profile in _profiles().items():
         _pdsh(profile["nodes"], _start_script(name, profile, directory))
@@ -59,8 +66,21 @@ def _start_script(name: str, profile: dict[str, Any], directory: str) -> str:
     return (
         f"mkdir -p {where}\n"
         f"setsid {commands[name]} </dev/null >{where}/.messages 2>&1 &\n"
-        f"echo $! > {where}/.pid"
+        f"echo $! > {where}/.pid\n" + (_first_sample(where) if name == "collectl" else "")
     )
+
+
+def _first_sample(where: str) -> str:
+    """Shell text that waits for it: for a line in one of collectl's files that is no comment."""
+    return f"""\
+sampled() {{
+    for file in {where}/*; do
+        [ -f "$file" ] && zcat -f "$file" 2>/dev/null | grep -qv '^#' && return 0
+    done
+    return 1
+}}
+ends=$(( $(date +%s) + {_PATIENCE_S} ))
+until sampled || [ ! -e "/proc/$!/exe" ] || [ "$(date +%s)" -ge $ends ]; do sleep 0.1; done"""
 
 
 def _stop_script(target: str) -> str:
