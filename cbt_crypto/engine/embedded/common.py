@@ -6,6 +6,8 @@ ssh connections are opened once and reused. Output lines come as `host: text`, a
 from __future__ import annotations
 
 import atexit
+import contextlib
+import fcntl
 import getpass
 import os
 import shlex
@@ -34,6 +36,7 @@ SSH_OPTIONS = (
     "-oControlMaster=auto",
     "-oControlPersist=300",
 )
+_CONTROL_PREFIX = "cbt-ssh-"
 #: What each host is told to run. The script itself comes by standard input: there it may be of
 #: any length, and no list of processes shows it.
 _READ_SCRIPT = 'script=$(cat) && exec </dev/null && eval "$script"'
@@ -59,9 +62,24 @@ def _split(nodes: str) -> tuple[list[str], list[str]]:
 @lru_cache(maxsize=1)
 def _control_directory() -> str:
     """A socket's path is limited to some 100 bytes, so it is not below anybody's tmp_dir."""
-    directory = tempfile.mkdtemp(prefix="cbt-ssh-")
+    _close_abandoned()
+    directory = tempfile.mkdtemp(prefix=_CONTROL_PREFIX)
+    # Held open, and so locked, until this process ends in whatever way.
+    descriptor = os.open(f"{directory}/lock", os.O_CREAT | os.O_WRONLY, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
     atexit.register(close_connections)
     return directory
+
+
+def _close_abandoned() -> None:
+    """End the connections of runs of this user that were killed, and so could not do it."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{_CONTROL_PREFIX}*"):
+        # Anybody may put something of that name there; what is in a directory of ours is ours.
+        if directory.lstat().st_uid != os.geteuid():
+            continue
+        with contextlib.suppress(OSError), (directory / "lock").open(encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _end_connections(directory)
 
 
 def _ssh_arguments() -> list[str]:
@@ -198,16 +216,18 @@ def _everywhere(command: str) -> None:
 
 def close_connections() -> None:
     """End the ssh connections that are kept for reuse."""
-    if _control_directory.cache_info().currsize == 0:
-        return
-    directory = Path(_control_directory())
-    for path in directory.glob("*"):
+    if _control_directory.cache_info().currsize:
+        _end_connections(Path(_control_directory()))
+        _control_directory.cache_clear()
+
+
+def _end_connections(directory: Path) -> None:
+    for path in filter(Path.is_socket, directory.glob("*")):
         subprocess.run(
             ["ssh", "-O", "exit", f"-oControlPath={path}", "-"],
             stdin=subprocess.DEVNULL, capture_output=True, check=False,
         )  # fmt: skip
     shutil.rmtree(directory, ignore_errors=True)
-    _control_directory.cache_clear()
 
 
 def get_fqdn_cmd() -> str:

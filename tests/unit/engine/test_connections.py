@@ -1,0 +1,60 @@
+"""Directories of ssh connections: a killed run's are removed, and nobody else's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cbt_crypto.engine.embedded import common
+
+pytestmark = pytest.mark.unit
+
+#: Another run: says where its connections are, and waits.
+_RUN = """
+from cbt_crypto.engine.embedded import common
+print(common._control_directory(), flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    common.close_connections()
+    yield tmp_path
+    common.close_connections()
+
+
+def _other_run() -> tuple[subprocess.Popen[str], Path]:
+    run = subprocess.Popen(
+        [sys.executable, "-c", _RUN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert run.stdout
+    return run, Path(run.stdout.readline().strip())
+
+
+def test_those_of_a_killed_run_are_removed_and_of_a_living_one_not(temporary: Path) -> None:
+    killed, of_killed = _other_run()
+    living, of_living = _other_run()
+    killed.kill()
+    killed.communicate()
+    assert of_killed.is_dir()
+    own = Path(common._control_directory())
+    assert not of_killed.exists()
+    assert set(temporary.iterdir()) == {own, of_living}
+    living.communicate("\n")
+    common.close_connections()
+    assert list(temporary.iterdir()) == []
+
+
+def test_what_only_has_the_name_is_left_alone(temporary: Path) -> None:
+    without_lock = temporary / "cbt-ssh-other"
+    without_lock.mkdir()
+    common._control_directory()
+    assert without_lock.is_dir()
