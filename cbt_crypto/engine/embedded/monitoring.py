@@ -79,8 +79,12 @@ sampled() {{
     done
     return 1
 }}
-ends=$(( $(date +%s) + {_PATIENCE_S} ))
-until sampled || [ ! -e "/proc/$!/exe" ] || [ "$(date +%s)" -ge $ends ]; do sleep 0.1; done"""
+n=0
+# Not too often: programs that look would take an emulated CPU away from the one that starts.
+until sampled || [ ! -e "/proc/$!/exe" ] || [ $n -ge {2 * _PATIENCE_S} ]; do
+    sleep 0.5
+    n=$((n+1))
+done"""
 
 
 def _stop_script(target: str) -> str:

@@ -19,6 +19,13 @@ _FIO = """
 [ "$1" = --enghelp ] && { echo "Available IO engines:"; echo "	rbd"; exit 0; }
 for word; do case $word in --output=*) echo '{}' > "${word#--output=}" ;; esac; done
 """
+#: collectl, whose first sample is waited for.
+_COLLECTL = """
+[ "$1" = --version ] && exit 0
+for word; do :; done
+echo '>>> 1795186054.001 <<<' > "$word/host.raw"
+exec sleep 100
+"""
 
 
 @dataclass
@@ -83,7 +90,7 @@ def host(
     programs("ceph", f"#!{python}\n")
     for name in ("rbd", "ceph-mon", "ceph-mgr", "ceph-osd", "monmaptool", "osdmaptool"):
         programs(name, "exit 0")
-    programs("collectl", '[ "$1" = --version ] || exec sleep 100')
+    programs("collectl", _COLLECTL)
     programs("fio", _FIO)
     before = os.getcwd()
     os.chdir(tmp_path)
