@@ -70,6 +70,8 @@ class CampaignRun:
         self.outcome = Outcome()
         self._failed_in_a_row = 0
         self._must_rebuild = False
+        #: Whether the cluster was seen to be healthy since it was last changed.
+        self._healthy = False
         self._confs: dict[str, str] = {}
         self._filled: dict[str, tuple[Scenario, Any]] = {}
 
@@ -120,6 +122,7 @@ class CampaignRun:
         self.journal.begin(self.campaign, this_run(self.archive), self.engine)
 
     def _take(self, step: Any) -> None:
+        self._healthy = self._healthy and not isinstance(step, (Deploy, Prefill))
         if isinstance(step, Deploy) and self._distrusted and step.how is not Transition.REBUILD:
             self._rebuild(step.configuration)
         elif isinstance(step, Deploy):
@@ -188,18 +191,20 @@ class CampaignRun:
     # -- measuring ----------------------------------------------------------------------------
 
     def _measure(self, cell: Cell) -> None:
+        healthy, self._healthy = self._healthy, False
         if self._distrusted:
             self._rebuild(cell.configuration)
         self.progress.cell(cell.label)
         directory = self.archive / cell.path
         set_aside(self.archive, directory)
         try:
-            outcome = attempt(cell, self._benchmark(cell), self.cluster, directory)
+            outcome = attempt(cell, self._benchmark(cell), self.cluster, directory, healthy)
         except RunError as error:
             keep_cell(directory, cell, self.site, {}, str(error))
             self._failed(cell, str(error))
         else:
             self._failed_in_a_row = 0
+            self._healthy = True
             keep_cell(directory, cell, self.site, outcome, None)
         self.progress.done(cell.scenario.ramp + cell.scenario.time)
 
