@@ -46,11 +46,11 @@ def collect(
     `overlays` are those of the campaign; what they describe of a host stands in
     `hosts.<host>.overlays.<overlay>`.
     """
-    outputs = remote.run(dict.fromkeys(site.hosts, _SCRIPT), "describe the host", 120)
+    outputs = remote.run(dict.fromkeys(site.hosts, _SCRIPT), "describe the host", 600)
     hosts = {host: host_facts(site, host, text) for host, text in outputs.items()}
     for overlay in overlays:
         what = f"describe the host for {overlay.name}"
-        for host, text in remote.run(overlay.describe(site), what, 300).items():
+        for host, text in remote.run(overlay.describe(site), what, 600).items():
             hosts[host]["overlays"][overlay.name] = overlay.description(text)
     return {
         "started": time.time(),

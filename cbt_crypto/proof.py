@@ -22,7 +22,7 @@ def probe(remote: Remote, stack: Stack, site: Site) -> Probed:
         for host, text in overlay.probe(stack.below(overlay, site)).items():
             part = f"echo; echo {_BEGIN} {overlay.name}\n(\n{text}\n)\n"
             scripts[host] = scripts.get(host, "") + part
-    outputs = remote.run(scripts, "read what proves the configuration", timeout=60)
+    outputs = remote.run(scripts, "read what proves the configuration", timeout=300)
     probed: dict[str, dict[str, str]] = {}
     for host, text in outputs.items():
         for part in text.split(_BEGIN + " ")[1:]:
