@@ -146,6 +146,9 @@ def setting_options(cluster: ClusterSection) -> Sections:
         "mon_osd_max_initial_pgs": "65536",
         "osd_crush_chooseleaf_type": _failure_domain(cluster),
         "mon_allow_pool_size_one": "true",
+        # Else each new OSD measures itself for some seconds, and schedules by what it found: a
+        # difference between configurations that nobody asked for.
+        "osd_mclock_skip_benchmark": "true",
     }
     if settings.osd_memory_target:
         options["osd_memory_target"] = str(size_bytes(settings.osd_memory_target))
