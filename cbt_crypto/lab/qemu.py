@@ -16,6 +16,13 @@ _HOST_SIDE_ADDRESS = "10.0.2.15/24"
 #: Without the controllers that no node uses, and that its kernel would search for drives.
 _MACHINE = "q35,sata=off,smbus=off"
 _INIT = "/usr/lib/cbt-crypto-lab/init"
+#: Features that cost an emulated CPU more than they bring it: AVX2 is slower than what libraries
+#: use without it, with ERMS memory is cleared and copied byte by byte, a fifth level of page tables
+#: is walked at every miss, and SMAP ends every translated block that copies to or from a process.
+_SLOW_WHEN_EMULATED = "-avx2,-erms,-la57,-smap"
+#: What a kernel does for safety between processes, which nodes that live for minutes do not need.
+#: Above all: with random addresses QEMU before 8.0 translates each program anew at each start.
+_EMULATED_KERNEL = "norandmaps mitigations=off init_on_alloc=0"
 #: Before QEMU 10, TCG corrupts flags around cmpxchg16b, and the guest's kernel panics in kmalloc.
 _FIXED_CMPXCHG16B = 10
 
@@ -31,9 +38,14 @@ class Machine:
         """Machine, accelerator and CPU."""
         if self.accelerator == "kvm":
             return ["-machine", _MACHINE, "-accel", "kvm", "-cpu", "host"]
-        # Emulated AVX2 is slower than what libraries use without it.
-        cpu = "max,-avx2" if self.qemu_version[0] >= _FIXED_CMPXCHG16B else "max,-avx2,-cx16"
+        cpu = f"max,{_SLOW_WHEN_EMULATED}"
+        if self.qemu_version[0] < _FIXED_CMPXCHG16B:
+            cpu += ",-cx16"
         return ["-machine", _MACHINE, "-accel", "tcg,thread=multi", "-cpu", cpu]
+
+    def kernel_options(self) -> list[str]:
+        """What the guest's kernel is told because of that."""
+        return [] if self.accelerator == "kvm" else [_EMULATED_KERNEL]
 
 
 @dataclass(frozen=True)
@@ -102,7 +114,8 @@ def probe_command(machine: Machine, kernel: Path, system: Path) -> list[str]:
 
 def _base(machine: Machine, kernel: Path, system: Path, arguments: str) -> list[str]:
     root = "root=/dev/nvme0n1 rw rootflags=noinit_itable"
-    append = f"console=ttyS0 quiet panic=-1 net.ifnames=0 {root} init={_INIT} -- {arguments}"
+    kernel_words = ["console=ttyS0 quiet panic=-1 net.ifnames=0", *machine.kernel_options(), root]
+    append = f"{' '.join(kernel_words)} init={_INIT} -- {arguments}"
     return [
         *(BINARY, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *machine.options(),

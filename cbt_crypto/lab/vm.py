@@ -21,7 +21,14 @@ from cbt_crypto.lab.shape import Lab, Node, Shape, make_nodes, size_text
 _NETWORK = ipaddress.IPv4Network("10.231.0.0/24")
 _LOOPBACK = "127.0.0.1"
 _PORTS = range(20000, 32000)
-_DISK_SCRIPT = "/usr/lib/cbt-crypto-lab/disks"
+#: Partitions, and the word that these are no spinning disks: Ceph takes virtio disks for such, and
+#: BlueStore would then write small data twice.
+_DISK_SCRIPT = """
+for disk in /sys/block/vd*; do
+    [ ! -e "$disk" ] || echo 0 > "$disk/queue/rotational"
+done
+/usr/lib/cbt-crypto-lab/disks
+"""
 
 
 def check_machine(shape: Shape) -> None:

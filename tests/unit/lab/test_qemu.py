@@ -37,8 +37,8 @@ def values(command: list[str], option: str) -> list[str]:
 @pytest.mark.parametrize(
     ("machine", "accelerator", "cpu"),
     [
-        (Machine("tcg", (7, 2)), "tcg,thread=multi", "max,-avx2,-cx16"),
-        (Machine("tcg", (10, 0)), "tcg,thread=multi", "max,-avx2"),
+        (Machine("tcg", (7, 2)), "tcg,thread=multi", "max,-avx2,-erms,-la57,-smap,-cx16"),
+        (Machine("tcg", (10, 0)), "tcg,thread=multi", "max,-avx2,-erms,-la57,-smap"),
         (Machine("kvm", (7, 2)), "kvm", "host"),
     ],
 )
@@ -58,6 +58,15 @@ def test_the_guest_is_told_who_it_is_by_its_kernel_command_line() -> None:
         *("node1", "10.231.0.11/24", "52:54:00:cb:70:01"),
         *("10.0.2.15/24", "52:54:00:cb:71:01"),
     ]
+
+
+def test_only_an_emulated_kernel_does_without_its_safety() -> None:
+    emulated, real = (
+        values(qemu.command(Machine(accelerator, (7, 2)), GUEST), "-append")[0].split(" -- ")[0]
+        for accelerator in ("tcg", "kvm")
+    )
+    assert {"norandmaps", "mitigations=off"} <= set(emulated.split())
+    assert not {"norandmaps", "mitigations=off"} & set(real.split())
 
 
 def test_the_shared_system_disk_is_never_written() -> None:
