@@ -50,7 +50,7 @@ venv: $(VENV)/.stamp ## Make the Python environment
 
 $(VENV)/.stamp: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q -e '.[test]'
+	$(BIN)/pip install -q -e .
 	@touch $@
 
 lint: $(TOX) ## Check rules and format only
