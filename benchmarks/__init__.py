@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from cbt_crypto.benchmarks.etcd import Etcd
+from cbt_crypto.benchmarks.fdatasync import Fdatasync
+from cbt_crypto.benchmarks.raw_device import RawDevice
 from cbt_crypto.benchmarks.rbd_kbench import RbdKbench
 from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
 from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
@@ -11,5 +14,13 @@ from cbt_crypto.scenario import Scenario
 #: Section name in the YAML file -> scenario.
 SCENARIOS: dict[str, type[Scenario]] = {
     scenario.name: scenario
-    for scenario in (RbdMultiClient, RbdSingleClient, RbdSingleClientSync, RbdKbench)
+    for scenario in (
+        RbdMultiClient,
+        RbdSingleClient,
+        RbdSingleClientSync,
+        RbdKbench,
+        RawDevice,
+        Fdatasync,
+        Etcd,
+    )
 }

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from cbt_crypto.benchmarks import fio_job
 from cbt_crypto.scenario import ClientProcess, ClusterCommands, Scenario, Volume, WrapClient
 from cbt_crypto.site import HostScripts, Site
 
@@ -133,14 +134,7 @@ class RbdFio(Scenario):
             "time_based": None,
             "runtime": self.time,
             "ramp_time": self.ramp,
-            "output-format": "json+",
-            "output": f"json_output.{n}",
-            # Each IO is logged as a mean over log_avg_msec, and its latency as a histogram:
-            # percentiles of several processes can only be had from histograms.
-            "log_avg_msec": self.log_avg_msec,
-            "log_hist_msec": self.log_avg_msec,
-            "log_unix_epoch": 1,
-            **{f"write_{kind}_log": f"output.{n}" for kind in ("bw", "iops", "lat", "hist")},
+            **fio_job.results(n, self.log_avg_msec),
         }
         if self.mode in ("rw", "randrw"):
             job["rwmixread"] = self.rwmixread
@@ -169,5 +163,4 @@ def _fio(program: str, volume: Volume, job: Mapping[str, object]) -> str:
         "invalidate": 0,
         **job,
     }
-    words = [f"--{key}" if value is None else f"--{key}={value}" for key, value in options.items()]
-    return " ".join(shlex.quote(word) for word in (program, *words))
+    return fio_job.command(program, options)

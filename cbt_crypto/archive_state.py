@@ -187,7 +187,7 @@ def keep_cell(
             "state": "finished" if reason is None else "failed",
             "reason": reason,
             "clients": list(cell.scenario.active_clients(site.clients)),
-            "osd_hosts": list(site.osd_hosts),
+            "osd_hosts": list(site.storage_hosts),
             **outcome,
         },
     )

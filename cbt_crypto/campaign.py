@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
@@ -11,16 +11,17 @@ from cbt_crypto import environment
 from cbt_crypto.archive import read_json, write_json
 from cbt_crypto.archive_state import keep_cell, set_aside, set_aside_strangers, write_plan
 from cbt_crypto.attempt import attempt
+from cbt_crypto.cell_site import cell_site
 from cbt_crypto.deployment import cluster_class
-from cbt_crypto.diagnosis import diagnosis
+from cbt_crypto.drive_stage import DriveStage
 from cbt_crypto.engine import Engine
-from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
+from cbt_crypto.errors import CampaignError, RunError, UsageError
 from cbt_crypto.file.places import Place, at, words
 from cbt_crypto.holder import this_run
 from cbt_crypto.host_lock import own_id
 from cbt_crypto.interrupt import Abandoned
 from cbt_crypto.journal import Journal
-from cbt_crypto.layout import site_of
+from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.leftovers import take_down
 from cbt_crypto.measure import benchmark_class
 from cbt_crypto.overlay import Overlay, Transition
@@ -28,7 +29,6 @@ from cbt_crypto.plan import Cell, Deploy, Plan, Prefill
 from cbt_crypto.progress import CampaignProgress
 from cbt_crypto.remote import Remote
 from cbt_crypto.scenario import Scenario
-from cbt_crypto.site import Site
 from cbt_crypto.stack import Stack
 
 #: Cells that may fail one after another before the rest is given up.
@@ -67,12 +67,16 @@ class CampaignRun:
             engine.common, self.campaign.cluster.tmp_dir, self.campaign.cluster.user
         )
         self.cluster: Any = None
+        self.stage = DriveStage(
+            self.remote, self.site, drives_of(self.campaign.cluster), list(self.stacks.values())
+        )
         self.stack = next(iter(self.stacks.values()))
         self.outcome = Outcome()
         self._failed_in_a_row = 0
         self._must_rebuild = False
         #: Whether the cluster was seen to be healthy since it was last changed.
         self._healthy = False
+        self._drives_cleared = False
         self._confs: dict[str, str] = {}
         self._filled: dict[str, tuple[Scenario, Any]] = {}
 
@@ -82,13 +86,10 @@ class CampaignRun:
         try:
             for step in self.plan.steps:
                 self._take(step)
-        except HostError as error:
-            self.outcome.error = RunError(f"{error}{diagnosis(self.remote, self.site)}")
         except (CampaignError, KeyboardInterrupt) as error:
             self.outcome.error = error
         except OSError as error:
-            place = error.filename or self.archive
-            self.outcome.error = RunError(f"{place}: {error.strerror or error}")
+            self.outcome.error = RunError(f"{error.filename or self.archive}: {error.strerror}")
         except Abandoned:
             raise
         except BaseException:
@@ -128,7 +129,7 @@ class CampaignRun:
     def _take(self, step: Any) -> None:
         self._healthy = self._healthy and not isinstance(step, (Deploy, Prefill))
         if isinstance(step, Deploy) and self._distrusted and step.how is not Transition.REBUILD:
-            self._rebuild(step.configuration)
+            self._rebuild(step.configuration, step.drive)
         elif isinstance(step, Deploy):
             self._deploy(step)
         elif isinstance(step, Prefill):
@@ -145,7 +146,9 @@ class CampaignRun:
         how = step.how.name.lower()
         self.progress.phase(f"deploy {step.configuration} ({how}, {step.reason})")
         self.journal.deploy(step.configuration, how)
-        if step.how is Transition.REBUILD or self.campaign.cluster.use_existing:
+        if step.drive is not None:
+            self._deploy_drive(step, stack)
+        elif step.how is Transition.REBUILD or self.campaign.cluster.use_existing:
             self.cluster.stack = stack
             self.cluster.initialize()
             self._filled.clear()
@@ -154,6 +157,19 @@ class CampaignRun:
             self.cluster.change(stack, step.how)
         self.stack = stack
         self._note_environment(step.configuration)
+
+    def _deploy_drive(self, step: Deploy, stack: Stack) -> None:
+        if step.how is not Transition.REBUILD:
+            self.stage.change(stack, step.how)
+            return
+        if not self._drives_cleared:
+            # What a killed run left, on the drives and in tmp_dir.
+            self.cluster.shutdown()
+            self.cluster.cleanup()
+            self._drives_cleared = True
+        self.stage.deploy(str(step.drive), stack)
+        self._filled.clear()
+        self._must_rebuild = False
 
     def _note_environment(self, configuration: str) -> None:
         name = ", ".join(filter(None, (configuration, words(self.place))))
@@ -184,11 +200,12 @@ class CampaignRun:
     def _distrusted(self) -> bool:
         return self._must_rebuild and not self.campaign.cluster.use_existing
 
-    def _rebuild(self, configuration: str) -> None:
+    def _rebuild(self, configuration: str, drive: Optional[str]) -> None:
         """After a failed cell the cluster is not trusted: build it anew, with its volumes."""
         filled = list(self._filled.values())
         reason = "the cell before it failed"
-        self._deploy(Deploy(configuration, Transition.REBUILD, reason, self.place))
+        place = self.place if drive is None else ()
+        self._deploy(Deploy(configuration, Transition.REBUILD, reason, place, drive))
         for scenario, volume in filled:
             self._prefill(Prefill(scenario, (volume,)))
 
@@ -197,25 +214,25 @@ class CampaignRun:
     def _measure(self, cell: Cell) -> None:
         healthy, self._healthy = self._healthy, False
         if self._distrusted:
-            self._rebuild(cell.configuration)
+            self._rebuild(cell.configuration, cell.scenario.drive_name)
         self.progress.cell(cell.label)
         directory = self.archive / cell.path
         set_aside(self.archive, directory)
+        benchmark = self._benchmark(cell)
         try:
-            outcome = attempt(cell, self._benchmark(cell), self.cluster, directory, healthy)
+            place = self.cluster if cell.scenario.needs_cluster else self.stage
+            outcome = attempt(cell, benchmark, place, directory, healthy)
         except RunError as error:
-            reason = f"{error}{diagnosis(self.remote, self.site)}"
-            keep_cell(directory, cell, self.site, {}, reason)
-            self._failed(cell, reason)
+            keep_cell(directory, cell, benchmark.site, {}, str(error))
+            self._failed(cell, str(error))
         else:
             self._failed_in_a_row = 0
             self._healthy = True
-            keep_cell(directory, cell, self.site, outcome, None)
+            keep_cell(directory, cell, benchmark.site, outcome, None)
         self.progress.done(cell.scenario.ramp + cell.scenario.time)
 
     def _benchmark(self, cell: Cell) -> Any:
-        active = cell.scenario.active_clients(self.site.clients)
-        site: Site = replace(self.site, active_clients=active)
+        site = cell_site(at(self.campaign.cluster, self.place), cell.scenario, self.stack)
         return benchmark_class(self.engine)(
             str(self.archive), self.cluster, cell.config, cell.scenario, site, self.stack,
             self.remote,

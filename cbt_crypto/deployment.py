@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
+from cbt_crypto.drive_stage import undo
 from cbt_crypto.engine import Engine
 from cbt_crypto.file import ClusterSection
 from cbt_crypto.file.places import Place, at, places
-from cbt_crypto.layout import site_of
+from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.overlay import Transition
 from cbt_crypto.site import HostScripts, Osd
-from cbt_crypto.stack import Stack, leftovers
+from cbt_crypto.stack import Stack, joined, leftovers
 
 if TYPE_CHECKING:
     from cbt_crypto.engine.embedded.ceph import Ceph
@@ -65,7 +66,9 @@ class _Overlaid(Ceph):
 
     def undo(self) -> HostScripts:
         # Also what an earlier, killed run may have left in another configuration.
-        return leftovers((self.stack, *self.known), *self._sites)
+        stacks = (self.stack, *self.known)
+        drives = undo(drives_of(self.section), stacks, self.site)
+        return joined((drives, leftovers(stacks, *self._sites)), keep_going=True)
 
     def change(self, stack: Stack, how: Transition) -> None:
         """Go over to another stack without building the cluster anew."""

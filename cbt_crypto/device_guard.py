@@ -27,12 +27,12 @@ look_at() {
         ! lsblk -snro PATH "$source" 2>/dev/null | grep -qxF -e "$real" ||
             { echo 'holds the system; name another device'; return; }
     done
-    found=$($SUDO wipefs -n -O TYPE,USAGE -p "$real" 2>&1) ||
+    found=$($SUDO wipefs -n -O TYPE,USAGE,LABEL -p "$real" 2>&1) ||
         { echo "cannot be read ($found); use a root user, or give yours sudo"; return; }
     found=$(echo "$found" | sed '/^#/d')
     if [ -e "$2" ] && grep -qxF -e "$1" "$2"; then
         # A killed run of ours noted it before writing to it, and may have left a mapping on it.
-        found=$(echo "$found" | grep ',filesystem$')
+        found=$(echo "$found" | grep ',filesystem,' | grep -v ',cbt-crypto$')
     else
         [ -z "$(ls "$holders" 2>/dev/null)" ] ||
             { echo 'is in use by' $(ls "$holders") '; name another device'; return; }
@@ -86,7 +86,12 @@ def device_guards(site: Site, wipe: Union[bool, Sequence[str]]) -> list[Requirem
         if device
     ]
     site = replace(site, wipe=wipe if isinstance(wipe, bool) else tuple(wipe))
-    return [device_guard(site, host, device) for host, device in dict.fromkeys(pairs)]
+    guards = [device_guard(site, host, device) for host, device in dict.fromkeys(pairs)]
+    drives = {(drive.host, device) for drive in site.drives for device in drive.devices}
+    return [
+        *guards,
+        *(device_guard(site, host, device, "drives") for host, device in sorted(drives - {*pairs})),
+    ]
 
 
 def device_guard(site: Site, host: str, device: str, key: str = "osd_devices") -> DeviceGuard:

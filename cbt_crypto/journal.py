@@ -17,7 +17,7 @@ from typing import Any, Optional
 from cbt_crypto.engine import Engine
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import Campaign, load_data
-from cbt_crypto.layout import site_of
+from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.results.bounded import read_document
 from cbt_crypto.results.problem import Malformed
 
@@ -103,8 +103,14 @@ def places_of(campaign: Campaign) -> dict[str, dict[str, Any]]:
     for host in site.hosts:
         osds = () if campaign.cluster.use_existing else site.osds_of(host)
         devices = [d for o in osds if not o.is_file for d in (o.disk or o.device, o.db_device) if d]
+        drives = [drive for drive in drives_of(campaign.cluster) if drive.host == host]
+        devices += [device for drive in drives for device in drive.devices]
         mark = f"CBT_CRYPTO_MARK={site.tmp_dir}@{host}"
-        places[host] = {"tmp_dir": site.tmp_dir, "mark": mark, "devices": devices}
+        places[host] = {
+            "tmp_dir": site.tmp_dir,
+            "mark": mark,
+            "devices": list(dict.fromkeys(devices)),
+        }
         if overlays and host in (*site.osd_hosts, *site.clients):
             places[host]["overlays"] = overlays
     return places

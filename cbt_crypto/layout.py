@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from cbt_crypto import logical_volumes
 from cbt_crypto.file.cluster import ClusterSection
-from cbt_crypto.site import Osd, Site
+from cbt_crypto.site import Drive, Osd, Site
 
 
 def site_of(cluster: ClusterSection) -> Site:
@@ -26,6 +28,31 @@ def site_of(cluster: ClusterSection) -> Site:
         wipe=tuple(cluster.wipe) if isinstance(cluster.wipe, list) else cluster.wipe,
         ceph_cmd=cluster.ceph_cmd,
     )
+
+
+def drives_of(cluster: ClusterSection) -> tuple[Drive, ...]:
+    """The drives of `cluster.drives`, in the file's order."""
+    drives = []
+    for name, section in cluster.drives.items():
+        folder = f"{cluster.tmp_dir}/drives/{_short(name)}"
+        made = f"/dev/md/cbt-crypto-{_short(folder)}"
+        drives.append(
+            Drive(
+                name=name,
+                host=section.host,
+                devices=section.devices,
+                folder=folder,
+                array=made if section.raid0 is not None else None,
+                chunk_kib=section.chunk_kib,
+                encrypts_members=section.encrypt == "members",
+                plp=section.plp,
+            )
+        )
+    return tuple(drives)
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def ceph_dir(cluster: ClusterSection) -> str:

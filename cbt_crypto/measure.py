@@ -60,10 +60,11 @@ class _RunsScenario(Benchmark):
 
     def fill(self, volumes: Sequence[Volume]) -> None:
         """Make and fill the volumes that are not there yet."""
-        profile = self.scenario.pool_profile
-        self.cluster.mkpool(profile, profile, "rbd")
-        create = self.scenario.create(volumes, self.commands)
-        self.remote.run({self.site.head: create}, "make the volumes", 600)
+        if self.scenario.needs_cluster:
+            profile = self.scenario.pool_profile
+            self.cluster.mkpool(profile, profile, "rbd")
+            create = self.scenario.create(volumes, self.commands)
+            self.remote.run({self.site.head: create}, "make the volumes", 600)
         fill = self.scenario.prefill_scripts(volumes, self.run_dir, self.commands)
         patience = self.cluster.config.get("deploy_timeout", 300)
         # A cluster that stopped serving would keep fio waiting for ever.
@@ -109,11 +110,13 @@ def benchmark_class(engine: Engine) -> type[Any]:
 
 
 def _outcome(process: ClientProcess, statuses: Mapping[str, str]) -> dict[str, Any]:
+    kind = {} if process.kind == "fio" else {"kind": process.kind}
     return {
         "host": process.host,
         "volume": process.volume,
+        **kind,
         "exit_status": _status(statuses.get(process.host, ""), process.volume),
-        "json": f"json_output.{process.volume}.{process.host}",
+        "json": f"{process.results}.{process.volume}.{process.host}",
         "logs": f"output.{process.volume}",
     }
 
@@ -125,7 +128,8 @@ def failed_processes(outcome: Mapping[str, Any], archive_dir: Path) -> None:
             said = _last_words(archive_dir / f"output.{process['volume']}.{process['host']}")
             status = process["exit_status"]
             ending = "left no exit status" if status is None else f"exited with {status}"
-            raise RunError(f"{process['host']}: fio {process['volume']} {ending}{said}")
+            kind = process.get("kind", "fio")
+            raise RunError(f"{process['host']}: {kind} {process['volume']} {ending}{said}")
 
 
 def clock_offsets(remote: Remote, site: Site) -> dict[str, float]:

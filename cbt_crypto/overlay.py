@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Optional, cast
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 from typing_extensions import Self
 
-from cbt_crypto.site import HostOutputs, HostScripts, Osd, Site
+from cbt_crypto.site import Drive, HostOutputs, HostScripts, Osd, Site
 
 
 class Transition(enum.IntEnum):
@@ -66,6 +66,8 @@ class Overlay(BaseModel):
     #: Whether its commands need root, or sudo without a password, on the hosts of the OSDs and
     #: clients. Its `absent` must do without.
     needs_root: ClassVar[bool] = False
+    #: Whether it changes anything for a scenario that works on drives without Ceph.
+    is_for_drives: ClassVar[bool] = False
 
     #: Overlays whose devices this one is laid over, wherever the file names them.
     lies_on: ClassVar[tuple[str, ...]] = ()
@@ -130,6 +132,10 @@ class Overlay(BaseModel):
 
     def osd_db_device(self, osd: Osd, device: Optional[str]) -> Optional[str]:
         """The same for the device of RocksDB and its log; None where there is none."""
+        return device
+
+    def drive_device(self, drive: Drive, part: str, device: str) -> str:
+        """The same for a `part` of a drive that is worked on without Ceph; see `Drive.parts`."""
         return device
 
     def wrap_osd(self, osd: Osd, command: str) -> str:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from cbt_crypto.archive import digest, hash_of
+from cbt_crypto.cell_site import cell_site
 from cbt_crypto.engine.embedded import ceph_conf
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import Campaign, ClusterSection
 from cbt_crypto.file.places import Place, at, places
 from cbt_crypto.file.places import words as place_words
-from cbt_crypto.layout import site_of
 from cbt_crypto.order import cheapest_order
 from cbt_crypto.overlay import Transition
 from cbt_crypto.scenario import Scenario, Volume
@@ -77,6 +77,7 @@ class Cell:
         """One line for people, which `--only` matches too."""
         options = self.parameters
         words = [self.scenario.name, self.configuration, str(options.get("mode", ""))]
+        words += [options["drive"]] if "drive" in options else []
         words += [_shown_size(options["op_size"])] if "op_size" in options else []
         words += [f"iodepth {options['iodepth']}"] if "iodepth" in options else []
         words += [place_words(self.place)] if self.place else []
@@ -94,12 +95,13 @@ def _shown_size(size: int) -> str:
 
 @dataclass(frozen=True)
 class Deploy:
-    """Bring the cluster into a configuration; `how` says what that takes."""
+    """Bring the cluster, or one drive, into a configuration; `how` says what that takes."""
 
     configuration: str
     how: Transition
     reason: str
     place: Place = ()
+    drive: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -158,16 +160,18 @@ def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
 
     Configurations are outermost: the baseline first, then, where the file leaves it to us with
     `rebuild: needed` or `never`, in the cheapest order. Scenarios, iterations, and the other
-    dimensions follow in the file's order. Raises UsageError when two cells would be the same.
+    dimensions follow in the file's order. Drives come before any cluster, which may be deployed on
+    the same devices. Raises UsageError when two cells would be the same.
     """
     cells = [
         Cell(scenario, iteration, _definition(campaign, cluster, scenario), place)
-        for place, cluster in _measured_clusters(campaign.cluster)
+        for needs_cluster in (False, True)
+        for place, cluster in _measured_clusters(campaign.cluster, needs_cluster)
         for name in _order(campaign)
         for scenarios in campaign.scenarios.values()
         for iteration in range(campaign.cluster.iterations)
         for scenario in scenarios
-        if scenario.configuration == name
+        if scenario.configuration == name and scenario.needs_cluster is needs_cluster
     ]
     seen: dict[str, Cell] = {}
     for cell in cells:
@@ -225,8 +229,12 @@ def _matches(cell: Cell, pattern: str) -> bool:
     return pattern.lower() in label or fnmatch.fnmatchcase(label, pattern.lower())
 
 
-def _measured_clusters(section: ClusterSection) -> list[tuple[Place, dict[str, Any]]]:
-    return [(place, _measured_cluster(at(section, place))) for place in places(section)]
+def _measured_clusters(
+    section: ClusterSection, needs_cluster: bool
+) -> list[tuple[Place, dict[str, Any]]]:
+    """One for each place; for what works without a cluster, one that is nowhere in particular."""
+    found = places(section) if needs_cluster else [()]
+    return [(place, _measured_cluster(at(section, place))) for place in found]
 
 
 def _measured_cluster(section: ClusterSection) -> dict[str, Any]:
@@ -254,16 +262,21 @@ def _definition(campaign: Campaign, cluster: dict[str, Any], scenario: Scenario)
 
 
 def _steps(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[Step]:
-    site = site_of(campaign.cluster)
     stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
     last: Optional[Cell] = None
     there: set[str] = set()
     for cell in cells:
-        change = _change(campaign, stacks, last, cell)
+        if last is not None and last.scenario.needs_cluster != cell.scenario.needs_cluster:
+            last = None
+        how_to_change = _change if cell.scenario.needs_cluster else _drive_change
+        change = how_to_change(campaign, stacks, last, cell)
         if change is not None:
             yield change
             if change.how is Transition.REBUILD:
                 there.clear()
+        site = cell_site(
+            at(campaign.cluster, cell.place), cell.scenario, stacks[cell.configuration]
+        )
         missing = tuple(v for v in cell.scenario.volumes(site) if v.name not in there)
         if missing:
             yield Prefill(cell.scenario, missing)
@@ -309,3 +322,18 @@ def _change_of_configuration(
             "say rebuild: needed, or measure it in a campaign of its own"
         )
     return Deploy(name, how, f"rebuild: {policy}")
+
+
+def _drive_change(
+    campaign: Campaign, stacks: dict[str, Stack], last: Optional[Cell], cell: Cell
+) -> Optional[Deploy]:
+    """A drive is prepared anew for each configuration, unless the file has it changed live."""
+    name, drive = cell.configuration, cell.scenario.drive_name
+    if last is None or last.scenario.drive_name != drive:
+        return Deploy(name, Transition.REBUILD, f"drive {drive}", drive=drive)
+    if last.configuration == name:
+        return None
+    how = transition(stacks[last.configuration], stacks[name])
+    if campaign.cluster.rebuild in ("scenario", "configuration") or how > Transition.LIVE:
+        how = Transition.REBUILD
+    return Deploy(name, how, f"drive {drive}", drive=drive)

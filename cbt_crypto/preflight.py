@@ -7,9 +7,11 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cbt_crypto import logical_volumes
+from cbt_crypto.cell_site import cell_site
 from cbt_crypto.device_guard import device_guards
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.embedded import ceph_conf
@@ -17,9 +19,10 @@ from cbt_crypto.engine.embedded.common import is_local
 from cbt_crypto.engine.embedded.options import mon_vector
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import Campaign
+from cbt_crypto.file.cluster import ClusterSection
 from cbt_crypto.file.places import at
 from cbt_crypto.host_facts import facts, version_facts
-from cbt_crypto.layout import site_of
+from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.neighbours import hosts_of
 from cbt_crypto.overlay import Requirement
 from cbt_crypto.plan import Cell
@@ -39,6 +42,7 @@ _PACKAGES = {
     "osdmaptool": "ceph-common",
     "python3": "python3",
     "collectl": "collectl",
+    "etcd": "etcd-server",
     "fio": "fio",
     "pdsh": "pdsh",
     "pdcp": "pdsh",
@@ -86,7 +90,7 @@ def look(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Find
 
 def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -> list[Check]:
     """Column and requirement of all that is looked at on the hosts."""
-    cluster, site = campaign.cluster, site_of(campaign.cluster)
+    cluster, site = campaign.cluster, site_with_drives(campaign, cells)
     needs: list[Check] = [
         *facts(site, cluster.user, _data_bytes_per_osd(campaign, cells)),
         *version_facts(_versions(campaign, cells)),
@@ -94,7 +98,7 @@ def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -
     own = [*requirements(campaign, cells), *_root(campaign, stacks, site)]
     needs += [(_column(need), need) for need in own]
     for place in dict.fromkeys(cell.place for cell in cells):
-        needs += _checks_at(site_of(at(cluster, place)), stacks)
+        needs += _checks_at(replace(site_of(at(cluster, place)), drives=site.drives), stacks)
     return list(dict.fromkeys(needs))
 
 
@@ -124,7 +128,7 @@ def _versions(campaign: Campaign, cells: Sequence[Cell]) -> dict[str, tuple[str,
     }
     for cell in cells:
         for program in cell.scenario.required_programs():
-            hosts = cell.scenario.active_clients(site.clients)
+            hosts = cell_site(cluster, cell.scenario).active_clients
             column = program if program in ("fio",) else "tools"
             versions[column] = (program, hosts)
     return versions
@@ -200,11 +204,9 @@ def _resolves(host: str) -> bool:
 
 def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]:
     """What the engine, the monitoring and the scenarios need, whatever the configuration."""
-    cluster, site = campaign.cluster, site_of(campaign.cluster)
+    cluster, site = campaign.cluster, site_with_drives(campaign, cells)
     needs = [
-        _program(cluster.ceph_cmd, (site.head,)),
-        _program(cluster.rbd_cmd, (site.head,)),
-        _librados(cluster.ceph_cmd, site.head),
+        *device_guards(site, cluster.wipe),
         _program("python3", site.hosts),
         _program("pdcp", tuple(host for host in site.hosts if not is_local(host))),
         _program("collectl", _hosts(site, campaign.monitoring.collectl.nodes)),
@@ -216,19 +218,40 @@ def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]
     perf = campaign.monitoring.perf
     if perf:
         needs.append(_program(perf.perf_cmd, _hosts(site, perf.nodes)))
+    if any(cell.scenario.needs_cluster for cell in cells):
+        needs += _cluster_programs(cluster, site)
+    scenarios = {(cell.scenario.name, cell.scenario.drive_name): cell.scenario for cell in cells}
+    for scenario in scenarios.values():
+        own = cell_site(cluster, scenario)
+        for program in scenario.required_programs():
+            needs.append(_program(program, own.active_clients))
+            if scenario.needs_cluster:
+                needs.append(_rbd_engine(program, own.active_clients))
+        needs += scenario.requirements(own)
+    return list(dict.fromkeys(needs))
+
+
+def site_with_drives(campaign: Campaign, cells: Sequence[Cell]) -> Site:
+    """All places that `cells` work on."""
+    used = {cell.scenario.drive_name for cell in cells}
+    drives = tuple(drive for drive in drives_of(campaign.cluster) if drive.name in used)
+    return replace(site_of(campaign.cluster), drives=drives)
+
+
+def _cluster_programs(cluster: ClusterSection, site: Site) -> list[Requirement]:
+    """Ceph's: its commands, and its daemons where the campaign deploys them."""
+    needs = [
+        _program(cluster.ceph_cmd, (site.head,)),
+        _program(cluster.rbd_cmd, (site.head,)),
+        _librados(cluster.ceph_cmd, site.head),
+    ]
     if not cluster.use_existing:
         needs += [
             *(_program(p, site.mons) for p in (cluster.ceph_mon_cmd, "monmaptool", "osdmaptool")),
             _program(cluster.ceph_mgr_cmd, site.mgrs),
             _program(cluster.ceph_osd_cmd, site.osd_hosts),
-            *device_guards(site, cluster.wipe),
         ]
-    scenarios = {cell.scenario.name: cell.scenario for cell in cells}.values()
-    for scenario in scenarios:
-        clients = scenario.active_clients(site.clients)
-        for program in scenario.required_programs():
-            needs += [_program(program, clients), _rbd_engine(program, clients)]
-    return list(dict.fromkeys(needs))
+    return needs
 
 
 def _hosts(site: Site, roles: Iterable[str]) -> tuple[str, ...]:
@@ -238,10 +261,11 @@ def _hosts(site: Site, roles: Iterable[str]) -> tuple[str, ...]:
 def _root(campaign: Campaign, stacks: Sequence[Stack], site: Site) -> list[Requirement]:
     """Root where block devices or a named overlay need it."""
     named = {overlay.name for stack in stacks for overlay in stack.named if overlay.needs_root}
-    devices = {"block devices"} if any(not osd.is_file for osd in site.osds) else set()
+    on_devices = site.drives or any(not osd.is_file for osd in site.osds)
+    devices = {"block devices"} if on_devices else set()
     if not named | devices:
         return []
-    hosts = tuple(dict.fromkeys((*site.osd_hosts, *(site.clients if named else ()))))
+    hosts = tuple(dict.fromkeys((*site.storage_hosts, *(site.clients if named else ()))))
     reason = f"needs root for {', '.join(sorted(named | devices))}"
     sentence = f"{reason}; use a root user, or give {campaign.cluster.user or 'yours'} sudo "
     sentence += "without a password"

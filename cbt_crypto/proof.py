@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from cbt_crypto.drive_proof import DriveProof
 from cbt_crypto.overlay import Overlay
 from cbt_crypto.remote import Remote
 from cbt_crypto.site import HostOutputs, Site
@@ -15,11 +17,21 @@ _BEGIN = "@cbt-crypto-probe"
 Probed = dict[str, HostOutputs]
 
 
+def _overlays(stack: Stack, site: Site) -> Sequence[Overlay]:
+    """What is to be proved of a cell: the stack, and of a drive what it is made of."""
+    return (*stack.overlays, DriveProof()) if site.drives else stack.overlays
+
+
+def _below(stack: Stack, overlay: Overlay, site: Site) -> Site:
+    """The site as an overlay finds it; what is proved of a drive itself is seen from the top."""
+    return stack.below(overlay, site) if overlay in stack.overlays else site
+
+
 def probe(remote: Remote, stack: Stack, site: Site) -> Probed:
     """Run the probes of all overlays of a stack, in one call for all hosts."""
     scripts: dict[str, str] = {}
-    for overlay in stack.overlays:
-        for host, text in overlay.probe(stack.below(overlay, site)).items():
+    for overlay in _overlays(stack, site):
+        for host, text in overlay.probe(_below(stack, overlay, site)).items():
             part = f"echo; echo {_BEGIN} {overlay.name}\n(\n{text}\n)\n"
             scripts[host] = scripts.get(host, "") + part
     outputs = remote.run(scripts, "read what proves the configuration", timeout=300)
@@ -36,7 +48,8 @@ def judge(
 ) -> dict[str, Any]:
     """The contents of proof.json for one cell, from probes taken before and after it."""
     verdicts = [
-        _verdict(overlay, stack.below(overlay, site), before, after) for overlay in stack.overlays
+        _verdict(overlay, _below(stack, overlay, site), before, after)
+        for overlay in _overlays(stack, site)
     ]
     return {
         "configuration": configuration,

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Optional
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cbt_crypto.overlay import Requirement
 from cbt_crypto.site import HostScripts, Site
 
 #: (host, shell command) -> the command as the overlays want it started there.
@@ -21,23 +22,29 @@ WrapClient = Callable[[str, str], str]
 
 @dataclass(frozen=True)
 class Volume:
-    """An image that a client process works on. The same name means the same contents."""
+    """An image, or drive, that a client process works on. The same name: the same contents."""
 
     name: str
     pool: str
     client: str
     size_mb: int
+    #: The block device that it is on, where it is no image of a cluster.
+    device: str = ""
 
 
 @dataclass(frozen=True)
 class ClientProcess:
-    """One fio process: where it runs and which files of its run directory are its own.
+    """One process that loads and measures: where it runs, and which files are its own.
 
-    `volume` is the number CBT puts into file names: `json_output.<volume>.<host>`.
+    `volume` is the number CBT puts into file names: `json_output.<volume>.<host>`. `kind` says
+    which reader understands its results (`cbt_crypto.results.process_output`), which are in
+    `<results>.<volume>`.
     """
 
     host: str
     volume: str
+    kind: str = "fio"
+    results: str = "json_output"
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,8 @@ class Scenario(BaseModel):
 
     #: The name in the YAML file.
     name: ClassVar[str]
+    #: Whether it works on a Ceph cluster. None is deployed when no scenario does.
+    needs_cluster: ClassVar[bool] = True
 
     configuration: str = Field(
         description="names from cluster.configurations; all of them when absent"
@@ -64,12 +73,21 @@ class Scenario(BaseModel):
     time: int = Field(300, ge=1, le=2_592_000, description="seconds that are measured")
     ramp: int = Field(0, ge=0, le=2_592_000, description="seconds of the same load before them")
 
+    @property
+    def drive_name(self) -> Optional[str]:
+        """The drive of `cluster.drives` that it works on; None for a cluster."""
+        return None
+
     def active_clients(self, clients: Sequence[str]) -> tuple[str, ...]:
         """The hosts, of those the campaign names, that run this scenario's processes."""
         return tuple(clients)
 
     def required_programs(self) -> Sequence[str]:
         """Programs that must be on each active client."""
+        return ()
+
+    def requirements(self, site: Site) -> Sequence[Requirement]:
+        """What else hosts must offer; `site` is that of its cells."""
         return ()
 
     def volumes(self, site: Site) -> tuple[Volume, ...]:

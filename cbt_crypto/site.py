@@ -43,6 +43,45 @@ class Osd:
 
 
 @dataclass(frozen=True)
+class Drive:
+    """A drive that a scenario works on without Ceph.
+
+    `devices` are the block devices that the campaign names: one, or the members of the MD RAID-0
+    `array`. `folder` is ours, on its host. `path` is what processes open, on top of all overlays;
+    empty until a configuration is chosen.
+    """
+
+    name: str
+    host: str
+    devices: tuple[str, ...]
+    folder: str
+    array: Optional[str] = None
+    chunk_kib: int = 512
+    encrypts_members: bool = False
+    plp: Optional[bool] = None
+    path: str = ""
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """What an overlay may lay itself over: part -> device."""
+        if self.array is not None and not self.encrypts_members:
+            return {"data": self.array}
+        if len(self.devices) == 1:
+            return {"data": self.devices[0]}
+        return {f"member{number}": device for number, device in enumerate(self.devices)}
+
+    @property
+    def mount_point(self) -> str:
+        """Where a scenario mounts a file system that it makes on the drive."""
+        return f"{self.folder}/mnt"
+
+    @property
+    def note(self) -> str:
+        """The file that says what the measuring process had open."""
+        return f"{self.folder}/opened"
+
+
+@dataclass(frozen=True)
 class Site:
     """What a hook may know of the cluster: roles, OSDs and the one directory we write in."""
 
@@ -59,6 +98,13 @@ class Site:
     ceph_cmd: str = "ceph"
     #: Hosts on which client processes of the running scenario are; a subset of `clients`.
     active_clients: tuple[str, ...] = field(default=())
+    #: Drives that are worked on without Ceph. A cell has OSDs or one of these.
+    drives: tuple[Drive, ...] = field(default=())
+
+    @property
+    def storage_hosts(self) -> tuple[str, ...]:
+        """Hosts with an OSD or a drive that is worked on, each once."""
+        return tuple(dict.fromkeys((*self.osd_hosts, *(drive.host for drive in self.drives))))
 
     @property
     def ceph_command(self) -> str:
@@ -73,7 +119,7 @@ class Site:
     @property
     def hosts(self) -> tuple[str, ...]:
         """Every host of the campaign, each once."""
-        everyone = (self.head, *self.mons, *self.mgrs, *self.osd_hosts, *self.clients)
+        everyone = (self.head, *self.mons, *self.mgrs, *self.storage_hosts, *self.clients)
         return tuple(dict.fromkeys(everyone))
 
     def role(self, role: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Optional
 
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.overlay import Overlay, Requirement, Transition
-from cbt_crypto.site import HostScripts, Osd, Site
+from cbt_crypto.site import Drive, HostScripts, Osd, Site
 
 
 class Stack:
@@ -62,6 +62,19 @@ class Stack:
         )
         return replace(site, osds=osds)
 
+    def drive_device(self, drive: Drive, part: str) -> str:
+        """The same for a part of a drive."""
+        device = drive.parts[part]
+        for overlay in self.overlays:
+            device = overlay.drive_device(drive, part, device)
+        return device
+
+    def drive_path(self, drive: Drive) -> str:
+        """What a process opens that works on the drive."""
+        if drive.array is not None and drive.encrypts_members:
+            return drive.array
+        return self.drive_device(drive, "data")
+
     def wrap_osd(self, osd: Osd, command: str) -> str:
         """The command that starts the OSD, wrapped by every overlay."""
         for overlay in self.overlays:
@@ -76,15 +89,15 @@ class Stack:
 
     def before_osds(self, site: Site) -> HostScripts:
         """Bottom first."""
-        return _joined(overlay.before_osds(self.below(overlay, site)) for overlay in self.overlays)
+        return joined(overlay.before_osds(self.below(overlay, site)) for overlay in self.overlays)
 
     def after_osds(self, site: Site) -> HostScripts:
         """Bottom first."""
-        return _joined(overlay.after_osds(self.below(overlay, site)) for overlay in self.overlays)
+        return joined(overlay.after_osds(self.below(overlay, site)) for overlay in self.overlays)
 
     def take_down(self, site: Site) -> HostScripts:
         """Top first. Each overlay tries, also when one above it failed."""
-        return _joined((script for _, script in self.takings_down(site)), keep_going=True)
+        return joined((script for _, script in self.takings_down(site)), keep_going=True)
 
     def takings_down(self, site: Site) -> Iterable[tuple[Overlay, HostScripts]]:
         """What takes each overlay down, top first."""
@@ -126,7 +139,7 @@ def leftovers(stacks: Sequence[Stack], *sites: Site) -> HostScripts:
         for host, text in part.items():
             if text not in scripts.setdefault(host, []):
                 scripts[host].append(text)
-    return {host: _sequence(texts, keep_going=True) for host, texts in scripts.items()}
+    return {host: sequence(texts, keep_going=True) for host, texts in scripts.items()}
 
 
 def _laid(named: Sequence[Overlay]) -> list[Overlay]:
@@ -138,15 +151,17 @@ def _laid(named: Sequence[Overlay]) -> list[Overlay]:
     return laid
 
 
-def _joined(parts: Iterable[HostScripts], keep_going: bool = False) -> HostScripts:
+def joined(parts: Iterable[HostScripts], keep_going: bool = False) -> HostScripts:
+    """Scripts for each host one behind the other; see `sequence`."""
     texts: dict[str, list[str]] = {}
     for part in parts:
         for host, text in part.items():
             texts.setdefault(host, []).append(text)
-    return {host: _sequence(own, keep_going) for host, own in texts.items()}
+    return {host: sequence(own, keep_going) for host, own in texts.items()}
 
 
-def _sequence(texts: Sequence[str], keep_going: bool) -> str:
+def sequence(texts: Sequence[str], keep_going: bool) -> str:
+    """One text of several; with `keep_going` each is tried, and it fails when one of them did."""
     if not keep_going:
         # Each overlay's text in a shell of its own: its variables are nobody else's.
         return "\n".join(f"(\n{text}\n)" for text in texts)

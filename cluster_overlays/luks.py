@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Optional
+from typing import Any, ClassVar, Literal, Optional, Union
 
 from pydantic import Field, model_validator
 from typing_extensions import Self, override
 
 from cbt_crypto.cluster_overlays import cipher_speed, luks_on_host, luks_proof
 from cbt_crypto.cluster_overlays.crypt_table import CryptTable
-from cbt_crypto.cluster_overlays.luks_mapping import Mapping, mapping_of, mappings_of
+from cbt_crypto.cluster_overlays.luks_mapping import (
+    Mapping,
+    mapping_of,
+    mapping_of_drive,
+    mappings_of,
+)
 from cbt_crypto.cluster_overlays.luks_proof import Facts
 from cbt_crypto.cluster_overlays.luks_requirements import SCRIPT, DmCrypt
-from cbt_crypto.cluster_overlays.per_osd import Finding, judge_all
+from cbt_crypto.cluster_overlays.per_osd import Finding, judge_all, name_of
 from cbt_crypto.overlay import Overlay, Requirement, Transition, Verdict
-from cbt_crypto.site import HostOutputs, HostScripts, Osd, Site
+from cbt_crypto.site import Drive, HostOutputs, HostScripts, Osd, Site
 
 #: Options that change on an open mapping, by dm-crypt's name, with cryptsetup's.
 _LIVE = {
@@ -34,6 +39,7 @@ class Luks(Overlay):
     name: ClassVar[str] = "luks"
     needs_root: ClassVar[bool] = True
     lies_on: ClassVar[tuple[str, ...]] = ("db_device",)
+    is_for_drives: ClassVar[bool] = True
 
     type: Literal["luks2"] = Field("luks2", description="format of the header")
     cipher: str = Field(
@@ -94,7 +100,7 @@ class Luks(Overlay):
         if not self.is_present:
             return ()
         options = tuple(self._flags) + (("sector_size",) if self.sector_size != 512 else ())
-        needs: list[Requirement] = [DmCrypt("dm-crypt", site.osd_hosts, SCRIPT, options)]
+        needs: list[Requirement] = [DmCrypt("dm-crypt", site.storage_hosts, SCRIPT, options)]
         for osd in site.osds:
             if osd.is_file:
                 sentence = f"osd.{osd.id} is on a file; luks needs block devices: name osd_devices"
@@ -134,6 +140,10 @@ class Luks(Overlay):
         return self.is_present and part in self.devices
 
     @override
+    def drive_device(self, drive: Drive, part: str, device: str) -> str:
+        return mapping_of_drive(drive, part, device).path if self.is_present else device
+
+    @override
     def after_osds(self, site: Site) -> HostScripts:
         if not self.is_present:
             return {}
@@ -144,7 +154,7 @@ class Luks(Overlay):
 
     @override
     def describe(self, site: Site) -> HostScripts:
-        return dict.fromkeys(site.osd_hosts, cipher_speed.script(self.cipher, self.key_size))
+        return dict.fromkeys(site.storage_hosts, cipher_speed.script(self.cipher, self.key_size))
 
     @override
     def description(self, output: str) -> Any:
@@ -164,23 +174,24 @@ class Luks(Overlay):
 
     @override
     def probe(self, site: Site) -> HostScripts:
-        return {host: luks_proof.script(site.osds_of(host)) for host in site.osd_hosts}
+        return {host: luks_proof.script(site, host) for host in site.storage_hosts}
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
         looks = [luks_proof.parse(outputs) for outputs in (before, after)]
+        places: tuple[Union[Osd, Drive], ...] = (*site.osds, *site.drives)
         findings = {
-            osd: self._finding(osd, [look.get(f"osd.{osd.id}") for look in looks])
-            for osd in site.osds
+            place: self._finding(place, [look.get(name_of(place)) for look in looks])
+            for place in places
         }
         claim = "are on dm-crypt as configured" if self.is_present else "have no dm-crypt below"
         return judge_all(self, findings, claim)
 
-    def _finding(self, osd: Osd, looks: Sequence[Optional[Facts]]) -> Finding:
-        faults = [self._fault(osd, facts) for facts in looks]
+    def _finding(self, place: Union[Osd, Drive], looks: Sequence[Optional[Facts]]) -> Finding:
+        faults = [self._fault(place, facts) for facts in looks]
         return Finding(next((fault for fault in faults if fault), None), looks[-1] or {})
 
-    def _fault(self, osd: Osd, facts: Optional[Facts]) -> Optional[str]:
+    def _fault(self, place: Union[Osd, Drive], facts: Optional[Facts]) -> Optional[str]:
         fault = luks_proof.closed_fault(facts)
         if fault or facts is None:
             return fault
@@ -188,4 +199,6 @@ class Luks(Overlay):
             return luks_proof.plain_fault(facts)
         flags = frozenset(self._flags)
         wanted = CryptTable(self.cipher, self.key_size, "", self.sector_size, flags)
-        return luks_proof.encrypted_fault(osd, facts, wanted, self.devices)
+        if isinstance(place, Drive):
+            return luks_proof.encrypted_drive_fault(place, facts, wanted)
+        return luks_proof.encrypted_fault(place, facts, wanted, self.devices)

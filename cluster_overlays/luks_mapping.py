@@ -1,4 +1,4 @@
-"""Which encrypted mapping lies on which device of which OSD."""
+"""Which encrypted mapping lies on which device of which OSD or drive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cbt_crypto.site import Osd, Site
+from cbt_crypto.site import Drive, Osd, Site
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,12 @@ def mapping_of(osd: Osd, part: str, device: str) -> Mapping:
     return Mapping(f"cbt-crypto-{campaign}-osd.{osd.id}-{part}", device)
 
 
+def mapping_of_drive(drive: Drive, part: str, device: str) -> Mapping:
+    """The mapping of a part of a drive, named after its folder. A label has 47 characters."""
+    campaign = hashlib.sha256(drive.folder.encode()).hexdigest()[:8]
+    return Mapping(f"cbt-crypto-{campaign}-drive-{part}", device)
+
+
 def devices_of(osd: Osd) -> dict[str, str]:
     """The devices of an OSD that can carry a mapping: "data", and "db" where there is one."""
     if osd.is_file:
@@ -37,10 +43,13 @@ def devices_of(osd: Osd) -> dict[str, str]:
 
 
 def mappings_of(site: Site, parts: Sequence[str] = ("data", "db")) -> dict[str, list[Mapping]]:
-    """Host -> its mappings on these parts, for hosts whose OSDs are on devices."""
+    """Host -> its mappings on these parts, and on its drives; for hosts with OSDs on devices."""
     mappings: dict[str, list[Mapping]] = defaultdict(list)
     for osd in site.osds:
         for part, device in devices_of(osd).items():
             if part in parts:
                 mappings[osd.host].append(mapping_of(osd, part, device))
+    for drive in site.drives:
+        for part, device in drive.parts.items():
+            mappings[drive.host].append(mapping_of_drive(drive, part, device))
     return dict(mappings)

@@ -10,25 +10,30 @@ from typing import Any, Optional
 from cbt_crypto import on_host
 from cbt_crypto.cluster_overlays import storage_on_host
 from cbt_crypto.cluster_overlays.crypt_table import CryptTable, crypt_of, may_encrypt
-from cbt_crypto.cluster_overlays.luks_mapping import devices_of, mapping_of
-from cbt_crypto.site import HostOutputs, Osd
+from cbt_crypto.cluster_overlays.luks_mapping import devices_of, mapping_of, mapping_of_drive
+from cbt_crypto.cluster_overlays.per_osd import name_of
+from cbt_crypto.site import Drive, HostOutputs, Osd, Site
 
 #: What `storage_on_host` found at one OSD.
 Facts = Mapping[str, Any]
 
 
-def script(osds: Sequence[Osd]) -> str:
-    """Shell text that prints the facts of one host's OSDs."""
-    return look(
-        {
-            f"osd.{osd.id}": {
-                "pid_file": osd.pid_file,
-                "devices": devices_of(osd),
-                "file": osd.device if osd.is_file else None,
-            }
-            for osd in osds
+def script(site: Site, host: str) -> str:
+    """Shell text that prints the facts of one host's OSDs and drives."""
+    asked: dict[str, dict[str, Any]] = {
+        name_of(osd): {
+            "pid_file": osd.pid_file,
+            "devices": devices_of(osd),
+            "file": osd.device if osd.is_file else None,
         }
-    )
+        for osd in site.osds_of(host)
+    }
+    asked |= {
+        name_of(drive): {"devices": drive.parts, "path": drive.path, "note": drive.note}
+        for drive in site.drives
+        if drive.host == host
+    }
+    return look(asked)
 
 
 def look(asked: Mapping[str, Mapping[str, Any]]) -> str:
@@ -37,7 +42,7 @@ def look(asked: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def parse(outputs: HostOutputs) -> dict[str, Facts]:
-    """The facts of all OSDs by their names, without those of hosts that printed something else."""
+    """All OSDs' and drives' facts by their names, without hosts that printed something else."""
     facts: dict[str, Facts] = {}
     for output in outputs.values():
         try:
@@ -100,3 +105,21 @@ def _plain_part_fault(part: str, layers: Optional[Sequence[Mapping[str, Any]]]) 
         return f"it does not have its {part} device open itself"
     encrypted = [layer["mapping"] for layer in layers if may_encrypt(layer)]
     return f"its {part} device lies on {encrypted[0]}, which is encrypted" if encrypted else None
+
+
+def encrypted_drive_fault(drive: Drive, facts: Facts, wanted: CryptTable) -> Optional[str]:
+    """What contradicts that every part of the drive is encrypted as wanted, and nothing besides.
+
+    Mappings are on top, or under the array that is made of them.
+    """
+    layers = [layer for below in facts["opened"].values() for layer in below]
+    mappings = {layer["mapping"]: layer for layer in layers if "mapping" in layer}
+    for part, device in facts["named"].items():
+        name = mapping_of_drive(drive, part, device).name
+        if name not in mappings:
+            return f"it does not lie on {name}"
+        found = crypt_of(mappings[name])
+        difference = found.difference_from(wanted.on(device)) if found else "is not dm-crypt"
+        if difference:
+            return f"{name} {difference}"
+    return None

@@ -55,6 +55,12 @@ class Layers:
 
     def _layer(self, device: str, folder: Path) -> Layer:
         layer = {"device": device, "name": folder.name}  # type: Layer
+        if (folder / "md").is_dir():
+            level, disks, chunk = (
+                (folder / "md" / name).read_text().strip()
+                for name in ("level", "raid_disks", "chunk_size")
+            )
+            layer["array"] = f"{level} of {disks}, chunks of {int(chunk) // 1024} KiB"
         if (folder / "dm").is_dir():
             layer["mapping"] = (folder / "dm/name").read_text().strip()
             layer["uuid"] = (folder / "dm/uuid").read_text().strip()
@@ -104,8 +110,28 @@ def _named(path: str) -> Optional[str]:
     return numbers(os.stat(path).st_rdev) if os.path.exists(path) else None
 
 
+def look_at_drive(drive: Dict[str, Any], layers: Layers) -> Dict[str, Any]:
+    """One drive's facts. See `main`."""
+    named = {part: _named(path) for part, path in drive["devices"].items()}
+    path = _named(drive["path"])
+    note = {}  # type: Dict[str, Any]
+    if os.path.exists(drive["note"]):
+        note = json.loads(Path(drive["note"]).read_text())
+    devices = ([path] if path else []) + note.get("devices", [])
+    return {
+        "running": path is not None,
+        "named": named,
+        "path": path,
+        "note": note,
+        "members": {member: _named(member) for member in drive.get("members", [])},
+        "opened": {device: layers.below(device) for device in sorted(set(devices))},
+    }
+
+
 def look(osd: Dict[str, Any], layers: Layers) -> Dict[str, Any]:
     """One OSD's facts. See `main`."""
+    if "path" in osd:
+        return look_at_drive(osd, layers)
     named = {part: _named(path) for part, path in osd["devices"].items()}
     try:
         pid = Path(osd["pid_file"]).read_text().strip()
@@ -123,7 +149,9 @@ def main(osds: Dict[str, Dict[str, Any]]) -> None:
     """Print OSD name -> `running`, `named` (data and db device) and `opened` (device -> layers).
 
     Of each OSD is given its `pid_file`, its `devices` ("data", "db") and the `file` that it uses
-    instead, or null.
+    instead, or null. Of a drive that is worked on without Ceph: its `devices`, the `path` that
+    processes open, and the file `note` where the last one's open devices stand; `path`, `note`
+    and the `members` of an array are printed too, and `opened` is of path and note.
     """
     layers = Layers()
     print(json.dumps({name: look(osd, layers) for name, osd in osds.items()}, indent=0))

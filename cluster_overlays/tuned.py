@@ -71,6 +71,7 @@ class Tuned(Overlay):
 
     name: ClassVar[str] = "tuned"
     needs_root: ClassVar[bool] = True
+    is_for_drives: ClassVar[bool] = True
 
     profile: str = Field(
         pattern=r"^[A-Za-z0-9_.+-]+( [A-Za-z0-9_.+-]+)*$",

@@ -25,8 +25,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from cbt_crypto.results.client import parse_output
 from cbt_crypto.results.problem import Malformed
+from cbt_crypto.results.process_output import parse_output
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 10

@@ -6,11 +6,13 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from pydantic import Field, field_validator
 
+from cbt_crypto.file.drives import DriveSection
 from cbt_crypto.file.neighbours import Neighbours
 from cbt_crypto.file.patterns import (
     AbsolutePath,
     ConfigurationName,
     DaemonId,
+    DriveName,
     HostName,
     MonAddress,
     OwnDirectory,
@@ -65,7 +67,9 @@ class ClusterSection(Section):
     head: HostName = Field(description="host on which ceph and rbd commands run")
     clients: list[HostName] = Field(min_length=1, description="hosts that run fio")
     osds: list[HostName] = Field(
-        default_factory=list, description="hosts that run OSDs; may be left out with use_existing"
+        default_factory=list,
+        description="hosts that run OSDs; may be left out with use_existing, or when no scenario "
+        "needs a cluster",
     )
     mons: dict[HostName, dict[DaemonId, MonAddress]] = Field(
         default_factory=dict,
@@ -101,11 +105,15 @@ class ClusterSection(Section):
     osd_file_size: Optional[Size] = Field(
         None, description="put the OSDs on sparse files of this size below tmp_dir instead"
     )
+    drives: dict[DriveName, DriveSection] = Field(
+        default_factory=dict,
+        description="name: a drive that scenarios without Ceph work on, such as raw_device",
+    )
     wipe: Union[bool, list[AbsolutePath]] = Field(
         False,
-        description="allow OSD devices that carry a foreign signature to be overwritten: true for "
-        "all, or a list of patterns, e.g. [/dev/disk/by-partlabel/osd-device-*]; mounted ones and "
-        "the system's are refused always",
+        description="allow devices of OSDs and drives that carry a foreign signature to be "
+        "overwritten: true for all, or a list of patterns, e.g. "
+        "[/dev/disk/by-partlabel/osd-device-*]; mounted ones and the system's are refused always",
     )
     use_existing: bool = Field(
         False, description="measure a cluster that is there already; deploy and remove nothing"

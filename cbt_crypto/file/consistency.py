@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
+from cbt_crypto.file import drives
 from cbt_crypto.file.cluster import ClusterSection
 from cbt_crypto.file.document import KeyPath
 
@@ -12,14 +13,18 @@ from cbt_crypto.file.document import KeyPath
 Contradiction = tuple[KeyPath, str]
 
 
-def contradictions(cluster: ClusterSection) -> Iterator[Contradiction]:
-    """Everything in the section that contradicts something else in it."""
+def contradictions(cluster: ClusterSection, needs_cluster: bool = True) -> Iterator[Contradiction]:
+    """Everything in the section that contradicts something else in it.
+
+    `needs_cluster` says whether any scenario works on a Ceph cluster.
+    """
     yield from _twice(("cluster", "clients"), cluster.clients, "host")
     yield from _neighbours(cluster)
+    yield from drives.contradictions(cluster)
     if cluster.use_existing:
         return
     for key in ("osds", "mons", "mgrs"):
-        if not getattr(cluster, key):
+        if needs_cluster and not getattr(cluster, key):
             yield ("cluster", key), "is empty; name at least one host"
     yield from _twice(("cluster", "osds"), cluster.osds, "host")
     for key, daemons in (("mons", cluster.mons), ("mgrs", cluster.mgrs)):

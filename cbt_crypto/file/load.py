@@ -110,7 +110,7 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
     if cluster is None or monitoring is None or file.problems:
         return None
     configurations = _configurations(file, cluster)
-    _check_cluster(file, cluster)
+    _check_cluster(file, cluster, _needs_cluster(data))
     baseline = _baseline(file, cluster)
     if baseline is None:
         return None
@@ -129,9 +129,9 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
     )
 
 
-def _check_cluster(file: CampaignFile, cluster: ClusterSection) -> None:
+def _check_cluster(file: CampaignFile, cluster: ClusterSection, needs_cluster: bool) -> None:
     for place in places(cluster):
-        for key, wrong in contradictions(at(cluster, place)):
+        for key, wrong in contradictions(at(cluster, place), needs_cluster):
             file.problem(key, wrong)
 
 
@@ -145,6 +145,15 @@ def _baseline(file: CampaignFile, cluster: ClusterSection) -> Optional[Baseline]
         names = cluster.configurations
         return baseline if file.known(place, str(baseline.value), "configuration", names) else None
     return baseline
+
+
+def _needs_cluster(data: Mapping[str, Any]) -> bool:
+    """Whether a scenario of the file works on a cluster; true for one that is not known."""
+    sections = data.get("benchmarks")
+    names = list(sections) if isinstance(sections, dict) else []
+    return not names or any(
+        name not in SCENARIOS or SCENARIOS[name].needs_cluster for name in names
+    )
 
 
 def _configurations(file: CampaignFile, cluster: ClusterSection) -> dict[str, tuple[Overlay, ...]]:
@@ -181,14 +190,38 @@ def _scenarios(file: CampaignFile, cluster: ClusterSection) -> dict[str, tuple[S
                 for place, part in ([((*path, n), part) for n, part in parts] or [(path, section)])
                 for scenario in _scenario_objects(file, cluster, name, place, part)
             )
+            _check_overlays(file, cluster, made[name])
     return made
+
+
+def _check_overlays(
+    file: CampaignFile, cluster: ClusterSection, scenarios: tuple[Scenario, ...]
+) -> None:
+    """A configuration that is measured on drives has overlays that change something there."""
+    for scenario in scenarios:
+        for name in (
+            () if scenario.needs_cluster else cluster.configurations[scenario.configuration]
+        ):
+            if name in OVERLAYS and not OVERLAYS[name].is_for_drives:
+                file.problem(
+                    ("cluster", "configurations", scenario.configuration, name),
+                    f"changes nothing on drives without Ceph; list under {scenario.name} the "
+                    "configurations that it is to measure",
+                )
 
 
 def _scenario_objects(
     file: CampaignFile, cluster: ClusterSection, name: str, path: KeyPath, section: Any
 ) -> tuple[Scenario, ...]:
     before = len(file.problems)
-    options = {"configuration": list(cluster.configurations), **file.mapping(path, section)}
+    options: dict[str, Any] = {"configuration": list(cluster.configurations)}
+    if not SCENARIOS[name].needs_cluster:
+        # Outside of all that varies on a drive: another one takes time to prepare.
+        options["drive"] = list(cluster.drives)
+        if not cluster.drives:
+            file.problem(("cluster", "drives"), f"is missing; name the drives of {name}")
+            return ()
+    options.update(file.mapping(path, section))
     options["workloads"] = file.mapping((*path, "workloads"), options.get("workloads"))
     if math.prod(map(len, flatten(options).values())) * cluster.iterations > MAX_CELLS:
         file.problem(path, f"its lists make more than {MAX_CELLS} cells; shorten them")
@@ -247,6 +280,7 @@ def _check_references(
     for key, kind, names in (
         ("configuration", "configuration", cluster.configurations),
         ("pool_profile", "pool profile", cluster.pool_profiles),
+        ("drive", "drive", cluster.drives),
     ):
         for value in values.get(key, []):
             if isinstance(value, str):

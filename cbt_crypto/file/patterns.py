@@ -57,3 +57,11 @@ ConfigurationName = Annotated[
 PoolName = Annotated[
     str, _like(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", "a pool's name: letters, digits and _.-")
 ]
+#: What a drive is called in the file, in tables and in legends.
+DriveName = Annotated[
+    str,
+    _like(
+        r"^[A-Za-z0-9]([A-Za-z0-9 ._+-]{0,62}[A-Za-z0-9])?$",
+        "a drive's name: letters, digits, blanks and ._+-",
+    ),
+]

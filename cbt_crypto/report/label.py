@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Optional, Union
 
+from cbt_crypto.results.fio_output import SYNC
+
 #: What every table says when a host's processors are emulated.
 EMULATED = "emulated CPU: these figures prove the pipeline, not the hardware"
 
@@ -42,6 +44,8 @@ def dimension(name: str) -> str:
 
 def mode(name: str, direction: str) -> str:
     """`randread` -> `random reads`; a mixed mode names the direction too."""
+    if direction == SYNC:
+        return "syncs after writes"
     if name in _MIXED:
         return f"{_MIXED[name]}, {direction}s"
     return _MODES.get(name, name)

@@ -8,6 +8,7 @@ from typing import Optional
 
 import numpy as np
 
+from cbt_crypto.results.fio_output import SYNC
 from cbt_crypto.results.histogram import merge
 from cbt_crypto.results.node import KINDS, SHOWN_STATES, NodesUse
 from cbt_crypto.results.record import Record
@@ -158,8 +159,13 @@ def _crypto(runs: Sequence[Run], direction: str) -> Optional[float]:
 
 
 def _total(run: Run, field: str) -> float:
-    """Of both directions: CPU time cannot be told apart by them."""
-    return float(sum(getattr(record, field) for record in run.records))
+    """Of reads and writes: CPU time cannot be told apart by them, and syncs are no IO."""
+    return float(sum(getattr(r, field) for r in run.records if r.direction != SYNC))
+
+
+def _per(amount: float, total: float) -> Optional[float]:
+    """None of nothing: etcd's benchmark, for one, tells of requests and not of bytes."""
+    return amount / total if total else None
 
 
 #: In the order in which tables and files show them.
@@ -186,11 +192,15 @@ METRICS = (
     ),
     Metric(
         "osd_cpu_us_per_io", "OSD nodes' CPU per IO", "us", -1,
-        _cpu(lambda nodes, run: 1e6 * nodes.busy_cores / _total(run, "iops")),
+        _cpu(lambda nodes, run: _per(1e6 * nodes.busy_cores, _total(run, "iops"))),
     ),
     Metric(
         "osd_cpu_s_per_gib", "OSD nodes' CPU per GiB", "s", -1,
-        _cpu(lambda nodes, run: nodes.busy_cores * _GIB / _total(run, "bandwidth_bytes_per_s")),
+        _cpu(
+            lambda nodes, run: _per(
+                nodes.busy_cores * _GIB, _total(run, "bandwidth_bytes_per_s")
+            )
+        ),
     ),
     Metric(
         "osd_cpu_share_ceph_osd_percent", "share of ceph-osd in it", "%", 0, _share("ceph_osd"),

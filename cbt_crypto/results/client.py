@@ -12,13 +12,12 @@ import numpy as np
 
 from cbt_crypto.results.archive import Folder
 from cbt_crypto.results.documents import Process, Scalar
-from cbt_crypto.results.fio_json import parse_fio_json
 from cbt_crypto.results.fio_log import FioLog, read_fio_log
-from cbt_crypto.results.fio_normal import parse_fio_normal
-from cbt_crypto.results.fio_output import FioOutput, Job, Side
+from cbt_crypto.results.fio_output import SYNC, FioOutput, Job, Side
 from cbt_crypto.results.histogram import PERCENTILES, Histogram, merge
 from cbt_crypto.results.histogram_log import HistogramLog
 from cbt_crypto.results.problem import Malformed, Problem
+from cbt_crypto.results.process_output import read_output
 from cbt_crypto.results.record import Record
 from cbt_crypto.results.window import Window, counts_per_second
 
@@ -26,8 +25,6 @@ from cbt_crypto.results.window import Window, counts_per_second
 _LONGEST_S = 14 * 86400
 #: How far the IOs of a log may be from those of the output, as a share and in seconds' worth.
 _LOG_TOLERANCE, _LOG_TOLERANCE_S = 0.02, 2.0
-_JSON = re.compile(rb"^\{", re.MULTILINE)
-_NORMAL = re.compile(rb"^(?:<[^>]*> )?.*: \(groupid=", re.MULTILINE)
 _Log = TypeVar("_Log", FioLog, HistogramLog)
 
 
@@ -123,7 +120,7 @@ def _records(
 
 def _unlike(logged: float, records: Iterable[Record]) -> Optional[str]:
     """What to say when the IOPS log tells of another number of IOs than the output."""
-    rows = list(records)
+    rows = [record for record in records if record.direction != SYNC]
     ios = sum(record.ios for record in rows)
     slack = _LOG_TOLERANCE * ios + _LOG_TOLERANCE_S * sum(record.iops for record in rows)
     if abs(logged - ios) <= slack:
@@ -138,7 +135,7 @@ def _output(folder: Folder, process: Process) -> tuple[FioOutput, list[Problem]]
         data = folder.read(name)
         if data is None:
             raise Malformed("is missing")
-        output = parse_output(data)
+        output = read_output(process.kind, data)
     except Malformed as error:
         raise Malformed(f"{label} {error}") from None
     failed = [job for job in output.jobs if job.error]
@@ -153,13 +150,6 @@ def _output(folder: Folder, process: Process) -> tuple[FioOutput, list[Problem]]
         first = output.before.splitlines()[0][:200]
         problems.append(Problem(label, f"has text before its JSON: {first}"))
     return output, problems
-
-
-def parse_output(data: bytes) -> FioOutput:
-    """fio's JSON where there is any, else its normal output. Raises Malformed."""
-    if not _JSON.search(data) and _NORMAL.search(data):
-        return parse_fio_normal(data)
-    return parse_fio_json(data)
 
 
 class Logs:

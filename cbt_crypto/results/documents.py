@@ -54,6 +54,7 @@ class Process(_Document):
 
     host: str
     volume: str
+    kind: str = "fio"
     exit_status: Optional[int] = None
     json_file: str = Field(alias="json")
     logs: Optional[str] = None

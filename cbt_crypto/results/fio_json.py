@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Optional
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cbt_crypto.results.fio_output import FioOutput, Job, Side
+from cbt_crypto.results.fio_output import SYNC, FioOutput, Job, Side
 from cbt_crypto.results.histogram import from_bins
 from cbt_crypto.results.problem import Malformed
 
@@ -42,6 +43,10 @@ class _Side(_Model):
     clat_ns: _Latency = _Latency()
 
 
+class _Sync(_Model):
+    lat_ns: _Latency = _Latency()
+
+
 class _Job(_Model):
     jobname: str = ""
     hostname: Optional[str] = None
@@ -50,6 +55,7 @@ class _Job(_Model):
     options: dict[str, Any] = Field(default={}, alias="job options")
     read: _Side = _Side()
     write: _Side = _Side()
+    sync: _Sync = _Sync()
     usr_cpu: float = 0.0
     sys_cpu: float = 0.0
 
@@ -135,8 +141,26 @@ def _job(
         options=options,
         usr_cpu_percent=job.usr_cpu,
         sys_cpu_percent=job.sys_cpu,
-        sides=tuple(side for side in sides if side.ios),
+        sides=(*(side for side in sides if side.ios), *_syncs(job)),
     )
+
+
+def _syncs(job: _Job) -> Iterator[Side]:
+    """fsync and fdatasync as a direction of their own; fio counts them by their latencies."""
+    latency, runtime_s = job.sync.lat_ns, max(job.read.runtime, job.write.runtime) / 1000
+    if latency.N and runtime_s:
+        yield Side(
+            direction=SYNC,
+            ios=latency.N,
+            bytes=0,
+            iops=latency.N / runtime_s,
+            bandwidth_bytes_per_s=0.0,
+            runtime_s=runtime_s,
+            clat_ns_mean=latency.mean,
+            clat_ns_max=latency.max,
+            percentiles_ns=_percentiles(latency.percentile),
+            histogram=None if latency.bins is None else from_bins(latency.bins),
+        )
 
 
 def _side(direction: str, side: _Side) -> Side:

@@ -7,10 +7,13 @@ from typing import Optional
 
 from cbt_crypto.results.histogram import Histogram
 
+#: The direction of fsync and fdatasync, which carry no data.
+SYNC = "sync"
+
 
 @dataclass(frozen=True)
 class Side:
-    """What one job did in one direction, `read` or `write`.
+    """What one job did in one direction, `read`, `write` or `sync`.
 
     `percentiles_ns` are fio's own, percent -> ns; `histogram` is None for all but `json+`.
     """

@@ -13,6 +13,7 @@ from cbt_crypto.results.archive import Folder
 from cbt_crypto.results.client import Client, Place, read_client
 from cbt_crypto.results.collectl import NodeSeries, read_collectl
 from cbt_crypto.results.documents import Cell, PlannedCell, Proof, Scalar
+from cbt_crypto.results.fio_log import DIRECTIONS
 from cbt_crypto.results.histogram import Histogram, merge
 from cbt_crypto.results.node import BUSY_STATES, Node, NodesUse, NodeUse, percent_per_second
 from cbt_crypto.results.perf import PerfUse, read_perf
@@ -229,6 +230,7 @@ def _series(
     return {
         direction: _one_series(clients, direction, window, bins.get(direction))
         for direction in _directions(clients)
+        if direction in DIRECTIONS
     }
 
 

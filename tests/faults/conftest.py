@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from fault_lab import Laboratory
-from fault_story import Story
 from fault_table import Table
 
 _DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "faults.md"
@@ -29,12 +28,9 @@ def lab(laboratory: Laboratory) -> Iterator[Laboratory]:
     yield laboratory
 
 
-@pytest.fixture
-def table() -> Table:
+@pytest.fixture(scope="session")
+def table() -> Iterator[Table]:
     """Rows are kept as they come: a run of some faults leaves the rows of the others."""
-    return Table(_DOCUMENT)
-
-
-@pytest.fixture
-def story(lab: Laboratory, table: Table, tmp_path: Path) -> Story:
-    return Story(lab, table, tmp_path)
+    made = Table(_DOCUMENT)
+    yield made
+    made.write()

@@ -1,0 +1,73 @@
+"""What the scenarios that work on a drive without Ceph have in common."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pydantic import Field
+
+from cbt_crypto import md_array, on_host, opened_on_host
+from cbt_crypto.overlay import Requirement
+from cbt_crypto.scenario import ClientProcess, Scenario
+from cbt_crypto.site import Drive, Site
+
+#: Seconds in which the measuring process must have opened its drive.
+_OPENS_WITHIN = 60
+DROP_CACHES = "sync; echo 3 | $SUDO tee /proc/sys/vm/drop_caches > /dev/null"
+#: sudo clears the environment, and with it the mark of our processes.
+AS_ROOT = '$SUDO env CBT_CRYPTO_MARK="$CBT_CRYPTO_MARK"'
+
+
+class DriveScenario(Scenario):
+    """Works on one drive of `cluster.drives`, on that drive's host."""
+
+    needs_cluster: ClassVar[bool] = False
+    #: The program whose open devices prove what was measured, as the kernel calls it.
+    measuring: ClassVar[str] = "fio"
+
+    drive: str = Field(description="names from cluster.drives; all of them when absent")
+
+    @property
+    def drive_name(self) -> str:
+        """Of `cluster.drives`."""
+        return self.drive
+
+    def requirements(self, site: Site) -> Sequence[Requirement]:
+        """mdadm, where the drive is an array."""
+        (drive,) = site.drives
+        return (md_array.requirement(drive),) if drive.array else ()
+
+    def processes(self, site: Site) -> tuple[ClientProcess, ...]:
+        """One, on the drive's host."""
+        return tuple(ClientProcess(drive.host, "0") for drive in site.drives)
+
+    def watch(self, site: Site, drive: Drive) -> str:
+        """Shell text that notes, in the background, what the measuring process has open."""
+        asked = {
+            "program": self.measuring,
+            "mark": f"{site.tmp_dir}@{drive.host}",
+            "folder": drive.mount_point,
+            "note": drive.note,
+            "seconds": _OPENS_WITHIN,
+        }
+        note = shlex.quote(drive.note)
+        return (
+            f"$SUDO rm -f {note}\n(\n{on_host.python(inspect.getsource(opened_on_host), asked)}) &"
+        )
+
+
+def capacity(drive: Drive, size_mb: int) -> Requirement:
+    """A drive of at least `size_mb` MiB, going by its devices."""
+    devices = " ".join(map(shlex.quote, drive.devices))
+    sentence = f"drive {drive.name} is smaller than size: {size_mb} (MiB)"
+    script = f"""\
+total=0
+for device in {devices}; do
+    bytes=$(lsblk -bdnro SIZE "$device" 2>/dev/null) || bytes=0
+    total=$((total + ${{bytes:-0}}))
+done
+[ $((total >> 20)) -ge {size_mb} ] && echo ok || echo {shlex.quote(sentence)}; :"""
+    return Requirement(f"size of drive {drive.name}", (drive.host,), script)

@@ -1,0 +1,139 @@
+"""A real etcd on a drive, loaded by etcd's own benchmark tool."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pydantic import Field
+
+from cbt_crypto import on_host
+from cbt_crypto.benchmarks.drive import AS_ROOT, capacity
+from cbt_crypto.benchmarks.file_system import FileSystemScenario
+from cbt_crypto.overlay import Requirement
+from cbt_crypto.scenario import ClientProcess, ClusterCommands, WrapClient
+from cbt_crypto.site import Drive, HostScripts, Site
+
+#: MiB that etcd's log and database may take in one cell.
+_ROOM_MB = 2048
+_STARTS_WITHIN = 60
+
+_HEALTHY = """
+import json, sys, time, urllib.request
+url, seconds = json.loads(sys.argv[1])
+ends = time.monotonic() + seconds
+while time.monotonic() < ends:
+    try:
+        if json.load(urllib.request.urlopen(url, timeout=2))["health"] == "true":
+            sys.exit(0)
+    except (OSError, ValueError, KeyError):
+        time.sleep(0.1)
+sys.exit("etcd is not healthy after {} s".format(seconds))
+"""
+
+_MISSING = (
+    "is missing, or is not etcd's own benchmark tool, which no distribution packages; "
+    "docs/scenarios.md says how to build it; name it as benchmark_cmd"
+)
+
+
+class Etcd(FileSystemScenario):
+    """One etcd member with its data on the drive, and puts from etcd's benchmark tool."""
+
+    name: ClassVar[str] = "etcd"
+    measuring: ClassVar[str] = "etcd"
+
+    connections: int = Field(100, ge=1, le=10_000, description="gRPC connections to etcd")
+    etcd_clients: int = Field(1000, ge=1, le=100_000, description="clients that share them")
+    total: int = Field(100_000, ge=1, le=1 << 40, description="puts in all")
+    key_size: int = Field(8, ge=8, le=1024, description="bytes of a key")
+    value_size: int = Field(256, ge=1, le=1 << 20, description="bytes of a value")
+    sequential_keys: bool = Field(True, description="keys that ascend, instead of random ones")
+    port: int = Field(23790, ge=1024, le=65534, description="etcd's on 127.0.0.1, and the next")
+    etcd_cmd: str = Field("etcd", description="command for etcd")
+    benchmark_cmd: str = Field("benchmark", description="command for etcd's benchmark tool")
+
+    def required_programs(self) -> Sequence[str]:
+        """etcd."""
+        return (self.etcd_cmd,)
+
+    def requirements(self, site: Site) -> Sequence[Requirement]:
+        """Room, and etcd's own tool."""
+        (drive,) = site.drives
+        tool = shlex.quote(self.benchmark_cmd)
+        script = (
+            f"{tool} put --help 2>&1 | grep -q -e --sequential-keys && echo ok || "
+            f"echo {tool} {shlex.quote(_MISSING)}"
+        )
+        return (
+            *super().requirements(site),
+            capacity(drive, _ROOM_MB),
+            Requirement("etcd's benchmark tool", (drive.host,), script),
+        )
+
+    def processes(self, site: Site) -> tuple[ClientProcess, ...]:
+        """The benchmark tool."""
+        return tuple(
+            ClientProcess(drive.host, "0", "etcd_benchmark", "etcd_benchmark")
+            for drive in site.drives
+        )
+
+    def measure(
+        self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
+    ) -> HostScripts:
+        """etcd in the file system, and the tool when it is healthy. The clock stands in the output.
+
+        What the tool says of single connections goes to a file of its own.
+        """
+        (drive,) = site.drives
+        health = [f"http://127.0.0.1:{self.port}/health", _STARTS_WITHIN]
+        tool = wrap(drive.host, self.benchmark_command())
+        work = (
+            f"{AS_ROOT} {self.etcd_command(drive)} > etcd.0 2>&1 &",
+            "etcd=$!",
+            f"{on_host.python(_HEALTHY, health).replace('$SUDO ', '', 1).rstrip()}",
+            self.watch(site, drive),
+            "watch=$!",
+            f"s=0; {tool} > etcd_benchmark.0 2> output.0 || s=$?",
+            "echo ended $(date +%s.%N) >> etcd_benchmark.0",
+            'wait "$watch"',
+            "$SUDO kill $etcd; wait $etcd || :",
+            "echo $s > exit_status.0",
+        )
+        cell = f"cd {shlex.quote(run_dir)}\n{self.mounted(drive, chr(10).join(work))}"
+        return {drive.host: cell}
+
+    def etcd_command(self, drive: Drive) -> str:
+        """A cluster of this one member, on the loopback interface alone."""
+        client = f"http://127.0.0.1:{self.port}"
+        peer = f"http://127.0.0.1:{self.port + 1}"
+        words = (
+            self.etcd_cmd,
+            "--name=drive",
+            f"--data-dir={drive.mount_point}/etcd",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=drive={peer}",
+            "--quota-backend-bytes=8589934592",
+            "--force-new-cluster",
+        )
+        return " ".join(map(shlex.quote, words))
+
+    def benchmark_command(self) -> str:
+        """The tool's puts."""
+        words = [
+            self.benchmark_cmd,
+            f"--endpoints=127.0.0.1:{self.port}",
+            "--target-leader",
+            f"--conns={self.connections}",
+            f"--clients={self.etcd_clients}",
+            "put",
+            f"--key-size={self.key_size}",
+            f"--val-size={self.value_size}",
+            f"--total={self.total}",
+        ]
+        words += ["--sequential-keys"] if self.sequential_keys else []
+        return " ".join(map(shlex.quote, words))

@@ -1,0 +1,71 @@
+"""A journal as etcd writes one: small appends, each followed by fdatasync."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pydantic import Field
+
+from cbt_crypto.benchmarks import fio_job
+from cbt_crypto.benchmarks.drive import AS_ROOT, capacity
+from cbt_crypto.benchmarks.file_system import FileSystemScenario
+from cbt_crypto.overlay import Requirement
+from cbt_crypto.scenario import ClusterCommands, WrapClient
+from cbt_crypto.site import HostScripts, Site
+
+#: MiB of a file system beside what is in it.
+_ROOM_MB = 300
+
+
+class Fdatasync(FileSystemScenario):
+    """One fio that appends to a file and calls fdatasync after each write."""
+
+    name: ClassVar[str] = "fdatasync"
+
+    op_size: int = Field(2300, ge=1, le=1 << 30, description="bytes of one write")
+    size: int = Field(22, ge=1, le=1 << 30, description="MiB that are written in one loop")
+    loops: int = Field(10, ge=1, le=1_000_000, description="times they are written")
+    log_avg_msec: int = Field(
+        1000, ge=1, le=3_600_000, description="milliseconds that each line of fio's logs averages"
+    )
+    fio_cmd: str = Field("fio", alias="cmd_path", description="command for fio(1)")
+
+    def required_programs(self) -> Sequence[str]:
+        """fio."""
+        return (self.fio_cmd,)
+
+    def requirements(self, site: Site) -> Sequence[Requirement]:
+        """Room for the file."""
+        (drive,) = site.drives
+        return (*super().requirements(site), capacity(drive, self.size + _ROOM_MB))
+
+    def measure(
+        self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
+    ) -> HostScripts:
+        """fio in the file system; what it opens is noted meanwhile."""
+        (drive,) = site.drives
+        fio = wrap(drive.host, f"{AS_ROOT} {self.fio_command(drive.mount_point)}")
+        work = (
+            self.watch(site, drive),
+            f"s=0; {fio} > output.0 2>&1 || s=$?; echo $s > exit_status.0",
+            "wait",
+        )
+        cell = f"cd {shlex.quote(run_dir)}\n{self.mounted(drive, chr(10).join(work))}"
+        return {drive.host: cell}
+
+    def fio_command(self, directory: str) -> str:
+        """The measuring fio."""
+        job = {
+            "name": "fdatasync",
+            "directory": directory,
+            "rw": self.mode,
+            "ioengine": "sync",
+            "fdatasync": 1,
+            "bs": self.op_size,
+            "size": f"{self.size}M",
+            "loops": self.loops,
+            **fio_job.results(0, self.log_avg_msec),
+        }
+        return fio_job.command(self.fio_cmd, job)

@@ -1,0 +1,131 @@
+"""fio straight on a drive, past every file system and cache: what encryption alone costs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from cbt_crypto.benchmarks import fio_job
+from cbt_crypto.benchmarks.drive import AS_ROOT, DROP_CACHES, DriveScenario, capacity
+from cbt_crypto.overlay import Requirement
+from cbt_crypto.scenario import ClusterCommands, Volume, WrapClient
+from cbt_crypto.site import HostScripts, Site
+
+#: MiB that LUKS's header takes of a device, and MD's superblock: the last of a drive is not ours.
+_HEADER_MB = 32
+
+
+class RawDevice(DriveScenario):
+    """One fio process straight on a drive, with direct IO and the caches dropped before it."""
+
+    name: ClassVar[str] = "raw_device"
+
+    mode: Literal["write", "randwrite", "read", "randread"] = Field(
+        "randread", description="fio's rw"
+    )
+    op_size: int = Field(4096, ge=512, le=1 << 30, description="bytes of one IO")
+    iodepth: int = Field(1, ge=1, le=65536, description="IOs in flight")
+    ioengine: Literal["libaio", "io_uring"] = Field(
+        "libaio", description="how fio asks the kernel for IO"
+    )
+    size: int = Field(
+        16384, ge=4, le=1 << 30, description="MiB at the beginning of the drive that are worked on"
+    )
+    prefill: bool = Field(
+        True, description="write them once from end to end before the drive is measured"
+    )
+    log_avg_msec: int = Field(
+        1000, ge=1, le=3_600_000, description="milliseconds that each line of fio's logs averages"
+    )
+    fio_cmd: str = Field("fio", alias="cmd_path", description="command for fio(1)")
+
+    def required_programs(self) -> Sequence[str]:
+        """fio."""
+        return (self.fio_cmd,)
+
+    def requirements(self, site: Site) -> Sequence[Requirement]:
+        """Room for `size` beside a header, and fio's engine."""
+        (drive,) = site.drives
+        return (
+            *super().requirements(site),
+            capacity(drive, self.size + _HEADER_MB),
+            Requirement(f"{self.ioengine} of fio", (drive.host,), self._engine_check()),
+        )
+
+    def _engine_check(self) -> str:
+        fio = shlex.quote(self.fio_cmd)
+        return f"""\
+command -v {fio} > /dev/null || {{ echo ok; exit 0; }}
+off=$(cat /proc/sys/kernel/io_uring_disabled 2> /dev/null || echo 0)
+if ! {fio} --enghelp 2>&1 | grep -qw {self.ioengine}; then echo 'fio has no {self.ioengine} engine'
+elif [ {self.ioengine} = io_uring ] && [ "$off" = 2 ]; then
+    echo 'io_uring is disabled; set the sysctl kernel.io_uring_disabled to 0'
+else echo ok; fi"""
+
+    def volumes(self, site: Site) -> tuple[Volume, ...]:
+        """What is filled of the drive."""
+        if not self.prefill:
+            return ()
+        return tuple(
+            Volume(f"{drive.path} {self.size}", "", drive.host, self.size, drive.path)
+            for drive in site.drives
+        )
+
+    def prefill_scripts(
+        self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
+    ) -> HostScripts:
+        """One large sequential write; what was never written reads faster than any drive."""
+        return {
+            volume.client: (
+                f"cd {shlex.quote(run_dir)}\n"
+                f"{AS_ROOT} {fio_job.command(self.fio_cmd, self._fill(volume))} > prefill.out 2>&1"
+                " || { tail -n 5 prefill.out >&2; exit 1; }"
+            )
+            for volume in volumes
+        }
+
+    def _fill(self, volume: Volume) -> fio_job.Job:
+        return {
+            **self._base(volume.device, "prefill"),
+            "rw": "write",
+            "bs": 1 << 20,
+            "iodepth": 16,
+        }
+
+    def _base(self, path: str, name: str) -> fio_job.Job:
+        engine = {"ioengine": self.ioengine, "direct": 1, "invalidate": 1}
+        # A colon would end the name of one file for fio.
+        file = path.replace(":", "\\:")
+        return {"name": name, "filename": file, "size": f"{self.size}M", **engine}
+
+    def measure(
+        self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
+    ) -> HostScripts:
+        """Drop the caches, then fio; what it opens is noted meanwhile."""
+        (drive,) = site.drives
+        fio = wrap(drive.host, f"{AS_ROOT} {self.fio_command(drive.path)}")
+        lines = (
+            f"cd {shlex.quote(run_dir)}",
+            DROP_CACHES,
+            self.watch(site, drive),
+            f"s=0; {fio} > output.0 2>&1 || s=$?; echo $s > exit_status.0",
+            "wait",
+        )
+        return {drive.host: "\n".join(lines)}
+
+    def fio_command(self, path: str) -> str:
+        """The measuring fio."""
+        job = {
+            **self._base(path, f"raw-{self.mode}"),
+            "rw": self.mode,
+            "bs": self.op_size,
+            "iodepth": self.iodepth,
+            "time_based": None,
+            "runtime": self.time,
+            "ramp_time": self.ramp,
+            **fio_job.results(0, self.log_avg_msec),
+        }
+        return fio_job.command(self.fio_cmd, job)

@@ -1,0 +1,91 @@
+"""What a drive under measurement is made of, and that the measuring process had it open."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Optional
+
+from typing_extensions import override
+
+from cbt_crypto import on_host
+from cbt_crypto.cluster_overlays import storage_on_host
+from cbt_crypto.overlay import Overlay, Verdict
+from cbt_crypto.site import Drive, HostOutputs, HostScripts, Site
+
+Facts = Mapping[str, Any]
+
+
+def script(drives: Sequence[Drive]) -> str:
+    """Shell text that prints the facts of one host's drives, for `parse`."""
+    asked = {
+        drive.name: {"devices": drive.parts, "path": drive.path, "note": drive.note}
+        | ({"members": list(drive.devices)} if drive.array else {})
+        for drive in drives
+    }
+    return on_host.python(inspect.getsource(storage_on_host), asked)
+
+
+def parse(outputs: HostOutputs) -> dict[str, Facts]:
+    """The facts of all drives by their names, without hosts that printed something else."""
+    facts: dict[str, Facts] = {}
+    for output in outputs.values():
+        try:
+            facts.update(json.loads(output))
+        except (ValueError, TypeError):
+            continue
+    return facts
+
+
+class DriveProof(Overlay):
+    """Not in the file: it is judged in every cell that works on a drive."""
+
+    name: ClassVar[str] = "drive"
+
+    @override
+    def probe(self, site: Site) -> HostScripts:
+        return {drive.host: script([drive]) for drive in site.drives}
+
+    @override
+    def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
+        looks = [parse(outputs) for outputs in (before, after)]
+        (drive,) = site.drives
+        first, last = (look.get(drive.name) for look in looks)
+        fault = _made_of(drive, first) or _made_of(drive, last) or _used(last)
+        reason = f"drive {drive.name} on {drive.host}: {fault or _claim(drive, last)}"
+        return Verdict(fault is None, reason, dict(last or {}))
+
+
+def _made_of(drive: Drive, facts: Optional[Facts]) -> Optional[str]:
+    """What contradicts that it is made of the devices that the file names."""
+    if not facts:
+        return "its host did not say what it is made of"
+    if facts["path"] is None:
+        return f"{drive.path} is not there"
+    layers = facts["opened"][facts["path"]]
+    found = {layer["device"] for layer in layers}
+    missing = [part for part, number in facts["named"].items() if number not in found]
+    if missing:
+        return f"{drive.path} does not lie on {drive.parts[missing[0]]}"
+    arrays = [layer["array"] for layer in layers if "array" in layer]
+    wanted = f"raid0 of {len(drive.devices)}, chunks of {drive.chunk_kib} KiB"
+    if drive.array is not None and arrays != [wanted]:
+        return f"is {' on '.join(arrays) or 'no array'} and not {wanted}"
+    absent = [number for number in facts.get("members", {}).values() if number not in found]
+    return "lacks a member of its array" if absent else None
+
+
+def _used(facts: Optional[Facts]) -> Optional[str]:
+    """What contradicts that the measuring process worked on it."""
+    note = (facts or {}).get("note") or {}
+    if not note:
+        return "nobody saw a process have it open"
+    if note["devices"] != [(facts or {})["path"]]:
+        return f"{note['program']} had {', '.join(note['devices'])} open"
+    return None
+
+
+def _claim(drive: Drive, facts: Optional[Facts]) -> str:
+    note = (facts or {})["note"]
+    return f"{note['program']} had {drive.path} open, which lies on {', '.join(drive.devices)}"

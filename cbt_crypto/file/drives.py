@@ -1,0 +1,59 @@
+"""Drives that scenarios work on without Ceph, as the file names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal, Optional
+
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from cbt_crypto.file.document import KeyPath
+from cbt_crypto.file.patterns import AbsolutePath, HostName
+from cbt_crypto.file.section import Section
+
+if TYPE_CHECKING:
+    from cbt_crypto.file.cluster import ClusterSection
+
+
+class DriveSection(Section):
+    """A drive of a host, or an MD RAID-0 that is made of several for the purpose."""
+
+    host: HostName = Field(description="the host that has it; one of clients")
+    device: Optional[AbsolutePath] = Field(None, description="its block device; it is overwritten")
+    raid0: Optional[list[AbsolutePath]] = Field(
+        None,
+        min_length=2,
+        description="instead of device: block devices of which an MD RAID-0 is made; they are "
+        "overwritten",
+    )
+    chunk_kib: int = Field(512, ge=4, le=1 << 20, description="KiB of a chunk of the RAID-0")
+    encrypt: Literal["array", "members"] = Field(
+        "array", description="where luks puts its mappings: over the RAID-0, or under it"
+    )
+    plp: Optional[bool] = Field(
+        None, description="whether it has power-loss protection; charts group drives by it"
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.device is None) == (self.raid0 is None):
+            raise ValueError("takes one of device and raid0")
+        return self
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The block devices that it is made of."""
+        return (self.device,) if self.device is not None else tuple(self.raid0 or ())
+
+
+def contradictions(cluster: ClusterSection) -> Iterator[tuple[KeyPath, str]]:
+    """What in `drives` does not go together with itself or with the rest of the section."""
+    if cluster.drives and cluster.use_existing:
+        yield ("cluster", "drives"), "does not go with use_existing; measure them in another file"
+    for name, drive in cluster.drives.items():
+        place = ("cluster", "drives", name)
+        if drive.host not in cluster.clients:
+            yield (*place, "host"), f'"{drive.host}" is none of the hosts in cluster.clients'
+        for device in sorted({one for one in drive.devices if drive.devices.count(one) > 1}):
+            yield (*place, "raid0"), f'names the device "{device}" twice; keep one'

@@ -1,0 +1,72 @@
+"""Notes which block devices a measuring process has open. This file runs on the hosts.
+
+Its source is sent to them, so it needs nothing but Python 3.6.
+"""
+
+import json
+import os
+import stat
+import sys
+import time
+from typing import Any, Dict, List
+
+
+def numbers(device: int) -> str:
+    """ "254:0" of a device as `stat` returns it."""
+    return f"{os.major(device)}:{os.minor(device)}"
+
+
+def devices_of(pid: str, folder: str) -> List[str]:
+    """The block devices that a process has open, and those of its files below `folder`."""
+    found = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        link = f"/proc/{pid}/fd/{name}"
+        try:
+            status, target = os.stat(link), os.readlink(link)
+        except OSError:
+            continue
+        if stat.S_ISBLK(status.st_mode):
+            found.add(numbers(status.st_rdev))
+        elif stat.S_ISREG(status.st_mode) and target.startswith(folder + "/"):
+            found.add(numbers(status.st_dev))
+    return sorted(found)
+
+
+def look(program: str, mark: bytes, folder: str) -> Dict[str, Any]:
+    """The process of that name and mark which has devices open, and these; empty when none has."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/comm") as file:
+                comm = file.read().strip()
+            if comm != program[:15]:
+                continue
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if mark not in file.read().split(b"\0"):
+                    continue
+            devices = devices_of(pid, folder)
+        except OSError:
+            continue
+        if devices:
+            return {"program": comm, "pid": int(pid), "devices": devices}
+    return {}
+
+
+def main(asked: Dict[str, Any]) -> None:
+    """Wait up to `seconds` for a process of ours, `program`, to open a device; note which.
+
+    `mark` tells our processes; `folder` is where a file system of ours may be mounted; `note`
+    is the file that is written.
+    """
+    mark = f"CBT_CRYPTO_MARK={asked['mark']}".encode()
+    ends = time.monotonic() + asked["seconds"]
+    found = {}  # type: Dict[str, Any]
+    while not found and time.monotonic() < ends:
+        found = look(asked["program"], mark, asked["folder"])
+        if not found:
+            time.sleep(0.05)
+    with open(asked["note"], "w") as file:
+        json.dump(found, file)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

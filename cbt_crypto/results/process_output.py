@@ -1,0 +1,37 @@
+"""Which reader understands what a client process left: by the kind that cell.json gives it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from cbt_crypto.results.etcd_benchmark import parse_etcd_benchmark
+from cbt_crypto.results.fio_json import parse_fio_json
+from cbt_crypto.results.fio_normal import parse_fio_normal
+from cbt_crypto.results.fio_output import FioOutput
+from cbt_crypto.results.problem import Malformed
+
+_JSON = re.compile(rb"^\{", re.MULTILINE)
+_NORMAL = re.compile(rb"^(?:<[^>]*> )?.*: \(groupid=", re.MULTILINE)
+
+
+def parse_output(data: bytes) -> FioOutput:
+    """fio's JSON where there is any, else its normal output. Raises Malformed."""
+    if not _JSON.search(data) and _NORMAL.search(data):
+        return parse_fio_normal(data)
+    return parse_fio_json(data)
+
+
+#: Kind of a process -> reader of its results. What is read has the shape of fio's output.
+READERS: Mapping[str, Callable[[bytes], FioOutput]] = {
+    "fio": parse_output,
+    "etcd_benchmark": parse_etcd_benchmark,
+}
+
+
+def read_output(kind: str, data: bytes) -> FioOutput:
+    """The results of a process. Raises Malformed, also for a kind that is not known."""
+    reader = READERS.get(kind)
+    if reader is None:
+        raise Malformed(f"is of a process of kind {kind!r}, which this version cannot read")
+    return reader(data)

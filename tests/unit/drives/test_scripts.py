@@ -1,0 +1,138 @@
+"""The commands that prepare, measure and free a drive."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from typing import Any
+
+import pytest
+
+from cbt_crypto import md_array
+from cbt_crypto.benchmarks.etcd import Etcd
+from cbt_crypto.benchmarks.fdatasync import Fdatasync
+from cbt_crypto.benchmarks.raw_device import RawDevice
+from cbt_crypto.drive_stage import undo
+from cbt_crypto.layout import drives_of, site_of
+from cbt_crypto.plan import cells_of
+from cbt_crypto.preflight import requirements
+from cbt_crypto.scenario import ClusterCommands
+from cbt_crypto.site import Drive
+from cbt_crypto.stack import Stack
+
+pytestmark = pytest.mark.unit
+
+COMMANDS = ClusterCommands("ceph", "rbd", "env")
+RAW = {"raw_device": {"time": 5, "size": 64}}
+
+
+def options(command: str) -> dict[str, str]:
+    words = (word.lstrip("-").partition("=") for word in shlex.split(command)[1:])
+    return {key: value for key, _, value in words}
+
+
+def test_fio_straight_on_the_drive() -> None:
+    scenario = RawDevice(
+        configuration="A", drive="D", mode="randwrite", op_size=65536, iodepth=32, time=60,
+        ioengine="io_uring", size=128,
+    )  # fmt: skip
+    found = options(scenario.fio_command("/dev/pci-0:1"))
+    assert found["filename"] == "/dev/pci-0\\:1" and found["direct"] == "1"
+    assert (found["rw"], found["bs"], found["iodepth"]) == ("randwrite", "65536", "32")
+    assert (found["ioengine"], found["runtime"], found["size"]) == ("io_uring", "60", "128M")
+    assert found["output-format"] == "json+" and "time_based" in found
+
+
+def test_the_articles_fdatasync() -> None:
+    found = options(Fdatasync(configuration="A", drive="D").fio_command("/mnt/d"))
+    article = {
+        "rw": "write", "ioengine": "sync", "fdatasync": "1", "directory": "/mnt/d",
+        "size": "22M", "loops": "10", "bs": "2300",
+    }  # fmt: skip
+    assert {key: found[key] for key in article} == article
+
+
+def test_the_articles_etcd_benchmark() -> None:
+    command = Etcd(configuration="A", drive="D").benchmark_command()
+    assert shlex.split(command) == [
+        "benchmark", "--endpoints=127.0.0.1:23790", "--target-leader", "--conns=100",
+        "--clients=1000", "put", "--key-size=8", "--val-size=256", "--total=100000",
+        "--sequential-keys",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["raw_device", "fdatasync", "etcd"])
+def test_every_script_is_valid_shell(on_drives: Any, place_of: Any, name: str) -> None:
+    campaign = on_drives({name: {}}, drives={"D": {"host": "c0", "device": "/dev/a b'c"}})
+    (scenario,) = campaign.scenarios[name]
+    site = place_of(campaign, "D")
+    scripts = scenario.measure(site, "/tmp/run dir", COMMANDS, lambda host, command: command)
+    assert list(scripts) == ["c0"]
+    texts = [*scripts.values(), *(need.script for need in scenario.requirements(site))]
+    for text in texts:
+        subprocess.run(["sh", "-n"], input=text, text=True, check=True)
+    assert "/dev/a b'\"'\"'c" in scripts["c0"]
+
+
+def test_an_array_is_made_and_taken_down(on_drives: Any, programs: Any, tmp_path: Any) -> None:
+    programs("mdadm", f'echo "$@" >> {tmp_path}/calls')
+    programs("modprobe", "exit 0")
+    drive = Drive("R", "h", ("/dev/x", "/dev/y"), "/f", array=f"{tmp_path}/array", chunk_kib=64)
+    script = f"set -eu; SUDO=\n{md_array.make(drive, ['/dev/x', '/dev/y'])}"
+    made = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    assert made.returncode == 1 and "mdadm made no" in made.stderr
+    (tmp_path / "array").write_text("")
+    subprocess.run(["sh", "-c", f"set -eu; SUDO=\n{md_array.stop(drive)}"], check=True)
+    make, stop = (tmp_path / "calls").read_text().splitlines()
+    assert make == (
+        f"--create {tmp_path}/array --level=0 --raid-devices=2 --chunk=64 --metadata=1.2 "
+        "--run --quiet /dev/x /dev/y"
+    )
+    assert stop == f"--stop --quiet {tmp_path}/array"
+    assert not (tmp_path / "array").exists()
+
+
+def test_arrays_and_mappings_are_undone_from_the_top(on_drives: Any) -> None:
+    campaign = on_drives(RAW, configurations={"Default": {}, "LUKS": {"luks": {}}})
+    stacks = [Stack(overlays) for overlays in campaign.configurations.values()]
+    scripts = undo(drives_of(campaign.cluster), stacks, site_of(campaign.cluster))
+    for text in scripts.values():
+        subprocess.run(["sh", "-n"], input=text, text=True, check=True)
+    # over the array on c0, under it on c1
+    assert scripts["c0"].index("cryptsetup close") < scripts["c0"].index("mdadm --stop")
+    assert scripts["c1"].index("mdadm --stop") < scripts["c1"].index("cryptsetup close")
+
+
+def test_no_ceph_is_asked_for_and_the_devices_are_guarded(on_drives: Any) -> None:
+    campaign = on_drives(RAW)
+    needs = {need.name for need in requirements(campaign, cells_of(campaign))}
+    assert not needs & {"ceph", "rbd", "librados", "ceph-osd", "fio with rbd"}
+    assert {"fio", "libaio of fio", "MD RAID-0", "size of drive NVMe"} <= needs
+    assert {"device /dev/nvme0n1", "device /dev/sda", "device /dev/sdb"} <= needs
+
+
+def test_a_missing_benchmark_tool_is_named(on_drives: Any, place_of: Any, sh: Any) -> None:
+    campaign = on_drives({"etcd": {"benchmark_cmd": "/no/such", "drive": "NVMe"}})
+    (scenario,) = campaign.scenarios["etcd"]
+    needs = scenario.requirements(place_of(campaign, "NVMe"))
+    need = next(need for need in needs if need.name == "etcd's benchmark tool")
+    assert str(need.judge(sh(need.script))).startswith("/no/such is missing, or is not etcd's own")
+
+
+def test_a_drive_that_is_too_small_is_named(on_drives: Any, place_of: Any, sh: Any) -> None:
+    campaign = on_drives({"raw_device": {"drive": "NVMe"}})
+    (scenario,) = campaign.scenarios["raw_device"]
+    needs = scenario.requirements(place_of(campaign, "NVMe"))
+    need = next(need for need in needs if need.name == "size of drive NVMe")
+    assert need.judge(sh(need.script)) == "drive NVMe is smaller than size: 16416 (MiB)"
+
+
+@pytest.fixture
+def sh() -> Any:
+    def run(text: str) -> str:
+        script = f"set -eu\nSUDO=\n{text}"
+        return subprocess.run(
+            ["sh", "-c", script], check=True, capture_output=True, text=True
+        ).stdout
+
+    return run

@@ -1,0 +1,67 @@
+"""Readers of what client processes leave, by kind; the outputs are captured ones."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cbt_crypto.results.fio_json import parse_fio_json
+from cbt_crypto.results.fio_output import SYNC
+from cbt_crypto.results.problem import Malformed
+from cbt_crypto.results.process_output import read_output
+
+pytestmark = pytest.mark.unit
+
+
+def test_etcds_benchmark(data):
+    text = (data / "results/etcd_benchmark.txt").read_bytes() + b"ended 1795269843.5\n"
+    output = read_output("etcd_benchmark", text)
+    (side,) = output.jobs[0].sides
+    assert (side.direction, side.ios, side.bytes) == ("write", 20000, 0)
+    assert (side.iops, side.runtime_s) == (7996.3959, 2.5011)
+    assert (side.clat_ns_mean, side.clat_ns_max) == (118900000, 326200000)
+    assert output.printed_epoch_s == 1795269843.5
+    assert {p: round(ns / 1e6, 1) for p, ns in side.percentiles_ns.items()} == {
+        10.0: 55.7, 25.0: 83.6, 50.0: 115.6, 75.0: 152.6, 90.0: 182.2, 95.0: 204.2, 99.0: 281.0,
+        99.9: 312.6,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("lost", ["Requests/sec", "Latency distribution", "Response time"])
+def test_a_torn_output_is_refused(data, lost):
+    text = (data / "results/etcd_benchmark.txt").read_bytes()
+    torn = text[: text.index(lost.encode())]
+    with pytest.raises(Malformed, match="not the whole output"):
+        read_output("etcd_benchmark", torn)
+
+
+def test_requests_that_failed_are_no_result(data):
+    text = (data / "results/etcd_benchmark.txt").read_bytes()
+    failed = text + b"\nError distribution:\n  [105]\trpc error: code = Unavailable\n"
+    with pytest.raises(Malformed, match=re.escape("[105]\trpc error: code = Unavailable")):
+        read_output("etcd_benchmark", failed)
+
+
+def test_an_unknown_kind_is_named(data):
+    with pytest.raises(Malformed, match="of kind 'iozone'"):
+        read_output("iozone", b"")
+
+
+def test_fdatasync_is_a_direction_of_its_own(data):
+    output = parse_fio_json((data / "fio/fdatasync.json").read_bytes())
+    write, sync = output.jobs[0].sides
+    assert (write.direction, sync.direction) == ("write", SYNC)
+    # fio does not sync after its last write of a loop
+    assert sync.ios == write.ios + 1 or sync.ios <= write.ios
+    assert sync.histogram is not None and sync.histogram.total == sync.ios
+    for percent in (50.0, 99.0, 99.9):
+        assert sync.histogram.percentile_ns(percent) == pytest.approx(
+            sync.percentiles_ns[percent], rel=0.02
+        )
+    assert sync.iops == pytest.approx(sync.ios / write.runtime_s)
+
+
+def test_reads_without_syncs_have_no_such_direction(data):
+    output = parse_fio_json((data / "fio/randread.json").read_bytes())
+    assert [side.direction for side in output.jobs[0].sides] == ["read"]
