@@ -13,9 +13,10 @@ from cbt_crypto.archive_state import keep_cell, set_aside, set_aside_strangers, 
 from cbt_crypto.attempt import attempt
 from cbt_crypto.cell_site import cell_site
 from cbt_crypto.deployment import cluster_class
+from cbt_crypto.diagnosis import diagnosis
 from cbt_crypto.drive_stage import DriveStage
 from cbt_crypto.engine import Engine
-from cbt_crypto.errors import CampaignError, RunError, UsageError
+from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
 from cbt_crypto.file.places import Place, at, words
 from cbt_crypto.holder import this_run
 from cbt_crypto.host_lock import own_id
@@ -86,10 +87,13 @@ class CampaignRun:
         try:
             for step in self.plan.steps:
                 self._take(step)
+        except HostError as error:
+            self.outcome.error = RunError(f"{error}{diagnosis(self.remote, self.site)}")
         except (CampaignError, KeyboardInterrupt) as error:
             self.outcome.error = error
         except OSError as error:
-            self.outcome.error = RunError(f"{error.filename or self.archive}: {error.strerror}")
+            place = error.filename or self.archive
+            self.outcome.error = RunError(f"{place}: {error.strerror or error}")
         except Abandoned:
             raise
         except BaseException:
@@ -223,8 +227,9 @@ class CampaignRun:
             place = self.cluster if cell.scenario.needs_cluster else self.stage
             outcome = attempt(cell, benchmark, place, directory, healthy)
         except RunError as error:
-            keep_cell(directory, cell, benchmark.site, {}, str(error))
-            self._failed(cell, str(error))
+            reason = f"{error}{diagnosis(self.remote, benchmark.site)}"
+            keep_cell(directory, cell, benchmark.site, {}, reason)
+            self._failed(cell, reason)
         else:
             self._failed_in_a_row = 0
             self._healthy = True

@@ -24,10 +24,18 @@ ChooseEngine = Callable[[Any], Engine]
 def take_down(cluster: Any) -> None:
     """End a cluster's processes, undo its overlays, empty its devices, remove its directory.
 
-    Safe to repeat. Raises RunError.
+    A host that does not answer keeps none of the others up. Safe to repeat. Raises the first
+    RunError.
     """
-    cluster.shutdown()
-    cluster.cleanup()
+    errors: list[RunError] = []
+    for step in (cluster.shutdown, cluster.cleanup):
+        try:
+            step()
+        except RunError as error:
+            errors.append(error)
+    if errors:
+        # tmp_dir has the notes on the devices, by which the next start clears the rest.
+        raise errors[0]
     cluster.purge()
 
 

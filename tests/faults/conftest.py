@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fault_lab import Laboratory
+from fault_story import Story
 from fault_table import Table
 
 _DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "faults.md"
@@ -28,9 +29,12 @@ def lab(laboratory: Laboratory) -> Iterator[Laboratory]:
     yield laboratory
 
 
-@pytest.fixture(scope="session")
-def table() -> Iterator[Table]:
+@pytest.fixture
+def table() -> Table:
     """Rows are kept as they come: a run of some faults leaves the rows of the others."""
-    made = Table(_DOCUMENT)
-    yield made
-    made.write()
+    return Table(_DOCUMENT)
+
+
+@pytest.fixture
+def story(lab: Laboratory, table: Table, tmp_path: Path) -> Story:
+    return Story(lab, table, tmp_path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
+import tempfile
 from pathlib import Path
 
 _TITLE = "# Faults, and what came of them"
@@ -24,17 +26,16 @@ class Table:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._rows: dict[str, str] = {}
-        text = path.read_text() if path.exists() else ""
-        for line in text.splitlines():
-            found = re.match(r"\| ([^|]+) \| .* \|$", line)
-            if found and found[1] not in ("Fault", "---"):
-                self._rows[found[1]] = line
 
     def add(self, fault: str, *fields: str) -> None:
         cells = [re.sub(r"\s+", " ", text).replace("|", "/") for text in (fault, *fields)]
-        self._rows[cells[0]] = "| " + " | ".join(cells) + " |"
+        with (Path(tempfile.gettempdir()) / "cbt-crypto-faults.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            rows = {**self._rows(), cells[0]: "| " + " | ".join(cells) + " |"}
+            self._path.write_text(_TITLE + "\n" + _WORDS + "\n".join(rows.values()) + "\n")
 
-    def write(self) -> None:
-        if self._rows:
-            self._path.write_text(_TITLE + "\n" + _WORDS + "\n".join(self._rows.values()) + "\n")
+    def _rows(self) -> dict[str, str]:
+        text = self._path.read_text() if self._path.exists() else ""
+        lines = (line for line in text.splitlines() if line.startswith("| "))
+        named = {line[2:].partition(" | ")[0]: line for line in lines}
+        return {name: line for name, line in named.items() if name not in ("Fault", "---")}

@@ -135,12 +135,15 @@ class Ceph(Hooks):
         """End every process that carries our mark, on every host, and undo the overlays' work."""
         # The cluster is thrown away, so there is nothing for its daemons to write out.
         ending = kill_script(signals=("KILL",))
-        self._run({host: ending for host in self.site.hosts}, "end the daemons")
-        if not self.use_existing:
-            self._run(self.undo(), "take the overlays down")
-            hosts = [osd.host for osd in self.site.osds if not osd.is_file]
-            remove = logical_volumes.remove(self._volume_notes)
-            self._run(dict.fromkeys(hosts, remove), "remove the volumes")
+        try:
+            self._run({host: ending for host in self.site.hosts}, "end the daemons")
+        finally:
+            # A host that does not answer keeps nothing up on the others.
+            if not self.use_existing:
+                self._run(self.undo(), "take the overlays down")
+                hosts = [osd.host for osd in self.site.osds if not osd.is_file]
+                remove = logical_volumes.remove(self._volume_notes)
+                self._run(dict.fromkeys(hosts, remove), "remove the volumes")
 
     def cleanup(self) -> None:
         """Remove the cluster's files and the BlueStore labels on its devices."""

@@ -20,7 +20,7 @@ from cbt_crypto.file import Campaign, load
 from cbt_crypto.layout import site_of
 from cbt_crypto.measure import commands_of
 from cbt_crypto.plan import cells_of
-from cbt_crypto.preflight import requirements
+from cbt_crypto.preflight import checks
 from cbt_crypto.remote import preamble
 
 pytestmark = pytest.mark.unit
@@ -38,6 +38,11 @@ HOSTILE = (
     "--help",
     "%h %u",
     "a\\",
+    "-oProxyCommand=: > CANARY",
+    # A Cyrillic o, and a space that takes no room: names that look like others.
+    "n\u043ede0 $(: > CANARY)",
+    "node0\u200b",
+    "node0\u2028: > CANARY",
 )
 PROGRAMS = """
     basename cat ceph ceph-mgr ceph-mon ceph-osd collectl cut date dd dirname env fio grep head
@@ -96,7 +101,7 @@ def scripts_of(campaign: Campaign, cluster: Any, notebook: Any) -> Iterator[str]
     for _, scripts in notebook.steps:
         yield from scripts.values()
     cells = cells_of(campaign)
-    for need in requirements(campaign, cells):
+    for _, need in checks(campaign, cells, [cluster.stack]):
         yield need.script
     site, commands = site_of(campaign.cluster), commands_of(cluster)
     run_dir = f"{campaign.cluster.tmp_dir}/run"
@@ -150,6 +155,18 @@ def test_no_text_of_the_file_is_run(
         for script in (one for one in scripts if "CANARY" in one or text in one):
             run(script, bin_dir, here, campaign.cluster.tmp_dir)
             assert not list(tmp_path.rglob("CANARY")), f"{text!r} was run by:\n{script}"
+
+
+@pytest.mark.parametrize(
+    "name", ["n\u043ede0", "node0\u200b", "node\uff10", "-oX", "a b", "a;b", "[a-c]"]
+)
+def test_a_name_that_looks_like_a_host_s_is_none(
+    name: str, write_campaign: Callable[..., Path]
+) -> None:
+    for place in ("cluster.head", "cluster.clients", "cluster.osds", "cluster.user"):
+        value = [name] if place.endswith("s") else name
+        with pytest.raises(UsageError, match=r"must be|should be"):
+            load(write_campaign(**at(place, value)))
 
 
 def run(script: str, bin_dir: Path, here: Path, tmp_dir: str) -> None:

@@ -1,0 +1,44 @@
+"""Taking down goes on when a host does not answer, but keeps the notes on its devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from cbt_crypto.errors import HostError
+from cbt_crypto.leftovers import take_down
+
+pytestmark = pytest.mark.unit
+
+
+class Cluster:
+    def __init__(self, *failing: str) -> None:
+        self.failing = failing
+        self.taken: list[str] = []
+
+    def shutdown(self) -> None:
+        self._take("shutdown")
+
+    def cleanup(self) -> None:
+        self._take("cleanup")
+
+    def purge(self) -> None:
+        self._take("purge")
+
+    def _take(self, step: str) -> None:
+        self.taken.append(step)
+        if step in self.failing:
+            raise HostError("o1", step, "no answer", "")
+
+
+def test_all_is_taken_down() -> None:
+    cluster = Cluster()
+    take_down(cluster)
+    assert cluster.taken == ["shutdown", "cleanup", "purge"]
+
+
+@pytest.mark.parametrize("failing", [("shutdown",), ("cleanup",), ("shutdown", "cleanup")])
+def test_a_silent_host(failing: tuple[str, ...]) -> None:
+    cluster = Cluster(*failing)
+    with pytest.raises(HostError, match=f"o1: {failing[0]}: no answer"):
+        take_down(cluster)
+    assert cluster.taken == ["shutdown", "cleanup"]
