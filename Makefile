@@ -33,8 +33,8 @@ quickstart: packages venv ## Run the article's story on real Ceph with real LUKS
 test: test-packages $(TOX) ## Run the whole test suite
 	$(TOX)
 
-test-faults: test-packages venv ## Break things under campaigns; writes docs/faults.md; an hour
-	$(BIN)/python -m pytest -v tests/faults
+test-faults: test-packages $(TOX) ## Break things under campaigns; writes docs/faults.md; an hour
+	$(TOX) -e py -- -v tests/faults
 
 fuzz: venv ## Fuzz everything that reads what others wrote; writes docs/fuzz.md
 	$(BIN)/pip install -q atheris
