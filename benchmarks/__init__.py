@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from cbt_crypto.benchmarks.etcd import Etcd
 from cbt_crypto.benchmarks.fdatasync import Fdatasync
+from cbt_crypto.benchmarks.librbdfio import Librbdfio
+from cbt_crypto.benchmarks.radosbench import Radosbench
 from cbt_crypto.benchmarks.raw_device import RawDevice
 from cbt_crypto.benchmarks.rbd_kbench import RbdKbench
 from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
@@ -22,5 +24,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
         RawDevice,
         Fdatasync,
         Etcd,
+        Librbdfio,
+        Radosbench,
     )
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto import environment
+from cbt_crypto import environment, existing
 from cbt_crypto.archive import read_json, write_json
 from cbt_crypto.archive_state import keep_cell, set_aside, set_aside_strangers, write_plan
 from cbt_crypto.attempt import attempt
@@ -24,7 +24,7 @@ from cbt_crypto.interrupt import Abandoned
 from cbt_crypto.journal import Journal
 from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.leftovers import take_down
-from cbt_crypto.measure import benchmark_class
+from cbt_crypto.measure import benchmark_class, commands_of
 from cbt_crypto.overlay import Overlay, Transition
 from cbt_crypto.plan import Cell, Deploy, Plan, Prefill
 from cbt_crypto.progress import CampaignProgress
@@ -154,7 +154,7 @@ class CampaignRun:
             self._deploy_drive(step, stack)
         elif step.how is Transition.REBUILD or self.campaign.cluster.use_existing:
             self.cluster.stack = stack
-            self.cluster.initialize()
+            self._initialize()
             self._filled.clear()
             self._must_rebuild = False
         else:
@@ -174,6 +174,17 @@ class CampaignRun:
         self.stage.deploy(str(step.drive), stack)
         self._filled.clear()
         self._must_rebuild = False
+
+    def _initialize(self) -> None:
+        if not self.campaign.cluster.use_existing:
+            self.cluster.initialize()
+            return
+        found = existing.discover(self.remote, self.site, self.campaign.cluster)
+        self.site = found.site
+        self.engine.settings.cluster["osds"] = list(found.site.osd_hosts)
+        existing.adopt(self.cluster, found.site)
+        self.cluster.initialize()
+        self.remote.run(found.pid_files, "note the OSDs' processes", 60)
 
     def _note_environment(self, configuration: str) -> None:
         name = ", ".join(filter(None, (configuration, words(self.place))))
@@ -238,7 +249,9 @@ class CampaignRun:
 
     def _benchmark(self, cell: Cell) -> Any:
         site = cell_site(at(self.campaign.cluster, self.place), cell.scenario, self.stack)
-        return benchmark_class(self.engine)(
+        if self.campaign.cluster.use_existing:
+            site = replace(site, osds=self.site.osds)
+        return benchmark_class(self.engine, cell.scenario)(
             str(self.archive), self.cluster, cell.config, cell.scenario, site, self.stack,
             self.remote,
         )  # fmt: skip
@@ -256,6 +269,9 @@ class CampaignRun:
     def _take_down(self) -> None:
         self.progress.phase("take the cluster down")
         try:
+            if self.campaign.cluster.use_existing:
+                volumes = [volume for _, volume in self._filled.values()]
+                existing.remove_images(self.remote, self.site, commands_of(self.cluster), volumes)
             take_down(self.cluster)
             self.journal.end()
         except RunError as error:

@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 
 from cbt_crypto import __version__, check_table, preflight
+from cbt_crypto.contribute.command import contribute_command
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import json_schema, load
@@ -68,5 +69,5 @@ def schema() -> None:
     click.echo(json.dumps(json_schema(), indent=2))
 
 
-for command in (report_command, compare_command, lab):
+for command in (report_command, compare_command, lab, contribute_command):
     cbt_crypto.add_command(command)

@@ -61,6 +61,10 @@ class _Overlaid(Ceph):
     def osd_command(self, osd: Osd, command: str) -> str:
         return self.stack.wrap_osd(osd, command)
 
+    def client_command(self, host: str, command: str) -> str:
+        """Asked by an engine that runs benchmarks of its own."""
+        return self.stack.wrap_client(host, command)
+
     def after_osds(self) -> HostScripts:
         return self.stack.after_osds(self.site)
 

@@ -61,8 +61,10 @@ def ceph_dir(cluster: ClusterSection) -> str:
 
 
 def conf_path(cluster: ClusterSection) -> str:
-    """ceph.conf on every host: ours, or the system's for a cluster that is there already."""
-    return "/etc/ceph/ceph.conf" if cluster.use_existing else f"{ceph_dir(cluster)}/ceph.conf"
+    """ceph.conf on every host: ours; for a cluster that is there already the one that is named."""
+    if cluster.use_existing:
+        return cluster.conf_file or "/etc/ceph/ceph.conf"
+    return f"{ceph_dir(cluster)}/ceph.conf"
 
 
 def per_device(cluster: ClusterSection) -> int:

@@ -16,7 +16,7 @@ from cbt_crypto.archive_lock import locked
 from cbt_crypto.archive_state import changes, check_archive, finished_cells
 from cbt_crypto.campaign import Outcome, run_campaign
 from cbt_crypto.engine import Engine
-from cbt_crypto.engine.choice import choose
+from cbt_crypto.engine.choice import check_same_engine, choose, engine_at
 from cbt_crypto.errors import RunError
 from cbt_crypto.file import Campaign, load
 from cbt_crypto.holder import this_run
@@ -84,6 +84,7 @@ def _run(
 ) -> Outcome:  # fmt: skip
     engine = choose(checkout)
     check_archive(archive, campaign)
+    check_same_engine(archive, engine)
     todo = plan(campaign, only, _finished(archive, campaign, again))
     commit = f" at {engine.commit[:12]}" if engine.commit else ""
     console.print(f"engine: {engine.name} {engine.version}{commit}", highlight=False)
@@ -106,7 +107,7 @@ def clear_archive(archive: Path, console: Console, insist: bool = False) -> int:
     if not left_over(archive):
         return 0
     with locked(archive):
-        return clear(archive, choose, lambda text: _say(console, text), insist)
+        return clear(archive, engine_at, lambda text: _say(console, text), insist)
 
 
 def _measure(

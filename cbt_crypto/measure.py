@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cbt_crypto import collected
+from cbt_crypto.benchmarks.of_upstream import OfUpstream
 from cbt_crypto.engine import Engine
 from cbt_crypto.errors import RunError
 from cbt_crypto.remote import Remote
@@ -104,8 +105,10 @@ class _RunsScenario(Benchmark):
         return self.remote.run({host: text for host in scripts}, "read fio's exit status", 60)
 
 
-def benchmark_class(engine: Engine) -> type[Any]:
-    """The engine's benchmark base, made to run any scenario."""
+def benchmark_class(engine: Engine, scenario: Scenario) -> Callable[..., Any]:
+    """What makes the object of one cell: of the engine's benchmark base, or its own benchmark's."""
+    if isinstance(scenario, OfUpstream) and engine.native:
+        return engine.native
     return type("ScenarioBenchmark", (_RunsScenario, engine.Benchmark), {"engine": engine})
 
 

@@ -72,6 +72,9 @@ class Overlay(BaseModel):
     #: Overlays whose devices this one is laid over, wherever the file names them.
     lies_on: ClassVar[tuple[str, ...]] = ()
 
+    #: Whether its proof can tell it on a cluster that somebody else deployed.
+    is_recognised: ClassVar[bool] = False
+
     _is_present: bool = PrivateAttr(default=True)
 
     @classmethod

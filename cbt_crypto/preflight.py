@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cbt_crypto import logical_volumes
+from cbt_crypto import existing, logical_volumes
 from cbt_crypto.cell_site import cell_site
 from cbt_crypto.device_guard import device_guards
 from cbt_crypto.engine import Engine
+from cbt_crypto.engine.choice import benchmarks_of_upstream
 from cbt_crypto.engine.embedded import ceph_conf
 from cbt_crypto.engine.embedded.common import is_local
 from cbt_crypto.engine.embedded.options import mon_vector
@@ -35,6 +36,7 @@ from cbt_crypto.survey import Check, Finding, survey
 _PACKAGES = {
     "ceph": "ceph-common",
     "rbd": "ceph-common",
+    "rados": "ceph-common",
     "ceph-mon": "ceph-mon",
     "ceph-mgr": "ceph-mgr",
     "ceph-osd": "ceph-osd",
@@ -77,6 +79,8 @@ def look(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Find
     configurations = list(dict.fromkeys(cell.configuration for cell in cells))
     stacks = [Stack(campaign.configurations[name]) for name in configurations]
     _raise([*_local_tools(campaign), *_conf_problems(campaign, configurations, stacks)])
+    _raise([*benchmarks_of_upstream(engine, cells), *engine.problems(campaign)])
+    _raise(existing.problems(campaign, configurations))
     for addresses in campaign.cluster.mons.values():
         for address in addresses.values():
             mon_vector(address)
@@ -84,7 +88,11 @@ def look(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Find
     unknown = _unresolved(site)
     reachable = [host for host in site.hosts if host not in unknown]
     remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
-    asked = survey(remote, reachable, checks(campaign, cells, stacks)) if reachable else []
+    wanted = [
+        *checks(campaign, cells, stacks),
+        *(("tools", need) for need in engine.requirements(campaign)),
+    ]
+    asked = survey(remote, reachable, wanted) if reachable else []
     return [*(Finding(host, "ssh", "no", why) for host, why in unknown.items()), *asked]
 
 
@@ -220,12 +228,13 @@ def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]
         needs.append(_program(perf.perf_cmd, _hosts(site, perf.nodes)))
     if any(cell.scenario.needs_cluster for cell in cells):
         needs += _cluster_programs(cluster, site)
+        needs += existing.requirements(cluster, site, cells) if cluster.use_existing else []
     scenarios = {(cell.scenario.name, cell.scenario.drive_name): cell.scenario for cell in cells}
     for scenario in scenarios.values():
         own = cell_site(cluster, scenario)
         for program in scenario.required_programs():
             needs.append(_program(program, own.active_clients))
-            if scenario.needs_cluster:
+            if scenario.needs_cluster and program != "rados":
                 needs.append(_rbd_engine(program, own.active_clients))
         needs += scenario.requirements(own)
     return list(dict.fromkeys(needs))

@@ -21,7 +21,8 @@ _DECORATORS = (
     ),
     click.option(
         "--cbt", "checkout", type=_PATH, metavar="DIR",
-        help="Upstream CBT checkout to use as the engine, instead of the embedded one.",
+        help="Upstream CBT checkout to use as the engine; without it that of $CBT_HOME or ../cbt, "
+        "where there is one. `embedded` for the engine that comes with this program.",
     ),
     click.option(
         "--only", multiple=True, metavar="PATTERN",

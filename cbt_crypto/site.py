@@ -40,6 +40,8 @@ class Osd:
     number: int = 0
     #: The whole device, where `device` is a volume on one that several OSDs share.
     disk: Optional[str] = None
+    #: Deployed by somebody else: what it lies on has their names.
+    is_existing: bool = False
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ class Luks(Overlay):
     """Encrypt the devices of all OSDs with dm-crypt."""
 
     name: ClassVar[str] = "luks"
+    is_recognised: ClassVar[bool] = True
     needs_root: ClassVar[bool] = True
     lies_on: ClassVar[tuple[str, ...]] = ("db_device",)
     is_for_drives: ClassVar[bool] = True

@@ -79,6 +79,8 @@ def encrypted_fault(
     Its other part is plain, and it has nothing else open.
     """
     opened = dict(facts["opened"])
+    if osd.is_existing:
+        return _any_mapping_fault(opened, wanted)
     for part, device in facts["named"].items():
         if part in parts:
             fault = _mapping_fault(mapping_of(osd, part, device).name, opened, wanted.on(device))
@@ -88,6 +90,20 @@ def encrypted_fault(
             return fault
     others = sorted(layers[0].get("mapping", device) for device, layers in opened.items())
     return f"it has {', '.join(others)} open as well" if others else None
+
+
+def _any_mapping_fault(opened: Mapping[str, Any], wanted: CryptTable) -> Optional[str]:
+    """The same for an OSD of somebody else's, whatever its mappings are called and lie on."""
+    if not opened:
+        return "it has no device open"
+    for layers in opened.values():
+        found = next(filter(None, map(crypt_of, layers)), None)
+        if found is None:
+            return f"it has {layers[0].get('name')} open, below which is no dm-crypt"
+        difference = found.difference_from(wanted.on(found.device))
+        if difference:
+            return f"its dm-crypt on {found.device} {difference}"
+    return None
 
 
 def _mapping_fault(name: str, opened: dict[str, Any], wanted: CryptTable) -> Optional[str]:

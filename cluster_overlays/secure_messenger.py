@@ -35,6 +35,7 @@ class SecureMessenger(Overlay):
     """Encrypt all traffic between daemons and with clients; without it, check sums only."""
 
     name: ClassVar[str] = "secure_messenger"
+    is_recognised: ClassVar[bool] = True
 
     @classmethod
     @override

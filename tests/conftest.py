@@ -15,11 +15,61 @@ import pytest
 import yaml
 from hypothesis import settings
 
+from cbt_crypto.engine.choice import PROJECT
+from cbt_crypto.engine.upstream.checkout import (
+    EMBEDDED,
+    Checkout,
+    named_by_environment,
+    read_checkout,
+    siblings,
+)
 from cbt_crypto.file import Campaign, load
 
 # A machine that does something else besides must not fail a test.
 settings.register_profile("suite", deadline=None, max_examples=50)
 settings.load_profile("suite")
+
+#: Checkouts of upstream CBT: those that `$CBT_HOME` lists, else `../cbt`.
+_CHECKOUTS = pytest.StashKey[list[Checkout]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Find the checkouts, once; every campaign of a test runs on the engine that the test names."""
+    named = [Path(name) for name in named_by_environment() if name != EMBEDDED]
+    paths = named or siblings(PROJECT, Path.cwd())
+    config.stash[_CHECKOUTS] = [read_checkout(path, "CBT_HOME") for path in paths]
+    os.environ["CBT_HOME"] = EMBEDDED
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`checkout` is each of them in turn; `bench`, also the embedded engine, as None."""
+    found = metafunc.config.stash[_CHECKOUTS]
+    names = [checkout.version for checkout in found]
+    if "checkout" in metafunc.fixturenames:
+        metafunc.parametrize("checkout", found, ids=names, indirect=True)
+    if "bench" in metafunc.fixturenames:
+        metafunc.parametrize("bench", [None, *found], ids=["embedded", *names], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def checkout(request: pytest.FixtureRequest) -> Checkout:
+    """A checkout of upstream CBT."""
+    found: Checkout = request.param
+    return found
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say which checkouts were tested against: no line would mean nothing."""
+    found = config.stash[_CHECKOUTS]
+    for checkout in found:
+        terminalreporter.line(f"upstream CBT: {checkout.version}, {checkout.commit}")
+    if not found:
+        terminalreporter.line(
+            "upstream CBT: NOT TESTED, no checkout was found; name one with CBT_HOME, or several "
+            f"with {os.pathsep!r} between them",
+            yellow=True,
+        )
+
 
 BASE: dict[str, Any] = {
     "cluster": {
@@ -111,6 +161,7 @@ def shims(
     monkeypatch.setenv("SHIM_MUTE", "")
     folder = Path(__file__).parent / "programs"
     programs("ssh", (folder / "ssh.sh").read_text())
-    for name in ("pdsh", "pdcp", "rpdcp"):
+    monkeypatch.setenv("SHIM_PIDS", str(tmp_path / "shims.pids"))
+    for name in ("pdsh", "pdcp", "rpdcp", "scp", "pkill"):
         programs(name, f"#!{sys.executable} -IS\n{(folder / 'shim.py').read_text()}")
     return Shims(log, monkeypatch)

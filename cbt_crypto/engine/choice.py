@@ -1,22 +1,63 @@
-"""Which engine runs the campaign: an upstream CBT checkout that was named, or our own."""
+"""Which engine runs the campaign: an upstream CBT checkout that was named or found, or our own."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Optional
 
+from cbt_crypto.archive import read_json
+from cbt_crypto.benchmarks.of_upstream import OfUpstream
 from cbt_crypto.engine.names import Engine, embedded
+from cbt_crypto.engine.upstream.checkout import EMBEDDED, find
 from cbt_crypto.errors import UsageError
+from cbt_crypto.plan import Cell
+
+#: Beside which `../cbt` is looked for: the project's checkout, where this is one.
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 def choose(checkout: Optional[Path]) -> Engine:
-    """The engine for `--cbt DIR`, or the embedded one for None.
+    """The engine for `--cbt DIR`; for None that of `$CBT_HOME` or `../cbt`, else the embedded one.
 
-    Raises UsageError when a checkout is named: this version has no driver for one yet.
+    Raises UsageError when what was named is no checkout, or cannot be imported.
     """
-    if checkout is not None:
+    found = find(checkout, PROJECT, Path.cwd())
+    if found is None:
+        return embedded()
+    from cbt_crypto.engine.upstream.engine import upstream  # noqa: PLC0415 - loaded when chosen
+
+    return upstream(found)
+
+
+def engine_at(checkout: Optional[Path]) -> Engine:
+    """The engine of exactly that checkout, or for None the embedded one."""
+    return choose(checkout or Path(EMBEDDED))
+
+
+def check_same_engine(archive: Path, engine: Engine) -> None:
+    """Raise UsageError when the archive's cells were measured with another engine."""
+    noted = (read_json(archive / "results" / "environment.json") or {}).get("engine")
+    if isinstance(noted, dict) and (noted.get("name"), noted.get("commit")) != (
+        engine.name,
+        engine.commit,
+    ):
         raise UsageError(
-            f"--cbt {checkout}: this version runs campaigns on its embedded engine only; "
-            "leave --cbt out"
+            f"{archive}: was measured with {_shown(noted)}, and this is "
+            f"{_shown({'name': engine.name, 'commit': engine.commit})}; use that one, or name a "
+            "new directory with -a"
         )
-    return embedded()
+
+
+def _shown(engine: dict[str, object]) -> str:
+    commit = f" at {str(engine['commit'])[:12]}" if engine.get("commit") else ""
+    return f"the {engine.get('name')} engine{commit}"
+
+
+def benchmarks_of_upstream(engine: Engine, cells: Sequence[Cell]) -> Iterator[str]:
+    """A sentence for each benchmark that only an upstream checkout has, when this is none."""
+    if engine.native:
+        return
+    wanted = (cell.scenario.name for cell in cells if isinstance(cell.scenario, OfUpstream))
+    for name in dict.fromkeys(wanted):
+        yield f"benchmarks.{name}: is upstream CBT's own; name a checkout of it with --cbt"

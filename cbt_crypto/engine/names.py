@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Callable, Optional
+
+from cbt_crypto.overlay import Requirement
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,12 @@ class Engine:
     monitoring: Any
     Ceph: Any
     Benchmark: Any
+    #: Makes the object that runs a benchmark which is the engine's own; None when it has none.
+    native: Optional[Callable[..., Any]] = None
+    #: A sentence for each thing in a campaign that this engine cannot do.
+    problems: Callable[[Any], Iterable[str]] = lambda _: ()
+    #: What this engine needs of hosts, beyond what every campaign needs.
+    requirements: Callable[[Any], Iterable[Requirement]] = lambda _: ()
 
 
 def embedded() -> Engine:

@@ -10,6 +10,7 @@ from cbt_crypto.results.fio_json import parse_fio_json
 from cbt_crypto.results.fio_normal import parse_fio_normal
 from cbt_crypto.results.fio_output import FioOutput
 from cbt_crypto.results.problem import Malformed
+from cbt_crypto.results.rados_bench import parse_rados_bench
 
 _JSON = re.compile(rb"^\{", re.MULTILINE)
 _NORMAL = re.compile(rb"^(?:<[^>]*> )?.*: \(groupid=", re.MULTILINE)
@@ -26,6 +27,7 @@ def parse_output(data: bytes) -> FioOutput:
 READERS: Mapping[str, Callable[[bytes], FioOutput]] = {
     "fio": parse_output,
     "etcd_benchmark": parse_etcd_benchmark,
+    "rados_bench": parse_rados_bench,
 }
 
 

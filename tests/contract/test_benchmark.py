@@ -18,8 +18,8 @@ CONFIG = {"mode": "randread", "op_size": 4096, "iteration": 3}
 
 
 @pytest.fixture
-def benchmark(bench: Make) -> Any:
-    made = bench()
+def benchmark(own_bench: Make) -> Any:
+    made = own_bench()
     config = {"head": "head", "archive_dir": str(made.archive)}
     cluster = SimpleNamespace(tmp_dir=str(made.tmp_dir), config=config)
     return made.engine.Benchmark(str(made.archive), cluster, CONFIG)

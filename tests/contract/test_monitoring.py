@@ -61,8 +61,8 @@ def calls(log: Path, count: int) -> list[str]:
     return sorted(line.rpartition("/bin/")[2] for line in lines)
 
 
-def test_collectl_always_runs_and_ends(bench: Make, fakes: Path, shims: Any) -> None:
-    made = bench(cluster=ONE)
+def test_collectl_always_runs_and_ends(own_bench: Make, fakes: Path, shims: Any) -> None:
+    made = own_bench(cluster=ONE)
     run_dir = str(made.tmp_dir / "run 1")
     made.engine.monitoring.start(run_dir)
     noted = calls(fakes, 1)
@@ -86,24 +86,24 @@ def test_the_start_waits_for_the_first_sample(
 
 
 def test_on_which_hosts(
-    bench: Make, programs: Callable[[str, str], Path], shims: Any,
+    own_bench: Make, programs: Callable[[str, str], Path], shims: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     for name in ("collectl", "perf"):
         programs(name, ":")
-    made = bench(monitoring_profiles={"perf": {"nodes": ["head", "osds"]}})
+    made = own_bench(monitoring_profiles={"perf": {"nodes": ["head", "osds"]}})
     monkeypatch.setattr(made.engine.monitoring, "_running", [])
     made.engine.monitoring.start(f"{made.tmp_dir}/run")
     hosts = [call[call.index("-w") + 1] for call in shims.calls("pdsh")]
     assert hosts == ["c0,c1,o0,o1,head", "head,o0,o1"]
 
 
-def test_a_profile_says_where_and_how(bench: Make, fakes: Path) -> None:
+def test_a_profile_says_where_and_how(own_bench: Make, fakes: Path) -> None:
     profiles = {
         "collectl": {"args": "-i 2 --sep ' '"},
         "perf": {"perf_cmd": "my perf", "args": "stat -e cycles"},
     }
-    made = bench(cluster=ONE, monitoring_profiles=profiles)
+    made = own_bench(cluster=ONE, monitoring_profiles=profiles)
     run_dir = made.tmp_dir / "run"
     with made.engine.monitoring.monitor(str(run_dir)):
         noted = calls(fakes, 2)
@@ -114,16 +114,16 @@ def test_a_profile_says_where_and_how(bench: Make, fakes: Path) -> None:
     assert not running(fakes)
 
 
-def test_a_monitor_ends_when_its_block_does_not_end_well(bench: Make, fakes: Path) -> None:
-    made = bench(cluster=ONE)
+def test_a_monitor_ends_when_its_block_does_not_end_well(own_bench: Make, fakes: Path) -> None:
+    made = own_bench(cluster=ONE)
     with pytest.raises(KeyboardInterrupt), made.engine.monitoring.monitor(f"{made.tmp_dir}/run"):
         calls(fakes, 1)
         raise KeyboardInterrupt
     assert not running(fakes)
 
 
-def test_without_a_directory_all_are_ended(bench: Make, fakes: Path) -> None:
-    made = bench(cluster=ONE)
+def test_without_a_directory_all_are_ended(own_bench: Make, fakes: Path) -> None:
+    made = own_bench(cluster=ONE)
     for number in (1, 2):
         made.engine.monitoring.start(f"{made.tmp_dir}/run{number}")
     calls(fakes, 2)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from cbt_crypto.engine.upstream.checkout import Checkout
 
 pytestmark = pytest.mark.contract
 
@@ -81,11 +82,8 @@ def test_the_embedded_engine_has_every_name() -> None:
     assert faults("") == {}
 
 
-def test_an_upstream_checkout_has_every_name() -> None:
-    checkout = os.environ.get("CBT_HOME")
-    if not checkout:
-        pytest.skip("CBT_HOME names no upstream checkout")
-    assert faults(checkout) == {}
+def test_an_upstream_checkout_has_every_name(checkout: Checkout) -> None:
+    assert faults(str(checkout.path)) == {}
 
 
 def test_a_name_that_is_missing_would_be_seen() -> None:

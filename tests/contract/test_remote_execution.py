@@ -26,23 +26,25 @@ def test_output_comes_by_line_with_the_host_before_it(bench: Make) -> None:
         assert f"{host}: no" in stderr.splitlines()
 
 
-def test_users_stand_before_hosts_and_are_ssh_s(bench: Make, shims: Any) -> None:
-    common = bench().engine.common
+def test_users_stand_before_hosts_and_are_ssh_s(own_bench: Make, shims: Any) -> None:
+    common = own_bench().engine.common
     stdout, _ = common.pdsh("root@c0,bench@c1", "echo $CBT_HOST").communicate()
     assert sorted(stdout.splitlines()) == ["c0: c0", "c1: c1"]
     users = {call[call.index("-l") + 1] for call in shims.calls("ssh")}
     assert users == {"root", "bench"}
 
 
-def test_one_pdsh_for_all_hosts(bench: Make, shims: Any) -> None:
-    bench().engine.common.pdsh("c0,c1,o0,o1", "true").communicate()
+def test_one_pdsh_for_all_hosts(own_bench: Make, shims: Any) -> None:
+    own_bench().engine.common.pdsh("c0,c1,o0,o1", "true").communicate()
     (call,) = shims.calls("pdsh")
     assert call[call.index("-w") + 1] == "c0,c1,o0,o1"
     assert int(call[call.index("-f") + 1]) >= 4
 
 
-def test_local_names_bypass_pdsh(bench: Make, shims: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    common = bench().engine.common
+def test_local_names_bypass_pdsh(
+    own_bench: Make, shims: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    common = own_bench().engine.common
     monkeypatch.setattr(embedded_common, "_local_names", lambda: frozenset({"c0"}))
     stdout, _ = common.pdsh("c0", "echo here").communicate()
     assert (stdout, shims.calls()) == ("c0: here\n", [])
@@ -53,21 +55,21 @@ def test_local_names_bypass_pdsh(bench: Make, shims: Any, monkeypatch: pytest.Mo
 
 
 def test_a_name_of_this_machine_with_another_user_does_not(
-    bench: Make, shims: Any, monkeypatch: pytest.MonkeyPatch
+    own_bench: Make, shims: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedded_common, "_local_names", lambda: frozenset({"c0"}))
-    bench().engine.common.pdsh("somebody-else@c0", "true").communicate()
+    own_bench().engine.common.pdsh("somebody-else@c0", "true").communicate()
     assert len(shims.calls("pdsh")) == 1
 
 
-def test_hosts_run_at_once(bench: Make, tmp_path: Path) -> None:
+def test_hosts_run_at_once(own_bench: Make, tmp_path: Path) -> None:
     """Each waits for the other: one after another they would never end."""
     command = f"cd {tmp_path}; touch $CBT_HOST.up; until [ -e c0.up ] && [ -e c1.up ]; do :; done"
-    assert bench().engine.common.pdsh("c0,c1", command).wait() == 0
+    assert own_bench().engine.common.pdsh("c0,c1", command).wait() == 0
 
 
-def test_a_failure_is_told_when_asked_for(bench: Make) -> None:
-    common = bench().engine.common
+def test_a_failure_is_told_when_asked_for(own_bench: Make) -> None:
+    common = own_bench().engine.common
     handle = common.pdsh("c0,c1", "[ $CBT_HOST = c0 ] || exit 3")
     assert handle.wait() != 0
     assert handle.communicate() == ("", "")
@@ -75,23 +77,23 @@ def test_a_failure_is_told_when_asked_for(bench: Make) -> None:
         common.pdsh("c0,c1", "[ $CBT_HOST = c0 ] || exit 3", False).communicate()
 
 
-def test_a_handle_can_be_asked_twice(bench: Make) -> None:
-    handle = bench().engine.common.pdsh("c0", "echo once")
+def test_a_handle_can_be_asked_twice(own_bench: Make) -> None:
+    handle = own_bench().engine.common.pdsh("c0", "echo once")
     assert handle.communicate() == handle.communicate() == ("c0: once\n", "")
 
 
-def test_no_hosts_is_no_call(bench: Make, shims: Any) -> None:
-    assert bench().engine.common.pdsh("", "true").communicate() == ("", "")
+def test_no_hosts_is_no_call(own_bench: Make, shims: Any) -> None:
+    assert own_bench().engine.common.pdsh("", "true").communicate() == ("", "")
     assert shims.calls() == []
 
 
 def test_a_file_is_copied_to_every_host_by_one_call(
-    bench: Make, shims: Any, tmp_path: Path
+    own_bench: Make, shims: Any, tmp_path: Path
 ) -> None:
     source, target = tmp_path / "here", tmp_path / "there"
     source.write_text("content")
     source.chmod(0o600)
-    assert bench().engine.common.pdcp("c0,root@c1", "", str(source), str(target)).wait() == 0
+    assert own_bench().engine.common.pdcp("c0,root@c1", "", str(source), str(target)).wait() == 0
     assert target.read_text() == "content"
     assert target.stat().st_mode & 0o777 == 0o600, "a key stays a secret"
     (call,) = shims.calls("pdcp")
@@ -99,10 +101,10 @@ def test_a_file_is_copied_to_every_host_by_one_call(
 
 
 def test_here_a_copy_needs_no_pdcp(
-    bench: Make, shims: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_bench: Make, shims: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedded_common, "_local_names", lambda: frozenset({"c0"}))
-    common = bench().engine.common
+    common = own_bench().engine.common
     monkeypatch.setattr(embedded_common, "_local_names", lambda: frozenset({"c0"}))
     source, target = tmp_path / "here", tmp_path / "there"
     source.write_text("content")
@@ -113,9 +115,9 @@ def test_here_a_copy_needs_no_pdcp(
 
 
 def test_files_come_back_with_their_host_s_name(
-    bench: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_bench: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    common = bench().engine.common
+    common = own_bench().engine.common
     monkeypatch.setattr(embedded_common, "_local_names", lambda: frozenset({"o0"}))
     (tmp_path / "result").write_text("x")
     (tmp_path / "in").mkdir()
@@ -129,15 +131,15 @@ def test_files_come_back_with_their_host_s_name(
 
 def test_one_file_to_and_from_one_host(bench: Make, tmp_path: Path) -> None:
     common = bench().engine.common
-    source = tmp_path / "a file"
+    source = tmp_path / "file"
     source.write_text("x")
-    assert common.scp("c0", str(source), str(tmp_path / "there")).wait() == 0
-    assert common.rscp("c0", str(tmp_path / "there"), str(tmp_path)).wait() == 0
-    assert (tmp_path / "there.c0").read_text() == "x"
+    assert common.scp("c0", str(source), f"{tmp_path}/there").wait() == 0
+    assert common.rscp("c0", f"{tmp_path}/there", f"{tmp_path}/back").wait() == 0
+    assert (tmp_path / "back").read_text() == "x"
 
 
-def test_a_run_directory_is_synced_from_every_host(bench: Make, tmp_path: Path) -> None:
-    made = bench()
+def test_a_run_directory_is_synced_from_every_host(own_bench: Make, tmp_path: Path) -> None:
+    made = own_bench()
     run_dir = made.tmp_dir / "run" / "id-1"
     (run_dir / "collectl").mkdir(parents=True)
     (run_dir / "collectl" / "x.raw.gz").write_text("raw")
@@ -154,14 +156,14 @@ def test_a_run_directory_is_synced_from_every_host(bench: Make, tmp_path: Path) 
     assert [path.name for path in (local / "collectl.c0").iterdir()] == ["x.raw.gz"]
 
 
-def test_nothing_to_sync_is_an_error_that_names_the_host(bench: Make, tmp_path: Path) -> None:
-    made = bench()
+def test_nothing_to_sync_is_an_error_that_names_the_host(own_bench: Make, tmp_path: Path) -> None:
+    made = own_bench()
     with pytest.raises(HostError, match=r"^head: copy .* from it: nothing came"):
         made.engine.common.sync_files(f"{made.tmp_dir}/nothing", str(tmp_path / "kept"))
 
 
-def test_directories_are_made_and_removed_on_every_host(bench: Make, shims: Any) -> None:
-    made = bench()
+def test_directories_are_made_and_removed_on_every_host(own_bench: Make, shims: Any) -> None:
+    made = own_bench()
     path = made.tmp_dir / "run" / "a b"
     made.engine.common.make_remote_dir(str(path))
     assert path.is_dir()
@@ -190,8 +192,8 @@ def test_the_command_for_a_host_s_full_name(bench: Make) -> None:
     assert bench().engine.common.get_fqdn_cmd() == "hostname -f"
 
 
-def test_connections_are_shared_and_given_up_in_time(bench: Make, shims: Any) -> None:
-    bench().engine.common.pdsh("c0", "true").communicate()
+def test_connections_are_shared_and_given_up_in_time(own_bench: Make, shims: Any) -> None:
+    own_bench().engine.common.pdsh("c0", "true").communicate()
     (call,) = shims.calls("ssh")
     assert {"-oBatchMode=yes", "-oControlMaster=auto"} <= set(call)
     (control,) = [word for word in call if word.startswith("-oControlPath=")]

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.contract
 Make = Callable[..., Any]
 
 
-def test_sections_are_dicts_of_what_the_file_says(bench: Make) -> None:
-    made = bench(monitoring_profiles={"perf": {"nodes": ["osds"]}})
+def test_sections_are_dicts_of_what_the_file_says(own_bench: Make) -> None:
+    made = own_bench(monitoring_profiles={"perf": {"nodes": ["osds"]}})
     settings = made.engine.settings
     assert settings.cluster["head"] == "head"
     assert settings.benchmarks == {"rbd_single_client": {"time": 10}}
@@ -25,17 +25,17 @@ def test_sections_are_dicts_of_what_the_file_says(bench: Make) -> None:
     assert settings.cluster["archive_dir"] == str(made.archive)
 
 
-def test_the_file_is_noted_in_the_archive(bench: Make) -> None:
-    made = bench()
+def test_the_file_is_noted_in_the_archive(own_bench: Make) -> None:
+    made = own_bench()
     noted = yaml.safe_load((made.archive / "results" / "cbt_config.yaml").read_text())
     assert noted["cluster"]["clients"] == ["c0", "c1"]
     assert "archive_dir" not in noted["cluster"]
 
 
-def test_a_second_file_replaces_the_first(bench: Make) -> None:
-    settings = bench(cluster={"iterations": 7}).engine.settings
+def test_a_second_file_replaces_the_first(own_bench: Make) -> None:
+    settings = own_bench(cluster={"iterations": 7}).engine.settings
     held = settings.cluster
-    assert bench().engine.settings.cluster is held, "whoever holds the dict sees the new file"
+    assert own_bench().engine.settings.cluster is held, "whoever holds the dict sees the new file"
     assert "iterations" not in held
 
 
@@ -62,11 +62,11 @@ def test_a_ceph_conf_on_the_command_line_comes_first(
     ],
 )
 def test_nodes_of_roles_in_order_and_each_once(
-    bench: Make, roles: tuple[str, ...], nodes: str
+    own_bench: Make, roles: tuple[str, ...], nodes: str
 ) -> None:
-    settings = bench().engine.settings
+    settings = own_bench().engine.settings
     assert settings.getnodes(*roles) == nodes
-    settings = bench(cluster={"user": "bench"}).engine.settings
+    settings = own_bench(cluster={"user": "bench"}).engine.settings
     expected = ",".join(f"bench@{node}" for node in nodes.split(",") if node)
     assert settings.getnodes(*roles) == expected
 
@@ -75,7 +75,7 @@ def test_one_host_need_not_be_a_list(bench: Make) -> None:
     assert bench(cluster={"clients": "c7"}).engine.settings.getnodes("clients") == "c7"
 
 
-def test_host_info(bench: Make) -> None:
-    settings = bench(cluster={"user": "bench"}).engine.settings
+def test_host_info(own_bench: Make) -> None:
+    settings = own_bench(cluster={"user": "bench"}).engine.settings
     assert settings.host_info("root@o0") == {"host": "o0", "user": "root", "addr": "o0"}
     assert settings.host_info("o0")["user"] == "bench"

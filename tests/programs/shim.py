@@ -1,12 +1,15 @@
-"""Stands in for pdsh, pdcp and rpdcp, by the name it is called by.
+"""Stands in for pdsh, pdcp, rpdcp, scp and pkill, by the name it is called by.
 
 Notes how it was called in $SHIM_LOG, and does here what was to be done on the hosts.
 """
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +33,9 @@ def split(arguments: list[str], with_value: str) -> tuple[dict[str, str], list[s
 
 def pdsh(arguments: list[str]) -> int:
     options, command = split(arguments, "Rfwl")
-    assert options["-R"] == "exec", "the embedded engine brings its own ssh command"
+    if options["-R"] == "ssh":
+        # Upstream's way. ssh hands the words to a shell there.
+        command = ["sh", "-c", " ".join(command).replace("%", "%%")]
     processes = []
     for node in options["-w"].split(","):
         user, _, host = node.rpartition("@")
@@ -66,15 +71,33 @@ def expanded(word: str, names: dict[str, str]) -> str:
 
 
 def pdcp(arguments: list[str]) -> int:
-    _, (source, target) = split(arguments, "fwl")
+    _, (source, target) = split(arguments, "fwlR")
     copy(Path(source), Path(target))
     return 0
 
 
 def rpdcp(arguments: list[str]) -> int:
-    options, (source, target) = split(arguments, "fwl")
+    options, (pattern, target) = split(arguments, "fwlR")
     for node in options["-w"].split(","):
-        copy(Path(source), Path(target, f"{Path(source).name}.{node.rpartition('@')[2]}"))
+        for source in glob.glob(pattern):
+            copy(Path(source), Path(target, f"{Path(source).name}.{node.rpartition('@')[2]}"))
+    return 0
+
+
+def scp(arguments: list[str]) -> int:
+    _, paths = split(arguments, "o")
+    source, target = (word.rpartition(":")[2] for word in paths)
+    copy(Path(source), Path(target))
+    return 0
+
+
+def pkill(arguments: list[str]) -> int:
+    """Ends only what wrote its pid into $SHIM_PIDS: the real one would end anybody's."""
+    pids = Path(os.environ["SHIM_PIDS"])
+    for pid in pids.read_text().split() if pids.exists() else ():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    pids.unlink(missing_ok=True)
     return 0
 
 
@@ -88,4 +111,5 @@ def copy(source: Path, target: Path) -> None:
 if __name__ == "__main__":
     name = Path(sys.argv[0]).name
     note(name, sys.argv[1:])
-    sys.exit({"pdsh": pdsh, "pdcp": pdcp, "rpdcp": rpdcp}[name](sys.argv[1:]))
+    programs = {"pdsh": pdsh, "pdcp": pdcp, "rpdcp": rpdcp, "scp": scp, "pkill": pkill}
+    sys.exit(programs[name](sys.argv[1:]))

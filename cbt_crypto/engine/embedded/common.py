@@ -241,5 +241,9 @@ def scp(node: str, local: str, remote: str) -> Handle:
 
 
 def rscp(node: str, remote: str, local: str) -> Handle:
-    """Copy one remote file of one node into a local directory, as `name.host`."""
-    return rpdcp(node, "", remote, local)
+    """Copy one remote file of one node to a local path."""
+    if is_local(node):
+        return pdcp(node, "", remote, local)
+    handle = Handle(f"copy {remote} from {node}", False, {})
+    handle.start("@scp", ["scp", "-q", "-p", *_ssh_arguments(), f"{node}:{remote}", local])
+    return handle

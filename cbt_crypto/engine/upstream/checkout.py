@@ -1,0 +1,107 @@
+"""Where an upstream CBT checkout is, whether it is one, and which commit it has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from cbt_crypto.errors import UsageError
+
+#: What only a checkout of CBT has side by side. This project has a cbt.py too.
+_FILES = (
+    "cbt.py",
+    "settings.py",
+    "common.py",
+    "monitoring.py",
+    "benchmarkfactory.py",
+    "cluster/ceph.py",
+    "benchmark/benchmark.py",
+)
+#: In place of a folder: the engine that comes with this package.
+EMBEDDED = "embedded"
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A folder with upstream's modules.
+
+    commit: the git commit, None where git knows none. date: of that commit, `YYYY-MM-DD`.
+    is_changed: whether files that git knows differ from the commit.
+    """
+
+    path: Path
+    commit: Optional[str]
+    date: Optional[str]
+    is_changed: bool
+
+    @property
+    def version(self) -> str:
+        """What tells snapshots apart: upstream has no releases."""
+        known = self.date or "of unknown date"
+        return f"{known}, changed" if self.is_changed else known
+
+
+def is_checkout(path: Path) -> bool:
+    """Whether the folder holds CBT's modules."""
+    return all((path / name).is_file() for name in _FILES)
+
+
+def read_checkout(path: Path, said_by: str) -> Checkout:
+    """Describe the checkout. Raises UsageError when it is none; `said_by` is who named it."""
+    path = path.resolve()
+    if not is_checkout(path):
+        missing = next(name for name in _FILES if not (path / name).is_file())
+        raise UsageError(
+            f"{said_by} {path}: is no checkout of CBT, it has no {missing}; name a folder made by "
+            f"git clone https://github.com/ceph/cbt, or {EMBEDDED}"
+        )
+    top = _git(path, "rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != path:
+        return Checkout(path, None, None, False)
+    commit = _git(path, "rev-parse", "HEAD")
+    date = _git(path, "show", "-s", "--format=%cs", "HEAD")
+    # Files that git does not know, such as Python's caches, change nothing.
+    changed = _git(path, "status", "--porcelain", "--untracked-files=no")
+    return Checkout(path, commit, date, bool(changed))
+
+
+def _git(path: Path, *arguments: str) -> Optional[str]:
+    """What git prints; None where it fails or is not there."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(path), *arguments],
+            capture_output=True, text=True, check=False, timeout=30,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def find(named: Optional[Path], project: Path, cwd: Path) -> Optional[Checkout]:
+    """The checkout to use, or None for the embedded engine.
+
+    `named` is `--cbt`; then come the first of `$CBT_HOME`, and `../cbt` beside the project's or
+    the current directory, if that is a checkout. Raises UsageError when what is named is none.
+    """
+    if named is not None:
+        return None if str(named) == EMBEDDED else read_checkout(named, "--cbt")
+    listed = named_by_environment()
+    if listed:
+        return None if listed[0] == EMBEDDED else read_checkout(Path(listed[0]), "CBT_HOME")
+    for path in siblings(project, cwd):
+        return read_checkout(path, "../cbt")
+    return None
+
+
+def named_by_environment() -> list[str]:
+    """What `$CBT_HOME` lists; a campaign uses the first, the tests all."""
+    return [name for name in os.environ.get("CBT_HOME", "").split(os.pathsep) if name]
+
+
+def siblings(project: Path, cwd: Path) -> list[Path]:
+    """Checkouts named `cbt` beside these directories."""
+    beside = dict.fromkeys(path.resolve().parent / "cbt" for path in (project, cwd))
+    return [path for path in beside if is_checkout(path)]

@@ -1,0 +1,73 @@
+"""What upstream has no safe way for: ending exactly our processes, clearing what is ours, waiting.
+
+The embedded engine's cluster does it, through upstream's remote execution.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Optional
+
+from cbt_crypto.engine.embedded.admin_session import Step
+from cbt_crypto.engine.embedded.ceph import Ceph
+from cbt_crypto.remote import Remote
+from cbt_crypto.site import HostScripts
+
+
+class Directory(Ceph):
+    """A campaign's directory on every host; `hooks` is the cluster whose overlays it takes down."""
+
+    def __init__(self, config: Mapping[str, Any], common: Any, hooks: Any) -> None:
+        """`common` is the engine's."""
+        super().__init__(config)
+        self.remote = Remote(common, self.tmp_dir, self.section.user)
+        self._hooks = hooks
+
+    def undo(self) -> HostScripts:
+        """What the overlays of the deployed cluster left."""
+        found: HostScripts = self._hooks.undo()
+        return found
+
+    def run(
+        self, scripts: HostScripts, what: str, timeout: Optional[float] = None
+    ) -> dict[str, str]:
+        """Run scripts within `deploy_timeout`. Raises HostError."""
+        return self._run(scripts, what, timeout)
+
+    def note_devices(self) -> None:
+        """Note the OSDs' devices as ours, before anything is written to them."""
+        self._run({h: self._claim_devices(h) for h in self.site.osd_hosts}, "note the devices")
+
+    def ask(self, *steps: Step) -> list[str]:
+        """Take monitor steps, within `deploy_timeout`. Raises HostError."""
+        return self._session(list(steps))
+
+    def forget_older(self) -> None:
+        """What `wait_for_osds` then waits for came up after this moment."""
+        (stat,) = self.ask({"mon": {"prefix": "osd stat", "format": "json"}})
+        self._epoch = int(json.loads(stat)["epoch"])
+
+    def quiet(self) -> None:
+        """What `cluster.settings` keeps from disturbing a measurement."""
+        self._session(self._quiet())
+
+    def wait_for_osds(self) -> None:
+        """Wait until every OSD is up."""
+        self._session([self._all_osds()])
+
+    def knows_pool(self, name: str) -> bool:
+        """Whether the pool was made since the deployment."""
+        return name in self._pools
+
+    def note_pool(self, name: str) -> None:
+        """`check_health` waits for its placement groups too."""
+        self._pools.add(name)
+
+    def forget_pool(self, name: str) -> None:
+        """It is gone."""
+        self._pools.discard(name)
+
+    def new_epoch(self) -> None:
+        """A new cluster begins to count."""
+        self._epoch = 0

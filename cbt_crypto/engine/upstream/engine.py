@@ -1,0 +1,33 @@
+"""An upstream checkout as an Engine."""
+
+from __future__ import annotations
+
+from cbt_crypto.engine.names import Engine
+from cbt_crypto.engine.upstream import modules
+from cbt_crypto.engine.upstream.benchmark import benchmark_class
+from cbt_crypto.engine.upstream.ceph import ceph_class
+from cbt_crypto.engine.upstream.checkout import Checkout
+from cbt_crypto.engine.upstream.common import Common
+from cbt_crypto.engine.upstream.monitoring import Monitoring
+from cbt_crypto.engine.upstream.native import native
+from cbt_crypto.engine.upstream.requirements import problems, requirements
+from cbt_crypto.engine.upstream.settings import Settings
+
+
+def upstream(checkout: Checkout) -> Engine:
+    """The engine. Raises UsageError for a checkout that cannot be imported."""
+    loaded = modules.load(checkout.path)
+    common = Common(loaded.common, loaded.settings)
+    return Engine(
+        name="upstream",
+        version=checkout.version,
+        commit=checkout.commit,
+        settings=Settings(loaded.settings),
+        common=common,
+        monitoring=Monitoring(loaded.monitoring),
+        Ceph=ceph_class(loaded, common),
+        Benchmark=benchmark_class(loaded, common),
+        native=native(loaded, common),
+        problems=lambda campaign: problems(campaign, common),
+        requirements=requirements,
+    )

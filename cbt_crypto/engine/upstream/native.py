@@ -1,0 +1,144 @@
+"""Upstream's own benchmarks as cells of a campaign: its objects do the work, once a cell.
+
+Upstream looks at no exit status of fio's or rados'. They are started through `programs`, which
+note it; a prefill that failed, or a process that did, fails the cell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cbt_crypto.benchmarks.of_upstream import OfUpstream
+from cbt_crypto.engine.upstream import programs
+from cbt_crypto.engine.upstream.benchmark import cell_name
+from cbt_crypto.engine.upstream.failure import told
+from cbt_crypto.engine.upstream.modules import Modules
+from cbt_crypto.errors import RunError
+from cbt_crypto.measure import clock_offsets
+from cbt_crypto.remote import Remote
+from cbt_crypto.scenario import Volume
+from cbt_crypto.site import Site
+from cbt_crypto.stack import Stack
+
+
+class NativeBenchmark:
+    """One cell, run by one object of upstream's."""
+
+    #: Set by `native`.
+    modules: Modules
+    common: Any
+
+    def __init__(
+        self, archive_dir: str, cluster: Any, config: Mapping[str, Any], scenario: OfUpstream,
+        site: Site, stack: Stack, remote: Remote,
+    ) -> None:  # fmt: skip
+        """Touches nothing."""
+        self.scenario = scenario
+        self.site = site
+        self.stack = stack
+        self.remote = remote
+        self.outcome: dict[str, Any] = {}
+        self.archive_dir = f"{archive_dir}/{cell_name(config)}"
+        self._cluster = cluster
+        options = {
+            "benchmark": scenario.name,
+            "iteration": config["iteration"],
+            "cmd_path": f"{programs.directory(cluster.base)}/{scenario.program}",
+            **scenario.options(),
+        }
+        with told(f"make a {scenario.name}"):
+            self._own = self.modules.benchmark(scenario.name)(archive_dir, cluster, options)
+        self._own.osd_ra_changed = False
+        self._own.archive_dir = self._own.out_dir = self.archive_dir
+        self.run_dir = str(self._own.run_dir)
+
+    def fill(self, volumes: Sequence[Volume]) -> None:
+        """Nothing: upstream's benchmarks make what they work on in `initialize`."""
+
+    def initialize(self) -> None:
+        """Have upstream make pool, images and contents. Raises RunError when it did not."""
+        self._cluster.write_programs()
+        self._cluster.endings()
+        self.common.mkdir_p(self.archive_dir)
+        with told(f"prepare {self.scenario.name}"), _without_prints():
+            # One that would only watch an idle cluster for a minute is not asked to.
+            if not self.scenario.initialize_only_waits:
+                self._own.initialize()
+            self._own.initialize_endpoints()
+        failed = [end for end in self._loads() if end.status != 0]
+        if failed:
+            raise RunError(f"prepare {self.scenario.name}: {failed[0].sentence()}")
+
+    def run(self) -> None:
+        """Have upstream run it; `outcome` has the window and exit statuses."""
+        offsets = clock_offsets(self.remote, self.site)
+        on_head = offsets[self.site.head]
+        started = time.time() + on_head
+        with told(f"run {self.scenario.name}"), _without_prints():
+            self._own.run()
+        ended = time.time() + on_head
+        loads = self._loads()
+        self.outcome = {
+            "started": started,
+            "ended": ended,
+            "clock_offset_s": {
+                host: round(offset - on_head, 4) for host, offset in offsets.items()
+            },
+            "processes": [
+                {
+                    "host": host,
+                    "volume": volume,
+                    "exit_status": _status(
+                        loads, host, volume, self.scenario.volume_pattern, phase
+                    ),
+                    "kind": self.scenario.kind,
+                    "json": f"{folder}json_output.{volume}.{host}",
+                    "logs": f"output.{volume}",
+                }
+                for phase, folder in self.scenario.phases()
+                for host in self.site.clients
+                for volume in self.scenario.volume_numbers()
+            ],
+        }
+
+    def cleanup(self) -> None:
+        """Remove its directories on the nodes. Upstream's own ends programs by their names."""
+        with told(f"end {self.scenario.name}"):
+            self.common.clean_remote_dir(self.run_dir)
+
+    def _loads(self) -> list[programs.Ending]:
+        return [
+            end
+            for end in self._cluster.endings()
+            if end.program == self.scenario.program and self.scenario.is_load(end.words)
+        ]
+
+
+def _without_prints() -> contextlib.AbstractContextManager[Any]:
+    """Upstream prints lists of hosts where a campaign prints its progress."""
+    return contextlib.redirect_stdout(io.StringIO())
+
+
+def _status(
+    loads: Sequence[programs.Ending], host: str, volume: str, pattern: str, phase: str
+) -> Any:
+    """The worst exit status of a process of that volume; None when it left none."""
+    found = [
+        end.status
+        for end in loads
+        if end.host == host
+        and (not phase or f" {phase} " in f" {end.words} ")
+        and (match := re.search(pattern, end.words))
+        and match.group(1) == volume
+    ]
+    return max(found, default=None)
+
+
+def native(modules: Modules, common: Any) -> type[NativeBenchmark]:
+    """What makes the object for a scenario that is upstream's."""
+    return type("Native", (NativeBenchmark,), {"modules": modules, "common": common})

@@ -1,0 +1,70 @@
+"""What upstream needs of machines, checked before it starts: it would not tell afterwards."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from cbt_crypto.engine.upstream.common import Common
+from cbt_crypto.engine.upstream.modules import BENCHMARKS
+from cbt_crypto.file import Campaign
+from cbt_crypto.layout import site_of
+from cbt_crypto.overlay import Requirement
+
+_SUDO = """\
+if ! command -v sudo >/dev/null; then
+    echo 'sudo is missing, and upstream CBT runs every command of a deployment with it; install it'
+elif ! sudo -n true 2>/dev/null; then
+    echo 'sudo asks for a password; upstream CBT needs it to ask for none'
+else echo ok; fi"""
+
+_LIMITS = """\
+said=$(sudo -n sh -c 'ulimit -n 16384 && ulimit -c unlimited' 2>&1) && echo ok || echo \
+    "ulimit fails under sudo ($said), and upstream CBT starts daemons with 16384 open files and \
+core files of any size; write 'Defaults rlimit_core=user' into sudoers and \
+'Set disable_coredump false' into sudo.conf, or use --cbt embedded"
+"""
+
+
+def requirements(campaign: Campaign) -> list[Requirement]:
+    """What hosts must offer for a deployment, or nothing with `use_existing`."""
+    site = site_of(campaign.cluster)
+    needs = [Requirement("sudo for upstream", site.hosts, _SUDO)]
+    if campaign.cluster.use_existing:
+        return needs
+    daemons = tuple(dict.fromkeys((*site.mons, *site.mgrs, *site.osd_hosts)))
+    return [
+        *needs,
+        Requirement("limits for upstream", daemons, _LIMITS),
+        _program("ceph-authtool", "ceph-common", (site.head,)),
+        _program("monmaptool", "ceph-common", (site.head,)),
+    ]
+
+
+def _program(program: str, package: str, hosts: tuple[str, ...]) -> Requirement:
+    path = f"/usr/bin/{program}"
+    sentence = f"{path} is missing, where upstream CBT calls it; install {package}"
+    return Requirement(program, hosts, f"[ -x {path} ] && echo ok || echo {shlex.quote(sentence)}")
+
+
+def problems(campaign: Campaign, common: Common) -> Iterator[str]:
+    """A sentence for each thing in the file that this checkout would do wrong in silence."""
+    site = site_of(campaign.cluster)
+    user = f"{campaign.cluster.user}@" if campaign.cluster.user else ""
+    local = [host for host in site.hosts if common.get_localnode(f"{user}{host}")]
+    other = [host for host in site.hosts if host not in local]
+    if local and other and common.get_localnode(f"{user}{local[0]},{user}{other[0]}"):
+        yield (
+            f"{local[0]}: this checkout of CBT runs a command for several hosts on the first "
+            "alone when that is this machine; name a user in the cluster section, so that it is "
+            "reached by ssh too"
+        )
+    if campaign.cluster.use_existing:
+        for name in campaign.scenarios:
+            if name in BENCHMARKS:
+                yield (
+                    f"benchmarks.{name}: makes and removes pools, which nothing may with "
+                    "use_existing; use one of the other scenarios"
+                )
+    if len(local) > 1:
+        yield f"{', '.join(local)}: are one machine; upstream CBT wants one name for it"

@@ -1,0 +1,128 @@
+"""Upstream's `settings`: fed with a campaign's file, and with what upstream wants besides."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cbt_crypto.engine.upstream.failure import told
+from cbt_crypto.file.cluster import ClusterSection
+from cbt_crypto.file.monitoring import MonitoringProfiles
+from cbt_crypto.layout import ceph_dir
+
+#: The part of upstream's directories that names the cluster; with it they are where ours are.
+CLUSTER_ID = "ceph"
+#: In pid_dir: perf is started once for each pid that this file lists, so it lists one.
+ONE_PID = "monitored.pid"
+
+
+class Settings:
+    """Upstream's module; a name that is not here is upstream's own.
+
+    Its sections are other dicts after each `initialize`: ask for them anew.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+    def initialize(self, ctx: argparse.Namespace) -> None:
+        """Read the file. Raises RunError where upstream would end the program."""
+        _log_to(Path(ctx.archive) / "results" / "cbt.log")
+        with tempfile.NamedTemporaryFile(prefix="cbt-crypto-", suffix=".conf") as empty:
+            # Upstream ends at once without a ceph.conf; ours is made for each deployment.
+            given = argparse.Namespace(
+                config_file=ctx.config_file, archive=ctx.archive, conf=empty.name
+            )
+            with told("read the campaign's file"):
+                self._module.initialize(given)
+        cluster = self._module.cluster
+        conf = getattr(ctx, "conf", None) or _conf_file(Path(ctx.config_file))
+        del cluster["conf_file"]
+        if conf:
+            cluster["conf_file"] = str(conf)
+        cluster.update(for_upstream(section_of(cluster)))
+        profiles = self._module.monitoring_profiles
+        chosen = MonitoringProfiles.model_validate(
+            {name: profiles[name] for name in ("collectl", "perf") if name in profiles}
+        )
+        profiles.update(monitoring_arguments(chosen))
+
+
+def _log_to(path: Path) -> None:
+    """What upstream logs goes there, and not between the lines of the campaign's progress."""
+    logger = logging.getLogger("cbt")
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    to_file = logging.FileHandler(path, encoding="utf-8", delay=True)
+    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(to_file)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+def _conf_file(config_file: Path) -> Any:
+    """The ceph.conf that the file names; upstream has forgotten it for the one it was given."""
+    document = yaml.safe_load(config_file.read_text(encoding="utf-8"))
+    return document["cluster"].get("conf_file")
+
+
+def section_of(cluster: Mapping[str, Any]) -> ClusterSection:
+    """Our own section, from what `initialize` made of upstream's."""
+    fields = ClusterSection.model_fields
+    own = {name for key, info in fields.items() for name in (key, info.alias) if name}
+    return ClusterSection.model_validate({k: v for k, v in cluster.items() if k in own})
+
+
+def for_upstream(section: ClusterSection) -> dict[str, Any]:
+    """Keys of the `cluster` section that upstream reads, beside the file's own."""
+    base = ceph_dir(section)
+    return {
+        "clusterid": CLUSTER_ID,
+        "tmp_dir": section.tmp_dir,
+        "pid_dir": f"{base}/run",
+        "log_dir": f"{base}/log",
+        "osds_per_node": section.osds_per_node,
+        "iterations": section.iterations,
+        # Upstream's default is the other one.
+        "use_existing": section.use_existing,
+    }
+
+
+def monitoring_arguments(profiles: MonitoringProfiles) -> dict[str, dict[str, Any]]:
+    """`monitoring_profiles` in upstream's words: it puts directories into braces of `args`."""
+    collectl = profiles.collectl
+    chosen: dict[str, dict[str, Any]] = {
+        "collectl": {
+            "nodes": list(collectl.nodes),
+            "args": f"{_braces(collectl.args)} -F0 -f {{collectl_dir}}",
+        }
+    }
+    if profiles.perf:
+        chosen["perf"] = {
+            "nodes": list(profiles.perf.nodes),
+            "perf_cmd": f"sudo {profiles.perf.perf_cmd}",
+            "args": f"{_braces(profiles.perf.args)} -o {{perf_dir}}/perf.out",
+            "pid_glob": ONE_PID,
+        }
+    return chosen
+
+
+def _braces(arguments: str) -> str:
+    """Arguments that `str.format` leaves as they are."""
+    return arguments.replace("{", "{{").replace("}", "}}")
+
+
+def write_one_pid(pid_dir: str) -> str:
+    """Shell text that writes the file which has upstream start perf once on a host."""
+    return f"echo 1 > {Path(pid_dir) / ONE_PID}"

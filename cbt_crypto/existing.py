@@ -1,0 +1,168 @@
+"""A cluster that somebody else deployed: its OSDs are found, overlays are claims to be proved."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cbt_crypto import on_host, sockets_on_host
+from cbt_crypto.errors import HostError, RunError
+from cbt_crypto.file import Campaign, ClusterSection
+from cbt_crypto.layout import ceph_dir
+from cbt_crypto.overlay import Requirement, Transition
+from cbt_crypto.plan import Cell
+from cbt_crypto.remote import Remote
+from cbt_crypto.scenario import ClusterCommands, Volume
+from cbt_crypto.site import HostScripts, Osd, Site
+from cbt_crypto.stack import Stack, transition
+
+
+@dataclass(frozen=True)
+class Found:
+    """The site with its OSDs, and scripts that note their pids below `tmp_dir`."""
+
+    site: Site
+    pid_files: HostScripts
+
+
+def problems(campaign: Campaign, configurations: Sequence[str]) -> Iterator[str]:
+    """A sentence for each thing in the file that would have to change such a cluster."""
+    if not campaign.cluster.use_existing:
+        return
+    for name in configurations:
+        for overlay in campaign.configurations[name]:
+            if not overlay.is_recognised:
+                yield (
+                    f'cluster.configurations: "{name}": {overlay.name} would have to be deployed, '
+                    "and with use_existing nothing is; remove it from the configuration"
+                )
+    stacks = [Stack(campaign.configurations[name]) for name in configurations]
+    for name, stack in zip(configurations[1:], stacks[1:]):
+        if transition(stacks[0], stack) is not Transition.NONE:
+            yield (
+                f'cluster.configurations: "{configurations[0]}" cannot become "{name}", as with '
+                "use_existing nothing is deployed; measure each on its own cluster, into an "
+                "archive of its own"
+            )
+
+
+def requirements(cluster: ClusterSection, site: Site, cells: Iterable[Cell]) -> list[Requirement]:
+    """That the cluster answers, and has the pools."""
+    ceph = f"{shlex.quote(cluster.ceph_cmd)} -c {shlex.quote(site.conf)}"
+    needs = []
+    for pool in dict.fromkeys(cell.scenario.pool_profile for cell in cells):
+        missing = f"the cluster of {site.conf} does not answer, or has no pool {pool}; make it"
+        script = (
+            f"timeout 60 {ceph} osd pool get {shlex.quote(pool)} size >/dev/null 2>&1 "
+            f"&& echo ok || echo {shlex.quote(missing)}"
+        )
+        needs.append(Requirement("existing cluster", (site.head,), script))
+    return needs
+
+
+def discover(remote: Remote, site: Site, cluster: ClusterSection) -> Found:
+    """The cluster's OSDs: where they are, by their own words. Changes nothing.
+
+    Raises RunError for an OSD whose host or admin socket cannot be found.
+    """
+    fsid, metadata = _ask_monitors(remote, site, cluster)
+    host_of = _hosts(remote, cluster, sorted({str(osd["hostname"]) for osd in metadata}))
+    asked: dict[str, dict[str, str]] = {}
+    for osd in metadata:
+        host = host_of.get(str(osd["hostname"]))
+        if host is None:
+            raise RunError(
+                f"osd.{osd['id']} is on {osd['hostname']}, which is none of cluster.osds; add that "
+                "host by the name that ssh takes"
+            )
+        asked.setdefault(host, {})[str(osd["id"])] = str(osd.get("osd_data", ""))
+    source = inspect.getsource(sockets_on_host)
+    outputs = remote.run(
+        {
+            host: on_host.python(source, {"fsid": fsid, "osds": osds})
+            for host, osds in asked.items()
+        },
+        "find the OSDs' admin sockets", 120,
+    )  # fmt: skip
+    answers = {host: json.loads(text) for host, text in outputs.items()}
+    osds = [
+        _osd(cluster, host, int(number), directory, answers[host].get(number))
+        for host, own in asked.items()
+        for number, directory in own.items()
+    ]
+    osds.sort(key=lambda osd: osd.id)
+    pids = {str(osd.id): answers[osd.host][str(osd.id)]["pid"] for osd in osds}
+    return Found(replace(site, osds=tuple(osds)), _pid_files(osds, pids))
+
+
+def _ask_monitors(
+    remote: Remote, site: Site, cluster: ClusterSection
+) -> tuple[str, list[Mapping[str, Any]]]:
+    ceph = f"{shlex.quote(cluster.ceph_cmd)} -c {shlex.quote(site.conf)}"
+    script = f"timeout 60 {ceph} fsid\ntimeout 60 {ceph} osd metadata --format json"
+    printed = remote.run({site.head: script}, "ask the cluster for its OSDs", 150)[site.head]
+    fsid, _, document = printed.strip().partition("\n")
+    try:
+        metadata = [osd for osd in json.loads(document) if "hostname" in osd]
+    except (ValueError, TypeError) as error:
+        raise RunError(f"{site.head}: ceph osd metadata printed no list: {error}") from error
+    if not metadata:
+        raise RunError(f"{site.head}: the cluster of {site.conf} has no OSD that runs")
+    return fsid.strip(), metadata
+
+
+def _hosts(remote: Remote, cluster: ClusterSection, names: Sequence[str]) -> dict[str, str]:
+    """What the OSDs call their hosts -> what the file, and so ssh, calls them."""
+    if not cluster.osds:
+        return {name: name for name in names}
+    script = "hostname; hostname -s 2>/dev/null || :; hostname -f 2>/dev/null || :"
+    outputs = remote.run(dict.fromkeys(cluster.osds, script), "ask the host for its name", 60)
+    return {name: host for host, text in outputs.items() for name in text.split()}
+
+
+def _osd(cluster: ClusterSection, host: str, number: int, directory: str, found: Any) -> Osd:
+    if not found:
+        raise HostError(
+            host, f"find the admin socket of osd.{number}", "none answers as that OSD",
+            "does it run there, and may the user read it, as root or by sudo",
+        )  # fmt: skip
+    return Osd(
+        id=number,
+        host=host,
+        device=found["device"],
+        data_dir=directory,
+        admin_socket=found["socket"],
+        pid_file=f"{ceph_dir(cluster)}/run/osd.{number}.pid",
+        is_file=found["is_file"],
+        db_device=found["db_device"],
+        is_existing=True,
+    )
+
+
+def _pid_files(osds: Iterable[Osd], pids: Mapping[str, int]) -> HostScripts:
+    scripts: dict[str, str] = {}
+    for osd in osds:
+        line = f"echo {pids[str(osd.id)]} > {shlex.quote(osd.pid_file)}\n"
+        scripts[osd.host] = scripts.get(osd.host, "") + line
+    return scripts
+
+
+def adopt(cluster: Any, site: Site) -> None:
+    """Tell an engine's cluster of the hosts that were found, so that it cleans them up too."""
+    cluster.site = site
+    if hasattr(cluster, "own"):
+        cluster.own.site = site
+
+
+def remove_images(
+    remote: Remote, site: Site, commands: ClusterCommands, volumes: Sequence[Volume]
+) -> None:
+    """Remove the images that the campaign made: the cluster stays."""
+    lines = "".join(f"{shlex.quote(f'{v.pool}/{v.name}')}\n" for v in volumes)
+    if volumes:
+        script = f"xargs -P 8 -n 1 {commands.rbd} rm --no-progress <<'VOLUMES'\n{lines}VOLUMES"
+        remote.run({site.head: script}, "remove the volumes", 600)

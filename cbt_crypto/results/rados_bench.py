@@ -1,0 +1,50 @@
+"""What upstream CBT keeps of `rados bench`: the summary that it prints, as one JSON mapping."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from cbt_crypto.results.fio_output import FioOutput, Job, Side
+from cbt_crypto.results.problem import Malformed
+
+_MARK = "Total time run"
+_MIB = 1 << 20
+
+
+def parse_rados_bench(data: bytes) -> FioOutput:
+    """One job with one direction. Raises Malformed for a summary without its figures.
+
+    There are no percentiles: `rados bench` prints a mean and a maximum only.
+    """
+    try:
+        said = json.loads(data)
+    except ValueError as error:
+        raise Malformed(f"is not JSON: {error}") from None
+    if not isinstance(said, dict):
+        raise Malformed("is not a mapping")
+    direction = "write" if "Total writes made" in said else "read"
+    ios = int(_number(said, f"Total {direction}s made"))
+    seconds = _number(said, _MARK)
+    bandwidth = _number(said, "Bandwidth (MB/sec)") * _MIB
+    if ios <= 0 or seconds <= 0:
+        raise Malformed("tells of no IO")
+    side = Side(
+        direction=direction,
+        ios=ios,
+        bytes=round(bandwidth * seconds),
+        iops=ios / seconds,
+        bandwidth_bytes_per_s=bandwidth,
+        runtime_s=seconds,
+        clat_ns_mean=_number(said, "Average Latency(s)") * 1e9,
+        clat_ns_max=_number(said, "Max latency(s)") * 1e9,
+        percentiles_ns={},
+    )
+    return FioOutput("rados bench", None, (Job("rados", None, 0, {}, 0.0, 0.0, (side,)),))
+
+
+def _number(said: Mapping[str, object], key: str) -> float:
+    try:
+        return float(str(said[key]))
+    except (KeyError, ValueError):
+        raise Malformed(f"has no number for {key!r}") from None

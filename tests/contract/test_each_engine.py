@@ -1,0 +1,203 @@
+"""What this project relies on, in every engine: the embedded one, and each checkout found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from cbt_crypto.archive import hash_of
+from cbt_crypto.errors import HostError
+from cbt_crypto.remote import Remote
+
+pytestmark = pytest.mark.contract
+
+Make = Callable[..., Any]
+#: One host with every role: as all hosts are this machine, more of them would share their files.
+ONE = {
+    "head": "c0",
+    "clients": ["c0"],
+    "osds": ["c0"],
+    "mons": {"head": ..., "c0": {"a": "10.0.0.1"}},
+    "mgrs": {"head": ..., "c0": {"x": None}},
+}
+
+
+def remote(made: Any) -> Remote:
+    return Remote(made.engine.common, str(made.tmp_dir))
+
+
+def test_scripts_run_on_their_hosts_with_the_host_s_name(bench: Make) -> None:
+    texts = {"c0": "echo one; echo $CBT_HOST; echo 'a: b'", "c1": "echo two; echo $CBT_HOST"}
+    assert remote(bench()).run(texts, "try") == {"c0": "one\nc0\na: b", "c1": "two\nc1"}
+
+
+def test_hosts_run_at_once(bench: Make, tmp_path: Path) -> None:
+    """Each waits for the other: one after another they would never end."""
+    text = f"cd {tmp_path}; touch $CBT_HOST.up; until [ -e c0.up ] && [ -e c1.up ]; do :; done"
+    assert remote(bench()).run({"c0": text, "c1": text}, "wait", 60) == {"c0": "", "c1": ""}
+
+
+def test_a_failing_host_is_named_with_what_it_said(bench: Make) -> None:
+    with pytest.raises(HostError, match=r"^c1: try: exit status 3: no luck$"):
+        remote(bench()).run({"c0": "true", "c1": "echo no luck >&2; exit 3"}, "try")
+
+
+def test_a_host_that_does_not_answer_in_time(bench: Make) -> None:
+    results = remote(bench()).attempt({"c0": "echo here", "c1": "sleep 60"}, 1.0)
+    assert results["c0"].stdout == "here"
+    assert (results["c1"].status, results["c1"].timed_out) == (None, True)
+
+
+def test_text_with_everything_a_shell_knows(bench: Make) -> None:
+    text = """echo 'single "double"'; x='$HOME `id` $(id)'; echo "$x" \\\\ %h %u '#' 'ä'"""
+    expected = 'single "double"\n$HOME `id` $(id) \\ %h %u # ä'
+    assert remote(bench()).run({"c0": text}, "quote") == {"c0": expected}
+
+
+def test_a_file_is_copied_to_every_host(bench: Make, tmp_path: Path, shims: Any) -> None:
+    made = bench()
+    (tmp_path / "here").write_text("content")
+    made.engine.common.pdcp("c0,c1", "", f"{tmp_path}/here", f"{tmp_path}/there").communicate()
+    assert (tmp_path / "there").read_text() == "content"
+    (call,) = shims.calls("pdcp")
+    assert call[call.index("-w") + 1] == "c0,c1"
+
+
+def test_a_run_directory_is_synced_with_the_hosts_names(bench: Make, tmp_path: Path) -> None:
+    made = bench()
+    run_dir = made.tmp_dir / "run" / "id-1"
+    (run_dir / "collectl").mkdir(parents=True)
+    (run_dir / "collectl" / "x.raw.gz").write_text("raw")
+    (run_dir / "json_output.0").write_text("{}")
+    local = tmp_path / "kept"
+    made.engine.common.sync_files(str(run_dir), str(local))
+    names = {path.name for path in local.iterdir()}
+    for host in ("c0", "c1", "o0", "o1", "head"):
+        assert {f"json_output.0.{host}", f"collectl.{host}"} <= names
+
+
+def test_a_client_from_which_nothing_came_is_named(bench: Make, tmp_path: Path) -> None:
+    made = bench()
+    with pytest.raises(HostError, match=r"copy .* from it: nothing came"):
+        made.engine.common.sync_files(f"{made.tmp_dir}/nothing", str(tmp_path / "kept"))
+
+
+def test_directories_are_made_and_removed_where_clients_and_osds_are(
+    bench: Make, shims: Any
+) -> None:
+    made = bench()
+    path = made.tmp_dir / "run" / "x"
+    made.engine.common.make_remote_dir(str(path))
+    assert path.is_dir()
+    made.engine.common.clean_remote_dir(str(path))
+    assert not path.exists()
+    for call in shims.calls("pdsh"):
+        assert {"c0", "c1", "o0", "o1"} <= set(call[call.index("-w") + 1].split(","))
+
+
+def test_sections_of_the_file(bench: Make) -> None:
+    settings = bench(cluster={"iterations": 7}).engine.settings
+    assert settings.cluster["head"] == "head"
+    assert settings.cluster["iterations"] == 7
+    assert settings.benchmarks == {"rbd_single_client": {"time": 10}}
+    assert settings.client_endpoints == settings.common == {}
+
+
+def test_a_second_file_replaces_the_first(bench: Make) -> None:
+    bench(cluster={"iterations": 7})
+    assert bench().engine.settings.cluster.get("iterations", 1) == 1
+
+
+def test_the_file_is_noted_in_the_archive(bench: Make) -> None:
+    made = bench()
+    noted = yaml.safe_load((made.archive / "results" / "cbt_config.yaml").read_text())
+    assert noted["cluster"]["clients"] == ["c0", "c1"]
+
+
+@pytest.mark.parametrize("user", [None, "bench"])
+def test_nodes_of_roles_each_once(bench: Make, user: Any) -> None:
+    settings = bench(cluster={"user": user} if user else {}).engine.settings
+    at = f"{user}@" if user else ""
+    nodes = settings.getnodes("head", "clients", "osds", "mons", "mgrs").split(",")
+    assert sorted(nodes) == [f"{at}{host}" for host in ("c0", "c1", "head", "o0", "o1")]
+    assert settings.host_info(f"{at}o0")["host"] == "o0"
+
+
+@pytest.fixture
+def collectl(programs: Callable[[str, str], Path], tmp_path: Path) -> Path:
+    """Notes how it was called, and its pid for the pkill that stands in."""
+    log = tmp_path / "collectl.log"
+    text = f'echo $$ >> $SHIM_PIDS; echo "collectl $*" >> {log}; '
+    programs("collectl", text + "exec >/dev/null 2>&1; while :; do sleep 0.02; done")
+    return log
+
+
+def noted(log: Path) -> list[str]:
+    for _ in range(500):
+        if log.exists() and log.read_text():
+            break
+        time.sleep(0.01)
+    return log.read_text().splitlines()
+
+
+def running(tmp_path: Path) -> bool:
+    pids = tmp_path / "shims.pids"
+    return (
+        any(Path(f"/proc/{pid}/exe").exists() for pid in pids.read_text().split())
+        if (pids.exists())
+        else False
+    )
+
+
+def test_collectl_runs_while_the_block_does(bench: Make, collectl: Path, tmp_path: Path) -> None:
+    made = bench(cluster=ONE)
+    with made.engine.monitoring.monitor(f"{made.tmp_dir}/run"):
+        assert noted(collectl) == [f"collectl -s+mYZ -i 1:10 -F0 -f {made.tmp_dir}/run/collectl"]
+        assert running(tmp_path)
+    assert not running(tmp_path)
+
+
+def test_collectl_ends_when_its_block_does_not_end_well(
+    bench: Make, collectl: Path, tmp_path: Path
+) -> None:
+    made = bench(cluster=ONE, monitoring_profiles={"collectl": {"args": "-i 2 --x {}"}})
+    with pytest.raises(KeyboardInterrupt), made.engine.monitoring.monitor(f"{made.tmp_dir}/run"):
+        assert noted(collectl) == [f"collectl -i 2 --x {{}} -F0 -f {made.tmp_dir}/run/collectl"]
+        raise KeyboardInterrupt
+    assert not running(tmp_path)
+
+
+def test_a_benchmark_s_files_are_where_the_plan_has_them(bench: Make) -> None:
+    made = bench()
+    config = {"mode": "randread", "op_size": 4096, "iteration": 3}
+    cluster = SimpleNamespace(tmp_dir=str(made.tmp_dir), config={"head": "head"})
+    benchmark = made.engine.Benchmark(str(made.archive), cluster, config)
+    name = f"results/00000003/id-{hash_of(config)}"
+    assert benchmark.archive_dir == f"{made.archive}/{name}"
+    assert benchmark.run_dir == f"{made.tmp_dir}/run/{name}"
+    assert benchmark.config == config
+    assert not benchmark.exists()
+    benchmark.initialize()
+    assert benchmark.exists()
+    (Path(benchmark.run_dir) / "left over").touch()
+    benchmark.run()
+    assert list(Path(benchmark.run_dir).iterdir()) == [], "a run starts with an empty directory"
+    text = (Path(benchmark.archive_dir) / "benchmark_config.yaml").read_text()
+    assert "randread" in text
+    benchmark.cleanup()
+    assert not Path(benchmark.run_dir).exists()
+    assert benchmark.exists(), "the archive is kept"
+
+
+@pytest.mark.parametrize("path", ["/", "/tmp", "{0}", "{0}/../x", "{0}x/run", "run"])
+def test_nothing_outside_tmp_dir_is_ever_removed(bench: Make, shims: Any, path: str) -> None:
+    made = bench()
+    with pytest.raises(ValueError, match="is not below tmp_dir"):
+        made.engine.common.clean_remote_dir(path.format(made.tmp_dir))
+    assert shims.calls() == []

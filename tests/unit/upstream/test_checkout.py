@@ -1,0 +1,102 @@
+"""Which engine a campaign gets, and what is said of a checkout."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cbt_crypto.archive import write_json
+from cbt_crypto.engine.choice import check_same_engine, choose, engine_at
+from cbt_crypto.engine.names import embedded
+from cbt_crypto.engine.upstream.checkout import find, is_checkout, read_checkout
+from cbt_crypto.errors import UsageError
+
+pytestmark = pytest.mark.unit
+
+_FILES = (
+    "cbt.py", "settings.py", "common.py", "monitoring.py", "benchmarkfactory.py",
+    "cluster/ceph.py", "benchmark/benchmark.py",
+)  # fmt: skip
+
+
+def make(path: Path) -> Path:
+    for name in _FILES:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).touch()
+    return path
+
+
+def commit(path: Path) -> str:
+    git = ["git", "-C", str(path), "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    environment = {"GIT_COMMITTER_DATE": "2024-03-02T00:00:00", "PATH": "/usr/bin:/bin"}
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *words], check=True, env=environment)
+    told = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    return told.stdout.strip()
+
+
+def test_a_checkout_is_told_by_its_modules(tmp_path: Path) -> None:
+    assert is_checkout(make(tmp_path / "cbt"))
+    (tmp_path / "cbt/cluster/ceph.py").unlink()
+    assert not is_checkout(tmp_path / "cbt")
+
+
+def test_this_project_is_none() -> None:
+    assert not is_checkout(Path(__file__).parents[3])
+
+
+def test_commit_date_and_changes_are_told(tmp_path: Path) -> None:
+    path = make(tmp_path / "cbt")
+    made = commit(path)
+    found = read_checkout(path, "--cbt")
+    assert (found.commit, found.version) == (made, "2024-03-02")
+    (path / "__pycache__").mkdir()
+    (path / "__pycache__/x.pyc").touch()
+    assert not read_checkout(path, "--cbt").is_changed
+    (path / "common.py").write_text("x = 1\n")
+    assert read_checkout(path, "--cbt").version == "2024-03-02, changed"
+
+
+def test_without_git_it_is_a_checkout_all_the_same(tmp_path: Path) -> None:
+    found = read_checkout(make(tmp_path / "cbt"), "--cbt")
+    assert (found.commit, found.version) == (None, "of unknown date")
+
+
+def test_what_is_no_checkout_is_refused_by_the_file_it_lacks(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^--cbt .*: is no checkout of CBT, it has no cbt\.py"):
+        choose(tmp_path)
+
+
+def test_the_order_of_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named, home = make(tmp_path / "a"), make(tmp_path / "b")
+    beside, project = make(tmp_path / "cbt"), tmp_path / "project"
+    elsewhere = tmp_path / "x" / "y"
+    monkeypatch.setenv("CBT_HOME", f"{home}:{named}")
+    for checkout, expected in ((named, named), (None, home), (Path("embedded"), None)):
+        found = find(checkout, project, elsewhere)
+        assert (found and found.path) == expected
+    monkeypatch.setenv("CBT_HOME", "embedded")
+    assert find(None, project, elsewhere) is None
+    monkeypatch.setenv("CBT_HOME", "")
+    found = find(None, project, elsewhere)
+    assert found and found.path == beside
+    assert find(None, elsewhere, elsewhere) is None
+    assert find(None, elsewhere, project) == found
+
+
+def test_what_a_journal_names_is_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CBT_HOME", "/nonexistent")
+    assert engine_at(None).name == "embedded"
+
+
+def test_an_archive_keeps_to_its_engine(tmp_path: Path) -> None:
+    engine = embedded()
+    path = tmp_path / "results" / "environment.json"
+    check_same_engine(tmp_path, engine)
+    write_json(path, {"engine": {"name": "embedded", "version": "0", "commit": None}})
+    check_same_engine(tmp_path, engine)
+    write_json(path, {"engine": {"name": "upstream", "commit": "9d6480fcea9e39"}})
+    with pytest.raises(UsageError, match="was measured with the upstream engine at 9d6480fcea9e,"):
+        check_same_engine(tmp_path, engine)

@@ -1,0 +1,93 @@
+"""The programs that upstream starts: real shells run them, with stand-ins for Ceph's and fio."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cbt_crypto.engine.upstream.programs import Names, endings, install, read_notes
+from cbt_crypto.file import Campaign
+from cbt_crypto.layout import ceph_dir, site_of
+
+pytestmark = pytest.mark.unit
+
+
+class Host:
+    def __init__(self, campaign: Campaign) -> None:
+        self.base = Path(ceph_dir(campaign.cluster))
+        (self.base / "log").mkdir(parents=True)
+        scripts = install(
+            site_of(campaign.cluster), str(self.base),
+            Names("ceph", "rbd", "ceph-mon", "ceph-mgr", "ceph-osd"),
+            lambda osd, command: f"WRAPPED={osd.id} {command}",
+            lambda host, command: f"CLIENT={host} {command}",
+        )  # fmt: skip
+        subprocess.run(["sh", "-euc", scripts["o0"]], check=True)
+
+    def run(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(self.base / "bin" / name), *arguments],
+            check=False, capture_output=True, text=True,
+        )  # fmt: skip
+
+    def notes(self) -> list[tuple[int, str, str]]:
+        read = ["sh", "-euc", f"SUDO=\n{read_notes(str(self.base))}"]
+        done = subprocess.run(read, check=True, capture_output=True, text=True)
+        return [(end.status, end.program, end.words) for end in endings({"o0": done.stdout})]
+
+
+@pytest.fixture
+def host(campaign_of: Callable[..., Campaign], tmp_path: Path) -> Host:
+    return Host(campaign_of(cluster={"tmp_dir": f"{tmp_path}/own", "osds_per_node": 2}))
+
+
+_TELL = 'echo "$CEPH_CONF|$CBT_CRYPTO_MARK|$WRAPPED$CLIENT|$*"'
+
+
+def test_they_find_the_cluster_and_carry_the_mark(
+    host: Host, programs: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    programs("ceph", _TELL)
+    done = host.run("ceph", "osd", "create", "a b")
+    own = f"{tmp_path}/own"
+    assert done.stdout == f"{own}/ceph/ceph.conf|{own}@o0||osd create a b\n"
+    assert host.notes() == []
+
+
+def test_what_fails_is_noted_once(host: Host, programs: Callable[[str, str], Path]) -> None:
+    programs("rbd", "exit 5")
+    assert host.run("rbd", "create", "x").returncode == 5
+    assert host.notes() == [(5, "rbd", "create x")]
+    assert host.notes() == []
+
+
+def test_clients_are_wrapped_and_their_end_is_always_noted(
+    host: Host, programs: Callable[[str, str], Path]
+) -> None:
+    programs("fio", _TELL)
+    assert "|o0|--name=x\n" in host.run("fio", "--name=x").stdout
+    assert host.notes() == [(0, "fio", "--name=x")]
+
+
+def test_a_daemon_s_last_words_come_with_the_note(
+    host: Host, programs: Callable[[str, str], Path]
+) -> None:
+    programs("ceph-mon", "echo starting; echo no room >&2; exit 1")
+    assert host.run("ceph-mon", "-i", "a").returncode == 1
+    assert host.notes() == [(1, "ceph-mon", "-i a: starting no room ")]
+
+
+def test_an_osd_starts_as_overlays_have_it_and_is_made_as_upstream_has_it(
+    host: Host, programs: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    programs("ceph-osd", _TELL)
+    own = f"{tmp_path}/own/ceph"
+    assert host.run("ceph-osd", "-c", "x", "-i", "1", "--mkfs", "--osd-uuid", "u").returncode == 0
+    assert host.run("ceph-osd", "-c", "x", "-i", "1", "--pid-file=y").returncode == 0
+    made, started = (host.base / "log" / "ceph-osd.out").read_text().splitlines()
+    assert made.endswith("||-c x -i 1 --mkfs --osd-uuid u")
+    assert started.endswith(f"|1|-c {own}/ceph.conf -i 1 --pid-file={own}/run/osd.1.pid")
+    assert host.run("ceph-osd", "-i", "7").returncode == 2, "an OSD of another host"
