@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from cbt_crypto.drive_stage import undo
 from cbt_crypto.engine import Engine
-from cbt_crypto.file import ClusterSection
 from cbt_crypto.file.places import Place, at, places
-from cbt_crypto.layout import drives_of, site_of
+from cbt_crypto.layout import drives_of, section_of, site_of
 from cbt_crypto.overlay import Transition
 from cbt_crypto.site import HostScripts, Osd
 from cbt_crypto.stack import Stack, joined, leftovers
@@ -34,7 +33,7 @@ class _Overlaid(Ceph):
         super().__init__({**config, **dict(place)})
         self.stack = stack
         self.known = tuple(known)
-        whole = ClusterSection.model_validate({k: config[k] for k in config if k != "archive_dir"})
+        whole = section_of(config)
         self._sites = [site_of(at(whole, one)) for one in places(whole)]
 
     def extra_conf(self) -> Mapping[str, Mapping[str, str]]:

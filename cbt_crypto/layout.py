@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from typing import Any
 
 from cbt_crypto import logical_volumes
 from cbt_crypto.file.cluster import ClusterSection
@@ -53,6 +55,13 @@ def drives_of(cluster: ClusterSection) -> tuple[Drive, ...]:
 
 def _short(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def section_of(config: Mapping[str, Any]) -> ClusterSection:
+    """The section, from what an engine's settings made of it: they add keys of their own."""
+    fields = ClusterSection.model_fields
+    own = {name for key, info in fields.items() for name in (key, info.alias) if name}
+    return ClusterSection.model_validate({k: v for k, v in config.items() if k in own})
 
 
 def ceph_dir(cluster: ClusterSection) -> str:

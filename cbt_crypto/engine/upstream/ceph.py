@@ -23,9 +23,9 @@ from cbt_crypto.engine.upstream.conf import sections
 from cbt_crypto.engine.upstream.directory import Directory
 from cbt_crypto.engine.upstream.failure import told
 from cbt_crypto.engine.upstream.modules import Modules
-from cbt_crypto.engine.upstream.settings import for_upstream, section_of, write_one_pid
+from cbt_crypto.engine.upstream.settings import Settings, for_upstream, write_one_pid
 from cbt_crypto.errors import RunError
-from cbt_crypto.layout import ceph_dir, conf_path, site_of
+from cbt_crypto.layout import ceph_dir, conf_path, section_of, site_of
 from cbt_crypto.remote import kill_script
 from cbt_crypto.site import HostScripts
 
@@ -42,6 +42,7 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
 
     #: Set by `ceph_class`.
     common: Common
+    settings: Settings
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         """`config` is `settings.cluster`, after `initialize`. Touches nothing."""
@@ -80,6 +81,9 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
         if self.use_existing:
             self.write_programs()
             return
+        # Upstream reads some of the section there, and this may be another place of the campaign.
+        self.settings.cluster.update(for_upstream(self.section))
+        self.prepare_hosts()
         self.own.new_epoch()
         self.ruleset_map: dict[str, int] = {}
         self.cur_ruleset = 1
@@ -165,7 +169,7 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
     def distribute_conf(self) -> None:
         """Put ceph.conf below `tmp_dir`; upstream's own replaces /etc/ceph/ceph.conf."""
         made = sections(
-            self.section, self.site, self.extra_conf(), self.osd_device, self.osd_db_device
+            self.own.addressed, self.site, self.extra_conf(), self.osd_device, self.osd_db_device
         )
         self.conf_text = ceph_conf.render(made)
         nodes = self._nodes(self.site.hosts)
@@ -179,12 +183,12 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
         """Monitors by host: {id: address}, msgr2's, as upstream's would speak msgr1 alone."""
         return {
             host: {name: mon_vector(address).strip("[]") for name, address in named.items()}
-            for host, named in self.section.mons.items()
+            for host, named in self.own.addressed.mons.items()
         }
 
     def setup_fs(self) -> None:
         """Prepare the devices. BlueStore needs none of the file systems that upstream makes."""
-        self.own.note_devices()
+        self.own.claim_devices()
         size = self.section.osd_file_size
         files = {
             host: "\n".join(
@@ -303,6 +307,6 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
                 os.rmdir(directory)
 
 
-def ceph_class(modules: Modules, common: Common) -> type[Any]:
+def ceph_class(modules: Modules, common: Common, settings: Settings) -> type[Any]:
     """Upstream's class under our hooks: `cls(config)`, as the contract has it."""
-    return type("Ceph", (UpstreamCeph, modules.Ceph), {"common": common})
+    return type("Ceph", (UpstreamCeph, modules.Ceph), {"common": common, "settings": settings})

@@ -11,6 +11,7 @@ from typing import Any, Optional
 
 from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.engine.embedded.ceph import Ceph
+from cbt_crypto.file.cluster import ClusterSection
 from cbt_crypto.remote import Remote
 from cbt_crypto.site import HostScripts
 
@@ -35,9 +36,19 @@ class Directory(Ceph):
         """Run scripts within `deploy_timeout`. Raises HostError."""
         return self._run(scripts, what, timeout)
 
-    def note_devices(self) -> None:
-        """Note the OSDs' devices as ours, before anything is written to them."""
+    def mon_address(self, host: str, address: str) -> str:
+        """As the overlays of the deployed cluster have it."""
+        return str(self._hooks.mon_address(host, address))
+
+    @property
+    def addressed(self) -> ClusterSection:
+        """The section, with the addresses that monitors really have."""
+        return self._addressed()
+
+    def claim_devices(self) -> None:
+        """Note the OSDs' devices as ours, before anything is written to them, and divide them."""
         self._run({h: self._claim_devices(h) for h in self.site.osd_hosts}, "note the devices")
+        self._run(self._volumes(), "divide the devices")
 
     def ask(self, *steps: Step) -> list[str]:
         """Take monitor steps, within `deploy_timeout`. Raises HostError."""

@@ -18,14 +18,15 @@ def upstream(checkout: Checkout) -> Engine:
     """The engine. Raises UsageError for a checkout that cannot be imported."""
     loaded = modules.load(checkout.path)
     common = Common(loaded.common, loaded.settings)
+    settings = Settings(loaded.settings)
     return Engine(
         name="upstream",
         version=checkout.version,
         commit=checkout.commit,
-        settings=Settings(loaded.settings),
+        settings=settings,
         common=common,
         monitoring=Monitoring(loaded.monitoring),
-        Ceph=ceph_class(loaded, common),
+        Ceph=ceph_class(loaded, common, settings),
         Benchmark=benchmark_class(loaded, common),
         native=native(loaded, common),
         problems=lambda campaign: problems(campaign, common),

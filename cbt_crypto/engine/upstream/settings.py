@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import yaml
 from cbt_crypto.engine.upstream.failure import told
 from cbt_crypto.file.cluster import ClusterSection
 from cbt_crypto.file.monitoring import MonitoringProfiles
-from cbt_crypto.layout import ceph_dir
+from cbt_crypto.layout import ceph_dir, section_of
 
 #: The part of upstream's directories that names the cluster; with it they are where ours are.
 CLUSTER_ID = "ceph"
@@ -75,13 +74,6 @@ def _conf_file(config_file: Path) -> Any:
     """The ceph.conf that the file names; upstream has forgotten it for the one it was given."""
     document = yaml.safe_load(config_file.read_text(encoding="utf-8"))
     return document["cluster"].get("conf_file")
-
-
-def section_of(cluster: Mapping[str, Any]) -> ClusterSection:
-    """Our own section, from what `initialize` made of upstream's."""
-    fields = ClusterSection.model_fields
-    own = {name for key, info in fields.items() for name in (key, info.alias) if name}
-    return ClusterSection.model_validate({k: v for k, v in cluster.items() if k in own})
 
 
 def for_upstream(section: ClusterSection) -> dict[str, Any]:
