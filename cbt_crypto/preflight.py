@@ -180,7 +180,8 @@ def _local_tools(campaign: Campaign) -> list[str]:
 
 
 def _conf_problems(campaign: Campaign, names: Sequence[str], stacks: Sequence[Stack]) -> list[str]:
-    if not campaign.cluster.conf_file:
+    # A cluster that is there already has its own, which proofs judge by what is in force.
+    if not campaign.cluster.conf_file or campaign.cluster.use_existing:
         return []
     conf = ceph_conf.read(Path(campaign.cluster.conf_file))
     return [
