@@ -126,9 +126,9 @@ class RbdFio(Scenario):
     def fio_command(self, n: int, volume: Volume) -> str:
         """The fio command of one process; its files are `*.<n>*` in the working directory."""
         job: dict[str, object] = {
-            "name": f"rbd-{self.mode}",
             "rw": self.mode,
-            "bs": self.op_size,
+            # With a unit, and all before the job's name: so CBT's report tools want it.
+            "bs": f"{self.op_size}B",
             "iodepth": self.iodepth,
             "numjobs": self.numjobs,
             "time_based": None,
@@ -138,6 +138,8 @@ class RbdFio(Scenario):
         }
         if self.mode in ("rw", "randrw"):
             job["rwmixread"] = self.rwmixread
+            job["rwmixwrite"] = 100 - self.rwmixread
+        job["name"] = f"rbd-{self.mode}"
         return _fio(self.fio_cmd, volume, job)
 
     def _prefill_one(self, volume: Volume, commands: ClusterCommands) -> str:

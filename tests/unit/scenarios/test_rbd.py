@@ -86,7 +86,7 @@ def test_every_option_of_a_measurement(site: Site, fakes: Fakes, commands: Clust
         "invalidate": "0",
         "name": "rbd-randwrite",
         "rw": "randwrite",
-        "bs": "65536",
+        "bs": "65536B",
         "iodepth": "32",
         "numjobs": "2",
         "time_based": "",

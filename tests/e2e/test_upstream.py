@@ -1,0 +1,260 @@
+"""Campaigns on real Ceph with upstream CBT as the engine, in namespaces: it kills by name."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cbt_crypto.contribute.branch import contribute
+from cbt_crypto.engine.upstream.checkout import Checkout
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+
+ROOT = Path(__file__).resolve().parents[2]
+_ISOLATED = ROOT / "tests" / "programs" / "isolated.sh"
+_DEPLOY = ROOT / "tests" / "programs" / "deploy_cluster.py"
+_SHORT = {"vol_size": 64, "iodepth": 16, "time": 5, "op_size": 4096}
+#: The load that a test machine has besides makes single runs differ by so much, and not by more.
+_NOISE = 4.0
+
+
+def write(directory: Path, name: str, cluster: dict[str, Any], benchmarks: dict[str, Any]) -> Path:
+    base = {
+        "head": "localhost",
+        "clients": ["localhost"],
+        "osds": ["localhost"],
+        "mons": {"localhost": {"a": "127.0.0.1:13391"}},
+        "mgrs": {"localhost": {"x": None}},
+        "osds_per_node": 2,
+        "osd_file_size": "4G",
+        "tmp_dir": str(directory / "cluster"),
+        "pool_profiles": {"rbd": {"pg_size": 16, "pgp_size": 16, "replication": 2}},
+        "settings": {"osd_memory_target": "1G"},
+        "rebuild": "needed",
+    }
+    document = {"cluster": {**base, **cluster}, "benchmarks": benchmarks}
+    document["cluster"] = {k: v for k, v in document["cluster"].items() if v is not ...}
+    path = directory / name
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    return path
+
+
+def isolated(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(_ISOLATED), str(directory), *command],
+        capture_output=True, text=True, check=False, timeout=600, cwd=ROOT,
+    )  # fmt: skip
+
+
+def campaign(engine: str, archive: Path, config: Path) -> list[str]:
+    return [sys.executable, str(ROOT / "cbt.py"), "--cbt", engine, "-a", str(archive), str(config)]
+
+
+def cells(archive: Path) -> list[dict[str, Any]]:
+    paths = sorted(archive.glob("results/*/id-*/cell.json"))
+    return [{**json.loads(path.read_text()), "directory": path.parent} for path in paths]
+
+
+def rows(archive: Path) -> dict[tuple[Any, ...], float]:
+    """IOPS by scenario, configuration and mode, from fio's own output."""
+    found = {}
+    for cell in cells(archive):
+        (process,) = cell["processes"]
+        job = json.loads((cell["directory"] / process["json"]).read_text())["jobs"][0]
+        key = (cell["scenario"], cell["configuration"], cell["parameters"]["mode"])
+        found[key] = job["read"]["iops"] + job["write"]["iops"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def both(
+    needs_ceph: None, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Checkout], tuple[Path, subprocess.CompletedProcess[str], Path]]:
+    """One campaign, once on each engine: the embedded one's archive is made once for all."""
+    made: dict[str, Any] = {}
+
+    def run(engine: str, name: str) -> tuple[Path, Any]:
+        if name not in made:
+            directory = tmp_path_factory.mktemp("engine")
+            config = write(
+                directory, "campaign.yaml",
+                {"configurations": {"Plain": {}, "Secure": {"secure_messenger": {}}}},
+                {"rbd_single_client": {**_SHORT, "mode": ["randread", "randwrite"]}},
+            )  # fmt: skip
+            done = isolated(directory, *campaign(engine, directory / "archive", config))
+            made[name] = directory, done
+        found: tuple[Path, Any] = made[name]
+        return found
+
+    def both(checkout: Checkout) -> Any:
+        embedded, _ = run("embedded", "embedded")
+        upstream, done = run(str(checkout.path), checkout.version)
+        return upstream, done, embedded
+
+    return both
+
+
+def test_every_cell_runs_once_and_is_proved(both: Any, checkout: Checkout) -> None:
+    directory, done, _ = both(checkout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first = done.stdout.splitlines()[0]
+    assert first == f"engine: upstream {checkout.version} at {(checkout.commit or '')[:12]}"
+    measured = cells(directory / "archive")
+    assert len(measured) == 4
+    assert {cell["state"] for cell in measured} == {"finished"}
+    for number in range(1, 5):
+        assert done.stdout.count(f"cell {number}/4:") == 1
+    for cell in measured:
+        proof = json.loads((cell["directory"] / "proof.json").read_text())
+        (found,) = [o for o in proof["overlays"] if o["overlay"] == "secure_messenger"]
+        assert found["present"] is (cell["configuration"] == "Secure")
+        assert found["proved"]
+
+
+def test_both_engines_give_the_same_table(both: Any, checkout: Checkout) -> None:
+    directory, _, embedded = both(checkout)
+    ours, theirs = rows(embedded / "archive"), rows(directory / "archive")
+    assert ours.keys() == theirs.keys()
+    for key, iops in ours.items():
+        assert 1 / _NOISE < theirs[key] / iops < _NOISE, key
+
+
+def test_the_archive_names_the_engine_and_holds_no_key(both: Any, checkout: Checkout) -> None:
+    directory, _, _ = both(checkout)
+    archive = directory / "archive"
+    noted = json.loads((archive / "results" / "environment.json").read_text())
+    assert noted["engine"]["name"] == "upstream"
+    assert noted["engine"]["commit"] == checkout.commit
+    found = subprocess.run(
+        ["grep", "-rlE", r"key = [A-Za-z0-9+/]{38}==", str(archive)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert found.stdout == ""
+    assert not (directory / "cluster").exists(), "nothing is left"
+
+
+def test_the_checkout_is_as_it_was(both: Any, checkout: Checkout) -> None:
+    both(checkout)
+    status = ["git", "-C", str(checkout.path), "status", "--porcelain", "--ignored"]
+    assert subprocess.run(status, capture_output=True, text=True, check=True).stdout == ""
+
+
+def test_upstream_s_benchmarks_run_under_overlays(
+    needs_ceph: None, checkout: Checkout, tmp_path: Path
+) -> None:
+    config = write(
+        tmp_path, "campaign.yaml",
+        {"configurations": {"Confined": {"cpuset": {"osd_cores": 1}}}},
+        {"librbdfio": {**_SHORT, "mode": "randread"}, "radosbench": {"time": 5, "op_size": 65536}},
+    )  # fmt: skip
+    done = isolated(tmp_path, *campaign(str(checkout.path), tmp_path / "archive", config))
+    assert done.returncode == 0, done.stdout + done.stderr
+    measured = {cell["scenario"]: cell for cell in cells(tmp_path / "archive")}
+    assert set(measured) == {"librbdfio", "radosbench"}
+    assert [p["exit_status"] for p in measured["librbdfio"]["processes"]] == [0]
+    assert [p["exit_status"] for p in measured["radosbench"]["processes"]] == [0, 0]
+    for name in measured:
+        assert f"{name}, " in done.stdout, "a table of its own"
+
+
+def test_a_monitor_that_does_not_start_ends_the_campaign(
+    needs_ceph: None, checkout: Checkout, tmp_path: Path
+) -> None:
+    """Upstream would wait 300 s for each command to it, go on, and end with status 0."""
+    broken = tmp_path / "ceph-mon"
+    broken.write_text("#!/bin/sh\necho this monitor is broken >&2\nexit 1\n")
+    broken.chmod(0o755)
+    config = write(
+        tmp_path, "campaign.yaml", {"ceph_mon_cmd": str(broken)},
+        {"rbd_single_client": {**_SHORT, "mode": "randread"}},
+    )  # fmt: skip
+    done = isolated(tmp_path, *campaign(str(checkout.path), tmp_path / "archive", config))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "make the monitors: localhost: ceph-mon exited with 1" in done.stderr
+    assert "this monitor is broken" in done.stderr
+    assert cells(tmp_path / "archive") == []
+
+
+def test_from_the_contributed_branch_stock_cbt_prints_our_table(
+    needs_ceph: None, checkout: Checkout, tmp_path: Path
+) -> None:
+    clone = tmp_path / "cbt"
+    subprocess.run(["git", "clone", "-q", str(checkout.path), str(clone)], check=True)
+    contribute(clone)
+    config = write(
+        tmp_path, "campaign.yaml", {"configurations": {"Plain": {}}},
+        {"rbd_single_client": {**_SHORT, "mode": "randread"}},
+    )  # fmt: skip
+    stock = [sys.executable, "-P", "./cbt.py", "-a", f"{tmp_path}/archive", str(config)]
+    words = " ".join(map(shlex.quote, stock))
+    # -P would hide the checkout's own modules; its folder is named in place of ours.
+    done = isolated(tmp_path, "sh", "-c", f"cd {clone} && PYTHONPATH={clone} {words}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "throughput as percent of Plain" in done.stdout
+    assert "random reads" in done.stdout
+    noted = json.loads((tmp_path / "archive" / "results" / "environment.json").read_text())
+    assert noted["engine"]["commit"] == contributed_commit(clone)
+
+
+def contributed_commit(clone: Path) -> str:
+    told = ["git", "-C", str(clone), "rev-parse", "cbt-crypto"]
+    return subprocess.run(told, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_an_existing_cluster_is_recognised(needs_ceph: None, tmp_path: Path) -> None:
+    check_existing(tmp_path, "embedded")
+
+
+def test_an_existing_cluster_on_upstream(
+    needs_ceph: None, checkout: Checkout, tmp_path: Path
+) -> None:
+    check_existing(tmp_path, str(checkout.path))
+
+
+def check_existing(directory: Path, engine: str) -> None:
+    """A cluster that was deployed below another directory: its encryption is claimed and denied."""
+    configurations = {"As it is": {"secure_messenger": {}}}
+    deployed = write(
+        directory, "deploy.yaml", {"configurations": configurations},
+        {"rbd_single_client": {**_SHORT, "mode": "randread"}},
+    )  # fmt: skip
+    existing = {
+        "use_existing": True,
+        "conf_file": f"{directory}/cluster/ceph/ceph.conf",
+        "tmp_dir": f"{directory}/mine",
+        "mons": ...,
+        "mgrs": ...,
+        "osds_per_node": ...,
+        "osd_file_size": ...,
+    }
+    load = {"rbd_single_client": {**_SHORT, "mode": "randread"}}
+    right = write(directory, "right.yaml", {**existing, "configurations": configurations}, load)
+    wrong = write(directory, "wrong.yaml", {**existing, "configurations": {"Plain": {}}}, load)
+    conf = shlex.quote(str(existing["conf_file"]))
+    script = "\n".join(
+        (
+            shlex.join([sys.executable, str(_DEPLOY), str(deployed), "As it is", f"{directory}/x"]),
+            shlex.join(campaign(engine, directory / "right", right)) + "; echo right $?",
+            shlex.join(campaign(engine, directory / "wrong", wrong)) + "; echo wrong $?",
+            f"rbd -c {conf} ls; ceph -c {conf} osd stat",
+        )
+    )
+    done = isolated(directory, "sh", "-c", f"export PYTHONPATH={ROOT}; {script}")
+    assert "right 0" in done.stdout, done.stdout + done.stderr
+    assert "wrong 1" in done.stdout, done.stdout + done.stderr
+    assert "the configuration is not proved: secure_messenger" in done.stdout
+    (cell,) = cells(directory / "right")
+    proof = json.loads((cell["directory"] / "proof.json").read_text())
+    reasons = {o["overlay"]: o["reason"] for o in proof["overlays"]}
+    assert "2 of 2 OSDs encrypted every byte" in reasons["secure_messenger"]
+    tail = done.stdout[done.stdout.rindex("wrong 1") :]
+    assert "2 up" in tail, "the cluster stays"
+    assert "cbt-localhost" not in tail, "the volumes of the campaign do not"

@@ -1,0 +1,32 @@
+"""Deploys a campaign's cluster in one of its configurations, and leaves it there.
+
+Arguments: the campaign's file, the configuration's name, and an archive that may be written to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from cbt_crypto.deployment import cluster_class
+from cbt_crypto.engine.names import embedded
+from cbt_crypto.file import load
+from cbt_crypto.stack import Stack
+
+
+def main() -> None:
+    path, configuration, archive = sys.argv[1:]
+    campaign = load(Path(path))
+    engine = embedded()
+    engine.settings.initialize(argparse.Namespace(config_file=path, archive=archive, conf=None))
+    stack = Stack(campaign.configurations[configuration])
+    cluster = cluster_class(engine)(engine.settings.cluster, stack)
+    cluster.initialize()
+    for name in campaign.cluster.pool_profiles:
+        cluster.mkpool(name, name, "rbd")
+    cluster.check_health()
+
+
+if __name__ == "__main__":
+    main()
