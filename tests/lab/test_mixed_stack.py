@@ -1,0 +1,82 @@
+"""Everything at once on two virtual machines: it deploys, proves itself, and comes down clean."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from cbt_crypto.lab import life, ssh
+from cbt_crypto.lab.shape import Kind, Lab, Shape
+from cbt_crypto.lab.steps import Steps
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(2400)]
+
+NAME = f"mixed-test-{os.getpid()}"
+CONFIG = Path(__file__).parents[2] / "configs" / "lab" / "mixed_stack.yaml"
+LEFT = """
+ls /sys/class/net | grep '^cbtx' || :
+ls /run/cbt-crypto /dev/shm/cbt-crypto 2> /dev/null || :
+dmsetup ls | grep -v '^No devices' || :
+vgs --noheadings 2> /dev/null || :
+ls -d /tmp/cbt-crypto /sys/fs/cgroup/cbt-crypto-* 2> /dev/null || :
+pgrep -l 'ceph|fio' || :
+for n in 0 1; do wipefs --noheadings /dev/disk/by-partlabel/osd-device-$n-data; done
+"""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    shape = Shape(kind=Kind.VM, nodes=2, disks=2, disk_size=4 * 2**30, memory=3 * 2**30, cpus=2)
+    try:
+        with Steps(Console(file=io.StringIO())) as steps:
+            yield life.up(NAME, shape, steps)[0]
+    finally:
+        life.down(NAME)
+
+
+@pytest.fixture(scope="module")
+def proof(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Overlay -> its verdict in the one cell."""
+    archive = tmp_path_factory.mktemp("mixed") / "archive"
+    command = [sys.executable, "-m", "cbt_crypto", "lab", "run", str(CONFIG)]
+    command += ["-a", str(archive), "--name", NAME]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2000)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = archive.glob("results/*/id-*/proof.json")
+    found = json.loads(path.read_text())
+    return {verdict["overlay"]: verdict for verdict in found["overlays"]}
+
+
+def test_every_overlay_proves_itself(proof: dict[str, Any]) -> None:
+    present = {name for name, verdict in proof.items() if verdict["present"]}
+    assert present == {"network", "db_device", "luks", "cpuset", "secure_messenger"}
+    assert all(verdict["proved"] for verdict in proof.values()), proof
+
+
+def test_data_is_encrypted_and_the_database_is_not(proof: dict[str, Any]) -> None:
+    for found in proof["luks"]["evidence"].values():
+        tops = [layers[0] for layers in found["opened"].values()]
+        kinds = sorted(top["uuid"].partition("-")[0] for top in tops)
+        assert kinds == ["CRYPT", "LVM"]
+    for found in proof["db_device"]["evidence"].values():
+        assert found["metadata"]["bluefs_dedicated_db"] == "1"
+
+
+def test_wireguard_carries_what_the_secure_messenger_encrypted(proof: dict[str, Any]) -> None:
+    carried = proof["network"]["evidence"]["tunnel_bytes"]["node1"]
+    sent = proof["secure_messenger"]["evidence"]["osd.1"]
+    assert carried >= sent["bytes"] == sent["encrypted_bytes"] > 0
+
+
+def test_nothing_stays(lab: Lab, proof: dict[str, Any]) -> None:
+    for node in lab.nodes:
+        assert ssh.run(lab, node, LEFT).split() == []
