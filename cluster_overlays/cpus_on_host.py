@@ -28,6 +28,11 @@ class Host:
         """The text of a file below the root, stripped."""
         return (self.root / path).read_text().strip()
 
+    def own(self, group: str) -> str:
+        """The group's name on this host and no other node that shares its kernel."""
+        namespace = self.root / "proc/self/ns/net"
+        return f"{group}.{namespace.stat().st_ino}" if namespace.exists() else group
+
     def usable_cpus(self) -> List[int]:
         """What init may use: all CPUs that are online, but for those isolated or fenced off."""
         return self._allowed(_fields(self.read("proc/1/status")))
@@ -257,7 +262,7 @@ class Plan:
 
     def groups(self) -> Groups:
         """Where to confine processes."""
-        groups = Groups.find(self.host, self.arguments["group"])
+        groups = Groups.find(self.host, self.host.own(self.arguments["group"]))
         if not groups:
             raise Impossible("no cgroup has the cpuset controller, neither v2 nor v1")
         if not os.access(str(groups.base), os.W_OK):
@@ -277,7 +282,7 @@ class Plan:
 
     def release(self) -> None:
         """Lift what earlier options confined and these do not."""
-        groups = Groups.find(self.host, self.arguments["group"])
+        groups = Groups.find(self.host, self.host.own(self.arguments["group"]))
         for osd in self.arguments["osds"]:
             if groups and osd not in self.osds:
                 groups.release(osd)

@@ -17,8 +17,11 @@ from cbt_crypto.cluster_overlays.per_osd import Finding, judge_all
 from cbt_crypto.overlay import Overlay, Requirement, Transition, Verdict
 from cbt_crypto.site import HostOutputs, HostScripts, Osd, Site
 
+# Nodes of labs share a kernel and its cgroups, and may have the same name in each of them: what
+# tells them apart is their network namespace. `cpus_on_host` makes the same names.
 _JOIN = """
-for group in /sys/fs/cgroup/"$0"/clients /sys/fs/cgroup/*/"$0"/clients; do
+own="$0.$(stat -Lc %i /proc/self/ns/net)"
+for group in /sys/fs/cgroup/"$own"/clients /sys/fs/cgroup/*/"$own"/clients; do
     [ -d "$group" ] || continue
     echo $$ | $SUDO tee "$group/cgroup.procs" > /dev/null || exit 1
     exec "$@"
@@ -29,7 +32,8 @@ exit 1
 
 # A process that is about to end still fills its group: wait for it a little.
 _REMOVE = """
-for ours in /sys/fs/cgroup/NAME /sys/fs/cgroup/*/NAME; do
+own=NAME.$(stat -Lc %i /proc/self/ns/net)
+for ours in /sys/fs/cgroup/"$own" /sys/fs/cgroup/*/"$own"; do
     for group in "$ours"/*/ "$ours"; do
         [ -d "$group" ] || continue
         tries=50

@@ -129,9 +129,7 @@ def test_take_down_is_the_same_for_every_option_and_names_only_our_groups(site: 
     assert scripts == ONE_CORE.take_down(site)
     assert set(scripts) == {"node0", "node1", "node2", "node3"}
     loop = scripts["node2"].splitlines()[0]
-    assert loop == (
-        "for ours in /sys/fs/cgroup/cbt-crypto-node2 /sys/fs/cgroup/*/cbt-crypto-node2; do"
-    )
+    assert loop == ("own=cbt-crypto-node2.$(stat -Lc %i /proc/self/ns/net)")
 
 
 def test_take_down_where_there_is_nothing(site: Site, sh: Callable[[str], str]) -> None:
