@@ -8,11 +8,16 @@ from typing import Any
 
 from cbt_crypto import logical_volumes
 from cbt_crypto.file.cluster import ClusterSection
+from cbt_crypto.file.places import at
 from cbt_crypto.site import Drive, Osd, Site
 
 
 def site_of(cluster: ClusterSection) -> Site:
-    """The cluster's places. OSD ids count through the hosts in the file's order."""
+    """The cluster's places. OSD ids count through the hosts in the file's order.
+
+    Of keys that are lists, the first value counts; `at` gives sections with the others.
+    """
+    cluster = at(cluster)
     osds: list[Osd] = []
     if not cluster.use_existing:
         for host in cluster.osds:

@@ -13,7 +13,7 @@ from cbt_crypto.cell_site import cell_site
 from cbt_crypto.engine.embedded import ceph_conf
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import Campaign, ClusterSection
-from cbt_crypto.file.places import Place, at, places
+from cbt_crypto.file.places import CLUSTER_DIMENSIONS, Place, at, places
 from cbt_crypto.file.places import words as place_words
 from cbt_crypto.order import cheapest_order
 from cbt_crypto.overlay import Transition
@@ -77,10 +77,9 @@ class Cell:
         """One line for people, which `--only` matches too."""
         options = self.parameters
         words = [self.scenario.name, self.configuration, str(options.get("mode", ""))]
-        words += [options["drive"]] if "drive" in options else []
         words += [_shown_size(options["op_size"])] if "op_size" in options else []
         words += [f"iodepth {options['iodepth']}"] if "iodepth" in options else []
-        words += [place_words(self.place)] if self.place else []
+        words += [f"{key} {options[key]}" for key in CLUSTER_DIMENSIONS if key in options]
         words += [f"iteration {self.iteration}"] if self.iteration else []
         return " / ".join(words[:2]) + " / " + " ".join(words[2:])
 

@@ -112,7 +112,9 @@ def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -
 
 def _checks_at(site: Site, stacks: Sequence[Stack]) -> list[Check]:
     """What volumes and overlays need, with these OSDs."""
-    needs: list[Check] = [("devices", need) for need in volume_needs(site)]
+    needs: list[Check] = [
+        ("devices", need) for need in (*volume_needs(site), *device_guards(site, site.wipe))
+    ]
     for stack in stacks:
         for overlay in stack.overlays:
             below = stack.below(overlay, site)

@@ -7,7 +7,7 @@ from typing import Union
 
 from cbt_crypto.file.cluster import ClusterSection
 from cbt_crypto.file.document import KeyPath
-from cbt_crypto.file.places import CLUSTER_DIMENSIONS
+from cbt_crypto.file.places import CLUSTER_DIMENSIONS, listed_values
 from cbt_crypto.results.documents import NEVER_COMPARED, Baseline
 from cbt_crypto.scenario import Scenario
 
@@ -34,10 +34,11 @@ def unmeasured(
 ) -> Iterator[tuple[KeyPath, str]]:
     """Where scenarios do not measure the baseline, and a sentence on each."""
     dimension = baseline.dimension
-    if dimension in CLUSTER_DIMENSIONS:
-        listed = getattr(cluster, dimension)
-        if not isinstance(listed, list) or baseline.value not in listed:
-            yield ("cluster", dimension), f'does not list the baseline, "{baseline.value}"; add it'
+    listed = listed_values(cluster, dimension) if dimension in CLUSTER_DIMENSIONS else []
+    if listed or dimension in ("osds_per_device", "replication"):
+        if baseline.value not in listed:
+            key = "osd_drives" if dimension == "drive" else dimension
+            yield ("cluster", key), f'does not list the baseline, "{baseline.value}"; add it'
         return
     values = {
         name: [getattr(scenario, dimension, None) for scenario in objects]

@@ -94,6 +94,11 @@ class ClusterSection(Section):
         description="replicas in all pools, instead of those in pool_profiles; a list is a "
         "dimension, with a new cluster for each value",
     )
+    osd_drives: list[DriveName] = Field(
+        default_factory=list,
+        description="names from drives: the OSDs are on these alone, one after another, with a new "
+        "cluster for each; this is the dimension `drive`",
+    )
     osd_devices: Union[AbsolutePath, list[AbsolutePath], dict[HostName, list[AbsolutePath]]] = (
         Field(
             "/dev/disk/by-partlabel/osd-device-{n}-data",

@@ -51,6 +51,9 @@ def contradictions(cluster: ClusterSection) -> Iterator[tuple[KeyPath, str]]:
     """What in `drives` does not go together with itself or with the rest of the section."""
     if cluster.drives and cluster.use_existing:
         yield ("cluster", "drives"), "does not go with use_existing; measure them in another file"
+    for name in cluster.osd_drives:
+        if name not in cluster.drives:
+            yield ("cluster", "osd_drives"), f'"{name}" is none of cluster.drives'
     for name, drive in cluster.drives.items():
         place = ("cluster", "drives", name)
         if drive.host not in cluster.clients:

@@ -130,6 +130,9 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
 
 
 def _check_cluster(file: CampaignFile, cluster: ClusterSection, needs_cluster: bool) -> None:
+    for name in cluster.osd_drives:
+        if not file.known(("cluster", "osd_drives"), name, "drive", cluster.drives):
+            return
     for place in places(cluster):
         for key, wrong in contradictions(at(cluster, place), needs_cluster):
             file.problem(key, wrong)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, Union
 
 from cbt_crypto.file.cluster import ClusterSection
 
 #: Each of these lists takes a new cluster for each of its values.
-CLUSTER_DIMENSIONS = ("osds_per_device", "replication")
+CLUSTER_DIMENSIONS = ("drive", "osds_per_device", "replication")
 
 #: A value for each key of the section that is a list: (("replication", 3),).
-Place = tuple[tuple[str, int], ...]
+Place = tuple[tuple[str, Union[int, str]], ...]
+
+
+def listed_values(cluster: ClusterSection, dimension: str) -> list[Any]:
+    """The values of a dimension; none where the section has one value only."""
+    value = cluster.osd_drives if dimension == "drive" else getattr(cluster, dimension)
+    return list(value) if isinstance(value, list) else []
 
 
 def places(cluster: ClusterSection) -> tuple[Place, ...]:
     """Every combination of the lists, the last varying fastest; one empty place without lists."""
-    listed = {
-        key: value for key in CLUSTER_DIMENSIONS if isinstance(value := getattr(cluster, key), list)
-    }
+    listed = {key: values for key in CLUSTER_DIMENSIONS if (values := listed_values(cluster, key))}
     return tuple(tuple(zip(listed, values)) for values in itertools.product(*listed.values()))
 
 
@@ -26,7 +30,12 @@ def at(cluster: ClusterSection, place: Place = ()) -> ClusterSection:
     """The section with one value for each key; the first of its list where `place` has none."""
     chosen = dict(place)
     values: dict[str, Any] = {}
-    for key in CLUSTER_DIMENSIONS:
+    if cluster.osd_drives:
+        drive = cluster.drives[str(chosen.get("drive", cluster.osd_drives[0]))]
+        values.update(osds=[drive.host], osds_per_node=len(drive.devices))
+        values["osd_drives"] = []  # chosen: `at` of the result changes nothing
+        values["osd_devices"] = {drive.host: list(drive.devices)}
+    for key in ("osds_per_device", "replication"):
         value = getattr(cluster, key)
         values[key] = chosen.get(key, value[0] if isinstance(value, list) else value)
     replication = values["replication"]

@@ -92,3 +92,36 @@ def test_one_sentence_for_a_mistake(
 def test_a_place_can_be_the_baseline(campaign_of: Make) -> None:
     campaign = campaign_of(cluster={**LISTS, "baseline": {"replication": 1}})
     assert (campaign.compared, campaign.baseline) == ("replication", 1)
+
+
+DRIVES = {
+    "drives": {
+        "PLP": {"host": "c0", "device": "/dev/nvme0n1", "plp": True},
+        "Plain": {"host": "c0", "device": "/dev/nvme1n1", "plp": False},
+    },
+    "osd_drives": ["PLP", "Plain"],
+    "osds_per_device": [4, 5],
+}
+
+
+def test_a_cluster_for_each_drive(campaign_of: Make) -> None:
+    campaign = campaign_of(cluster={**DRIVES, "baseline": {"drive": "Plain"}})
+    cells = cells_of(campaign)
+    assert [dict(cell.place)["drive"] for cell in cells] == ["PLP", "PLP", "Plain", "Plain"]
+    assert "drive Plain osds_per_device 5" in cells[3].label
+    site = site_of(at(campaign.cluster, cells[3].place))
+    assert [(osd.host, osd.disk) for osd in site.osds] == [("c0", "/dev/nvme1n1")] * 5
+
+
+def test_drives_are_measured_alone_once(campaign_of: Make) -> None:
+    benchmarks = {"fdatasync": {"size": 1}, "rbd_kbench": {"time": 5}, "rbd_single_client": ...}
+    cells = cells_of(campaign_of(cluster=DRIVES, benchmarks=benchmarks))
+    assert [(cell.scenario.name, bool(cell.place)) for cell in cells] == [
+        *[("fdatasync", False)] * 2,
+        *[("rbd_kbench", True)] * 4,
+    ]
+
+
+def test_an_unknown_drive_is_one_sentence(campaign_of: Make) -> None:
+    with pytest.raises(UsageError, match='unknown drive "No"'):
+        campaign_of(cluster={**DRIVES, "osd_drives": ["No"]})
