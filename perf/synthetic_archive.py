@@ -42,6 +42,8 @@ class SyntheticScenario:
     op_sizes: Sequence[int] = (4 << 20, 4096)
     modes: Sequence[str] = ("randread", "randwrite")
     iodepth: int = 128
+    #: More parameters of its cells, such as the drive that it works on.
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,7 @@ class _Writer:
                 "op_size": cell.op_size,
                 "mode": cell.mode,
                 "iodepth": scenario.iodepth,
+                **scenario.parameters,
                 "time": campaign.seconds,
                 "ramp": campaign.ramp,
             },

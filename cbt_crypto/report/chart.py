@@ -42,6 +42,7 @@ class Bars:
     unit: str
     groups: tuple[str, ...]
     series: tuple[Series, ...]
+    is_log: bool = False
 
 
 @dataclass(frozen=True)

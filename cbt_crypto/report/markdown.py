@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from cbt_crypto.report import label
 from cbt_crypto.report.conclusion import THRESHOLDS
+from cbt_crypto.report.loss_table import LossTable, heads, loss_tables, percents
 from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!&~])")
@@ -21,6 +22,8 @@ def markdown(report: Report) -> str:
         tables = [table for table in report.tables if table.scenario == scenario]
         lines += [f"## {escape(scenario)}", "", *_emulated(report)]
         lines += [*_percents(report, tables), ""]
+        for losses in loss_tables(report, scenario):
+            lines += [f"### {escape(losses.title)}", "", *_emulated(report), *_losses(losses), ""]
         for table in tables:
             lines += [f"### {escape(table.title)}", "", *_emulated(report)]
             lines += [*_figures(report, table), "", *_bases(table), *_notes(table)]
@@ -60,6 +63,12 @@ def _percents(report: Report, tables: Sequence[Table]) -> list[str]:
             percents = (_percent(cell, report.options.loss) for cell in cells)
             lines.append(_row([_size(table), escape(name), *percents]))
     return lines
+
+
+def _losses(table: LossTable) -> list[str]:
+    columns = heads(table)
+    lines = [_row(columns), _row(["---", *("---:" for _ in columns[1:])])]
+    return lines + [_row([escape(row.label), *percents(row)]) for row in table.rows]
 
 
 def _named(cells: Iterable[ReportCell], name: str) -> ReportCell | None:

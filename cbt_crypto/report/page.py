@@ -18,6 +18,7 @@ from cbt_crypto import __version__
 from cbt_crypto.report import label, page_facts, page_tables, palette
 from cbt_crypto.report.chart import Chart, charts
 from cbt_crypto.report.model import Report, Table
+from cbt_crypto.report.page_losses import losses
 from cbt_crypto.report.page_tables import Element
 from cbt_crypto.report.plotly_chart import plotly_figure
 from cbt_crypto.report.size_chart import size_charts
@@ -175,7 +176,13 @@ def _sections(report: Report, figures: _Figures) -> Iterator[Element]:
     )
     for number, (name, tables) in enumerate(_scenarios(report).items()):
         loads = (part for table in tables for part in _load(report, table, figures))
-        yield E.SECTION(E.H2(name), *_by_size(tables, figures), *loads, id=f"load-{number}")
+        yield E.SECTION(
+            E.H2(name),
+            *losses(report, name),
+            *_by_size(tables, figures),
+            *loads,
+            id=f"load-{number}",
+        )
     yield E.SECTION(E.H2("Configurations"), *page_facts.configurations(report), id="configurations")
     yield E.SECTION(E.H2("Environment"), *page_facts.environment(report), id="environment")
     yield E.SECTION(E.H2("Method"), *_method(report), id="method")

@@ -38,7 +38,7 @@ def scrolling(table: Element, name: str) -> Element:
     return E.DIV(E.CLASS("scroll"), table, role="region", tabindex="0", **{"aria-label": name})
 
 
-def _caption(report: Report) -> list[Element]:
+def caption(report: Report) -> list[Element]:
     """Says in the table itself that it proves nothing of hardware, where that is so."""
     return [E.CAPTION(label.EMULATED)] if report.emulated_hosts else []
 
@@ -73,7 +73,7 @@ def summary(report: Report) -> Element:
         )
         for name in names
     ]
-    table = E.TABLE(*_caption(report), E.THEAD(groups, heads), E.TBODY(*rows))
+    table = E.TABLE(*caption(report), E.THEAD(groups, heads), E.TBODY(*rows))
     return scrolling(table, "Throughput against the baseline, all loads")
 
 
@@ -133,7 +133,7 @@ def effects(report: Report) -> Iterator[Element]:
         cells = (_effect(found.get(name)) for name in kinds)
         rows.append(E.TR(E.TH(load, E.CLASS("name"), scope="row"), *cells))
     head = E.TR(E.TH("Load", E.CLASS("name"), scope="col"), *heads)
-    table = E.TABLE(*_caption(report), E.THEAD(head), E.TBODY(*rows))
+    table = E.TABLE(*caption(report), E.THEAD(head), E.TBODY(*rows))
     yield E.H3("Effect on throughput")
     yield scrolling(table, "Effect on throughput")
     yield E.P(E.CLASS("note"), THRESHOLDS)
@@ -171,7 +171,7 @@ def figures(report: Report, table: Table) -> Element:
         for section in table.sections
         for cell in section.cells
     ]
-    tree = E.TABLE(E.CLASS("sortable"), *_caption(report), E.THEAD(E.TR(*heads)), E.TBODY(*rows))
+    tree = E.TABLE(E.CLASS("sortable"), *caption(report), E.THEAD(E.TR(*heads)), E.TBODY(*rows))
     return scrolling(tree, f"Figures of {table.title}")
 
 
@@ -195,7 +195,7 @@ def everything(report: Report, table: Table) -> Element:
     rows = [
         row for section in table.sections for cell in section.cells for row in _all(section, cell)
     ]
-    tree = E.TABLE(E.CLASS("sortable"), *_caption(report), E.THEAD(E.TR(*heads)), E.TBODY(*rows))
+    tree = E.TABLE(E.CLASS("sortable"), *caption(report), E.THEAD(E.TR(*heads)), E.TBODY(*rows))
     return E.DETAILS(
         E.SUMMARY(f"All figures of {table.title}"),
         E.DIV(scrolling(tree, f"All figures of {table.title}")),

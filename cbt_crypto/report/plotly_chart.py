@@ -21,6 +21,7 @@ def plotly_figure(chart: Chart) -> dict[str, Any]:
         traces = [_bar(chart, series, ink) for ink, series in enumerate(chart.series)]
         layout = _layout("", chart.unit, barmode="group")
         layout["xaxis"]["showgrid"] = False
+        layout["yaxis"].update({"type": "log"} if chart.is_log else {})
         return {"data": traces, "layout": layout}
     if isinstance(chart, Stacks):
         traces = [_stack(chart, series, ink) for ink, series in enumerate(chart.series)]

@@ -54,6 +54,8 @@ def _charts(tables: Sequence[Table], large: bool) -> Iterator[tuple[str, Bars]]:
             series=tuple(
                 bar_series(name, [row.get(name) for row in rows], figure, scale) for name in names
             ),
+            # Sizes of drives reach from 4 KiB to 64 MiB, and their figures over decades.
+            is_log=any("drive" in cell.dimensions for row in rows for cell in row.values()),
         )
         if any(value is not None for series in chart.series for value in series.values):
             yield heading, chart

@@ -90,6 +90,8 @@ def _draw_bars(axes: Axes, chart: Bars) -> None:
         _draw_errors(axes, places, series)
     axes.set_xticks(range(len(chart.groups)), [_plain(group) for group in chart.groups])
     axes.set_ylabel(chart.unit)
+    if chart.is_log:
+        axes.set_yscale("log")
 
 
 def _draw_errors(axes: Axes, places: Iterable[float], series: Series) -> None:
