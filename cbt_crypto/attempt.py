@@ -28,7 +28,7 @@ def attempt(
     try:
         remote, stack, site = benchmark.remote, benchmark.stack, benchmark.site
         before = proof.probe(remote, stack, site)
-        load = neighbours.declared(cluster.config)
+        load = neighbours.declared(benchmark.cluster.config)
         with neighbours.running(load, remote, stack, site) as seen:
             benchmark.run()
         outcome: dict[str, Any] = benchmark.outcome

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto import environment, existing
+from cbt_crypto import drive_facts, environment, existing
 from cbt_crypto.archive import read_json, write_json
 from cbt_crypto.archive_state import keep_cell, set_aside, set_aside_strangers, write_plan
 from cbt_crypto.attempt import attempt
@@ -192,7 +192,11 @@ class CampaignRun:
         path = self.archive / "results" / "environment.json"
         noted = read_json(path)
         if noted is None or not set(self.site.hosts) <= set(noted.get("hosts", ())):
-            noted = environment.collect(self.remote, self.site, self.engine, self._described())
+            drives = drives_of(self.campaign.cluster)
+            everywhere = replace(self.site, drives=drives)
+            noted = environment.collect(self.remote, everywhere, self.engine, self._described())
+            if drives:
+                noted["drives"] = drive_facts.collect(self.remote, drives)
         noted.pop("format", None)
         noted["ceph_conf"] = {**noted.get("ceph_conf", {}), **self._confs}
         write_json(path, noted)

@@ -14,6 +14,7 @@ from typing import Optional
 from cbt_crypto.report import check, label, spread
 from cbt_crypto.report.anonymize import anonymized
 from cbt_crypto.report.conclusion import conclude
+from cbt_crypto.report.drive_group import groups
 from cbt_crypto.report.group import SectionRuns, TableRuns, group
 from cbt_crypto.report.interval import Intervals, Load
 from cbt_crypto.report.metric import BY_KEY, METRICS
@@ -63,7 +64,8 @@ def assemble(
     hosts = {} if environment is None else environment.hosts
     order = order_of(archive.plan, baseline.dimension)
     grouped = group(runs, baseline.dimension, order)
-    comparer = _Comparer(baseline.value, _intervals(grouped, runs, baseline, options))
+    intervals = _intervals(grouped, runs, baseline, options)
+    comparer = _Comparer(baseline.value, intervals, groups(environment, baseline.dimension))
     tables = tuple(comparer.table(table) for table in grouped)
     report = Report(
         title=archive.plan.title,
@@ -113,6 +115,7 @@ class _Comparer:
 
     baseline: Scalar
     intervals: Intervals
+    groups: Mapping[str, str]
 
     def table(self, runs: TableRuns) -> Table:
         """One table."""
@@ -123,6 +126,7 @@ class _Comparer:
             op_size=size if isinstance(size, int) else None,
             dimensions=runs.dimensions,
             sections=tuple(self._section(section) for section in runs.sections),
+            groups=self.groups,
         )
 
     def _section(self, runs: SectionRuns) -> Section:

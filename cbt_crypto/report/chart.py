@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Optional, Union
 
@@ -63,6 +63,7 @@ class Line:
     name: str
     x: tuple[float, ...]
     y: tuple[Optional[float], ...]
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def charts(table: Table) -> Iterator[Chart]:
     yield from _some(_throughput(table), _latency(table), _cpu_per_io(table))
     yield from _some(*(_cpu(section) for section in table.sections))
     for section in table.sections:
-        yield from _some(*_over_time(section), _distribution(section))
+        yield from _some(*_over_time(section), _distribution(section, table.groups))
 
 
 def _some(*found: Chart) -> Iterator[Chart]:
@@ -210,13 +211,17 @@ def _seconds(cell: ReportCell, column: str) -> Optional[Line]:
     return None
 
 
-def _distribution(section: Section) -> Lines:
+def _distribution(section: Section, groups: Mapping[str, str]) -> Lines:
+    """A curve for each row, those of a group beside one another."""
+    lines = [
+        replace(line, group=groups.get(line.name, "")) for line in _each(section.cells, _curve)
+    ]
     return Lines(
         key=f"distribution_{section.mode}_{section.direction}",
         title=f"Latency distribution, {section.label}",
         x_label="percentile",
         y_label="ms",
-        lines=tuple(_each(section.cells, _curve)),
+        lines=tuple(sorted(lines, key=lambda line: line.group)),
         is_nines=True,
     )
 
@@ -228,8 +233,18 @@ def _curve(cell: ReportCell) -> Optional[Line]:
     ]
     histogram = merge(found) if found else Histogram(np.empty(0, int), np.empty(0, int))
     if not histogram.total:
-        return None
+        return _known_curve(cell)
     nines = _NINES[10.0**-_NINES * histogram.total >= 1]
     percents = 100 * (1 - 10.0**-nines)
     y = tuple(float(f"{histogram.percentile_ns(p) / 1e6:.4g}") for p in percents)
     return Line(cell.name, tuple(nines.round(4).tolist()), y)
+
+
+def _known_curve(cell: ReportCell) -> Optional[Line]:
+    """Of a process that told percentiles and no bins; those of several cannot be put together."""
+    told = [run.percentiles_ns.get(cell.direction, {}) for run in cell.runs if not run.failure]
+    points = [(p, ns) for p, ns in sorted(told[0].items()) if p < 100] if len(told) == 1 else []
+    if not points:
+        return None
+    nines = tuple(round(float(-np.log10(1 - percent / 100)), 4) for percent, _ in points)
+    return Line(cell.name, nines, tuple(float(f"{ns / 1e6:.4g}") for _, ns in points))

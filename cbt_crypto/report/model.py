@@ -77,6 +77,8 @@ class Table:
     op_size: Optional[int]
     dimensions: Mapping[str, Scalar]
     sections: tuple[Section, ...]
+    #: Row -> the group that it is shown in by charts; empty where rows have none.
+    groups: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def bases(self) -> list[str]:

@@ -98,6 +98,14 @@ def _line(chart: Lines, line: Line, ink: int) -> dict[str, Any]:
         "x": list(line.x),
         "y": list(line.y),
         "ink": ink,
+        **_group(line),
         "line": {"dash": palette.DASHES[ink % len(palette.DASHES)], "width": 2},
         "hovertemplate": f"%{{y:.4~g}} {chart.y_label}<extra>%{{fullData.name}}</extra>",
     }
+
+
+def _group(line: Line) -> dict[str, Any]:
+    """Its place in the legend."""
+    if not line.group:
+        return {}
+    return {"legendgroup": line.group, "legendgrouptitle": {"text": line.group}}

@@ -120,7 +120,7 @@ def _draw_lines(axes: Axes, chart: Lines) -> None:
         y = [np.nan if value is None else value for value in line.y]
         colour = palette.LIGHT[number % len(palette.LIGHT)]
         dash = _DASHES[number % len(_DASHES)]
-        name = _plain(line.name)
+        name = _plain(f"{line.name}, {line.group}" if line.group else line.name)
         axes.plot(line.x, y, color=colour, linestyle=dash, linewidth=1.4, label=name)
     axes.set_xlabel(chart.x_label)
     axes.set_ylabel(chart.y_label)

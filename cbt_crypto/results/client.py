@@ -39,6 +39,7 @@ class Client:
     process: Process
     records: tuple[Record, ...]
     histograms: Mapping[str, Histogram]
+    percentiles_ns: Mapping[str, Mapping[float, float]]
     window: Optional[Window]
     iops_logs: tuple[FioLog, ...]
     latency_logs: tuple[FioLog, ...]
@@ -81,6 +82,11 @@ def read_client(folder: Folder, process: Process, place: Place, offset_s: float)
         process=process,
         records=records,
         histograms=_histograms(sides),
+        percentiles_ns={
+            direction: parts[0].percentiles_ns
+            for direction, parts in sides.items()
+            if len(parts) == 1 and parts[0].histogram is None
+        },
         window=window,
         iops_logs=iops_logs,
         latency_logs=logs.read("clat", read_fio_log) or logs.read("lat", read_fio_log),

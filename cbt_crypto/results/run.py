@@ -65,6 +65,8 @@ class Run:
     hosts: tuple[str, ...] = ()
     records: tuple[Record, ...] = ()
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
+    #: Percent -> ns by direction, where one process alone told percentiles and no bins.
+    percentiles_ns: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
     series: Mapping[str, Series] = field(default_factory=dict)
     within: Mapping[str, Within] = field(default_factory=dict)
     window: Optional[Window] = None
@@ -148,6 +150,7 @@ def _measured(run: Run, folder: Folder, cell: Cell) -> Run:
         run,
         records=tuple(record for client in clients for record in client.records),
         histograms=_histograms(clients),
+        percentiles_ns=clients[0].percentiles_ns if len(clients) == 1 else {},
     )
     if len(windows) < len(clients):
         problems.append(Problem("", "fio says neither when it ran nor for how long"))

@@ -1,0 +1,139 @@
+"""Scenarios without Ceph on loop devices of this machine: measured, proved, and all taken down."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A loop device of 2.5 GiB, sparse."""
+    if os.geteuid() != 0:
+        pytest.fail("loop devices take root: run the e2e tests as root")
+    file = tmp_path_factory.mktemp("disk") / "disk"
+    with file.open("wb") as disk:
+        disk.truncate(2500 << 20)
+    command = ["losetup", "--find", "--show", str(file)]
+    device = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    yield device
+    subprocess.run(["losetup", "--detach", device], check=True)
+
+
+def etcd_benchmark() -> str:
+    """etcd's own benchmark tool, which no distribution packages."""
+    tool = os.environ.get("ETCD_BENCHMARK") or shutil.which("etcd-benchmark")
+    if tool is None or shutil.which("etcd") is None:
+        pytest.skip("needs etcd, and etcd's benchmark tool as etcd-benchmark or $ETCD_BENCHMARK")
+    return tool
+
+
+class Machine:
+    """A directory of one campaign on one drive."""
+
+    def __init__(self, directory: Path, device: str) -> None:
+        self.directory = directory
+        self.tmp_dir = directory / "tmp_dir"
+        self.archive = directory / "archive"
+        self.device = device
+
+    def run(self, **benchmarks: Any) -> subprocess.CompletedProcess[str]:
+        config = self.directory / "campaign.yaml"
+        cluster = {
+            "head": "localhost",
+            "clients": ["localhost"],
+            "tmp_dir": str(self.tmp_dir),
+            "drives": {"Loop": {"host": "localhost", "device": self.device, "plp": False}},
+        }
+        config.write_text(yaml.safe_dump({"cluster": cluster, "benchmarks": benchmarks}))
+        return subprocess.run(
+            [sys.executable, str(ROOT / "cbt.py"), "-a", str(self.archive), str(config)],
+            capture_output=True, text=True, check=False, timeout=400,
+        )  # fmt: skip
+
+    def cells(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """cell.json and proof.json of each."""
+        found = sorted(self.archive.glob("results/*/id-*/cell.json"))
+        return [
+            (json.loads(path.read_text()), json.loads(path.with_name("proof.json").read_text()))
+            for path in found
+        ]
+
+    def is_clean(self) -> bool:
+        probed = subprocess.run(
+            ["blkid", "-p", self.device], capture_output=True, text=True, check=False
+        )
+        mounts = Path("/proc/mounts").read_text()
+        return not (self.tmp_dir.exists() or probed.stdout or str(self.tmp_dir) in mounts)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, loop: str) -> Machine:
+    return Machine(tmp_path, loop)
+
+
+def reasons(proof: dict[str, Any]) -> dict[str, str]:
+    return {verdict["overlay"]: verdict["reason"] for verdict in proof["overlays"]}
+
+
+def test_a_raw_device_with_both_engines(machine: Machine) -> None:
+    fast = {"time": 2, "size": 64, "op_size": 65536, "mode": "write"}
+    done = machine.run(raw_device={**fast, "ioengine": ["libaio", "io_uring"]})
+    assert done.returncode == 0, done.stdout + done.stderr
+    cells = machine.cells()
+    assert [cell["state"] for cell, _ in cells] == ["finished"] * 2
+    for cell, proof in cells:
+        assert cell["osd_hosts"] == cell["clients"] == ["localhost"]
+        opened = f"fio had {machine.device} open, which lies on {machine.device}"
+        assert reasons(proof)["drive"] == f"drive Loop on localhost: {opened}"
+        assert reasons(proof)["luks"] == "1 of 1 drives have no dm-crypt below"
+    assert machine.is_clean()
+
+
+def test_fdatasync_has_its_own_latencies(machine: Machine) -> None:
+    done = machine.run(fdatasync={"size": 1, "loops": 2})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "syncs after writes" in done.stdout
+    report = json.loads((machine.archive / "report.json").read_text())
+    (table,) = report["tables"]
+    sections = {section["direction"]: section["cells"][0] for section in table["sections"]}
+    assert sections["sync"]["figures"]["clat_ns_p99"] > 0
+    assert machine.is_clean()
+
+
+def test_a_real_etcd(machine: Machine) -> None:
+    tool = etcd_benchmark()
+    load = {"total": 1000, "connections": 5, "etcd_clients": 10, "filesystem": "xfs"}
+    done = machine.run(etcd={**load, "benchmark_cmd": tool})
+    assert done.returncode == 0, done.stdout + done.stderr
+    ((cell, proof),) = machine.cells()
+    assert cell["processes"][0]["kind"] == "etcd_benchmark"
+    assert "etcd had " in reasons(proof)["drive"]
+    report = json.loads((machine.archive / "report.json").read_text())
+    figures = report["tables"][0]["sections"][0]["cells"][0]["figures"]
+    assert figures["iops"] > 0 and figures["clat_ns_p99"] > figures["clat_ns_p50"] > 0
+    assert machine.is_clean()
+
+
+def test_a_device_with_data_is_refused(machine: Machine) -> None:
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-L", "theirs", machine.device], check=True)
+    try:
+        done = machine.run(raw_device={"time": 1, "size": 64})
+    finally:
+        subprocess.run(["wipefs", "-q", "-a", machine.device], check=True)
+    assert done.returncode == 2
+    assert f"{machine.device} carries data (ext4)" in done.stderr
+    assert not machine.tmp_dir.exists()
