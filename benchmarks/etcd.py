@@ -34,7 +34,7 @@ sys.exit("etcd is not healthy after {} s".format(seconds))
 
 _MISSING = (
     "is missing, or is not etcd's own benchmark tool, which no distribution packages; "
-    "docs/scenarios.md says how to build it; name it as benchmark_cmd"
+    "docs/drives.md says how to build it; name it as benchmark_cmd"
 )
 
 
