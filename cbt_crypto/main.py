@@ -11,7 +11,7 @@ from typing import Optional
 import click
 from rich.console import Console
 
-from cbt_crypto import __version__, preflight
+from cbt_crypto import __version__, preflight, scratch
 from cbt_crypto.archive_lock import locked
 from cbt_crypto.archive_state import changes, check_archive, finished_cells
 from cbt_crypto.campaign import Outcome, run_campaign
@@ -104,6 +104,7 @@ def clear_archive(archive: Path, console: Console, insist: bool = False) -> int:
 
     `insist`: also what a run of another machine left, which this one cannot know to be dead.
     """
+    scratch.clear_dead()
     if not left_over(archive):
         return 0
     with locked(archive):

@@ -31,6 +31,7 @@ from cbt_crypto.file.places import at
 from cbt_crypto.layout import ceph_dir, conf_path, site_of
 from cbt_crypto.logical_volumes import Group, Volume
 from cbt_crypto.remote import Remote, kill_script
+from cbt_crypto.scratch import prefix
 from cbt_crypto.site import HostScripts, Osd
 
 quote = shlex.quote
@@ -178,7 +179,7 @@ class Ceph(Hooks):
             setting_options(self.section), without(own, base), base, self.extra_conf()
         )
         self.conf_text = ceph_conf.render(sections)
-        with tempfile.TemporaryDirectory(prefix="cbt-crypto-") as staging:
+        with tempfile.TemporaryDirectory(prefix=prefix("conf")) as staging:
             self._copy(staging, "ceph.conf", self.conf_text, self.site.hosts)
             admin_hosts = dict.fromkeys((self.site.head, *self.site.clients))
             self._copy(staging, "keyring", self._keys["client.admin"], admin_hosts)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.errors import HostError
+from cbt_crypto.scratch import prefix
 
 #: Seconds between SIGTERM and SIGKILL of a command of ours that ran out of time.
 GRACE = 2.0
@@ -35,7 +36,7 @@ class Handle:
         self._programs: list[str] = []
         self._processes: list[subprocess.Popen[bytes]] = []
         self._output: Optional[tuple[str, str]] = None
-        self._files = tempfile.TemporaryDirectory(prefix="cbt-crypto-")
+        self._files = tempfile.TemporaryDirectory(prefix=prefix("run"))
         for host, text in scripts.items():
             self.path(host, SCRIPT).write_text(text, encoding="utf-8")
 

@@ -1,0 +1,36 @@
+"""A dead process's temporary directories are cleared, and nobody else's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from cbt_crypto import scratch
+
+pytestmark = pytest.mark.unit
+
+
+def test_only_a_dead_process_s_directories_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    dead = scratch.prefix("conf").replace(f"-{os.getpid()}-", f"-{ended.pid}-")
+    gone = tmp_path / f"{dead}abc"
+    gone.mkdir()
+    (gone / "daemons.keyring").touch()
+    kept = ["cbt-conf-1-2-abc", "cbt-crypto", "cbt-conf", f"x{dead}abc", f"{dead}abc.d"]
+    for name in kept:
+        (tmp_path / name).mkdir()
+    (tmp_path / f"{dead}link").symlink_to(tmp_path / "cbt-conf")
+    own = Path(tempfile.mkdtemp(prefix=scratch.prefix("run")))
+    scratch.clear_dead()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [*kept, f"{dead}link", own.name]
+    )
