@@ -39,7 +39,14 @@ CLUSTER: dict[str, Any] = {
     "deploy_timeout": 40,
     "rebuild": "needed",
 }
-LOAD = {"vol_size": 32, "iodepth": 4, "time": 6, "ramp": 0, "op_size": 4096}
+LOAD = {
+    "volumes_per_client": 1,
+    "vol_size": 32,
+    "iodepth": 4,
+    "time": 6,
+    "ramp": 0,
+    "op_size": 4096,
+}
 #: A `date` that is 5 s ahead: what a node's kernel shares with the others here is its clock.
 DATE = r"""printf '#!/bin/sh\nexec /bin/date -d "+5 seconds" "$@"\n' > /usr/local/bin/date
 chmod +x /usr/local/bin/date"""

@@ -15,46 +15,6 @@ from cbt_crypto.lab import bridge, carry
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
-@pytest.mark.parametrize(
-    ("stage", "at", "after"),
-    [("deployment", "deploy Default", 1.5), ("prefill", "prefill", 0.3), ("run", CELL_2, 2.0)],
-)
-def test_kill_9(story: Story, stage: str, at: str, after: float) -> None:
-    running = story.begin(at, after)
-    story.lab.signal("KILL")
-    story.end(f"kill -9 of cbt.py in {stage}", running, status=255, silent=True)
-
-
-def test_kill_9_in_collection(story: Story) -> None:
-    running = story.begin(after=0)
-    incoming = f"{story.lab.archive}/results/*/id-*/.incoming"
-    story.lab.on(0, f"until ls -d {incoming} 2>/dev/null; do :; done; kill -9 $(cat campaign/pid)")
-    story.end("kill -9 of cbt.py in collection", running, status=255, silent=True)
-
-
-def test_kill_9_in_report(story: Story) -> None:
-    """On this machine, where the report's libraries are, on a copy of a real archive."""
-    running = story.begin(after=0)
-    assert running.finish() == 0, running.said()
-    archive = story.where / "archive"
-    archive.mkdir()
-    carry.bring_results(story.lab.lab, story.lab.node(0), story.lab.archive, archive)
-    command = [sys.executable, "-m", "cbt_crypto", "report", str(archive)]
-    for after in (0.5, 2.0, 3.0, 4.0):
-        report = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(after)
-        report.kill()
-        report.wait()
-        page = archive / "report.html"
-        assert not page.exists() or page.read_text().rstrip().endswith("</html>")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    story.table.add(
-        "kill -9 of the report", "at the next start", "nothing: files are whole or not there",
-        "2 of 2", "temporary files of the report", "complete",
-    )  # fmt: skip
-
-
 def test_one_fio_is_killed(story: Story) -> None:
     running = story.begin()
     assert story.lab.kill(1, KILL, "fio")
@@ -147,6 +107,46 @@ def test_a_hung_ssh(story: Story) -> None:
     said = story.end("a hung ssh (SIGSTOP on sshd)", running,
                      heal=lambda: story.lab.kill(1, GO_ON, *SSHD))  # fmt: skip
     assert "node1" in said
+
+
+@pytest.mark.parametrize(
+    ("stage", "at", "after"),
+    [("deployment", "deploy Default", 1.5), ("prefill", "prefill", 0.3), ("run", CELL_2, 2.0)],
+)
+def test_kill_9(story: Story, stage: str, at: str, after: float) -> None:
+    running = story.begin(at, after)
+    story.lab.signal("KILL")
+    story.end(f"kill -9 of cbt.py in {stage}", running, status=255, silent=True)
+
+
+def test_kill_9_in_collection(story: Story) -> None:
+    running = story.begin(after=0)
+    incoming = f"{story.lab.archive}/results/*/id-*/.incoming"
+    story.lab.on(0, f"until ls -d {incoming} 2>/dev/null; do :; done; kill -9 $(cat campaign/pid)")
+    story.end("kill -9 of cbt.py in collection", running, status=255, silent=True)
+
+
+def test_kill_9_in_report(story: Story) -> None:
+    """On this machine, where the report's libraries are, on a copy of a real archive."""
+    running = story.begin(after=0)
+    assert running.finish() == 0, running.said()
+    archive = story.where / "archive"
+    archive.mkdir()
+    carry.bring_results(story.lab.lab, story.lab.node(0), story.lab.archive, archive)
+    command = [sys.executable, "-m", "cbt_crypto", "report", str(archive)]
+    for after in (0.5, 2.0, 3.0, 4.0):
+        report = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(after)
+        report.kill()
+        report.wait()
+        page = archive / "report.html"
+        assert not page.exists() or page.read_text().rstrip().endswith("</html>")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    story.table.add(
+        "kill -9 of the report", "at the next start", "nothing: files are whole or not there",
+        "2 of 2", "temporary files of the report", "complete",
+    )  # fmt: skip
 
 
 def _link(lab: Laboratory, index: int) -> str:
