@@ -11,7 +11,7 @@ from typing import Optional
 import click
 from rich.console import Console
 
-from cbt_crypto import __version__, preflight, scratch
+from cbt_crypto import __version__, local_processes, preflight, scratch
 from cbt_crypto.archive_lock import locked
 from cbt_crypto.archive_state import changes, check_archive, finished_cells
 from cbt_crypto.campaign import Outcome, run_campaign
@@ -117,7 +117,8 @@ def _measure(
     progress = CampaignProgress(console, len(todo.to_measure), todo.seconds)
     cluster, run = todo.campaign.cluster, own_id()
     remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
-    with hosts_held(remote, site_of(cluster), run, this_run(archive)), locked(archive):
+    held = hosts_held(remote, site_of(cluster), run, this_run(archive))
+    with local_processes.named(run), held, locked(archive):
         try:
             with interrupts(progress.note):
                 return run_campaign(todo, engine, archive, config_file, progress, run)

@@ -35,8 +35,8 @@ CLUSTER: dict[str, Any] = {
     "tmp_dir": TMP_DIR,
     "pool_profiles": {"rbd": {"pg_size": 8, "pgp_size": 8, "replication": 2}},
     "settings": {"osd_memory_target": "900M"},
-    # So that a fault is noticed in a minute here; the default is 300 s.
-    "deploy_timeout": 40,
+    # So that a fault is noticed in two minutes here, also on a busy machine; the default is 300 s.
+    "deploy_timeout": 120,
     "rebuild": "needed",
 }
 LOAD = {
