@@ -46,6 +46,8 @@ def resources_of(site: Site) -> dict[str, list[Resource]]:
         devices = [
             device for osd in osds for device in (osd.disk or osd.device, osd.db_device) if device
         ]
+        drives = [drive for drive in site.drives if drive.host == host]
+        devices += [device for drive in drives for device in drive.devices]
         result[host] = [("tmp_dir", site.tmp_dir)]
         result[host] += [("device", device) for device in dict.fromkeys(devices)]
     return result

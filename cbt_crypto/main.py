@@ -23,7 +23,7 @@ from cbt_crypto.holder import this_run
 from cbt_crypto.host_lock import hosts_held, own_id
 from cbt_crypto.interrupt import Abandoned, interrupts
 from cbt_crypto.journal import left_over
-from cbt_crypto.layout import site_of
+from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.leftovers import clear
 from cbt_crypto.plan import Plan, cells_of, plan
 from cbt_crypto.progress import CampaignProgress
@@ -117,7 +117,8 @@ def _measure(
     progress = CampaignProgress(console, len(todo.to_measure), todo.seconds)
     cluster, run = todo.campaign.cluster, own_id()
     remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
-    held = hosts_held(remote, site_of(cluster), run, this_run(archive))
+    places = replace(site_of(cluster), drives=drives_of(cluster))
+    held = hosts_held(remote, places, run, this_run(archive))
     with local_processes.named(run), held, locked(archive):
         try:
             with interrupts(progress.note):

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.host_lock import free_hosts, hosts_held, resources_of
 from cbt_crypto.interrupt import Abandoned
 from cbt_crypto.remote import Remote
-from cbt_crypto.site import Osd, Site
+from cbt_crypto.site import Drive, Osd, Site
 
 pytestmark = pytest.mark.unit
 
@@ -84,6 +85,12 @@ def test_one_device_by_two_names_is_one(tmp_path: Path) -> None:
         hosts_held(remote(three), three, "second", me(tmp_path)),
     ):
         pass
+
+
+def test_a_drive_without_ceph_is_held_too(tmp_path: Path) -> None:
+    drive = Drive("d", "localhost", ("/dev/x", "/dev/y"), f"{tmp_path}/drives/d")
+    held = resources_of(replace(site(tmp_path), drives=(drive,)))
+    assert held["localhost"][1:] == [("device", "/dev/x"), ("device", "/dev/y")]
 
 
 def test_a_dead_run_s_hosts_are_taken_over(tmp_path: Path, ended_process: int) -> None:

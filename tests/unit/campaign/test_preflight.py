@@ -140,7 +140,16 @@ def test_each_program_is_looked_for_where_it_runs(campaign_of: Make) -> None:
 def test_an_existing_cluster_needs_no_daemons(campaign_of: Make) -> None:
     absent = dict.fromkeys(("osds", "mons", "mgrs"), ...)
     found = names(campaign_of(cluster={"use_existing": True, **absent}))
-    always = {"ceph", "rbd", "librados", "python3", "pdcp", "collectl", "tmp_dir"}
+    always = {
+        "ceph",
+        "rbd",
+        "librados",
+        "python3",
+        "pdcp",
+        "collectl",
+        "tmp_dir",
+        "existing cluster",
+    }
     assert set(found) == {*always, "fio", "fio with rbd"}
 
 
