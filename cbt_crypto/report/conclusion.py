@@ -1,6 +1,7 @@
 """The effect of each configuration on each kind of load, as None, Low, Moderate or High.
 
-Where the noise hides what might be moderate, the effect is Unclear, which is not None.
+A difference within noise has no figure of its own: it is None where the interval leaves no room
+for a moderate change, else Unclear.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ SMALL = 64 << 10
 _KINDS = {"luks": "on-disk", "secure_messenger": "over-the-wire"}
 
 THRESHOLDS = (
-    f"None: within noise, or less than {LOW_FROM:g} % of throughput lost; Unclear: within noise, "
-    f"but a loss of {MODERATE_FROM:g} % is not excluded; Low: less than "
-    f"{MODERATE_FROM:g} %; Moderate: less than {HIGH_FROM:g} %; High: more. Gain: significantly "
-    "more throughput than the baseline. Small: up to 64 KiB."
+    f"Low: less than {MODERATE_FROM:g} % of throughput lost; Moderate: less than {HIGH_FROM:g} %; "
+    f"High: more; Gain: significantly more throughput than the baseline. None: less than "
+    f"{LOW_FROM:g} % either way, or within noise with an interval that excludes a change of "
+    f"{MODERATE_FROM:g} %. Unclear: within noise, and such a change is not excluded. "
+    "Small: up to 64 KiB."
 )
 
 
@@ -43,7 +45,7 @@ def conclude(tables: Iterable[Table], configurations: Mapping[str, Any]) -> tupl
             name=cell.name,
             kind=_kind(configurations.get(cell.name)),
             effect=effect(cell),
-            percent=cell.comparisons["iops"].percent,
+            iops=cell.comparisons["iops"],
             cpu_per_io_percent=_cpu(cell),
         )
         for table in tables
@@ -67,13 +69,22 @@ def effect(cell: ReportCell) -> str:
     """The name of the effect on throughput."""
     comparison = cell.comparisons["iops"]
     lost = 100 - comparison.percent
-    if comparison.is_within_noise and comparison.low is not None:
-        return "Unclear" if 100 - comparison.low >= MODERATE_FROM else "None"
+    if comparison.is_within_noise and comparison.low is not None and comparison.high is not None:
+        widest = max(100 - comparison.low, comparison.high - 100)
+        return "Unclear" if widest >= MODERATE_FROM else "None"
     if abs(lost) < LOW_FROM:
         return "None"
     if lost < 0:
         return "Gain"
     return "Low" if lost < MODERATE_FROM else "Moderate" if lost < HIGH_FROM else "High"
+
+
+def change(conclusion: Conclusion) -> str:
+    """What stands beside the word: the change in percent; within noise, what it may be."""
+    iops = conclusion.iops
+    if iops.is_within_noise and iops.low is not None and iops.high is not None:
+        return f"within noise, {iops.low - 100:+.1f} to {iops.high - 100:+.1f} %"
+    return f"{iops.percent - 100:+.1f} %" + ("" if iops.low is not None else ", no interval")
 
 
 def _cpu(cell: ReportCell) -> float | None:

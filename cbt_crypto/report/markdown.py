@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from cbt_crypto.report import label
-from cbt_crypto.report.conclusion import THRESHOLDS
+from cbt_crypto.report.conclusion import THRESHOLDS, change
 from cbt_crypto.report.loss_table import LossTable, heads, loss_tables, percents
 from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
 
@@ -145,14 +145,14 @@ def _conclusions(report: Report) -> list[str]:
     lines += [_row(["Load", *map(escape, names)]), _row(["---", *("---" for _ in names)])]
     for load in dict.fromkeys(conclusion.load for conclusion in report.conclusions):
         found = {c.name: c for c in report.conclusions if c.load == load}
-        lines.append(_row([load, *(_effect(found.get(name)) for name in names)]))
+        lines.append(_row([escape(load), *(_effect(found.get(name)) for name in names)]))
     return [*lines, "", THRESHOLDS, ""]
 
 
 def _effect(conclusion: Conclusion | None) -> str:
     if conclusion is None:
         return "-"
-    return f"{conclusion.effect} ({conclusion.percent - 100:+.1f}%)"
+    return f"{conclusion.effect} ({change(conclusion)})"
 
 
 def _notes(table: Table) -> list[str]:

@@ -96,15 +96,15 @@ class Table:
 class Conclusion:
     """The effect of a configuration on a kind of load, in words.
 
-    `kind` is on-disk, over-the-wire or both, where the configuration is of that kind; percents
-    are of the baseline.
+    `kind` is on-disk, over-the-wire or both, where the configuration is of that kind; `iops` and
+    the CPU time per IO are in percent of the baseline's.
     """
 
     load: str
     name: str
     kind: str
     effect: str
-    percent: float
+    iops: Comparison
     cpu_per_io_percent: Optional[float]
 
 

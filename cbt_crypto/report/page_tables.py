@@ -11,7 +11,7 @@ from typing import Any, Optional
 from lxml.html import builder as E
 
 from cbt_crypto.report import label
-from cbt_crypto.report.conclusion import THRESHOLDS
+from cbt_crypto.report.conclusion import THRESHOLDS, change
 from cbt_crypto.report.metric import BY_KEY
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
 
@@ -148,7 +148,7 @@ def _effect(conclusion: Optional[Conclusion]) -> Element:
         return E.TD("-")
     parts = [
         E.SPAN(E.CLASS(f"effect {conclusion.effect}"), conclusion.effect),
-        f" {conclusion.percent - 100:+.1f} %",
+        f" {change(conclusion)}",
     ]
     if conclusion.cpu_per_io_percent is not None:
         times = f"CPU per IO x {conclusion.cpu_per_io_percent / 100:.2f}"

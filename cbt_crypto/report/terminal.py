@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from cbt_crypto.report import label
-from cbt_crypto.report.conclusion import THRESHOLDS
+from cbt_crypto.report.conclusion import THRESHOLDS, change
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
 
 #: From this width on there is room for a bar beside each percent.
@@ -70,9 +70,8 @@ def _show_conclusions(report: Report, console: Console) -> None:
 def _effect(conclusion: Optional[Conclusion]) -> Text:
     if conclusion is None:
         return Text("-")
-    change = conclusion.percent - 100
     text = Text(conclusion.effect, _EFFECT_STYLE.get(conclusion.effect, ""))
-    return text.append(f" {change:+.1f} %", "dim")
+    return text.append(f" {change(conclusion)}", "dim")
 
 
 def _subtitle(report: Report) -> str:

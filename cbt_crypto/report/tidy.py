@@ -14,7 +14,7 @@ import numpy as np
 from cbt_crypto.report import label
 from cbt_crypto.report.conclusion import THRESHOLDS
 from cbt_crypto.report.metric import BY_KEY
-from cbt_crypto.report.model import Comparison, Report, ReportCell, Table
+from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Table
 from cbt_crypto.results.run import Run, Series
 
 FORMAT = 1
@@ -62,13 +62,21 @@ def document(report: Report) -> dict[str, Any]:
         "notes": list(report.notes),
         "configurations": report.configurations,
         "environment": report.environment,
-        "conclusions": [asdict(conclusion) for conclusion in report.conclusions],
+        "conclusions": [_conclusion(conclusion) for conclusion in report.conclusions],
         "conclusion_thresholds": THRESHOLDS,
         "tables": [_table(table) for table in report.tables],
         "records": list(report.records),
     }
     plain: dict[str, Any] = _plain(whole)
     return plain
+
+
+def _conclusion(conclusion: Conclusion) -> dict[str, Any]:
+    return {**asdict(conclusion), "iops": _comparison(conclusion.iops)}
+
+
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    return {**asdict(comparison), "within_noise": comparison.is_within_noise}
 
 
 def _table(table: Table) -> dict[str, Any]:
@@ -97,8 +105,7 @@ def _cell(cell: ReportCell) -> dict[str, Any]:
         "is_baseline": cell.is_baseline,
         "figures": cell.figures,
         "comparisons": {
-            key: {**asdict(comparison), "within_noise": comparison.is_within_noise}
-            for key, comparison in cell.comparisons.items()
+            key: _comparison(comparison) for key, comparison in cell.comparisons.items()
         },
         "warnings": cell.warnings,
         "runs": [_run(run, cell.direction) for run in cell.runs],

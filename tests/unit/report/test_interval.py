@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from cbt_crypto.report import ReportOptions, build
-from cbt_crypto.report.conclusion import effect
 from cbt_crypto.report.interval import Intervals, Load
 from cbt_crypto.report.metric import BY_KEY
-from cbt_crypto.report.model import Comparison, ReportCell
 from cbt_crypto.report.spread import split, stretches
 from cbt_crypto.results.documents import PlannedCell
 from cbt_crypto.results.record import Record
@@ -160,24 +158,3 @@ def test_every_figure_of_a_whole_archive_has_an_interval(small):
             if not cell.is_baseline:
                 assert comparison.basis is not None, key
                 assert comparison.low <= comparison.percent <= comparison.high, key
-
-
-@pytest.mark.parametrize(
-    ("percent", "low", "high", "name"),
-    [
-        (99.8, 98.0, 101.6, "None"),
-        (99.8, 85.0, 117.0, "Unclear"),
-        (99.5, 99.3, 99.7, "None"),
-        (98.0, 97.0, 99.0, "Low"),
-        (90.1, 89.0, 91.0, "Low"),
-        (89.9, 89.0, 91.0, "Moderate"),
-        (79.9, 79.0, 81.0, "High"),
-        (105.0, 103.0, 107.0, "Gain"),
-        (79.9, None, None, "High"),
-    ],
-)
-def test_the_effect_in_a_word(percent, low, high, name):
-    cell = ReportCell(
-        "LUKS", {}, "read", "measured", comparisons={"iops": Comparison(percent, low, high)}
-    )
-    assert effect(cell) == name
