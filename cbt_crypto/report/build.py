@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -185,8 +186,9 @@ def _warnings(runs: Sequence[Run], direction: str) -> list[str]:
     """Problems of files, doubts about the measurement, and iterations that gave nothing."""
     found: list[str] = []
     failed = [run for run in runs if run.failure is not None]
-    if failed and len(failed) < len(runs):
-        found.append(f"{len(failed)} of {len(runs)} runs gave nothing: {failed[0].failure}")
+    for reason, count in Counter(run.failure for run in failed).items():
+        if len(failed) < len(runs):
+            found.append(f"{count} of {len(runs)} runs gave nothing: {reason}")
     for run in runs:
         found += [str(problem) for problem in run.problems]
         found += check.warnings(run, direction)

@@ -9,6 +9,7 @@ from cbt_crypto.report import label
 from cbt_crypto.report.conclusion import THRESHOLDS, change
 from cbt_crypto.report.loss_table import LossTable, heads, loss_tables, percents
 from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
+from cbt_crypto.report.notes import notes_of
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!&~])")
 
@@ -157,10 +158,5 @@ def _effect(conclusion: Conclusion | None) -> str:
 
 def _notes(table: Table) -> list[str]:
     """Why cells failed, and their warnings."""
-    notes = [
-        f"- {escape(cell.name)}, {section.label}: {escape(note)}"
-        for section in table.sections
-        for cell in section.cells
-        for note in ([cell.reason] if cell.reason else []) + list(cell.warnings)
-    ]
+    notes = [f"- {escape(note.where)}: {escape(note.text)}" for note in notes_of(table)]
     return [*notes, ""] if notes else []

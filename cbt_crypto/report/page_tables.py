@@ -5,6 +5,7 @@ Everything is built as a document tree, so text from an archive stays text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Optional
 
@@ -14,6 +15,7 @@ from cbt_crypto.report import label
 from cbt_crypto.report.conclusion import THRESHOLDS, change
 from cbt_crypto.report.metric import BY_KEY
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
+from cbt_crypto.report.notes import notes_of, numbers
 
 Element = Any
 
@@ -50,11 +52,11 @@ def anchor(report: Report, name: str) -> Optional[str]:
     return f"configuration-{names.index(name)}" if is_configuration else None
 
 
-def name_cell(report: Report, name: str) -> Element:
-    """The head of a row, with the way to the proof of its configuration."""
+def name_cell(report: Report, name: str, marks: Sequence[Element] = ()) -> Element:
+    """The head of a row, with the way to the proof of its configuration, and `marks` behind it."""
     fragment = anchor(report, name)
     shown = name if fragment is None else E.A(name, href=f"#{fragment}")
-    return E.TH(E.CLASS("name"), shown, scope="row")
+    return E.TH(E.CLASS("name"), shown, *marks, scope="row", **{"data-value": name})
 
 
 def summary(report: Report) -> Element:
@@ -148,7 +150,8 @@ def _effect(conclusion: Optional[Conclusion]) -> Element:
         return E.TD("-")
     parts = [
         E.SPAN(E.CLASS(f"effect {conclusion.effect}"), conclusion.effect),
-        f" {change(conclusion)}",
+        E.BR(),
+        E.SPAN(E.CLASS("small"), change(conclusion)),
     ]
     if conclusion.cpu_per_io_percent is not None:
         times = f"CPU per IO x {conclusion.cpu_per_io_percent / 100:.2f}"
@@ -161,9 +164,10 @@ def figures(report: Report, table: Table) -> Element:
     what = "% lost" if report.options.loss else "Percent of baseline"
     headings = [report.compared, "Mode", what, *(heading for heading, _, _ in _COLUMNS)]
     heads = [_sortable(text, place < 2) for place, text in enumerate(headings)]
+    notes = notes_of(table)
     rows = [
         E.TR(
-            name_cell(report, cell.name),
+            name_cell(report, cell.name, _marks(table, numbers(cell, notes))),
             E.TD(section.label, E.CLASS("name")),
             _percent_cell(cell, report.options.loss),
             *(_figure(cell, key, scale) for _, key, scale in _COLUMNS),
@@ -221,19 +225,30 @@ def _all(section: Section, cell: ReportCell) -> Iterator[Element]:
 
 def warnings(table: Table) -> Iterator[Element]:
     """Why cells failed and what is doubtful about others; nothing when all is well."""
-    found = [
-        (cell.name, section.label, note)
-        for section in table.sections
-        for cell in section.cells
-        for note in _notes(cell)
-    ]
+    found = notes_of(table)
     if found:
-        items = (E.LI(E.B(f"{name}, {mode}: "), note) for name, mode, note in found)
+        items = (
+            E.LI(
+                f"{note.number} ",
+                E.B(f"{note.where}: "),
+                note.text,
+                id=_fragment(table, note.number),
+            )
+            for note in found
+        )
         yield E.UL(E.CLASS("warnings"), *items)
 
 
-def _notes(cell: ReportCell) -> Sequence[str]:
-    return [*([cell.reason] if cell.reason else []), *cell.warnings]
+def _fragment(table: Table, number: int) -> str:
+    return f"note-{re.sub('[^A-Za-z0-9]+', '-', table.title)}-{number}"
+
+
+def _marks(table: Table, numbers: Sequence[int]) -> list[Element]:
+    """The numbers of a cell's notes, which lead to them."""
+    links = [
+        E.A(str(n), href=f"#{_fragment(table, n)}", **{"aria-label": f"note {n}"}) for n in numbers
+    ]
+    return [E.SUP(E.CLASS("marks"), *links)] if links else []
 
 
 def bases(table: Table) -> Iterable[Element]:

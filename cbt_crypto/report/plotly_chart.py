@@ -6,6 +6,7 @@ which colour of the palette it wants.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from cbt_crypto.report import palette
@@ -13,6 +14,8 @@ from cbt_crypto.report.chart import Bars, Chart, Line, Lines, Series, Stacks
 
 #: Ticks of an axis of nines: where, and what they say.
 _NINE_TICKS = {0.30103: "50", 1.0: "90", 2.0: "99", 3.0: "99.9", 4.0: "99.99", 5.0: "99.999"}
+#: Spanning fewer, an axis of latencies has ticks between its decades.
+_FEW_DECADES = 3
 
 
 def plotly_figure(chart: Chart) -> dict[str, Any]:
@@ -33,11 +36,22 @@ def plotly_figure(chart: Chart) -> dict[str, Any]:
     layout = _layout(chart.x_label, chart.y_label, hovermode="x unified")
     if chart.is_nines:
         layout["xaxis"].update(tickvals=list(_NINE_TICKS), ticktext=list(_NINE_TICKS.values()))
-        layout["yaxis"]["type"] = "log"
+        ticks = _latency_ticks(chart)
+        layout["yaxis"].update(type="log", tickvals=ticks, ticktext=[f"{t:g}" for t in ticks])
         layout["hovermode"] = "closest"
     else:
         layout["yaxis"]["rangemode"] = "tozero"
     return {"data": traces, "layout": layout}
+
+
+def _latency_ticks(chart: Lines) -> list[float]:
+    """Ticks of a logarithmic axis with room for their labels: 1, 2, 5, or decades where many."""
+    values = [value for line in chart.lines for value in line.y if value]
+    if not values:
+        return []
+    first, last = (math.floor(math.log10(value)) for value in (min(values), max(values)))
+    steps = (1, 2, 5) if last - first < _FEW_DECADES else (1,)
+    return [step * 10.0**decade for decade in range(first, last + 2) for step in steps]
 
 
 def _layout(x_label: str, y_label: str, **more: Any) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def _show_conclusions(report: Report, console: Console) -> None:
     grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("", min_width=_NAME)
     for name in names:
-        grid.add_column(name, max_width=20)
+        grid.add_column(name, max_width=24)
     for load, found in by_load.items():
         grid.add_row(Text(f"  {load}"), *(_effect(found.get(name)) for name in names))
     console.print()
@@ -129,7 +129,9 @@ def _marks(cell: ReportCell, notes: list[str]) -> str:
     found = [cell.reason] if cell.reason else []
     found += cell.warnings[:3]
     if len(cell.warnings) > 3:
-        found.append(f"{cell.name}: {len(cell.warnings) - 3} more warnings, all in report.html")
+        more = len(cell.warnings) - 3
+        words = "1 more warning" if more == 1 else f"{more} more warnings"
+        found.append(f"{cell.name}: {words}, all in report.html")
     numbers = []
     for note in found:
         if note not in notes:

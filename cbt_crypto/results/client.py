@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,8 +166,8 @@ class Logs:
         """`folder` is the cell's."""
         self.problems: list[Problem] = []
         self._folder = folder
-        self._names = folder.names() if process.logs else []
         self._prefix = process.logs or ""
+        self._names = _beginning(f"{self._prefix}_", folder.names()) if process.logs else []
         self._host = process.host
 
     def read(self, kind: str, parse: Callable[[Path], _Log]) -> tuple[_Log, ...]:
@@ -188,6 +189,13 @@ class Logs:
             lines = "a torn line" if log.torn == 1 else f"{log.torn} torn lines"
             self.problems.append(Problem(label, f"has {lines}, left out"))
         return log
+
+
+def _beginning(prefix: str, names: list[str]) -> list[str]:
+    """Of sorted names those that begin so; a cell has many, and each process a few of them."""
+    first = bisect_left(names, prefix)
+    last = bisect_left(names, f"{prefix}\U0010ffff")
+    return names[first:last]
 
 
 def _interval_s(jobs: Iterable[Job]) -> float:

@@ -22,11 +22,10 @@ from cbt_crypto.results.problem import Malformed
 #: The counters of a processor line, in its order; all in ticks of 1/`hz` s over all threads.
 CPU_STATES = ("user", "nice", "sys", "idle", "iowait", "irq", "softirq", "steal")
 _MARK = b"\n>>> "
-# a search is quick when the last letter is rare
-_STAT = b" stat"
 _NET = b"\nNet"
-#: How the names begin of processes that `node.KINDS` tells apart, or that may become such.
-_TOLD_APART = (b"ceph-osd", b"kworker", b"kcryptd", b"dmcrypt", b"stress-ng")
+#: How the names begin of processes that `node.KINDS` tells apart, or that may become such; as
+#: they stand in a copy of /proc/PID/stat. Most processes are others, so these are searched for.
+_TOLD_APART = (b" (ceph-osd", b" (kworker", b" (kcryptd", b" (dmcrypt", b" (stress-ng")
 _NUMBER_OF_CPUS = re.compile(rb"NumCPUs:\s*(\d+)")
 _HZ = re.compile(rb"\bHZ:\s*(\d+)")
 _NETS = re.compile(rb"NetNames:([^\n]*)")
@@ -141,19 +140,23 @@ def _line(text: bytes, start: int) -> bytes:
 def _processes(sample: bytes) -> dict[tuple[int, str], int]:
     """What processes used so far, from the lines with its copy of /proc/PID/stat."""
     ticks: dict[tuple[int, str], int] = {}
-    at = sample.find(_STAT)
-    while at >= 0:
-        begin = sample.rfind(b"\n", 0, at) + 1
-        line = _line(sample, at + len(_STAT))
-        head, bracket, rest = line.rpartition(b") ")
-        pid, _, name = head.partition(b" (")
-        # user and sys time are the 14th and 15th field; `rest` begins with the 3rd
-        if bracket and name.startswith(_TOLD_APART) and sample[begin:at] == b"proc:" + pid.strip():
-            words = rest.split(None, 13)
-            if len(words) > 13:
-                ticks[int(pid), name.decode("utf-8", "replace")] = int(words[11]) + int(words[12])
-        at = sample.find(_STAT, at + 1)
+    for name in _TOLD_APART:
+        at = sample.find(name)
+        while at >= 0:
+            begin = sample.rfind(b"\n", 0, at) + 1
+            _add_process(ticks, sample[begin:at], _line(sample, at + 2))
+            at = sample.find(name, at + 1)
     return ticks
+
+
+def _add_process(ticks: dict[tuple[int, str], int], before: bytes, line: bytes) -> None:
+    """Add one process; `before` and `line` are what stands before and behind its bracket."""
+    pid = before.rpartition(b" ")[2]
+    name, bracket, rest = line.rpartition(b") ")
+    # user and sys time are the 14th and 15th field; `rest` begins with the 3rd
+    words = rest.split(None, 13)
+    if bracket and before == b"proc:" + pid + b" stat " + pid and len(words) > 13:
+        ticks[int(pid), name.decode("utf-8", "replace")] = int(words[11]) + int(words[12])
 
 
 def _network(sample: bytes) -> dict[str, tuple[int, int]]:

@@ -7,6 +7,7 @@ A record that `perf record` wrote can be read only with the symbols of the machi
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Optional
@@ -21,6 +22,8 @@ _ELAPSED = re.compile(r"^\s*([\d.]+) seconds time elapsed", re.MULTILINE)
 _NUMBER = re.compile(r"\d[\d,]*")
 _TIME = re.compile(r"\d+\.\d+")
 _OVERHEAD = re.compile(r"^\s*(?:[\d.]+%\s+)?([\d.]+)%\s+.*\[[k.]\] (\S+)", re.MULTILINE)
+#: perf ends its list of symbols with an empty line.
+_AFTER_LAST = re.compile(r"\n[ \t]*\n")
 #: Ciphers, their modes and the kernel's and OpenSSL's names for what runs them.
 _CRYPTO = re.compile(
     r"aes|xts|gcm|ghash|crypt|chacha|poly1305|sha(1|256|512)|cipher|_evp_|pclmul", re.IGNORECASE
@@ -72,7 +75,7 @@ def read_perf(
             text = _text(folder.read(name) or b"")
             if "Performance counter stats" in text or _intervals(text):
                 per_second.update(_rates(parse_perf_stat(text), window, started))
-            elif _OVERHEAD.search(text):
+            elif "# Samples:" in text or _OVERHEAD.search(text):
                 crypto = crypto_percent(text)
         except Malformed as error:
             raise Malformed(f"{folder.label(name)} {error}") from None
@@ -80,6 +83,8 @@ def read_perf(
 
 
 def _text(data: bytes) -> str:
+    if not data.strip():
+        raise Malformed("is empty")
     if data.startswith(_RECORD_MAGIC):
         raise Malformed(
             "is a binary record; `perf report --stdio --no-children -g none` on its host makes"
@@ -110,10 +115,16 @@ def parse_perf_stat(text: str) -> PerfStat:
 
 
 def crypto_percent(text: str) -> float:
-    """The share of samples in crypto symbols, 0 to 100, of the first event of a perf report."""
+    """The share of samples in crypto symbols, 0 to 100, of the first event of a perf report.
+
+    Raises Malformed when nothing shows that its last symbol was the last.
+    """
     first = text.split("# Samples:")[:2][-1]
-    found = _OVERHEAD.findall(first)
-    return sum(float(percent) for percent, symbol in found if _CRYPTO.search(symbol))
+    found = list(_OVERHEAD.finditer(first))
+    if not found or not _AFTER_LAST.search(first, found[-1].end()):
+        raise Malformed("is cut off among its symbols")
+    shares = (match.groups() for match in found)
+    return sum(float(percent) for percent, symbol in shares if _CRYPTO.search(symbol))
 
 
 def _local(found: Optional[re.Match[str]]) -> Optional[float]:
@@ -172,8 +183,14 @@ def _rates(stat: PerfStat, window: Window, started: Optional[float]) -> dict[str
         before = [part.end_s for part in parts if part.end_s <= low]
         begin = before[-1] if before else 0.0
         parts = [part for part in parts if low < part.end_s <= high + 1]
-    if not parts or parts[-1].end_s <= begin:
-        return {}
-    seconds = parts[-1].end_s - begin
     events = {event for part in parts for event in part.counts}
-    return {e: sum(part.counts.get(e, 0.0) for part in parts) / seconds for e in sorted(events)}
+    rates = {event: _rate(event, parts, begin) for event in sorted(events)}
+    return {event: rate for event, rate in rates.items() if rate is not None}
+
+
+def _rate(event: str, parts: Sequence[Counted], begin: float) -> Optional[float]:
+    """Counts a second over the intervals that counted it: a file cut short may end amid one."""
+    begins = [begin, *(part.end_s for part in parts)]
+    counted = [(p.counts[event], p.end_s - b) for p, b in zip(parts, begins) if event in p.counts]
+    seconds = sum(length for _, length in counted)
+    return sum(count for count, _ in counted) / seconds if seconds > 0 else None

@@ -96,6 +96,7 @@ def test_a_click_on_a_heading_sorts_and_another_turns_it_round(browser):
     head = _all(browser, "table.sortable thead th")[3]
     button = head.find_element("css selector", "button")
     assert button.text.startswith("IOPS")
+    browser.execute_script(_CENTRE, button)
     button.click()
     values = [float(value) for value in _column(browser, 3)]
     assert values == sorted(values) and len(set(values)) > 1
@@ -106,8 +107,11 @@ def test_a_click_on_a_heading_sorts_and_another_turns_it_round(browser):
 
 
 def test_sorting_works_with_the_keyboard(browser):
-    head = _all(browser, "table.sortable thead th")[4]
-    head.find_element("css selector", "button").send_keys(Keys.ENTER)
+    before, button = _all(browser, "table.sortable thead th button")[3:5]
+    before.send_keys(Keys.TAB)
+    assert browser.switch_to.active_element == button
+    assert button.value_of_css_property("outline-style") == "solid"
+    button.send_keys(Keys.ENTER)
     values = [float(value) for value in _column(browser, 4)]
     assert values == sorted(values)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from lxml import html
 from rich.console import Console
 
 from cbt_crypto.errors import UsageError
@@ -17,6 +18,8 @@ from cbt_crypto.plan import cells_of
 from cbt_crypto.report import ReportOptions, build, show, write
 from cbt_crypto.report.command import compare, report
 from cbt_crypto.report.markdown import escape, markdown
+from cbt_crypto.report.notes import notes_of
+from cbt_crypto.report.page import page
 from cbt_crypto.report.select import label_of
 from cbt_crypto.report.tidy import document, tidy
 from cbt_crypto.results.documents import PlannedCell
@@ -179,6 +182,22 @@ def test_clients_that_differ_are_warned_of(small):
     path.write_text(re.sub(r'"iops": 1000\.0', '"iops": 500.0', path.read_text()))
     cell = next(cell for cell in build(small).cells if cell.is_baseline)
     assert cell.warnings[0] == "client client0 did 33 % more than the mean of 2 clients"
+
+
+def test_a_warning_stands_beside_its_cells_and_once_below_the_table(small):
+    for volume in ("client0", "client1"):
+        path = small / f"results/00000000/id-00000000/json_output.0.{volume}"
+        path.write_text(f"fio: something happened\n{path.read_text()}")
+    (table, *_) = build(small).tables
+    notes = notes_of(table)
+    assert [note.number for note in notes] == [1, 2]
+    assert {note.where for note in notes} == {"Unencrypted, random reads"}
+    tree = html.fromstring(page(build(small)))
+    (row,) = [tr for tr in tree.xpath("//table[@class='sortable']/tbody/tr") if tr.xpath(".//sup")]
+    assert row.xpath(".//th/a/text()") == ["Unencrypted"]
+    targets = [link.get("href")[1:] for link in row.xpath(".//sup/a")]
+    shown = [tree.get_element_by_id(target).text_content() for target in targets]
+    assert [text.split(": ", 1)[1] for text in shown] == [note.text for note in notes]
 
 
 def test_seconds_without_io_are_counted(small):
