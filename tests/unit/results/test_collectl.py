@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import shutil
-import subprocess
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -48,13 +46,6 @@ def test_a_file_that_a_signal_cut_short(data):
     assert series.net_bytes_per_s_limit == {"eth0": 1.25e9}
     assert series.net_bytes["eth0"].shape == (21, 2)
     _same_as_played(series, (data / "collectl/node0.playback").read_text())
-
-
-@pytest.mark.skipif(not shutil.which("collectl"), reason="collectl is not installed")
-def test_user_and_sys_are_what_collectl_plays_back(data):
-    command = ["collectl", "-p", str(data / RAW), "-sc", "-oU", "-P"]
-    played = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    _same_as_played(read_collectl(data / RAW), played)
 
 
 def test_a_plain_file(tmp_path, data):

@@ -1,11 +1,5 @@
 from __future__ import annotations
 
-import gzip
-import re
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,7 +8,6 @@ from hypothesis import strategies as st
 from cbt_crypto.results.fio_json import parse_fio_json
 from cbt_crypto.results.histogram import (
     PERCENTILES,
-    Histogram,
     bin_latencies_ns,
     from_bins,
     merge,
@@ -25,7 +18,6 @@ from cbt_crypto.results.problem import Malformed
 
 pytestmark = pytest.mark.unit
 
-PEER = Path("/usr/share/doc/fio/fio-histo-log-pctiles.py.gz")
 BIN = st.integers(0, BINS - 1)
 
 
@@ -113,25 +105,3 @@ def test_many_histograms_at_once_give_what_one_by_one_gives(bins):
     for name, percent in PERCENTILES.items():
         assert columns[name].tolist() == [one.percentile_ns(percent)] * 2
     assert columns["clat_ns_max"].tolist() == [max(bins)] * 2
-
-
-@pytest.mark.skipif(not PEER.exists(), reason="fio's own fio-histo-log-pctiles.py is not installed")
-@pytest.mark.parametrize("names", [["randread"], ["randread", "randread"]])
-def test_percentiles_are_those_of_fios_own_tool_within_a_bin(tmp_path, data, names):
-    tool = tmp_path / "pctiles.py"
-    tool.write_bytes(gzip.decompress(PEER.read_bytes()))
-    files = []
-    for number, name in enumerate(names):
-        files.append(tmp_path / f"{number}.log")
-        files[-1].write_bytes((data / f"fio/{name}_clat_hist.log").read_bytes())
-    percents = [50.0, 95.0, 99.0, 99.9]
-    words = ["--time-quantum", "1000", "--output-unit", "usec", "--percentiles"]
-    command = [sys.executable, str(tool), *words, *map(str, percents), "--", *map(str, files)]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    last = printed.strip().splitlines()[-1]
-    samples, *theirs = [float(word) for word in re.findall(r"[\d.]+", last)[1:]]
-    logs = [read_histogram_log(file) for file in files]
-    ours = merge(Histogram(log.middles_ns[log.bins], log.counts) for log in logs)
-    assert ours.total == samples
-    for percent, value in zip(percents, theirs):
-        assert ours.percentile_ns(percent) / 1000 == pytest.approx(value, rel=1 / 64)
