@@ -32,6 +32,8 @@ _EFFECT_STYLE = {
     "None": "dim",
     "Unclear": "dim italic",
 }
+#: Intervals from this half on, in percent, have no decimals: the column has no room for them.
+_WIDE = 99.95
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -180,7 +182,8 @@ def _interval(cell: ReportCell, comparison: Optional[Comparison], loss: bool) ->
     if comparison is None or comparison.low is None or comparison.high is None:
         return Text("-")
     if comparison.is_within_noise:
-        return Text(f"within noise ±{(comparison.high - comparison.low) / 2:.1f}", "dim")
+        half = (comparison.high - comparison.low) / 2
+        return Text(f"within noise ±{half:.{1 if half < _WIDE else 0}f}", "dim")
     low, high = comparison.low, comparison.high
     ends = sorted((100 - low, 100 - high)) if loss else (low, high)
     return Text(f"{ends[0]:.1f} to {ends[1]:.1f}")

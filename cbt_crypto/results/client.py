@@ -26,6 +26,10 @@ from cbt_crypto.results.window import Window, counts_per_second
 _LONGEST_S = 14 * 86400
 #: How far the IOs of a log may be from those of the output, as a share and in seconds' worth.
 _LOG_TOLERANCE, _LOG_TOLERANCE_S = 0.02, 2.0
+#: What a client of fio servers prints of each of them when all is well.
+_ANNOUNCED = re.compile(
+    r"(?:<[^>]*>)?\s*$|<[^>]*> (?:.*: \(g=\d+\): rw=|Starting \d|.*: Laying out IO file)|hostname="
+)
 _Log = TypeVar("_Log", FioLog, HistogramLog)
 
 
@@ -153,9 +157,9 @@ def _output(folder: Folder, process: Process) -> tuple[FioOutput, list[Problem]]
     if not any(job.sides for job in output.jobs):
         raise Malformed(f"{label} says that no IO was done")
     problems = []
-    if output.before:
-        first = output.before.splitlines()[0][:200]
-        problems.append(Problem(label, f"has text before its JSON: {first}"))
+    said = [line for line in output.before.splitlines() if not _ANNOUNCED.match(line)]
+    if said:
+        problems.append(Problem(label, f"has text before its JSON: {said[0][:200]}"))
     return output, problems
 
 

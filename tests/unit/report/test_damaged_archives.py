@@ -105,6 +105,15 @@ def test_text_before_the_json_is_a_warning_beside_the_figures(small):
     )
 
 
+def test_what_fio_announces_of_its_servers_is_no_warning(small):
+    path = small / CELL / JSON
+    announced = "<osd0> j: (g=0): rw=randread, bs=4096B\n<osd0> Starting 1 process\n<osd0> \n\n"
+    path.write_text(announced + path.read_text())
+    assert _cell(build(small)).warnings == ()
+    path.write_text("<osd0> fio: file:x.c: No space left\n" + path.read_text())
+    assert "No space left" in _cell(build(small)).warnings[0]
+
+
 def test_a_torn_line_of_a_log_is_a_warning_and_changes_no_figure(small):
     before = _cell(build(small)).figures
     path = small / CELL / "output.0_iops.1.log.client0"
