@@ -14,24 +14,26 @@ from cbt_crypto.results.problem import Malformed
 
 _VERSION = re.compile(r"^fio-\d[\w.-]*", re.MULTILINE)
 _JOB = re.compile(r"^(?:<[^>]*> )?(.*): \(groupid=\d+, jobs=\d+\): err=\s*(-?\d+)", re.MULTILINE)
+_SIZE = r"(\d+\.?\d*)((?:[KMGT]i)?B)"
 _DECLARED = re.compile(
-    r"^(?:<[^>]*> )?(.*): \(g=\d+\): rw=(\w+), bs=\(R\) ([\d.]+)([KMGT]?i?B)-([\d.]+)([KMGT]?i?B),"
-    r" \(W\) ([\d.]+)([KMGT]?i?B)-([\d.]+)([KMGT]?i?B).*?ioengine=(\w+), iodepth=(\d+)",
+    rf"^(?:<[^>]*> )?(.*): \(g=\d+\): rw=(\w+), bs=\(R\) {_SIZE}-{_SIZE},"
+    rf" \(W\) {_SIZE}-{_SIZE}.*?ioengine=(\w+), iodepth=(\d+)",
     re.MULTILINE,
 )
 _SIDE = re.compile(
-    r"^  (read|write): IOPS=[\d.]+[kMGT]?, BW=[^(]*\(([\d.]+)([kMGT]?)B?(?:/s)?\)"
+    r"^  (read|write): IOPS=[\d.]+[kMGT]?, BW=[^(]*\((\d+\.?\d*)([kMGT]?)B?(?:/s)?\)"
     r"\([\d.]+[KMGTP]?i?B/(\d+)msec\)",
     re.MULTILINE,
 )
 _LATENCY = re.compile(
-    r"^ +clat \((nsec|usec|msec)\): min=.*?, max=\s*([\d.]+)([kMG]?), avg=\s*([\d.]+)", re.MULTILINE
+    r"^ +clat \((nsec|usec|msec)\): min=.*?, max=\s*(\d+\.?\d*)([kMG]?), avg=\s*(\d+\.?\d*)",
+    re.MULTILINE,
 )
 _PERCENTILES = re.compile(
     r"^ +clat percentiles \((nsec|usec|msec)\):\n((?: +\|.*\n?)+)", re.MULTILINE
 )
-_PERCENTILE = re.compile(r"([\d.]+)th=\[\s*(\d+)\]")
-_CPU = re.compile(r"^  cpu +: usr=([\d.]+)%, sys=([\d.]+)%", re.MULTILINE)
+_PERCENTILE = re.compile(r"(\d+\.?\d*)th=\[\s*(\d+)\]")
+_CPU = re.compile(r"^  cpu +: usr=(\d+\.?\d*)%, sys=(\d+\.?\d*)%", re.MULTILINE)
 _ISSUED = re.compile(r"^ +issued rwts: total=(\d+),(\d+),", re.MULTILINE)
 #: fio prints some kilobytes a job.
 _LIMIT = 4 << 20
@@ -39,7 +41,7 @@ _SUMMARY_JOB = "All clients"
 
 _NS = {"nsec": 1.0, "usec": 1e3, "msec": 1e6}
 _DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_BINARY = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_BINARY = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 def parse_fio_normal(data: bytes) -> FioOutput:
@@ -55,11 +57,14 @@ def parse_fio_normal(data: bytes) -> FioOutput:
         raise Malformed("is empty" if not text.strip() else "holds no job of fio's")
     declared = {match.group(1): match for match in _DECLARED.finditer(text)}
     ends = [match.start() for match in starts[1:]] + [len(text)]
-    jobs = tuple(
-        _job(match, text[match.end() : end], declared.get(match.group(1)))
-        for match, end in zip(starts, ends)
-        if match.group(1) != _SUMMARY_JOB
-    )
+    try:
+        jobs = tuple(
+            _job(match, text[match.end() : end], declared.get(match.group(1)))
+            for match, end in zip(starts, ends)
+            if match.group(1) != _SUMMARY_JOB
+        )
+    except (ValueError, OverflowError):
+        raise Malformed("holds a number that is none of fio's") from None
     version = _VERSION.search(text)
     return FioOutput(version.group() if version else "", None, jobs)
 

@@ -18,10 +18,10 @@ from cbt_crypto.results.window import Window
 
 _COUNTED = ("cycles", "instructions")
 _STARTED = re.compile(r"^# started on (.+)$", re.MULTILINE)
-_ELAPSED = re.compile(r"^\s*([\d.]+) seconds time elapsed", re.MULTILINE)
+_ELAPSED = re.compile(r"^\s*(\d+\.?\d*) seconds time elapsed", re.MULTILINE)
 _NUMBER = re.compile(r"\d[\d,]*")
 _TIME = re.compile(r"\d+\.\d+")
-_OVERHEAD = re.compile(r"^\s*(?:[\d.]+%\s+)?([\d.]+)%\s+.*\[[k.]\] (\S+)", re.MULTILINE)
+_OVERHEAD = re.compile(r"^\s*(?:[\d.]+%\s+)?(\d+\.?\d*)%\s+.*\[[k.]\] (\S+)", re.MULTILINE)
 #: perf ends its list of symbols with an empty line.
 _AFTER_LAST = re.compile(r"\n[ \t]*\n")
 #: Ciphers, their modes and the kernel's and OpenSSL's names for what runs them.
@@ -158,7 +158,7 @@ def _event(line: str) -> Optional[str]:
 
 def _count(line: str, words: list[str]) -> Optional[float]:
     if len(words) > 2:
-        return float(words[1]) if words[1].strip().isdigit() else None
+        return float(words[1]) if words[1].strip().isdecimal() else None
     match = _NUMBER.match(words[1].strip()) if len(words) > 1 else None
     return float(match.group().replace(",", "")) if match else None
 
