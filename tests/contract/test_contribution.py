@@ -34,7 +34,7 @@ def branch(
     return branches[checkout.version]
 
 
-def tests_of(path: Path) -> tuple[int, int, str]:
+def suite_of(path: Path) -> tuple[int, int, str]:
     """Passed and not passed, by upstream's own suite there."""
     done = subprocess.run(
         [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],
@@ -54,8 +54,8 @@ def test_upstream_s_own_tests_pass_there_with_nothing_removed(
     assert all(line.startswith("A\t") for line in changed.splitlines())
     before = tmp_path / "before"
     shutil.copytree(checkout.path, before, ignore=shutil.ignore_patterns(".git"))
-    passed_before, _, _ = tests_of(before)
-    passed, bad, said = tests_of(branch)
+    passed_before, _, _ = suite_of(before)
+    passed, bad, said = suite_of(branch)
     assert bad == 0, said
     assert passed > passed_before > 0
 
