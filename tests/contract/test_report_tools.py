@@ -1,0 +1,58 @@
+"""Upstream's report tools read what our scenarios leave, and our report what upstream's did."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
+from cbt_crypto.engine.upstream.checkout import Checkout
+from cbt_crypto.scenario import Volume
+
+pytestmark = pytest.mark.contract
+
+#: Upstream's tools look for files whose name ends in a dot and one more character.
+HOST = "192.0.2.1"
+
+
+@pytest.fixture(params=["randread", "randrw"])
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Real output of the command of a scenario, on fio's engine that does nothing."""
+    cell = tmp_path / "archive" / "results" / "00000000" / "id-0a1b2c3d"
+    cell.mkdir(parents=True)
+    scenario = RbdSingleClient(
+        configuration="A", mode=request.param, time=1, iodepth=4, vol_size=64
+    )
+    words = shlex.split(scenario.fio_command(0, Volume("v", "rbd", HOST, 64)))
+    about_rbd = ("--ioengine=", "--clientname=", "--pool=", "--rbdname=")
+    own = [word for word in words if not word.startswith(about_rbd)]
+    place = own.index(next(word for word in own if word.startswith("--name=")))
+    own[place:place] = ["--ioengine=null", "--size=64M"]
+    done = subprocess.run(own, cwd=cell, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (cell / "json_output.0").rename(cell / f"json_output.0.{HOST}")
+    return tmp_path / "archive"
+
+
+def test_upstream_s_formatter_reads_our_cells(archive: Path, checkout: Checkout) -> None:
+    if not (checkout.path / "tools/fio_common_output_wrapper.py").exists():
+        pytest.skip(f"the checkout of {checkout.version} has no such tool yet")
+    done = subprocess.run(
+        [
+            sys.executable, "-B", "-m", "tools.fio_common_output_wrapper",
+            "--archive", str(archive), "--results_file_root", "json_output*",
+        ],
+        cwd=checkout.path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (written,) = (archive / "visualisation").glob("*.json")
+    assert written.name.startswith("4096B_")
+    (figures,) = [v for v in json.loads(written.read_text()).values() if isinstance(v, dict)]
+    (output,) = archive.glob("results/*/*/json_output.*")
+    (job,) = json.loads(output.read_text())["jobs"]
+    assert float(figures["iops"]) == pytest.approx(job["read"]["iops"] + job["write"]["iops"])

@@ -1,0 +1,155 @@
+"""Clusters that somebody else deployed: what is refused, and how OSDs are found."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cbt_crypto import existing, sockets_on_host
+from cbt_crypto.cluster_overlays.crypt_table import CryptTable
+from cbt_crypto.cluster_overlays.luks_proof import encrypted_fault
+from cbt_crypto.errors import HostError, RunError
+from cbt_crypto.file import Campaign
+from cbt_crypto.layout import site_of
+from cbt_crypto.site import Osd
+
+pytestmark = pytest.mark.unit
+
+Make = Callable[..., Campaign]
+EXISTING = {"use_existing": True, "mons": ..., "mgrs": ...}
+
+
+def problems(campaign: Campaign) -> list[str]:
+    return list(existing.problems(campaign, list(campaign.configurations)))
+
+
+def test_one_claim_is_no_problem(campaign_of: Make) -> None:
+    for overlays in ({}, {"luks": {}}, {"luks": {}, "secure_messenger": {}}):
+        assert problems(campaign_of(cluster={**EXISTING, "configurations": {"A": overlays}})) == []
+
+
+def test_what_would_have_to_be_deployed_is_refused(campaign_of: Make) -> None:
+    campaign = campaign_of(
+        cluster={**EXISTING, "configurations": {"A": {"cpuset": {"osd_cores": 1}}}}
+    )
+    (sentence,) = problems(campaign)
+    assert sentence.startswith('cluster.configurations: "A": cpuset would have to be deployed')
+
+
+def test_two_claims_that_exclude_each_other_are_refused(campaign_of: Make) -> None:
+    campaign = campaign_of(
+        cluster={**EXISTING, "configurations": {"A": {}, "B": {"secure_messenger": {}}}}
+    )
+    (sentence,) = problems(campaign)
+    assert '"A" cannot become "B"' in sentence
+
+
+def test_clusters_of_our_own_have_no_such_problem(campaign_of: Make) -> None:
+    assert problems(campaign_of(cluster={"configurations": {"A": {}, "B": {"luks": {}}}})) == []
+
+
+class FakeRemote:
+    """Answers what the monitors and the hosts would."""
+
+    def __init__(self, answers: dict[str, str], names: dict[str, str]) -> None:
+        self.answers, self.names = answers, names
+
+    def run(self, scripts: Any, what: str, timeout: Any = None) -> dict[str, str]:
+        if "osd metadata" in next(iter(scripts.values())):
+            osds = [
+                {"id": 3, "hostname": "alpha", "osd_data": "/var/lib/ceph/osd/ceph-3"},
+                {"id": 1, "hostname": "beta.example.org", "osd_data": "/var/lib/ceph/osd/ceph-1"},
+                {"id": 9},
+            ]
+            return {host: f"f-s-i-d\n{json.dumps(osds)}" for host in scripts}
+        source = self.names if "hostname" in what + next(iter(scripts.values()))[:8] else None
+        return {host: (source or self.answers)[host] for host in scripts}
+
+
+def found(number: int) -> str:
+    facts = {"socket": f"/run/x/{number}", "pid": 70 + number, "device": "/dev/dm-1",
+             "db_device": None, "is_file": False}  # fmt: skip
+    return json.dumps({str(number): facts})
+
+
+def test_osds_are_found_by_whichever_name_their_host_has(campaign_of: Make) -> None:
+    cluster = campaign_of(cluster={**EXISTING, "tmp_dir": "/t"}).cluster
+    names = {"o0": "alpha\nalpha\nalpha.example.org", "o1": "beta\nbeta\nbeta.example.org"}
+    remote: Any = FakeRemote({"o0": found(3), "o1": found(1)}, names)
+    discovered = existing.discover(remote, site_of(cluster), cluster)
+    osds = [(osd.id, osd.host, osd.admin_socket, osd.is_existing) for osd in discovered.site.osds]
+    assert osds == [(1, "o1", "/run/x/1", True), (3, "o0", "/run/x/3", True)]
+    assert discovered.pid_files == {
+        "o1": "echo 71 > /t/ceph/run/osd.1.pid\n",
+        "o0": "echo 73 > /t/ceph/run/osd.3.pid\n",
+    }
+
+
+def test_an_osd_on_a_host_that_is_not_named_is_told(campaign_of: Make) -> None:
+    cluster = campaign_of(cluster=EXISTING).cluster
+    remote: Any = FakeRemote({}, {"o0": "alpha", "o1": "gamma"})
+    with pytest.raises(RunError, match=r"^osd\.1 is on beta\.example\.org, which is none of"):
+        existing.discover(remote, site_of(cluster), cluster)
+
+
+def test_an_osd_that_does_not_answer_is_told(campaign_of: Make) -> None:
+    cluster = campaign_of(cluster=EXISTING).cluster
+    names = {"o0": "alpha", "o1": "beta.example.org"}
+    remote: Any = FakeRemote({"o0": "{}", "o1": found(1)}, names)
+    with pytest.raises(HostError, match=r"^o0: find the admin socket of osd\.3"):
+        existing.discover(remote, site_of(cluster), cluster)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Path]:
+    """A socket that answers once as OSD 4 of the cluster `x` would."""
+    path = tmp_path / "ceph-osd.4.asok"
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(path))
+    server.listen()
+
+    def serve() -> None:
+        peer, _ = server.accept()
+        with peer:
+            peer.recv(100)
+            said = json.dumps({"cluster_fsid": "x", "whoami": 4}).encode()
+            peer.sendall(struct.pack(">I", len(said)) + said)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield path
+    server.close()
+
+
+def test_a_socket_is_asked_whose_it_is(daemon: Path) -> None:
+    table = Path("/proc/net/unix").read_text()
+    assert str(daemon) in list(sockets_on_host.candidates(table))
+    assert sockets_on_host.ask(str(daemon)) == ({"cluster_fsid": "x", "whoami": 4}, os.getpid())
+
+
+def test_luks_of_somebody_else_s_is_recognised_by_what_it_does() -> None:
+    osd = Osd(0, "a", "/dev/dm-0", "", "", "", is_existing=True)
+    wanted = CryptTable("aes-xts-plain64", 512, "", 4096, frozenset())
+    line = "0 100 crypt aes-xts-plain64 :64:logon:x 0 8:1 32768 1 sector_size:4096"
+    crypt = {"device": "254:0", "name": "dm-0", "mapping": "theirs", "uuid": "CRYPT-LUKS2-x",
+             "table": line}  # fmt: skip
+    volume = {"device": "254:1", "name": "dm-1", "mapping": "vg-lv", "uuid": "LVM-x", "table": ""}
+    plain = {"device": "8:1", "name": "sdb1"}
+    facts = {"running": True, "named": {"data": "254:0"}, "opened": {"254:1": [volume, crypt]}}
+    assert encrypted_fault(osd, facts, wanted) is None
+    other = CryptTable("aes-xts-plain64", 512, "", 512, frozenset())
+    fault = encrypted_fault(osd, facts, other)
+    assert fault is not None
+    assert "sector_size 4096 and not 512" in fault
+    facts["opened"] = {"8:1": [plain]}
+    fault = encrypted_fault(osd, facts, wanted)
+    assert fault is not None
+    assert "no dm-crypt" in fault
