@@ -36,23 +36,39 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     done = subprocess.run(own, cwd=cell, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (cell / "json_output.0").rename(cell / f"json_output.0.{HOST}")
+    (cell.parents[1] / "cbt_config.yaml").write_text("cluster: {head: a}\n")
     return tmp_path / "archive"
 
 
-def test_upstream_s_formatter_reads_our_cells(archive: Path, checkout: Checkout) -> None:
-    if not (checkout.path / "tools/fio_common_output_wrapper.py").exists():
-        pytest.skip(f"the checkout of {checkout.version} has no such tool yet")
+def tool(checkout: Checkout, name: str, archive: Path, *options: str) -> None:
+    if not (checkout.path / f"tools/{name}.py").exists():
+        pytest.skip(f"the checkout of {checkout.version} has no tools/{name}.py yet")
     done = subprocess.run(
-        [
-            sys.executable, "-B", "-m", "tools.fio_common_output_wrapper",
-            "--archive", str(archive), "--results_file_root", "json_output*",
-        ],
+        [sys.executable, "-B", "-m", f"tools.{name}", "--archive", str(archive), *options],
         cwd=checkout.path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_upstream_s_formatter_reads_our_cells(archive: Path, checkout: Checkout) -> None:
+    tool(checkout, "fio_common_output_wrapper", archive, "--results_file_root", "json_output*")
     (written,) = (archive / "visualisation").glob("*.json")
     assert written.name.startswith("4096B_")
     (figures,) = [v for v in json.loads(written.read_text()).values() if isinstance(v, dict)]
     (output,) = archive.glob("results/*/*/json_output.*")
     (job,) = json.loads(output.read_text())["jobs"]
     assert float(figures["iops"]) == pytest.approx(job["read"]["iops"] + job["write"]["iops"])
+
+
+def test_upstream_s_report_is_made_of_our_cells(
+    archive: Path, checkout: Checkout, tmp_path: Path
+) -> None:
+    tool(checkout, "fio_common_output_wrapper", archive, "--results_file_root", "json_output*")
+    (tmp_path / "report").mkdir()
+    tool(
+        checkout, "generate_performance_report", archive,
+        "--output_directory", str(tmp_path / "report"),
+    )  # fmt: skip
+    (page,) = (tmp_path / "report").rglob("*.md")
+    assert "IOps" in page.read_text()
+    assert list((tmp_path / "report").rglob("*.png"))
