@@ -1,4 +1,7 @@
-"""Everything at once on two virtual machines: it deploys, proves itself, and comes down clean."""
+"""Two virtual machines: every kind of tunnel between them, and everything at once over one of them.
+
+The tunnels are looked at from below: one that encrypts must not show a pattern sent through it.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from cbt_crypto.cluster_overlays.network import Network
 from cbt_crypto.lab import life, ssh
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 from cbt_crypto.lab.steps import Steps
+from cbt_crypto.site import Osd, Site
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(2400)]
 
@@ -41,6 +46,58 @@ def lab() -> Iterator[Lab]:
             yield life.up(NAME, shape, steps)[0]
     finally:
         life.down(NAME)
+
+
+SITE = Site(
+    tmp_dir="/tmp/tunnel-test",
+    conf="/tmp/tunnel-test/ceph.conf",
+    head="node0",
+    clients=("node0",),
+    osds=(Osd(0, "node1", "/dev/null", "/nowhere", "/nowhere.asok", "/nowhere.pid"),),
+)
+PATTERN = "636274637279"
+# $PEER is in the tunnel; the pattern of ping's packets is looked for on the network below.
+PING = f"""
+tcpdump -U -i any -w /tmp/seen '(udp or proto 4 or proto 50)' 2> /tmp/tcpdump &
+while ! grep -q listening /tmp/tcpdump; do sleep 0.1; done
+ping -c 5 -i 0.3 -s 1200 -p {PATTERN} $PEER > /dev/null
+sleep 1; kill $!; wait $! || :
+grep -c cbtcrycbtcry /tmp/seen || :
+stat -c %s /tmp/seen
+"""
+TRACES = """
+ls /sys/class/net | grep '^cbtx' || :
+ls /run/cbt-crypto /dev/shm/cbt-crypto 2> /dev/null || :
+ip xfrm state; ip xfrm policy
+"""
+
+
+def on_nodes(lab: Lab, scripts: Mapping[str, str]) -> dict[str, str]:
+    nodes = {node.name: node for node in lab.nodes}
+    wrapped = {host: f"set -eu\nSUDO=\n(\n{text}\n)" for host, text in scripts.items()}
+    return {host: ssh.run(lab, nodes[host], text).strip() for host, text in wrapped.items()}
+
+
+@pytest.mark.parametrize("kind", ["vxlan", "ipip", "wireguard", "ipsec"])
+def test_a_tunnel_is_made_carries_and_goes(lab: Lab, kind: str) -> None:
+    overlay = Network.model_validate({"type": kind})
+    needs = overlay.requirements(SITE)
+    for need in needs:
+        for said in on_nodes(lab, dict.fromkeys(need.hosts, need.script)).values():
+            assert need.judge(said) is None
+    said = on_nodes(lab, overlay.introduce(SITE))
+    on_nodes(lab, overlay.before_daemons(SITE, said))
+    shown = on_nodes(lab, {"node0": overlay.probe(SITE)["node0"].partition("@osds")[0]})
+    (link,) = json.loads(shown["node0"].partition("\n")[2].rpartition("}")[0] + "}")[
+        "links"
+    ].values()
+    seen, size = on_nodes(lab, {"node0": f"PEER=10.207.0.2\n{PING}"})["node0"].split()
+    for _ in range(2):
+        on_nodes(lab, overlay.take_down(SITE))
+    assert link["kind"] == ("xfrm" if kind == "ipsec" else kind)
+    assert int(size) > 5 * 1200
+    assert (int(seen) > 0) == (kind in ("vxlan", "ipip"))
+    assert set(on_nodes(lab, dict.fromkeys(SITE.hosts, TRACES)).values()) == {""}
 
 
 @pytest.fixture(scope="module")
