@@ -201,3 +201,31 @@ def test_nothing_outside_tmp_dir_is_ever_removed(bench: Make, shims: Any, path: 
     with pytest.raises(ValueError, match="is not below tmp_dir"):
         made.engine.common.clean_remote_dir(path.format(made.tmp_dir))
     assert shims.calls() == []
+
+
+def test_a_cluster_is_where_the_plan_has_it(bench: Make) -> None:
+    made = bench(cluster={"osds_per_node": 2, "replication": [3, 1]})
+    cluster = made.engine.Ceph({**made.engine.settings.cluster, "replication": 1})
+    assert cluster.tmp_conf == f"{made.tmp_dir}/ceph/ceph.conf"
+    assert [(osd.id, osd.host) for osd in cluster.site.osds] == [
+        (0, "o0"),
+        (1, "o0"),
+        (2, "o1"),
+        (3, "o1"),
+    ]
+    assert cluster.section.pool_profiles["rbd"].replication == 1
+    assert (cluster.use_existing, cluster.pid_dir) == (False, f"{made.tmp_dir}/ceph/run")
+
+
+def test_upstream_reads_what_this_place_of_a_campaign_is(upstream_bench: Make) -> None:
+    """Its steps read the section themselves: of settings, and of the cluster's config."""
+    made = upstream_bench(cluster={"osds_per_node": 1, "osds_per_device": [1, 2]})
+    settings = made.engine.settings
+    cluster = made.engine.Ceph({**settings.cluster, "osds_per_device": 2})
+    profile = cluster.config["pool_profiles"]["rbd"]
+    assert (cluster.config["osds_per_node"], profile["replication"]) == (2, 3)
+    with cluster._settings_of_this_place():
+        assert settings.cluster["osds_per_node"] == 2
+        assert settings.cluster["osds"] == ["o0", "o1"]
+    assert settings.cluster["osds_per_node"] == 1
+    assert cluster.get_mon_hosts() == {"head": {"a": "v2:10.0.0.1:3300"}}

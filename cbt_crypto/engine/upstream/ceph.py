@@ -11,7 +11,7 @@ import contextlib
 import os
 import shlex
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Optional
 
 from cbt_crypto.engine.embedded import ceph_conf
@@ -25,6 +25,7 @@ from cbt_crypto.engine.upstream.failure import told
 from cbt_crypto.engine.upstream.modules import Modules
 from cbt_crypto.engine.upstream.settings import Settings, for_upstream, write_one_pid
 from cbt_crypto.errors import RunError
+from cbt_crypto.file.places import at
 from cbt_crypto.layout import ceph_dir, conf_path, section_of, site_of
 from cbt_crypto.remote import kill_script
 from cbt_crypto.site import HostScripts
@@ -46,9 +47,9 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         """`config` is `settings.cluster`, after `initialize`. Touches nothing."""
-        self.section = section_of(config)
-        super().__init__({**config, **for_upstream(self.section)})
+        self.section = at(section_of(config))
         self.site = site_of(self.section)
+        super().__init__({**config, **for_upstream(self.section), **self._of_this_place()})
         self.own = Directory(self.section.model_dump(exclude_unset=True), self.common, self)
         self.remote = self.own.remote
         self.conf_text = ""
@@ -81,8 +82,6 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
         if self.use_existing:
             self.write_programs()
             return
-        # Upstream reads some of the section there, and this may be another place of the campaign.
-        self.settings.cluster.update(for_upstream(self.section))
         self.prepare_hosts()
         self.own.new_epoch()
         self.ruleset_map: dict[str, int] = {}
@@ -218,10 +217,34 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
 
     def make_osds(self) -> None:
         """Make and start the OSDs, and wait until they are up."""
-        with told("make the OSDs"):
+        with told("make the OSDs"), self._settings_of_this_place():
             super().make_osds()
         self._nothing_failed("make the OSDs")
         self.own.wait_for_osds()
+
+    def _of_this_place(self) -> dict[str, Any]:
+        """What upstream reads, where the file lists several values for the cluster."""
+        counts = [len(self.site.osds_of(host)) for host in self.site.osd_hosts]
+        return {
+            "osds": list(self.site.osd_hosts),
+            "osds_per_node": max(counts, default=0),
+            "pool_profiles": {
+                name: profile.model_dump(exclude_none=True)
+                for name, profile in self.section.pool_profiles.items()
+            },
+        }
+
+    @contextlib.contextmanager
+    def _settings_of_this_place(self) -> Iterator[None]:
+        """Upstream's make_osds reads its settings, which hold the file's own values otherwise."""
+        cluster = self.settings.cluster
+        before = dict(cluster)
+        cluster.update(self._of_this_place())
+        try:
+            yield
+        finally:
+            cluster.clear()
+            cluster.update(before)
 
     def disable_scrub(self) -> None:
         """Keep out what would disturb a measurement, as `cluster.settings` says."""
