@@ -143,7 +143,7 @@ def test_the_archive_names_the_engine_and_holds_no_key(both: Any, checkout: Chec
 
 def test_the_checkout_is_as_it_was(both: Any, checkout: Checkout) -> None:
     both(checkout)
-    status = ["git", "-C", str(checkout.path), "status", "--porcelain", "--ignored"]
+    status = ["git", "-C", str(checkout.path), "status", "--porcelain"]
     assert subprocess.run(status, capture_output=True, text=True, check=True).stdout == ""
 
 

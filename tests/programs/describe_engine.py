@@ -39,6 +39,7 @@ def fault_of(module: str, path: str, arguments: list[str]) -> Optional[str]:
 def main() -> None:
     contract, checkout = json.loads(sys.argv[1]), sys.argv[2]
     if checkout:
+        sys.dont_write_bytecode = True
         sys.path.insert(0, checkout)
     faults = {}
     for module, names in contract.items():
