@@ -14,8 +14,8 @@ namespace nodes (LUKS: one virtual machine), in the middle of a campaign of two 
 after: seconds from the fault to the first word about it. Said: that word. Kept: cells that were
 finished before the fault, are so after it, and were not measured again. Leftovers: what was there
 after the campaign had ended, and after the next start had completed it. The campaigns say
-`deploy_timeout: 120` and `time: 6`; a cell's fio may take 120 s longer than its time. A fault of tests/faults that has no row
-here has not been tried to its end yet.
+`deploy_timeout: 120` and `time: 6`; a cell's fio may take 120 s longer than its time. A fault
+of tests/faults that has no row here has not been tried to its end yet.
 
 | Fault | Noticed after | What was said | Kept | Leftovers | After the next start |
 | --- | --- | --- | --- | --- | --- |
