@@ -108,7 +108,8 @@ def test_a_second_run_is_refused_and_a_second_ctrl_c_stops_at_once(machine: Any)
     assert f"localhost: tmp_dir {machine.tmp_dir} is in use by " in other.stderr
     assert f"(process {running.pid}, archive {machine.archive}, since " in other.stderr
     running.send_signal(signal.SIGINT)
-    time.sleep(0.2)
+    assert running.stdout is not None
+    assert any("once more stops at once" in line for line in running.stdout)
     running.send_signal(signal.SIGINT)
     _, stderr = running.communicate(timeout=20)
     assert running.returncode == 1
