@@ -12,6 +12,7 @@ from cbt_crypto.archive import read_json, write_json
 from cbt_crypto.archive_state import keep_cell, set_aside, set_aside_strangers, write_plan
 from cbt_crypto.attempt import attempt
 from cbt_crypto.cell_site import cell_site
+from cbt_crypto.choices import Choices
 from cbt_crypto.deployment import cluster_class
 from cbt_crypto.diagnosis import diagnosis
 from cbt_crypto.drive_stage import DriveStage
@@ -85,6 +86,7 @@ class CampaignRun:
         """Take every step; whatever happens, what is deployed is taken down."""
         self._begin()
         try:
+            self._decide()
             for step in self.plan.steps:
                 self._take(step)
         except HostError as error:
@@ -107,6 +109,16 @@ class CampaignRun:
             self._write_down()
         except OSError as error:
             raise UsageError(f"{self.archive}: cannot be written: {error.strerror}") from error
+        self._go_to(self.place)
+
+    def _decide(self) -> None:
+        """Ask the hosts for what options leave to them, such as the fastest cipher."""
+        drives = drives_of(self.campaign.cluster)
+        choices = Choices(self.archive, self.remote, replace(self.site, drives=drives))
+        decided = {n: Stack(choices.decided(stack.named)) for n, stack in self.stacks.items()}
+        self.stack = next(iter(decided.values()))
+        self.stacks = decided
+        self.stage = DriveStage(self.remote, self.site, drives, list(decided.values()))
         self._go_to(self.place)
 
     def _go_to(self, place: Place) -> None:

@@ -161,6 +161,14 @@ class Overlay(BaseModel):
         """Judge the outputs of `probe`, taken before and after a cell, on the same hosts."""
         return Verdict(True, "nothing to prove")
 
+    def ask(self, site: Site) -> HostScripts:
+        """What an option must know of the hosts first; run once a campaign, before all else."""
+        return {}
+
+    def told(self, outputs: HostOutputs) -> Self:
+        """The overlay with that option decided by the outputs of `ask`. May raise RunError."""
+        return self
+
     def describe(self, site: Site) -> HostScripts:
         """Commands whose output belongs into environment.json; run once a campaign."""
         return {}

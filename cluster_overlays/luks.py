@@ -20,6 +20,7 @@ from cbt_crypto.cluster_overlays.luks_mapping import (
 from cbt_crypto.cluster_overlays.luks_proof import Facts
 from cbt_crypto.cluster_overlays.luks_requirements import SCRIPT, DmCrypt
 from cbt_crypto.cluster_overlays.per_osd import Finding, judge_all, name_of
+from cbt_crypto.errors import RunError
 from cbt_crypto.overlay import Overlay, Requirement, Transition, Verdict
 from cbt_crypto.site import Drive, HostOutputs, HostScripts, Osd, Site
 
@@ -31,6 +32,11 @@ _LIVE = {
     "no_read_workqueue": "--perf-no_read_workqueue",
     "no_write_workqueue": "--perf-no_write_workqueue",
 }
+
+
+#: The cipher's name in the file that stands for the fastest one.
+BEST = "best"
+_PROC_CRYPTO = "@proc-crypto"
 
 
 class Luks(Overlay):
@@ -46,7 +52,8 @@ class Luks(Overlay):
     cipher: str = Field(
         "aes-xts-plain64",
         pattern=r"^[A-Za-z0-9:()_,.-]+$",
-        description="cipher, mode and IV, as cryptsetup spells them",
+        description="cipher, mode and IV, as cryptsetup spells them; or best: the one, with its "
+        "key_size, that cryptsetup benchmark finds the fastest on the hosts",
     )
     key_size: int = Field(
         512, ge=64, le=1024, multiple_of=8, description="bits; XTS uses half of them twice"
@@ -155,11 +162,31 @@ class Luks(Overlay):
 
     @override
     def describe(self, site: Site) -> HostScripts:
-        return dict.fromkeys(site.storage_hosts, cipher_speed.script(self.cipher, self.key_size))
+        # A campaign on drives asks what encryption costs: every cipher stands beside its own.
+        table = cipher_speed.table_script() if site.drives else ""
+        own = cipher_speed.script(self.cipher, self.key_size)
+        text = f"{table or own}\necho {_PROC_CRYPTO}\ncat /proc/crypto"
+        return dict.fromkeys(site.storage_hosts, text)
 
     @override
     def description(self, output: str) -> Any:
-        return cipher_speed.parse(output)
+        speeds, _, proc_crypto = output.partition(_PROC_CRYPTO)
+        drivers = cipher_speed.drivers(proc_crypto.strip())
+        return {"benchmark": cipher_speed.parse(speeds), "drivers": drivers}
+
+    @override
+    def ask(self, site: Site) -> HostScripts:
+        if self.cipher != BEST:
+            return {}
+        return dict.fromkeys(site.storage_hosts, cipher_speed.table_script())
+
+    @override
+    def told(self, outputs: HostOutputs) -> Self:
+        try:
+            cipher, key_size = cipher_speed.best(outputs.values())
+        except ValueError as error:
+            raise RunError(f"luks: cipher: best: {error}; name a cipher") from None
+        return self.model_copy(update={"cipher": cipher, "key_size": key_size})
 
     @override
     def take_down(self, site: Site) -> HostScripts:

@@ -1,0 +1,124 @@
+"""The fastest cipher of the hosts, and the kernel's drivers for ciphers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cbt_crypto.choices import Choices
+from cbt_crypto.cluster_overlays import cipher_speed
+from cbt_crypto.cluster_overlays.luks import Luks
+from cbt_crypto.errors import RunError
+
+pytestmark = pytest.mark.unit
+
+#: The published table of a Xeon Gold 6151.
+XEON = """\
+#     Algorithm |       Key |      Encryption |      Decryption
+        aes-cbc        128b       904.3 MiB/s      2485.1 MiB/s
+    serpent-cbc        128b        78.8 MiB/s       577.4 MiB/s
+        aes-cbc        256b       695.8 MiB/s      2059.4 MiB/s
+        aes-xts        256b      2351.5 MiB/s      2348.7 MiB/s
+    serpent-xts        256b       560.1 MiB/s       571.4 MiB/s
+        aes-xts        512b      1983.0 MiB/s      1979.6 MiB/s
+"""
+#: A processor without AES instructions, as its table would be.
+OTHER = """\
+        aes-xts        256b       120.0 MiB/s       110.0 MiB/s
+        aes-xts        512b        90.0 MiB/s        80.0 MiB/s
+    serpent-xts        256b       300.0 MiB/s       310.0 MiB/s
+"""
+PROC_CRYPTO = """\
+name         : xts(aes)
+driver       : xts-aes-aesni
+module       : aesni_intel
+priority     : 401
+selftest     : passed
+internal     : no
+async        : yes
+
+name         : xts(aes)
+driver       : xts(ecb(aes-generic))
+module       : kernel
+priority     : 100
+selftest     : passed
+internal     : no
+
+name         : xts(aes)
+driver       : untested
+module       : new_card
+priority     : 4000
+selftest     : unknown
+internal     : no
+
+name         : sha256
+driver       : sha256-ni
+module       : kernel
+priority     : 250
+selftest     : passed
+internal     : no
+"""
+
+
+def test_the_articles_choice() -> None:
+    assert cipher_speed.best([XEON]) == ("aes-xts-plain64", 256)
+
+
+def test_the_slowest_host_decides() -> None:
+    assert cipher_speed.best([XEON, OTHER]) == ("serpent-xts-plain64", 256)
+
+
+@pytest.mark.parametrize("outputs", [[], [""], [XEON, ""], ["aes-xts 256b N/A N/A"]])
+def test_nothing_that_every_host_measured(outputs: list[str]) -> None:
+    with pytest.raises(ValueError, match="measured no cipher on every host"):
+        cipher_speed.best(outputs)
+
+
+def test_the_driver_in_use_is_the_one_of_the_highest_priority() -> None:
+    assert cipher_speed.drivers(PROC_CRYPTO) == [
+        {
+            "name": "xts(aes)",
+            "driver": "xts-aes-aesni",
+            "module": "aesni_intel",
+            "priority": 401,
+            "async": True,
+        }
+    ]
+
+
+def test_best_is_decided_by_what_hosts_measured(site: Any) -> None:
+    scripts = Luks(cipher="best").ask(site)
+    assert set(scripts) == {"node2", "node3"}
+    assert scripts["node2"].count("cryptsetup benchmark") == len(cipher_speed.CANDIDATES)
+    decided = Luks(cipher="best", sector_size=4096).told(dict.fromkeys(scripts, XEON))
+    assert decided == Luks(cipher="aes-xts-plain64", key_size=256, sector_size=4096)
+    assert Luks().ask(site) == {}
+    with pytest.raises(RunError, match="name a cipher"):
+        Luks(cipher="best").told({"node2": ""})
+
+
+class Remote:
+    """Answers, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def run(self, scripts: Any, what: str, timeout: float) -> dict[str, str]:
+        self.calls += 1
+        return dict.fromkeys(scripts, XEON)
+
+
+def test_an_archive_keeps_what_was_decided(site: Any, tmp_path: Any) -> None:
+    remote: Any = Remote()
+    for _ in range(2):
+        (decided,) = Choices(tmp_path, remote, site).decided([Luks(cipher="best")])
+        assert decided.model_dump()["key_size"] == 256
+    assert remote.calls == 1
+    assert (tmp_path / "results" / "choices.json").exists()
+
+
+def test_what_is_noted_of_a_host() -> None:
+    found = Luks().description(f"{XEON}@proc-crypto\n{PROC_CRYPTO}")
+    assert [row["cipher"] for row in found["benchmark"]][:2] == ["aes-cbc", "serpent-cbc"]
+    assert found["drivers"][0]["driver"] == "xts-aes-aesni"
