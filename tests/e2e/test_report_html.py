@@ -132,7 +132,7 @@ def test_hovering_a_bar_shows_its_figure(browser):
 
 def test_every_chart_is_drawn_when_it_comes_into_view(browser):
     plots = _all(browser, ".plot")
-    assert len(plots) == 20
+    assert len(plots) == 22
     for plot in plots:
         browser.execute_script(_CENTRE, plot)
         _until(browser, lambda driver, plot=plot: plot.find_elements("css selector", ".main-svg"))
