@@ -124,7 +124,7 @@ else echo ok; fi"""
             "bs": self.op_size,
             "iodepth": self.iodepth,
             "time_based": None,
-            "runtime": self.time,
+            "runtime": self.measured_s,
             "ramp_time": self.ramp,
             **fio_job.results(0, self.log_avg_msec),
         }

@@ -132,7 +132,7 @@ class RbdFio(Scenario):
             "iodepth": self.iodepth,
             "numjobs": self.numjobs,
             "time_based": None,
-            "runtime": self.time,
+            "runtime": self.measured_s,
             "ramp_time": self.ramp,
             **fio_job.results(n, self.log_avg_msec),
         }

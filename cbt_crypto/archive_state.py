@@ -15,6 +15,7 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.file import Campaign
 from cbt_crypto.plan import Cell, Plan, cells_of, select
 from cbt_crypto.site import Site
+from cbt_crypto.turns import seed_of
 
 
 def finished_cells(archive: Path, cells: tuple[Cell, ...], again: Sequence[str] = ()) -> set[str]:
@@ -143,7 +144,10 @@ def _document(campaign: Campaign) -> Any:
 
 
 def write_plan(archive: Path, plan: Plan) -> None:
-    """Write results/plan.json: every cell of the campaign, measured or not."""
+    """Write results/plan.json: every cell of the campaign, measured or not.
+
+    Where a precision decides, those beyond the fewest are there when they are measured.
+    """
     campaign = plan.campaign
     write_json(
         archive / "results" / "plan.json",
@@ -162,10 +166,18 @@ def write_plan(archive: Path, plan: Plan) -> None:
                     "parameters": cell.parameters,
                 }
                 for cell in plan.cells
+                if _is_certain(cell) or (archive / cell.path / "cell.json").exists()
             ],
+            "order": campaign.cluster.order,
+            "seed": seed_of(campaign),
             "document": _document(campaign),
         },
     )
+
+
+def _is_certain(cell: Cell) -> bool:
+    until = cell.scenario.until
+    return until is None or cell.iteration < until.fewest
 
 
 def keep_cell(

@@ -16,11 +16,11 @@ from cbt_crypto.plan import Cell
 def attempt(
     cell: Cell, benchmark: Any, cluster: Any, directory: Path, healthy: bool = False
 ) -> dict[str, Any]:
-    """Measure and prove; return the cell's outcome. `directory` gets its files.
+    """Measure and prove; return the cell's outcome. Its files are still to be collected.
 
     `benchmark` is an object of `measure.benchmark_class`; `healthy` says that the cluster was seen
     to be so after all that was done to it. It is afterwards. Raises RunError, with the reason, for
-    a cell that must not become a number.
+    a cell that must not become a number; its files are in `directory` then.
     """
     if not healthy:
         cluster.check_health()
@@ -37,10 +37,15 @@ def attempt(
         cluster.check_health()
         judged = proof.judge(stack, site, cell.configuration, before, after)
         write_json(directory / "proof.json", judged)
+        succeeded = all(process["exit_status"] == 0 for process in outcome["processes"])
+        if not succeeded or not judged["proved"]:
+            # What fio said belongs into the reason.
+            benchmark.collect()
         failed_processes(outcome, directory)
         if not judged["proved"]:
             raise RunError(proof.failure(judged))
-    finally:
+    except BaseException:
         with contextlib.suppress(HostError):
             benchmark.cleanup()
+        raise
     return outcome

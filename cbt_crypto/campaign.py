@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import uuid
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto import drive_facts, environment, existing
 from cbt_crypto.archive import read_json, write_json
-from cbt_crypto.archive_state import keep_cell, set_aside, set_aside_strangers, write_plan
+from cbt_crypto.archive_state import (
+    finished_cells,
+    keep_cell,
+    set_aside,
+    set_aside_strangers,
+    write_plan,
+)
 from cbt_crypto.attempt import attempt
 from cbt_crypto.cell_site import cell_site
 from cbt_crypto.choices import Choices
+from cbt_crypto.collector import Collector
 from cbt_crypto.deployment import cluster_class
 from cbt_crypto.diagnosis import diagnosis
 from cbt_crypto.drive_stage import DriveStage
@@ -27,11 +36,15 @@ from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.leftovers import take_down
 from cbt_crypto.measure import benchmark_class, commands_of
 from cbt_crypto.overlay import Overlay, Transition
-from cbt_crypto.plan import Cell, Deploy, Plan, Prefill
+from cbt_crypto.pacing import Pacing, block_state
+from cbt_crypto.pending import Pending
+from cbt_crypto.plan import Cell, Deploy, Measure, Plan, Prefill
+from cbt_crypto.precision.block import read_block
 from cbt_crypto.progress import CampaignProgress
 from cbt_crypto.remote import Remote
 from cbt_crypto.scenario import Scenario
-from cbt_crypto.stack import Stack
+from cbt_crypto.stack import Stack, transition
+from cbt_crypto.timeline import Timeline
 
 #: Cells that may fail one after another before the rest is given up.
 _PATIENCE = 3
@@ -81,6 +94,13 @@ class CampaignRun:
         self._drives_cleared = False
         self._confs: dict[str, str] = {}
         self._filled: dict[str, tuple[Scenario, Any]] = {}
+        self._pending = Pending()
+        to_measure = {cell.path for cell in plan.to_measure}
+        done = finished_cells(archive, plan.cells) - to_measure
+        self._pacing = Pacing(self.campaign, plan.cells, archive, done)
+        self._collector = Collector(self._failed)
+        self._timeline = Timeline(archive)
+        self._deployment: Optional[str] = None
 
     def run(self) -> Outcome:
         """Take every step; whatever happens, what is deployed is taken down."""
@@ -89,6 +109,7 @@ class CampaignRun:
             self._decide()
             for step in self.plan.steps:
                 self._take(step)
+            self._collector.wait()
         except HostError as error:
             self.outcome.error = RunError(f"{error}{diagnosis(self.remote, self.site)}")
         except (CampaignError, KeyboardInterrupt) as error:
@@ -143,15 +164,28 @@ class CampaignRun:
         self.journal.begin(self.campaign, this_run(self.archive), self.engine)
 
     def _take(self, step: Any) -> None:
-        self._healthy = self._healthy and not isinstance(step, (Deploy, Prefill))
+        if not isinstance(step, Measure):
+            self._pending.add(step)
+        elif self._is_needed(step.cell):
+            for before in self._pending.take():
+                self._prepare(before)
+            self._measure(step.cell)
+        else:
+            self.progress.skipped(step.cell.scenario.ramp + step.cell.scenario.measured_s)
+
+    def _is_needed(self, cell: Cell) -> bool:
+        if self._pacing.may_settle(cell):
+            self._collector.wait()
+        return not self._pacing.is_settled(cell)
+
+    def _prepare(self, step: Any) -> None:
+        self._healthy = False
         if isinstance(step, Deploy) and self._distrusted and step.how is not Transition.REBUILD:
             self._rebuild(step.configuration, step.drive)
         elif isinstance(step, Deploy):
             self._deploy(step)
-        elif isinstance(step, Prefill):
-            self._prefill(step)
         else:
-            self._measure(step.cell)
+            self._prefill(step)
 
     # -- deploying ----------------------------------------------------------------------------
 
@@ -159,18 +193,24 @@ class CampaignRun:
         if step.place != self.place:
             self._go_to(step.place)
         stack = self.stacks[step.configuration]
-        how = step.how.name.lower()
+        change = self._change_to(step)
+        how = change.name.lower()
         self.progress.phase(f"deploy {step.configuration} ({how}, {step.reason})")
         self.journal.deploy(step.configuration, how)
-        if step.drive is not None:
-            self._deploy_drive(step, stack)
-        elif step.how is Transition.REBUILD or self.campaign.cluster.use_existing:
-            self.cluster.stack = stack
-            self._initialize()
-            self._filled.clear()
-            self._must_rebuild = False
-        else:
-            self.cluster.change(stack, step.how)
+        with self._timeline.step("deploy", how=how, configuration=step.configuration):
+            if change is Transition.REBUILD:
+                # What is still to be brought is on the hosts that are cleared now.
+                self._collector.wait()
+                self._deployment = uuid.uuid4().hex[:12]
+            if step.drive is not None:
+                self._deploy_drive(step, stack)
+            elif change is Transition.REBUILD or self.campaign.cluster.use_existing:
+                self.cluster.stack = stack
+                self._initialize()
+                self._filled.clear()
+                self._must_rebuild = False
+            else:
+                self.cluster.change(stack, change)
         self.stack = stack
         self._note_environment(step.configuration)
 
@@ -198,6 +238,14 @@ class CampaignRun:
         self.cluster.initialize()
         self.remote.run(found.pid_files, "note the OSDs' processes", 60)
 
+    def _change_to(self, step: Deploy) -> Transition:
+        """What it takes from where the cluster is; cells that were passed over change that."""
+        if step.drive is not None or self.campaign.cluster.use_existing:
+            return step.how
+        if step.how is Transition.REBUILD:
+            return step.how
+        return transition(self.stack, self.stacks[step.configuration])
+
     def _note_environment(self, configuration: str) -> None:
         name = ", ".join(filter(None, (configuration, words(self.place))))
         self._confs[name] = getattr(self.cluster, "conf_text", "")
@@ -222,9 +270,10 @@ class CampaignRun:
         size = sum(volume.size_mb for volume in step.volumes)
         self.progress.phase(f"prefill {len(step.volumes)} volumes, {size} MiB")
         benchmark = self._benchmark(Cell(step.scenario, 0, ""))
-        self.engine.common.make_remote_dir(benchmark.run_dir)
-        benchmark.fill(step.volumes)
-        benchmark.cleanup()
+        with self._timeline.step("prefill", mib=size):
+            self.engine.common.make_remote_dir(benchmark.run_dir)
+            benchmark.fill(step.volumes)
+            benchmark.cleanup()
         self._filled.update({v.name: (step.scenario, v) for v in step.volumes})
 
     @property
@@ -237,8 +286,10 @@ class CampaignRun:
         reason = "the cell before it failed"
         place = self.place if drive is None else ()
         self._deploy(Deploy(configuration, Transition.REBUILD, reason, place, drive))
-        for scenario, volume in filled:
-            self._prefill(Prefill(scenario, (volume,)))
+        # As they were filled: those of one scenario all at once.
+        for first in {id(scenario): scenario for scenario, _ in filled}.values():
+            own = tuple(volume for scenario, volume in filled if scenario is first)
+            self._prefill(Prefill(first, own))
 
     # -- measuring ----------------------------------------------------------------------------
 
@@ -252,16 +303,29 @@ class CampaignRun:
         benchmark = self._benchmark(cell)
         try:
             place = self.cluster if cell.scenario.needs_cluster else self.stage
-            outcome = attempt(cell, benchmark, place, directory, healthy)
+            with self._timeline.step("measure", seconds_measured=cell.scenario.measured_s):
+                outcome = attempt(cell, benchmark, place, directory, healthy)
         except RunError as error:
-            reason = f"{error}{diagnosis(self.remote, benchmark.site)}"
-            keep_cell(directory, cell, benchmark.site, {}, reason)
-            self._failed(cell, reason)
+            self._failed(cell, f"{error}{diagnosis(self.remote, benchmark.site)}")
         else:
             self._failed_in_a_row = 0
             self._healthy = True
-            keep_cell(directory, cell, benchmark.site, outcome, None)
-        self.progress.done(cell.scenario.ramp + cell.scenario.time)
+            outcome["deployment"] = self._deployment
+            self._collector.submit(cell, partial(self._keep, cell, benchmark, outcome))
+        self.progress.done(cell.scenario.ramp + cell.scenario.measured_s)
+
+    def _keep(self, cell: Cell, benchmark: Any, outcome: dict[str, Any]) -> None:
+        """Bring a measured cell's files here, read what it says, and finish it. In a thread."""
+        directory = self.archive / cell.path
+        benchmark.collect()
+        if cell.scenario.until is not None:
+            interval_ms = int(cell.parameters.get("log_avg_msec", 1000))
+            block = read_block(directory, outcome["processes"], interval_ms)
+            outcome["block"] = block_state(block)
+        keep_cell(directory, cell, benchmark.site, outcome, None)
+        self._pacing.note(cell, outcome)
+        if self._pacing.may_settle(cell):
+            write_plan(self.archive, self.plan)
 
     def _benchmark(self, cell: Cell) -> Any:
         site = cell_site(at(self.campaign.cluster, self.place), cell.scenario, self.stack)
@@ -273,6 +337,10 @@ class CampaignRun:
         )  # fmt: skip
 
     def _failed(self, cell: Cell, reason: str) -> None:
+        self._collector.wait()
+        place = at(self.campaign.cluster, cell.place)
+        site = cell_site(place, cell.scenario, self.stacks[cell.configuration])
+        keep_cell(self.archive / cell.path, cell, site, {}, reason)
         self.progress.note(f"failed: {cell.label}: {reason}")
         self.outcome.failed += 1
         self._failed_in_a_row += 1
@@ -284,6 +352,10 @@ class CampaignRun:
 
     def _take_down(self) -> None:
         self.progress.phase("take the cluster down")
+        try:
+            self._collector.close()
+        except (RunError, OSError) as error:
+            self.outcome.error = self.outcome.error or error
         try:
             if self.campaign.cluster.use_existing:
                 volumes = [volume for _, volume in self._filled.values()]

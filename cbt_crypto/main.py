@@ -25,6 +25,7 @@ from cbt_crypto.interrupt import Abandoned, interrupts
 from cbt_crypto.journal import left_over
 from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.leftovers import clear
+from cbt_crypto.pacing import Pacing
 from cbt_crypto.plan import Plan, cells_of, plan
 from cbt_crypto.progress import CampaignProgress
 from cbt_crypto.remote import Remote
@@ -36,10 +37,17 @@ from cbt_crypto.show_plan import show_plan
 @click.command(cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @run_options
 @click.option("--plan", "plan_only", is_flag=True, help="Print what would run; touch nothing.")
+@click.option(
+    "--like",
+    type=click.Path(path_type=Path),
+    metavar="ARCHIVE",
+    help="With --plan: predict how long it takes, from an earlier archive or a short pilot's.",
+)
 @click.version_option(__version__)
 def cbt(  # noqa: PLR0913 - one parameter an option
     *, config_file: Path, archive: Optional[Path], conf: Optional[Path], checkout: Optional[Path],
-    plan_only: bool, only: tuple[str, ...], again: tuple[str, ...], no_report: bool,
+    plan_only: bool, like: Optional[Path], only: tuple[str, ...], again: tuple[str, ...],
+    no_report: bool,
 ) -> None:  # fmt: skip
     """Deploy each configuration of CONFIG.yaml, prove it, measure it, and print how they compare.
 
@@ -49,7 +57,7 @@ def cbt(  # noqa: PLR0913 - one parameter an option
     console = Console()
     campaign = _with_conf(load(config_file), conf)
     if plan_only:
-        show_plan(plan(campaign, only, _finished(archive, campaign, again)), console)
+        show_plan(plan(campaign, only, _finished(archive, campaign, again)), console, like)
         return
     archive = needed(archive)
     try:
@@ -73,9 +81,12 @@ def _with_conf(campaign: Campaign, conf: Optional[Path]) -> Campaign:
 
 
 def _finished(archive: Optional[Path], campaign: Campaign, again: tuple[str, ...] = ()) -> set[str]:
-    if not archive or not archive.is_dir():
+    """Paths of the cells that need not be measured: they are, or are known well enough."""
+    if archive is None or not archive.is_dir():
         return set()
-    return finished_cells(archive, cells_of(campaign), again)
+    cells = cells_of(campaign)
+    done = finished_cells(archive, cells, again)
+    return done | Pacing(campaign, cells, archive, done).settled()
 
 
 def _run(

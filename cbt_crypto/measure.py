@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cbt_crypto import collected
 from cbt_crypto.benchmarks.of_upstream import OfUpstream
 from cbt_crypto.engine import Engine
-from cbt_crypto.errors import RunError
+from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.remote import Remote
 from cbt_crypto.scenario import ClientProcess, ClusterCommands, Scenario, Volume
 from cbt_crypto.site import HostScripts, Site
@@ -73,12 +74,15 @@ class _RunsScenario(Benchmark):
         self.remote.run(fill, "prefill the volumes", limit)
 
     def run(self) -> None:
-        """Run the processes under the monitors; `outcome` has the window and exit statuses."""
+        """Run the processes under the monitors; `outcome` has the window and exit statuses.
+
+        The files stay on the nodes, for `collect`.
+        """
         super().run()
         scripts = self.scenario.measure(
             self.site, self.run_dir, self.commands, self.stack.wrap_client
         )
-        limit = self.scenario.ramp + self.scenario.time + _SLACK
+        limit = self.scenario.ramp + self.scenario.measured_s + _SLACK
         offsets = clock_offsets(self.remote, self.site)
         on_head = offsets[self.site.head]
         started = time.time() + on_head
@@ -87,9 +91,6 @@ class _RunsScenario(Benchmark):
             ended = time.time() + on_head
         statuses = self._exit_statuses(scripts)
         _check_clocks(offsets, clock_offsets(self.remote, self.site))
-        there = collected.sizes(self.remote, self.site.hosts, self.run_dir)
-        self.engine.common.sync_files(self.run_dir, self.archive_dir)
-        collected.check(there, Path(self.archive_dir))
         processes = self.scenario.processes(self.site)
         self.outcome = {
             "started": started,
@@ -99,6 +100,16 @@ class _RunsScenario(Benchmark):
             },
             "processes": [_outcome(process, statuses) for process in processes],
         }
+
+    def collect(self) -> None:
+        """Bring the files of the run to the archive, and remove them from the nodes."""
+        try:
+            there = collected.sizes(self.remote, self.site.hosts, self.run_dir)
+            self.engine.common.sync_files(self.run_dir, self.archive_dir)
+            collected.check(there, Path(self.archive_dir))
+        finally:
+            with contextlib.suppress(HostError):
+                self.cleanup()
 
     def _exit_statuses(self, scripts: HostScripts) -> dict[str, str]:
         text = f"cd {shlex.quote(self.run_dir)} && grep -H . exit_status.*"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -19,6 +19,7 @@ from cbt_crypto.order import cheapest_order
 from cbt_crypto.overlay import Transition
 from cbt_crypto.scenario import Scenario, Volume
 from cbt_crypto.stack import Stack, transition
+from cbt_crypto.turns import in_turns, rounds_of
 
 #: What changes cost beside one another, roughly in seconds of a small cluster. Only their order
 #: of magnitude matters: no number of restarts is worth a rebuild with its prefill.
@@ -28,6 +29,12 @@ _COST = {
     Transition.RESTART: 20.0,
     Transition.REBUILD: 1000.0,
 }
+
+
+#: Options of a scenario that say how its volumes are made and filled.
+_FILLING = (
+    "pool_profile", "vol_size", "order", "prefill", "prefill_op_size", "prefill_iodepth", "fio_cmd",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -137,7 +144,7 @@ class Plan:
     @property
     def seconds(self) -> int:
         """Time that the file itself asks for: ramps and measured times. No deployments."""
-        return sum(cell.scenario.ramp + cell.scenario.time for cell in self.to_measure)
+        return sum(cell.scenario.ramp + cell.scenario.measured_s for cell in self.to_measure)
 
     @property
     def prefill_mb(self) -> int:
@@ -159,18 +166,20 @@ def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
 
     Configurations are outermost: the baseline first, then, where the file leaves it to us with
     `rebuild: needed` or `never`, in the cheapest order. Scenarios, iterations, and the other
-    dimensions follow in the file's order. Drives come before any cluster, which may be deployed on
-    the same devices. Raises UsageError when two cells would be the same.
+    dimensions follow in the file's order. With `order: interleaved`, the configurations that can
+    be on one cluster take turns instead, round by round; iterations are rounds. Drives come
+    before any cluster, which may be deployed on the same devices. Raises UsageError when two cells
+    would be the same.
     """
+    measured = _one_by_one if campaign.cluster.order == "sequential" else in_turns
     cells = [
         Cell(scenario, iteration, _definition(campaign, cluster, scenario), place)
         for needs_cluster in (False, True)
         for place, cluster in _measured_clusters(campaign.cluster, needs_cluster)
-        for name in _order(campaign)
-        for scenarios in campaign.scenarios.values()
-        for iteration in range(campaign.cluster.iterations)
-        for scenario in scenarios
-        if scenario.configuration == name and scenario.needs_cluster is needs_cluster
+        for scenario, iteration in (measured if needs_cluster else _one_by_one)(
+            campaign, order_of(campaign)
+        )
+        if scenario.needs_cluster is needs_cluster
     ]
     seen: dict[str, Cell] = {}
     for cell in cells:
@@ -183,7 +192,19 @@ def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-def _order(campaign: Campaign) -> tuple[str, ...]:
+def _one_by_one(campaign: Campaign, names: Sequence[str]) -> Iterable[tuple[Scenario, int]]:
+    for name in names:
+        for scenarios in campaign.scenarios.values():
+            own = [scenario for scenario in scenarios if scenario.configuration == name]
+            most = max((rounds_of(one, campaign.cluster.iterations) for one in own), default=0)
+            for iteration in range(most):
+                for scenario in own:
+                    if iteration < rounds_of(scenario, campaign.cluster.iterations):
+                        yield scenario, iteration
+
+
+def order_of(campaign: Campaign) -> tuple[str, ...]:
+    """The configurations in the order in which they are first deployed."""
     names = campaign.names_of_configurations
     if campaign.cluster.rebuild not in ("needed", "never"):
         return names
@@ -239,8 +260,9 @@ def _measured_clusters(
 def _measured_cluster(section: ClusterSection) -> dict[str, Any]:
     """Of the cluster's section what bears on figures, and what the ceph.conf it names says."""
     cluster = section.model_dump(mode="json")
-    for key in ("configurations", "baseline", "iterations", "rebuild", "deploy_timeout"):
+    for key in ("configurations", "baseline", "iterations", "rebuild", "deploy_timeout", "order"):
         del cluster[key]
+    del cluster["seed"]
     if section.conf_file:
         cluster["conf_file"] = ceph_conf.read(Path(section.conf_file))
     return cluster
@@ -261,27 +283,64 @@ def _definition(campaign: Campaign, cluster: dict[str, Any], scenario: Scenario)
 
 
 def _steps(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[Step]:
-    stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
-    last: Optional[Cell] = None
     there: set[str] = set()
-    for cell in cells:
-        if last is not None and last.scenario.needs_cluster != cell.scenario.needs_cluster:
-            last = None
-        how_to_change = _change if cell.scenario.needs_cluster else _drive_change
-        change = how_to_change(campaign, stacks, last, cell)
+    changes = _changes(campaign, cells)
+    for number, (cell, change) in enumerate(zip(cells, changes)):
         if change is not None:
             yield change
             if change.how is Transition.REBUILD:
                 there.clear()
-        site = cell_site(
-            at(campaign.cluster, cell.place), cell.scenario, stacks[cell.configuration]
-        )
-        missing = tuple(v for v in cell.scenario.volumes(site) if v.name not in there)
-        if missing:
+        needed = _volumes(campaign, cell)
+        if any(volume.name not in there for volume in needed):
+            on_this_cluster = _until_rebuild(cells[number:], changes[number:])
+            missing = _missing(campaign, on_this_cluster, there)
             yield Prefill(cell.scenario, missing)
             there.update(volume.name for volume in missing)
         yield Measure(cell)
+
+
+def _changes(campaign: Campaign, cells: Sequence[Cell]) -> list[Optional[Deploy]]:
+    """What each cell needs beside what the cell before it had."""
+    stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
+    found = []
+    last: Optional[Cell] = None
+    for cell in cells:
+        if last is not None and last.scenario.needs_cluster != cell.scenario.needs_cluster:
+            last = None
+        how_to_change = _change if cell.scenario.needs_cluster else _drive_change
+        found.append(how_to_change(campaign, stacks, last, cell))
         last = cell
+    return found
+
+
+def _volumes(campaign: Campaign, cell: Cell) -> tuple[Volume, ...]:
+    stack = Stack(campaign.configurations[cell.configuration])
+    return cell.scenario.volumes(cell_site(at(campaign.cluster, cell.place), cell.scenario, stack))
+
+
+def _until_rebuild(cells: Sequence[Cell], changes: Sequence[Optional[Deploy]]) -> list[Cell]:
+    """The first cell, and those behind it that find its volumes."""
+    found = list(cells[:1])
+    for cell, change in zip(cells[1:], changes[1:]):
+        if change is not None and change.how is Transition.REBUILD:
+            break
+        found.append(cell)
+    return found
+
+
+def _missing(
+    campaign: Campaign, cells: Sequence[Cell], there: Container[str]
+) -> tuple[Volume, ...]:
+    """Volumes that are filled as the first cell's are: all that any cell needs, so all at once."""
+    wanted = _filling(cells[0].scenario)
+    alike = [cell for cell in cells if _filling(cell.scenario) == wanted]
+    found = {volume.name: volume for cell in alike for volume in _volumes(campaign, cell)}
+    return tuple(volume for name, volume in found.items() if name not in there)
+
+
+def _filling(scenario: Scenario) -> dict[str, Any]:
+    """The options that say how a volume is made and filled, and where."""
+    return {"drive": scenario.drive_name, **{key: getattr(scenario, key, None) for key in _FILLING}}
 
 
 def _change(

@@ -72,6 +72,11 @@ class CampaignProgress:
         if self._bar:
             self._bar.advance(self._task, seconds)
 
+    def skipped(self, seconds: int) -> None:
+        """A cell is not needed, which was to take so long."""
+        self._number += 1
+        self.done(seconds)
+
     def note(self, text: str) -> None:
         """Something to be read later too, such as a failed cell."""
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)

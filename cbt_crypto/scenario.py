@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Optional
+from typing import Annotated, ClassVar, Optional, Union
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from cbt_crypto.overlay import Requirement
+from cbt_crypto.precision.until import MeasureUntil
 from cbt_crypto.site import HostScripts, Site
 
 #: (host, shell command) -> the command as the overlays want it started there.
 WrapClient = Callable[[str, str], str]
+
+Seconds = Annotated[int, Field(ge=1, le=2_592_000)]
 
 
 @dataclass(frozen=True)
@@ -70,13 +73,27 @@ class Scenario(BaseModel):
         description="names from cluster.configurations; all of them when absent"
     )
     pool_profile: str = Field("rbd", description="the pool profile, and the pool's name")
-    time: int = Field(300, ge=1, le=2_592_000, description="seconds that are measured")
+    time: Union[Seconds, MeasureUntil] = Field(
+        300,
+        description="seconds that are measured; or a mapping, to measure until a precision is "
+        "reached: {precision: 1%, min: 30, max: 300, block: 10}",
+    )
     ramp: int = Field(0, ge=0, le=2_592_000, description="seconds of the same load before them")
 
     @property
     def drive_name(self) -> Optional[str]:
         """The drive of `cluster.drives` that it works on; None for a cluster."""
         return None
+
+    @property
+    def until(self) -> Optional[MeasureUntil]:
+        """When to stop; None for a fixed time."""
+        return self.time if isinstance(self.time, MeasureUntil) else None
+
+    @property
+    def measured_s(self) -> int:
+        """Seconds that one run of the load measures."""
+        return self.time.block if isinstance(self.time, MeasureUntil) else self.time
 
     def active_clients(self, clients: Sequence[str]) -> tuple[str, ...]:
         """The hosts, of those the campaign names, that run this scenario's processes."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Optional
 
 from rich.console import Console
 from rich.table import Table
@@ -10,19 +13,28 @@ from rich.text import Text
 
 from cbt_crypto.overlay import Overlay, Transition
 from cbt_crypto.plan import Deploy, Measure, Plan, Prefill, Step
+from cbt_crypto.predict import Durations, Earlier, in_words, predict
 
 
-def show_plan(plan: Plan, console: Console) -> None:
-    """Print configurations with their overlays, the steps in order, and a summary."""
+def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None:
+    """Print configurations with their overlays, the steps in order, and a summary.
+
+    `like` is an archive that tells what steps take and how much results vary.
+    """
+    earlier = None if like is None else Earlier(like)
+    durations = Durations() if earlier is None else earlier.durations
     _configurations(plan, console)
     table = Table(title="Steps", title_justify="left", box=None, pad_edge=False)
     for column in ("", "step", "what", "takes"):
         table.add_column(column, overflow="fold")
-    for number, step in enumerate(plan.steps, 1):
-        table.add_row(str(number), *map(Text, _row(step)))
+    for number, row in _rows(plan, durations):
+        table.add_row(str(number), *map(Text, row))
     console.print(table)
     console.print()
     console.print(_summary(plan), highlight=False, soft_wrap=True)
+    if earlier is not None and like is not None:
+        words = in_words(predict(plan, earlier), like)
+        console.print(words, highlight=False, markup=False, soft_wrap=True)
 
 
 def _configurations(plan: Plan, console: Console) -> None:
@@ -46,13 +58,53 @@ def _options(overlay: Overlay) -> str:
     return f" ({', '.join(words)})" if words else ""
 
 
-def _row(step: Step) -> tuple[str, str, str]:
+def _rows(plan: Plan, durations: Durations) -> Iterator[tuple[int, tuple[str, str, str]]]:
+    """Numbered rows; where configurations take turns, those of a later round are one row."""
+    number = 0
+    for turn, steps in _rounds(plan):
+        rows = [_row(step, durations) for step in steps] if turn == 0 else []
+        for row in rows or [_round_row(turn, steps, durations)]:
+            number += 1
+            yield number, row
+
+
+def _rounds(plan: Plan) -> Iterator[tuple[int, list[Step]]]:
+    """Steps with the round whose cells they are for; all are of round 0 in any other order."""
+    in_turns = plan.campaign.cluster.order == "interleaved"
+    found: list[Step] = []
+    current = 0
+    changes: list[Step] = []
+    for step in plan.steps:
+        changes.append(step)
+        if not isinstance(step, Measure):
+            continue
+        turn = step.cell.iteration if in_turns else 0
+        if turn != current and found:
+            yield current, found
+            found = []
+        current = turn
+        found += changes
+        changes = []
+    yield current, found
+
+
+def _round_row(turn: int, steps: Sequence[Step], durations: Durations) -> tuple[str, str, str]:
+    names = dict.fromkeys(step.cell.configuration for step in steps if isinstance(step, Measure))
+    changes = [step.how.name.lower() for step in steps if isinstance(step, Deploy)]
+    kinds = [f"{changes.count(kind)} {kind}" for kind in dict.fromkeys(changes)]
+    about = sum(durations.of(step) for step in steps)
+    what = f"{', '.join(names)}  ({', '.join(kinds) or 'no change'})"
+    return f"round {turn + 1}", what, f"about {about:.0f} s"
+
+
+def _row(step: Step, durations: Durations) -> tuple[str, str, str]:
     if isinstance(step, Deploy):
-        return step.how.name.lower(), f"{step.configuration}  ({step.reason})", ""
+        about = f"about {durations.of(step):.0f} s"
+        return step.how.name.lower(), f"{step.configuration}  ({step.reason})", about
     if isinstance(step, Prefill):
         size = sum(volume.size_mb for volume in step.volumes)
         return "prefill", f"{len(step.volumes)} volumes for {step.scenario.name}", f"{size} MiB"
-    seconds = step.cell.scenario.ramp + step.cell.scenario.time
+    seconds = step.cell.scenario.ramp + step.cell.scenario.measured_s
     return "measure", f"{step.cell.label}  [{step.cell.id}]", f"{seconds} s"
 
 
@@ -69,8 +121,10 @@ def _summary(plan: Plan) -> str:
         )
         if (count := plan.deployments(how))
     ]
+    most = "at most " if any(cell.scenario.until for cell in plan.to_measure) else ""
     return (
         f"{cells} cells to measure{f', {kept} not' if kept else ''}; "
         f"{', '.join(kinds) or 'nothing to deploy'}; prefill of {plan.prefill_mb / 1024:.1f} GiB. "
-        f"Measuring takes {measured} by the file's own times; deployments and prefill come on top."
+        f"Measuring takes {most}{measured} by the file's own times; deployments and prefill come "
+        "on top."
     )

@@ -24,6 +24,7 @@ from cbt_crypto.file.section import Section
 
 _Count = Annotated[int, Field(ge=1, le=16)]
 Rebuild = Literal["scenario", "configuration", "needed", "never"]
+Order = Literal["sequential", "interleaved"]
 
 
 class PoolProfile(Section):
@@ -160,6 +161,14 @@ class ClusterSection(Section):
         "scenario",
         description="when the cluster is built anew: for every scenario as the article did, for "
         "every configuration, when a change of configuration needed it, or never",
+    )
+    order: Order = Field(
+        "sequential",
+        description="each configuration by itself, or all that need no rebuild in turns: short "
+        "blocks in balanced random order, compared pair by pair",
+    )
+    seed: Optional[int] = Field(
+        None, ge=0, le=1 << 31, description="of the random order; made from the file when absent"
     )
     deploy_timeout: int = Field(
         300, ge=10, le=86400, description="seconds that each step of a deployment may take"

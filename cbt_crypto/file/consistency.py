@@ -21,6 +21,7 @@ def contradictions(cluster: ClusterSection, needs_cluster: bool = True) -> Itera
     yield from _twice(("cluster", "clients"), cluster.clients, "host")
     yield from _neighbours(cluster)
     yield from drives.contradictions(cluster)
+    yield from _order(cluster)
     if cluster.use_existing:
         return
     for key in ("osds", "mons", "mgrs"):
@@ -45,6 +46,16 @@ def _neighbours(cluster: ClusterSection) -> Iterator[Contradiction]:
     for host in (cluster.neighbours.hosts or ()) if cluster.neighbours else ():
         if host not in known:
             yield ("cluster", "neighbours", "hosts"), f'"{host}" is no host of the campaign'
+
+
+def _order(cluster: ClusterSection) -> Iterator[Contradiction]:
+    if cluster.order == "sequential":
+        return
+    place: KeyPath = ("cluster", "order")
+    if cluster.use_existing:
+        yield place, "is interleaved, which changes the cluster; with use_existing leave it out"
+    elif cluster.rebuild_every_test or cluster.rebuild not in ("needed", "never"):
+        yield place, "is interleaved: configurations take turns on one cluster; say rebuild: needed"
 
 
 def _devices(cluster: ClusterSection) -> Iterator[Contradiction]:

@@ -177,6 +177,12 @@ def _overlays(
     return tuple(made)
 
 
+def _check_until(file: CampaignFile, name: str, scenarios: tuple[Scenario, ...]) -> None:
+    """A precision is reached by blocks of seconds, so there must be seconds."""
+    if any(one.until and "log_avg_msec" not in type(one).model_fields for one in scenarios):
+        file.problem(("benchmarks", name, "time"), "cannot be a precision here; give seconds")
+
+
 def _scenarios(file: CampaignFile, cluster: ClusterSection) -> dict[str, tuple[Scenario, ...]]:
     sections = file.mapping(("benchmarks",), file.document.data.get("benchmarks"))
     if not sections and "benchmarks" in file.document.data:
@@ -194,6 +200,10 @@ def _scenarios(file: CampaignFile, cluster: ClusterSection) -> dict[str, tuple[S
                 for scenario in _scenario_objects(file, cluster, name, place, part)
             )
             _check_overlays(file, cluster, made[name])
+            _check_until(file, name, made[name])
+    if cluster.iterations > 1 and any(one.until for own in made.values() for one in own):
+        wrong = "must be 1 where time is a precision, which decides how often a cell is measured"
+        file.problem(("cluster", "iterations"), f"{wrong}; leave it out")
     return made
 
 
@@ -267,7 +277,8 @@ def _check_element(
         unknown = key not in _names_of(scenario)
         for location, wrong in sentences(scenario, error):
             if location[:1] == (key,):
-                file.problem(_without_index(place) if unknown else place, wrong)
+                own = (*place, *location[1:])
+                file.problem(_without_index(place) if unknown else own, wrong)
 
 
 def _names_of(scenario: type[Scenario]) -> set[str]:

@@ -6,7 +6,9 @@ from typing import Annotated
 
 from pydantic import StringConstraints
 
-_MEANINGS: dict[str, str] = {}
+from cbt_crypto.precision.until import PERCENT
+
+_MEANINGS: dict[str, str] = {PERCENT: "a percent from 0.0001% to 99%, as 1%"}
 
 
 def _like(pattern: str, meaning: str) -> StringConstraints:

@@ -18,6 +18,7 @@ from cbt_crypto.file.cluster import CephSettings, ClusterSection, PoolProfile
 from cbt_crypto.file.monitoring import CollectlProfile, PerfProfile
 from cbt_crypto.file.neighbours import Neighbours
 from cbt_crypto.file.patterns import meaning_of
+from cbt_crypto.precision.until import MeasureUntil
 from cbt_crypto.scenario import Scenario
 
 _BEGINNING = """\
@@ -76,8 +77,16 @@ Where a scenario is wanted with lists that do not all go together, its value is 
 mappings, each with dimensions of its own.
 
 Cells of one configuration are measured one after another, scenario by scenario in the order of the
-file, because a change of configuration is what costs time. Volumes of the same size are shared by
+file, because a change of configuration is what costs time; unless they take turns, with
+`order: interleaved`, which [method.md](method.md) describes. Volumes of the same size are shared by
 scenarios, and filled once for each cluster that is built.
+"""
+
+_UNTIL = """\
+### time, as a mapping
+
+Each cell is measured in blocks until its percent of the baseline is known as well as asked for, and
+warm-up is cut from each block. [method.md](method.md) says how, and what is assumed.
 """
 
 _MONITORING = """\
@@ -128,6 +137,8 @@ def _scenarios() -> Iterator[str]:
     }
     yield "### Options of all scenarios\n"
     yield from _lines(common.values())
+    yield _UNTIL
+    yield from _table(MeasureUntil)
     for name, scenario in SCENARIOS.items():
         yield f"### {name}\n\n{_summary(scenario)}\n"
         yield from _lines(row for key, row in rows[name].items() if key not in common)

@@ -27,7 +27,7 @@ _LONGEST_VALUE = 60
 #: pydantic puts the kind of a union's member into the location; the file has no such key.
 _UNION_MEMBER = re.compile(
     r"(literal|list|dict|nullable|function-[a-z]+|constrained-[a-z]+)\[.*|constrained-[a-z]+"
-    r"|str|int|float|bool|\[key\]"
+    r"|str|int|float|bool|\[key\]|MeasureUntil"
 )
 
 
@@ -37,6 +37,12 @@ def sentences(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[
     for detail in error.errors():
         by_location[_location(detail)].append(detail)
     for location, details in by_location.items():
+        # A mapping in which something is wrong was meant to be one, whatever else it could be.
+        inside = any(
+            other[: len(location)] == location != other for other in by_location if location
+        )
+        if inside and all(detail["type"] in _MUST_BE for detail in details):
+            continue
         # Of a union, the member that the value was meant for says more than the others.
         meant = [detail for detail in details if detail["type"] not in _MUST_BE]
         if meant or len(details) == 1:

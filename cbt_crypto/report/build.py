@@ -65,7 +65,7 @@ def assemble(
     hosts = {} if environment is None else environment.hosts
     order = order_of(archive.plan, baseline.dimension)
     grouped = group(runs, baseline.dimension, order)
-    intervals = _intervals(grouped, runs, baseline, options)
+    intervals = _intervals(grouped, runs, baseline, options, archive.plan.order)
     comparer = _Comparer(baseline.value, intervals, groups(environment, baseline.dimension))
     tables = tuple(comparer.table(table) for table in grouped)
     report = Report(
@@ -96,8 +96,10 @@ def _intervals(
     runs: Sequence[Run],
     baseline: Baseline,
     options: ReportOptions,
+    order: str,
 ) -> Intervals:
-    numbers = spread.stretches(runs, baseline.dimension)
+    in_turns = order == "interleaved"
+    numbers = spread.stretches(runs, baseline.dimension, in_turns)
     loads = {
         (id(section.rows), section.direction): Load(
             section.direction,
@@ -107,7 +109,7 @@ def _intervals(
         for section in table.sections
     }
     assumed = options.run_spread_percent
-    return Intervals(loads, spread.ASSUMED_PERCENT if assumed is None else assumed)
+    return Intervals(loads, spread.ASSUMED_PERCENT if assumed is None else assumed, in_turns)
 
 
 @dataclass(frozen=True)

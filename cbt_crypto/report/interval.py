@@ -12,6 +12,7 @@ from scipy.special import stdtrit
 from cbt_crypto.report import spread
 from cbt_crypto.report.metric import Metric
 from cbt_crypto.report.model import Comparison
+from cbt_crypto.report.paired import compare_pairs, half_of_blocks
 from cbt_crypto.report.spread import Pooled, Stretches
 from cbt_crypto.results.documents import Scalar
 
@@ -33,11 +34,13 @@ class Load:
 class Intervals:
     """Comparisons with intervals, from every load of a report, whatever its keys are.
 
-    `assumed_percent` is the standard deviation between runs where nothing was measured twice.
+    `assumed_percent` is the standard deviation between runs where nothing was measured twice;
+    `in_turns` says that configurations took turns, so that their blocks are pairs.
     """
 
     loads: Mapping[Any, Load]
     assumed_percent: float = spread.ASSUMED_PERCENT
+    in_turns: bool = False
     _everywhere: dict[str, Pooled] = field(default_factory=dict)
 
     def compare(
@@ -45,6 +48,10 @@ class Intervals:
     ) -> Comparison:
         """`percent` of the baseline with its interval; without one where nothing can be said."""
         cell, base = load.cells[value], load.cells[baseline]
+        if self.in_turns:
+            pairs = compare_pairs(metric, load.direction, cell, base, percent)
+            if pairs is not None:
+                return pairs
         measured = self._between(metric, load)
         if measured.degrees >= _ENOUGH:
             half = _t(measured.degrees) * math.sqrt(measured.variance * _inverse(cell, base))
@@ -77,6 +84,9 @@ class Intervals:
     def _within(self, metric: Metric, load: Load, cell: Stretches) -> Optional[_Side]:
         """Half the interval of one side's own mean, from iterations or from blocks of seconds."""
         runs = [run for stretch in cell for run in stretch]
+        blocks = half_of_blocks(metric, load.direction, runs)
+        if blocks is not None:
+            return _Side(blocks, f"{len(runs)} blocks in a row")
         repeated = spread.within(load.cells.values(), metric, load.direction)
         if repeated.degrees >= _ENOUGH:
             half = _t(repeated.degrees) * math.sqrt(repeated.variance / len(runs))

@@ -52,22 +52,34 @@ def _throughput(field: str) -> _Of:
 def _rate(run: Run, direction: str, field: str) -> float:
     """The sum over processes of what fio says; of the common seconds if they began far apart.
 
-    Processes that run alone for a while are faster then, so their own means would not add up.
+    Processes that run alone for a while are faster then, so their own means would not add up. The
+    seconds count too where a warm-up was cut, which fio did not know of.
     """
     records = records_of(run, direction)
     total = float(sum(getattr(record, field) for record in records))
     series = run.series.get(direction)
-    if run.start_skew_s <= SKEW_S or series is None or not len(series.iops):
+    as_it_is = run.start_skew_s <= SKEW_S and not run.warmup_s
+    if as_it_is or series is None or not len(series.iops):
         return total
     return total * float(series.iops.mean()) / sum(record.iops for record in records)
 
 
 def _mean_latency(runs: Sequence[Run], direction: str) -> Optional[float]:
-    records = [record for run in runs for record in records_of(run, direction)]
-    weights = [record.ios for record in records]
-    return (
-        float(np.average([r.clat_ns_mean for r in records], weights=weights)) if records else None
-    )
+    parts = [part for run in runs for part in _latencies(run, direction)]
+    if not parts:
+        return None
+    means, weights = zip(*parts)
+    return float(np.average(means, weights=weights))
+
+
+def _latencies(run: Run, direction: str) -> list[tuple[float, float]]:
+    """Means with their weights: of processes, or of the seconds where a warm-up was cut."""
+    series = run.series.get(direction)
+    if run.warmup_s and series is not None:
+        known = np.isfinite(series.clat_ns_mean) & (series.iops > 0)
+        if known.any():
+            return list(zip(series.clat_ns_mean[known].tolist(), series.iops[known].tolist()))
+    return [(record.clat_ns_mean, record.ios) for record in records_of(run, direction)]
 
 
 def _max_latency(runs: Sequence[Run], direction: str) -> Optional[float]:

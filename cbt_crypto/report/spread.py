@@ -31,15 +31,16 @@ class Pooled:
     degrees: int
 
 
-def stretches(runs: Sequence[Run], dimension: str) -> dict[int, int]:
+def stretches(runs: Sequence[Run], dimension: str, in_turns: bool = False) -> dict[int, int]:
     """`id` of each run -> the number of its stretch; runs without a start come first.
 
-    `dimension` is the compared one: a stretch ends where another value of it was measured.
+    `dimension` is the compared one: a stretch ends where another value of it was measured. Where
+    configurations took turns it ends with the deployment.
     """
     numbers: dict[int, int] = {}
     number, before = 0, object()
     for run in sorted(runs, key=lambda run: -math.inf if run.started is None else run.started):
-        value = run.dimensions.get(dimension)
+        value = run.deployment if in_turns else run.dimensions.get(dimension)
         number += value != before
         before = value
         numbers[id(run)] = number

@@ -47,6 +47,7 @@ class Plan(_Document):
     baseline: Optional[Baseline] = None
     configurations: Mapping[str, Any] = {}
     cells: tuple[PlannedCell, ...] = ()
+    order: str = "sequential"
 
 
 class Process(_Document):
@@ -58,6 +59,13 @@ class Process(_Document):
     exit_status: Optional[int] = None
     json_file: str = Field(alias="json")
     logs: Optional[str] = None
+
+
+class Block(_Document):
+    """What the campaign read of a block when it decided whether to measure another."""
+
+    warmup_s: float = Field(0.0, ge=0)
+    iops: Mapping[str, float] = {}
 
 
 class Cell(_Document):
@@ -77,6 +85,8 @@ class Cell(_Document):
     osd_hosts: tuple[str, ...] = ()
     clock_offset_s: Mapping[str, float] = {}
     processes: tuple[Process, ...] = ()
+    deployment: Optional[str] = None
+    block: Optional[Block] = None
 
 
 class OverlayProof(_Document):

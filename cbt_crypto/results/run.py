@@ -62,6 +62,8 @@ class Run:
     failure: Optional[str] = None
     is_missing: bool = False
     started: Optional[float] = None
+    deployment: Optional[str] = None
+    warmup_s: float = 0.0
     hosts: tuple[str, ...] = ()
     records: tuple[Record, ...] = ()
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
@@ -98,6 +100,7 @@ def read_run(folder: Folder, planned: PlannedCell) -> Run:
         if cell is None:
             return replace(run, failure="it has not been run", is_missing=True)
         run = replace(run, started=cell.started, hosts=(*cell.osd_hosts, *cell.clients))
+        run = replace(run, deployment=cell.deployment)
         proof = cell_folder.document("proof.json", Proof)
         run = replace(run, proof=proof)
         failure = _refusal(cell, proof)
@@ -158,16 +161,21 @@ def _measured(run: Run, folder: Folder, cell: Cell) -> Run:
     window = common(windows)
     if window.seconds <= 0:
         raise Malformed("the client processes never ran at the same time")
+    warmup_s = 0.0 if cell.block is None else min(cell.block.warmup_s, window.seconds / 2)
+    window = Window(window.start_s + warmup_s, window.end_s)
     nodes = _nodes(folder, cell, problems)
     osds = [node for node in nodes if node.host in cell.osd_hosts]
     used = _uses(nodes, window, problems)
     bins = second_bins(folder, clients, window, problems)
     series = _series(clients, window, bins)
     cpu_percent = percent_per_second(osds, window)
+    totals = {direction: one.total for direction, one in bins.items()}
     perf = tuple(_perf(folder, cell, window, problems))
     return replace(
         run,
-        histograms={**{d: b.total for d, b in bins.items()}, **run.histograms},
+        warmup_s=warmup_s,
+        # fio's own bins hold its warm-up too; where some was cut, those of the seconds stand
+        histograms={**run.histograms, **totals} if warmup_s else {**totals, **run.histograms},
         window=window,
         start_skew_s=start_skew_s(windows),
         series=series,

@@ -69,12 +69,14 @@ class Build(Overlay):
 
 
 @pytest.fixture(autouse=True)
-def toy_overlays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in list(OVERLAYS):
-        monkeypatch.delitem(OVERLAYS, name)
-    for overlay in (Build, Live, Restart):
-        monkeypatch.setitem(OVERLAYS, overlay.name, overlay)
+def toy_overlays() -> Iterator[None]:
+    before = dict(OVERLAYS)
+    OVERLAYS.clear()
+    OVERLAYS.update({overlay.name: overlay for overlay in (Build, Live, Restart)})
     yield
+    # in their order, which documents show
+    OVERLAYS.clear()
+    OVERLAYS.update(before)
 
 
 @pytest.fixture

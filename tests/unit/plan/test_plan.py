@@ -212,8 +212,7 @@ def test_volumes_are_prefilled_once_and_only_those_that_are_missing(campaign_of:
     )
     prefills = [step for step in made.steps if isinstance(step, Prefill)]
     assert [[volume.name for volume in step.volumes] for step in prefills] == [
-        ["cbt-c0-0-1024"],
-        ["cbt-c0-1-1024", "cbt-c0-2-1024", "cbt-c1-0-1024", "cbt-c1-1-1024", "cbt-c1-2-1024"],
+        [f"cbt-{client}-{n}-1024" for client in ("c0", "c1") for n in range(3)],
         ["cbt-c0-0-2048"],
     ]
     assert made.prefill_mb == 6 * 1024 + 2048

@@ -1,0 +1,69 @@
+"""Between a campaign's cells and `precision.pace`: which blocks are still to be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from pathlib import Path
+from typing import Any, Optional
+
+from cbt_crypto.archive import digest, read_json
+from cbt_crypto.file import Campaign
+from cbt_crypto.plan import Cell, order_of
+from cbt_crypto.precision.block import Block
+from cbt_crypto.precision.pace import Load, Measured
+from cbt_crypto.turns import partners
+
+
+class Pacing:
+    """The loads of a campaign that are measured until a precision is reached."""
+
+    def __init__(
+        self, campaign: Campaign, cells: Iterable[Cell], archive: Path, done: Container[str]
+    ) -> None:
+        """`done` are the paths of the cells that `archive` has and that count."""
+        self._cells = tuple(cells)
+        # Pairs are made of configurations; another dimension's values are compared by themselves.
+        is_usual = campaign.compared == "configuration"
+        baseline = str(campaign.baseline) if is_usual else ""
+        together = partners(campaign, order_of(campaign))
+        self._loads: dict[str, Load] = {}
+        for cell in self._cells:
+            if cell.scenario.until is not None and load_key(cell) not in self._loads:
+                self._loads[load_key(cell)] = Load(cell.scenario.until, baseline, together)
+        for cell in self._cells:
+            if cell.scenario.until is not None and cell.path in done:
+                self.note(cell, read_json(archive / cell.path / "cell.json") or {})
+
+    def note(self, cell: Cell, state: dict[str, Any]) -> None:
+        """A cell is finished; `state` is its cell.json."""
+        load = self._loads.get(load_key(cell))
+        iops = (state.get("block") or {}).get("iops")
+        if load is not None and isinstance(iops, dict):
+            load.note(cell.configuration, cell.iteration, Measured(state.get("deployment"), iops))
+
+    def may_settle(self, cell: Cell) -> bool:
+        """Whether it depends on what was measured if this block is needed."""
+        until = cell.scenario.until
+        return until is not None and cell.iteration >= until.fewest
+
+    def is_settled(self, cell: Cell) -> bool:
+        """Whether this block is not needed any more."""
+        load = self._loads.get(load_key(cell))
+        return load is not None and load.is_settled(cell.configuration, cell.iteration)
+
+    def settled(self) -> set[str]:
+        """Paths of all cells that are not needed any more."""
+        return {cell.path for cell in self._cells if self.is_settled(cell)}
+
+
+def load_key(cell: Cell) -> str:
+    """The same for cells that differ by configuration and round alone."""
+    return digest([cell.scenario.name, cell.parameters])
+
+
+def block_state(block: Optional[Block]) -> Optional[dict[str, Any]]:
+    """What cell.json says of a block."""
+    if block is None:
+        return None
+    iops = {name: round(value, 3) for name, value in block.iops.items()}
+    return {"warmup_s": block.warmup_s, "iops": iops}

@@ -1,0 +1,65 @@
+"""`time` as a mapping: measure until the interval of the percent is narrow enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Optional
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+from typing_extensions import Self
+
+#: More than 0, and less than 100.
+PERCENT = r"^(0\.[0-9]{0,3}[1-9]|[1-9][0-9]?(\.[0-9]{1,4})?)%$"
+
+
+class MeasureUntil(BaseModel):
+    """Blocks of seconds, each a run of the load, until the percents are known well enough."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    precision: Annotated[str, StringConstraints(pattern=PERCENT)] = Field(
+        description="how far the ends of a percent's 95 % interval may be from it, as 1%"
+    )
+    min: int = Field(30, ge=1, le=2_592_000, description="seconds measured in any case")
+    max: int = Field(300, ge=1, le=2_592_000, description="seconds measured at most")
+    block: int = Field(10, ge=2, le=86_400, description="seconds of one block")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.block <= self.max or not self.min <= self.max:
+            raise ValueError("max must be at least min, and at least one block")
+        return self
+
+    @property
+    def half(self) -> float:
+        """The same as half an interval of a logarithm."""
+        return math.log1p(float(self.precision.rstrip("%")) / 100)
+
+    @property
+    def fewest(self) -> int:
+        """Blocks in any case."""
+        return math.ceil(self.min / self.block)
+
+    @property
+    def most(self) -> int:
+        """Blocks at most."""
+        return math.ceil(self.max / self.block)
+
+
+def until_of(parameters: Mapping[str, Any]) -> Optional[MeasureUntil]:
+    """What a cell's parameters say, wherever they come from; None for a fixed time."""
+    value = parameters.get("time")
+    if not isinstance(value, Mapping):
+        return None
+    try:
+        return MeasureUntil.model_validate(dict(value))
+    except ValidationError:
+        return None

@@ -1,0 +1,195 @@
+"""How long a plan will take, from what an earlier archive, or a short pilot, tells."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median, pvariance, variance
+from typing import Any, Optional
+
+from cbt_crypto.archive import read_json
+from cbt_crypto.errors import UsageError
+from cbt_crypto.overlay import Transition
+from cbt_crypto.pacing import load_key
+from cbt_crypto.pending import Pending
+from cbt_crypto.plan import Cell, Deploy, Measure, Plan, Prefill, Step
+from cbt_crypto.precision.block import read_block
+from cbt_crypto.precision.sequence import boundary
+from cbt_crypto.precision.until import MeasureUntil
+from cbt_crypto.timeline import steps_of, usual_seconds
+
+#: Seconds on a small cluster, where no archive says better.
+_CHANGE_S = {
+    Transition.NONE: 0.0,
+    Transition.LIVE: 1.0,
+    Transition.RESTART: 10.0,
+    Transition.REBUILD: 30.0,
+}
+_AROUND_A_CELL_S = 4.0
+_PREFILL_MIB_PER_S = 100.0
+#: What two loads must have in common for the spread of one to say something of the other.
+_LIKENESS = ("op_size", "mode", "iodepth", "volumes_per_client")
+
+
+@dataclass(frozen=True)
+class Durations:
+    """What steps take, in seconds."""
+
+    steps: list[dict[str, Any]] = field(default_factory=list)
+
+    def of(self, step: Step) -> float:
+        """The median of such steps in the archive, else what a small cluster needs."""
+        if isinstance(step, Deploy):
+            usual = usual_seconds(self.steps, "deploy", how=step.how.name.lower())
+            return _CHANGE_S[step.how] if usual is None else usual
+        if isinstance(step, Prefill):
+            return sum(volume.size_mb for volume in step.volumes) / self._mib_per_s()
+        return self._around() + step.cell.scenario.ramp + step.cell.scenario.measured_s
+
+    def _around(self) -> float:
+        found = [
+            step["seconds"] - step.get("seconds_measured", 0)
+            for step in self.steps
+            if step.get("step") == "measure"
+        ]
+        return float(median(found)) if found else _AROUND_A_CELL_S
+
+    def _mib_per_s(self) -> float:
+        found = [
+            step["mib"] / step["seconds"]
+            for step in self.steps
+            if step.get("step") == "prefill" and step.get("seconds") and step.get("mib")
+        ]
+        return float(median(found)) if found else _PREFILL_MIB_PER_S
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """`seconds` of the whole plan; `rounds` of each load, in words, and whether they suffice."""
+
+    seconds: float
+    rounds: Mapping[str, str]
+
+
+class Earlier:
+    """The finished cells of an earlier archive, and what they tell of a load's spread."""
+
+    def __init__(self, archive: Path) -> None:
+        """Raises UsageError where there is no cell that is measured."""
+        self.archive = archive
+        self.durations = Durations(steps_of(archive))
+        self._cells: list[tuple[Path, dict[str, Any]]] = []
+        for path in sorted(archive.glob("results/[0-9]*/id-*/cell.json")):
+            state = read_json(path)
+            if state and state.get("state") == "finished":
+                self._cells.append((path.parent, state))
+        if not self._cells:
+            raise UsageError(f"{archive}: holds no cell that was measured, to predict from")
+
+    def spread(self, cell: Cell, block_s: int) -> Optional[float]:
+        """Standard deviation of the logarithm of a pair's ratio under such a load.
+
+        From pairs where there are some; else from neighbouring blocks of seconds of single runs,
+        which are never nearer to one another than pairs of two configurations are.
+        """
+        alike = [own for own in self._cells if _alike(cell, own[1])] or self._cells
+        pairs = _pairs([state for _, state in alike])
+        if len(pairs) >= 3:
+            return math.sqrt(variance(pairs))
+        differences = [d for path, state in alike for d in _neighbours(path, state, block_s)]
+        return math.sqrt(pvariance(differences, 0.0)) if len(differences) >= 3 else None
+
+
+def predict(plan: Plan, earlier: Earlier) -> Prediction:
+    """Rounds of each load that is measured until a precision, and seconds of all steps."""
+    rounds: dict[str, int] = {}
+    shown: dict[str, str] = {}
+    for cell in plan.to_measure:
+        until, key = cell.scenario.until, load_key(cell)
+        if until is not None and key not in rounds:
+            spread = earlier.spread(cell, until.block)
+            rounds[key] = until.most if spread is None else rounds_needed(until, spread)
+            shown[_words(cell)] = _shown(until, rounds[key], spread)
+    return Prediction(_seconds(plan.steps, rounds, earlier.durations), shown)
+
+
+def rounds_needed(until: MeasureUntil, spread: float) -> int:
+    """The first number of pairs whose interval is narrow enough; the most where none is."""
+    for count in range(until.fewest, until.most):
+        if boundary(count) * spread / math.sqrt(count) <= until.half:
+            return count
+    return until.most
+
+
+def _seconds(steps: Iterable[Step], rounds: Mapping[str, int], durations: Durations) -> float:
+    total, pending = 0.0, Pending()
+    for step in steps:
+        if not isinstance(step, Measure):
+            pending.add(step)
+        elif step.cell.iteration < rounds.get(load_key(step.cell), math.inf):
+            total += sum(durations.of(before) for before in pending.take())
+            total += durations.of(step)
+    return total
+
+
+def _shown(until: MeasureUntil, rounds: int, spread: Optional[float]) -> str:
+    if spread is None:
+        return f"{rounds} rounds at most; nothing is known of its spread"
+    reached = boundary(rounds) * spread / math.sqrt(rounds)
+    if reached <= until.half:
+        return f"+-{until.precision} after about {rounds} rounds of {until.block} s"
+    return f"not +-{until.precision}, but about +-{100 * reached:.2g} % after all {rounds} rounds"
+
+
+def in_words(prediction: Prediction, archive: Path) -> str:
+    """The prediction for people."""
+    taken = datetime.timedelta(seconds=round(prediction.seconds))
+    lines = [f"  {load}: {text}" for load, text in prediction.rounds.items()]
+    return "\n".join((f"Judging by {archive}, it takes about {taken}.", *lines))
+
+
+def _words(cell: Cell) -> str:
+    scenario, _, rest = cell.label.split(" / ", 2)
+    return f"{scenario} / {rest.partition(' iteration ')[0]}"
+
+
+def _alike(cell: Cell, state: Mapping[str, Any]) -> bool:
+    own, other = cell.parameters, state.get("parameters") or {}
+    same = all(own.get(key) == other.get(key) for key in _LIKENESS)
+    return same and state.get("scenario") == cell.scenario.name
+
+
+def _pairs(states: list[dict[str, Any]]) -> list[float]:
+    """Deviations of the pairs' log ratios from the mean of their two configurations."""
+    by_round: dict[Any, dict[str, float]] = {}
+    for state in states:
+        iops = (state.get("block") or {}).get("iops") or {}
+        total = sum(iops.values())
+        if total > 0 and state.get("deployment"):
+            key = (state["deployment"], state.get("iteration"), str(state.get("parameters")))
+            by_round.setdefault(key, {})[str(state.get("configuration"))] = math.log(total)
+    found: dict[str, list[float]] = {}
+    for logs in by_round.values():
+        names = sorted(logs)
+        for name in names[1:]:
+            found.setdefault(name, []).append(logs[name] - logs[names[0]])
+    means = {name: sum(values) / len(values) for name, values in found.items()}
+    return [value - means[name] for name, values in found.items() for value in values]
+
+
+def _neighbours(directory: Path, state: Mapping[str, Any], block_s: int) -> list[float]:
+    """Differences of the logarithms of neighbouring blocks of one run."""
+    interval_ms = int((state.get("parameters") or {}).get("log_avg_msec", 1000))
+    block = read_block(directory, state.get("processes") or (), interval_ms)
+    if block is None:
+        return []
+    length = max(1, round(block_s * 1000 / interval_ms))
+    series = block.series[round(block.warmup_s * 1000 / interval_ms) :]
+    means = [
+        sum(series[at : at + length]) / length for at in range(0, len(series) - length + 1, length)
+    ]
+    logs = [math.log(mean) for mean in means if mean > 0]
+    return [two - one for one, two in zip(logs, logs[1:])]

@@ -1,0 +1,52 @@
+"""How long each step of a campaign took: results/timeline.json, which predictions rest on."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any, Optional
+
+from cbt_crypto.archive import read_json, write_json
+
+
+def _path(archive: Path) -> Path:
+    return archive / "results" / "timeline.json"
+
+
+class Timeline:
+    """Notes steps that were taken to their end; a campaign that goes on adds to what is there."""
+
+    def __init__(self, archive: Path) -> None:
+        """Reads what is noted already."""
+        self._archive = archive
+        self._steps = steps_of(archive)
+
+    @contextlib.contextmanager
+    def step(self, kind: str, **about: Any) -> Iterator[None]:
+        """Note how long the block takes; `kind` is deploy, prefill, measure or take_down."""
+        started, clock = time.time(), time.monotonic()
+        yield
+        taken = round(time.monotonic() - clock, 3)
+        self._steps.append({"step": kind, **about, "started": started, "seconds": taken})
+        write_json(_path(self._archive), {"steps": self._steps})
+
+
+def steps_of(archive: Path) -> list[dict[str, Any]]:
+    """The steps that an archive tells of; none where it does not."""
+    found = (read_json(_path(archive)) or {}).get("steps")
+    return [step for step in found if isinstance(step, dict)] if isinstance(found, list) else []
+
+
+def usual_seconds(steps: list[dict[str, Any]], kind: str, **about: Any) -> Optional[float]:
+    """The median of the steps that are so; None where there is none."""
+    wanted = {"step": kind, **about}
+    found = [
+        step["seconds"]
+        for step in steps
+        if all(step.get(key) == value for key, value in wanted.items())
+        and isinstance(step.get("seconds"), (int, float))
+    ]
+    return float(median(found)) if found else None

@@ -1,0 +1,83 @@
+"""Configurations that take turns on real Ceph until a precision is reached, one of them twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+CONFIGURATIONS = {"A": {}, "A again": {}, "OSDs on 1 core": {"cpuset": {"osd_cores": 1}}}
+#: Wide, because the tests share the machine; reached or not, what is published must be right.
+TIME = {"precision": "25%", "min": 12, "max": 24, "block": 4}
+BENCHMARKS = {
+    "rbd_single_client": {
+        "vol_size": 64, "iodepth": 16, "time": TIME, "op_size": 4096, "mode": "randread",
+    }
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ran(machine_factory: Callable[[str], Any]) -> tuple[Any, subprocess.CompletedProcess[str]]:
+    machine = machine_factory("turns")
+    config = machine.write(CONFIGURATIONS, BENCHMARKS)
+    document = yaml.safe_load(config.read_text())
+    document["cluster"]["order"] = "interleaved"
+    document["cluster"]["mons"]["localhost"]["a"] = "127.0.0.1:13427"
+    config.write_text(yaml.safe_dump(document, sort_keys=False))
+    return machine, machine.run(config)
+
+
+def _report(machine: Any) -> list[dict[str, Any]]:
+    report = json.loads((machine.archive / "report.json").read_text())
+    return [c for t in report["tables"] for s in t["sections"] for c in s["cells"]]
+
+
+def test_it_deploys_once_and_every_block_is_proved(ran: Any) -> None:
+    machine, done = ran
+    assert done.returncode == 0, done.stdout + done.stderr
+    cells = machine.cells()
+    assert {cell["state"] for cell in cells} == {"finished"}
+    assert all(cell["proof"]["proved"] for cell in cells)
+    assert len({cell["deployment"] for cell in cells}) == 1
+    assert done.stdout.count("(rebuild") == done.stdout.count("prefill ") == 1
+    rounds = [cell["iteration"] for cell in sorted(cells, key=lambda cell: cell["started"])]
+    assert rounds == sorted(rounds)
+
+
+def test_it_stops_when_the_percents_are_known_or_at_the_longest_time(ran: Any) -> None:
+    machine, _ = ran
+    most = TIME["max"] // TIME["block"]
+    for cell in _report(machine):
+        if cell["is_baseline"]:
+            continue
+        iops = cell["comparisons"]["iops"]
+        rounds = sum(one["configuration"] == cell["name"] for one in machine.cells())
+        is_narrow = iops["high"] / iops["percent"] - 1 <= 0.25
+        assert is_narrow or rounds == most
+        assert iops["basis"].startswith(f"{rounds} pairs of blocks")
+        assert ("was asked for and not reached" in iops["basis"]) is not is_narrow
+
+
+def test_the_same_configuration_twice_is_within_noise(ran: Any) -> None:
+    machine, _ = ran
+    (twin,) = [cell for cell in _report(machine) if cell["name"] == "A again"]
+    iops = twin["comparisons"]["iops"]
+    assert iops["low"] <= 100 <= iops["high"]
+
+
+def test_nothing_is_left(ran: Any) -> None:
+    machine, _ = ran
+    assert machine.leftovers() == []
+
+
+def test_run_again_it_is_known_already(ran: Any) -> None:
+    machine, _ = ran
+    again = machine.run(machine.directory / "campaign.yaml")
+    assert again.returncode == 0
+    assert "every cell is in the archive already" in again.stdout

@@ -1,0 +1,178 @@
+"""Campaigns whose configurations take turns until a precision is reached, on a host of fakes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.overlay import Overlay, Transition
+
+pytestmark = pytest.mark.unit
+
+TIME = {"precision": "5%", "min": 2, "max": 24, "block": 2}
+#: Writes a log of its IOPS: the values in the file `iops`, which a test changes.
+FIO = """
+[ "$1" = --enghelp ] && { echo "Available IO engines:"; echo "	rbd"; exit 0; }
+for word; do case $word in
+    --output=*) echo '{}' > "${word#--output=}" ;;
+    --write_iops_log=*) n=0; for value in $(cat DIRECTORY/iops); do
+            n=$((n+1)); echo "${n}000, $value, 0, 0, 0"
+        done > "${word#--write_iops_log=}_iops.1.log" ;;
+esac; done
+"""
+
+
+class Turn(Overlay):
+    """One that is changed live."""
+
+    name = "turn"
+    number: int = 0
+
+    @classmethod
+    def absent(cls) -> Overlay:
+        return cls.make_absent()
+
+    def transition_to(self, new: Overlay) -> Transition:
+        return Transition.NONE if self == new else Transition.LIVE
+
+
+@pytest.fixture
+def turns(host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setitem(OVERLAYS, "turn", Turn)
+    host.programs("fio", FIO.replace("DIRECTORY", str(host.directory)))
+    (host.directory / "iops").write_text("1000 1000 1000 1000")
+    return host
+
+
+def campaign(host: Any, **benchmark: Any) -> Any:
+    cluster = {
+        "rebuild": "needed",
+        "order": "interleaved",
+        "configurations": {"A": {}, "B": {"turn": {"number": 1}}, "C": {"turn": {"number": 2}}},
+    }
+    load = {"time": TIME, "op_size": 4096, **benchmark}
+    return host.write(cluster=cluster, benchmarks={"rbd_single_client": load})
+
+
+def plan_of(host: Any) -> dict[str, Any]:
+    plan: dict[str, Any] = json.loads((host.archive / "results" / "plan.json").read_text())
+    return plan
+
+
+def measured(host: Any) -> list[tuple[int, str]]:
+    """Round and configuration of the finished cells, in the order in which they were measured."""
+    states = [
+        json.loads(path.read_text()) for path in host.archive.glob("results/0*/id-*/cell.json")
+    ]
+    states.sort(key=lambda state: state["started"])
+    return [(state["iteration"], state["configuration"]) for state in states]
+
+
+def test_it_stops_when_every_percent_is_known(turns: Any) -> None:
+    result = turns.cbt(campaign(turns))
+    assert result.exit_code == 0, result.output
+    done = measured(turns)
+    # of values that do not vary, four pairs are the fewest that say anything
+    assert sorted(done) == [(n, name) for n in range(4) for name in "ABC"]
+    assert [turn for turn, _ in done] == sorted(turn for turn, _ in done)
+    assert result.output.count("(rebuild") == 1
+    assert result.output.count("prefill ") == 1
+    assert len(plan_of(turns)["cells"]) == 12
+
+
+def test_what_the_archive_says_of_it(turns: Any) -> None:
+    turns.cbt(campaign(turns))
+    plan = plan_of(turns)
+    assert plan["order"] == "interleaved"
+    assert isinstance(plan["seed"], int)
+    cells = [
+        json.loads((turns.archive / c["path"] / "cell.json").read_text()) for c in plan["cells"]
+    ]
+    assert len({cell["deployment"] for cell in cells}) == 1
+    assert all(cell["block"] == {"warmup_s": 0.0, "iops": {"read": 1000.0}} for cell in cells)
+    steps = json.loads((turns.archive / "results" / "timeline.json").read_text())["steps"]
+    assert sum(step["step"] == "measure" for step in steps) == 12
+    assert {step["how"] for step in steps if step["step"] == "deploy"} == {"rebuild", "live"}
+
+
+def test_the_warmup_is_cut(turns: Any) -> None:
+    (turns.directory / "iops").write_text("100 1000 1001 999 1000 1001")
+    turns.cbt(campaign(turns))
+    path = next(turns.archive.glob("results/0*/id-*/cell.json"))
+    assert json.loads(path.read_text())["block"]["warmup_s"] == 1.0
+
+
+def test_a_campaign_that_is_known_well_enough_is_finished(turns: Any) -> None:
+    path = campaign(turns)
+    turns.cbt(path)
+    again = turns.cbt(path)
+    assert "every cell is in the archive already" in again.output
+
+
+def test_a_campaign_goes_on_where_it_was(turns: Any) -> None:
+    path = campaign(turns)
+    turns.cbt(path)
+    before = measured(turns)
+    lost = [c for c in plan_of(turns)["cells"] if c["iteration"] == 3]
+    for cell in lost:
+        (turns.archive / cell["path"] / "cell.json").unlink()
+    result = turns.cbt(path)
+    assert result.exit_code == 0
+    # on a new cluster there is nothing to pair these with, so four more are needed
+    assert len(measured(turns)) >= len(before)
+    assert result.output.count("(rebuild") == 1
+
+
+def test_at_most_the_longest_time(turns: Any) -> None:
+    host = turns
+    script = FIO.replace("$(cat DIRECTORY/iops)", "$(od -An -N8 -tu2 /dev/urandom)")
+    host.programs("fio", script)
+    result = host.cbt(campaign(host, time={**TIME, "precision": "0.1%", "max": 12}))
+    assert result.exit_code == 0, result.output
+    assert len(measured(host)) == 3 * 6
+
+
+def test_a_failed_block_breaks_its_pair_and_no_more(
+    turns: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail = (
+        f'[ -e {turns.directory}/failed ] || {{ [ "$1" = --enghelp ] || case "$*" in *write_iops*)'
+    )
+    fail += f" touch {turns.directory}/failed; exit 1;; esac; }}\n"
+    turns.programs("fio", fail + FIO.replace("DIRECTORY", str(turns.directory)))
+    result = turns.cbt(campaign(turns))
+    assert result.exit_code == 1
+    assert result.output.count("(rebuild") == 2
+    states = [json.loads(p.read_text()) for p in turns.archive.glob("results/0*/id-*/cell.json")]
+    assert [state["state"] for state in states].count("failed") == 1
+    deployments = {state.get("deployment") for state in states if state["state"] == "finished"}
+    assert len(deployments) == 1
+
+
+def test_without_turns_each_cell_stops_by_itself(turns: Any) -> None:
+    path = campaign(turns)
+    path.write_text(path.read_text().replace("  order: interleaved\n", ""))
+    result = turns.cbt(path)
+    assert result.exit_code == 0, result.output
+    done = measured(turns)
+    assert [name for _, name in done] == [name for name in "ABC" for _ in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"rebuild": "scenario"}, "say rebuild: needed"),
+        ({"use_existing": True}, "with use_existing leave it out"),
+        ({"rebuild_every_test": True}, "say rebuild: needed"),
+        ({"iterations": 2}, "must be 1 where time is a precision"),
+    ],
+)
+def test_what_does_not_go_together(turns: Any, changes: dict[str, Any], sentence: str) -> None:
+    cluster = {"rebuild": "needed", "order": "interleaved", **changes}
+    path = turns.write(cluster=cluster, benchmarks={"rbd_single_client": {"time": TIME}})
+    result = turns.cbt(path)
+    assert result.exit_code == 2
+    assert sentence in result.output

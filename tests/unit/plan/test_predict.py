@@ -1,0 +1,114 @@
+"""How long a plan will take, judging by an earlier archive."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from rich.console import Console
+
+from cbt_crypto.errors import UsageError
+from cbt_crypto.file import Campaign
+from cbt_crypto.plan import plan
+from cbt_crypto.precision.sequence import boundary
+from cbt_crypto.precision.until import MeasureUntil
+from cbt_crypto.predict import Earlier, predict, rounds_needed
+from cbt_crypto.show_plan import show_plan
+
+pytestmark = pytest.mark.unit
+
+TIME = {"precision": "5%", "min": 30, "max": 300, "block": 10}
+LIVE = {"A": {}, "B": {"live": {"value": 1}}}
+LOAD = {"op_size": 4096, "mode": "randread", "iodepth": 128, "volumes_per_client": 1}
+
+
+def _cell(archive: Path, name: str, turn: int, iops: float, **more: Any) -> Path:
+    directory = archive / "results" / f"{turn:08d}" / f"id-{name}"
+    directory.mkdir(parents=True)
+    state = {
+        "state": "finished", "scenario": "rbd_single_client", "configuration": name,
+        "iteration": turn, "parameters": LOAD, "deployment": "d",
+        "block": {"warmup_s": 0.0, "iops": {"read": iops}}, **more,
+    }  # fmt: skip
+    (directory / "cell.json").write_text(json.dumps(state))
+    return directory
+
+
+@pytest.fixture
+def pilot(tmp_path: Path) -> Path:
+    """Four pairs whose log ratios are 0.1 off their mean, up and down, on a cluster that drifts."""
+    archive = tmp_path / "pilot"
+    for turn in range(4):
+        level = 1000 * 1.5**turn
+        _cell(archive, "A", turn, level)
+        _cell(archive, "B", turn, level * 0.8 * math.exp(0.1 * (-1) ** turn))
+    steps = [
+        {"step": "deploy", "how": "rebuild", "seconds": 40.0},
+        {"step": "prefill", "mib": 100, "seconds": 10.0},
+        *({"step": "deploy", "how": "live", "seconds": s} for s in (1.0, 2.0, 30.0)),
+        *({"step": "measure", "seconds_measured": 4, "seconds": s} for s in (6.0, 7.0, 8.0)),
+    ]
+    (archive / "results" / "timeline.json").write_text(json.dumps({"format": 1, "steps": steps}))
+    return archive
+
+
+@pytest.fixture
+def campaign(campaign_of: Callable[..., Campaign]) -> Campaign:
+    section = {"configurations": LIVE, "rebuild": "needed", "order": "interleaved"}
+    load = {"time": TIME, "vol_size": 50, **LOAD}
+    return campaign_of(cluster=section, benchmarks={"rbd_single_client": load})
+
+
+def test_the_spread_is_that_of_the_pairs(pilot: Path, campaign: Campaign) -> None:
+    spread = Earlier(pilot).spread(plan(campaign).to_measure[0], 10)
+    assert spread == pytest.approx(0.1 * math.sqrt(4 / 3))
+
+
+def test_the_rounds_are_the_first_that_suffice() -> None:
+    until = MeasureUntil(**TIME)
+    count = rounds_needed(until, 0.04)
+    assert boundary(count) * 0.04 / math.sqrt(count) <= until.half
+    assert boundary(count - 1) * 0.04 / math.sqrt(count - 1) > until.half
+    assert rounds_needed(until, 0.0) == 4
+    assert rounds_needed(until, 10.0) == until.most
+
+
+def test_the_time_is_that_of_the_steps_that_are_left(pilot: Path, campaign: Campaign) -> None:
+    todo = plan(campaign)
+    found = predict(todo, Earlier(pilot))
+    changes = sum(step.configuration != "" for step in todo.steps if hasattr(step, "how"))
+    # 30 rounds are not enough: two blocks each, of 10 s and the 3 s around a cell
+    assert found.seconds == pytest.approx(40 + 5 + 60 * 13 + (changes - 1) * 2)
+    assert "not +-5%, but about" in next(iter(found.rounds.values()))
+
+
+def test_seconds_of_single_runs_tell_of_the_spread_where_there_are_no_pairs(
+    tmp_path: Path, campaign: Campaign
+) -> None:
+    archive = tmp_path / "single"
+    processes = [{"host": "h", "volume": "0", "logs": "output.0"}]
+    directory = _cell(archive, "A", 0, 1.0, block=None, processes=processes, deployment=None)
+    levels = [1000 * math.exp(0.05 * (-1) ** (n // 10)) for n in range(100)]
+    lines = "".join(f"{n}000, {level:.0f}, 0, 0\n" for n, level in enumerate(levels))
+    (directory / "output.0_iops.1.log.h").write_text(lines)
+    spread = Earlier(archive).spread(plan(campaign).to_measure[0], 10)
+    assert spread == pytest.approx(0.1, rel=0.02)
+
+
+def test_what_is_printed(pilot: Path, campaign: Campaign) -> None:
+    output = io.StringIO()
+    show_plan(plan(campaign), Console(file=output, width=200), pilot)
+    text = output.getvalue()
+    assert f"Judging by {pilot}, it takes about " in text
+    assert "about 40 s" in text
+    assert "round 30" in text
+    assert "Measuring takes at most 0:10:00" in text
+
+
+def test_an_archive_that_says_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no cell that was measured"):
+        Earlier(tmp_path)

@@ -1,0 +1,114 @@
+"""Percents of blocks that took turns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cbt_crypto.precision.sequence import boundary
+from cbt_crypto.report.interval import Intervals, Load
+from cbt_crypto.report.metric import BY_KEY
+from cbt_crypto.report.model import Comparison
+from cbt_crypto.report.spread import split, stretches
+from cbt_crypto.results.documents import PlannedCell
+from cbt_crypto.results.record import Record
+from cbt_crypto.results.run import Run
+
+pytestmark = pytest.mark.unit
+
+IOPS = BY_KEY["iops"]
+UNTIL = {"precision": "5%", "min": 4, "max": 40, "block": 4}
+
+
+def _block(name: str, turn: int, iops: float, deployment: str = "d", **changes: Any) -> Run:
+    planned = PlannedCell(
+        id="id-1", path=f"p{turn}", iteration=turn, scenario="s", configuration=name,
+        parameters={"time": UNTIL},
+    )  # fmt: skip
+    record = Record(
+        run="p", iteration=turn, dimensions={}, host="h", volume="0", direction="read",
+        start_epoch_s=turn, runtime_s=10, ios=int(iops * 10), bytes=1, iops=iops,
+        bandwidth_bytes_per_s=iops * 4096, clat_ns_mean=1e9 / iops, clat_ns_p50=None,
+        clat_ns_p95=None, clat_ns_p99=None, clat_ns_p999=None, clat_ns_max=2e6,
+        fio_usr_cpu_percent=1.0, fio_sys_cpu_percent=1.0,
+    )  # fmt: skip
+    run = Run(
+        planned,
+        {"scenario": "s", "configuration": name},
+        started=float(turn),
+        deployment=deployment,
+        records=(record,),
+    )
+    return replace(run, **changes)
+
+
+def _compare(runs: list[Run], in_turns: bool = True, key: str = "iops") -> Comparison:
+    numbers = stretches(runs, "configuration", in_turns)
+    by_name: dict[Any, list[Run]] = {}
+    for run in runs:
+        by_name.setdefault(run.planned.configuration, []).append(run)
+    load = Load("read", {name: split(found, numbers) for name, found in by_name.items()})
+    return Intervals({0: load}, in_turns=in_turns).compare(BY_KEY[key], load, "B", "A", 77.0)
+
+
+NOISE = [1.01, 0.99, 1.02, 0.98, 1.0, 1.01]
+DRIFT = [1000.0 * 1.3**n for n in range(6)]
+PAIRS = [
+    run
+    for turn, (level, noise) in enumerate(zip(DRIFT, NOISE))
+    for run in (_block("A", turn, level), _block("B", turn, 0.8 * level * noise))
+]
+
+
+def test_by_hand() -> None:
+    logs = [math.log(0.8 * noise) for noise in NOISE]
+    mean = sum(logs) / 6
+    deviation = math.sqrt(sum((log - mean) ** 2 for log in logs) / 5)
+    half = boundary(6) * deviation / math.sqrt(6)
+    found = _compare(PAIRS)
+    assert found.percent == pytest.approx(100 * math.exp(mean))
+    assert found.low == pytest.approx(100 * math.exp(mean - half))
+    assert found.high == pytest.approx(100 * math.exp(mean + half))
+    assert found.basis == "6 pairs of blocks, in turns on one cluster"
+
+
+def test_what_was_asked_for_and_not_reached_is_said() -> None:
+    wild = [
+        _block(name, turn, 1000 * (1.4 ** (turn % 3) if name == "B" else 1))
+        for turn in range(6)
+        for name in "AB"
+    ]
+    assert str(_compare(wild).basis).endswith("; 5% was asked for and not reached")
+
+
+def test_pairs_are_of_one_round_and_one_deployment_and_of_measured_blocks() -> None:
+    failed = replace(PAIRS[1], failure="fio exited with 1")
+    later = [replace(run, deployment="e") if run is PAIRS[3] else run for run in PAIRS[2:]]
+    assert str(_compare([PAIRS[0], failed, *later]).basis).startswith("4 pairs of blocks")
+    both = [replace(run, deployment="e") if run.started == 5 else run for run in PAIRS]
+    assert _compare(both).basis == "6 pairs of blocks, in turns on 2 clusters"
+
+
+def test_too_few_pairs_say_no_more_than_single_runs() -> None:
+    few = _compare(PAIRS[:6])
+    assert few.percent == 77.0
+    assert "pairs" not in str(few.basis)
+
+
+def test_latency_is_paired_too_and_its_percentiles_keep_their_own_percent() -> None:
+    latency = _compare(PAIRS, key="clat_ns_mean")
+    assert latency.percent == pytest.approx(1e4 / _compare(PAIRS).percent)
+    assert _compare(PAIRS, key="clat_ns_max").percent == 77.0
+
+
+def test_blocks_of_other_orders_are_no_pairs() -> None:
+    assert "pairs" not in str(_compare(PAIRS, in_turns=False).basis)
+
+
+def test_blocks_that_took_turns_share_a_deployment() -> None:
+    numbers = stretches(PAIRS, "configuration", in_turns=True)
+    assert set(numbers.values()) == {1}
+    assert len(set(stretches(PAIRS, "configuration").values())) == 12
