@@ -338,9 +338,7 @@ class CampaignRun:
 
     def _failed(self, cell: Cell, reason: str) -> None:
         self._collector.wait()
-        place = at(self.campaign.cluster, cell.place)
-        site = cell_site(place, cell.scenario, self.stacks[cell.configuration])
-        keep_cell(self.archive / cell.path, cell, site, {}, reason)
+        keep_cell(self.archive / cell.path, cell, self._benchmark(cell).site, {}, reason)
         self.progress.note(f"failed: {cell.label}: {reason}")
         self.outcome.failed += 1
         self._failed_in_a_row += 1
