@@ -126,6 +126,8 @@ class Node:
         if len(samples) < 2:
             return None
         seconds = samples[-1].epoch_s - samples[0].epoch_s
+        if seconds <= 0 or self.series.hz <= 0:  # only a damaged file says so
+            return None
         ticks = {kind: 0 for kind in KINDS}
         for before, after in zip(samples, samples[1:]):
             _add_ticks(ticks, before, after)
