@@ -98,6 +98,7 @@ class CampaignRun:
         to_measure = {cell.path for cell in plan.to_measure}
         done = finished_cells(archive, plan.cells) - to_measure
         self._pacing = Pacing(self.campaign, plan.cells, archive, done)
+        self._may_pass_over = any(cell.scenario.until for cell in plan.cells)
         self._collector = Collector(self._failed)
         self._timeline = Timeline(archive)
         self._deployment: Optional[str] = None
@@ -166,12 +167,14 @@ class CampaignRun:
     def _take(self, step: Any) -> None:
         if not isinstance(step, Measure):
             self._pending.add(step)
-        elif self._is_needed(step.cell):
+        elif not self._is_needed(step.cell):
+            self.progress.skipped(step.cell.scenario.ramp + step.cell.scenario.measured_s)
+            return
+        if isinstance(step, Measure) or not self._may_pass_over:
             for before in self._pending.take():
                 self._prepare(before)
+        if isinstance(step, Measure):
             self._measure(step.cell)
-        else:
-            self.progress.skipped(step.cell.scenario.ramp + step.cell.scenario.measured_s)
 
     def _is_needed(self, cell: Cell) -> bool:
         if self._pacing.may_settle(cell):
