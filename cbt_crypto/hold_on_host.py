@@ -67,7 +67,8 @@ def hold(resources: List[List[str]], holder: Dict[str, Any]) -> None:
         one.listen(8)
         held.append(one)
     sys.stdout.flush()
-    if os.fork() == 0:
+    # Without a name to keep there is nobody to ask for it, nor to end it.
+    if held and os.fork() == 0:
         serve(held, holder)
     print("held")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -38,6 +39,17 @@ def me(archive: Path) -> dict[str, Any]:
     return holder.this_run(archive)
 
 
+def keepers(one: Site) -> list[Path]:
+    """The processes that hold this machine for a run in `one`'s directory."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            text = path.read_bytes()
+            if b'"action": "hold"' in text and one.tmp_dir.encode() in text:
+                found.append(path)
+    return found
+
+
 @pytest.fixture
 def ended_process() -> Iterator[int]:
     process = subprocess.Popen([sys.executable, "-c", ""])
@@ -64,7 +76,8 @@ def test_two_names_of_one_machine_are_no_two_runs(tmp_path: Path) -> None:
     one = site(tmp_path)
     assert one.hosts == ("localhost", "127.0.0.1")
     with hosts_held(remote(one), one, "first", me(tmp_path)):
-        pass
+        assert len(keepers(one)) == 1
+    assert keepers(one) == []
 
 
 def test_one_device_by_two_names_is_one(tmp_path: Path) -> None:
