@@ -10,6 +10,7 @@ from typing import Any, Callable
 import pytest
 
 from cbt_crypto import attempt as attempt_module
+from cbt_crypto import existing
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.measure import _RunsScenario
 from cbt_crypto.overlay import Overlay, Transition, Verdict
@@ -263,11 +264,17 @@ def test_a_fio_that_left_no_exit_status(
     assert cells(host)[0]["reason"] == "localhost: fio 0 left no exit status"
 
 
-def test_an_existing_cluster_twice(host: Any, no_overlays: None) -> None:
+def test_an_existing_cluster_twice(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     absent = dict.fromkeys(("osds", "mons", "mgrs", "osd_file_size"), ...)
     path = host.write(cluster={"use_existing": True, **absent})
     for program in ("ceph-osd", "ceph-mon", "ceph-mgr", "monmaptool"):
         host.programs(program, "echo this must not be called; exit 1")
+    # What it would find is a matter of tests of its own.
+    monkeypatch.setattr(
+        "cbt_crypto.existing.discover", lambda remote, site, section: existing.Found(site, {})
+    )
     assert (host.cbt(path).exit_code, states(host)) == (0, ["finished"])
     assert not host.tmp_dir.exists()
     again = host.cbt(path, "-a", host.directory / "second")
