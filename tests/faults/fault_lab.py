@@ -176,8 +176,15 @@ class Laboratory:
     def clear(self) -> None:
         """Forget the campaign before: a new archive, nothing on any node."""
         self.archive = ARCHIVE
+        # A test that failed may have left its campaign at work, and what holds the nodes.
+        end = (
+            "for e in /proc/[0-9]*/environ; do p=${e%/environ}; "
+            "if grep -qz -e ^CBT_CRYPTO_MARK= -e ^CBT_CRYPTO_RUN= $e 2>/dev/null || "
+            "grep -qza -e 'faults.yaml' -e 'action.*hold' $p/cmdline 2>/dev/null; "
+            "then kill -9 ${p#/proc/} 2>/dev/null || :; fi; done; "
+        )
         for index in range(len(self.lab.nodes)):
-            self.on(index, f"rm -rf {ARCHIVE} {TMP_DIR}")
+            self.on(index, f"{end} rm -rf {ARCHIVE} {TMP_DIR}")
 
     # -- what goes wrong --------------------------------------------------------------------
 

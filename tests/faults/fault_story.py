@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from fault_lab import Laboratory, Running, document
+from fault_lab import Laboratory, Running, document, until
 from fault_table import Table
 
 CELL_2 = "cell 2/2"
@@ -28,6 +28,8 @@ class Story:
         self.lab.carry_in(self.content or document(), self.where)
         running = self.lab.start(options)
         running.wait_for(at)
+        if at == CELL_2 and after:
+            until("fio of the cell", lambda: self.lab.pids(1, "fio"))
         time.sleep(after)
         self.before = self.lab.finished()
         self.since = time.monotonic()

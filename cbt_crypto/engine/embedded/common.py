@@ -26,6 +26,8 @@ from cbt_crypto.errors import HostError
 
 #: pdsh's default fan-out is 32; a step is to run on all hosts at once.
 MAX_FANOUT = 512
+#: Seconds in which the results of one cell must have come.
+_COLLECT_S = 300
 #: Seconds without an answer from a host after which ssh gives a connection up: 3 x 5.
 SSH_OPTIONS = (
     "-oBatchMode=yes",
@@ -176,7 +178,11 @@ def sync_files(remote: str, local: str) -> None:
     staging = os.path.join(local, ".incoming")
     shutil.rmtree(staging, ignore_errors=True)
     os.makedirs(staging)
-    _, stderr = rpdcp(nodes, "-r", remote, staging).communicate()
+    copying = rpdcp(nodes, "-r", remote, staging)
+    _, stderr = copying.communicate(_COLLECT_S)
+    if copying.timed_out:
+        # rpdcp waits for ever where it cannot write what it gets, as on a full disk.
+        raise HostError(nodes, f"copy {remote}", f"not done within {_COLLECT_S} s", stderr[-600:])
     name = os.path.basename(remote.rstrip("/"))
     for node in nodes.split(","):
         host = _host(node)
