@@ -133,7 +133,9 @@ def test_nodes_of_roles_each_once(bench: Make, user: Any) -> None:
 def collectl(programs: Callable[[str, str], Path], tmp_path: Path) -> Path:
     """Notes how it was called, and its pid for the pkill that stands in."""
     log = tmp_path / "collectl.log"
-    text = f'echo $$ >> $SHIM_PIDS; echo "collectl $*" >> {log}; '
+    # The last word is the directory; the waits are for a first sample there.
+    text = f'for to; do :; done; echo $$ >> $SHIM_PIDS; echo "collectl $*" >> {log}; '
+    text += 'echo sample > "$to/x.raw"; '
     programs("collectl", text + "exec >/dev/null 2>&1; while :; do sleep 0.02; done")
     return log
 

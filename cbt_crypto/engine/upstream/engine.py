@@ -25,7 +25,7 @@ def upstream(checkout: Checkout) -> Engine:
         commit=checkout.commit,
         settings=settings,
         common=common,
-        monitoring=Monitoring(loaded.monitoring),
+        monitoring=Monitoring(loaded.monitoring, common, settings),
         Ceph=ceph_class(loaded, common, settings),
         Benchmark=benchmark_class(loaded, common),
         native=native(loaded, common),

@@ -3,27 +3,54 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Iterator
 from typing import Any
+
+from cbt_crypto.engine.upstream.common import Common
+from cbt_crypto.engine.upstream.settings import Settings
+
+#: Seconds that collectl may take to write its first sample; upstream does not wait for it.
+_PATIENCE_S = 30
 
 
 class Monitoring:
     """Upstream's module; a name that is not here is upstream's own."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, common: Common, settings: Settings) -> None:
         self._module = module
+        self._common = common
+        self._settings = settings
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
 
     @contextlib.contextmanager
     def monitor(self, directory: str) -> Iterator[None]:
-        """The profiles run while the block does."""
+        """The profiles run while the block does, which begins when collectl has sampled."""
         upstream = self._module.monitor(directory)
         upstream.__enter__()
         try:
+            self._wait_for_samples(directory)
             yield
         except BaseException:
             self._module.stop(directory)
             raise
         upstream.__exit__(None, None, None)
+
+    def _wait_for_samples(self, directory: str) -> None:
+        """A collectl without any by then is not waited for: the report says what it lacks."""
+        roles = self._settings.monitoring_profiles["collectl"]["nodes"]
+        nodes = filter(None, self._settings.getnodes(*roles).split(","))
+        text = _first_sample(f"{directory}/collectl")
+        self._common.pdsh_each(dict.fromkeys(nodes, text)).communicate(_PATIENCE_S + 15)
+
+
+def _first_sample(directory: str) -> str:
+    """Shell text that waits for a line in one of collectl's files that is no comment."""
+    return f"""\
+n=0
+until for file in {shlex.quote(directory)}/*; do
+        [ -f "$file" ] && zcat -f "$file" 2>/dev/null | grep -qv '^#' && exit 0
+    done; [ $n -ge {2 * _PATIENCE_S} ]
+do sleep 0.5; n=$((n+1)); done"""
