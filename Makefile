@@ -20,7 +20,7 @@ define install
 		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(1); }
 endef
 
-.PHONY: help quickstart test test-faults fuzz packages test-packages venv lint unit contract e2e lab clean
+.PHONY: help quickstart test test-long test-faults fuzz packages test-packages venv lint unit contract e2e lab clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -32,6 +32,9 @@ quickstart: packages venv ## Run the article's story on real Ceph with real LUKS
 
 test: test-packages $(TOX) ## Run the whole test suite
 	$(TOX)
+
+test-long: test-packages $(TOX) ## Campaigns that take an emulated lab long; half an hour
+	$(TOX) -e py -- -v tests/long
 
 test-faults: test-packages $(TOX) ## Break things under campaigns; writes docs/faults.md; an hour
 	$(TOX) -e py -- -v tests/faults

@@ -22,15 +22,17 @@ def write(name: str, data: bytes) -> None:
     import rados  # noqa: PLC0415
     import rbd  # noqa: PLC0415
 
-    with rados.Rados(conffile=os.environ["CEPH_CONF"], name="client.admin") as cluster:
-        cluster.connect()
-        with cluster.open_ioctx("rbd") as pool:
-            rbd.RBD().create(pool, name, len(data))
-            with rbd.Image(pool, name) as image:
-                image.write(data, 0)
-                image.flush()
-                if image.read(0, len(data)) != data:
-                    sys.exit("the pattern is not read back as it was written")
+    # It connects as it is entered.
+    with (
+        rados.Rados(conffile=os.environ["CEPH_CONF"], name="client.admin") as cluster,
+        cluster.open_ioctx("rbd") as pool,
+    ):
+        rbd.RBD().create(pool, name, len(data))
+        with rbd.Image(pool, name) as image:
+            image.write(data, 0)
+            image.flush()
+            if image.read(0, len(data)) != data:
+                sys.exit("the pattern is not read back as it was written")
 
 
 if __name__ == "__main__":
