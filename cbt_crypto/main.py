@@ -11,7 +11,7 @@ from typing import Optional
 import click
 from rich.console import Console
 
-from cbt_crypto import __version__, local_processes, preflight, scratch
+from cbt_crypto import __version__, local_processes, preflight, report_libraries, scratch
 from cbt_crypto.archive_lock import locked
 from cbt_crypto.archive_state import changes, check_archive, finished_cells
 from cbt_crypto.campaign import Outcome, run_campaign
@@ -61,7 +61,16 @@ def cbt(  # noqa: PLR0913 - one parameter an option
         return
     archive = needed(archive)
     try:
-        outcome = _run(campaign, archive, config_file, checkout, only, again, console)
+        outcome = _run(
+            campaign,
+            archive,
+            config_file,
+            checkout,
+            only,
+            again,
+            console,
+            with_report=not no_report,
+        )
     except Abandoned:
         # Without a look back: not even the threads and connections of this process are waited for.
         os._exit(RunError.exit_status)
@@ -89,9 +98,9 @@ def _finished(archive: Optional[Path], campaign: Campaign, again: tuple[str, ...
     return done | Pacing(campaign, cells, archive, done).settled()
 
 
-def _run(
+def _run(  # noqa: PLR0913 - the command's own parameters
     campaign: Campaign, archive: Path, config_file: Path, checkout: Optional[Path],
-    only: tuple[str, ...], again: tuple[str, ...], console: Console,
+    only: tuple[str, ...], again: tuple[str, ...], console: Console, *, with_report: bool,
 ) -> Outcome:  # fmt: skip
     engine = choose(checkout)
     check_archive(archive, campaign)
@@ -107,6 +116,8 @@ def _run(
     for found in preflight.check(campaign, engine, todo.to_measure):
         if found.warning:
             _say(console, f"warning: {found.host}: {found.warning}")
+    if with_report:
+        report_libraries.load_in_background()
     return _measure(todo, archive, config_file, engine, console)
 
 

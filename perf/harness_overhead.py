@@ -157,7 +157,9 @@ def main() -> int:
 def _our_command(directory: Path) -> list[str]:
     config = directory / "campaign.yaml"
     config.write_text(_OURS.format(directory=directory, seconds=SECONDS))
-    return [sys.executable, str(ROOT / "cbt.py"), "-a", str(directory / "archive"), str(config)]
+    # Else CBT_HOME would be the engine here too.
+    ours = [sys.executable, str(ROOT / "cbt.py"), "--cbt", "embedded"]
+    return [*ours, "-a", str(directory / "archive"), str(config)]
 
 
 def _upstream_command(home: Path, directory: Path) -> list[str]:
