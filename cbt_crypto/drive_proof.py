@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Optional
+from collections.abc import Sequence
+from typing import ClassVar, Optional
 
 from typing_extensions import override
 
-from cbt_crypto import on_host
-from cbt_crypto.cluster_overlays import storage_on_host
+from cbt_crypto.cluster_overlays.luks_proof import Facts, look, parse
 from cbt_crypto.overlay import Overlay, Verdict
 from cbt_crypto.site import Drive, HostOutputs, HostScripts, Site
-
-Facts = Mapping[str, Any]
 
 
 def script(drives: Sequence[Drive]) -> str:
@@ -24,18 +19,7 @@ def script(drives: Sequence[Drive]) -> str:
         | ({"members": list(drive.devices)} if drive.array else {})
         for drive in drives
     }
-    return on_host.python(inspect.getsource(storage_on_host), asked)
-
-
-def parse(outputs: HostOutputs) -> dict[str, Facts]:
-    """The facts of all drives by their names, without hosts that printed something else."""
-    facts: dict[str, Facts] = {}
-    for output in outputs.values():
-        try:
-            facts.update(json.loads(output))
-        except (ValueError, TypeError):
-            continue
-    return facts
+    return look(asked)
 
 
 class DriveProof(Overlay):
