@@ -42,8 +42,10 @@ class Noted:
         return {path.name: path.read_text() for path in sorted(self.directory.glob(pattern))}
 
 
+# A call is noted in one write: a client's fio processes run at the same time.
 _FAKE = r"""
-{ printf '%s' "NAME"; printf '\037%s' "CEPH_CONF=${CEPH_CONF-}" "$@"; printf '\036'; } >>"$FAKE_LOG"
+call=$(printf '%s' "NAME"; printf '\037%s' "CEPH_CONF=${CEPH_CONF-}" "$@"; printf '\036')
+printf '%s' "$call" >>"$FAKE_LOG"
 echo "NAME says $*"
 case "$*" in FAIL) echo "NAME: it is broken" >&2; exit 3 ;; esac
 """
