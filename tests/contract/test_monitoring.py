@@ -69,7 +69,7 @@ def test_collectl_always_runs_and_ends(own_bench: Make, fakes: Path, shims: Any)
     assert running(fakes)
     made.engine.monitoring.stop(run_dir)
     assert not running(fakes)
-    assert noted == [f"collectl -s+mYZ -i 1:10 -F0 -f {run_dir}/collectl"]
+    assert noted == [f"collectl -s+mYZ -i 1:10 -F0 --nohup -f {run_dir}/collectl"]
 
 
 def test_the_start_waits_for_the_first_sample(
@@ -108,7 +108,7 @@ def test_a_profile_says_where_and_how(own_bench: Make, fakes: Path) -> None:
     with made.engine.monitoring.monitor(str(run_dir)):
         noted = calls(fakes, 2)
     assert noted == [
-        f"collectl -i 2 --sep   -F0 -f {run_dir}/collectl",
+        f"collectl -i 2 --sep   -F0 --nohup -f {run_dir}/collectl",
         f"my perf stat -e cycles -o {run_dir}/perf/perf.out",
     ]
     assert not running(fakes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -64,6 +65,15 @@ def test_the_proofs_say_what_each_configuration_is(ran: Any) -> None:
         assert f"encrypted {'every' if secure else 'no'} byte" in messenger["reason"]
         assert cpuset["present"] is (cell["configuration"] == "OSDs on 1 core")
         assert cpuset["proved"]
+
+
+def test_every_cell_has_the_cpu_figures_of_its_seconds(ran: Any) -> None:
+    machine, _ = ran
+    report = json.loads((machine.archive / "report.json").read_text())
+    cells = [c for t in report["tables"] for section in t["sections"] for c in section["cells"]]
+    assert len(cells) == len(CONFIGURATIONS) * len(BENCHMARKS)
+    for cell in cells:
+        assert cell["figures"]["osd_cpu_busy_cores"] > 0, cell["warnings"]
 
 
 def test_files_are_where_cbt_puts_them(ran: Any) -> None:

@@ -64,3 +64,9 @@ def test_a_campaign_on_four_hosts(lab: str, tmp_path: Path) -> None:
         assert seen["encrypted_bytes"] == seen["bytes"] > 0
     hosts = {path.name.rpartition(".")[2] for path in archive.glob("results/*/id-*/json_output.*")}
     assert hosts == {"node0", "node1"}
+    # Every node was sampled to the end, after the shells had gone that pdsh started collectl with.
+    report = json.loads((archive / "report.json").read_text())
+    cells = [c for t in report["tables"] for section in t["sections"] for c in section["cells"]]
+    assert cells
+    for cell in cells:
+        assert cell["figures"]["osd_cpu_busy_cores"] > 0, cell["warnings"]

@@ -58,7 +58,8 @@ def _start_script(name: str, profile: dict[str, Any], directory: str) -> str:
     arguments = " ".join(shlex.quote(word) for word in shlex.split(profile["args"]))
     commands = {
         # -F0 writes each sample out at once: collectl is ended by a signal and loses its buffer.
-        "collectl": f"collectl {arguments} -F0 -f {shlex.quote(target)}",
+        # --nohup: else it ends by itself as soon as the shell has that started it.
+        "collectl": f"collectl {arguments} -F0 --nohup -f {shlex.quote(target)}",
         "perf": f"$SUDO {shlex.quote(profile.get('perf_cmd', 'perf'))} {arguments} "
         f"-o {shlex.quote(target)}/perf.out",
     }
