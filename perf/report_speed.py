@@ -209,13 +209,16 @@ def _published(iterations: int) -> SyntheticCampaign:
 
 
 def _usage(command: list[str]) -> Usage:
-    """Run a command; its wall time and the largest memory of it and its children together."""
+    """Run a command; its wall time and the largest memory of it and its children together.
+
+    Reading how much memory a process has takes the processor that is measured, so not too often.
+    """
     start = time.perf_counter()
     peak = 0.0
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None:
             peak = max(peak, sum(_mib(pid) for pid in _family(process.pid)))
-            time.sleep(0.1)
+            time.sleep(0.5)
     if process.returncode:
         raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")
     return Usage(time.perf_counter() - start, peak)

@@ -23,6 +23,7 @@ from cbt_crypto.results.problem import Malformed
 CPU_STATES = ("user", "nice", "sys", "idle", "iowait", "irq", "softirq", "steal")
 _MARK = b"\n>>> "
 _NET = b"\nNet"
+_PROCESSES = b"\nproc:"
 #: How the names begin of processes that `node.KINDS` tells apart, or that may become such; as
 #: they stand in a copy of /proc/PID/stat. Most processes are others, so these are searched for.
 _TOLD_APART = (b" (ceph-osd", b" (kworker", b" (kcryptd", b" (dmcrypt", b" (stress-ng")
@@ -82,10 +83,12 @@ def read_collectl(path: Path, with_processes: bool = True) -> NodeSeries:
         epoch_s, ticks = parsed
         times.append(epoch_s)
         cpu.append(ticks)
+        # Processes come after the network, and are most of the text.
+        ahead, are_sampled, listed = sample.partition(_PROCESSES)
         try:
-            net.append(_network(sample))
-            if with_processes and b"\nproc:" in sample:
-                processes.append(ProcessSample(epoch_s, _processes(sample)))
+            net.append(_network(ahead))
+            if with_processes and are_sampled:
+                processes.append(ProcessSample(epoch_s, _processes(are_sampled + listed)))
         except ValueError:
             raise Malformed("holds a counter that is no number") from None
     if len(times) < 2:
