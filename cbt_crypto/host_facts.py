@@ -199,10 +199,11 @@ echo "$name" "$(cat "/sys/class/net/$name/mtu")" "$(cat "/sys/class/net/$name/sp
 
 _GOVERNOR = "cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor 2>/dev/null | sort -u"
 
+# `mark` is the campaign's; a survey has it.
 _LOAD = r"""
 echo "$(cut -d' ' -f1 /proc/loadavg) $(getconf _NPROCESSORS_ONLN)"
 for comm in /proc/[0-9]*/comm; do
     read -r name < "$comm" || continue
     case $name in ceph-osd|ceph-mon|fio|etcd) ;; *) continue ;; esac
-    $SUDO grep -qzxF "CBT_CRYPTO_MARK=$CBT_CRYPTO_MARK" "${comm%comm}environ" || echo "$name"
+    $SUDO grep -qzxF "CBT_CRYPTO_MARK=$mark" "${comm%comm}environ" || echo "$name"
 done 2>/dev/null"""

@@ -51,8 +51,10 @@ def parts_of(text: str) -> dict[str, str]:
 
 
 def _script(host: str, checks: Sequence[Check]) -> str:
+    # A campaign with this mark may be ending here now, and would end this too.
+    unmark = "mark=$CBT_CRYPTO_MARK; unset CBT_CRYPTO_MARK\n"
     clock = f'echo; echo {_CLOCK} "$(date +%s.%N)"\n'
-    return clock + "".join(
+    return unmark + clock + "".join(
         f"echo; echo {_BEGIN} {index}\n(\n{need.script}\n) 2>&1 || :\n"
         for index, (_, need) in enumerate(checks)
         if host in need.hosts
