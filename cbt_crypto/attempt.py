@@ -8,19 +8,20 @@ from typing import Any
 
 from cbt_crypto import neighbours, proof
 from cbt_crypto.archive import write_json
+from cbt_crypto.engine import CellBenchmark
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.measure import failed_processes
 from cbt_crypto.plan import Cell
 
 
 def attempt(
-    cell: Cell, benchmark: Any, cluster: Any, directory: Path, healthy: bool = False
+    cell: Cell, benchmark: CellBenchmark, cluster: Any, directory: Path, healthy: bool = False
 ) -> dict[str, Any]:
     """Measure and prove; return the cell's outcome. Its files are still to be collected.
 
-    `benchmark` is an object of `measure.benchmark_class`; `healthy` says that the cluster was seen
-    to be so after all that was done to it. It is afterwards. Raises RunError, with the reason, for
-    a cell that must not become a number; its files are in `directory` then.
+    `healthy` says that the cluster was seen to be so after all that was done to it. It is
+    afterwards. Raises RunError, with the reason, for a cell that must not become a number; its
+    files are in `directory` then.
     """
     if not healthy:
         cluster.check_health()
@@ -31,7 +32,7 @@ def attempt(
         load = neighbours.declared(benchmark.cluster.config)
         with neighbours.running(load, remote, stack, site) as seen:
             benchmark.run()
-        outcome: dict[str, Any] = benchmark.outcome
+        outcome = benchmark.outcome
         outcome.update({"neighbours": seen} if seen else {})
         after = proof.probe(remote, stack, site)
         cluster.check_health()

@@ -25,7 +25,7 @@ from cbt_crypto.collector import Collector
 from cbt_crypto.deployment import cluster_class
 from cbt_crypto.diagnosis import diagnosis
 from cbt_crypto.drive_stage import DriveStage
-from cbt_crypto.engine import Engine
+from cbt_crypto.engine import CellBenchmark, Engine
 from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
 from cbt_crypto.file.places import Place, at, words
 from cbt_crypto.holder import this_run
@@ -317,7 +317,7 @@ class CampaignRun:
             self._collector.submit(cell, partial(self._keep, cell, benchmark, outcome))
         self.progress.done(cell.scenario.ramp + cell.scenario.measured_s)
 
-    def _keep(self, cell: Cell, benchmark: Any, outcome: dict[str, Any]) -> None:
+    def _keep(self, cell: Cell, benchmark: CellBenchmark, outcome: dict[str, Any]) -> None:
         """Bring a measured cell's files here, read what it says, and finish it. In a thread."""
         directory = self.archive / cell.path
         benchmark.collect()
@@ -330,7 +330,7 @@ class CampaignRun:
         if self._pacing.may_settle(cell):
             write_plan(self.archive, self.plan)
 
-    def _benchmark(self, cell: Cell) -> Any:
+    def _benchmark(self, cell: Cell) -> CellBenchmark:
         site = cell_site(at(self.campaign.cluster, self.place), cell.scenario, self.stack)
         if self.campaign.cluster.use_existing:
             site = replace(site, osds=self.site.osds)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cbt_crypto import collected
 from cbt_crypto.benchmarks.of_upstream import OfUpstream
-from cbt_crypto.engine import Engine
+from cbt_crypto.engine import CellBenchmark, Engine
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.remote import Remote
 from cbt_crypto.scenario import ClientProcess, ClusterCommands, Scenario, Volume
@@ -116,7 +116,7 @@ class _RunsScenario(Benchmark):
         return self.remote.run({host: text for host in scripts}, "read fio's exit status", 60)
 
 
-def benchmark_class(engine: Engine, scenario: Scenario) -> Callable[..., Any]:
+def benchmark_class(engine: Engine, scenario: Scenario) -> Callable[..., CellBenchmark]:
     """What makes the object of one cell: of the engine's benchmark base, or its own benchmark's."""
     if isinstance(scenario, OfUpstream) and engine.native:
         return engine.native

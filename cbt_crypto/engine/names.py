@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Protocol
 
 from cbt_crypto.overlay import Requirement
+from cbt_crypto.remote import Remote
+from cbt_crypto.scenario import Volume
+from cbt_crypto.site import Site
+from cbt_crypto.stack import Stack
+
+
+class CellBenchmark(Protocol):
+    """What runs one cell, in this order: `fill`, `initialize`, `run`, `collect`.
+
+    `outcome` is there after `run`; `cleanup` ends one that goes no further.
+    """
+
+    site: Site
+    stack: Stack
+    remote: Remote
+    cluster: Any
+    outcome: dict[str, Any]
+    run_dir: str
+
+    def fill(self, volumes: Sequence[Volume]) -> None:
+        """Make and fill the volumes that are not there yet."""
+
+    def initialize(self) -> None:
+        """Make its directories, here and on the nodes."""
+
+    def run(self) -> None:
+        """Measure."""
+
+    def collect(self) -> None:
+        """Bring its files to the archive; in a thread, while the next cell runs."""
+
+    def cleanup(self) -> None:
+        """Remove its files from the nodes."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +59,7 @@ class Engine:
     Ceph: Any
     Benchmark: Any
     #: Makes the object that runs a benchmark which is the engine's own; None when it has none.
-    native: Optional[Callable[..., Any]] = None
+    native: Optional[Callable[..., CellBenchmark]] = None
     #: A sentence for each thing in a campaign that this engine cannot do.
     problems: Callable[[Any], Iterable[str]] = lambda _: ()
     #: What this engine needs of hosts, beyond what every campaign needs.

@@ -44,7 +44,7 @@ class NativeBenchmark:
         self.remote = remote
         self.outcome: dict[str, Any] = {}
         self.archive_dir = f"{archive_dir}/{cell_name(config)}"
-        self._cluster = cluster
+        self.cluster = cluster
         options = {
             "benchmark": scenario.name,
             "iteration": config["iteration"],
@@ -62,8 +62,8 @@ class NativeBenchmark:
 
     def initialize(self) -> None:
         """Have upstream make pool, images and contents. Raises RunError when it did not."""
-        self._cluster.write_programs()
-        self._cluster.endings()
+        self.cluster.write_programs()
+        self.cluster.endings()
         self.common.mkdir_p(self.archive_dir)
         with told(f"prepare {self.scenario.name}"), _without_prints():
             # One that would only watch an idle cluster for a minute is not asked to.
@@ -75,7 +75,10 @@ class NativeBenchmark:
             raise RunError(f"prepare {self.scenario.name}: {failed[0].sentence()}")
 
     def run(self) -> None:
-        """Have upstream run it; `outcome` has the window and exit statuses."""
+        """Have upstream run it and bring its files; `outcome` has the window and exit statuses.
+
+        They are removed from the nodes at once: the next cell may have the same directories.
+        """
         offsets = clock_offsets(self.remote, self.site)
         on_head = offsets[self.site.head]
         started = time.time() + on_head
@@ -83,6 +86,8 @@ class NativeBenchmark:
             self._own.run()
         ended = time.time() + on_head
         loads = self._loads()
+        with contextlib.suppress(RunError):
+            self.cleanup()
         self.outcome = {
             "started": started,
             "ended": ended,
@@ -106,6 +111,9 @@ class NativeBenchmark:
             ],
         }
 
+    def collect(self) -> None:
+        """Nothing: upstream brought the files in `run`, which has removed them from the nodes."""
+
     def cleanup(self) -> None:
         """Remove its directories on the nodes. Upstream's own ends programs by their names."""
         with told(f"end {self.scenario.name}"):
@@ -114,7 +122,7 @@ class NativeBenchmark:
     def _loads(self) -> list[programs.Ending]:
         return [
             end
-            for end in self._cluster.endings()
+            for end in self.cluster.endings()
             if end.program == self.scenario.program and self.scenario.is_load(end.words)
         ]
 
