@@ -94,7 +94,7 @@ def _stop_script(target: str) -> str:
 if [ -e {where}/.pid ]; then
     pid=$(cat {where}/.pid)
     # A session of its own: the number is the group's too, so sudo's child ends with it.
-    $SUDO kill -TERM -- "-$pid" 2>/dev/null || $SUDO kill -TERM "$pid" 2>/dev/null || :
+    $SUDO kill -s TERM -- "-$pid" 2>/dev/null || $SUDO kill -TERM "$pid" 2>/dev/null || :
     # One that has ended has no program any more, also while nobody has asked how it ended.
     n=0
     while [ -e "/proc/$pid/exe" ] && [ $n -lt 100 ]; do sleep 0.05; n=$((n+1)); done
