@@ -102,6 +102,7 @@ class CampaignRun:
         self._collector = Collector(self._failed)
         self._timeline = Timeline(archive)
         self._deployment: Optional[str] = None
+        self._energy_hosts: list[str] = []
 
     def run(self) -> Outcome:
         """Take every step; whatever happens, what is deployed is taken down."""
@@ -262,6 +263,7 @@ class CampaignRun:
                 noted["drives"] = drive_facts.collect(self.remote, drives)
         noted.pop("format", None)
         noted["ceph_conf"] = {**noted.get("ceph_conf", {}), **self._confs}
+        self._energy_hosts = environment.energy_hosts(noted)
         write_json(path, noted)
 
     def _described(self) -> list[Overlay]:
@@ -334,10 +336,12 @@ class CampaignRun:
         site = cell_site(at(self.campaign.cluster, self.place), cell.scenario, self.stack)
         if self.campaign.cluster.use_existing:
             site = replace(site, osds=self.site.osds)
-        return benchmark_class(self.engine, cell.scenario)(
+        made = benchmark_class(self.engine, cell.scenario)(
             str(self.archive), self.cluster, cell.config, cell.scenario, site, self.stack,
             self.remote,
         )  # fmt: skip
+        made.energy_hosts = [host for host in site.hosts if host in self._energy_hosts]
+        return made
 
     def _failed(self, cell: Cell, reason: str) -> None:
         self._collector.wait()

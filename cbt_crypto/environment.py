@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
+from cbt_crypto import energy
 from cbt_crypto.engine import Engine
 from cbt_crypto.overlay import Overlay
 from cbt_crypto.remote import Remote
@@ -35,7 +36,11 @@ done
 # Some of these are Python or Perl programs that take half a second to start.
 for program in ceph fio cryptsetup collectl perf; do version $program --version & done
 wait
-"""
+energy() {
+ENERGY
+}
+say energy "$(energy)"
+""".replace("ENERGY", energy.names_script())
 
 
 def collect(
@@ -83,12 +88,20 @@ def host_facts(site: Site, host: str, printed: str) -> dict[str, Any]:
         "governor": facts.get("governor") or None,
         "tuned": facts.get("tuned") or None,
         "aes": facts.get("aes") == "yes",
+        "energy": facts.get("energy", "").split(),
         "memory_bytes": (_number(facts.get("memory_kb")) or 0) * 1024,
         "load_before": float(facts.get("load") or 0),
         "mitigations": _under(facts, "mitigation."),
         "versions": _under(facts, "version."),
         "overlays": {},
     }  # fmt: skip
+
+
+def energy_hosts(noted: Mapping[str, Any]) -> list[str]:
+    """The hosts that count their energy, of the contents of environment.json."""
+    hosts = noted.get("hosts")
+    found = hosts.items() if isinstance(hosts, Mapping) else ()
+    return [name for name, host in found if isinstance(host, Mapping) and host.get("energy")]
 
 
 def git_commit(directory: Path) -> Optional[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cbt_crypto import collected
+from cbt_crypto import collected, energy
 from cbt_crypto.benchmarks.of_upstream import OfUpstream
 from cbt_crypto.engine import CellBenchmark, Engine
 from cbt_crypto.errors import HostError, RunError
@@ -46,6 +46,8 @@ class _RunsScenario(Benchmark):
 
     #: Set by `benchmark_class`.
     engine: Engine
+    #: Hosts that count their energy; set by whoever knows, as most machines do not.
+    energy_hosts: Sequence[str] = ()
 
     def __init__(
         self, archive_dir: str, cluster: Any, config: Mapping[str, Any], scenario: Scenario,
@@ -86,7 +88,8 @@ class _RunsScenario(Benchmark):
         offsets = clock_offsets(self.remote, self.site)
         on_head = offsets[self.site.head]
         started = time.time() + on_head
-        with self.engine.monitoring.monitor(self.run_dir):
+        counted = energy.recorded(self.remote, self.energy_hosts, self.run_dir)
+        with counted, self.engine.monitoring.monitor(self.run_dir):
             self.remote.run(scripts, "run fio", limit)
             ended = time.time() + on_head
         statuses = self._exit_statuses(scripts)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +71,8 @@ class SyntheticCampaign:
     configurations: Sequence[str]
     load: LoadOf
     cpu: CpuOf = field(default=lambda cell: {"user": 20.0, "sys": 10.0, "softirq": 1.0})
+    #: Power of each OSD node in W, by its RAPL counters; None for machines without any.
+    watts: Optional[Callable[[SyntheticCell], float]] = None
     seconds: int = 20
     ramp: int = 2
     iterations: int = 1
@@ -163,6 +165,10 @@ class _Writer:
                 )
         for host in (*self.osds, *self.clients[: scenario.clients]):
             self._collectl(folder, cell, host, begun, length)
+        if campaign.watts is not None:
+            for host in self.osds:
+                text = energy_samples(campaign.watts(cell), begun, length)
+                (folder / f"energy.{host}").write_text(text)
         identity = {
             "id": name,
             "iteration": cell.iteration,
@@ -371,6 +377,17 @@ def collectl_raw(
             parts.extend(_process_lines(number, second) for number in range(processes))
     parts.append(f">>> {begun + length + 1}.001 <<<\ncpu  1 2")
     return "".join(parts).encode()
+
+
+def energy_samples(watts: float, begun: int, length: int) -> str:
+    """A sample a second of a package and its memory, whose counters turn over on the way."""
+    limit = 10_000_000_000
+    used = [round(share * watts * 1e6) for share in (0.75, 0.25)]
+    lines = [f"# zone intel-rapl:0 {limit} package-0", f"# zone intel-rapl:0:1 {limit} dram"]
+    for second in range(length + 2):
+        counted = tuple((limit - one + one * second) % limit for one in used)
+        lines.append(f"{begun + second}.250000000 {counted[0]} {counted[1]}")
+    return "\n".join(lines) + "\n"
 
 
 def _process_lines(number: int, second: int) -> str:

@@ -101,20 +101,29 @@ def _percent(cell: ReportCell | None, loss: bool) -> str:
 
 def _figures(report: Report, table: Table) -> list[str]:
     headings = ["IOPS", "MB/s", "mean ms", "p99 ms", "OSD CPU user %", "OSD CPU sys %"]
+    with_energy = table.has("osd_energy_j_per_io")
+    headings += ["OSD mJ/IO", "OSD W"] if with_energy else []
     lines = [
         _row(["Mode", report.compared, *headings]),
         _row(["---", "---", *("---:" for _ in headings)]),
     ]
     for section in table.sections:
         for cell in section.cells:
-            lines.append(_row([section.label, escape(cell.name), *_cell_figures(cell)]))
+            words = _cell_figures(cell, with_energy)
+            words += [""] * (len(headings) - len(words))
+            lines.append(_row([section.label, escape(cell.name), *words]))
     return lines
 
 
-def _cell_figures(cell: ReportCell) -> list[str]:
+def _cell_figures(cell: ReportCell, with_energy: bool) -> list[str]:
     if cell.state != "measured":
-        return [f"*{cell.state}*", *[""] * 5]
+        return [f"*{cell.state}*"]
     get = cell.figures.get
+    energy = get("osd_energy_j_per_io")
+    rare = [
+        label.number(None if energy is None else 1e3 * energy),
+        label.number(get("osd_power_w")),
+    ]
     return [
         label.number(get("iops")),
         label.megabytes(get("bandwidth_bytes_per_s")),
@@ -122,6 +131,7 @@ def _cell_figures(cell: ReportCell) -> list[str]:
         label.milliseconds(get("clat_ns_p99")),
         label.one_decimal(get("osd_cpu_user_percent")),
         label.one_decimal(get("osd_cpu_sys_percent")),
+        *(rare if with_energy else []),
     ]
 
 

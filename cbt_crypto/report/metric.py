@@ -151,6 +151,17 @@ def _counted(event: str) -> _Of:
     return of
 
 
+def _energy(value: Callable[[float, Run], Optional[float]]) -> _Of:
+    """Of the power of all OSD nodes, in W; None unless every run has it."""
+
+    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
+        watts = [(sum(use.watts for use in run.osd_energy), run) for run in runs if run.osd_energy]
+        known = [one for one in (value(*pair) for pair in watts) if one is not None]
+        return float(np.mean(known)) if known and len(known) == len(runs) else None
+
+    return of
+
+
 def _client_idle(runs: Sequence[Run], direction: str) -> Optional[float]:
     """Of all threads of the hosts with client processes, mean over runs; None unless all tell."""
     values = []
@@ -213,6 +224,15 @@ METRICS = (
                 nodes.busy_cores * _GIB, _total(run, "bandwidth_bytes_per_s")
             )
         ),
+    ),
+    Metric("osd_power_w", "OSD nodes' power", "W", -1, _energy(lambda watts, run: watts)),
+    Metric(
+        "osd_energy_j_per_io", "OSD nodes' energy per IO", "J", -1,
+        _energy(lambda watts, run: _per(watts, _total(run, "iops"))),
+    ),
+    Metric(
+        "osd_energy_j_per_gib", "OSD nodes' energy per GiB", "J", -1,
+        _energy(lambda watts, run: _per(watts * _GIB, _total(run, "bandwidth_bytes_per_s"))),
     ),
     Metric(
         "osd_cpu_share_ceph_osd_percent", "share of ceph-osd in it", "%", 0, _share("ceph_osd"),

@@ -80,6 +80,10 @@ class Table:
     #: Row -> the group that it is shown in by charts; empty where rows have none.
     groups: Mapping[str, str] = field(default_factory=dict)
 
+    def has(self, key: str) -> bool:
+        """Whether any of its cells has this figure."""
+        return any(key in cell.figures for section in self.sections for cell in section.cells)
+
     @property
     def bases(self) -> list[str]:
         """What the intervals of its percents rest on, each once."""

@@ -33,6 +33,12 @@ _COLUMNS = (
     ("OSD CPU sys %", "osd_cpu_sys_percent", 1.0),
     ("OSD CPU µs/IO", "osd_cpu_us_per_io", 1.0),
 )
+#: Columns of what few machines count; a table without any such figure does without them.
+_RARE_COLUMNS = (
+    ("OSD mJ/IO", "osd_energy_j_per_io", 1e3),
+    ("OSD J/GiB", "osd_energy_j_per_gib", 1.0),
+    ("OSD W", "osd_power_w", 1.0),
+)
 
 
 def scrolling(table: Element, name: str) -> Element:
@@ -162,7 +168,9 @@ def _effect(conclusion: Optional[Conclusion]) -> Element:
 def figures(report: Report, table: Table) -> Element:
     """The sortable table of one load: a row for each mode and configuration."""
     what = "% lost" if report.options.loss else "Percent of baseline"
-    headings = [report.compared, "Mode", what, *(heading for heading, _, _ in _COLUMNS)]
+    rare = [column for column in _RARE_COLUMNS if table.has(column[1])]
+    columns = [*_COLUMNS, *rare]
+    headings = [report.compared, "Mode", what, *(heading for heading, _, _ in columns)]
     heads = [_sortable(text, place < 2) for place, text in enumerate(headings)]
     notes = notes_of(table)
     rows = [
@@ -170,7 +178,7 @@ def figures(report: Report, table: Table) -> Element:
             name_cell(report, cell.name, _marks(table, numbers(cell, notes))),
             E.TD(section.label, E.CLASS("name")),
             _percent_cell(cell, report.options.loss),
-            *(_figure(cell, key, scale) for _, key, scale in _COLUMNS),
+            *(_figure(cell, key, scale) for _, key, scale in columns),
         )
         for section in table.sections
         for cell in section.cells

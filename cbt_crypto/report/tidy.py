@@ -125,6 +125,7 @@ def _run(run: Run, direction: str) -> dict[str, Any]:
         "proof": None if run.proof is None else run.proof.model_dump(mode="json"),
         "nodes": [asdict(node) for node in run.nodes],
         "cpu_percent_per_second": run.cpu_percent,
+        "osd_energy": [asdict(use) for use in run.osd_energy],
         "bootstrap": None if within is None else asdict(within),
         "series": _series(run.series.get(direction)),
         "clat_histogram": None

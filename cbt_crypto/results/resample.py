@@ -31,8 +31,8 @@ _FEWEST_FOR_LENGTH = 10
 class Seconds:
     """Per-second series of a run in one direction, of equal length; see `results.run`.
 
-    `counts` has a row a second and a column for each latency of `latencies_ns`. `io_total` and
-    `busy_cores` are of both directions.
+    `counts` has a row a second and a column for each latency of `latencies_ns`. `io_total`,
+    `busy_cores` and `watts` are of both directions.
     """
 
     iops: Floats
@@ -40,6 +40,7 @@ class Seconds:
     io_total: Floats
     cpu_percent: Mapping[str, Floats] = field(default_factory=dict)
     busy_cores: Optional[Floats] = None
+    watts: Optional[Floats] = None
     counts: Optional[Floats] = None
     latencies_ns: Optional[Ints] = None
 
@@ -115,6 +116,11 @@ def _figures(seconds: Seconds, weights: Floats) -> dict[str, Floats]:
         with np.errstate(invalid="ignore", divide="ignore"):
             figures["osd_cpu_us_per_io"] = busy / (weights @ seconds.io_total)
         figures["osd_cpu_s_per_gib"] = figures["osd_cpu_us_per_io"]
+    if seconds.watts is not None:
+        figures["osd_power_w"] = weights @ seconds.watts
+        with np.errstate(invalid="ignore", divide="ignore"):
+            figures["osd_energy_j_per_io"] = figures["osd_power_w"] / (weights @ seconds.io_total)
+        figures["osd_energy_j_per_gib"] = figures["osd_energy_j_per_io"]
     if seconds.counts is not None and seconds.latencies_ns is not None:
         figures.update(percentile_columns(weights @ seconds.counts, seconds.latencies_ns))
     return figures

@@ -13,6 +13,7 @@ from cbt_crypto.results.archive import Folder
 from cbt_crypto.results.client import Client, Place, read_client
 from cbt_crypto.results.collectl import NodeSeries, read_collectl
 from cbt_crypto.results.documents import Cell, PlannedCell, Proof, Scalar
+from cbt_crypto.results.energy import EnergyUse, energy_of_osds, energy_used, watts_per_second
 from cbt_crypto.results.fio_log import DIRECTIONS
 from cbt_crypto.results.histogram import Histogram, merge
 from cbt_crypto.results.node import BUSY_STATES, Node, NodesUse, NodeUse, percent_per_second
@@ -54,7 +55,8 @@ class Run:
     Without figures `failure` says why, and `is_missing` tells a cell that was never run from
     one that failed. `hosts` are its OSDs' and clients'; `nodes` are those that were sampled,
     `osd_nodes` the OSDs' if all of them were, and `cpu_percent` is theirs by state, per second
-    of the window. `perf` is of OSD hosts. `histograms`, `series` and `within` are by direction.
+    of the window. `perf` is of OSD hosts, and so is `osd_energy`, where all of them counted; it is
+    empty otherwise. `histograms`, `series` and `within` are by direction.
     """
 
     planned: PlannedCell
@@ -77,6 +79,7 @@ class Run:
     osd_nodes: Optional[NodesUse] = None
     cpu_percent: Mapping[str, Floats] = field(default_factory=dict)
     perf: tuple[PerfUse, ...] = ()
+    osd_energy: tuple[EnergyUse, ...] = ()
     proof: Optional[Proof] = None
     problems: tuple[Problem, ...] = ()
 
@@ -171,6 +174,9 @@ def _measured(run: Run, folder: Folder, cell: Cell) -> Run:
     cpu_percent = percent_per_second(osds, window)
     totals = {direction: one.total for direction, one in bins.items()}
     perf = tuple(_perf(folder, cell, window, problems))
+    counted = energy_of_osds(folder, cell, problems)
+    osd_energy = energy_used(counted, cell, window, problems)
+    watts = watts_per_second(counted, window) if osd_energy else None
     return replace(
         run,
         warmup_s=warmup_s,
@@ -179,11 +185,12 @@ def _measured(run: Run, folder: Folder, cell: Cell) -> Run:
         window=window,
         start_skew_s=start_skew_s(windows),
         series=series,
-        within=_within(series, bins, cpu_percent, sum(node.series.threads for node in osds)),
+        within=_within(series, bins, cpu_percent, sum(node.series.threads for node in osds), watts),
         nodes=used,
         osd_nodes=_osd_nodes(cell, used),
         cpu_percent=cpu_percent,
         perf=perf,
+        osd_energy=osd_energy,
         problems=tuple(problems),
     )
 
@@ -193,6 +200,7 @@ def _within(
     bins: Mapping[str, SecondBins],
     cpu_percent: Mapping[str, Floats],
     threads: int,
+    watts: Optional[Floats],
 ) -> dict[str, Within]:
     """How sure the run is of its figures, by direction; empty without series."""
     io_total = np.sum([one.iops for one in series.values()], axis=0)
@@ -208,6 +216,7 @@ def _within(
             io_total=io_total,
             cpu_percent=cpu_percent,
             busy_cores=busy,
+            watts=watts,
             counts=None if counted is None else counted.counts,
             latencies_ns=None if counted is None else counted.latencies_ns,
         )
@@ -310,7 +319,7 @@ def _uses(nodes: Sequence[Node], window: Window, problems: list[Problem]) -> tup
     found = []
     for node in nodes:
         use = node.use(window)
-        if use is None or use.seconds < 0.9 * window.seconds - 2:
+        if use is None or not window.is_covered_by(use.seconds):
             covered = 0.0 if use is None else use.seconds
             sentence = f"{node.host}: collectl covers {covered:.0f} of {window.seconds:.0f} s"
             problems.append(Problem("", sentence))

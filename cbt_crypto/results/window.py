@@ -25,6 +25,10 @@ class Window:
         """How long it is; negative when the processes it was made of never ran together."""
         return self.end_s - self.start_s
 
+    def is_covered_by(self, seconds: float) -> bool:
+        """Whether samples over so many of its seconds stand for all of it."""
+        return seconds >= 0.9 * self.seconds - 2
+
     @property
     def grid_s(self) -> Floats:
         """The edges of its whole seconds, one more than there are seconds."""

@@ -20,6 +20,7 @@ from cbt_crypto.holder import describe, is_dead
 from cbt_crypto.plan import plan
 from cbt_crypto.results import documents
 from cbt_crypto.results.collectl import read_collectl
+from cbt_crypto.results.energy import read_energy
 from cbt_crypto.results.fio_json import parse_fio_json
 from cbt_crypto.results.fio_log import read_fio_log
 from cbt_crypto.results.fio_normal import parse_fio_normal
@@ -105,6 +106,11 @@ _JOURNAL = (
     b'{"cluster":{"head":"h","clients":["h"]},"benchmarks":{}},"checkout":null}\n'
     b'{"run":"a","event":"end"}\n'
 )
+_ENERGY = (
+    b"# zone intel-rapl:0 262143328850 package-0\n# zone intel-rapl:0:1 65000000 dram\n"
+    b"1700000000.250000000 262143000000 64000000\n1700000001.253000000 77000000 1500000\n"
+    b"1700000002.256000000 177000000 4000000\n"
+)
 
 TARGETS: dict[str, Target] = {
     "campaign file (YAML)": Target(
@@ -123,6 +129,7 @@ TARGETS: dict[str, Target] = {
     "fio's logs": Target(_by_path(read_fio_log), _seeds("fio/*_iops.log", "fio/*_bw.log")),
     "fio's histogram logs": Target(_by_path(read_histogram_log), _seeds("fio/*_hist.log")),
     "collectl's raw files": Target(_collectl, _seeds("collectl/*.gz")),
+    "the samples of RAPL's counters": Target(_by_path(read_energy), (_ENERGY,)),
     "perf stat and perf report": Target(_perf, _seeds("perf/*")),
     "what hosts print to check": Target(
         lambda data: parts_of(data.decode("utf-8", "replace")),
