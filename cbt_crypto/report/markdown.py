@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from cbt_crypto.report import label
 from cbt_crypto.report.conclusion import THRESHOLDS, change
+from cbt_crypto.report.host_facts import ABSENT, CipherSpeed, cipher_speeds, energy_counters
 from cbt_crypto.report.loss_table import LossTable, heads, loss_tables, percents
 from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
 from cbt_crypto.report.notes import notes_of
@@ -28,7 +29,7 @@ def markdown(report: Report) -> str:
         for table in tables:
             lines += [f"### {escape(table.title)}", "", *_emulated(report)]
             lines += [*_figures(report, table), "", *_bases(table), *_notes(table)]
-    lines += _conclusions(report)
+    lines += [*_conclusions(report), *_hosts(report)]
     for note in report.notes:
         lines += [f"Note: {escape(note)}", ""]
     return "\n".join(lines).rstrip() + "\n"
@@ -164,6 +165,32 @@ def _effect(conclusion: Conclusion | None) -> str:
     if conclusion is None:
         return "-"
     return f"{conclusion.effect} ({change(conclusion)})"
+
+
+def _hosts(report: Report) -> list[str]:
+    """Where energy is counted, and how fast ciphers are."""
+    counters = energy_counters(report.environment)
+    speeds = cipher_speeds(report.environment)
+    if not counters and not speeds:
+        return []
+    places = "; ".join(f"{escape(host)}: {escape(zones)}" for host, zones in counters.items())
+    lines = ["## Hosts", "", *([f"Energy counters (RAPL): {places}.", ""] if places else [])]
+    rows = [row for found in speeds.values() for row in found]
+    if rows:
+        heads = ["Host", "Cipher", "Key bits", "Encryption MiB/s", "Decryption MiB/s", "Driver"]
+        rule = ["---", "---", "---:", "---:", "---:", "---"]
+        lines += [*_emulated(report), _row(heads), _row(rule), *map(_cipher, rows), ""]
+    for host, found in speeds.items():
+        if not found:
+            lines += [f"{escape(host)}: cryptsetup benchmark measured no cipher there.", ""]
+    return lines
+
+
+def _cipher(row: CipherSpeed) -> str:
+    speeds = (row.encrypt_mib_per_s, row.decrypt_mib_per_s)
+    texts = (ABSENT if speed is None else label.number(speed) for speed in speeds)
+    names = (escape(row.host), escape(row.cipher), str(row.key_bits))
+    return _row([*names, *texts, escape(row.driver)])
 
 
 def _notes(table: Table) -> list[str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 from lxml.html import builder as E
 
+from cbt_crypto.report import label
+from cbt_crypto.report.host_facts import ABSENT, CipherSpeed, cipher_speeds, energy_counters
 from cbt_crypto.report.model import Report
-from cbt_crypto.report.page_tables import Element, anchor, scrolling
+from cbt_crypto.report.page_tables import Element, anchor, caption, scrolling
 from cbt_crypto.results.documents import OverlayProof
 from cbt_crypto.results.run import Run
 
@@ -57,8 +59,8 @@ def _proofs(runs: list[Run]) -> Iterator[Element]:
         if run.proof is not None
         for overlay in run.proof.overlays
     ]
-    heads = (E.TH(text, E.CLASS("name"), scope="col") for text in ("Cell", "Overlay", "", "Why"))
-    yield scrolling(E.TABLE(E.THEAD(E.TR(*heads)), E.TBODY(*rows)), "Proof")
+    heads = ("Cell", "Overlay", "", "Why")
+    yield scrolling(E.TABLE(_head(heads), E.TBODY(*rows)), "Proof")
     first = runs[0].proof
     if first is not None and first.overlays:
         yield E.H4(f"Evidence of {runs[0].planned.path}")
@@ -90,17 +92,56 @@ def environment(report: Report) -> Iterator[Element]:
         return
     columns = [c for c in _HOST_COLUMNS if any(about.get(c) for about in hosts.values())]
     heads = ["Host", *(column.replace("_", " ") for column in columns), "Ceph", "fio"]
-    rows = [_host(name, about, columns) for name, about in hosts.items()]
-    head = E.THEAD(E.TR(*(E.TH(text, E.CLASS("name"), scope="col") for text in heads)))
-    yield scrolling(E.TABLE(head, E.TBODY(*rows)), "Hosts")
+    counters = energy_counters(report.environment)
+    heads += ["energy counters"] if counters else []
+    rows = [
+        _host(name, about, columns, [counters.get(name)] if counters else [])
+        for name, about in hosts.items()
+    ]
+    yield scrolling(E.TABLE(_head(heads), E.TBODY(*rows)), "Hosts")
+    yield from _ciphers(report)
     rest = {key: value for key, value in report.environment.items() if key != "ceph_conf"}
     yield E.DETAILS(E.SUMMARY("Everything that was recorded"), E.DIV(_json(rest)))
 
 
-def _host(name: str, about: Mapping[str, Any], columns: list[str]) -> Element:
+def _head(texts: Sequence[str]) -> Element:
+    return E.THEAD(E.TR(*(E.TH(text, E.CLASS("name"), scope="col") for text in texts)))
+
+
+def _ciphers(report: Report) -> Iterator[Element]:
+    """What `cryptsetup benchmark` measured; nothing where no configuration encrypts drives."""
+    found = cipher_speeds(report.environment)
+    rows = [_cipher(row) for speeds in found.values() for row in speeds]
+    if rows:
+        heads = ("Host", "Cipher", "Key bits", "Encryption MiB/s", "Decryption MiB/s", "Driver")
+        yield E.H3("Speed of ciphers")
+        table = E.TABLE(*caption(report), _head(heads), E.TBODY(*rows))
+        yield scrolling(table, "Speed of ciphers")
+        yield E.P(E.CLASS("note"), "By cryptsetup benchmark: in memory, on one core, without IO.")
+    for host, speeds in found.items():
+        if not speeds:
+            yield E.P(E.CLASS("note"), f"{host}: cryptsetup benchmark measured no cipher there.")
+
+
+def _cipher(row: CipherSpeed) -> Element:
+    speeds = (row.encrypt_mib_per_s, row.decrypt_mib_per_s)
+    texts = (ABSENT if speed is None else label.number(speed) for speed in speeds)
+    return E.TR(
+        E.TH(row.host, E.CLASS("name"), scope="row"),
+        E.TD(row.cipher, E.CLASS("name")),
+        E.TD(str(row.key_bits)),
+        *(E.TD(text) for text in texts),
+        E.TD(row.driver, E.CLASS("name")),
+    )
+
+
+def _host(
+    name: str, about: Mapping[str, Any], columns: list[str], more: list[Optional[str]]
+) -> Element:
     versions = about.get("versions")
     known = versions if isinstance(versions, Mapping) else {}
     texts = [_text(about.get(c)) for c in columns] + [_text(known.get(p)) for p in ("ceph", "fio")]
+    texts += map(_text, more)
     emulated = [" ", E.SPAN(E.CLASS("failed"), "emulated")] if about.get("emulated") else []
     head = E.TH(name, *emulated, E.CLASS("name"), scope="row")
     return E.TR(head, *(E.TD(text, E.CLASS("name")) for text in texts))

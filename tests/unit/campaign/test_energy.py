@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto import energy
+from cbt_crypto import energy, environment
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.environment import energy_hosts
 from cbt_crypto.errors import HostError
@@ -125,8 +126,8 @@ def test_the_cleanup_finds_it_by_our_mark(
     remote.run({"localhost": start}, "start")
     _wait(lambda: _samples(run_dir))
     pid = (run_dir / ".energy.pid").read_text().strip()
-    environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    assert f"CBT_CRYPTO_MARK={tmp_path}@localhost".encode() in environment
+    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    assert f"CBT_CRYPTO_MARK={tmp_path}@localhost".encode() in variables
     (run_dir / "energy").unlink()
     _wait(lambda: not Path(f"/proc/{pid}/exe").exists())  # it does not outlive its file
 
@@ -159,3 +160,19 @@ def test_only_hosts_with_counters_are_sampled() -> None:
     noted = {"hosts": {"a": {"energy": ["package-0"]}, "b": {"energy": []}, "c": {}, "d": 1}}
     assert energy_hosts(noted) == ["a"]
     assert energy_hosts({}) == energy_hosts({"hosts": 3}) == []
+
+
+def test_a_campaign_brings_it_with_every_cell(
+    host: Any, no_overlays: None, powercap: Powercap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(powercap.folder)
+    script = environment._SCRIPT.replace(energy.POWERCAP, folder)
+    monkeypatch.setattr(environment, "_SCRIPT", script)
+    monkeypatch.setattr(energy, "start_script", _with(energy.start_script, powercap))
+    result = host.cbt(host.write())
+    assert result.exit_code == 0, result.output
+    noted = json.loads((host.archive / "results/environment.json").read_text())
+    assert noted["hosts"]["localhost"]["energy"] == ["package-0", "core", "dram", "psys"]
+    (file,) = host.archive.glob("results/00000000/id-*/energy.localhost")
+    assert len(read_energy(file).joules) >= 2
+    assert [path.name for path in file.parent.glob(".energy*")] == []

@@ -1,0 +1,85 @@
+"""What environment.json says of hosts beside their names: energy counters, the speed of ciphers.
+
+It comes from a file that someone sent, so whatever is not as it should be counts as not recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+
+ABSENT = "not on this machine"
+
+
+@dataclass(frozen=True)
+class CipherSpeed:
+    """A row of `cryptsetup benchmark`: MiB/s in memory on one core, None where it has no cipher.
+
+    `driver` is what the kernel has in use for the cipher; empty where that is not known.
+    """
+
+    host: str
+    cipher: str
+    key_bits: int
+    encrypt_mib_per_s: Optional[float]
+    decrypt_mib_per_s: Optional[float]
+    driver: str
+
+
+def energy_counters(environment: Mapping[str, Any]) -> dict[str, str]:
+    """Host -> the zones that it counts energy in, or that it has none; empty if nobody asked."""
+    found = {}
+    for host, about in _mapping(environment.get("hosts")).items():
+        zones = _mapping(about).get("energy")
+        if isinstance(zones, (list, tuple)):
+            found[host] = ", ".join(map(str, zones)) or ABSENT
+    return found
+
+
+def cipher_speeds(environment: Mapping[str, Any]) -> dict[str, list[CipherSpeed]]:
+    """Host -> its rows, for the hosts that were asked; an empty list where nothing was measured."""
+    found = {}
+    for host, about in _mapping(environment.get("hosts")).items():
+        luks = _mapping(_mapping(_mapping(about).get("overlays")).get("luks"))
+        if "benchmark" in luks:
+            drivers = {row.get("name"): _driver(row) for row in _rows(luks.get("drivers"))}
+            found[host] = list(_speeds(host, luks, drivers))
+    return found
+
+
+def _speeds(
+    host: str, luks: Mapping[str, Any], drivers: Mapping[Any, str]
+) -> Iterator[CipherSpeed]:
+    for row in _rows(luks["benchmark"]):
+        cipher, bits = row.get("cipher"), row.get("key_bits")
+        if not isinstance(cipher, str) or not isinstance(bits, int):
+            continue
+        name, _, mode = cipher.rpartition("-")
+        yield CipherSpeed(
+            host,
+            cipher,
+            bits,
+            _number(row.get("encrypt_mib_per_s")),
+            _number(row.get("decrypt_mib_per_s")),
+            # "aes-xts" is "xts(aes)" to the kernel
+            drivers.get(f"{mode}({name})", ""),
+        )
+
+
+def _driver(row: Mapping[str, Any]) -> str:
+    """`xts-aes-aesni (aesni_intel)`; a card's works beside the processor that asks it."""
+    module = f" ({row['module']})" if row.get("module") else ""
+    return f"{row.get('driver') or ''}{module}{', asynchronous' if row.get('async') else ''}"
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _rows(value: Any) -> list[Mapping[str, Any]]:
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+
+
+def _number(value: Any) -> Optional[float]:
+    return float(value) if isinstance(value, (int, float)) else None

@@ -1,0 +1,95 @@
+"""The hosts of a report: which of them count their energy, and how fast they encrypt in memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lxml import html
+
+from cbt_crypto.cluster_overlays.luks import Luks
+from cbt_crypto.report import build
+from cbt_crypto.report.host_facts import cipher_speeds, energy_counters
+from cbt_crypto.report.markdown import markdown
+from cbt_crypto.report.page import page
+
+pytestmark = pytest.mark.unit
+
+#: As a host prints it: two measured ciphers, one that its kernel lacks, and a card's driver.
+PRINTED = """\
+        aes-xts        512b      1983.0 MiB/s      1979.6 MiB/s
+        aes-cbc        256b       695.8 MiB/s      2059.4 MiB/s
+    serpent-xts        512b               N/A               N/A
+@proc-crypto
+name         : xts(aes)
+driver       : qat_aes_xts
+module       : intel_qat
+priority     : 4001
+selftest     : passed
+internal     : no
+async        : yes
+"""
+
+
+def _describe(archive: Path, **hosts: Any) -> Any:
+    path = archive / "results/environment.json"
+    environment = json.loads(path.read_text())
+    for host, facts in hosts.items():
+        environment["hosts"][host].update(facts)
+    path.write_text(json.dumps(environment))
+    return build(archive)
+
+
+def _luks(printed: str) -> dict[str, Any]:
+    return {"overlays": {"luks": Luks().description(printed)}}
+
+
+def test_ciphers_by_host(small):
+    built = _describe(small, osd0=_luks(PRINTED), client0=_luks(""))
+    tree = html.fromstring(page(built))
+    (region,) = tree.xpath("//div[@aria-label='Speed of ciphers']")
+    rows = [
+        [cell.text_content() for cell in row.xpath("./th|./td")]
+        for row in region.xpath(".//tbody/tr")
+    ]
+    driver = "qat_aes_xts (intel_qat), asynchronous"
+    assert rows == [
+        ["osd0", "aes-xts", "512", "1,983", "1,980", driver],
+        ["osd0", "aes-cbc", "256", "696", "2,059", ""],
+        ["osd0", "serpent-xts", "512", "not on this machine", "not on this machine", ""],
+    ]
+    assert "client0: cryptsetup benchmark measured no cipher there." in page(built)
+    text = markdown(built)
+    assert r"| osd0 | aes-xts | 512 | 1,983 | 1,980 | qat\_aes\_xts (intel\_qat), asy" in text
+    assert "client0: cryptsetup benchmark measured no cipher there." in text
+
+
+def test_the_table_of_an_emulated_processor_says_so(small):
+    before = markdown(build(small))
+    built = _describe(small, osd0={**_luks(PRINTED), "emulated": True})
+    (region,) = html.fromstring(page(built)).xpath("//div[@aria-label='Speed of ciphers']")
+    assert "emulated CPU" in region.text_content()
+    hosts = markdown(built).split("## Hosts")[1]
+    assert "emulated CPU" in hosts and "## Hosts" not in before
+
+
+def test_where_energy_is_counted(small):
+    built = _describe(small, osd0={"energy": ["package-0", "dram"]}, client0={"energy": []})
+    (region,) = html.fromstring(page(built)).xpath("//div[@aria-label='Hosts']")
+    last = {
+        row.xpath("./th")[0].text: row.xpath("./td")[-1].text for row in region.xpath(".//tr")[1:]
+    }
+    assert last == {"osd0": "package-0, dram", "client0": "not on this machine", "client1": None}
+    line = "Energy counters (RAPL): client0: not on this machine; osd0: package-0, dram."
+    assert line in markdown(built)
+
+
+@pytest.mark.parametrize("value", [None, 3, "text", [], [3], {"luks": 3}, {"luks": {}}])
+def test_whatever_else_stands_there_is_not_recorded(value):
+    environment = {"hosts": {"h": {"energy": value or None, "overlays": value}}}
+    assert cipher_speeds(environment) == {}
+    assert cipher_speeds({"hosts": value}) == energy_counters({"hosts": value}) == {}
+    rows = {"benchmark": value, "drivers": value}
+    assert not any(cipher_speeds({"hosts": {"h": {"overlays": {"luks": rows}}}}).values())
