@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
+#: How ids begin of mappings on drives that encrypt by themselves, with dm-crypt or without.
+_OPAL = "CRYPT-LUKS2-OPAL-"
 #: Beginnings of the ids of mappings that are something else: volumes, several paths to one disk.
 _PLAIN = ("LVM-", "mpath-")
 
@@ -14,7 +16,8 @@ _PLAIN = ("LVM-", "mpath-")
 class CryptTable:
     """How a mapping encrypts: cipher, key size in bits, sector size in bytes, optional flags.
 
-    `device` is the one that holds the encrypted sectors, as "major:minor".
+    `device` is the one that holds the encrypted sectors, as "major:minor"; `on_opal` says that it
+    encrypts what it gets once more.
     """
 
     cipher: str
@@ -22,6 +25,7 @@ class CryptTable:
     device: str
     sector_size: int
     flags: frozenset[str]
+    on_opal: bool = False
 
     @classmethod
     def parse(cls, line: str) -> CryptTable:
@@ -46,16 +50,46 @@ class CryptTable:
         """The same on another device."""
         return replace(self, device=device)
 
+    def fault(self, layer: Mapping[str, Any]) -> Optional[str]:
+        """What contradicts that a layer of `storage_on_host` is such a mapping."""
+        found = crypt_of(layer)
+        return found.difference_from(self) if found else "is not dm-crypt"
+
     def difference_from(self, wanted: CryptTable) -> Optional[str]:
         """The first thing that is not as wanted, for a sentence about the mapping."""
         if self.device != wanted.device:
             return f"lies on device {self.device} and not on {wanted.device}"
         if self.flags != wanted.flags:
             return f"has flags {_list(self.flags)} and not {_list(wanted.flags)}"
+        if self.on_opal != wanted.on_opal:
+            return f"is {'' if self.on_opal else 'not '}on a drive that encrypts by itself (OPAL)"
         for name in ("cipher", "key_size", "sector_size"):
             found, expected = getattr(self, name), getattr(wanted, name)
             if found != expected:
                 return f"has {name} {found} and not {expected}"
+        return None
+
+
+@dataclass(frozen=True)
+class OpalTable:
+    """A mapping that leaves encryption to the drive: a stretch of `device`, as "major:minor"."""
+
+    device: str = ""
+
+    def on(self, device: str) -> OpalTable:
+        """The same on another device."""
+        return OpalTable(device)
+
+    def fault(self, layer: Mapping[str, Any]) -> Optional[str]:
+        """What contradicts that a layer of `storage_on_host` is such a mapping."""
+        if not str(layer["uuid"]).startswith(_OPAL):
+            return "is not on a drive that encrypts by itself (OPAL)"
+        lines = [line.split() for line in (layer["table"] or "").splitlines()]
+        if len(lines) != 1 or lines[0][2:3] != ["linear"]:
+            return "is not one stretch of a drive"
+        found = lines[0][3]
+        if found != self.device:
+            return f"lies on device {found} and not on {self.device}"
         return None
 
 
@@ -67,7 +101,8 @@ def crypt_of(layer: Mapping[str, Optional[str]]) -> Optional[CryptTable]:
     """How a layer of `storage_on_host` encrypts; None when it does not."""
     for line in (layer.get("table") or "").splitlines():
         if line.split()[2:3] == ["crypt"]:
-            return CryptTable.parse(line)
+            is_on_opal = str(layer.get("uuid")).startswith(_OPAL)
+            return replace(CryptTable.parse(line), on_opal=is_on_opal)
     return None
 
 

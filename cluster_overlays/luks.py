@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal, Optional, Union
 from pydantic import Field, model_validator
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays import cipher_speed, luks_on_host, luks_proof
-from cbt_crypto.cluster_overlays.crypt_table import CryptTable
+from cbt_crypto.cluster_overlays import cipher_speed, luks_on_host, luks_opal, luks_proof
+from cbt_crypto.cluster_overlays.crypt_table import CryptTable, OpalTable
 from cbt_crypto.cluster_overlays.luks_mapping import (
     Mapping,
     mapping_of,
@@ -32,7 +32,8 @@ _LIVE = {
     "no_read_workqueue": "--perf-no_read_workqueue",
     "no_write_workqueue": "--perf-no_write_workqueue",
 }
-
+#: What only dm-crypt knows.
+_OF_DM_CRYPT = {"cipher", "key_size", "sector_size", *_LIVE}
 
 #: The cipher's name in the file that stands for the fastest one.
 BEST = "best"
@@ -83,6 +84,19 @@ class Luks(Overlay):
         description="which devices of an OSD are encrypted, of those that it has",
     )
 
+    hw_opal: Optional[luks_opal.HwOpal] = Field(
+        None,
+        description="have self-encrypting drives (OPAL) encrypt too, below dm-crypt, or only them; "
+        "without it they are not asked to",
+    )
+
+    @model_validator(mode="after")
+    def _nothing_for_dm_crypt_without_it(self) -> Self:
+        given = sorted(self.model_fields_set & _OF_DM_CRYPT)
+        if self.hw_opal == "only" and given:
+            raise ValueError(f"hw_opal: only does without dm-crypt; leave out {', '.join(given)}")
+        return self
+
     @model_validator(mode="after")
     def _enough_iterations(self) -> Self:
         if self.pbkdf == "pbkdf2" and self.pbkdf_force_iterations < 1000:
@@ -108,7 +122,11 @@ class Luks(Overlay):
         if not self.is_present:
             return ()
         options = tuple(self._flags) + (("sector_size",) if self.sector_size != 512 else ())
+        options += ("hw_opal",) if self.hw_opal else ()
         needs: list[Requirement] = [DmCrypt("dm-crypt", site.storage_hosts, SCRIPT, options)]
+        if self.hw_opal:
+            own = self._mappings(site).items()
+            needs += [luks_opal.requirement(host, one) for host, each in own for one in each]
         for osd in site.osds:
             if osd.is_file:
                 sentence = f"osd.{osd.id} is on a file; luks needs block devices: name osd_devices"
@@ -121,7 +139,9 @@ class Luks(Overlay):
         if not self.is_present:
             return {}
         return {
-            host: luks_on_host.make(mappings, self._formatting(), self._cryptsetup_flags)
+            host: luks_on_host.make(
+                mappings, self._formatting(), self._cryptsetup_flags, bool(self.hw_opal)
+            )
             for host, mappings in self._mappings(site).items()
         }
 
@@ -129,8 +149,14 @@ class Luks(Overlay):
         return mappings_of(site, self.devices)
 
     def _formatting(self) -> list[str]:
-        words = ["--type", self.type, "--cipher", self.cipher, "--key-size", str(self.key_size)]
-        words += ["--sector-size", str(self.sector_size), "--pbkdf", self.pbkdf]
+        words = ["--type", self.type]
+        if self.hw_opal:
+            # It would judge the admin key as a password that somebody thought of.
+            words += [luks_opal.FORMATTING[self.hw_opal], "--force-password"]
+        if self.hw_opal != "only":
+            words += ["--cipher", self.cipher, "--key-size", str(self.key_size)]
+            words += ["--sector-size", str(self.sector_size)]
+        words += ["--pbkdf", self.pbkdf]
         words += ["--pbkdf-force-iterations", str(self.pbkdf_force_iterations)]
         if self.pbkdf == "argon2id":
             words += ["--pbkdf-memory", str(self.pbkdf_memory)]
@@ -202,7 +228,8 @@ class Luks(Overlay):
 
     @override
     def probe(self, site: Site) -> HostScripts:
-        return {host: luks_proof.script(site, host) for host in site.storage_hosts}
+        with_opal = self.hw_opal is not None
+        return {host: luks_proof.script(site, host, with_opal) for host in site.storage_hosts}
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
@@ -212,8 +239,13 @@ class Luks(Overlay):
             place: self._finding(place, [look.get(name_of(place)) for look in looks])
             for place in places
         }
-        claim = "are on dm-crypt as configured" if self.is_present else "have no dm-crypt below"
-        return judge_all(self, findings, claim)
+        return judge_all(self, findings, self._claim())
+
+    def _claim(self) -> str:
+        if not self.is_present:
+            return "have no dm-crypt below"
+        how = {None: "dm-crypt", "only": "drives that encrypt by themselves"}
+        return f"are on {how.get(self.hw_opal, 'dm-crypt over OPAL')} as configured"
 
     def _finding(self, place: Union[Osd, Drive], looks: Sequence[Optional[Facts]]) -> Finding:
         faults = [self._fault(place, facts) for facts in looks]
@@ -225,8 +257,18 @@ class Luks(Overlay):
             return fault
         if not self.is_present:
             return luks_proof.plain_fault(facts)
-        flags = frozenset(self._flags)
-        wanted = CryptTable(self.cipher, self.key_size, "", self.sector_size, flags)
         if isinstance(place, Drive):
-            return luks_proof.encrypted_drive_fault(place, facts, wanted)
-        return luks_proof.encrypted_fault(place, facts, wanted, self.devices)
+            fault = luks_proof.encrypted_drive_fault(place, facts, self._wanted())
+            parts = list(place.parts)
+        else:
+            fault = luks_proof.encrypted_fault(place, facts, self._wanted(), self.devices)
+            parts = [part for part in facts["named"] if part in self.devices]
+        if fault or self.hw_opal is None:
+            return fault
+        return luks_opal.drive_fault(facts, parts, self.hw_opal)
+
+    def _wanted(self) -> luks_proof.Wanted:
+        if self.hw_opal == "only":
+            return OpalTable()
+        flags, on_opal = frozenset(self._flags), self.hw_opal is not None
+        return CryptTable(self.cipher, self.key_size, "", self.sector_size, flags, on_opal)

@@ -2,7 +2,8 @@
 
 Everything runs in one shell as root, so that a key exists in that shell's files alone: in a tmpfs,
 readable by root only, from before the header is written until after it is destroyed. Command
-lines carry the path of a key, never a key.
+lines carry the path of a key, never a key. The admin key of a drive that encrypts by itself lies
+beside the header's, as NAME.opal, until the drive is as the factory made it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 
+from cbt_crypto.cluster_overlays import luks_opal
 from cbt_crypto.cluster_overlays.luks_mapping import Mapping
 
 _KEYS = """
@@ -29,9 +31,16 @@ _MAKE = """
 mkdir -p "$keys"
 [ -O "$keys" ] || { echo "$keys is not root's" >&2; exit 1; }
 chmod 700 "$keys"
+# Text without a newline, as one ends it where it is read; drives need not take more than 32 bytes.
+# One that is there already may be the drive's.
+admin_key() {
+    [ -s "$1" ] || head -c 16 /dev/urandom | od -An -v -tx1 | tr -d ' \\n' > "$1"
+}
 make() {
     head -c 64 /dev/urandom > "$keys/$1"
-    cryptsetup luksFormat --batch-mode $FORMAT --label "$1" --key-file "$keys/$1" "$2"
+    admin=/dev/null
+    [ -z "$OPAL" ] || { admin=$keys/$1.opal; admin_key "$admin"; }
+    cryptsetup luksFormat --batch-mode $FORMAT --label "$1" --key-file "$keys/$1" "$2" < "$admin"
     cryptsetup open --type luks $FLAGS --key-file "$keys/$1" "$2" "$1"
 }
 """
@@ -43,6 +52,20 @@ in_force() {
 }
 refresh() {
     [ "$(in_force "$1")" = "$WANTED" ] || cryptsetup refresh $FLAGS --key-file "$keys/$1" "$1"
+}
+"""
+
+# Without its range a drive would still be ours, and nobody else could have it encrypt without the
+# PSID on its label. So it is reset as a whole, which preflight has made sure is nobody else's.
+_RESET = """
+reset() {
+    cryptsetup luksErase --batch-mode --key-file "$2" "$1" >/dev/null 2>&1 || :
+    if ! python3 -I -c "$DRIVES" revert "$1" "$2"; then
+        echo "the OPAL admin key of $1 is kept in $2; without it, use the PSID on its label" >&2
+        return 1
+    fi
+    wipefs -q -a "$1"
+    rm -f "$2"
 }
 """
 
@@ -58,6 +81,9 @@ remove() {
         fi
         sleep 0.1
     done
+    for admin in "/run/cbt-crypto/$1.opal" "/dev/shm/cbt-crypto/$1.opal"; do
+        [ ! -e "$admin" ] || reset "$2" "$admin" || return 1
+    done
     if [ -b "$2" ] && [ "$(blkid -p -s LABEL -o value "$2" 2>/dev/null)" = "$1" ]; then
         cryptsetup luksErase --batch-mode "$2"
         wipefs -q -a "$2"
@@ -69,9 +95,11 @@ remove() {
 _NO_KEYS_LEFT = "rmdir /run/cbt-crypto /dev/shm/cbt-crypto 2>/dev/null || :"
 
 
-def make(mappings: Sequence[Mapping], formatting: Iterable[str], flags: Iterable[str]) -> str:
+def make(
+    mappings: Sequence[Mapping], formatting: Iterable[str], flags: Iterable[str], hw_opal: bool
+) -> str:
     """Keys, headers and open mappings; `formatting` and `flags` are cryptsetup's options."""
-    settings = _settings(FORMAT=formatting, FLAGS=flags)
+    settings = _settings(FORMAT=formatting, FLAGS=flags, OPAL=["yes"] if hw_opal else [])
     return _as_root(settings + _KEYS + _MAKE + _each("make", mappings))
 
 
@@ -86,7 +114,8 @@ def refresh(
 
 def remove(mappings: Sequence[Mapping]) -> str:
     """Neither mapping nor header nor key, whichever of them there were."""
-    return _as_root(_REMOVE + _each("remove", mappings) + _NO_KEYS_LEFT)
+    settings = _settings(DRIVES=[luks_opal.source()])
+    return _as_root(settings + _RESET + _REMOVE + _each("remove", mappings) + _NO_KEYS_LEFT)
 
 
 def _settings(**options: Iterable[str]) -> str:

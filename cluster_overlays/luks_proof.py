@@ -5,21 +5,30 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from cbt_crypto import on_host
-from cbt_crypto.cluster_overlays import storage_on_host
-from cbt_crypto.cluster_overlays.crypt_table import CryptTable, crypt_of, may_encrypt
+from cbt_crypto.cluster_overlays import luks_opal, storage_on_host
+from cbt_crypto.cluster_overlays.crypt_table import CryptTable, OpalTable, crypt_of, may_encrypt
 from cbt_crypto.cluster_overlays.luks_mapping import devices_of, mapping_of, mapping_of_drive
 from cbt_crypto.cluster_overlays.per_osd import name_of
 from cbt_crypto.site import Drive, HostOutputs, Osd, Site
 
 #: What `storage_on_host` found at one OSD.
 Facts = Mapping[str, Any]
+#: A mapping as it should be.
+Wanted = Union[CryptTable, OpalTable]
 
 
-def script(site: Site, host: str) -> str:
-    """Shell text that prints the facts of one host's OSDs and drives."""
+#: Stands between what `storage_on_host` printed and what drives say of their own encryption.
+_OPAL = "@opal"
+
+
+def script(site: Site, host: str, with_opal: bool = False) -> str:
+    """Shell text that prints the facts of one host's OSDs and drives.
+
+    `with_opal`: also what their drives say of their own encryption.
+    """
     asked: dict[str, dict[str, Any]] = {
         name_of(osd): {
             "pid_file": osd.pid_file,
@@ -33,7 +42,10 @@ def script(site: Site, host: str) -> str:
         for drive in site.drives
         if drive.host == host
     }
-    return look(asked)
+    if not with_opal:
+        return look(asked)
+    parts = {name: one["devices"] for name, one in asked.items()}
+    return f"{look(asked)}\necho {_OPAL}\n{luks_opal.look(parts)}"
 
 
 def look(asked: Mapping[str, Mapping[str, Any]]) -> str:
@@ -45,9 +57,13 @@ def parse(outputs: HostOutputs) -> dict[str, Facts]:
     """All OSDs' and drives' facts by their names, without hosts that printed something else."""
     facts: dict[str, Facts] = {}
     for output in outputs.values():
+        layers, _, drives = output.partition(_OPAL)
         try:
-            facts.update(json.loads(output))
-        except (ValueError, TypeError):
+            own, opal = json.loads(layers), json.loads(drives or "{}")
+            facts.update(
+                {name: {**one, "opal": opal[name]} if opal else one for name, one in own.items()}
+            )
+        except (ValueError, TypeError, KeyError, AttributeError):
             continue
     return facts
 
@@ -72,7 +88,7 @@ def plain_fault(facts: Facts) -> Optional[str]:
 
 
 def encrypted_fault(
-    osd: Osd, facts: Facts, wanted: CryptTable, parts: Sequence[str] = ("data", "db")
+    osd: Osd, facts: Facts, wanted: Wanted, parts: Sequence[str] = ("data", "db")
 ) -> Optional[str]:
     """What contradicts that these parts of the OSD are on mappings that encrypt as wanted.
 
@@ -80,6 +96,8 @@ def encrypted_fault(
     """
     opened = dict(facts["opened"])
     if osd.is_existing:
+        if isinstance(wanted, OpalTable) or wanted.on_opal:
+            return "hw_opal can be proved only of drives that the campaign itself encrypted"
         return _any_mapping_fault(opened, wanted)
     for part, device in facts["named"].items():
         if part in parts:
@@ -106,13 +124,12 @@ def _any_mapping_fault(opened: Mapping[str, Any], wanted: CryptTable) -> Optiona
     return None
 
 
-def _mapping_fault(name: str, opened: dict[str, Any], wanted: CryptTable) -> Optional[str]:
+def _mapping_fault(name: str, opened: dict[str, Any], wanted: Wanted) -> Optional[str]:
     for device, layers in opened.items():
         if layers[0].get("mapping") == name:
             del opened[device]
-            found = crypt_of(layers[0])
-            difference = found.difference_from(wanted) if found else "is not dm-crypt"
-            return f"{name} {difference}" if difference else None
+            fault = wanted.fault(layers[0])
+            return f"{name} {fault}" if fault else None
     return f"it does not have {name} open"
 
 
@@ -123,7 +140,7 @@ def _plain_part_fault(part: str, layers: Optional[Sequence[Mapping[str, Any]]]) 
     return f"its {part} device lies on {encrypted[0]}, which is encrypted" if encrypted else None
 
 
-def encrypted_drive_fault(drive: Drive, facts: Facts, wanted: CryptTable) -> Optional[str]:
+def encrypted_drive_fault(drive: Drive, facts: Facts, wanted: Wanted) -> Optional[str]:
     """What contradicts that every part of the drive is encrypted as wanted, and nothing besides.
 
     Mappings are on top, or under the array that is made of them.
@@ -134,8 +151,7 @@ def encrypted_drive_fault(drive: Drive, facts: Facts, wanted: CryptTable) -> Opt
         name = mapping_of_drive(drive, part, device).name
         if name not in mappings:
             return f"it does not lie on {name}"
-        found = crypt_of(mappings[name])
-        difference = found.difference_from(wanted.on(device)) if found else "is not dm-crypt"
-        if difference:
-            return f"{name} {difference}"
+        fault = wanted.on(device).fault(mappings[name])
+        if fault:
+            return f"{name} {fault}"
     return None

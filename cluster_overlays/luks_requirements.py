@@ -56,6 +56,8 @@ OPTIONS: Mapping[str, Since] = {
     "sector_size": Since((2, 0, 0), (1, 17, 0), "4.12"),
     "no_read_workqueue": Since((2, 3, 4), (1, 22, 0), "5.9"),
     "no_write_workqueue": Since((2, 3, 4), (1, 22, 0), "5.9"),
+    # Of OPAL the kernel's own option is looked at, on each drive.
+    "hw_opal": Since((2, 7, 0), BASE.target, BASE.linux),
 }
 
 
@@ -80,7 +82,11 @@ class DmCrypt(Requirement):
                 f"its kernel, {kernel}, has no dm-crypt; take another kernel, or a lab of "
                 "virtual machines"
             )
-        return self._too_old(_version(_after("cryptsetup ", facts)) or (), target, kernel)
+        cryptsetup = _after("cryptsetup ", facts) or ""
+        old = self._too_old(_version(cryptsetup) or (), target, kernel)
+        if old is None and "hw_opal" in self.options and "HW_OPAL" not in cryptsetup.split():
+            return "hw_opal needs a cryptsetup that was built with it; cryptsetup --version says so"
+        return old
 
     def _too_old(self, cryptsetup: Version, target: Version, kernel: str) -> Optional[str]:
         needs = {"luks": BASE, **{option: OPTIONS[option] for option in self.options}}

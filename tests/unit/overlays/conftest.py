@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 import subprocess
@@ -67,6 +68,19 @@ def one_host() -> Site:
 
 
 @pytest.fixture
+def two() -> Site:
+    """The site of luks' captured outputs: two OSDs on node0, the first with a DB device."""
+    disk = "/dev/disk/by-id/virtio-osd-device-"
+    return make_site(
+        make_osd(
+            0, "node0", device=f"{disk}0", db_device=f"{disk}2", data_dir="/tmp/cbt/ceph/osd.0"
+        ),
+        make_osd(1, "node0", device=f"{disk}1", data_dir="/tmp/cbt/ceph/osd.1"),
+        clients=("node0",),
+    )
+
+
+@pytest.fixture
 def data() -> Path:
     return DATA
 
@@ -122,3 +136,45 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
     made = Daemon(tmp_path / "osd.0.asok")
     yield made
     made.close()
+
+
+class Tools:
+    """Stand-ins for the programs that touch devices, first on PATH; they log their arguments."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("run", "shm", "mapper"):
+            (folder / name).mkdir()
+        self.make("stat", "echo tmpfs")
+        self.make("cryptsetup", "")
+        self.make("wipefs", "")
+        self.make("blkid", "")
+        self.make("dmsetup", "")
+
+    def make(self, name: str, text: str) -> None:
+        path = self.folder / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        log = f'echo "{name} $*" >> {self.folder}/log'
+        path.write_text(f"#!/bin/sh\n{log}\n{text}\n")
+        path.chmod(0o755)
+
+    def script(self, text: str) -> str:
+        """The script, in this folder's directories instead of the machine's."""
+        for real, ours in (("/run", "run"), ("/dev/shm", "shm"), ("/dev/mapper", "mapper")):
+            text = text.replace(real, f"{self.folder}/{ours}")
+        return text
+
+    @property
+    def calls(self) -> list[list[str]]:
+        log = self.folder / "log"
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [line.split() for line in lines]
+
+    def keys(self) -> list[Path]:
+        return sorted((self.folder / "run").rglob("*-osd*"))
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    return Tools(tmp_path)

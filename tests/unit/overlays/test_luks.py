@@ -36,17 +36,6 @@ FLAGS = {
 Shell = Callable[[str], str]
 
 
-@pytest.fixture
-def two(site_of: Callable[..., Site], osd: Callable[..., Osd]) -> Site:
-    """The site of the captured outputs."""
-    disk = "/dev/disk/by-id/virtio-osd-device-"
-    return site_of(
-        osd(0, "node0", device=f"{disk}0", db_device=f"{disk}2", data_dir="/tmp/cbt/ceph/osd.0"),
-        osd(1, "node0", device=f"{disk}1", data_dir="/tmp/cbt/ceph/osd.1"),
-        clients=("node0",),
-    )
-
-
 def test_it_is_in_the_table() -> None:
     assert OVERLAYS["luks"] is Luks
 
@@ -130,49 +119,7 @@ def test_osds_on_files_have_nothing_to_clear_and_cannot_be_encrypted(
     )
 
 
-class Tools:
-    """Stand-ins for the programs that touch devices, first on PATH; they log their arguments."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        for name in ("run", "shm", "mapper"):
-            (folder / name).mkdir()
-        self.make("stat", "echo tmpfs")
-        self.make("cryptsetup", "")
-        self.make("wipefs", "")
-        self.make("blkid", "")
-        self.make("dmsetup", "")
-
-    def make(self, name: str, text: str) -> None:
-        path = self.folder / "bin" / name
-        path.parent.mkdir(exist_ok=True)
-        log = f'echo "{name} $*" >> {self.folder}/log'
-        path.write_text(f"#!/bin/sh\n{log}\n{text}\n")
-        path.chmod(0o755)
-
-    def script(self, text: str) -> str:
-        """The script, in this folder's directories instead of the machine's."""
-        for real, ours in (("/run", "run"), ("/dev/shm", "shm"), ("/dev/mapper", "mapper")):
-            text = text.replace(real, f"{self.folder}/{ours}")
-        return text
-
-    @property
-    def calls(self) -> list[list[str]]:
-        log = self.folder / "log"
-        lines = log.read_text().splitlines() if log.exists() else []
-        return [line.split() for line in lines]
-
-    def keys(self) -> list[Path]:
-        return sorted((self.folder / "run").rglob("*-osd*"))
-
-
-@pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    return Tools(tmp_path)
-
-
-def test_keys_are_root_s_and_in_no_argument(two: Site, tools: Tools, sh: Shell) -> None:
+def test_keys_are_root_s_and_in_no_argument(two: Site, tools: Any, sh: Shell) -> None:
     assert sh(tools.script(TUNED.before_osds(two)["node0"])) == ""
     keys = tools.keys()
     assert len(keys) == 3
@@ -183,7 +130,7 @@ def test_keys_are_root_s_and_in_no_argument(two: Site, tools: Tools, sh: Shell) 
     assert len({key.read_bytes() for key in keys}) == 3
 
 
-def test_each_device_is_formatted_and_opened(two: Site, tools: Tools, sh: Shell) -> None:
+def test_each_device_is_formatted_and_opened(two: Site, tools: Any, sh: Shell) -> None:
     sh(tools.script(TUNED.before_osds(two)["node0"]))
     for osd, part, device in (
         (two.osds[0], "data", two.osds[0].device),
@@ -208,7 +155,7 @@ def test_each_device_is_formatted_and_opened(two: Site, tools: Tools, sh: Shell)
 
 @pytest.mark.parametrize(("flag", "option"), list(FLAGS.items()))
 def test_each_flag_opens_and_refreshes(
-    two: Site, tools: Tools, sh: Shell, flag: str, option: str
+    two: Site, tools: Any, sh: Shell, flag: str, option: str
 ) -> None:
     overlay = Luks.model_validate({flag: True})
     sh(tools.script(overlay.before_osds(two)["node0"]))
@@ -222,7 +169,7 @@ def test_each_flag_opens_and_refreshes(
     assert own[1] == ["cryptsetup", "refresh", option, "--key-file", key, name]
 
 
-def test_a_mapping_with_the_right_flags_is_left_alone(two: Site, tools: Tools, sh: Shell) -> None:
+def test_a_mapping_with_the_right_flags_is_left_alone(two: Site, tools: Any, sh: Shell) -> None:
     table = "0 8 crypt aes-xts-plain64 :64:logon:x 0 254:0 32768 3 allow_discards"
     tools.make("dmsetup", f"echo {table} submit_from_crypt_cpus sector_size:4096")
     same = Luks(submit_from_crypt_cpus=True, allow_discards=True)
@@ -239,7 +186,7 @@ def test_argon2_is_told_its_memory(two: Site) -> None:
     assert "--pbkdf-memory" not in PLAIN.before_osds(two)["node0"]
 
 
-def test_no_tmpfs_no_key(two: Site, tools: Tools, sh: Shell) -> None:
+def test_no_tmpfs_no_key(two: Site, tools: Any, sh: Shell) -> None:
     tools.make("stat", "echo ext2/ext3")
     script = tools.script(PLAIN.before_osds(two)["node0"])
     said = sh(f"({script}) 2>&1 || echo status $?")
@@ -247,14 +194,14 @@ def test_no_tmpfs_no_key(two: Site, tools: Tools, sh: Shell) -> None:
     assert tools.keys() == []
 
 
-def test_one_failing_device_fails_the_host(two: Site, tools: Tools, sh: Shell) -> None:
+def test_one_failing_device_fails_the_host(two: Site, tools: Any, sh: Shell) -> None:
     tools.make("cryptsetup", f"case $* in *{two.osds[1].device}*) exit 1; esac")
     script = tools.script(PLAIN.before_osds(two)["node0"])
     assert sh(f"({script}) || echo status $?") == "status 1\n"
     assert sum(call[:2] == ["cryptsetup", "open"] for call in tools.calls) == 2
 
 
-def test_taking_down_twice(two: Site, tools: Tools, sh: Shell) -> None:
+def test_taking_down_twice(two: Site, tools: Any, sh: Shell) -> None:
     sh(tools.script(PLAIN.before_osds(two)["node0"]))
     for osd, part in ((two.osds[0], "data"), (two.osds[0], "db"), (two.osds[1], "data")):
         (tools.folder / "mapper" / mapping_of(osd, part, "").name).touch()
@@ -269,7 +216,7 @@ def test_taking_down_twice(two: Site, tools: Tools, sh: Shell) -> None:
 
 
 def test_only_a_header_with_our_label_is_destroyed(
-    site_of: Callable[..., Site], osd: Callable[..., Osd], tools: Tools, sh: Shell
+    site_of: Callable[..., Site], osd: Callable[..., Osd], tools: Any, sh: Shell
 ) -> None:
     mine, other = osd(0, "node2", device="/disk/mine"), osd(1, "node2", device="/disk/other")
     label = mapping_of(mine, "data", "").name

@@ -1,0 +1,117 @@
+"""LUKS on self-encrypting drives (OPAL): what it takes of a drive, and what proves it.
+
+Nothing of this has been run on such a drive: there was none. It follows cryptsetup's manual and
+sources, and linux/sed-opal.h.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Optional
+
+from typing_extensions import override
+
+from cbt_crypto import on_host
+from cbt_crypto.cluster_overlays import luks_mapping, opal_on_host
+from cbt_crypto.host_facts import Fact
+
+#: How an overlay may use a drive's own encryption: under dm-crypt's, or in place of it.
+HwOpal = Literal["with_dm_crypt", "only"]
+#: Option of the file -> what cryptsetup calls it, and the segment that it writes into the header.
+FORMATTING: Mapping[str, str] = {"with_dm_crypt": "--hw-opal", "only": "--hw-opal-only"}
+SEGMENTS: Mapping[str, str] = {"with_dm_crypt": "hw-opal-crypt", "only": "hw-opal"}
+
+# OPAL_FL_*: supported and locking supported; enabled; locked or hidden behind a shadow MBR.
+_SUPPORTED, _ENABLED, _IN_USE = 0x03, 0x04, 0x04 | 0x08 | 0x10
+
+
+@dataclass(frozen=True)
+class OpalDrive(Fact):
+    """One device that is to encrypt by itself."""
+
+    device: str = ""
+
+    @override
+    def shown(self, output: str) -> str:
+        return "no" if self.judge(output) else "ok"
+
+    @override
+    def judge(self, output: str) -> Optional[str]:
+        facts = _parsed(output)
+        if not facts or "error" in facts:
+            said = facts.get("error") or (output.strip().splitlines() or ["no answer"])[-1]
+            return f"{self.device} cannot be asked about OPAL ({said}); name the drive itself"
+        if facts["config"] is False:
+            kernel = facts["kernel"]
+            return (
+                f"its kernel, {kernel}, has no CONFIG_BLK_SED_OPAL; take one that has, for hw_opal"
+            )
+        if facts["flags"] & _SUPPORTED != _SUPPORTED:
+            return (
+                f"{self.device} is not a self-encrypting drive (OPAL); not on this machine: leave "
+                "hw_opal out"
+            )
+        if facts["partition"]:
+            return (
+                f"{self.device} is a partition, and taking hw_opal down resets the whole drive; "
+                "name the drive"
+            )
+        if facts["flags"] & _IN_USE and not facts["ours"]:
+            return (
+                f"{self.device} has its OPAL locking enabled by somebody; name another, or erase "
+                f"it all with cryptsetup erase --hw-opal-factory-reset {self.device} and the PSID "
+                "that is printed on its label"
+            )
+        return None
+
+    @override
+    def advice(self, output: str) -> Optional[str]:
+        if self.judge(output):
+            return None
+        return (
+            f"{self.device}: if its OPAL admin key is lost, as by a power cut before the campaign "
+            "takes it down, only the PSID that is printed on its label resets the drive, which "
+            "erases it all; have it at hand"
+        )
+
+
+def requirement(host: str, mapping: luks_mapping.Mapping) -> OpalDrive:
+    """That the device of a mapping is a drive with OPAL, and nobody's."""
+    keys = [f"{place}/cbt-crypto/{mapping.name}.opal" for place in ("/run", "/dev/shm")]
+    script = on_host.python(source(), {"drive": mapping.device, "keys": keys})
+    return OpalDrive(f"OPAL of {mapping.device}", (host,), script, device=mapping.device)
+
+
+def source() -> str:
+    """The program that talks to drives."""
+    return inspect.getsource(opal_on_host)
+
+
+def look(parts: Mapping[str, Mapping[str, str]]) -> str:
+    """Shell text that prints what drives say of themselves: place -> part -> facts."""
+    return on_host.python(source(), {"parts": parts})
+
+
+def drive_fault(facts: Mapping[str, Any], parts: Sequence[str], hw_opal: HwOpal) -> Optional[str]:
+    """What contradicts that these parts are encrypted by the drives themselves."""
+    for part in parts:
+        found = facts.get("opal", {}).get(part)
+        if not found or "error" in found:
+            return f"the drive of its {part} did not say whether it encrypts"
+        if found["flags"] & (_SUPPORTED | _ENABLED) != _SUPPORTED | _ENABLED:
+            return f"OPAL locking is not enabled on the drive of its {part}"
+        if found["segments"] != [SEGMENTS[hw_opal]]:
+            said = ", ".join(found["segments"]) or "none"
+            return f"the header of its {part} has segments {said} and not {SEGMENTS[hw_opal]}"
+    return None
+
+
+def _parsed(output: str) -> Mapping[str, Any]:
+    try:
+        facts = json.loads(output)
+    except ValueError:
+        return {}
+    return facts if isinstance(facts, dict) else {}

@@ -1,0 +1,123 @@
+"""Asks self-encrypting drives about OPAL, and resets them. This file runs on the hosts.
+
+Its source is sent to them, so it needs nothing but Python 3.6. The numbers are those of
+linux/sed-opal.h.
+"""
+
+import errno
+import fcntl
+import gzip
+import json
+import os
+import struct
+import subprocess
+import sys
+from typing import Any, Dict, List, Optional
+
+GET_STATUS = 0x800870EC
+REVERT_TPR = 0x410870E2
+#: struct opal_key: locking range, length of the key, its type and padding, the key.
+KEY = "BB6x256s"
+#: What kernels answer of a drive, or a device that is none, which does not know OPAL.
+NO_OPAL = {errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP, 524}
+
+
+def flags(path: str) -> int:
+    """The drive's OPAL_FL_* flags; 0 when it has no OPAL. Raises OSError."""
+    answer = bytearray(8)
+    with open(path, "rb", buffering=0) as device:
+        try:
+            fcntl.ioctl(device, GET_STATUS, answer)
+        except OSError as error:
+            if error.errno in NO_OPAL:
+                return 0
+            raise
+    return int(struct.unpack("II", answer)[0])
+
+
+def segments(path: str) -> List[str]:
+    """How the LUKS2 header on a device says that its data are encrypted; empty without one."""
+    command = ["cryptsetup", "luksDump", "--dump-json-metadata", path]
+    try:
+        printed = subprocess.check_output(command, stderr=subprocess.DEVNULL)
+        return sorted(one["type"] for one in json.loads(printed.decode())["segments"].values())
+    except (OSError, subprocess.CalledProcessError, ValueError, KeyError):
+        return []
+
+
+def has_option(release: str, boot: str = "/boot", proc: str = "/proc") -> Optional[bool]:
+    """Whether the kernel was built with CONFIG_BLK_SED_OPAL; None where nothing says so."""
+    for path, reader in ((f"{proc}/config.gz", gzip.open), (f"{boot}/config-{release}", open)):
+        try:
+            with reader(path, "rb") as file:
+                return b"\nCONFIG_BLK_SED_OPAL=y\n" in file.read()
+        except OSError:
+            continue
+    return None
+
+
+def drive(path: str, keys: List[str]) -> Dict[str, Any]:
+    """What is to be known of a drive before anything is done to it; `keys` would be our own."""
+    release = os.uname().release
+    name = os.path.basename(os.path.realpath(path))
+    facts = {
+        "kernel": release,
+        "config": has_option(release),
+        "partition": os.path.exists(f"/sys/class/block/{name}/partition"),
+        "ours": any(map(os.path.exists, keys)),
+    }  # type: Dict[str, Any]
+    try:
+        facts["flags"] = flags(path)
+    except OSError as error:
+        facts["error"] = error.strerror
+    return facts
+
+
+def part(path: str) -> Dict[str, Any]:
+    """What a drive and its header say while it is in use."""
+    try:
+        return {"flags": flags(path), "segments": segments(path)}
+    except OSError as error:
+        return {"error": error.strerror}
+
+
+def revert(path: str, key_file: str) -> Optional[str]:
+    """Set a drive to its factory state with the admin key; None, or why it is not in that state.
+
+    All its data are gone then. A drive that nobody owns is left as it is.
+    """
+    with open(key_file, "rb") as file:
+        key = file.read()
+    with open(path, "rb", buffering=0) as device:
+        try:
+            # Of what can be changed, and of nothing else, Python tells the drive's own answer.
+            argument = bytearray(struct.pack(KEY, 0, len(key), key))
+            status = fcntl.ioctl(device, REVERT_TPR, argument)
+            why = f"OPAL status {status}" if status else None
+        except OSError as error:
+            why = error.strerror
+    # OPAL_FL_LOCKING_ENABLED; the key may have been made and never given to the drive
+    return why if flags(path) & 4 else None
+
+
+def main(words: List[str]) -> int:
+    """`revert DEVICE KEY_FILE`, or JSON: `drive` with its `keys`, or `parts` by place and name."""
+    if words[0] == "revert":
+        try:
+            why = revert(words[1], words[2])
+        except OSError as error:
+            why = error.strerror
+        if why:
+            print(f"{words[1]} cannot be reset ({why})", file=sys.stderr)
+        return 1 if why else 0
+    asked = json.loads(words[0])
+    if "drive" in asked:
+        print(json.dumps(drive(asked["drive"], asked["keys"])))
+        return 0
+    places = asked["parts"].items()
+    print(json.dumps({place: {n: part(p) for n, p in own.items()} for place, own in places}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
