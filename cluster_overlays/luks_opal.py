@@ -59,6 +59,12 @@ class OpalDrive(Fact):
                 f"{self.device} is a partition, and taking hw_opal down resets the whole drive; "
                 "name the drive"
             )
+        if facts["namespaces"]:
+            others = ", ".join(facts["namespaces"])
+            return (
+                f"{self.device} is on one drive with {others}, and taking hw_opal down resets the "
+                "whole drive; name a drive with one namespace"
+            )
         if facts["flags"] & _IN_USE and not facts["ours"]:
             return (
                 f"{self.device} has its OPAL locking enabled by somebody; name another, or erase "

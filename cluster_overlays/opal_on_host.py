@@ -9,6 +9,7 @@ import fcntl
 import gzip
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -56,6 +57,14 @@ def has_option(release: str, boot: str = "/boot", proc: str = "/proc") -> Option
     return None
 
 
+def namespaces(name: str, root: str = "/sys/class/block") -> List[str]:
+    """The other namespaces of an NVMe drive, which are reset with it; none of any other drive."""
+    own = re.match(r"(nvme\d+n)\d+$", name)
+    if not own:
+        return []
+    return sorted(n for n in os.listdir(root) if re.match(own.group(1) + r"\d+$", n) and n != name)
+
+
 def drive(path: str, keys: List[str]) -> Dict[str, Any]:
     """What is to be known of a drive before anything is done to it; `keys` would be our own."""
     release = os.uname().release
@@ -64,6 +73,7 @@ def drive(path: str, keys: List[str]) -> Dict[str, Any]:
         "kernel": release,
         "config": has_option(release),
         "partition": os.path.exists(f"/sys/class/block/{name}/partition"),
+        "namespaces": namespaces(name),
         "ours": any(map(os.path.exists, keys)),
     }  # type: Dict[str, Any]
     try:

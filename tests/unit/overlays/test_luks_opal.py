@@ -167,7 +167,10 @@ def test_the_sent_program_is_whole(two: Site, tools: Any, sh: Shell) -> None:
 
 # -- what hosts and drives must offer -------------------------------------------------------------
 
-FRESH = {"kernel": "6.12.0", "config": True, "partition": False, "ours": False, "flags": 0x03}
+FRESH = {
+    "kernel": "6.12.0", "config": True, "partition": False, "namespaces": [], "ours": False,
+    "flags": 0x03,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -181,6 +184,7 @@ FRESH = {"kernel": "6.12.0", "config": True, "partition": False, "ours": False, 
         ({"flags": 0x01}, "is not a self-encrypting drive"),
         ({"config": False}, "its kernel, 6.12.0, has no CONFIG_BLK_SED_OPAL"),
         ({"partition": True}, "/dev/x is a partition, and taking hw_opal down resets the whole"),
+        ({"namespaces": ["nvme0n2"]}, "/dev/x is on one drive with nvme0n2, and taking hw_opal"),
         ({"flags": 0x07}, "cryptsetup erase --hw-opal-factory-reset /dev/x and the PSID"),
         ({"flags": 0x0F}, "has its OPAL locking enabled by somebody"),
         ({"error": "Permission denied"}, "cannot be asked about OPAL (Permission denied)"),
@@ -395,6 +399,14 @@ def test_segments_of_a_header(programs: Callable[[str, str], Path]) -> None:
     assert opal_on_host.segments("/dev/x") == ["hw-opal"]
     programs("cryptsetup", "echo no header >&2; exit 1")
     assert opal_on_host.segments("/dev/x") == []
+
+
+def test_other_namespaces_of_a_drive(tmp_path: Path) -> None:
+    for name in ("nvme0n1", "nvme0n1p1", "nvme0n2", "nvme0c0n1", "nvme01n1", "nvme1n1", "sda"):
+        (tmp_path / name).mkdir()
+    assert opal_on_host.namespaces("nvme0n1", str(tmp_path)) == ["nvme0n2"]
+    assert opal_on_host.namespaces("nvme1n1", str(tmp_path)) == []
+    assert opal_on_host.namespaces("sda", str(tmp_path)) == []
 
 
 def test_the_option_of_the_kernel(tmp_path: Path) -> None:
