@@ -25,6 +25,8 @@ class CellBenchmark(Protocol):
     cluster: Any
     outcome: dict[str, Any]
     run_dir: str
+    #: Hosts that count their energy; set by whoever knows, as most machines do not.
+    energy_hosts: Sequence[str]
 
     def fill(self, volumes: Sequence[Volume]) -> None:
         """Make and fill the volumes that are not there yet."""

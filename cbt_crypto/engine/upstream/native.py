@@ -32,6 +32,8 @@ class NativeBenchmark:
     #: Set by `native`.
     modules: Modules
     common: Any
+    #: Upstream's own benchmarks do not record it.
+    energy_hosts: Sequence[str] = ()
 
     def __init__(
         self, archive_dir: str, cluster: Any, config: Mapping[str, Any], scenario: OfUpstream,
