@@ -195,3 +195,11 @@ def test_another_s_header_is_left_alone(machine: Machine) -> None:
     left = machine.left()
     machine.sh(f"wipefs -q -a {device}")
     assert 'LABEL="theirs"' in left
+
+
+def test_a_disk_that_does_not_encrypt_by_itself_is_refused(sh: Shell) -> None:
+    said = [need.judge(sh(need.script)) for need in Luks(hw_opal="only").requirements(SITE)]
+    refused = [sentence for sentence in said if sentence and "OPAL" in sentence]
+    assert len(refused) == 3, said
+    for sentence in refused:
+        assert "is not a self-encrypting drive (OPAL); not on this machine" in sentence
