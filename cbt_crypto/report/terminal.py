@@ -19,7 +19,7 @@ _BAR = 10
 _NAME = 27
 _COLUMNS = (
     ("IOPS", 9),
-    ("MB/s", 6),
+    ("MB/s", 7),
     ("mean ms", 7),
     ("p99 ms", 6),
     ("user %", 6),
