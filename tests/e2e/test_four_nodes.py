@@ -70,3 +70,6 @@ def test_a_campaign_on_four_hosts(lab: str, tmp_path: Path) -> None:
     assert cells
     for cell in cells:
         assert cell["figures"]["osd_cpu_busy_cores"] > 0, cell["warnings"]
+    # No connection that was kept for reuse stays behind.
+    look = "ps -e -o args= | grep '^ssh: .*mux.$' || :"
+    assert _cbt_crypto("lab", "ssh", "--name", lab, "node0", look).stdout == ""
