@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Optional
+from typing import Annotated, Any, Optional
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,6 +20,8 @@ _ATTEMPTS = 32
 #: The entry that sums up all others in client/server mode.
 _SUMMARY_JOB = "All clients"
 _COUNT = Field(default=0, ge=0, le=2**63 - 1)
+#: A latency in ns or a count of IOs; the sum of a campaign's is still a 64-bit number.
+_BinNumber = Annotated[int, Field(ge=0, lt=2**53)]
 
 
 class _Model(BaseModel):
@@ -31,7 +33,7 @@ class _Latency(_Model):
     mean: float = Field(default=0.0, ge=0)
     N: Optional[int] = Field(default=None, ge=0)
     percentile: dict[str, float] = {}
-    bins: Optional[dict[int, int]] = None
+    bins: Optional[dict[_BinNumber, _BinNumber]] = None
 
 
 class _Side(_Model):

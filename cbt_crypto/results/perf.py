@@ -144,7 +144,7 @@ def _intervals(text: str) -> list[tuple[float, str, Optional[float]]]:
             continue
         event = _event(line)
         if event is not None:
-            rows.append((float(words[0]), event, _count(line, words)))
+            rows.append((float(words[0].strip()), event, _count(line, words)))
     return rows
 
 

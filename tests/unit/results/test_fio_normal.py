@@ -50,8 +50,16 @@ def test_it_agrees_with_the_json_of_the_same_run(data):
 
 def test_output_cut_in_half_is_malformed(data):
     whole = (data / "fio/randrw.normal").read_bytes()
-    with pytest.raises(Malformed, match="is cut off in the block of job rbd-randrw"):
+    with pytest.raises(Malformed, match=r"is cut off in the block of job .rbd-randrw"):
         parse_fio_normal(whole[: len(whole) // 2])
+
+
+def test_a_job_s_name_is_shown_as_it_is_written(data):
+    whole = (data / "fio/randrw.normal").read_bytes().replace(b"rbd-randrw", b"rbd\0\x1b[2J")
+    with pytest.raises(Malformed) as caught:
+        parse_fio_normal(whole[: len(whole) // 2])
+    assert str(caught.value).isprintable()
+    assert "rbd" in str(caught.value)
 
 
 def test_text_without_a_job_is_malformed():
