@@ -72,7 +72,7 @@ def test_a_partial_archive_on_another_machine(story: Story) -> None:
     assert "ran on another machine" in said and "cbt-crypto cleanup" in said
     assert running.finish() == 0, running.said()
     cleanup = f"cd {'/root/campaign'} && python3 -c 'from cbt_crypto.cli import cbt_crypto; "
-    cleanup += "cbt_crypto()' cleanup /root/archive 2>&1"
+    cleanup += "cbt_crypto()' cleanup /root/archive >&2"
     story.lab.on(1, cleanup)
     there = story.lab.start(index=1)
     assert there.finish() == 0, there.said()
