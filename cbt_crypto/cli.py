@@ -17,8 +17,8 @@ from cbt_crypto.file import json_schema, load
 from cbt_crypto.lab.command import lab
 from cbt_crypto.main import clear_archive
 from cbt_crypto.plan import cells_of, plan
-from cbt_crypto.report.command import compare as compare_command
-from cbt_crypto.report.command import report as report_command
+from cbt_crypto.report_command import compare as compare_command
+from cbt_crypto.report_command import report as report_command
 from cbt_crypto.sentences import SentenceGroup
 
 

@@ -1,22 +1,22 @@
-"""`cbt-crypto report` and `cbt-crypto compare`."""
+"""`cbt-crypto report` and `cbt-crypto compare`.
+
+What reports are made with is loaded by these commands alone: it takes seconds, and a node that only
+measures need not have it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import click
 from rich.console import Console
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.report.build import build
-from cbt_crypto.report.comparison import compare as compare_archives
-from cbt_crypto.report.files import write
-from cbt_crypto.report.model import Report
-from cbt_crypto.report.options import ReportOptions
-from cbt_crypto.report.terminal import show
-from cbt_crypto.report.width import widened
+
+if TYPE_CHECKING:
+    from cbt_crypto.report import Report
 
 _OPTIONS = (
     click.option(
@@ -60,6 +60,8 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 def report(archive: Path, out_dir: Optional[Path], **options: Any) -> None:
     """Print the tables of ARCHIVE and write report.md, .csv, .json, .html and charts/."""
+    from cbt_crypto.report import ReportOptions, build  # noqa: PLC0415
+
     _finish(build(archive, ReportOptions(**options)), out_dir or archive)
 
 
@@ -77,6 +79,9 @@ def report(archive: Path, out_dir: Optional[Path], **options: Any) -> None:
 )
 def compare(archives: tuple[str, ...], out_dir: Path, **options: Any) -> None:
     """Compare archives of one configuration each, upstream CBT's among them."""
+    from cbt_crypto.report import ReportOptions  # noqa: PLC0415
+    from cbt_crypto.report.comparison import compare as compare_archives  # noqa: PLC0415
+
     _finish(compare_archives(_named(archives), ReportOptions(**options)), out_dir)
 
 
@@ -93,6 +98,8 @@ def _named(texts: Sequence[str]) -> dict[str, Path]:
 
 
 def _finish(built: Report, out_dir: Path) -> None:
+    from cbt_crypto.report import show, widened, write  # noqa: PLC0415
+
     show(built, widened(Console()))
     paths = write(built, out_dir)
     own = ", ".join(str(path) for path in paths if path.parent == out_dir)

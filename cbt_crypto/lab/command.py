@@ -12,7 +12,6 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from cbt_crypto import report
 from cbt_crypto.errors import UsageError
 from cbt_crypto.lab import image, life, ssh
 from cbt_crypto.lab.run import Job
@@ -161,6 +160,8 @@ def run(  # noqa: PLR0913 - one parameter an option
     with Steps(Console(stderr=True)) as steps:
         status = run_job(life.running(name), job, steps)
     if status != UsageError.exit_status and not no_report:
+        from cbt_crypto import report  # noqa: PLC0415 - it takes seconds to load
+
         report.publish(archive, Console())
     sys.exit(status)
 

@@ -14,7 +14,7 @@ from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.report.terminal import show
 from cbt_crypto.report.width import widened
 
-__all__ = ["Report", "ReportOptions", "build", "publish", "show", "write"]
+__all__ = ["Report", "ReportOptions", "build", "publish", "show", "widened", "write"]
 
 
 def publish(archive: Path, console: Console) -> None:

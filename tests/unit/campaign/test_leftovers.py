@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from cbt_crypto.errors import HostError
@@ -42,3 +45,14 @@ def test_a_silent_host(failing: tuple[str, ...]) -> None:
     with pytest.raises(HostError, match=f"o1: {failing[0]}: no answer"):
         take_down(cluster)
     assert cluster.taken == ["shutdown", "cleanup"]
+
+
+def test_the_libraries_of_reports_are_loaded_by_reports_alone() -> None:
+    """A node that only measures need not have them, and is to be cleared all the same."""
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('numpy', 'lxml', 'matplotlib')))\n"
+        "from cbt_crypto.cli import cbt_crypto; cbt_crypto(['cleanup', '--help'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Take down" in done.stdout

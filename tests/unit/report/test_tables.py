@@ -16,12 +16,12 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.file import load
 from cbt_crypto.plan import cells_of
 from cbt_crypto.report import ReportOptions, build, show, write
-from cbt_crypto.report.command import compare, report
 from cbt_crypto.report.markdown import escape, markdown
 from cbt_crypto.report.notes import notes_of
 from cbt_crypto.report.page import page
 from cbt_crypto.report.select import label_of
 from cbt_crypto.report.tidy import document, tidy
+from cbt_crypto.report_command import compare, report
 from cbt_crypto.results.documents import PlannedCell
 
 pytestmark = pytest.mark.unit
