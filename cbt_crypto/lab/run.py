@@ -147,6 +147,8 @@ def _follow(lab: Lab, job: Job) -> int:
         # Ctrl-C on a terminal is for the campaign, and not for the ssh that carries its output.
         start_new_session=not terminal,
     )
+    # As cbt.py does: also where a shell started this in its background, deaf to interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     while True:
         try:
