@@ -158,7 +158,8 @@ def _event(line: str) -> Optional[str]:
 
 def _count(line: str, words: list[str]) -> Optional[float]:
     if len(words) > 2:
-        return float(words[1]) if words[1].strip().isdecimal() else None
+        count = words[1].strip()
+        return float(count) if count.isdecimal() else None
     match = _NUMBER.match(words[1].strip()) if len(words) > 1 else None
     return float(match.group().replace(",", "")) if match else None
 

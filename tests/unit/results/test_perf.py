@@ -43,8 +43,8 @@ def test_only_the_intervals_of_the_window_count(tmp_path):
     assert use.per_second == pytest.approx({"cycles": 4e9, "instructions": 7.5e9})
 
 
-def test_what_surrounds_a_time_in_a_list_is_not_of_it():
-    assert parse_perf_stat("  \x1f 1.5,7,,cycles,1,100\n").parts[0].counts == {"cycles": 7.0}
+def test_what_surrounds_a_number_in_a_list_is_not_of_it():
+    assert parse_perf_stat("  \x1f 1.5,7\x1f,,cycles,1,100\n").parts[0].counts == {"cycles": 7.0}
 
 
 def test_totals_without_intervals(tmp_path):
