@@ -93,16 +93,19 @@ def read_collectl(path: Path, with_processes: bool = True) -> NodeSeries:
             raise Malformed("holds a counter that is no number") from None
     if len(times) < 2:
         raise Malformed("holds fewer than two samples of the processors")
-    return NodeSeries(
-        epoch_s=np.array(times),
-        cpu=np.array(cpu, np.int64),
-        threads=_header_number(_NUMBER_OF_CPUS, header, "the number of CPUs"),
-        hz=_header_number(_HZ, header, "the tick rate (HZ)"),
-        processes=tuple(processes),
-        net_bytes=_network_columns(net),
-        net_bytes_per_s_limit=_network_limits(header),
-        truncated=stream.truncated,
-    )
+    try:
+        return NodeSeries(
+            epoch_s=np.array(times),
+            cpu=np.array(cpu, np.int64),
+            threads=_header_number(_NUMBER_OF_CPUS, header, "the number of CPUs"),
+            hz=_header_number(_HZ, header, "the tick rate (HZ)"),
+            processes=tuple(processes),
+            net_bytes=_network_columns(net),
+            net_bytes_per_s_limit=_network_limits(header),
+            truncated=stream.truncated,
+        )
+    except OverflowError:
+        raise Malformed("holds a counter of more than 64 bits") from None
 
 
 def _samples(stream: Stream) -> Iterator[bytes]:

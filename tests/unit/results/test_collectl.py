@@ -121,6 +121,18 @@ def _node(offset_s: float = 0.0, processes: tuple[ProcessSample, ...] = ()) -> N
     return Node("osd0", series, offset_s)
 
 
+@pytest.mark.parametrize(("idle", "received"), [(10**30, 0), (0, 10**30)])
+def test_a_counter_of_more_than_64_bits_is_none_of_a_kernel(tmp_path, idle, received):
+    text = "# Collectl: NumCPUs: 2 HZ: 100\n"
+    for second in range(3):
+        text += f">>> {1_700_000_000 + second}.0 <<<\ncpu  0 0 0 {idle} 0 0 0 0\n"
+        text += f"Net   eth0: {received} 0 0 0 0 0 0 0 0\n"
+    path = tmp_path / "node.raw"
+    path.write_text(text)
+    with pytest.raises(Malformed, match="64 bits"):
+        read_collectl(path)
+
+
 def test_only_the_window_counts():
     use = _node().use(Window(1010.0, 1020.0))
     assert use is not None
