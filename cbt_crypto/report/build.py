@@ -22,10 +22,11 @@ from cbt_crypto.report.metric import BY_KEY, METRICS
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.report.select import baseline_of, chosen_cells, values_of
-from cbt_crypto.report.text import map_text, printable
+from cbt_crypto.report.text import map_text
 from cbt_crypto.results import record
 from cbt_crypto.results.archive import Archive, Folder, open_archive
 from cbt_crypto.results.documents import Baseline, Plan, PlannedCell, Scalar
+from cbt_crypto.results.problem import printable
 from cbt_crypto.results.run import Run, read_run
 
 #: Fewer cells than this are read in this process: starting others would take longer.

@@ -11,16 +11,6 @@ from pydantic import BaseModel
 _Value = TypeVar("_Value")
 
 
-def printable(text: str) -> str:
-    """`text` with a replacement character for each one that is neither printable nor a newline.
-
-    A terminal would obey some of them, and an HTML document cannot hold others.
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
-
-
 def map_text(value: _Value, change: Callable[[str], str]) -> _Value:
     """`value` with `change` applied to every string in it, at any depth, keys included."""
     mapped: _Value = _mapped(value, change)

@@ -73,7 +73,7 @@ def _job(start: re.Match[str], block: str, declared: re.Match[str] | None) -> Jo
     name = start.group(1)
     cpu, issued = _CPU.search(block), _ISSUED.search(block)
     if cpu is None or issued is None:
-        raise Malformed(f"is cut off in the block of job {name!r}")
+        raise Malformed(f"is cut off in the block of job {name}")
     ios = {"read": int(issued.group(1)), "write": int(issued.group(2))}
     return Job(
         name=name,
@@ -112,7 +112,7 @@ def _sides(
         part = block[match.end() : end]
         latency, runtime_s = _LATENCY.search(part), int(match.group(4)) / 1000
         if latency is None or not runtime_s:
-            raise Malformed(f"gives no completion latency for the {direction}s of job {name!r}")
+            raise Malformed(f"gives no completion latency for the {direction}s of job {name}")
         count = ios[direction]
         size = None if declared is None else _block_size(declared, direction)
         rounded = float(match.group(2)) * _DECIMAL[match.group(3)]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: Characters of a sentence about a file.
+_LONGEST = 400
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -21,4 +24,21 @@ class Problem:
 
 
 class Malformed(Exception):
-    """A file cannot be read as what it should be; the message is one sentence without its name."""
+    """A file cannot be read as what it should be; the message is one sentence without its name.
+
+    What it repeats of the file is made printable, and shortened where it is longer than a sentence.
+    """
+
+    def __init__(self, sentence: str) -> None:
+        text = printable(sentence)
+        super().__init__(text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ...")
+
+
+def printable(text: str) -> str:
+    """`text` with a replacement character for each one that is neither printable nor a newline.
+
+    A terminal would obey some of them, and an HTML document cannot hold others.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)

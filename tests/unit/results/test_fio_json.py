@@ -98,12 +98,14 @@ def test_a_percentile_that_is_no_number_is_malformed(data):
         parse_fio_json(json.dumps(document).encode())
 
 
-@pytest.mark.parametrize("bins", [{"1": 2**64}, {str(2**64): 1}, {"1": -1}])
+@pytest.mark.parametrize("bins", [{"1": 2**64}, {str(2**64): 1}, {"1": -1}, {"1\x7f" * 9999: 1}])
 def test_bins_that_no_measurement_has_are_malformed(data, bins):
     document = json.loads((data / "fio/randread.json").read_text())
     document["jobs"][0]["read"]["clat_ns"]["bins"] = bins
-    with pytest.raises(Malformed, match=r"jobs\.0\.read\.clat_ns\.bins"):
+    with pytest.raises(Malformed, match=r"jobs\.0\.read\.clat_ns\.bins") as caught:
         parse_fio_json(json.dumps(document).encode())
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
