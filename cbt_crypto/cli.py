@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Optional
 
 import click
 from rich.console import Console
@@ -19,6 +20,7 @@ from cbt_crypto.main import clear_archive
 from cbt_crypto.plan import cells_of, plan
 from cbt_crypto.report_command import compare as compare_command
 from cbt_crypto.report_command import report as report_command
+from cbt_crypto.run_options import checkout_option
 from cbt_crypto.sentences import SentenceGroup
 
 
@@ -30,8 +32,9 @@ def cbt_crypto() -> None:
 
 @cbt_crypto.command()
 @click.argument("config_file", type=click.Path(path_type=Path), metavar="CONFIG.yaml")
+@checkout_option
 @click.option("--hosts/--no-hosts", default=True, help="Look at the hosts too (the default).")
-def check(config_file: Path, hosts: bool) -> None:
+def check(config_file: Path, checkout: Optional[Path], hosts: bool) -> None:
     """Validate a campaign's file, and print what its hosts offer. Touches nothing.
 
     Exit status 2 when something will not do: then every such field says how to mend it.
@@ -40,7 +43,7 @@ def check(config_file: Path, hosts: bool) -> None:
     cells = cells_of(campaign)
     plan(campaign)
     if hosts:
-        found = preflight.look(campaign, choose(None), cells)
+        found = preflight.look(campaign, choose(checkout), cells)
         check_table.show(found, Console())
         if any(one.error for one in found):
             sys.exit(UsageError.exit_status)

@@ -9,6 +9,12 @@ from typing import Any
 import click
 
 _PATH = click.Path(path_type=Path)
+#: Gives a command `checkout`.
+checkout_option = click.option(
+    "--cbt", "checkout", type=_PATH, metavar="DIR",
+    help="Upstream CBT checkout to use as the engine; without it that of $CBT_HOME or ../cbt, "
+    "where there is one. `embedded` for the engine that comes with this program.",
+)  # fmt: skip
 _DECORATORS = (
     click.argument("config_file", type=_PATH, metavar="CONFIG.yaml"),
     click.option(
@@ -19,11 +25,7 @@ _DECORATORS = (
         "-c", "--conf", type=_PATH, metavar="FILE",
         help="ceph.conf to start from, instead of the file's conf_file.",
     ),
-    click.option(
-        "--cbt", "checkout", type=_PATH, metavar="DIR",
-        help="Upstream CBT checkout to use as the engine; without it that of $CBT_HOME or ../cbt, "
-        "where there is one. `embedded` for the engine that comes with this program.",
-    ),
+    checkout_option,
     click.option(
         "--only", multiple=True, metavar="PATTERN",
         help="Run only cells whose label, as --plan prints it, contains this. May be repeated.",
