@@ -33,7 +33,7 @@ quickstart: packages venv ## Run the article's story on real Ceph with real LUKS
 test: test-packages $(TOX) ## Run the whole test suite
 	$(TOX)
 
-test-long: test-packages $(TOX) ## Campaigns that take emulated machines long; an hour
+test-long: test-packages $(TOX) ## Campaigns that take emulated machines long; two hours
 	$(TOX) -e py -- -v tests/long
 
 test-faults: test-packages $(TOX) ## Break things under campaigns; writes docs/faults.md; an hour
