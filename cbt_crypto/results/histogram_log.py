@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cbt_crypto.results.bounded import Stream
 from cbt_crypto.results.digits import DigitText, Ints, separators
@@ -21,8 +21,7 @@ BINS = 1856
 _BEFORE = 3
 _HEAD = re.compile(rb" ?\d{1,16}")
 #: Empty bins, as they stand at the beginning and at the end of a line's bins.
-_LEADING = np.frombuffer(b" 0," * BINS, np.uint8)
-_TRAILING = np.frombuffer(b", 0" * BINS, np.uint8)
+_LEADING, _TRAILING = b" 0," * BINS, b", 0" * BINS
 
 
 @dataclass(frozen=True)
@@ -123,33 +122,26 @@ def _cut(line: bytes, bins: int) -> Optional[_Line]:
     *head, counts = line.split(b",", _BEFORE)
     if len(head) != _BEFORE or not all(_HEAD.fullmatch(word) for word in head):
         return None
-    codes = np.frombuffer(counts, np.uint8)
-    first = min(_empty_at_beginning(codes), bins - 1)
-    last = min(_empty_at_end(codes[3 * first :]), bins - first - 1)
-    filled = counts[3 * first : len(counts) - 3 * last]
+    first = _repeats(counts.startswith, _LEADING, min(bins - 1, len(counts) // 3))
+    rest = counts[3 * first :]
+    last = _repeats(rest.endswith, _TRAILING, min(bins - first - 1, len(rest) // 3))
+    filled = rest[: len(rest) - 3 * last]
     fields = filled.count(b",") + 1
     if first + fields + last != bins:
         return None
     return _Line(tuple(map(int, head)), first, filled, fields)
 
 
-def _empty_at_beginning(codes: NDArray[np.uint8]) -> int:
-    most = min(len(codes), len(_LEADING))
-    return _length_of_run(codes[:most] == _LEADING[:most]) // 3
-
-
-def _empty_at_end(codes: NDArray[np.uint8]) -> int:
-    most = min(len(codes), len(_TRAILING))
-    same = codes[len(codes) - most :] == _TRAILING[len(_TRAILING) - most :]
-    return _length_of_run(same[::-1]) // 3
-
-
-def _length_of_run(same: NDArray[np.bool_]) -> int:
-    """How many are true before the first that is not."""
-    if not len(same):
-        return 0
-    at = int(same.argmin())
-    return len(same) if same[at] else at
+def _repeats(matches: Callable[[bytes], bool], repeated: bytes, most: int) -> int:
+    """How often the first three bytes of `repeated` stand at that end, found by halving."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if matches(repeated[: 3 * middle]):
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _numbers(lines: list[_Line]) -> _Part:
