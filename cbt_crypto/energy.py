@@ -10,6 +10,7 @@ import contextlib
 import shlex
 from collections.abc import Iterator, Sequence
 
+from cbt_crypto import background
 from cbt_crypto.remote import Remote
 
 #: Where the kernel has the zones. AMD's processors are there under Intel's name.
@@ -72,23 +73,12 @@ def start_script(run_dir: str, powercap: str = POWERCAP) -> str:
     # sudo gives its child an environment of its own, which has to have our mark.
     as_root = '$SUDO env CBT_CRYPTO_MARK="$CBT_CRYPTO_MARK"'
     arguments = f"{shlex.quote(_SAMPLER)} sh {shlex.quote(powercap)} {file}"
-    return (
-        f"setsid {as_root} sh -c {arguments} </dev/null >/dev/null 2>&1 &\n"
-        f"echo $! > {_pid_file(run_dir)}"
-    )
+    return background.start(f"{as_root} sh -c {arguments}", _pid_file(run_dir))
 
 
 def stop_script(run_dir: str) -> str:
     """Shell text that has the sampler take its last sample and end; safe to repeat."""
-    where = _pid_file(run_dir)
-    return f"""\
-[ -e {where} ] || exit 0
-pid=$(cat {where})
-# A session of its own: the number is the group's too, so sudo's child ends with it.
-$SUDO kill -s TERM -- "-$pid" 2>/dev/null || :
-n=0
-while [ -e "/proc/$pid/exe" ] && [ $n -lt 100 ]; do sleep 0.05; n=$((n+1)); done
-rm -f {where}"""
+    return background.stop(_pid_file(run_dir))
 
 
 @contextlib.contextmanager
@@ -103,4 +93,4 @@ def recorded(remote: Remote, hosts: Sequence[str], run_dir: str) -> Iterator[Non
 
 
 def _pid_file(run_dir: str) -> str:
-    return shlex.quote(f"{run_dir}/.{FILE}.pid")
+    return f"{run_dir}/.{FILE}.pid"

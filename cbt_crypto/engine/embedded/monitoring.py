@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
+from cbt_crypto import background
 from cbt_crypto.engine.embedded import common, settings
 from cbt_crypto.errors import HostError
 from cbt_crypto.file.monitoring import MonitoringProfiles
@@ -33,7 +34,7 @@ def stop(directory: Optional[str] = None) -> None:
     """End the profiles of one directory, or of all that were started."""
     for path in [directory] if directory else list(_running):
         for name, profile in _profiles().items():
-            _pdsh(profile["nodes"], _stop_script(f"{path}/{name}"))
+            _pdsh(profile["nodes"], background.stop(_pid_file(f"{path}/{name}")))
         if path in _running:
             _running.remove(path)
 
@@ -63,43 +64,15 @@ def _start_script(name: str, profile: dict[str, Any], directory: str) -> str:
         "perf": f"$SUDO {shlex.quote(profile.get('perf_cmd', 'perf'))} {arguments} "
         f"-o {shlex.quote(target)}/perf.out",
     }
-    where = shlex.quote(target)
-    return (
-        f"mkdir -p {where}\n"
-        f"setsid {commands[name]} </dev/null >{where}/.messages 2>&1 &\n"
-        f"echo $! > {where}/.pid\n" + (_first_sample(where) if name == "collectl" else "")
-    )
+    script = f"mkdir -p {shlex.quote(target)}\n"
+    script += background.start(commands[name], _pid_file(target), f"{target}/.messages")
+    if name == "collectl":
+        script += "\n" + background.first_sample(target, _PATIENCE_S, '[ -e "/proc/$!/exe" ]')
+    return script
 
 
-def _first_sample(where: str) -> str:
-    """Shell text that waits for it: for a line in one of collectl's files that is no comment."""
-    return f"""\
-sampled() {{
-    for file in {where}/*; do
-        [ -f "$file" ] && zcat -f "$file" 2>/dev/null | grep -qv '^#' && return 0
-    done
-    return 1
-}}
-n=0
-# Not too often: programs that look would take an emulated CPU away from the one that starts.
-until sampled || [ ! -e "/proc/$!/exe" ] || [ $n -ge {2 * _PATIENCE_S} ]; do
-    sleep 0.5
-    n=$((n+1))
-done"""
-
-
-def _stop_script(target: str) -> str:
-    where = shlex.quote(target)
-    return f"""\
-if [ -e {where}/.pid ]; then
-    pid=$(cat {where}/.pid)
-    # A session of its own: the number is the group's too, so sudo's child ends with it.
-    $SUDO kill -s TERM -- "-$pid" 2>/dev/null || $SUDO kill -TERM "$pid" 2>/dev/null || :
-    # One that has ended has no program any more, also while nobody has asked how it ended.
-    n=0
-    while [ -e "/proc/$pid/exe" ] && [ $n -lt 100 ]; do sleep 0.05; n=$((n+1)); done
-    rm -f {where}/.pid
-fi"""
+def _pid_file(target: str) -> str:
+    return f"{target}/.pid"
 
 
 def _pdsh(roles: Sequence[str], script: str) -> None:

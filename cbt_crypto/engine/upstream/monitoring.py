@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from cbt_crypto import background
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.settings import Settings
 
@@ -42,15 +42,5 @@ class Monitoring:
         """A collectl without any by then is not waited for: the report says what it lacks."""
         roles = self._settings.monitoring_profiles["collectl"]["nodes"]
         nodes = filter(None, self._settings.getnodes(*roles).split(","))
-        text = _first_sample(f"{directory}/collectl")
+        text = background.first_sample(f"{directory}/collectl", _PATIENCE_S)
         self._common.pdsh_each(dict.fromkeys(nodes, text)).communicate(_PATIENCE_S + 15)
-
-
-def _first_sample(directory: str) -> str:
-    """Shell text that waits for a line in one of collectl's files that is no comment."""
-    return f"""\
-n=0
-until for file in {shlex.quote(directory)}/*; do
-        [ -f "$file" ] && zcat -f "$file" 2>/dev/null | grep -qv '^#' && exit 0
-    done; [ $n -ge {2 * _PATIENCE_S} ]
-do sleep 0.5; n=$((n+1)); done"""
