@@ -9,7 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from cbt_crypto.report import label
+
 ABSENT = "not on this machine"
+#: The columns of a table of `CipherSpeed`.
+CIPHER_HEADINGS = (
+    "Host", "Cipher", "Key bits", "Encryption MiB/s", "Decryption MiB/s", "Driver",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,20 @@ class CipherSpeed:
     encrypt_mib_per_s: Optional[float]
     decrypt_mib_per_s: Optional[float]
     driver: str
+
+    @property
+    def speeds(self) -> tuple[str, str]:
+        """Of encryption and decryption, as tables show them."""
+        encrypt, decrypt = (
+            ABSENT if speed is None else label.number(speed)
+            for speed in (self.encrypt_mib_per_s, self.decrypt_mib_per_s)
+        )
+        return encrypt, decrypt
+
+
+def not_measured(host: str) -> str:
+    """What stands in the place of a host's rows where it has none."""
+    return f"{host}: cryptsetup benchmark measured no cipher there."
 
 
 def energy_counters(environment: Mapping[str, Any]) -> dict[str, str]:

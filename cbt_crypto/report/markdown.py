@@ -7,7 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from cbt_crypto.report import label
 from cbt_crypto.report.conclusion import THRESHOLDS, change
-from cbt_crypto.report.host_facts import ABSENT, CipherSpeed, cipher_speeds, energy_counters
+from cbt_crypto.report.host_facts import (
+    CIPHER_HEADINGS,
+    CipherSpeed,
+    cipher_speeds,
+    energy_counters,
+    not_measured,
+)
 from cbt_crypto.report.loss_table import LossTable, heads, loss_tables, percents
 from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
 from cbt_crypto.report.notes import notes_of
@@ -177,20 +183,17 @@ def _hosts(report: Report) -> list[str]:
     lines = ["## Hosts", "", *([f"Energy counters (RAPL): {places}.", ""] if places else [])]
     rows = [row for found in speeds.values() for row in found]
     if rows:
-        heads = ["Host", "Cipher", "Key bits", "Encryption MiB/s", "Decryption MiB/s", "Driver"]
         rule = ["---", "---", "---:", "---:", "---:", "---"]
-        lines += [*_emulated(report), _row(heads), _row(rule), *map(_cipher, rows), ""]
+        lines += [*_emulated(report), _row(CIPHER_HEADINGS), _row(rule), *map(_cipher, rows), ""]
     for host, found in speeds.items():
         if not found:
-            lines += [f"{escape(host)}: cryptsetup benchmark measured no cipher there.", ""]
+            lines += [not_measured(escape(host)), ""]
     return lines
 
 
 def _cipher(row: CipherSpeed) -> str:
-    speeds = (row.encrypt_mib_per_s, row.decrypt_mib_per_s)
-    texts = (ABSENT if speed is None else label.number(speed) for speed in speeds)
     names = (escape(row.host), escape(row.cipher), str(row.key_bits))
-    return _row([*names, *texts, escape(row.driver)])
+    return _row([*names, *row.speeds, escape(row.driver)])
 
 
 def _notes(table: Table) -> list[str]:

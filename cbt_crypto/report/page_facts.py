@@ -8,8 +8,13 @@ from typing import Any, Optional
 
 from lxml.html import builder as E
 
-from cbt_crypto.report import label
-from cbt_crypto.report.host_facts import ABSENT, CipherSpeed, cipher_speeds, energy_counters
+from cbt_crypto.report.host_facts import (
+    CIPHER_HEADINGS,
+    CipherSpeed,
+    cipher_speeds,
+    energy_counters,
+    not_measured,
+)
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.page_tables import Element, anchor, caption, scrolling
 from cbt_crypto.results.documents import OverlayProof
@@ -113,24 +118,21 @@ def _ciphers(report: Report) -> Iterator[Element]:
     found = cipher_speeds(report.environment)
     rows = [_cipher(row) for speeds in found.values() for row in speeds]
     if rows:
-        heads = ("Host", "Cipher", "Key bits", "Encryption MiB/s", "Decryption MiB/s", "Driver")
         yield E.H3("Speed of ciphers")
-        table = E.TABLE(*caption(report), _head(heads), E.TBODY(*rows))
+        table = E.TABLE(*caption(report), _head(CIPHER_HEADINGS), E.TBODY(*rows))
         yield scrolling(table, "Speed of ciphers")
         yield E.P(E.CLASS("note"), "By cryptsetup benchmark: in memory, on one core, without IO.")
     for host, speeds in found.items():
         if not speeds:
-            yield E.P(E.CLASS("note"), f"{host}: cryptsetup benchmark measured no cipher there.")
+            yield E.P(E.CLASS("note"), not_measured(host))
 
 
 def _cipher(row: CipherSpeed) -> Element:
-    speeds = (row.encrypt_mib_per_s, row.decrypt_mib_per_s)
-    texts = (ABSENT if speed is None else label.number(speed) for speed in speeds)
     return E.TR(
         E.TH(row.host, E.CLASS("name"), scope="row"),
         E.TD(row.cipher, E.CLASS("name")),
         E.TD(str(row.key_bits)),
-        *(E.TD(text) for text in texts),
+        *(E.TD(text) for text in row.speeds),
         E.TD(row.driver, E.CLASS("name")),
     )
 

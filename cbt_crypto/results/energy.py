@@ -18,6 +18,7 @@ from cbt_crypto.results.archive import Folder
 from cbt_crypto.results.bounded import read_document
 from cbt_crypto.results.documents import Cell
 from cbt_crypto.results.problem import Malformed, Problem
+from cbt_crypto.results.sampled import Sampled
 from cbt_crypto.results.window import Floats, Window
 
 #: More than one package or its memory can take, in W: such a step is a damaged or reset counter.
@@ -52,19 +53,8 @@ class EnergyUse:
         return self.joules / self.seconds
 
 
-@dataclass(frozen=True)
-class HostEnergy:
-    """One host's samples and its clock minus the head's, in s."""
-
-    host: str
-    series: EnergySeries
-    offset_s: float
-
-    @property
-    def times_s(self) -> Floats:
-        """When the samples were taken, on the head's clock."""
-        times: Floats = self.series.epoch_s - self.offset_s
-        return times
+class HostEnergy(Sampled[EnergySeries]):
+    """One host's counters of energy."""
 
     def use(self, window: Window) -> Optional[EnergyUse]:
         """The part of the window that the samples cover; None when they do not, or have gaps."""
@@ -135,10 +125,9 @@ def energy_used(
     found = []
     for one in counted:
         use = one.use(window)
-        if use is None or not window.is_covered_by(use.seconds):
-            covered = 0.0 if use is None else use.seconds
-            sentence = f"the record of its energy covers {covered:.0f} of {window.seconds:.0f} s"
-            problems.append(Problem("", f"{one.host}: {sentence}"))
+        shortfall = window.shortfall(use.seconds if use else 0.0)
+        if use is None or shortfall:
+            problems.append(Problem("", f"{one.host}: the record of its energy {shortfall}"))
         else:
             found.append(use)
     return tuple(found) if len(found) == len(cell.osd_hosts) else ()

@@ -10,6 +10,7 @@ from typing import Optional
 import numpy as np
 
 from cbt_crypto.results.collectl import CPU_STATES, NodeSeries, ProcessSample
+from cbt_crypto.results.sampled import Sampled
 from cbt_crypto.results.window import Floats, Window
 
 #: The states that the report shows; `user` includes nice, as both are user time.
@@ -80,19 +81,8 @@ class NodesUse:
         return sum(found) if len(found) == len(self.nodes) else None
 
 
-@dataclass(frozen=True)
-class Node:
-    """One host's samples and its clock minus the head's, in s."""
-
-    host: str
-    series: NodeSeries
-    offset_s: float
-
-    @property
-    def times_s(self) -> Floats:
-        """When the samples were taken, on the head's clock."""
-        times: Floats = self.series.epoch_s - self.offset_s
-        return times
+class Node(Sampled[NodeSeries]):
+    """One host's processors, processes and network."""
 
     def use(self, window: Window) -> Optional[NodeUse]:
         """None when there are not two samples inside of the window."""

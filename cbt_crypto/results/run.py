@@ -319,10 +319,9 @@ def _uses(nodes: Sequence[Node], window: Window, problems: list[Problem]) -> tup
     found = []
     for node in nodes:
         use = node.use(window)
-        if use is None or not window.is_covered_by(use.seconds):
-            covered = 0.0 if use is None else use.seconds
-            sentence = f"{node.host}: collectl covers {covered:.0f} of {window.seconds:.0f} s"
-            problems.append(Problem("", sentence))
+        shortfall = window.shortfall(use.seconds if use else 0.0)
+        if use is None or shortfall:
+            problems.append(Problem("", f"{node.host}: collectl {shortfall}"))
         elif not _PLAUSIBLE[0] < use.accounted < _PLAUSIBLE[1]:
             sentence = "collectl's counters do not add up to its processors' time"
             problems.append(Problem("", f"{node.host}: {sentence}; they were not used"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Optional
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,11 @@ class Window:
         """How long it is; negative when the processes it was made of never ran together."""
         return self.end_s - self.start_s
 
-    def is_covered_by(self, seconds: float) -> bool:
-        """Whether samples over so many of its seconds stand for all of it."""
-        return seconds >= 0.9 * self.seconds - 2
+    def shortfall(self, seconds: float) -> Optional[str]:
+        """What samples over so many of its seconds cover; None where they stand for all of it."""
+        if seconds > 0 and seconds >= 0.9 * self.seconds - 2:
+            return None
+        return f"covers {seconds:.0f} of {self.seconds:.0f} s"
 
     @property
     def grid_s(self) -> Floats:
