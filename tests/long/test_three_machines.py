@@ -44,8 +44,7 @@ WITH_LUKS = {
 }
 ALL_UNITS = set(range(1 << 16))
 
-#: What a campaign could leave on a node, a line each. The lab's own shared connections between
-#: its nodes are in /run.
+#: What a campaign could leave on a node, a line each.
 _STATE = """
 sed 's/^/mount /' /proc/mounts
 dmsetup ls --target crypt | grep -v 'No devices' | sed 's/^/mapping /' || :
@@ -56,8 +55,7 @@ grep -lz '^CBT_CRYPTO_MARK=' /proc/[0-9]*/environ 2>/dev/null | while read -r fi
     echo "process $(tr '\\0' ' ' < ${file%environ}cmdline)"
 done
 pgrep -f '^python3 .* - .*"action": "hold"' | sed 's/.*/keeper process/' || :
-ps -e -o comm= -o args= | grep -v ' ssh: /run/ssh-[0-9a-f]* \\[mux\\]$' |
-    awk '$1 ~ /ceph|fio|collectl|pdsh|^ssh$/ && $2 !~ /^\\[/ { print "process", $0 }'
+pgrep -l 'ceph|fio|collectl|pdsh|ssh$' | sed 's/^[0-9]*/process/' || :
 """
 #: The keys of a node's mappings: those in its tmpfs, and those that encrypt, each as a line of
 #: hexadecimal digits. Who may read the former comes first.
