@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Mapping
@@ -49,6 +51,26 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("checkout", found, ids=names, indirect=True)
     if "bench" in metafunc.fixturenames:
         metafunc.parametrize("bench", [None, *found], ids=["embedded", *names], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def etcd_benchmark() -> str:
+    """etcd's own benchmark tool, which no distribution packages: docs/drives.md builds it."""
+    tool = os.environ.get("ETCD_BENCHMARK") or shutil.which("etcd-benchmark")
+    if tool is None:
+        pytest.skip("needs etcd's benchmark tool as etcd-benchmark or $ETCD_BENCHMARK")
+    return tool
+
+
+@pytest.fixture(scope="session")
+def report_cells() -> Callable[[Path], list[dict[str, Any]]]:
+    """Gives the cells of an archive's report.json, of all its tables."""
+
+    def cells(archive: Path) -> list[dict[str, Any]]:
+        tables = json.loads((archive / "report.json").read_text())["tables"]
+        return [cell for t in tables for section in t["sections"] for cell in section["cells"]]
+
+    return cells
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -67,10 +66,9 @@ def test_the_proofs_say_what_each_configuration_is(ran: Any) -> None:
         assert cpuset["proved"]
 
 
-def test_every_cell_has_the_cpu_figures_of_its_seconds(ran: Any) -> None:
+def test_every_cell_has_the_cpu_figures_of_its_seconds(ran: Any, report_cells: Any) -> None:
     machine, _ = ran
-    report = json.loads((machine.archive / "report.json").read_text())
-    cells = [c for t in report["tables"] for section in t["sections"] for c in section["cells"]]
+    cells = report_cells(machine.archive)
     assert len(cells) == len(CONFIGURATIONS) * len(BENCHMARKS)
     for cell in cells:
         assert cell["figures"]["osd_cpu_busy_cores"] > 0, cell["warnings"]

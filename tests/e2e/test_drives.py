@@ -33,14 +33,6 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     subprocess.run(["losetup", "--detach", device], check=True)
 
 
-def etcd_benchmark() -> str:
-    """etcd's own benchmark tool, which no distribution packages."""
-    tool = os.environ.get("ETCD_BENCHMARK") or shutil.which("etcd-benchmark")
-    if tool is None or shutil.which("etcd") is None:
-        pytest.skip("needs etcd, and etcd's benchmark tool as etcd-benchmark or $ETCD_BENCHMARK")
-    return tool
-
-
 class Machine:
     """A directory of one campaign on one drive."""
 
@@ -114,10 +106,11 @@ def test_fdatasync_has_its_own_latencies(machine: Machine) -> None:
     assert machine.is_clean()
 
 
-def test_a_real_etcd(machine: Machine) -> None:
-    tool = etcd_benchmark()
+def test_a_real_etcd(machine: Machine, etcd_benchmark: str) -> None:
+    if shutil.which("etcd") is None:
+        pytest.skip("needs etcd: Debian's etcd-server")
     load = {"total": 1000, "connections": 5, "etcd_clients": 10, "filesystem": "xfs"}
-    done = machine.run(etcd={**load, "benchmark_cmd": tool})
+    done = machine.run(etcd={**load, "benchmark_cmd": etcd_benchmark})
     assert done.returncode == 0, done.stdout + done.stderr
     ((cell, proof),) = machine.cells()
     assert cell["processes"][0]["kind"] == "etcd_benchmark"

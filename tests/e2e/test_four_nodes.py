@@ -49,7 +49,7 @@ def _verdicts(archive: Path) -> list[tuple[str, dict[str, Any]]]:
     return [(proof["configuration"], verdict) for proof in proofs for verdict in proof["overlays"]]
 
 
-def test_a_campaign_on_four_hosts(lab: str, tmp_path: Path) -> None:
+def test_a_campaign_on_four_hosts(lab: str, tmp_path: Path, report_cells: Any) -> None:
     archive = tmp_path / "archive"
     done = _cbt_crypto("lab", "run", str(_short(tmp_path)), "-a", str(archive), "--name", lab)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -65,8 +65,7 @@ def test_a_campaign_on_four_hosts(lab: str, tmp_path: Path) -> None:
     hosts = {path.name.rpartition(".")[2] for path in archive.glob("results/*/id-*/json_output.*")}
     assert hosts == {"node0", "node1"}
     # Every node was sampled to the end, after the shells had gone that pdsh started collectl with.
-    report = json.loads((archive / "report.json").read_text())
-    cells = [c for t in report["tables"] for section in t["sections"] for c in section["cells"]]
+    cells = report_cells(archive)
     assert cells
     for cell in cells:
         assert cell["figures"]["osd_cpu_busy_cores"] > 0, cell["warnings"]

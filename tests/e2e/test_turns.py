@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -33,11 +32,6 @@ def ran(machine_factory: Callable[[str], Any]) -> tuple[Any, subprocess.Complete
     return machine, machine.run(config)
 
 
-def _report(machine: Any) -> list[dict[str, Any]]:
-    report = json.loads((machine.archive / "report.json").read_text())
-    return [c for t in report["tables"] for s in t["sections"] for c in s["cells"]]
-
-
 def test_it_deploys_once_and_every_block_is_proved(ran: Any) -> None:
     machine, done = ran
     assert done.returncode == 0, done.stdout + done.stderr
@@ -50,10 +44,12 @@ def test_it_deploys_once_and_every_block_is_proved(ran: Any) -> None:
     assert rounds == sorted(rounds)
 
 
-def test_it_stops_when_the_percents_are_known_or_at_the_longest_time(ran: Any) -> None:
+def test_it_stops_when_the_percents_are_known_or_at_the_longest_time(
+    ran: Any, report_cells: Any
+) -> None:
     machine, _ = ran
     most = TIME["max"] // TIME["block"]
-    for cell in _report(machine):
+    for cell in report_cells(machine.archive):
         if cell["is_baseline"]:
             continue
         iops = cell["comparisons"]["iops"]
@@ -64,9 +60,9 @@ def test_it_stops_when_the_percents_are_known_or_at_the_longest_time(ran: Any) -
         assert ("was asked for and not reached" in iops["basis"]) is not is_narrow
 
 
-def test_the_same_configuration_twice_is_within_noise(ran: Any) -> None:
+def test_the_same_configuration_twice_is_within_noise(ran: Any, report_cells: Any) -> None:
     machine, _ = ran
-    (twin,) = [cell for cell in _report(machine) if cell["name"] == "A again"]
+    (twin,) = [cell for cell in report_cells(machine.archive) if cell["name"] == "A again"]
     iops = twin["comparisons"]["iops"]
     assert iops["low"] <= 100 <= iops["high"]
 

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,11 +56,7 @@ class Ran:
         return [json.loads(path.read_text()) for path in paths]
 
 
-def _put_etcd_benchmark(lab: Lab) -> None:
-    """It is in no distribution: docs/drives.md says how it is built."""
-    tool = os.environ.get("ETCD_BENCHMARK") or shutil.which("etcd-benchmark")
-    if tool is None:
-        pytest.skip("needs etcd's benchmark tool as etcd-benchmark or $ETCD_BENCHMARK")
+def _put_etcd_benchmark(lab: Lab, tool: str) -> None:
     carry.put(lab, lab.head, "/root/etcd", {"benchmark": Path(tool)})
     ssh.run(lab, lab.head, "ln -s /root/etcd/benchmark /usr/local/bin/benchmark")
 
@@ -83,7 +78,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         done = _cbt_crypto(up)
         assert done.returncode == 0, done.stdout + done.stderr
         if file == "sync_writes":
-            _put_etcd_benchmark(life.running(name))
+            _put_etcd_benchmark(life.running(name), request.getfixturevalue("etcd_benchmark"))
         done = _cbt_crypto(run)
         yield Ran(file, done.returncode, done.stdout + done.stderr, archive)
     finally:
@@ -101,11 +96,10 @@ def test_every_cell_is_measured_and_proved(ran: Ran) -> None:
     assert all(proof["proved"] for proof in proofs)
 
 
-def test_it_ends_in_tables_and_charts(ran: Ran) -> None:
+def test_it_ends_in_tables_and_charts(ran: Ran, report_cells: Any) -> None:
     assert " as percent of " in ran.output
     assert (ran.archive / "report.html").stat().st_size > 0
     assert list((ran.archive / "charts").glob("*.svg"))
-    report = json.loads((ran.archive / "report.json").read_text())
-    cells = [c for t in report["tables"] for section in t["sections"] for c in section["cells"]]
+    cells = report_cells(ran.archive)
     assert {cell["state"] for cell in cells} == {"measured"}
     assert {cell["name"] for cell in cells if cell["is_baseline"]}
