@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cbt_crypto.results.bounded import Stream
 from cbt_crypto.results.digits import Ints
 from cbt_crypto.results.problem import Malformed
+from cbt_crypto.results.stream import Stream
 
 #: The counters of a processor line, in its order; all in ticks of 1/`hz` s over all threads.
 CPU_STATES = ("user", "nice", "sys", "idle", "iowait", "irq", "softirq", "steal")
@@ -25,8 +25,9 @@ _MARK = b"\n>>> "
 _NET = b"\nNet"
 _PROCESSES = b"\nproc:"
 #: How the names begin of processes that `node.KINDS` tells apart, or that may become such; as
-#: they stand in a copy of /proc/PID/stat. Most processes are others, so these are searched for.
-_TOLD_APART = (b" (ceph-osd", b" (kworker", b" (kcryptd", b" (dmcrypt", b" (stress-ng")
+#: they stand in a copy of /proc/PID/stat. Most processes are others, so these are searched for,
+#: by their bracket first: an expression that begins with one character is the fastest to search.
+_TOLD_APART = re.compile(rb"\((?:ceph-osd|kworker|kcryptd|dmcrypt|stress-ng)")
 _NUMBER_OF_CPUS = re.compile(rb"NumCPUs:\s*(\d+)")
 _HZ = re.compile(rb"\bHZ:\s*(\d+)")
 _NETS = re.compile(rb"NetNames:([^\n]*)")
@@ -84,11 +85,11 @@ def read_collectl(path: Path, with_processes: bool = True) -> NodeSeries:
         times.append(epoch_s)
         cpu.append(ticks)
         # Processes come after the network, and are most of the text.
-        ahead, are_sampled, listed = sample.partition(_PROCESSES)
+        listed = sample.find(_PROCESSES)
         try:
-            net.append(_network(ahead))
-            if with_processes and are_sampled:
-                processes.append(ProcessSample(epoch_s, _processes(are_sampled + listed)))
+            net.append(_network(sample[:listed] if listed >= 0 else sample))
+            if with_processes and listed >= 0:
+                processes.append(ProcessSample(epoch_s, _processes(sample, listed)))
         except ValueError:
             raise Malformed("holds a counter that is no number") from None
     if len(times) < 2:
@@ -143,25 +144,23 @@ def _line(text: bytes, start: int) -> bytes:
     return text[start : end if end >= 0 else None]
 
 
-def _processes(sample: bytes) -> dict[tuple[int, str], int]:
-    """What processes used so far, from the lines with its copy of /proc/PID/stat."""
+def _processes(sample: bytes, listed: int) -> dict[tuple[int, str], int]:
+    """What processes used so far, from the lines with its copies of /proc/PID/stat."""
     ticks: dict[tuple[int, str], int] = {}
-    for name in _TOLD_APART:
-        at = sample.find(name)
-        while at >= 0:
-            begin = sample.rfind(b"\n", 0, at) + 1
-            _add_process(ticks, sample[begin:at], _line(sample, at + 2))
-            at = sample.find(name, at + 1)
+    for found in _TOLD_APART.finditer(sample, listed):
+        bracket = found.start()
+        begin = sample.rfind(b"\n", 0, bracket) + 1
+        _add_process(ticks, sample[begin:bracket], _line(sample, bracket + 1))
     return ticks
 
 
 def _add_process(ticks: dict[tuple[int, str], int], before: bytes, line: bytes) -> None:
     """Add one process; `before` and `line` are what stands before and behind its bracket."""
-    pid = before.rpartition(b" ")[2]
+    pid = before[:-1].rpartition(b" ")[2]
     name, bracket, rest = line.rpartition(b") ")
     # user and sys time are the 14th and 15th field; `rest` begins with the 3rd
     words = rest.split(None, 13)
-    if bracket and before == b"proc:" + pid + b" stat " + pid and len(words) > 13:
+    if bracket and before == b"proc:" + pid + b" stat " + pid + b" " and len(words) > 13:
         ticks[int(pid), name.decode("utf-8", "replace")] = int(words[11]) + int(words[12])
 
 

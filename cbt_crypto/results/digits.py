@@ -18,7 +18,7 @@ _Words = NDArray[np.uint64]
 #: Bytes looked at together: small enough for the arrays of one block to stay in the cache.
 BLOCK = 1 << 17
 _PAD = 16
-_NEWLINE, _COMMA, _SPACE, _ZERO = 10, 44, 32, 48
+NEWLINE, COMMA, SPACE, ZERO = 10, 44, 32, 48
 _word = np.uint64
 #: The mask that keeps the last n of eight bytes, which are the high ones of a little-endian word.
 _KEEP: _Words = np.array([((1 << 64) - 1) ^ ((1 << 8 * (8 - n)) - 1) for n in range(9)], np.uint64)
@@ -78,7 +78,7 @@ class DigitText:
         A field is right when it is 1 to 16 digits; the number of another field means nothing.
         """
         lengths = ends - starts
-        lengths -= self._padded[starts + _PAD] == _SPACE
+        lengths -= self._padded[starts + _PAD] == SPACE
         values, right = self._eight(ends, lengths)
         long = np.flatnonzero(lengths > 8)
         if len(long):
@@ -121,7 +121,7 @@ def _parse_block(text: bytes, width: int) -> Columns:
 
 def separators(text: _Bytes) -> Ints:
     """Where fields end: the places of commas and newlines."""
-    return np.flatnonzero((text == _COMMA) | (text == _NEWLINE))
+    return np.flatnonzero((text == COMMA) | (text == NEWLINE))
 
 
 def _field_grid(text: _Bytes, width: int) -> tuple[Ints, Ints, int]:
@@ -131,11 +131,11 @@ def _field_grid(text: _Bytes, width: int) -> tuple[Ints, Ints, int]:
     """
     places = separators(text)
     ends = places[width - 1 :: width]
-    lines = int(np.count_nonzero(text == _NEWLINE))
-    if len(places) == width * lines and bool((text[ends] == _NEWLINE).all()):
+    lines = int(np.count_nonzero(text == NEWLINE))
+    if len(places) == width * lines and bool((text[ends] == NEWLINE).all()):
         starts = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
         return places.reshape(-1, width), starts, lines
-    newlines = np.flatnonzero(text[places] == _NEWLINE)
+    newlines = np.flatnonzero(text[places] == NEWLINE)
     fields = np.diff(newlines, prepend=-1)
     whole = fields == width
     starts = np.concatenate((np.zeros(1, np.int64), places[newlines[:-1]] + 1))

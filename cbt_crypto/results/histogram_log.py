@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cbt_crypto.results.bounded import Stream
-from cbt_crypto.results.digits import DigitText, Ints, separators
+from cbt_crypto.results.digits import NEWLINE, ZERO, DigitText, Ints, separators
 from cbt_crypto.results.histogram import bin_latencies_ns
 from cbt_crypto.results.problem import Malformed
+from cbt_crypto.results.stream import Stream
 
 #: Bins of a line, unless `log_hist_coarseness` joins 2, 4, 8, ... of them.
 BINS = 1856
 #: Time, direction and block size, ahead of the bins.
 _BEFORE = 3
-_HEAD = re.compile(rb" ?\d{1,16}")
 #: Empty bins, as they stand at the beginning and at the end of a line's bins.
 _LEADING, _TRAILING = b" 0," * BINS, b", 0" * BINS
 
@@ -76,10 +74,15 @@ class _Part:
 
 def _width(text: bytes) -> int:
     """Fields of the first line whose number of bins is one that fio writes."""
-    for line in text.split(b"\n", 100)[:100]:
-        width = line.count(b",") + 1
+    start = 0
+    for _ in range(100):
+        end = text.find(b"\n", start)
+        if end < 0:
+            break
+        width = text.count(b",", start, end) + 1
         if width - _BEFORE in {BINS >> coarseness for coarseness in range(7)}:
             return width
+        start = end + 1
     raise Malformed("holds no whole line of a histogram log")
 
 
@@ -98,65 +101,98 @@ def _parse(text: bytes, width: int) -> _Part:
     Most bins of a line are empty, and nearly all of these stand at its two ends: only what is
     between them is looked at number by number.
     """
-    lines = text.split(b"\n")
+    bins = width - _BEFORE
+    characters = np.frombuffer(text, np.uint8)
+    ends: list[int] = np.flatnonzero(characters == NEWLINE).tolist()
+    spans = _spans(text, ends)
+    filled = _filled(np.flatnonzero(characters > ZERO), spans)
+    cut = [_cut(text, span, ends_of_it, bins) for span, ends_of_it in zip(spans, filled)]
+    part = _numbers([line for line in cut if line is not None], bins)
     # what stands behind the last newline is no whole line
-    torn = bool(lines.pop())
-    cut = [_cut(line, width - _BEFORE) for line in lines]
-    whole = [line for line in cut if line is not None]
-    part = _numbers(whole)
-    return replace(part, torn=len(lines) - len(part.heads) + torn)
+    unfinished = not text.endswith(b"\n")
+    return replace(part, torn=len(ends) - len(part.heads) + unfinished)
 
 
-@dataclass(frozen=True)
-class _Line:
-    """A line without the empty bins at its ends: `filled` begins with bin number `first`."""
+class _Span(NamedTuple):
+    """A line of the text: its head is `[start, head)`, a comma follows, and it ends at `end`."""
 
-    head: tuple[int, ...]
+    start: int
+    head: int
+    end: int
+
+
+def _spans(text: bytes, ends: list[int]) -> list[_Span]:
+    """The lines that end at `ends` and have a head."""
+    spans = []
+    start = 0
+    for end in ends:
+        comma = start - 1
+        for _ in range(_BEFORE):
+            comma = text.find(b",", comma + 1, end)
+            if comma < 0:
+                break
+        else:
+            spans.append(_Span(start, comma, end))
+        start = end + 1
+    return spans
+
+
+def _filled(digits: Ints, spans: list[_Span]) -> list[tuple[int, int]]:
+    """The first and the last of `digits` behind each head; twice the line's end without any.
+
+    `digits` are the places of all digits but 0: what is not between the two is empty.
+    """
+    heads, ends = [span.head for span in spans], np.array([span.end for span in spans], np.int64)
+    first, last = np.searchsorted(digits, heads), np.searchsorted(digits, ends) - 1
+    is_empty = first > last
+    padded = np.append(digits, 0)
+    places = [np.where(is_empty, ends, padded[of]).tolist() for of in (first, last)]
+    return list(zip(*places))
+
+
+class _Line(NamedTuple):
+    """A line without the empty bins at its ends: `first` of them before `filled`, `last` behind."""
+
+    head: bytes
     first: int
     filled: bytes
-    fields: int
+    last: int
 
 
-def _cut(line: bytes, bins: int) -> Optional[_Line]:
-    """None when the line has not its head and that many bins."""
-    *head, counts = line.split(b",", _BEFORE)
-    if len(head) != _BEFORE or not all(_HEAD.fullmatch(word) for word in head):
+def _cut(text: bytes, span: _Span, filled: tuple[int, int], bins: int) -> Optional[_Line]:
+    """None where something else than empty bins stands before or behind the filled ones."""
+    start, (left, right) = span.head + 1, filled
+    first = min((left - start) // 3, bins - 1)
+    stop = text.find(b",", right, span.end)
+    if stop < 0:
+        stop = span.end
+    last = (span.end - stop) // 3
+    is_empty_ahead = text.startswith(_LEADING[: 3 * first], start)
+    if not is_empty_ahead or text[stop : span.end] != _TRAILING[: 3 * last]:
         return None
-    first = _repeats(counts.startswith, _LEADING, min(bins - 1, len(counts) // 3))
-    rest = counts[3 * first :]
-    last = _repeats(rest.endswith, _TRAILING, min(bins - first - 1, len(rest) // 3))
-    filled = rest[: len(rest) - 3 * last]
-    fields = filled.count(b",") + 1
-    if first + fields + last != bins:
-        return None
-    return _Line(tuple(map(int, head)), first, filled, fields)
+    return _Line(text[span.start : span.head], first, text[start + 3 * first : stop], last)
 
 
-def _repeats(matches: Callable[[bytes], bool], repeated: bytes, most: int) -> int:
-    """How often the first three bytes of `repeated` stand at that end, found by halving."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if matches(repeated[: 3 * middle]):
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _numbers(lines: list[_Line]) -> _Part:
+def _numbers(lines: list[_Line], bins: int) -> _Part:
     """The counts of lines that are cut, without those in which one is no number."""
-    digits = DigitText(b"".join(line.filled + b"\n" for line in lines))
+    heads, is_head, _ = _fields([line.head for line in lines])
+    counts, is_count, fields = _fields([line.filled for line in lines])
+    first = np.array([line.first for line in lines], np.int64)
+    last = np.array([line.last for line in lines], np.int64)
+    rows = np.repeat(np.arange(len(lines)), fields)
+    good = is_head.reshape(-1, _BEFORE).all(axis=1) & (first + fields + last == bins)
+    good[rows[~is_count]] = False
+    numbers = np.arange(len(rows)) + np.repeat(first - (np.cumsum(fields) - fields), fields)
+    kept = good[rows] & (counts > 0)
+    place = np.cumsum(good) - 1
+    kept_heads = heads.reshape(-1, _BEFORE)[good]
+    return _Part(kept_heads, place[rows[kept]], numbers[kept], counts[kept], 0)
+
+
+def _fields(lines: list[bytes]) -> tuple[Ints, NDArray[np.bool_], Ints]:
+    """The numbers of all lines in a row, which of them are right, and how many a line has."""
+    digits = DigitText(b"".join(line + b"\n" for line in lines))
     ends = separators(digits.bytes)
     starts = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))[: len(ends)]
-    counts, right = digits.numbers(starts, ends)
-    fields = np.array([line.fields for line in lines], np.int64)
-    rows = np.repeat(np.arange(len(lines)), fields)
-    offsets = np.array([line.first for line in lines], np.int64) - (np.cumsum(fields) - fields)
-    bins = np.arange(len(rows)) + np.repeat(offsets, fields)
-    good = np.ones(len(lines), np.bool_)
-    good[rows[~right]] = False
-    kept = good[rows] & (counts > 0)
-    heads = np.array([line.head for line in lines], np.int64).reshape(-1, _BEFORE)
-    place = np.cumsum(good) - 1
-    return _Part(heads[good], place[rows[kept]], bins[kept], counts[kept], 0)
+    numbers, right = digits.numbers(starts, ends)
+    return numbers, right, np.diff(np.flatnonzero(digits.bytes[ends] == NEWLINE), prepend=-1)

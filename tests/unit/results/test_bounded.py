@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbt_crypto.results.archive import Folder
-from cbt_crypto.results.bounded import LINE_LIMIT, Stream, read_document
+from cbt_crypto.results.bounded import read_document
 from cbt_crypto.results.problem import Malformed
+from cbt_crypto.results.stream import LINE_LIMIT, Stream
 
 pytestmark = pytest.mark.unit
 

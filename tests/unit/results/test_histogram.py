@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,6 +21,7 @@ from cbt_crypto.results.problem import Malformed
 pytestmark = pytest.mark.unit
 
 BIN = st.integers(0, BINS - 1)
+SOME_COUNTS = st.sampled_from([0, 0, 0, 7, 10, 205])
 
 
 def test_bins_of_the_log_are_those_of_the_output(data):
@@ -72,6 +75,37 @@ def test_torn_lines_are_left_out(tmp_path, data):
     whole = read_histogram_log(data / "fio/randread_clat_hist.log")
     assert log.times_ms.tolist() == whole.times_ms[:1].tolist()
     assert log.counts.tolist() == whole.counts[whole.lines == 0].tolist()
+
+
+def _line_by_line(text, form):
+    """The lines of a log of 29 bins all whose fields have a form, by looking at each of them."""
+    rows = [line.split(b",") for line in text.split(b"\n")[:-1]]
+    form = re.compile(form)
+    right = [r for r in rows if len(r) == 32 and all(form.fullmatch(field) for field in r)]
+    return [list(map(int, row)) for row in right]
+
+
+@given(
+    st.lists(st.lists(SOME_COUNTS, min_size=29, max_size=29), min_size=3, max_size=5),
+    st.integers(0, 195),
+    st.sampled_from(list(b" 0,9x\n-/\xff")),
+)
+def test_one_wrong_character_never_gives_another_number(tmp_path_factory, lines, place, character):
+    rows = [[f"{time}", "0", "4096", *map(str, bins)] for time, bins in enumerate(lines, 1)]
+    text = bytearray("".join(f"{', '.join(row)}\n" for row in rows), "ascii")
+    text[place] = character
+    path = tmp_path_factory.getbasetemp() / "one_wrong_hist.log"
+    path.write_bytes(text)
+    log = read_histogram_log(path)
+    dense = np.zeros((len(log.times_ms), 29), np.int64)
+    dense[log.lines, log.bins] = log.counts
+    read = np.column_stack((log.times_ms, log.directions, dense)).tolist()
+    as_fio_writes, numbers = (
+        [row[:2] + row[3:] for row in _line_by_line(text, form)]
+        for form in (rb" ?(0|[1-9]\d{0,15})", rb" ?\d{1,16}")
+    )
+    assert [row for row in as_fio_writes if row not in read] == []
+    assert [row for row in read if row not in numbers] == []
 
 
 def test_what_is_no_histogram_log_says_so(tmp_path, data):
