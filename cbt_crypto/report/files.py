@@ -6,7 +6,9 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -30,13 +32,14 @@ def write(report: Report, out_dir: Path) -> list[Path]:
 
     Raises RunError when the directory cannot be written.
     """
-    texts = {
-        "report.md": markdown(report),
-        "report.csv": tidy(report),
-        "report.json": json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n",
-        "report.html": page(report),
-        **_charts(report),
-    }
+    with _drawn_beside(report) as charts_of_it:
+        texts = {
+            "report.md": markdown(report),
+            "report.csv": tidy(report),
+            "report.json": json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n",
+            "report.html": page(report),
+            **dict(charts_of_it),
+        }
     try:
         if (out_dir / "charts").is_symlink():
             raise RunError(f"{out_dir}/charts: is a link; remove it")
@@ -46,16 +49,21 @@ def write(report: Report, out_dir: Path) -> list[Path]:
         raise RunError(f"{out_dir}: the report cannot be written ({error.strerror})") from None
 
 
-def _charts(report: Report) -> dict[str, str]:
-    """A file for each chart, named by its load and what it shows; drawn on all processors."""
+@contextmanager
+def _drawn_beside(report: Report) -> Iterator[Iterable[tuple[str, str]]]:
+    """A file for each chart, named by its load and what it shows; drawn on all processors.
+
+    The others draw while the caller goes on with something else.
+    """
     drawn = [(chart, table.title) for table in report.tables for chart in charts(table)]
     drawn += [(chart, heading) for heading, chart in size_charts(report.tables)]
     draw = partial(_drawn, bool(report.emulated_hosts))
     workers = min(len(os.sched_getaffinity(0)), len(drawn))
     if workers < 2 or len(drawn) < _WORTH_A_POOL:
-        return dict(map(draw, drawn))
+        yield map(draw, drawn)
+        return
     with ProcessPoolExecutor(workers) as pool:
-        return dict(pool.map(draw, drawn, chunksize=4))
+        yield pool.map(draw, drawn, chunksize=4)
 
 
 def _drawn(is_emulated: bool, what: tuple[Chart, str]) -> tuple[str, str]:

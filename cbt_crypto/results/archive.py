@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
+from functools import cached_property, lru_cache
+from pathlib import Path, PurePath
 from typing import Optional
 
 from cbt_crypto.errors import UsageError
@@ -36,17 +37,26 @@ class Folder:
 
         Raises Malformed for one outside of the archive, be it by `..` or by a symbolic link.
         """
-        parts = Path(name).parts
-        if "\0" in name or not parts or ".." in parts or Path(name).is_absolute():
+        pure = PurePath(name)
+        if "\0" in name or not pure.parts or ".." in pure.parts or pure.is_absolute():
             raise Malformed(f"names {name!r}, which is outside of the archive")
         path = self.root / self.relative / name
+        is_plain = len(pure.parts) == 1 and not path.is_symlink()
         try:
-            inside = path.resolve().is_relative_to(_resolved(self.root))
+            inside = self._is_inside if is_plain else self._holds(path)
         except (OSError, RuntimeError) as error:
             raise Malformed(f"cannot be read ({error})") from None
         if not inside:
             raise Malformed("is a link out of the archive, so it was not read")
         return path
+
+    @cached_property
+    def _is_inside(self) -> bool:
+        """Whether the directory itself is; a cell has hundreds of files, so it is asked once."""
+        return self._holds(self.root / self.relative)
+
+    def _holds(self, path: Path) -> bool:
+        return path.resolve().is_relative_to(_resolved(self.root))
 
     def label(self, name: str) -> str:
         """The name of a file as problems show it."""
@@ -62,8 +72,9 @@ class Folder:
         """The directory of a cell, whose problems name its files relative to it."""
         return replace(self.below(path), shown="")
 
-    def names(self) -> list[str]:
-        """What the directory holds, sorted; nothing when there is no such directory."""
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """What the directory held when first asked, sorted; nothing when there is none."""
         try:
             return sorted(os.listdir(self.root / self.relative))
         except OSError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Optional, TypeVar
@@ -171,7 +171,7 @@ class Logs:
         self.problems: list[Problem] = []
         self._folder = folder
         self._prefix = process.logs or ""
-        self._names = _beginning(f"{self._prefix}_", folder.names()) if process.logs else []
+        self._names = _beginning(f"{self._prefix}_", folder.names) if process.logs else []
         self._host = process.host
 
     def read(self, kind: str, parse: Callable[[Path], _Log]) -> tuple[_Log, ...]:
@@ -195,7 +195,7 @@ class Logs:
         return log
 
 
-def _beginning(prefix: str, names: list[str]) -> list[str]:
+def _beginning(prefix: str, names: Sequence[str]) -> Sequence[str]:
     """Of sorted names those that begin so; a cell has many, and each process a few of them."""
     first = bisect_left(names, prefix)
     last = bisect_left(names, f"{prefix}\U0010ffff")

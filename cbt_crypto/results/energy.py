@@ -103,7 +103,7 @@ def energy_of_osds(folder: Folder, cell: Cell, problems: list[Problem]) -> list[
     """What was counted on OSD hosts; a host without a file has no counters, as most have not."""
     found = []
     files = {host: f"energy.{host}" for host in cell.osd_hosts}
-    present = set(folder.names()) & set(files.values())
+    present = set(folder.names) & set(files.values())
     for host, name in files.items():
         try:
             if name in present:

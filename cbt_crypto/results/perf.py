@@ -68,7 +68,7 @@ def read_perf(
     """
     per_second: dict[str, float] = {}
     crypto = None
-    for name in folder.names():
+    for name in folder.names:
         if name.startswith("."):
             continue
         try:

@@ -288,7 +288,7 @@ def _mean(parts: Sequence[tuple[Floats, Floats]], seconds: int) -> tuple[Floats,
 def _nodes(folder: Folder, cell: Cell, problems: list[Problem]) -> list[Node]:
     """The samples of OSD hosts, and of clients that have some; the unreadable are problems."""
     nodes = []
-    present = folder.names()
+    present = folder.names
     for host in dict.fromkeys((*cell.osd_hosts, *cell.clients)):
         directory = f"collectl.{host}"
         if directory not in present and host not in cell.osd_hosts:
@@ -303,7 +303,7 @@ def _nodes(folder: Folder, cell: Cell, problems: list[Problem]) -> list[Node]:
 
 
 def _samples(folder: Folder, with_processes: bool) -> NodeSeries:
-    names = [name for name in folder.names() if name.endswith((".raw", ".raw.gz"))]
+    names = [name for name in folder.names if name.endswith((".raw", ".raw.gz"))]
     if not names:
         raise Malformed(f"{folder.shown} holds no raw file of collectl")
     if len(names) > 1:

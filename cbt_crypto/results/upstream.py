@@ -55,7 +55,7 @@ def _yaml(folder: Folder, name: str) -> Mapping[str, Any]:
 
 
 def _cell_folders(folder: Folder, depth: int) -> Iterator[Folder]:
-    names = folder.names()
+    names = folder.names
     if any(_OUTPUT.fullmatch(name) for name in names):
         yield folder
     elif depth < _DEEPEST:
@@ -85,7 +85,7 @@ def _run(root: Folder, folder: Folder, configuration: str, osds: tuple[str, ...]
         **planned.model_dump(exclude={"path"}),
         format=FORMAT,
         state="finished",
-        osd_hosts=tuple(h for h in osds if f"collectl.{h}" in folder.names()),
+        osd_hosts=tuple(h for h in osds if f"collectl.{h}" in folder.names),
         processes=processes,
     )
     return read_unproved_run(root, planned, cell)
@@ -94,7 +94,7 @@ def _run(root: Folder, folder: Folder, configuration: str, osds: tuple[str, ...]
 def _processes(folder: Folder) -> tuple[Process, ...]:
     """JSON where there is some, else fio's normal output."""
     found: dict[tuple[str, str], str] = {}
-    for name in folder.names():
+    for name in folder.names:
         match = _OUTPUT.fullmatch(name)
         if match:
             key = match.group(1), match.group(2)
