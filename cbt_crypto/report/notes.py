@@ -43,4 +43,11 @@ def _where(modes: Mapping[str, Sequence[str]]) -> str:
     same: dict[tuple[str, ...], list[str]] = {}
     for mode, names in modes.items():
         same.setdefault(tuple(names), []).append(mode)
-    return "; ".join(f"{', '.join(names)}, {' and '.join(m)}" for names, m in same.items())
+    return "; ".join(
+        f"{', '.join(map(_quoted, names))}, {' and '.join(m)}" for names, m in same.items()
+    )
+
+
+def _quoted(name: str) -> str:
+    """A name that would read as several is quoted."""
+    return f'"{name}"' if "," in name else name

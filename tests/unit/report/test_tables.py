@@ -200,6 +200,18 @@ def test_a_warning_stands_beside_its_cells_and_once_below_the_table(small):
     assert [text.split(": ", 1)[1] for text in shown] == [note.text for note in notes]
 
 
+def test_names_with_commas_are_told_apart(tmp_path, synthetic):
+    campaign = synthetic.SyntheticCampaign(
+        scenarios=[synthetic.SyntheticScenario("rbd", 1, 1, (4096,), ("randread",))],
+        configurations=["No-O, No-C", "O, No-C"],
+        load=lambda cell: synthetic.Load(1000, 1.0),
+        cpu=lambda cell: {"user": 97.0},
+    )
+    (table,) = build(synthetic.write_archive(campaign, tmp_path / "archive")).tables
+    (note,) = notes_of(table)
+    assert note.where == '"No-O, No-C", "O, No-C", random reads'
+
+
 def test_seconds_without_io_are_counted(small):
     path = small / "results/00000000/id-00000000"
     for host in ("client0", "client1"):
