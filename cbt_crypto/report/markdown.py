@@ -160,7 +160,8 @@ def _conclusions(report: Report) -> list[str]:
         return []
     names = list(dict.fromkeys(conclusion.name for conclusion in report.conclusions))
     lines = ["## Effect on throughput", "", *_emulated(report)]
-    lines += [_row(["Load", *map(escape, names)]), _row(["---", *("---" for _ in names)])]
+    heads = [escape(report.named(name)) for name in names]
+    lines += [_row(["Load", *heads]), _row(["---", *("---" for _ in names)])]
     for load in dict.fromkeys(conclusion.load for conclusion in report.conclusions):
         found = {c.name: c for c in report.conclusions if c.load == load}
         lines.append(_row([escape(load), *(_effect(found.get(name)) for name in names)]))

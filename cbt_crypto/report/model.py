@@ -130,7 +130,10 @@ class Report:
     @property
     def baseline_name(self) -> str:
         """What is 100 %: a configuration, or another dimension with its value."""
-        value = str(self.baseline.value)
+        return self.named(str(self.baseline.value))
+
+    def named(self, value: str) -> str:
+        """A value of the compared dimension where it stands alone: `2` says not of what."""
         is_usual = self.baseline.dimension == "configuration"
         return value if is_usual else f"{self.baseline.dimension} {value}"
 

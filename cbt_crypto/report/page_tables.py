@@ -134,7 +134,7 @@ def effects(report: Report) -> Iterator[Element]:
     if not report.conclusions:
         return
     kinds = {one.name: one.kind for one in report.conclusions}
-    heads = [E.TH(name, *_kind(kind), scope="col") for name, kind in kinds.items()]
+    heads = [E.TH(report.named(name), *_kind(kind), scope="col") for name, kind in kinds.items()]
     rows = []
     for load in dict.fromkeys(one.load for one in report.conclusions):
         found = {one.name: one for one in report.conclusions if one.load == load}

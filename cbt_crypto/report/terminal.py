@@ -58,7 +58,7 @@ def _show_conclusions(report: Report, console: Console) -> None:
     grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("", min_width=_NAME)
     for name in names:
-        grid.add_column(name, max_width=24)
+        grid.add_column(report.named(name), max_width=24)
     for load, found in by_load.items():
         grid.add_row(Text(f"  {load}"), *(_effect(found.get(name)) for name in names))
     console.print()
