@@ -168,6 +168,7 @@ class _Comparer:
             },
             warnings=tuple(_warnings(runs, direction)),
             runs=runs,
+            alone=_alone(section.dimension, value),
         )
 
     def _compared(self, key: str, load: Load, value: Scalar, percent: float) -> Comparison:
@@ -177,6 +178,12 @@ class _Comparer:
 def name_of(dimension: str, value: Scalar) -> str:
     """What a row is called: a value of the compared dimension, sizes with their unit."""
     return label.op_size(value) if dimension == "op_size" else str(value)
+
+
+def _alone(dimension: str, value: Scalar) -> str:
+    """`replication 2`; nothing for a word or a size, which say themselves what they are."""
+    is_clear = isinstance(value, str) or dimension == "op_size"
+    return "" if is_clear else f"{dimension} {value}"
 
 
 def _state(runs: Sequence[Run]) -> str:

@@ -118,18 +118,14 @@ def _bars(table: Table, key: str, figure: str, title: str, unit: str, scale: flo
         title=title,
         unit=unit,
         groups=_groups(table),
-        series=tuple(
-            bar_series(name, _cells(table, name), figure, scale) for name in _names(table)
-        ),
+        series=tuple(bar_series(_cells(table, name), figure, scale) for name in _names(table)),
     )
 
 
-def bar_series(
-    name: str, cells: Sequence[Optional[ReportCell]], figure: str, scale: float
-) -> Series:
-    """The bars of one row, with their intervals; one for each cell."""
+def bar_series(cells: Sequence[Optional[ReportCell]], figure: str, scale: float) -> Series:
+    """The bars of one row, which has one cell or more, with their intervals; one for each cell."""
     return Series(
-        name,
+        next(cell.in_legend for cell in cells if cell is not None),
         tuple(_scaled(cell, figure, scale) for cell in cells),
         tuple(_end(cell, figure, scale, "low") for cell in cells),
         tuple(_end(cell, figure, scale, "high") for cell in cells),
@@ -176,7 +172,7 @@ def _cpu(section: Section) -> Stacks:
         key=f"cpu_{section.mode}_{section.direction}",
         title=f"OSD nodes' CPU, {section.label}",
         unit="% of all threads",
-        names=tuple(cell.name for cell in section.cells),
+        names=tuple(cell.in_legend for cell in section.cells),
         series=tuple(part for part in parts if any(part.values)),
     )
 
@@ -208,7 +204,7 @@ def _seconds(cell: ReportCell, column: str) -> Optional[Line]:
         values = getattr(series, column) / 1e6
         if np.isfinite(values).any():
             y = tuple(float(f"{v:.4g}") if np.isfinite(v) else None for v in values.tolist())
-            return Line(cell.name, tuple(range(1, len(y) + 1)), y)
+            return Line(cell.in_legend, tuple(range(1, len(y) + 1)), y)
     return None
 
 
@@ -238,7 +234,7 @@ def _curve(cell: ReportCell) -> Optional[Line]:
     nines = _NINES[10.0**-_NINES * histogram.total >= 1]
     percents = 100 * (1 - 10.0**-nines)
     y = tuple(float(f"{histogram.percentile_ns(p) / 1e6:.4g}") for p in percents)
-    return Line(cell.name, tuple(nines.round(4).tolist()), y)
+    return Line(cell.in_legend, tuple(nines.round(4).tolist()), y)
 
 
 def _known_curve(cell: ReportCell) -> Optional[Line]:
@@ -248,4 +244,4 @@ def _known_curve(cell: ReportCell) -> Optional[Line]:
     if not points:
         return None
     nines = tuple(round(float(-np.log10(1 - percent / 100)), 4) for percent, _ in points)
-    return Line(cell.name, nines, tuple(float(f"{ns / 1e6:.4g}") for _, ns in points))
+    return Line(cell.in_legend, nines, tuple(float(f"{ns / 1e6:.4g}") for _, ns in points))

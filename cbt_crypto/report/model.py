@@ -38,7 +38,8 @@ class ReportCell:
     """One row of one section: a value of the compared dimension under one load.
 
     `state` is measured, failed or missing; `reason` says why when it is not measured. `figures`
-    and `comparisons` are by the key of a metric. `warnings` are sentences.
+    and `comparisons` are by the key of a metric. `warnings` are sentences. `alone` is the name
+    where no heading says what it is a value of, as in the legend of a chart.
     """
 
     name: str
@@ -51,6 +52,12 @@ class ReportCell:
     comparisons: Mapping[str, Comparison] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     runs: tuple[Run, ...] = ()
+    alone: str = ""
+
+    @property
+    def in_legend(self) -> str:
+        """Its name in a chart."""
+        return self.alone or self.name
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def _charts(tables: Sequence[Table], large: bool) -> Iterator[tuple[str, Bars]]:
             unit=unit,
             groups=tuple(label.op_size(table.op_size) for table in tables),
             series=tuple(
-                bar_series(name, [row.get(name) for row in rows], figure, scale) for name in names
+                bar_series([row.get(name) for row in rows], figure, scale) for name in names
             ),
             # Sizes of drives reach from 4 KiB to 64 MiB, and their figures over decades.
             is_log=any("drive" in cell.dimensions for row in rows for cell in row.values()),

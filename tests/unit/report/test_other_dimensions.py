@@ -9,7 +9,7 @@ import pytest
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import ReportOptions, build
-from cbt_crypto.report.chart import Bars, charts
+from cbt_crypto.report.chart import Bars, Stacks, charts
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.page import page
 from cbt_crypto.report.size_chart import size_charts
@@ -90,3 +90,24 @@ def test_latency_has_bars_too(sizes: Path) -> None:
     latency = next(chart for chart in charts(built.tables[0]) if chart.key == "latency")
     assert isinstance(latency, Bars) and latency.unit == "ms"
     assert latency.series[0].values[0] == pytest.approx(2.0, rel=0.05)
+
+
+def test_charts_name_the_dimension_of_numbers(tmp_path: Path, synthetic) -> None:
+    shapes = [
+        synthetic.SyntheticScenario("rbd", 1, 1, (4096, 8192), parameters={"replication": number})
+        for number in (1, 2)
+    ]
+    campaign = synthetic.SyntheticCampaign(
+        shapes, ["Default"], lambda cell: synthetic.Load(1000.0, 2.0), seconds=12
+    )
+    path = synthetic.write_archive(campaign, tmp_path / "archive")
+    built = build(path, ReportOptions(baseline="replication=1"))
+    legend = ["replication 1", "replication 2"]
+    for chart in (*charts(built.tables[0]), *(found for _, found in size_charts(built.tables))):
+        if isinstance(chart, Bars):
+            assert [series.name for series in chart.series] == legend
+        elif isinstance(chart, Stacks):
+            assert list(chart.names) == legend
+        else:
+            assert [line.name for line in chart.lines] == legend
+    assert {cell.name for cell in built.cells} == {"1", "2"}
