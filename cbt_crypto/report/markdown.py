@@ -107,9 +107,10 @@ def _percent(cell: ReportCell | None, loss: bool) -> str:
 
 
 def _figures(report: Report, table: Table) -> list[str]:
-    headings = ["IOPS", "MB/s", "mean ms", "p99 ms", "OSD CPU user %", "OSD CPU sys %"]
+    headings = ["IOPS", "MB/s", "mean ms", "p99 ms"]
+    headings += [f"{table.nodes} CPU user %", f"{table.nodes} CPU sys %"]
     with_energy = table.has("osd_energy_j_per_io")
-    headings += ["OSD mJ/IO", "OSD W"] if with_energy else []
+    headings += [f"{table.nodes} mJ/IO", f"{table.nodes} W"] if with_energy else []
     lines = [
         _row(["Mode", report.compared, *headings]),
         _row(["---", "---", *("---:" for _ in headings)]),

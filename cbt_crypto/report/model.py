@@ -87,6 +87,16 @@ class Table:
     #: Row -> the group that it is shown in by charts; empty where rows have none.
     groups: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_of_drives(self) -> bool:
+        """Whether what it measures is a drive itself, without Ceph."""
+        return any("drive" in cell.dimensions for s in self.sections for cell in s.cells)
+
+    @property
+    def nodes(self) -> str:
+        """Whose CPU and energy stand beside its figures."""
+        return "Host" if self.is_of_drives else "OSD"
+
     def has(self, key: str) -> bool:
         """Whether any of its cells has this figure."""
         return any(key in cell.figures for section in self.sections for cell in section.cells)

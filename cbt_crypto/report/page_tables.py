@@ -29,15 +29,15 @@ _COLUMNS = (
     ("p99 ms", "clat_ns_p99", 1e-6),
     ("p99.9 ms", "clat_ns_p999", 1e-6),
     ("max ms", "clat_ns_max", 1e-6),
-    ("OSD CPU user %", "osd_cpu_user_percent", 1.0),
-    ("OSD CPU sys %", "osd_cpu_sys_percent", 1.0),
-    ("OSD CPU µs/IO", "osd_cpu_us_per_io", 1.0),
+    ("{nodes} CPU user %", "osd_cpu_user_percent", 1.0),
+    ("{nodes} CPU sys %", "osd_cpu_sys_percent", 1.0),
+    ("{nodes} CPU µs/IO", "osd_cpu_us_per_io", 1.0),
 )
 #: Columns of what few machines count; a table without any such figure does without them.
 _RARE_COLUMNS = (
-    ("OSD mJ/IO", "osd_energy_j_per_io", 1e3),
-    ("OSD J/GiB", "osd_energy_j_per_gib", 1.0),
-    ("OSD W", "osd_power_w", 1.0),
+    ("{nodes} mJ/IO", "osd_energy_j_per_io", 1e3),
+    ("{nodes} J/GiB", "osd_energy_j_per_gib", 1.0),
+    ("{nodes} W", "osd_power_w", 1.0),
 )
 
 
@@ -170,7 +170,12 @@ def figures(report: Report, table: Table) -> Element:
     what = "% lost" if report.options.loss else "Percent of baseline"
     rare = [column for column in _RARE_COLUMNS if table.has(column[1])]
     columns = [*_COLUMNS, *rare]
-    headings = [report.compared, "Mode", what, *(heading for heading, _, _ in columns)]
+    headings = [
+        report.compared,
+        "Mode",
+        what,
+        *(heading.format(nodes=table.nodes) for heading, _, _ in columns),
+    ]
     heads = [_sortable(text, place < 2) for place, text in enumerate(headings)]
     notes = notes_of(table)
     rows = [

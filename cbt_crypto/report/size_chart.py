@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from cbt_crypto.report import label
 from cbt_crypto.report.chart import LARGE, Bars, bar_series
 from cbt_crypto.report.model import ReportCell, Table
 
 
+class _Shown(NamedTuple):
+    """What the bars of a chart are."""
+
+    key: str
+    title: str
+    figure: str
+    unit: str
+    scale: float
+
+
+_IOPS = _Shown("iops", "IOPS", "iops", "IO/s", 1.0)
+_THROUGHPUT = _Shown("throughput", "Throughput", "bandwidth_bytes_per_s", "MB/s", 1e-6)
+
+
 def size_charts(tables: Iterable[Table]) -> Iterator[tuple[str, Bars]]:
     """Heading and chart for each mode of loads that differ in nothing but the IO size.
 
-    Small sizes are shown as IOPS and large ones as throughput, in charts of their own.
+    On a cluster small sizes are shown as IOPS and large ones as throughput, in charts of their
+    own. Drives have all their sizes in one chart of each, logarithmic: their figures reach over
+    decades.
     """
     for members in _alike(tables).values():
-        for large in (False, True):
-            chosen = [table for table in members if _is_large(table) == large]
-            if len(chosen) > 1:
-                yield from _charts(chosen, large)
+        small = [table for table in members if (table.op_size or 0) < LARGE]
+        large = [table for table in members if (table.op_size or 0) >= LARGE]
+        chosen = [(_IOPS._replace(key="small"), small), (_THROUGHPUT._replace(key="large"), large)]
+        if any(table.is_of_drives for table in members):
+            chosen = [(_IOPS, members), (_THROUGHPUT, members)]
+        for shown, ones in chosen:
+            if len(ones) > 1:
+                yield from _charts(ones, shown)
 
 
 def _alike(tables: Iterable[Table]) -> dict[object, list[Table]]:
@@ -31,31 +52,24 @@ def _alike(tables: Iterable[Table]) -> dict[object, list[Table]]:
     return found
 
 
-def _is_large(table: Table) -> bool:
-    return (table.op_size or 0) >= LARGE
-
-
-def _charts(tables: Sequence[Table], large: bool) -> Iterator[tuple[str, Bars]]:
+def _charts(tables: Sequence[Table], shown: _Shown) -> Iterator[tuple[str, Bars]]:
     words = [
         f"{k} {v}" for k, v in tables[0].dimensions.items() if k not in ("scenario", "op_size")
     ]
     heading = ", ".join((tables[0].scenario, *words))
-    figure, unit, scale = (
-        ("bandwidth_bytes_per_s", "MB/s", 1e-6) if large else ("iops", "IO/s", 1.0)
-    )
     for mode in dict.fromkeys(section.label for table in tables for section in table.sections):
         rows = [_row(table, mode) for table in tables]
         names = dict.fromkeys(name for row in rows for name in row)
         chart = Bars(
-            key=f"by_size_{'large' if large else 'small'}_{mode.replace(' ', '_')}",
-            title=f"{'Throughput' if large else 'IOPS'} by IO size, {mode}",
-            unit=unit,
+            key=f"by_size_{shown.key}_{mode.replace(' ', '_')}",
+            title=f"{shown.title} by IO size, {mode}",
+            unit=shown.unit,
             groups=tuple(label.op_size(table.op_size) for table in tables),
             series=tuple(
-                bar_series([row.get(name) for row in rows], figure, scale) for name in names
+                bar_series([row.get(name) for row in rows], shown.figure, shown.scale)
+                for name in names
             ),
-            # Sizes of drives reach from 4 KiB to 64 MiB, and their figures over decades.
-            is_log=any("drive" in cell.dimensions for row in rows for cell in row.values()),
+            is_log=tables[0].is_of_drives,
         )
         if any(value is not None for series in chart.series for value in series.values):
             yield heading, chart

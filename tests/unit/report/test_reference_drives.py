@@ -101,6 +101,14 @@ def test_the_articles_table(report):
 def test_charts_of_drives_are_logarithmic(report):
     found = [chart for _, chart in size_charts(report.tables)]
     assert found and all(chart.is_log for chart in found)
+    sizes = ("4 KiB", "64 KiB", "1 MiB", "4 MiB", "16 MiB", "64 MiB")
+    assert {chart.groups for chart in found} == {sizes}
+    assert {chart.unit for chart in found} == {"IO/s", "MB/s"}
+
+
+def test_the_cpu_of_drives_is_their_hosts(report):
+    text = markdown(report)
+    assert "Host CPU user %" in text and "OSD" not in text
 
 
 def test_scenarios_on_a_cluster_have_no_such_table(small):
