@@ -49,6 +49,12 @@ def _throughput(field: str) -> _Of:
     return of
 
 
+def _bandwidth(runs: Sequence[Run], direction: str) -> Optional[float]:
+    """None where nobody counts bytes: of syncs, which have none, and of etcd's requests."""
+    rate = _throughput("bandwidth_bytes_per_s")(runs, direction)
+    return None if not rate and _throughput("iops")(runs, direction) else rate
+
+
 def _rate(run: Run, direction: str, field: str) -> float:
     """The sum over processes of what fio says; of the common seconds if they began far apart.
 
@@ -194,7 +200,7 @@ def _per(amount: float, total: float) -> Optional[float]:
 #: In the order in which tables and files show them.
 METRICS = (
     Metric("iops", "IOPS", "1/s", 1, _throughput("iops")),
-    Metric("bandwidth_bytes_per_s", "throughput", "B/s", 1, _throughput("bandwidth_bytes_per_s")),
+    Metric("bandwidth_bytes_per_s", "throughput", "B/s", 1, _bandwidth),
     Metric("clat_ns_mean", "mean latency", "ns", -1, _mean_latency),
     Metric("clat_ns_p50", "p50 latency", "ns", -1, _percentile(50, "clat_ns_p50")),
     Metric("clat_ns_p95", "p95 latency", "ns", -1, _percentile(95, "clat_ns_p95")),
