@@ -6,6 +6,7 @@ number at once, in the lanes of a 64-bit word, so the cost is a few passes of nu
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ _Bytes = NDArray[np.uint8]
 _Words = NDArray[np.uint64]
 
 #: Bytes looked at together: small enough for the arrays of one block to stay in the cache.
-BLOCK = 1 << 17
+BLOCK = 1 << 18
 _PAD = 16
 NEWLINE, COMMA, SPACE, ZERO = 10, 44, 32, 48
 _word = np.uint64
@@ -32,25 +33,20 @@ class Columns:
     torn: int
 
 
-def parse_columns(text: bytes, width: int) -> Columns:
-    """The rows of `text` that are `width` numbers each.
+def parse_columns(text: bytes, width: int) -> Iterator[Columns]:
+    """The rows of `text` that are `width` numbers each, block by block.
 
     Lines that are anything else are left out and counted, a last line without its newline among
     them: a number cut short is still a number, but a wrong one.
     """
-    blocks: list[Columns] = []
-    position, torn = 0, 0
+    position = 0
     while position < len(text):
         end = _block_end(text, position)
         if end == position:
-            torn += 1
-            break
-        blocks.append(_parse_block(text[position:end], width))
+            yield Columns(np.empty((0, width), np.int64), 1)
+            return
+        yield _parse_block(text[position:end], width)
         position = end
-    if not blocks:
-        return Columns(np.empty((0, width), np.int64), torn)
-    values = np.concatenate([block.values for block in blocks])
-    return Columns(values, torn + sum(block.torn for block in blocks))
 
 
 def _block_end(text: bytes, position: int) -> int:

@@ -63,9 +63,9 @@ def read_fio_log(path: Path) -> FioLog:
     width = 0
     for text in Stream(path).lines():
         width = width or _width(text)
-        columns = parse_columns(text, width)
-        parts.append(columns.values[:, :4])
-        torn += columns.torn
+        for columns in parse_columns(text, width):
+            parts.append(columns.values[:, :4])
+            torn += columns.torn
     if not parts:
         raise Malformed("is empty")
     values = np.concatenate(parts)
