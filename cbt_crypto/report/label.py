@@ -76,6 +76,11 @@ def megabytes(bytes_per_s: Optional[float]) -> str:
     return number(None if bytes_per_s is None else bytes_per_s / 1e6)
 
 
+def thousandths(value: Optional[float]) -> str:
+    """J as mJ."""
+    return number(None if value is None else 1e3 * value)
+
+
 def one_decimal(value: Optional[float]) -> str:
     """For percent of CPU."""
     return "-" if value is None else f"{value:.1f}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from cbt_crypto.report import label
 from cbt_crypto.report.conclusion import THRESHOLDS, change
@@ -107,39 +107,41 @@ def _percent(cell: ReportCell | None, loss: bool) -> str:
 
 
 def _figures(report: Report, table: Table) -> list[str]:
-    headings = ["IOPS", "MB/s", "mean ms", "p99 ms"]
-    headings += [f"{table.nodes} CPU user %", f"{table.nodes} CPU sys %"]
-    with_energy = table.has("osd_energy_j_per_io")
-    headings += [f"{table.nodes} mJ/IO", f"{table.nodes} W"] if with_energy else []
+    columns = _columns(table)
+    headings = [heading for heading, _, _ in columns]
     lines = [
         _row(["Mode", report.compared, *headings]),
         _row(["---", "---", *("---:" for _ in headings)]),
     ]
     for section in table.sections:
         for cell in section.cells:
-            words = _cell_figures(cell, with_energy)
-            words += [""] * (len(headings) - len(words))
+            words = [shown(cell.figures.get(key)) for _, key, shown in columns]
+            if cell.state != "measured":
+                words = [f"*{cell.state}*", *("" for _ in columns[1:])]
             lines.append(_row([section.label, escape(cell.name), *words]))
     return lines
 
 
-def _cell_figures(cell: ReportCell, with_energy: bool) -> list[str]:
-    if cell.state != "measured":
-        return [f"*{cell.state}*"]
-    get = cell.figures.get
-    energy = get("osd_energy_j_per_io")
+def _columns(table: Table) -> list[tuple[str, str, Callable[[float | None], str]]]:
+    """Heading, figure, and how it is shown; of what few tables have only where it is there."""
+    nodes = table.nodes
     rare = [
-        label.number(None if energy is None else 1e3 * energy),
-        label.number(get("osd_power_w")),
+        ("fio usr %", "fio_usr_cpu_percent", label.one_decimal),
+        ("fio sys %", "fio_sys_cpu_percent", label.one_decimal),
+    ]
+    rare = rare if table.is_of_drives else []
+    rare += [
+        (f"{nodes} mJ/IO", "osd_energy_j_per_io", label.thousandths),
+        (f"{nodes} W", "osd_power_w", label.number),
     ]
     return [
-        label.number(get("iops")),
-        label.megabytes(get("bandwidth_bytes_per_s")),
-        label.milliseconds(get("clat_ns_mean")),
-        label.milliseconds(get("clat_ns_p99")),
-        label.one_decimal(get("osd_cpu_user_percent")),
-        label.one_decimal(get("osd_cpu_sys_percent")),
-        *(rare if with_energy else []),
+        ("IOPS", "iops", label.number),
+        ("MB/s", "bandwidth_bytes_per_s", label.megabytes),
+        ("mean ms", "clat_ns_mean", label.milliseconds),
+        ("p99 ms", "clat_ns_p99", label.milliseconds),
+        (f"{nodes} CPU user %", "osd_cpu_user_percent", label.one_decimal),
+        (f"{nodes} CPU sys %", "osd_cpu_sys_percent", label.one_decimal),
+        *(column for column in rare if table.has(column[1])),
     ]
 
 

@@ -70,6 +70,16 @@ def _rate(run: Run, direction: str, field: str) -> float:
     return total * float(series.iops.mean()) / sum(record.iops for record in records)
 
 
+def _of_fio(field: str) -> _Of:
+    """All fio processes together; they do both directions, so each tells of the whole."""
+
+    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
+        sums = [sum(getattr(r, field) for r in records_of(run, direction)) for run in runs]
+        return float(np.mean(sums)) if any(sums) else None
+
+    return of
+
+
 def _mean_latency(runs: Sequence[Run], direction: str) -> Optional[float]:
     parts = [part for run in runs for part in _latencies(run, direction)]
     if not parts:
@@ -207,6 +217,13 @@ METRICS = (
     Metric("clat_ns_p99", "p99 latency", "ns", -1, _percentile(99, "clat_ns_p99")),
     Metric("clat_ns_p999", "p99.9 latency", "ns", -1, _percentile(99.9, "clat_ns_p999")),
     Metric("clat_ns_max", "max latency", "ns", -1, _max_latency),
+    *(
+        Metric(
+            f"fio_{part}_cpu_percent", f"fio's CPU, {part}", "% of a thread", 0,
+            _of_fio(f"fio_{part}_cpu_percent"),
+        )
+        for part in ("usr", "sys")
+    ),
     *(
         Metric(f"osd_cpu_{state}_percent", f"OSD nodes' CPU, {state}", "%", -1, _percent(state))
         for state in SHOWN_STATES

@@ -33,6 +33,11 @@ _COLUMNS = (
     ("{nodes} CPU sys %", "osd_cpu_sys_percent", 1.0),
     ("{nodes} CPU µs/IO", "osd_cpu_us_per_io", 1.0),
 )
+#: Columns where a drive is measured, and fio is all that works on it.
+_DRIVE_COLUMNS = (
+    ("fio usr %", "fio_usr_cpu_percent", 1.0),
+    ("fio sys %", "fio_sys_cpu_percent", 1.0),
+)
 #: Columns of what few machines count; a table without any such figure does without them.
 _RARE_COLUMNS = (
     ("{nodes} mJ/IO", "osd_energy_j_per_io", 1e3),
@@ -168,7 +173,8 @@ def _effect(conclusion: Optional[Conclusion]) -> Element:
 def figures(report: Report, table: Table) -> Element:
     """The sortable table of one load: a row for each mode and configuration."""
     what = "% lost" if report.options.loss else "Percent of baseline"
-    rare = [column for column in _RARE_COLUMNS if table.has(column[1])]
+    possible = (*(_DRIVE_COLUMNS if table.is_of_drives else ()), *_RARE_COLUMNS)
+    rare = [column for column in possible if table.has(column[1])]
     columns = [*_COLUMNS, *rare]
     headings = [
         report.compared,

@@ -111,5 +111,14 @@ def test_the_cpu_of_drives_is_their_hosts(report):
     assert "Host CPU user %" in text and "OSD" not in text
 
 
+def test_drives_show_what_fio_took_of_the_processors(report):
+    (heads, *_) = [line for line in markdown(report).splitlines() if line.startswith("| Mode")]
+    assert heads.endswith("| fio usr % | fio sys % |")
+    cell = report.tables[0].sections[0].cells[0]
+    (run,) = cell.runs
+    taken = sum(record.fio_usr_cpu_percent for record in run.records)
+    assert cell.figures["fio_usr_cpu_percent"] == taken > 0
+
+
 def test_scenarios_on_a_cluster_have_no_such_table(small):
     assert list(loss_tables(build(small), "rbd_multi_client")) == []
