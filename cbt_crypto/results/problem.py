@@ -26,11 +26,12 @@ class Problem:
 class Malformed(Exception):
     """A file cannot be read as what it should be; the message is one sentence without its name.
 
-    What it repeats of the file is made printable, and shortened where it is longer than a sentence.
+    What it repeats of the file is made printable, on one line, and shortened where it is longer
+    than a sentence.
     """
 
     def __init__(self, sentence: str) -> None:
-        text = printable(sentence)
+        text = printable(" ".join(sentence.split()))
         super().__init__(text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ...")
 
 

@@ -55,7 +55,7 @@ def test_output_cut_in_half_is_malformed(data):
 
 
 def test_a_job_s_name_is_shown_as_it_is_written(data):
-    whole = (data / "fio/randrw.normal").read_bytes().replace(b"rbd-randrw", b"rbd\0\x1b[2J")
+    whole = (data / "fio/randrw.normal").read_bytes().replace(b"rbd-randrw", b"rbd\0\x1b[2J\t.")
     with pytest.raises(Malformed) as caught:
         parse_fio_normal(whole[: len(whole) // 2])
     assert str(caught.value).isprintable()
