@@ -17,8 +17,6 @@ LARGE = 64 << 10
 #: Percentiles of a distribution curve, evenly spaced on its axis of nines. The fastest few IOs
 #: would take most of the axis of latencies, so it begins at the 17th percentile.
 _NINES = np.linspace(0, 5, 61)[1:]
-#: Whose CPU it is, in a title.
-_OWNERS = {"OSD": "OSD nodes'", "Host": "Host's"}
 #: CPU states that the stacked bars show, and their words.
 _STATES = {"user": "user", "sys": "sys", "irq": "irq", "softirq": "softirq", "iowait": "iowait"}
 
@@ -87,7 +85,7 @@ Chart = Union[Bars, Stacks, Lines]
 def charts(table: Table) -> Iterator[Chart]:
     """Every chart that the table has figures for."""
     yield from _some(_throughput(table), _latency(table), _cpu_per_io(table))
-    yield from _some(*(_cpu(section, table.nodes) for section in table.sections))
+    yield from _some(*(_cpu(section, _owners(table)) for section in table.sections))
     for section in table.sections:
         yield from _some(*_over_time(section), _distribution(section, table.groups))
 
@@ -162,18 +160,23 @@ def _latency(table: Table) -> Bars:
 
 
 def _cpu_per_io(table: Table) -> Bars:
-    title = f"{_OWNERS[table.nodes]} CPU time per IO"
+    title = f"{_owners(table)} CPU time per IO"
     return _bars(table, "cpu_per_io", "osd_cpu_us_per_io", title, "µs", 1.0)
 
 
-def _cpu(section: Section, nodes: str) -> Stacks:
+def _owners(table: Table) -> str:
+    """Whose CPU it is, in a title."""
+    return "Host's" if table.is_of_drives else "OSD nodes'"
+
+
+def _cpu(section: Section, owners: str) -> Stacks:
     parts = [
         Series(word, tuple(_scaled(c, f"osd_cpu_{state}_percent", 1.0) for c in section.cells))
         for state, word in _STATES.items()
     ]
     return Stacks(
         key=f"cpu_{section.mode}_{section.direction}",
-        title=f"{_OWNERS[nodes]} CPU, {section.label}",
+        title=f"{owners} CPU, {section.label}",
         unit="% of all threads",
         names=tuple(cell.in_legend for cell in section.cells),
         series=tuple(part for part in parts if any(part.values)),

@@ -56,7 +56,8 @@ def conclude(tables: Iterable[Table], configurations: Mapping[str, Any]) -> tupl
 
 
 def _load(cell: ReportCell, table: Table, section: Section) -> str:
-    return f"{_clients(cell.runs, table)}, {_size(table)}{section.label}"
+    words = filter(None, (_size(table), section.label))
+    return f"{_clients(cell.runs, table)}, {' '.join(words)}"
 
 
 def _own_load(loads: Mapping[str, int], cell: ReportCell, table: Table, section: Section) -> str:
@@ -99,10 +100,10 @@ def _kind(overlays: Any) -> str:
 
 
 def _size(table: Table) -> str:
-    """`small ` or `large `; nothing of requests that have no size, or of all sizes together."""
+    """`small` or `large`; nothing of requests that have no size, or of all sizes together."""
     if table.op_size is None:
         return ""
-    return "small " if table.op_size <= SMALL else "large "
+    return "small" if table.op_size <= SMALL else "large"
 
 
 def _clients(runs: Sequence[Run], table: Table) -> str:

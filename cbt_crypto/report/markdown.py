@@ -125,12 +125,12 @@ def _figures(report: Report, table: Table) -> list[str]:
 def _columns(table: Table) -> list[tuple[str, str, Callable[[float | None], str]]]:
     """Heading, figure, and how it is shown; of what few tables have only where it is there."""
     nodes = table.nodes
-    rare = [
+    of_drives = [
         ("fio usr %", "fio_usr_cpu_percent", label.one_decimal),
         ("fio sys %", "fio_sys_cpu_percent", label.one_decimal),
     ]
-    rare = rare if table.is_of_drives else []
-    rare += [
+    rare = [
+        *(of_drives if table.is_of_drives else []),
         (f"{nodes} mJ/IO", "osd_energy_j_per_io", label.thousandths),
         (f"{nodes} W", "osd_power_w", label.number),
     ]

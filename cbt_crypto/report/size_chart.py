@@ -13,15 +13,14 @@ from cbt_crypto.report.model import ReportCell, Table
 class _Shown(NamedTuple):
     """What the bars of a chart are."""
 
-    key: str
     title: str
     figure: str
     unit: str
     scale: float
 
 
-_IOPS = _Shown("iops", "IOPS", "iops", "IO/s", 1.0)
-_THROUGHPUT = _Shown("throughput", "Throughput", "bandwidth_bytes_per_s", "MB/s", 1e-6)
+_IOPS = _Shown("IOPS", "iops", "IO/s", 1.0)
+_THROUGHPUT = _Shown("Throughput", "bandwidth_bytes_per_s", "MB/s", 1e-6)
 
 
 def size_charts(tables: Iterable[Table]) -> Iterator[tuple[str, Bars]]:
@@ -34,12 +33,12 @@ def size_charts(tables: Iterable[Table]) -> Iterator[tuple[str, Bars]]:
     for members in _alike(tables).values():
         small = [table for table in members if (table.op_size or 0) < LARGE]
         large = [table for table in members if (table.op_size or 0) >= LARGE]
-        chosen = [(_IOPS._replace(key="small"), small), (_THROUGHPUT._replace(key="large"), large)]
-        if any(table.is_of_drives for table in members):
-            chosen = [(_IOPS, members), (_THROUGHPUT, members)]
-        for shown, ones in chosen:
+        chosen = [("small", _IOPS, small), ("large", _THROUGHPUT, large)]
+        if members[0].is_of_drives:
+            chosen = [("iops", _IOPS, members), ("throughput", _THROUGHPUT, members)]
+        for key, shown, ones in chosen:
             if len(ones) > 1:
-                yield from _charts(ones, shown)
+                yield from _charts(ones, key, shown)
 
 
 def _alike(tables: Iterable[Table]) -> dict[object, list[Table]]:
@@ -52,7 +51,7 @@ def _alike(tables: Iterable[Table]) -> dict[object, list[Table]]:
     return found
 
 
-def _charts(tables: Sequence[Table], shown: _Shown) -> Iterator[tuple[str, Bars]]:
+def _charts(tables: Sequence[Table], key: str, shown: _Shown) -> Iterator[tuple[str, Bars]]:
     words = [
         f"{k} {v}" for k, v in tables[0].dimensions.items() if k not in ("scenario", "op_size")
     ]
@@ -61,7 +60,7 @@ def _charts(tables: Sequence[Table], shown: _Shown) -> Iterator[tuple[str, Bars]
         rows = [_row(table, mode) for table in tables]
         names = dict.fromkeys(name for row in rows for name in row)
         chart = Bars(
-            key=f"by_size_{shown.key}_{mode.replace(' ', '_')}",
+            key=f"by_size_{key}_{mode.replace(' ', '_')}",
             title=f"{shown.title} by IO size, {mode}",
             unit=shown.unit,
             groups=tuple(label.op_size(table.op_size) for table in tables),

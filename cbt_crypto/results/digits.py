@@ -120,6 +120,11 @@ def separators(text: _Bytes) -> Ints:
     return np.flatnonzero((text == COMMA) | (text == NEWLINE))
 
 
+def starts_of(ends: Ints) -> Ints:
+    """Where what ends at `ends` starts: behind the end before it."""
+    return np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))[: len(ends)]
+
+
 def _field_grid(text: _Bytes, width: int) -> tuple[Ints, Ints, int]:
     """Of the lines with `width` fields: where each field ends, and where each line starts.
 
@@ -129,11 +134,10 @@ def _field_grid(text: _Bytes, width: int) -> tuple[Ints, Ints, int]:
     ends = places[width - 1 :: width]
     lines = int(np.count_nonzero(text == NEWLINE))
     if len(places) == width * lines and bool((text[ends] == NEWLINE).all()):
-        starts = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
-        return places.reshape(-1, width), starts, lines
+        return places.reshape(-1, width), starts_of(ends), lines
     newlines = np.flatnonzero(text[places] == NEWLINE)
     fields = np.diff(newlines, prepend=-1)
     whole = fields == width
-    starts = np.concatenate((np.zeros(1, np.int64), places[newlines[:-1]] + 1))
+    starts = starts_of(places[newlines])
     kept = places[np.repeat(whole, fields)]
     return kept.reshape(-1, width), starts[whole], lines

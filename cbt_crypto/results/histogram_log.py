@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Optional
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cbt_crypto.results.digits import NEWLINE, ZERO, DigitText, Ints, separators
+from cbt_crypto.results.digits import NEWLINE, ZERO, DigitText, Ints, separators, starts_of
 from cbt_crypto.results.histogram import bin_latencies_ns
 from cbt_crypto.results.problem import Malformed
 from cbt_crypto.results.stream import Stream
@@ -76,15 +78,10 @@ class _Part:
 
 def _width(text: bytes) -> int:
     """Fields of the first line whose number of bins is one that fio writes."""
-    start = 0
-    for _ in range(100):
-        end = text.find(b"\n", start)
-        if end < 0:
-            break
-        width = text.count(b",", start, end) + 1
+    for line in islice(io.BytesIO(text), 100):
+        width = line.count(b",") + 1
         if width - _BEFORE in {BINS >> coarseness for coarseness in range(7)}:
             return width
-        start = end + 1
     raise Malformed("holds no whole line of a histogram log")
 
 
@@ -108,7 +105,7 @@ def _parse(text: bytes, width: int) -> _Part:
     ends: list[int] = np.flatnonzero(characters == NEWLINE).tolist()
     spans = _spans(text, ends)
     filled = _filled(np.flatnonzero(characters > ZERO), spans)
-    cut = [_cut(text, span, ends_of_it, bins) for span, ends_of_it in zip(spans, filled)]
+    cut = [_cut(text, span, bounds, bins) for span, bounds in zip(spans, filled)]
     part = _numbers([line for line in cut if line is not None], bins)
     # what stands behind the last newline is no whole line
     unfinished = not text.endswith(b"\n")
@@ -195,6 +192,5 @@ def _fields(lines: list[bytes]) -> tuple[Ints, NDArray[np.bool_], Ints]:
     """The numbers of all lines in a row, which of them are right, and how many a line has."""
     digits = DigitText(b"".join(line + b"\n" for line in lines))
     ends = separators(digits.bytes)
-    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))[: len(ends)]
-    numbers, right = digits.numbers(starts, ends)
+    numbers, right = digits.numbers(starts_of(ends), ends)
     return numbers, right, np.diff(np.flatnonzero(digits.bytes[ends] == NEWLINE), prepend=-1)
