@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +74,19 @@ class FakeHost:
             for path in sorted([top, *top.rglob("*")])
             if path.exists()
         }
+
+
+@pytest.fixture(scope="session")
+def wait_for() -> Callable[..., None]:
+    """Waits until a condition holds; fails when it does not within so many seconds."""
+
+    def wait(condition: Callable[[], Any], seconds: float = 20) -> None:
+        ends = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < ends
+            time.sleep(0.02)
+
+    return wait
 
 
 @pytest.fixture

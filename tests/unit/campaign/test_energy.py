@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,13 +62,6 @@ def remote(tmp_path: Path) -> Remote:
     return Remote(common, str(tmp_path))
 
 
-def _wait(condition: Callable[[], Any]) -> None:
-    ends = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
-
-
 def _samples(run_dir: Path) -> list[str]:
     file = run_dir / "energy"
     lines = file.read_text().splitlines() if file.exists() else []
@@ -77,11 +69,15 @@ def _samples(run_dir: Path) -> list[str]:
 
 
 def test_counters_are_written_down_until_the_end(
-    powercap: Powercap, run_dir: Path, remote: Remote, monkeypatch: pytest.MonkeyPatch
+    powercap: Powercap,
+    run_dir: Path,
+    remote: Remote,
+    monkeypatch: pytest.MonkeyPatch,
+    wait_for: Any,
 ) -> None:
     monkeypatch.setattr(energy, "start_script", _with(energy.start_script, powercap))
     with energy.recorded(remote, ["localhost"], str(run_dir)):
-        _wait(lambda: _samples(run_dir))
+        wait_for(lambda: _samples(run_dir))
         powercap.count(400_000)
     # the last sample is taken when it is ended, however short ago the one before was
     assert _samples(run_dir)[-1].split()[1:] == ["400000"] * 4
@@ -97,10 +93,12 @@ def _with(script: Callable[..., str], powercap: Powercap) -> Callable[[str], str
     return lambda run_dir: script(run_dir, str(powercap.folder))
 
 
-def test_it_samples_every_second(powercap: Powercap, run_dir: Path, remote: Remote) -> None:
+def test_it_samples_every_second(
+    powercap: Powercap, run_dir: Path, remote: Remote, wait_for: Any
+) -> None:
     start = energy.start_script(str(run_dir), str(powercap.folder))
     remote.run({"localhost": start}, "start")
-    _wait(lambda: len(_samples(run_dir)) > 2)
+    wait_for(lambda: len(_samples(run_dir)) > 2)
     remote.run({"localhost": energy.stop_script(str(run_dir))}, "stop")
     times = [float(line.split()[0]) for line in _samples(run_dir)]
     assert 0.9 < times[1] - times[0] < 5
@@ -108,11 +106,15 @@ def test_it_samples_every_second(powercap: Powercap, run_dir: Path, remote: Remo
 
 
 def test_it_ends_when_what_is_measured_fails(
-    powercap: Powercap, run_dir: Path, remote: Remote, monkeypatch: pytest.MonkeyPatch
+    powercap: Powercap,
+    run_dir: Path,
+    remote: Remote,
+    monkeypatch: pytest.MonkeyPatch,
+    wait_for: Any,
 ) -> None:
     monkeypatch.setattr(energy, "start_script", _with(energy.start_script, powercap))
     with pytest.raises(HostError), energy.recorded(remote, ["localhost"], str(run_dir)):
-        _wait(lambda: _samples(run_dir))
+        wait_for(lambda: _samples(run_dir))
         pid = (run_dir / ".energy.pid").read_text().strip()
         remote.run({"localhost": "exit 3"}, "run fio")
     assert not Path(f"/proc/{pid}/exe").exists()
@@ -120,23 +122,25 @@ def test_it_ends_when_what_is_measured_fails(
 
 
 def test_the_cleanup_finds_it_by_our_mark(
-    powercap: Powercap, run_dir: Path, remote: Remote, tmp_path: Path
+    powercap: Powercap, run_dir: Path, remote: Remote, tmp_path: Path, wait_for: Any
 ) -> None:
     start = energy.start_script(str(run_dir), str(powercap.folder))
     remote.run({"localhost": start}, "start")
-    _wait(lambda: _samples(run_dir))
+    wait_for(lambda: _samples(run_dir))
     pid = (run_dir / ".energy.pid").read_text().strip()
     variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     assert f"CBT_CRYPTO_MARK={tmp_path}@localhost".encode() in variables
     (run_dir / "energy").unlink()
-    _wait(lambda: not Path(f"/proc/{pid}/exe").exists())  # it does not outlive its file
+    wait_for(lambda: not Path(f"/proc/{pid}/exe").exists())  # it does not outlive its file
 
 
-def test_a_host_without_counters_has_no_file(run_dir: Path, remote: Remote, tmp_path: Path) -> None:
+def test_a_host_without_counters_has_no_file(
+    run_dir: Path, remote: Remote, tmp_path: Path, wait_for: Any
+) -> None:
     start = energy.start_script(str(run_dir), str(tmp_path / "none"))
     remote.run({"localhost": start}, "start")
     pid = (run_dir / ".energy.pid").read_text().strip()
-    _wait(lambda: not Path(f"/proc/{pid}/exe").exists())
+    wait_for(lambda: not Path(f"/proc/{pid}/exe").exists())
     remote.run({"localhost": energy.stop_script(str(run_dir))}, "stop")
     assert list(run_dir.iterdir()) == []
 

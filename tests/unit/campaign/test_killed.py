@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 
@@ -23,15 +23,8 @@ SLOW = {
 }
 
 
-def _wait_for(happened: Callable[[], bool]) -> None:
-    """A busy machine may take a while to come to it."""
-    ends = time.monotonic() + 60
-    while not happened() and time.monotonic() < ends:
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("stage", STAGES)
-def test_the_next_start_completes(host: Any, stage: str) -> None:
+def test_the_next_start_completes(host: Any, stage: str, wait_for: Any) -> None:
     path = host.write(benchmarks={"rbd_single_client": {"time": 1, "prefill": stage == "prefill"}})
     program = STAGES[stage]
     fake = host.directory / "bin" / program
@@ -43,7 +36,7 @@ def test_the_next_start_completes(host: Any, stage: str) -> None:
         for line in running.stdout:
             if stage in line:
                 break
-        _wait_for(host.tmp_dir.exists)
+        wait_for(host.tmp_dir.exists, 60)
         time.sleep(1)
         running.kill()
     assert len(left_over(host.archive)) == 1
