@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive import read_json, write_json
+from cbt_crypto.archive.json_file import read_json, write_json
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import Campaign
 from cbt_crypto.plan import Cell, Plan, cells_of, select

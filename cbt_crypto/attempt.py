@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cbt_crypto import neighbours, proof
-from cbt_crypto.archive import write_json
+from cbt_crypto.archive.json_file import write_json
 from cbt_crypto.engine import CellBenchmark
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.measure import failed_processes

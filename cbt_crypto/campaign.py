@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto import drive_facts, environment, existing
-from cbt_crypto.archive import read_json, write_json
+from cbt_crypto.archive.json_file import read_json, write_json
+from cbt_crypto.archive.timeline import Timeline
 from cbt_crypto.archive_state import (
     finished_cells,
     keep_cell,
@@ -44,7 +45,6 @@ from cbt_crypto.progress import CampaignProgress
 from cbt_crypto.remote import Remote
 from cbt_crypto.scenario import Scenario
 from cbt_crypto.stack import Stack, transition
-from cbt_crypto.timeline import Timeline
 
 #: Cells that may fail one after another before the rest is given up.
 _PATIENCE = 3

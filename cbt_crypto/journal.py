@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
+from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.safe_read import read_document
 from cbt_crypto.engine import Engine
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import Campaign, load_data
 from cbt_crypto.layout import drives_of, site_of
-from cbt_crypto.results.bounded import read_document
-from cbt_crypto.results.problem import Malformed
 
 _LIMIT = 64 << 20
 

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive import digest, read_json
+from cbt_crypto.archive.json_file import digest, read_json
 from cbt_crypto.file import Campaign
 from cbt_crypto.plan import Cell, order_of
 from cbt_crypto.precision.block import Block

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from cbt_crypto.archive import digest, hash_of
+from cbt_crypto.archive.json_file import digest, hash_of
 from cbt_crypto.cell_site import cell_site
 from cbt_crypto.engine.embedded import ceph_conf
 from cbt_crypto.errors import UsageError

@@ -10,7 +10,8 @@ from pathlib import Path
 from statistics import median, pvariance, variance
 from typing import Any, Optional
 
-from cbt_crypto.archive import read_json
+from cbt_crypto.archive.json_file import read_json
+from cbt_crypto.archive.timeline import steps_of, usual_seconds
 from cbt_crypto.errors import UsageError
 from cbt_crypto.overlay import Transition
 from cbt_crypto.pacing import load_key
@@ -19,7 +20,6 @@ from cbt_crypto.plan import Cell, Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.precision.block import read_block
 from cbt_crypto.precision.sequence import boundary
 from cbt_crypto.precision.until import MeasureUntil
-from cbt_crypto.timeline import steps_of, usual_seconds
 
 #: Seconds on a small cluster, where no archive says better.
 _CHANGE_S = {

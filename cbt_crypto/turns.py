@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from cbt_crypto.archive import digest
+from cbt_crypto.archive.json_file import digest
 from cbt_crypto.file import Campaign
 from cbt_crypto.overlay import Transition
 from cbt_crypto.precision.rounds import orders

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Optional
 
-from cbt_crypto.archive import read_json
+from cbt_crypto.archive.json_file import read_json
 from cbt_crypto.benchmarks.of_upstream import OfUpstream
 from cbt_crypto.engine.names import Engine, embedded
 from cbt_crypto.engine.upstream.checkout import EMBEDDED, find

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Union
 
+from cbt_crypto.archive.documents import NEVER_COMPARED, Baseline
 from cbt_crypto.file.cluster import ClusterSection
 from cbt_crypto.file.document import KeyPath
 from cbt_crypto.file.places import CLUSTER_DIMENSIONS, listed_values
-from cbt_crypto.results.documents import NEVER_COMPARED, Baseline
 from cbt_crypto.scenario import Scenario
 
 

@@ -7,6 +7,7 @@ from typing import Any, Optional, Union
 
 from pydantic import Field, create_model
 
+from cbt_crypto.archive.documents import Scalar
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.file.benchmarks import section_model
@@ -15,7 +16,6 @@ from cbt_crypto.file.monitoring import MonitoringProfiles
 from cbt_crypto.file.patterns import ConfigurationName
 from cbt_crypto.file.section import Section
 from cbt_crypto.overlay import Overlay
-from cbt_crypto.results.documents import Scalar
 from cbt_crypto.scenario import Scenario
 
 

@@ -12,6 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Optional
 
+from cbt_crypto.archive.documents import Baseline, Plan, PlannedCell, Scalar
+from cbt_crypto.archive.folder import Archive, Folder, open_archive
+from cbt_crypto.archive.problem import printable
 from cbt_crypto.report import check, label, spread
 from cbt_crypto.report.anonymize import anonymized
 from cbt_crypto.report.conclusion import conclude
@@ -24,9 +27,6 @@ from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.report.select import baseline_of, chosen_cells, values_of
 from cbt_crypto.report.text import map_text
 from cbt_crypto.results import record
-from cbt_crypto.results.archive import Archive, Folder, open_archive
-from cbt_crypto.results.documents import Baseline, Plan, PlannedCell, Scalar
-from cbt_crypto.results.problem import printable
 from cbt_crypto.results.run import Run, read_run
 
 #: Fewer cells than this are read in this process: starting others would take longer.

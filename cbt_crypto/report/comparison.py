@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from cbt_crypto.archive.documents import FORMAT, Baseline, Environment, Host, Plan
+from cbt_crypto.archive.folder import Archive, Folder, open_archive
+from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report.build import assemble, read_runs
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.report.select import baseline_of, chosen_cells
-from cbt_crypto.results.archive import Archive, Folder, open_archive
-from cbt_crypto.results.documents import FORMAT, Baseline, Environment, Host, Plan
-from cbt_crypto.results.problem import Malformed, Problem
 from cbt_crypto.results.run import Run
 from cbt_crypto.results.upstream import read_upstream
 

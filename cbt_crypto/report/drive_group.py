@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cbt_crypto.results.documents import Environment
+from cbt_crypto.archive.documents import Environment
 
 _PLP = {
     True: "with power-loss protection",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cbt_crypto.archive.documents import Scalar
 from cbt_crypto.report import label
-from cbt_crypto.results.documents import Scalar
 from cbt_crypto.results.run import Run
 
 #: Dimensions that have a place of their own in a table.

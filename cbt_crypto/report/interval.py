@@ -9,12 +9,12 @@ from typing import Any, Optional
 
 from scipy.special import stdtrit
 
+from cbt_crypto.archive.documents import Scalar
 from cbt_crypto.report import spread
 from cbt_crypto.report.metric import Metric
 from cbt_crypto.report.model import Comparison
 from cbt_crypto.report.paired import compare_pairs, half_of_blocks
 from cbt_crypto.report.spread import Pooled, Stretches
-from cbt_crypto.results.documents import Scalar
 
 #: With fewer degrees of freedom a measured variance says too little by itself.
 _ENOUGH = 3

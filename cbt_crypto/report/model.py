@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
+from cbt_crypto.archive.documents import Baseline, Scalar
 from cbt_crypto.report import label
 from cbt_crypto.report.options import ReportOptions
-from cbt_crypto.results.documents import Baseline, Scalar
 from cbt_crypto.results.run import Run
 
 

@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 from lxml.html import builder as E
 
+from cbt_crypto.archive.documents import OverlayProof
 from cbt_crypto.report.host_facts import (
     CIPHER_HEADINGS,
     CipherSpeed,
@@ -17,7 +18,6 @@ from cbt_crypto.report.host_facts import (
 )
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.page_tables import Element, anchor, caption, scrolling
-from cbt_crypto.results.documents import OverlayProof
 from cbt_crypto.results.run import Run
 
 #: What of a host is shown in the table; the rest is a click away.

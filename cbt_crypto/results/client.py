@@ -11,13 +11,13 @@ from typing import Any, Callable, Optional, TypeVar
 
 import numpy as np
 
-from cbt_crypto.results.archive import Folder
-from cbt_crypto.results.documents import Process, Scalar
+from cbt_crypto.archive.documents import Process, Scalar
+from cbt_crypto.archive.folder import Folder
+from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.results.fio_log import FioLog, read_fio_log
 from cbt_crypto.results.fio_output import SYNC, FioOutput, Job, Side
 from cbt_crypto.results.histogram import PERCENTILES, Histogram, merge
 from cbt_crypto.results.histogram_log import HistogramLog
-from cbt_crypto.results.problem import Malformed, Problem
 from cbt_crypto.results.process_output import read_output
 from cbt_crypto.results.record import Record
 from cbt_crypto.results.window import Window, counts_per_second

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.stream import Stream
 from cbt_crypto.results.digits import Ints
-from cbt_crypto.results.problem import Malformed
-from cbt_crypto.results.stream import Stream
 
 #: The counters of a processor line, in its order; all in ticks of 1/`hz` s over all threads.
 CPU_STATES = ("user", "nice", "sys", "idle", "iowait", "irq", "softirq", "steal")

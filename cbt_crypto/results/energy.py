@@ -14,10 +14,10 @@ from typing import Optional
 
 import numpy as np
 
-from cbt_crypto.results.archive import Folder
-from cbt_crypto.results.bounded import read_document
-from cbt_crypto.results.documents import Cell
-from cbt_crypto.results.problem import Malformed, Problem
+from cbt_crypto.archive.documents import Cell
+from cbt_crypto.archive.folder import Folder
+from cbt_crypto.archive.problem import Malformed, Problem
+from cbt_crypto.archive.safe_read import read_document
 from cbt_crypto.results.sampled import Sampled
 from cbt_crypto.results.window import Floats, Window
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.fio_output import FioOutput, Job, Side
-from cbt_crypto.results.problem import Malformed
 
 #: "  Requests/sec:	7996.3959", "  Total:	2.5011 secs."
 _SUMMARY = re.compile(r"^\s+(Total|Slowest|Fastest|Average|Stddev|Requests/sec):\s+([\d.]+)")

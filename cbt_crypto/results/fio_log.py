@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.stream import Stream
 from cbt_crypto.results.digits import Ints, parse_columns
-from cbt_crypto.results.problem import Malformed
-from cbt_crypto.results.stream import Stream
 
 #: fio's numbers for the direction of an entry.
 DIRECTIONS = {"read": 0, "write": 1}

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.fio_output import FioOutput, Job, Side
-from cbt_crypto.results.problem import Malformed
 
 _VERSION = re.compile(r"^fio-\d[\w.-]*", re.MULTILINE)
 _JOB = re.compile(r"^(?:<[^>]*> )?(.*): \(groupid=\d+, jobs=\d+\): err=\s*(-?\d+)", re.MULTILINE)

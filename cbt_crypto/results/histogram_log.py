@@ -11,10 +11,10 @@ from typing import NamedTuple, Optional
 import numpy as np
 from numpy.typing import NDArray
 
+from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.stream import Stream
 from cbt_crypto.results.digits import NEWLINE, ZERO, DigitText, Ints, separators, starts_of
 from cbt_crypto.results.histogram import bin_latencies_ns
-from cbt_crypto.results.problem import Malformed
-from cbt_crypto.results.stream import Stream
 
 #: Bins of a line, unless `log_hist_coarseness` joins 2, 4, 8, ... of them.
 BINS = 1856

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.etcd_benchmark import parse_etcd_benchmark
 from cbt_crypto.results.fio_json import parse_fio_json
 from cbt_crypto.results.fio_normal import parse_fio_normal
 from cbt_crypto.results.fio_output import FioOutput
-from cbt_crypto.results.problem import Malformed
 from cbt_crypto.results.rados_bench import parse_rados_bench
 
 _JSON = re.compile(rb"^\{", re.MULTILINE)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.fio_output import FioOutput, Job, Side
-from cbt_crypto.results.problem import Malformed
 
 _MARK = "Total time run"
 _MIB = 1 << 20

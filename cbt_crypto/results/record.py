@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Optional
 
-from cbt_crypto.results.documents import Scalar
+from cbt_crypto.archive.documents import Scalar
 
 
 @dataclass(frozen=True)

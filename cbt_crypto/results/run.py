@@ -9,16 +9,16 @@ from typing import Optional
 import numpy as np
 from numpy.typing import NDArray
 
-from cbt_crypto.results.archive import Folder
+from cbt_crypto.archive.documents import Cell, PlannedCell, Proof, Scalar
+from cbt_crypto.archive.folder import Folder
+from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.results.client import Client, Place, read_client
 from cbt_crypto.results.collectl import NodeSeries, read_collectl
-from cbt_crypto.results.documents import Cell, PlannedCell, Proof, Scalar
 from cbt_crypto.results.energy import EnergyUse, energy_of_osds, energy_used, watts_per_second
 from cbt_crypto.results.fio_log import DIRECTIONS
 from cbt_crypto.results.histogram import Histogram, merge
 from cbt_crypto.results.node import BUSY_STATES, Node, NodesUse, NodeUse, percent_per_second
 from cbt_crypto.results.perf import PerfUse, read_perf
-from cbt_crypto.results.problem import Malformed, Problem
 from cbt_crypto.results.record import Record
 from cbt_crypto.results.resample import Seconds, Within, within_run
 from cbt_crypto.results.second_bins import SecondBins, second_bins

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cbt_crypto.results.archive import Folder
+from cbt_crypto.archive.folder import Folder
+from cbt_crypto.archive.problem import Problem
 from cbt_crypto.results.client import Client, Logs
 from cbt_crypto.results.digits import Ints
 from cbt_crypto.results.fio_log import DIRECTIONS
 from cbt_crypto.results.histogram import Histogram, percentile_columns
 from cbt_crypto.results.histogram_log import HistogramLog, read_histogram_log
-from cbt_crypto.results.problem import Problem
 from cbt_crypto.results.window import Floats, Window
 
 

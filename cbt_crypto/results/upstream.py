@@ -12,9 +12,9 @@ from typing import Any, Optional
 
 import yaml
 
-from cbt_crypto.results.archive import Folder
-from cbt_crypto.results.documents import FORMAT, Cell, PlannedCell, Process
-from cbt_crypto.results.problem import Malformed
+from cbt_crypto.archive.documents import FORMAT, Cell, PlannedCell, Process
+from cbt_crypto.archive.folder import Folder
+from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.process_output import parse_output
 from cbt_crypto.results.run import Run, dimensions_of, read_unproved_run
 

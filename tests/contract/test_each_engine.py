@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cbt_crypto.archive import hash_of
+from cbt_crypto.archive.json_file import hash_of
 from cbt_crypto.errors import HostError
 from cbt_crypto.remote import Remote
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cbt_crypto import archive, journal
+from cbt_crypto import journal
+from cbt_crypto.archive import documents, json_file
+from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.engine.embedded import ceph_conf
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import load
 from cbt_crypto.holder import describe, is_dead
 from cbt_crypto.plan import plan
-from cbt_crypto.results import documents
 from cbt_crypto.results.collectl import read_collectl
 from cbt_crypto.results.energy import read_energy
 from cbt_crypto.results.fio_json import parse_fio_json
@@ -26,7 +27,6 @@ from cbt_crypto.results.fio_log import read_fio_log
 from cbt_crypto.results.fio_normal import parse_fio_normal
 from cbt_crypto.results.histogram_log import read_histogram_log
 from cbt_crypto.results.perf import crypto_percent, parse_perf_stat
-from cbt_crypto.results.problem import Malformed
 from cbt_crypto.survey import parts_of
 
 _DATA = Path(__file__).resolve().parents[1] / "unit" / "data"
@@ -120,7 +120,7 @@ TARGETS: dict[str, Target] = {
         _by_path(ceph_conf.read), (b"[global]\nms client mode = secure\n[osd.0]\nhost=a\n",)
     ),
     "journal.jsonl": Target(_journal, (_JOURNAL,)),
-    "cell.json as the campaign reads it": Target(_by_path(archive.read_json), (_CELL,)),
+    "cell.json as the campaign reads it": Target(_by_path(json_file.read_json), (_CELL,)),
     "plan, cell, proof, environment as the report reads them": Target(
         _document, tuple(bytes([n]) + _CELL for n in range(4))
     ),

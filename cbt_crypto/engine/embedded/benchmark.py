@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from cbt_crypto.archive import hash_of
+from cbt_crypto.archive.json_file import hash_of
 from cbt_crypto.engine.embedded import common, settings
 
 

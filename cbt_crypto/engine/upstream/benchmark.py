@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cbt_crypto.archive import hash_of
+from cbt_crypto.archive.json_file import hash_of
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.failure import told
 from cbt_crypto.engine.upstream.modules import Modules

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cbt_crypto.archive.documents import PlannedCell
 from cbt_crypto.report import ReportOptions, build
 from cbt_crypto.report.interval import Intervals, Load
 from cbt_crypto.report.metric import BY_KEY
 from cbt_crypto.report.spread import split, stretches
-from cbt_crypto.results.documents import PlannedCell
 from cbt_crypto.results.record import Record
 from cbt_crypto.results.resample import Seconds, Within, within_run
 from cbt_crypto.results.run import Run

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from lxml import html
 from rich.console import Console
 
+from cbt_crypto.archive.documents import PlannedCell
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import load
 from cbt_crypto.plan import cells_of
@@ -22,7 +23,6 @@ from cbt_crypto.report.page import page
 from cbt_crypto.report.select import label_of
 from cbt_crypto.report.tidy import document, tidy
 from cbt_crypto.report_command import compare, report
-from cbt_crypto.results.documents import PlannedCell
 
 pytestmark = pytest.mark.unit
 

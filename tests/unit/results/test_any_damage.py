@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbt_crypto.results.archive import Folder
+from cbt_crypto.archive.folder import Folder
+from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.collectl import read_collectl
 from cbt_crypto.results.fio_log import read_fio_log
 from cbt_crypto.results.fio_normal import parse_fio_normal
 from cbt_crypto.results.histogram_log import read_histogram_log
 from cbt_crypto.results.perf import crypto_percent, parse_perf_stat
-from cbt_crypto.results.problem import Malformed
 from cbt_crypto.results.process_output import parse_output
 from cbt_crypto.results.upstream import read_upstream
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.collectl import CPU_STATES, NodeSeries, ProcessSample, read_collectl
 from cbt_crypto.results.node import Node, percent_per_second
-from cbt_crypto.results.problem import Malformed
 from cbt_crypto.results.window import Window
 
 pytestmark = pytest.mark.unit

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_crypto.results.archive import Folder
-from cbt_crypto.results.documents import Cell
+from cbt_crypto.archive.documents import Cell
+from cbt_crypto.archive.folder import Folder
+from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.energy import (
     HostEnergy,
     energy_of_osds,
@@ -13,7 +14,6 @@ from cbt_crypto.results.energy import (
     read_energy,
     watts_per_second,
 )
-from cbt_crypto.results.problem import Malformed
 from cbt_crypto.results.window import Window
 
 pytestmark = pytest.mark.unit

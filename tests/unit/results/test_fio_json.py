@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.fio_json import parse_fio_json
 from cbt_crypto.results.histogram import PERCENTILES, merge
-from cbt_crypto.results.problem import Malformed
 
 pytestmark = pytest.mark.unit
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.fio_json import parse_fio_json
 from cbt_crypto.results.fio_log import read_fio_log
-from cbt_crypto.results.problem import Malformed
 from cbt_crypto.results.window import Window, counts_per_second, means_per_second
 
 pytestmark = pytest.mark.unit

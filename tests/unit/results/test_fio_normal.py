@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.fio_json import parse_fio_json
 from cbt_crypto.results.fio_normal import parse_fio_normal
-from cbt_crypto.results.problem import Malformed
 
 pytestmark = pytest.mark.unit
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.fio_json import parse_fio_json
 from cbt_crypto.results.histogram import (
     PERCENTILES,
@@ -16,7 +17,6 @@ from cbt_crypto.results.histogram import (
     percentile_columns,
 )
 from cbt_crypto.results.histogram_log import BINS, read_histogram_log
-from cbt_crypto.results.problem import Malformed
 
 pytestmark = pytest.mark.unit
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from cbt_crypto.results.archive import Folder
+from cbt_crypto.archive.folder import Folder
+from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.perf import crypto_percent, parse_perf_stat, read_perf
-from cbt_crypto.results.problem import Malformed
 from cbt_crypto.results.window import Window
 
 pytestmark = pytest.mark.unit

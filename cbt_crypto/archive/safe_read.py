@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from cbt_crypto.results.problem import Malformed
+from cbt_crypto.archive.problem import Malformed
 
 #: The largest fio output and JSON document that is read whole, in bytes.
 DOCUMENT_LIMIT = 64 << 20

@@ -12,8 +12,8 @@ from typing import BinaryIO
 
 from isal import isal_zlib
 
-from cbt_crypto.results.bounded import open_regular
-from cbt_crypto.results.problem import Malformed
+from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.safe_read import open_regular
 
 #: The largest log or raw file that is streamed, in bytes after decompression.
 STREAM_LIMIT = 4 << 30

@@ -9,10 +9,10 @@ from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
 from typing import Optional
 
+from cbt_crypto.archive.documents import AnyDocument, Environment, Plan, parse_document
+from cbt_crypto.archive.problem import Malformed, Problem
+from cbt_crypto.archive.safe_read import read_document
 from cbt_crypto.errors import UsageError
-from cbt_crypto.results.bounded import read_document
-from cbt_crypto.results.documents import AnyDocument, Environment, Plan, parse_document
-from cbt_crypto.results.problem import Malformed, Problem
 
 
 @lru_cache(maxsize=16)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.results.bounded import read_document
-from cbt_crypto.results.problem import Malformed
+from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.safe_read import read_document
 
 FORMAT = 1
 

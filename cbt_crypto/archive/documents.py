@@ -7,7 +7,7 @@ from typing import Any, Optional, TypeVar, Union
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cbt_crypto.results.problem import Malformed
+from cbt_crypto.archive.problem import Malformed
 
 #: The newest layout that this version reads.
 FORMAT = 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Optional
 
-from cbt_crypto.archive import read_json, write_json
+from cbt_crypto.archive.json_file import read_json, write_json
 
 
 def _path(archive: Path) -> Path:
