@@ -9,10 +9,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from cbt_crypto import md_array, on_host, opened_on_host
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.devices import md_array, opened_on_host
+from cbt_crypto.hosts.site import Drive, Site
 from cbt_crypto.overlay import Requirement
 from cbt_crypto.scenario import ClientProcess, Scenario
-from cbt_crypto.site import Drive, Site
 
 #: Seconds in which the measuring process must have opened its drive.
 _OPENS_WITHIN = 60
@@ -54,9 +55,7 @@ class DriveScenario(Scenario):
             "seconds": _OPENS_WITHIN,
         }
         note = shlex.quote(drive.note)
-        return (
-            f"$SUDO rm -f {note}\n(\n{on_host.python(inspect.getsource(opened_on_host), asked)}) &"
-        )
+        return f"$SUDO rm -f {note}\n(\n{shell.python(inspect.getsource(opened_on_host), asked)}) &"
 
 
 def capacity(drive: Drive, size_mb: int) -> Requirement:

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from cbt_crypto import on_host
 from cbt_crypto.benchmarks.drive import AS_ROOT, capacity
 from cbt_crypto.benchmarks.file_system import FileSystemScenario
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.site import Drive, HostScripts, Site
 from cbt_crypto.overlay import Requirement
 from cbt_crypto.scenario import ClientProcess, ClusterCommands, WrapClient
-from cbt_crypto.site import Drive, HostScripts, Site
 
 #: MiB that etcd's log and database may take in one cell.
 _ROOM_MB = 2048
@@ -92,7 +92,7 @@ class Etcd(FileSystemScenario):
         work = (
             f"{AS_ROOT} {self.etcd_command(drive)} > etcd.0 2>&1 &",
             "etcd=$!",
-            f"{on_host.python(_HEALTHY, health).replace('$SUDO ', '', 1).rstrip()}",
+            f"{shell.python(_HEALTHY, health).replace('$SUDO ', '', 1).rstrip()}",
             self.watch(site, drive),
             "watch=$!",
             f"s=0; {tool} > etcd_benchmark.0 2> output.0 || s=$?",

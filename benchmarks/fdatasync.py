@@ -11,9 +11,9 @@ from pydantic import Field
 from cbt_crypto.benchmarks import fio_job
 from cbt_crypto.benchmarks.drive import AS_ROOT, capacity
 from cbt_crypto.benchmarks.file_system import FileSystemScenario
+from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.overlay import Requirement
 from cbt_crypto.scenario import ClusterCommands, WrapClient
-from cbt_crypto.site import HostScripts, Site
 
 #: MiB of a file system beside what is in it.
 _ROOM_MB = 300

@@ -31,6 +31,7 @@ from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
 from cbt_crypto.file.places import Place, at, words
 from cbt_crypto.holder import this_run
 from cbt_crypto.host_lock import own_id
+from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.interrupt import Abandoned
 from cbt_crypto.journal import Journal
 from cbt_crypto.layout import drives_of, site_of
@@ -42,7 +43,6 @@ from cbt_crypto.pending import Pending
 from cbt_crypto.plan import Cell, Deploy, Measure, Plan, Prefill
 from cbt_crypto.precision.block import read_block
 from cbt_crypto.progress import CampaignProgress
-from cbt_crypto.remote import Remote
 from cbt_crypto.scenario import Scenario
 from cbt_crypto.stack import Stack, transition
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Optional
 
 from cbt_crypto.file.cluster import ClusterSection
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.scenario import Scenario
-from cbt_crypto.site import Site
 from cbt_crypto.stack import Stack
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cbt_crypto.errors import HostError
-from cbt_crypto.remote import Remote
+from cbt_crypto.hosts.remote import Remote
 
 #: Host -> path below the cell's directory there -> bytes.
 Sizes = Mapping[str, Mapping[str, int]]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Optional
 from cbt_crypto.drive_stage import undo
 from cbt_crypto.engine import Engine
 from cbt_crypto.file.places import Place, at, places
+from cbt_crypto.hosts.site import HostScripts, Osd
 from cbt_crypto.layout import drives_of, section_of, site_of
 from cbt_crypto.overlay import Transition
-from cbt_crypto.site import HostScripts, Osd
 from cbt_crypto.stack import Stack, joined, leftovers
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import shlex
 
-from cbt_crypto.remote import Remote
-from cbt_crypto.site import Site
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import Site
 
 _TIMEOUT_S = 40
 #: Less than this, in KiB, is no room for anything.

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
-from cbt_crypto.remote import Remote
-from cbt_crypto.site import Drive, HostScripts
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import Drive, HostScripts
 
 _BEGIN = "@device"
 #: A partition's model is that of its disk. NVMe and SCSI name the firmware's file differently.

@@ -9,15 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cbt_crypto import on_host, sockets_on_host
+from cbt_crypto import sockets_on_host
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.file import Campaign, ClusterSection
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.layout import ceph_dir
 from cbt_crypto.overlay import Requirement, Transition
 from cbt_crypto.plan import Cell
-from cbt_crypto.remote import Remote
 from cbt_crypto.scenario import ClusterCommands, Volume
-from cbt_crypto.site import HostScripts, Osd, Site
 from cbt_crypto.stack import Stack, transition
 
 
@@ -83,7 +84,7 @@ def discover(remote: Remote, site: Site, cluster: ClusterSection) -> Found:
     source = inspect.getsource(sockets_on_host)
     outputs = remote.run(
         {
-            host: on_host.python(source, {"fsid": fsid, "osds": osds})
+            host: shell.python(source, {"fsid": fsid, "osds": osds})
             for host, osds in asked.items()
         },
         "find the OSDs' admin sockets", 120,

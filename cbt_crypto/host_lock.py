@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cbt_crypto import hold_on_host, holder, on_host
+from cbt_crypto import hold_on_host, holder
 from cbt_crypto.errors import HostError, UsageError
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.interrupt import Abandoned
-from cbt_crypto.remote import Remote
-from cbt_crypto.site import Site
 
 _TIMEOUT_S = 60
 
@@ -124,7 +125,7 @@ def _is_dead(busy: _Busy) -> bool:
 def _script(order: Mapping[str, Any]) -> str:
     # What keeps the names is none of the processes that end with the cluster.
     source = inspect.getsource(hold_on_host)
-    return f"unset CBT_CRYPTO_MARK\n{on_host.python(source, order)}"
+    return f"unset CBT_CRYPTO_MARK\n{shell.python(source, order)}"
 
 
 def own_id() -> str:

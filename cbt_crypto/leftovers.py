@@ -6,15 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cbt_crypto import holder, local_processes
+from cbt_crypto import holder
 from cbt_crypto.deployment import cluster_class
 from cbt_crypto.engine import Engine
 from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.file import Campaign
 from cbt_crypto.host_lock import free_hosts
+from cbt_crypto.hosts import marked_processes
+from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.journal import Deployment, Journal, left_over
 from cbt_crypto.layout import site_of
-from cbt_crypto.remote import Remote
 from cbt_crypto.stack import Stack
 
 Say = Callable[[str], None]
@@ -51,7 +52,7 @@ def clear(archive: Path, engine_of: ChooseEngine, say: Say, insist: bool = False
         _check_dead(archive, deployment, insist)
     for deployment in deployments:
         say(f"taking down what {_who(deployment)} left on {', '.join(deployment.hosts)}")
-        local_processes.end(deployment.run)
+        marked_processes.end(deployment.run)
         checkout = Path(deployment.checkout) if deployment.checkout else None
         _clear_one(deployment, deployment.campaign(archive), engine_of(checkout))
         Journal(archive, deployment.run).end()

@@ -11,7 +11,7 @@ from typing import Optional
 import click
 from rich.console import Console
 
-from cbt_crypto import __version__, local_processes, preflight, report_libraries, scratch
+from cbt_crypto import __version__, preflight, report_libraries
 from cbt_crypto.archive_lock import locked
 from cbt_crypto.archive_state import changes, check_archive, finished_cells
 from cbt_crypto.campaign import Outcome, run_campaign
@@ -21,6 +21,8 @@ from cbt_crypto.errors import RunError
 from cbt_crypto.file import Campaign, load
 from cbt_crypto.holder import this_run
 from cbt_crypto.host_lock import hosts_held, own_id
+from cbt_crypto.hosts import marked_processes, temporary
+from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.interrupt import Abandoned, interrupts
 from cbt_crypto.journal import left_over
 from cbt_crypto.layout import drives_of, site_of
@@ -28,7 +30,6 @@ from cbt_crypto.leftovers import clear
 from cbt_crypto.pacing import Pacing
 from cbt_crypto.plan import Plan, cells_of, plan
 from cbt_crypto.progress import CampaignProgress
-from cbt_crypto.remote import Remote
 from cbt_crypto.run_options import needed, run_options
 from cbt_crypto.sentences import SentenceCommand
 from cbt_crypto.show_plan import show_plan
@@ -126,7 +127,7 @@ def clear_archive(archive: Path, console: Console, insist: bool = False) -> int:
 
     `insist`: also what a run of another machine left, which this one cannot know to be dead.
     """
-    scratch.clear_dead()
+    temporary.clear_dead()
     if not left_over(archive):
         return 0
     with locked(archive):
@@ -141,7 +142,7 @@ def _measure(
     remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
     places = replace(site_of(cluster), drives=drives_of(cluster))
     held = hosts_held(remote, places, run, this_run(archive))
-    with local_processes.named(run), held, locked(archive):
+    with marked_processes.named(run), held, locked(archive):
         try:
             with interrupts(progress.note):
                 return run_campaign(todo, engine, archive, config_file, progress, run)

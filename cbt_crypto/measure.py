@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cbt_crypto import collected, energy
+from cbt_crypto import collected
 from cbt_crypto.benchmarks.of_upstream import OfUpstream
 from cbt_crypto.engine import CellBenchmark, Engine
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.remote import Remote
+from cbt_crypto.hosts import energy_sampler
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.scenario import ClientProcess, ClusterCommands, Scenario, Volume
-from cbt_crypto.site import HostScripts, Site
 from cbt_crypto.stack import Stack
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class _RunsScenario(Benchmark):
         offsets = clock_offsets(self.remote, self.site)
         on_head = offsets[self.site.head]
         started = time.time() + on_head
-        counted = energy.recorded(self.remote, self.energy_hosts, self.run_dir)
+        counted = energy_sampler.recorded(self.remote, self.energy_hosts, self.run_dir)
         with counted, self.engine.monitoring.monitor(self.run_dir):
             self.remote.run(scripts, "run fio", limit)
             ended = time.time() + on_head

@@ -8,11 +8,11 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
-from cbt_crypto import on_host
 from cbt_crypto.errors import RunError
 from cbt_crypto.file.neighbours import Neighbours
-from cbt_crypto.remote import Remote
-from cbt_crypto.site import Site
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.stack import Stack
 
 #: Host -> what its neighbours did: `cores` of CPU time they got, of those `asked`, in `seconds`.
@@ -74,7 +74,7 @@ def running(
     hosts = hosts_of(neighbours, site)
     file = f"{site.tmp_dir}/neighbours.pid"
     stop = {host: f"file={shlex.quote(file)}\n{_STOP}" for host in hosts}
-    look = dict.fromkeys(hosts, on_host.python(_CPU_TIME, file))
+    look = dict.fromkeys(hosts, shell.python(_CPU_TIME, file))
     try:
         start = {host: start_script(neighbours, stack, site, host, file) for host in hosts}
         remote.run(start, "start the neighbours' load", 60)

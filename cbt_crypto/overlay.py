@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Optional, cast
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 from typing_extensions import Self
 
-from cbt_crypto.site import Drive, HostOutputs, HostScripts, Osd, Site
+from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Osd, Site
 
 
 class Transition(enum.IntEnum):

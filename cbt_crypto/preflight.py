@@ -10,12 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cbt_crypto import existing, logical_volumes
+from cbt_crypto import existing
 from cbt_crypto.cell_site import cell_site
-from cbt_crypto.device_guard import device_guards
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import benchmarks_of_upstream
-from cbt_crypto.engine.embedded import ceph_conf
 from cbt_crypto.engine.embedded.common import is_local
 from cbt_crypto.engine.embedded.options import mon_vector
 from cbt_crypto.errors import UsageError
@@ -23,12 +21,15 @@ from cbt_crypto.file import Campaign
 from cbt_crypto.file.cluster import ClusterSection
 from cbt_crypto.file.places import at
 from cbt_crypto.host_facts import facts, version_facts
+from cbt_crypto.hosts import ceph_conf
+from cbt_crypto.hosts.devices import logical_volumes
+from cbt_crypto.hosts.devices.guard import device_guards
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.neighbours import hosts_of
 from cbt_crypto.overlay import Requirement
 from cbt_crypto.plan import Cell
-from cbt_crypto.remote import Remote
-from cbt_crypto.site import Site
 from cbt_crypto.stack import Stack
 from cbt_crypto.survey import Check, Finding, survey
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from cbt_crypto.drive_proof import DriveProof
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import HostOutputs, Site
 from cbt_crypto.overlay import Overlay
-from cbt_crypto.remote import Remote
-from cbt_crypto.site import HostOutputs, Site
 from cbt_crypto.stack import Stack
 
 _BEGIN = "@cbt-crypto-probe"

@@ -13,9 +13,9 @@ from typing import Annotated, ClassVar, Optional, Union
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.overlay import Requirement
 from cbt_crypto.precision.until import MeasureUntil
-from cbt_crypto.site import HostScripts, Site
 
 #: (host, shell command) -> the command as the overlays want it started there.
 WrapClient = Callable[[str, str], str]

@@ -12,14 +12,14 @@ from typing import Annotated, Any, ClassVar, Optional, Union
 from pydantic import Field, StringConstraints, model_validator
 from typing_extensions import Self, override
 
-from cbt_crypto import logical_volumes
 from cbt_crypto.cluster_overlays import luks_proof
 from cbt_crypto.cluster_overlays.luks_proof import Facts
 from cbt_crypto.cluster_overlays.per_osd import Finding, judge_all
-from cbt_crypto.device_guard import device_guard
-from cbt_crypto.logical_volumes import Group, Volume
+from cbt_crypto.hosts.devices import logical_volumes
+from cbt_crypto.hosts.devices.guard import device_guard
+from cbt_crypto.hosts.devices.logical_volumes import Group, Volume
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
 from cbt_crypto.overlay import Overlay, Requirement, Verdict
-from cbt_crypto.site import HostOutputs, HostScripts, Osd, Site
 
 _Path = Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")]
 _METADATA = "@metadata"

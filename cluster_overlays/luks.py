@@ -21,8 +21,8 @@ from cbt_crypto.cluster_overlays.luks_proof import Facts
 from cbt_crypto.cluster_overlays.luks_requirements import SCRIPT, DmCrypt
 from cbt_crypto.cluster_overlays.per_osd import Finding, judge_all, name_of
 from cbt_crypto.errors import RunError
+from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Osd, Site
 from cbt_crypto.overlay import Overlay, Requirement, Transition, Verdict
-from cbt_crypto.site import Drive, HostOutputs, HostScripts, Osd, Site
 
 #: Options that change on an open mapping, by dm-crypt's name, with cryptsetup's.
 _LIVE = {

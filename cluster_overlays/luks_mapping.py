@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cbt_crypto.site import Drive, Osd, Site
+from cbt_crypto.hosts.site import Drive, Osd, Site
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from typing import Any, Literal, Optional
 
 from typing_extensions import override
 
-from cbt_crypto import on_host
 from cbt_crypto.cluster_overlays import luks_mapping, opal_on_host
 from cbt_crypto.host_facts import Fact
+from cbt_crypto.hosts import shell
 
 #: How an overlay may use a drive's own encryption: under dm-crypt's, or in place of it.
 HwOpal = Literal["with_dm_crypt", "only"]
@@ -87,7 +87,7 @@ class OpalDrive(Fact):
 def requirement(host: str, mapping: luks_mapping.Mapping) -> OpalDrive:
     """That the device of a mapping is a drive with OPAL, and nobody's."""
     keys = [f"{place}/cbt-crypto/{mapping.name}.opal" for place in ("/run", "/dev/shm")]
-    script = on_host.python(source(), {"drive": mapping.device, "keys": keys})
+    script = shell.python(source(), {"drive": mapping.device, "keys": keys})
     return OpalDrive(f"OPAL of {mapping.device}", (host,), script, device=mapping.device)
 
 
@@ -98,7 +98,7 @@ def source() -> str:
 
 def look(parts: Mapping[str, Mapping[str, str]]) -> str:
     """Shell text that prints what drives say of themselves: place -> part -> facts."""
-    return on_host.python(source(), {"parts": parts})
+    return shell.python(source(), {"parts": parts})
 
 
 def drive_fault(facts: Mapping[str, Any], parts: Sequence[str], hw_opal: HwOpal) -> Optional[str]:

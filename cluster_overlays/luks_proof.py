@@ -7,12 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union
 
-from cbt_crypto import on_host
-from cbt_crypto.cluster_overlays import luks_opal, storage_on_host
+from cbt_crypto.cluster_overlays import luks_opal
 from cbt_crypto.cluster_overlays.crypt_table import CryptTable, OpalTable, crypt_of, may_encrypt
 from cbt_crypto.cluster_overlays.luks_mapping import devices_of, mapping_of, mapping_of_drive
 from cbt_crypto.cluster_overlays.per_osd import name_of
-from cbt_crypto.site import Drive, HostOutputs, Osd, Site
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.devices import storage_on_host
+from cbt_crypto.hosts.site import Drive, HostOutputs, Osd, Site
 
 #: What `storage_on_host` found at one OSD.
 Facts = Mapping[str, Any]
@@ -50,7 +51,7 @@ def script(site: Site, host: str, with_opal: bool = False) -> str:
 
 def look(asked: Mapping[str, Mapping[str, Any]]) -> str:
     """Shell text that runs `storage_on_host` with these arguments."""
-    return on_host.python(inspect.getsource(storage_on_host), asked)
+    return shell.python(inspect.getsource(storage_on_host), asked)
 
 
 def parse(outputs: HostOutputs) -> dict[str, Facts]:

@@ -13,11 +13,11 @@ from typing import Annotated, Any, ClassVar, Literal, Optional
 from pydantic import AfterValidator, Field, StringConstraints
 from typing_extensions import Self, override
 
-from cbt_crypto import admin_socket, on_host
 from cbt_crypto.cluster_overlays import network_proof, tunnel_on_host
 from cbt_crypto.cluster_overlays.network_proof import Look
+from cbt_crypto.hosts import admin_socket, shell
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 from cbt_crypto.overlay import Overlay, Requirement, Transition, Verdict
-from cbt_crypto.site import HostOutputs, HostScripts, Site
 
 #: What all our devices' names begin with.
 PREFIX = "cbtx"
@@ -123,7 +123,7 @@ class Network(Overlay):
     def _on_hosts(self, site: Site, action: str, **more: Any) -> HostScripts:
         source = inspect.getsource(tunnel_on_host)
         return {
-            host: on_host.python(source, self._asked(site, host, action, **more))
+            host: shell.python(source, self._asked(site, host, action, **more))
             for host in site.hosts
         }
 

@@ -7,8 +7,6 @@ from typing import ClassVar, Optional, Union
 
 from typing_extensions import Self, override
 
-from cbt_crypto import admin_socket
-from cbt_crypto.admin_socket import Answers, Question
 from cbt_crypto.cluster_overlays.messenger_traffic import (
     COUNTERS,
     Counters,
@@ -16,8 +14,10 @@ from cbt_crypto.cluster_overlays.messenger_traffic import (
     traffic_between,
 )
 from cbt_crypto.cluster_overlays.per_osd import Finding, judge_all
+from cbt_crypto.hosts import admin_socket
+from cbt_crypto.hosts.admin_socket import Answers, Question
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
 from cbt_crypto.overlay import Overlay, Transition, Verdict
-from cbt_crypto.site import HostOutputs, HostScripts, Osd, Site
 
 _MODE_OPTIONS = (
     "ms_client_mode",

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, Optional, Protocol
 
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.overlay import Requirement
-from cbt_crypto.remote import Remote
 from cbt_crypto.scenario import Volume
-from cbt_crypto.site import Site
 from cbt_crypto.stack import Stack
 
 

@@ -13,7 +13,7 @@ import yaml
 
 from cbt_crypto.archive.json_file import hash_of
 from cbt_crypto.errors import HostError
-from cbt_crypto.remote import Remote
+from cbt_crypto.hosts.remote import Remote
 
 pytestmark = pytest.mark.contract
 

@@ -15,10 +15,10 @@ from typing import Any
 from cbt_crypto import journal
 from cbt_crypto.archive import documents, json_file
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.engine.embedded import ceph_conf
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import load
 from cbt_crypto.holder import describe, is_dead
+from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.plan import plan
 from cbt_crypto.results.collectl import read_collectl
 from cbt_crypto.results.energy import read_energy

@@ -14,11 +14,11 @@ from rich.console import Console
 
 from cbt_crypto.cluster_overlays.luks import Luks
 from cbt_crypto.cluster_overlays.luks_mapping import mappings_of
+from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.lab import life, ssh
 from cbt_crypto.lab.shape import Kind, Shape
 from cbt_crypto.lab.steps import Steps
 from cbt_crypto.overlay import Verdict
-from cbt_crypto.site import HostScripts, Osd, Site
 
 pytestmark = pytest.mark.lab
 

@@ -18,10 +18,10 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.cluster_overlays.network import Network
+from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.lab import life, ssh
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 from cbt_crypto.lab.steps import Steps
-from cbt_crypto.site import Osd, Site
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(2400)]
 

@@ -15,8 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto import logical_volumes
-from cbt_crypto.engine.embedded import admin_session, ceph_conf, cephx, common
+from cbt_crypto.engine.embedded import admin_session, cephx, common
 from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.engine.embedded.options import (
     base_options,
@@ -28,11 +27,13 @@ from cbt_crypto.engine.embedded.options import (
 from cbt_crypto.errors import HostError
 from cbt_crypto.file.cluster import ClusterSection
 from cbt_crypto.file.places import at
+from cbt_crypto.hosts import ceph_conf
+from cbt_crypto.hosts.devices import logical_volumes
+from cbt_crypto.hosts.devices.logical_volumes import Group, Volume
+from cbt_crypto.hosts.remote import Remote, kill_script
+from cbt_crypto.hosts.site import HostScripts, Osd
+from cbt_crypto.hosts.temporary import prefix
 from cbt_crypto.layout import ceph_dir, conf_path, site_of
-from cbt_crypto.logical_volumes import Group, Volume
-from cbt_crypto.remote import Remote, kill_script
-from cbt_crypto.scratch import prefix
-from cbt_crypto.site import HostScripts, Osd
 
 quote = shlex.quote
 

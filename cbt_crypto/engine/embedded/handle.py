@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.errors import HostError
-from cbt_crypto.scratch import prefix
+from cbt_crypto.hosts.temporary import prefix
 
 #: Seconds between SIGTERM and SIGKILL of a command of ours that ran out of time.
 GRACE = 2.0

@@ -76,7 +76,7 @@ def _pid_file(target: str) -> str:
 
 
 def _pdsh(roles: Sequence[str], script: str) -> None:
-    from cbt_crypto.remote import preamble  # noqa: PLC0415 - remote takes an engine, we are one
+    from cbt_crypto.hosts.remote import preamble  # noqa: PLC0415 - remote takes an engine, we are one
 
     nodes = settings.getnodes(*roles)
     text = f"{preamble(str(settings.cluster['tmp_dir']))}\nset -eu\n{script}"

@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Optional
 
-from cbt_crypto.engine.embedded import ceph_conf
 from cbt_crypto.engine.embedded.ceph import Hooks
 from cbt_crypto.engine.embedded.options import mon_vector
 from cbt_crypto.engine.upstream import programs
@@ -26,9 +25,10 @@ from cbt_crypto.engine.upstream.modules import Modules
 from cbt_crypto.engine.upstream.settings import Settings, for_upstream, write_one_pid
 from cbt_crypto.errors import RunError
 from cbt_crypto.file.places import at
+from cbt_crypto.hosts import ceph_conf
+from cbt_crypto.hosts.remote import kill_script
+from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.layout import ceph_dir, conf_path, section_of, site_of
-from cbt_crypto.remote import kill_script
-from cbt_crypto.site import HostScripts
 
 if TYPE_CHECKING:
     UpstreamsOwn = Any

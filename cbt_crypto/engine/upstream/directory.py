@@ -12,8 +12,8 @@ from typing import Any, Optional
 from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.engine.embedded.ceph import Ceph
 from cbt_crypto.file.cluster import ClusterSection
-from cbt_crypto.remote import Remote
-from cbt_crypto.site import HostScripts
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import HostScripts
 
 
 class Directory(Ceph):

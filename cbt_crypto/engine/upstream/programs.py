@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cbt_crypto.remote import preamble
-from cbt_crypto.site import HostScripts, Osd, Site
+from cbt_crypto.hosts.remote import preamble
+from cbt_crypto.hosts.site import HostScripts, Osd, Site
 
 #: Programs that load the cluster: how each of their processes ended is noted, good or bad.
 CLIENTS = ("fio", "rados")

@@ -9,8 +9,8 @@ import pytest
 from cbt_crypto import collected
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError, RunError
+from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.measure import _check_clocks
-from cbt_crypto.remote import Remote
 
 pytestmark = pytest.mark.unit
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto import energy, environment
+from cbt_crypto import environment
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.environment import energy_hosts
 from cbt_crypto.errors import HostError
-from cbt_crypto.remote import Remote
+from cbt_crypto.hosts import energy_sampler
+from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.results.energy import read_energy
 
 pytestmark = pytest.mark.unit
@@ -75,8 +76,10 @@ def test_counters_are_written_down_until_the_end(
     monkeypatch: pytest.MonkeyPatch,
     wait_for: Any,
 ) -> None:
-    monkeypatch.setattr(energy, "start_script", _with(energy.start_script, powercap))
-    with energy.recorded(remote, ["localhost"], str(run_dir)):
+    monkeypatch.setattr(
+        energy_sampler, "start_script", _with(energy_sampler.start_script, powercap)
+    )
+    with energy_sampler.recorded(remote, ["localhost"], str(run_dir)):
         wait_for(lambda: _samples(run_dir))
         powercap.count(400_000)
     # the last sample is taken when it is ended, however short ago the one before was
@@ -96,13 +99,13 @@ def _with(script: Callable[..., str], powercap: Powercap) -> Callable[[str], str
 def test_it_samples_every_second(
     powercap: Powercap, run_dir: Path, remote: Remote, wait_for: Any
 ) -> None:
-    start = energy.start_script(str(run_dir), str(powercap.folder))
+    start = energy_sampler.start_script(str(run_dir), str(powercap.folder))
     remote.run({"localhost": start}, "start")
     wait_for(lambda: len(_samples(run_dir)) > 2)
-    remote.run({"localhost": energy.stop_script(str(run_dir))}, "stop")
+    remote.run({"localhost": energy_sampler.stop_script(str(run_dir))}, "stop")
     times = [float(line.split()[0]) for line in _samples(run_dir)]
     assert 0.9 < times[1] - times[0] < 5
-    remote.run({"localhost": energy.stop_script(str(run_dir))}, "stop again")
+    remote.run({"localhost": energy_sampler.stop_script(str(run_dir))}, "stop again")
 
 
 def test_it_ends_when_what_is_measured_fails(
@@ -112,8 +115,10 @@ def test_it_ends_when_what_is_measured_fails(
     monkeypatch: pytest.MonkeyPatch,
     wait_for: Any,
 ) -> None:
-    monkeypatch.setattr(energy, "start_script", _with(energy.start_script, powercap))
-    with pytest.raises(HostError), energy.recorded(remote, ["localhost"], str(run_dir)):
+    monkeypatch.setattr(
+        energy_sampler, "start_script", _with(energy_sampler.start_script, powercap)
+    )
+    with pytest.raises(HostError), energy_sampler.recorded(remote, ["localhost"], str(run_dir)):
         wait_for(lambda: _samples(run_dir))
         pid = (run_dir / ".energy.pid").read_text().strip()
         remote.run({"localhost": "exit 3"}, "run fio")
@@ -124,7 +129,7 @@ def test_it_ends_when_what_is_measured_fails(
 def test_the_cleanup_finds_it_by_our_mark(
     powercap: Powercap, run_dir: Path, remote: Remote, tmp_path: Path, wait_for: Any
 ) -> None:
-    start = energy.start_script(str(run_dir), str(powercap.folder))
+    start = energy_sampler.start_script(str(run_dir), str(powercap.folder))
     remote.run({"localhost": start}, "start")
     wait_for(lambda: _samples(run_dir))
     pid = (run_dir / ".energy.pid").read_text().strip()
@@ -137,25 +142,25 @@ def test_the_cleanup_finds_it_by_our_mark(
 def test_a_host_without_counters_has_no_file(
     run_dir: Path, remote: Remote, tmp_path: Path, wait_for: Any
 ) -> None:
-    start = energy.start_script(str(run_dir), str(tmp_path / "none"))
+    start = energy_sampler.start_script(str(run_dir), str(tmp_path / "none"))
     remote.run({"localhost": start}, "start")
     pid = (run_dir / ".energy.pid").read_text().strip()
     wait_for(lambda: not Path(f"/proc/{pid}/exe").exists())
-    remote.run({"localhost": energy.stop_script(str(run_dir))}, "stop")
+    remote.run({"localhost": energy_sampler.stop_script(str(run_dir))}, "stop")
     assert list(run_dir.iterdir()) == []
 
 
 def test_hosts_that_are_not_named_are_not_asked(run_dir: Path) -> None:
     refuses: Any = None
-    with energy.recorded(Remote(refuses, "/t"), [], str(run_dir)):
+    with energy_sampler.recorded(Remote(refuses, "/t"), [], str(run_dir)):
         pass
 
 
 def test_what_a_host_says_that_it_has(powercap: Powercap, tmp_path: Path) -> None:
-    script = f"set -eu; SUDO=\n{energy.names_script(str(powercap.folder))}"
+    script = f"set -eu; SUDO=\n{energy_sampler.names_script(str(powercap.folder))}"
     said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert said.stdout.split() == ["package-0", "core", "dram", "psys"]
-    none = f"set -eu; SUDO=\n{energy.names_script(str(tmp_path / 'none'))}"
+    none = f"set -eu; SUDO=\n{energy_sampler.names_script(str(tmp_path / 'none'))}"
     said = subprocess.run(["sh", "-c", none], capture_output=True, text=True, check=True)
     assert (said.stdout, said.stderr) == ("", "")
 
@@ -170,9 +175,11 @@ def test_a_campaign_brings_it_with_every_cell(
     host: Any, no_overlays: None, powercap: Powercap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = str(powercap.folder)
-    script = environment._SCRIPT.replace(energy.POWERCAP, folder)
+    script = environment._SCRIPT.replace(energy_sampler.POWERCAP, folder)
     monkeypatch.setattr(environment, "_SCRIPT", script)
-    monkeypatch.setattr(energy, "start_script", _with(energy.start_script, powercap))
+    monkeypatch.setattr(
+        energy_sampler, "start_script", _with(energy_sampler.start_script, powercap)
+    )
     result = host.cbt(host.write())
     assert result.exit_code == 0, result.output
     noted = json.loads((host.archive / "results/environment.json").read_text())

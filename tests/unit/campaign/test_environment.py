@@ -9,8 +9,8 @@ import pytest
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.engine.names import embedded
 from cbt_crypto.environment import collect, git_commit, host_facts
-from cbt_crypto.remote import Remote
-from cbt_crypto.site import Osd, Site
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import Osd, Site
 
 pytestmark = pytest.mark.unit
 

@@ -18,8 +18,8 @@ from cbt_crypto.cluster_overlays.crypt_table import CryptTable
 from cbt_crypto.cluster_overlays.luks_proof import encrypted_fault
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.file import Campaign
+from cbt_crypto.hosts.site import Osd
 from cbt_crypto.layout import site_of
-from cbt_crypto.site import Osd
 
 pytestmark = pytest.mark.unit
 

@@ -7,17 +7,17 @@ import subprocess
 
 import pytest
 
-from cbt_crypto import local_processes
+from cbt_crypto.hosts import marked_processes
 
 pytestmark = pytest.mark.unit
 
 
 def test_only_that_run_s() -> None:
-    with local_processes.named("a1"):
+    with marked_processes.named("a1"):
         one = subprocess.Popen(["sleep", "60"])
-    with local_processes.named("a11"):
+    with marked_processes.named("a11"):
         other = subprocess.Popen(["sleep", "60"])
-    local_processes.end("a1")
+    marked_processes.end("a1")
     assert one.wait(5) == -9
     assert other.poll() is None
     other.kill()

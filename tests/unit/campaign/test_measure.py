@@ -11,10 +11,10 @@ import pytest
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import RunError
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.measure import _outcome, clock_offsets, failed_processes
-from cbt_crypto.remote import Remote
 from cbt_crypto.scenario import ClientProcess
-from cbt_crypto.site import Site
 
 pytestmark = pytest.mark.unit
 

@@ -8,9 +8,9 @@ import pytest
 
 from cbt_crypto import proof
 from cbt_crypto.engine.embedded import common
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 from cbt_crypto.overlay import Overlay, Verdict
-from cbt_crypto.remote import Remote
-from cbt_crypto.site import HostOutputs, HostScripts, Site
 from cbt_crypto.stack import Stack
 
 pytestmark = pytest.mark.unit

@@ -9,7 +9,7 @@ import pytest
 
 from cbt_crypto.cell_site import cell_site
 from cbt_crypto.file import Campaign
-from cbt_crypto.site import Site
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.stack import Stack
 
 DRIVES = {

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto import md_array
 from cbt_crypto.benchmarks.etcd import Etcd
 from cbt_crypto.benchmarks.fdatasync import Fdatasync
 from cbt_crypto.benchmarks.raw_device import RawDevice
 from cbt_crypto.drive_stage import undo
+from cbt_crypto.hosts.devices import md_array
+from cbt_crypto.hosts.site import Drive
 from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.plan import cells_of
 from cbt_crypto.preflight import requirements
 from cbt_crypto.scenario import ClusterCommands
-from cbt_crypto.site import Drive
 from cbt_crypto.stack import Stack
 
 pytestmark = pytest.mark.unit

@@ -10,8 +10,8 @@ from typing import Any, Callable, Optional
 
 import pytest
 
-from cbt_crypto.device_guard import DeviceGuard, device_guards
-from cbt_crypto.site import Osd, Site
+from cbt_crypto.hosts.devices.guard import DeviceGuard, device_guards
+from cbt_crypto.hosts.site import Osd, Site
 
 pytestmark = pytest.mark.unit
 

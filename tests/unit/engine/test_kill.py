@@ -14,7 +14,7 @@ import pytest
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError
-from cbt_crypto.remote import Remote, kill_script
+from cbt_crypto.hosts.remote import Remote, kill_script
 
 pytestmark = pytest.mark.unit
 

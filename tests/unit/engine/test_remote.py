@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.remote import Remote, dispatch
+from cbt_crypto.hosts.remote import Remote, dispatch
 
 pytestmark = pytest.mark.unit
 

@@ -14,7 +14,7 @@ from typing import Callable
 
 import pytest
 
-from cbt_crypto.site import Osd, Site
+from cbt_crypto.hosts.site import Osd, Site
 
 DATA = Path(__file__).parents[1] / "data" / "overlays"
 

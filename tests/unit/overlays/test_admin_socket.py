@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 import pytest
 
-from cbt_crypto.admin_socket import Question, parse, script
+from cbt_crypto.hosts.admin_socket import Question, parse, script
 
 pytestmark = pytest.mark.unit
 

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.cpuset import CpuSet
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.overlay import Transition
-from cbt_crypto.site import Site
 
 pytestmark = pytest.mark.unit
 

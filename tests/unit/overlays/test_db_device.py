@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from cbt_crypto.cluster_overlays.db_device import DbDevice
 from cbt_crypto.cluster_overlays.luks import Luks
-from cbt_crypto.device_guard import DeviceGuard
-from cbt_crypto.site import Osd, Site
+from cbt_crypto.hosts.devices.guard import DeviceGuard
+from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.stack import Stack, leftovers
 
 pytestmark = pytest.mark.unit

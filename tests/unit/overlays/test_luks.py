@@ -17,8 +17,8 @@ from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.crypt_table import CryptTable
 from cbt_crypto.cluster_overlays.luks import Luks
 from cbt_crypto.cluster_overlays.luks_mapping import mapping_of
+from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.overlay import Transition
-from cbt_crypto.site import Osd, Site
 
 pytestmark = pytest.mark.unit
 

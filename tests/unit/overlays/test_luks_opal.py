@@ -20,8 +20,8 @@ from cbt_crypto.cluster_overlays import luks_opal, opal_on_host
 from cbt_crypto.cluster_overlays.luks import Luks
 from cbt_crypto.cluster_overlays.luks_mapping import mapping_of, mapping_of_drive
 from cbt_crypto.cluster_overlays.luks_requirements import DmCrypt
+from cbt_crypto.hosts.site import Drive, Osd, Site
 from cbt_crypto.overlay import Transition
-from cbt_crypto.site import Drive, Osd, Site
 
 pytestmark = pytest.mark.unit
 

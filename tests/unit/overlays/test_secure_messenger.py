@@ -10,8 +10,8 @@ import pytest
 
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.secure_messenger import SecureMessenger
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.overlay import Transition, Verdict
-from cbt_crypto.site import Site
 
 pytestmark = pytest.mark.unit
 

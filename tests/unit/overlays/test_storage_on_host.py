@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto.cluster_overlays import storage_on_host
-from cbt_crypto.cluster_overlays.storage_on_host import Layers, numbers, opened, without_key
+from cbt_crypto.hosts.devices import storage_on_host
+from cbt_crypto.hosts.devices.storage_on_host import Layers, numbers, opened, without_key
 
 pytestmark = pytest.mark.unit
 

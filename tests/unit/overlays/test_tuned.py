@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.tuned import Tuned
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.overlay import Transition
-from cbt_crypto.site import Site
 
 pytestmark = pytest.mark.unit
 

@@ -9,9 +9,9 @@ import pytest
 from typing_extensions import Self
 
 from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.overlay import Overlay, Transition
 from cbt_crypto.plan import Deploy, Measure, Plan, Prefill
-from cbt_crypto.site import HostScripts, Osd, Site
 
 
 class Live(Overlay):

@@ -7,8 +7,8 @@ from typing import Callable
 
 import pytest
 
+from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.overlay import Overlay, Transition
-from cbt_crypto.site import Osd, Site
 from cbt_crypto.stack import Stack, leftovers, transition
 
 pytestmark = pytest.mark.unit

@@ -15,8 +15,8 @@ from cbt_crypto.benchmarks.rbd import RbdFio
 from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
 from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
 from cbt_crypto.benchmarks.rbd_single_client_sync import RbdSingleClientSync
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.scenario import ClusterCommands, Volume
-from cbt_crypto.site import Site
 
 pytestmark = pytest.mark.unit
 

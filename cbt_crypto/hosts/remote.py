@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.site import HostScripts
+from cbt_crypto.hosts.site import HostScripts
 
 _STATUS = "@cbt-crypto-exit-status"
 #: Linux allows 128 KiB for one argument of a program, and pdsh puts a little around ours.

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Optional, Union
 
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.overlay import Requirement
-from cbt_crypto.site import Site
 
 _FUNCTION = r"""
 look_at() {

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from cbt_crypto import background
-from cbt_crypto.remote import Remote
+from cbt_crypto.hosts.remote import Remote
 
 #: Where the kernel has the zones. AMD's processors are there under Intel's name.
 POWERCAP = "/sys/class/powercap"

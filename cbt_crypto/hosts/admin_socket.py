@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
-from cbt_crypto import on_host
-from cbt_crypto.site import HostOutputs
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.site import HostOutputs
 
 #: Seconds a daemon may take for one answer.
 TIMEOUT_S = 20
@@ -100,7 +100,7 @@ class Answers:
 def script(questions: Sequence[Question]) -> str:
     """Shell text that asks all of them on their host and prints one JSON document."""
     asked = [asdict(question) for question in questions]
-    return on_host.python(_READER % {"timeout": TIMEOUT_S}, asked)
+    return shell.python(_READER % {"timeout": TIMEOUT_S}, asked)
 
 
 def parse(outputs: HostOutputs) -> Answers:
