@@ -10,9 +10,9 @@ from pydantic import Field
 
 from cbt_crypto.benchmarks.drive import AS_ROOT, capacity
 from cbt_crypto.benchmarks.file_system import FileSystemScenario
+from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.site import Drive, HostScripts, Site
-from cbt_crypto.overlay import Requirement
 from cbt_crypto.scenario import ClientProcess, ClusterCommands, WrapClient
 
 #: MiB that etcd's log and database may take in one cell.

@@ -11,8 +11,8 @@ from pydantic import Field
 from cbt_crypto.benchmarks import fio_job
 from cbt_crypto.benchmarks.drive import AS_ROOT, capacity
 from cbt_crypto.benchmarks.file_system import FileSystemScenario
+from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site
-from cbt_crypto.overlay import Requirement
 from cbt_crypto.scenario import ClusterCommands, WrapClient
 
 #: MiB of a file system beside what is in it.

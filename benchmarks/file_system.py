@@ -9,8 +9,8 @@ from typing import Literal
 from pydantic import Field
 
 from cbt_crypto.benchmarks.drive import DROP_CACHES, DriveScenario
+from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.hosts.site import Drive, Site
-from cbt_crypto.overlay import Requirement
 
 #: The label by which a file system is known to be ours. XFS takes 12 characters.
 LABEL = "cbt-crypto"

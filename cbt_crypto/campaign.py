@@ -22,6 +22,8 @@ from cbt_crypto.archive_state import (
 from cbt_crypto.attempt import attempt
 from cbt_crypto.cell_site import cell_site
 from cbt_crypto.choices import Choices
+from cbt_crypto.cluster_overlays.base import Overlay, Transition
+from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.collector import Collector
 from cbt_crypto.deployment import cluster_class
 from cbt_crypto.diagnosis import diagnosis
@@ -37,14 +39,12 @@ from cbt_crypto.journal import Journal
 from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.leftovers import take_down
 from cbt_crypto.measure import benchmark_class, commands_of
-from cbt_crypto.overlay import Overlay, Transition
 from cbt_crypto.pacing import Pacing, block_state
 from cbt_crypto.pending import Pending
 from cbt_crypto.plan import Cell, Deploy, Measure, Plan, Prefill
 from cbt_crypto.precision.block import read_block
 from cbt_crypto.progress import CampaignProgress
 from cbt_crypto.scenario import Scenario
-from cbt_crypto.stack import Stack, transition
 
 #: Cells that may fail one after another before the rest is given up.
 _PATIENCE = 3

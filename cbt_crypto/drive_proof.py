@@ -7,9 +7,9 @@ from typing import ClassVar, Optional
 
 from typing_extensions import override
 
-from cbt_crypto.cluster_overlays.luks_proof import Facts, look, parse
+from cbt_crypto.cluster_overlays.base import Overlay, Verdict
+from cbt_crypto.cluster_overlays.luks.proof import Facts, look, parse
 from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Site
-from cbt_crypto.overlay import Overlay, Verdict
 
 
 def script(drives: Sequence[Drive]) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
+from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.engine import Engine
 from cbt_crypto.hosts import energy_sampler
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.overlay import Overlay
 
 #: What systemd-detect-virt says of a machine whose CPU is emulated in software.
 _EMULATED = {"qemu", "bochs", "uml"}

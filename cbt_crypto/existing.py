@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cbt_crypto import sockets_on_host
+from cbt_crypto.cluster_overlays.base import Requirement, Transition
+from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.file import Campaign, ClusterSection
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.layout import ceph_dir
-from cbt_crypto.overlay import Requirement, Transition
 from cbt_crypto.plan import Cell
 from cbt_crypto.scenario import ClusterCommands, Volume
-from cbt_crypto.stack import Stack, transition
 
 
 @dataclass(frozen=True)

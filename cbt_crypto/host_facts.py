@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.overlay import Requirement
 
 #: Seconds by which clocks may differ before people are told, and before nothing is started.
 CLOCK_WARN_S, CLOCK_LIMIT_S = 0.1, 1.0

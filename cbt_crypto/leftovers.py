@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cbt_crypto import holder
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.deployment import cluster_class
 from cbt_crypto.engine import Engine
 from cbt_crypto.errors import HostError, RunError, UsageError
@@ -16,7 +17,6 @@ from cbt_crypto.hosts import marked_processes
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.journal import Deployment, Journal, left_over
 from cbt_crypto.layout import site_of
-from cbt_crypto.stack import Stack
 
 Say = Callable[[str], None]
 ChooseEngine = Callable[[Any], Engine]

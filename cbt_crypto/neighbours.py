@@ -8,12 +8,12 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import RunError
 from cbt_crypto.file.neighbours import Neighbours
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.stack import Stack
 
 #: Host -> what its neighbours did: `cores` of CPU time they got, of those `asked`, in `seconds`.
 Seen = dict[str, dict[str, float]]

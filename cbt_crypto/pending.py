@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Optional, Union
 
-from cbt_crypto.overlay import Transition
+from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.plan import Deploy, Prefill
 
 

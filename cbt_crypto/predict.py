@@ -12,8 +12,8 @@ from typing import Any, Optional
 
 from cbt_crypto.archive.json_file import read_json
 from cbt_crypto.archive.timeline import steps_of, usual_seconds
+from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
-from cbt_crypto.overlay import Transition
 from cbt_crypto.pacing import load_key
 from cbt_crypto.pending import Pending
 from cbt_crypto.plan import Cell, Deploy, Measure, Plan, Prefill, Step

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from cbt_crypto import existing
 from cbt_crypto.cell_site import cell_site
+from cbt_crypto.cluster_overlays.base import Requirement
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import benchmarks_of_upstream
 from cbt_crypto.engine.embedded.common import is_local
@@ -28,9 +30,7 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.neighbours import hosts_of
-from cbt_crypto.overlay import Requirement
 from cbt_crypto.plan import Cell
-from cbt_crypto.stack import Stack
 from cbt_crypto.survey import Check, Finding, survey
 
 #: Program -> the Debian package that has it, for the sentence about a missing one.

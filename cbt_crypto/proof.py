@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from cbt_crypto.cluster_overlays.base import Overlay
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.drive_proof import DriveProof
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostOutputs, Site
-from cbt_crypto.overlay import Overlay
-from cbt_crypto.stack import Stack
 
 _BEGIN = "@cbt-crypto-probe"
 

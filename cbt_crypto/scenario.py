@@ -13,8 +13,8 @@ from typing import Annotated, ClassVar, Optional, Union
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site
-from cbt_crypto.overlay import Requirement
 from cbt_crypto.precision.until import MeasureUntil
 
 #: (host, shell command) -> the command as the overlays want it started there.

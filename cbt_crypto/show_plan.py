@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cbt_crypto.overlay import Overlay, Transition
+from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.plan import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.predict import Durations, Earlier, in_words, predict
 

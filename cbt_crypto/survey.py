@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.host_facts import CLOCK_LIMIT_S, CLOCK_WARN_S, Fact, clock_offset
 from cbt_crypto.hosts.remote import HostResult, Remote
-from cbt_crypto.overlay import Requirement
 
 _BEGIN = "@cbt-crypto-requirement"
 _CLOCK = "@cbt-crypto-clock"

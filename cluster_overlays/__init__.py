@@ -6,13 +6,13 @@ daemons on them. A new overlay is one module and one line here.
 
 from __future__ import annotations
 
-from cbt_crypto.cluster_overlays.cpuset import CpuSet
+from cbt_crypto.cluster_overlays.base import Overlay
+from cbt_crypto.cluster_overlays.cpuset.overlay import CpuSet
 from cbt_crypto.cluster_overlays.db_device import DbDevice
-from cbt_crypto.cluster_overlays.luks import Luks
-from cbt_crypto.cluster_overlays.network import Network
-from cbt_crypto.cluster_overlays.secure_messenger import SecureMessenger
+from cbt_crypto.cluster_overlays.luks.overlay import Luks
+from cbt_crypto.cluster_overlays.network.overlay import Network
+from cbt_crypto.cluster_overlays.secure_messenger.overlay import SecureMessenger
 from cbt_crypto.cluster_overlays.tuned import Tuned
-from cbt_crypto.overlay import Overlay
 
 OVERLAYS: dict[str, type[Overlay]] = {
     "network": Network,

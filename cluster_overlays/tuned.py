@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from typing_extensions import Self, override
 
+from cbt_crypto.cluster_overlays.base import Overlay, Requirement, Transition, Verdict
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
-from cbt_crypto.overlay import Overlay, Requirement, Transition, Verdict
 
 Role = Literal["head", "clients", "osds", "mons", "mgrs"]
 

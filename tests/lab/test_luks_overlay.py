@@ -12,13 +12,13 @@ from typing import Any, Callable
 import pytest
 from rich.console import Console
 
-from cbt_crypto.cluster_overlays.luks import Luks
-from cbt_crypto.cluster_overlays.luks_mapping import mappings_of
+from cbt_crypto.cluster_overlays.base import Verdict
+from cbt_crypto.cluster_overlays.luks.mapping import mappings_of
+from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.lab import life, ssh
 from cbt_crypto.lab.shape import Kind, Shape
 from cbt_crypto.lab.steps import Steps
-from cbt_crypto.overlay import Verdict
 
 pytestmark = pytest.mark.lab
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cbt_crypto.cluster_overlays.network import Network
+from cbt_crypto.cluster_overlays.network.overlay import Network
 from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.lab import life, ssh
 from cbt_crypto.lab.shape import Kind, Lab, Shape

@@ -9,10 +9,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.deployment import cluster_class
 from cbt_crypto.engine.names import embedded
 from cbt_crypto.file import load
-from cbt_crypto.stack import Stack
 
 
 def main() -> None:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Optional, Union
 
+from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.overlay import Requirement
 
 _FUNCTION = r"""
 look_at() {

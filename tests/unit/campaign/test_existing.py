@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from cbt_crypto import existing, sockets_on_host
-from cbt_crypto.cluster_overlays.crypt_table import CryptTable
-from cbt_crypto.cluster_overlays.luks_proof import encrypted_fault
+from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable
+from cbt_crypto.cluster_overlays.luks.proof import encrypted_fault
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.file import Campaign
 from cbt_crypto.hosts.site import Osd

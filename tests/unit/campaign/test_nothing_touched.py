@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.main import cbt
-from cbt_crypto.overlay import Overlay
 
 pytestmark = pytest.mark.unit
 

@@ -12,8 +12,8 @@ import pytest
 from cbt_crypto import attempt as attempt_module
 from cbt_crypto import existing
 from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
 from cbt_crypto.measure import _RunsScenario
-from cbt_crypto.overlay import Overlay, Transition, Verdict
 
 pytestmark = pytest.mark.unit
 

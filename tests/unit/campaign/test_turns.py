@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cbt_crypto.cluster_overlays import OVERLAYS
-from cbt_crypto.overlay import Overlay, Transition
+from cbt_crypto.cluster_overlays.base import Overlay, Transition
 
 pytestmark = pytest.mark.unit
 

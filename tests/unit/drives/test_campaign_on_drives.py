@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
-from cbt_crypto.overlay import Transition
 from cbt_crypto.plan import Deploy, Measure, Prefill, plan
 
 pytestmark = pytest.mark.unit

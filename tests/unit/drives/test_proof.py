@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto.cluster_overlays.luks import Luks
+from cbt_crypto.cluster_overlays.luks.overlay import Luks
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.drive_proof import DriveProof
 from cbt_crypto.hosts.devices import opened_on_host
-from cbt_crypto.stack import Stack
 
 pytestmark = pytest.mark.unit
 

@@ -12,11 +12,11 @@ from typing import Any, Callable, Optional
 import pytest
 import yaml
 
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.deployment import cluster_class
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.engine.names import embedded
 from cbt_crypto.file import Campaign
-from cbt_crypto.stack import Stack
 
 
 @dataclass

@@ -10,10 +10,10 @@ from typing import Any, Callable
 
 import pytest
 
+from cbt_crypto.cluster_overlays.base import Transition
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.file import Campaign
 from cbt_crypto.hosts.site import Osd
-from cbt_crypto.overlay import Transition
-from cbt_crypto.stack import Stack
 
 pytestmark = pytest.mark.unit
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cbt_crypto.choices import Choices
-from cbt_crypto.cluster_overlays import cipher_speed
-from cbt_crypto.cluster_overlays.luks import Luks
+from cbt_crypto.cluster_overlays.luks import cipher_speed
+from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.errors import RunError
 
 pytestmark = pytest.mark.unit

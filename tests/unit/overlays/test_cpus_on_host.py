@@ -11,8 +11,8 @@ from typing import Any, Optional
 
 import pytest
 
-from cbt_crypto.cluster_overlays import cpus_on_host
-from cbt_crypto.cluster_overlays.cpus_on_host import (
+from cbt_crypto.cluster_overlays.cpuset import cpus_on_host
+from cbt_crypto.cluster_overlays.cpuset.cpus_on_host import (
     Host,
     Impossible,
     choose,

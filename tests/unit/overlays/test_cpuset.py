@@ -12,9 +12,9 @@ import pytest
 from pydantic import ValidationError
 
 from cbt_crypto.cluster_overlays import OVERLAYS
-from cbt_crypto.cluster_overlays.cpuset import CpuSet
+from cbt_crypto.cluster_overlays.base import Transition
+from cbt_crypto.cluster_overlays.cpuset.overlay import CpuSet
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.overlay import Transition
 
 pytestmark = pytest.mark.unit
 

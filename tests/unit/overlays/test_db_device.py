@@ -10,10 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 from cbt_crypto.cluster_overlays.db_device import DbDevice
-from cbt_crypto.cluster_overlays.luks import Luks
+from cbt_crypto.cluster_overlays.luks.overlay import Luks
+from cbt_crypto.cluster_overlays.stack import Stack, leftovers
 from cbt_crypto.hosts.devices.guard import DeviceGuard
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.stack import Stack, leftovers
 
 pytestmark = pytest.mark.unit
 DB = DbDevice(devices="/dev/nvme0n1", size="2G")

@@ -12,8 +12,8 @@ from typing import Any, Callable
 import pytest
 
 from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.overlay import Overlay, Transition
 
 pytestmark = pytest.mark.unit
 

@@ -14,11 +14,11 @@ import pytest
 from pydantic import ValidationError
 
 from cbt_crypto.cluster_overlays import OVERLAYS
-from cbt_crypto.cluster_overlays.crypt_table import CryptTable
-from cbt_crypto.cluster_overlays.luks import Luks
-from cbt_crypto.cluster_overlays.luks_mapping import mapping_of
+from cbt_crypto.cluster_overlays.base import Transition
+from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable
+from cbt_crypto.cluster_overlays.luks.mapping import mapping_of
+from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.overlay import Transition
 
 pytestmark = pytest.mark.unit
 

@@ -16,12 +16,13 @@ from typing import Any, Callable, Optional
 import pytest
 from pydantic import ValidationError
 
-from cbt_crypto.cluster_overlays import luks_opal, opal_on_host
-from cbt_crypto.cluster_overlays.luks import Luks
-from cbt_crypto.cluster_overlays.luks_mapping import mapping_of, mapping_of_drive
-from cbt_crypto.cluster_overlays.luks_requirements import DmCrypt
+from cbt_crypto.cluster_overlays.base import Transition
+from cbt_crypto.cluster_overlays.luks import opal as luks_opal
+from cbt_crypto.cluster_overlays.luks import opal_on_host
+from cbt_crypto.cluster_overlays.luks.mapping import mapping_of, mapping_of_drive
+from cbt_crypto.cluster_overlays.luks.overlay import Luks
+from cbt_crypto.cluster_overlays.luks.requirements import DmCrypt
 from cbt_crypto.hosts.site import Drive, Osd, Site
-from cbt_crypto.overlay import Transition
 
 pytestmark = pytest.mark.unit
 

@@ -9,9 +9,9 @@ from typing import Callable
 import pytest
 
 from cbt_crypto.cluster_overlays import OVERLAYS
-from cbt_crypto.cluster_overlays.secure_messenger import SecureMessenger
+from cbt_crypto.cluster_overlays.base import Transition, Verdict
+from cbt_crypto.cluster_overlays.secure_messenger.overlay import SecureMessenger
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.overlay import Transition, Verdict
 
 pytestmark = pytest.mark.unit
 

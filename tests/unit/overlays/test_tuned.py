@@ -11,9 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.tuned import Tuned
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.overlay import Transition
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ import pytest
 from typing_extensions import Self
 
 from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
-from cbt_crypto.overlay import Overlay, Transition
 from cbt_crypto.plan import Deploy, Measure, Plan, Prefill
 
 

@@ -6,12 +6,12 @@ from typing import Any, Callable
 
 import pytest
 
+from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.engine.embedded.options import base_options, file_size
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import Campaign
 from cbt_crypto.file.places import at, places
 from cbt_crypto.layout import site_of
-from cbt_crypto.overlay import Transition
 from cbt_crypto.plan import Deploy, cells_of, plan
 
 pytestmark = pytest.mark.unit

@@ -7,9 +7,9 @@ from typing import Any, Callable
 
 import pytest
 
+from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import Campaign
-from cbt_crypto.overlay import Transition
 from cbt_crypto.plan import Deploy, Plan, Prefill, cells_of, plan, select
 
 pytestmark = pytest.mark.unit

@@ -7,9 +7,9 @@ from typing import Callable
 
 import pytest
 
+from cbt_crypto.cluster_overlays.base import Overlay, Transition
+from cbt_crypto.cluster_overlays.stack import Stack, leftovers, transition
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.overlay import Overlay, Transition
-from cbt_crypto.stack import Stack, leftovers, transition
 
 pytestmark = pytest.mark.unit
 

@@ -7,8 +7,8 @@ from typing import Any, Callable
 
 import pytest
 
+from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.file import Campaign
-from cbt_crypto.overlay import Transition
 from cbt_crypto.pending import Pending
 from cbt_crypto.plan import Deploy, Measure, Plan, Prefill, plan
 from cbt_crypto.turns import groups, seed_of

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lxml import html
 
-from cbt_crypto.cluster_overlays.luks import Luks
+from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.report import build
 from cbt_crypto.report.host_facts import cipher_speeds, energy_counters
 from cbt_crypto.report.markdown import markdown

@@ -58,7 +58,7 @@ def test_the_branch_has_a_commit_for_each_review(repository: Path) -> None:
     assert subjects == [commit.subject for commit in reversed(COMMITS)]
     assert git(repository, "rev-parse", "--abbrev-ref", "HEAD") == BRANCH
     assert git(repository, "status", "--porcelain") == ""
-    for name in ("clusterfactory.py", "cbt_crypto/overlay.py", "docs/Overlays.md"):
+    for name in ("clusterfactory.py", "cluster_overlays/base.py", "docs/Overlays.md"):
         assert (repository / name).is_file()
     for name in ("luks", "secure_messenger"):
         path = repository / f"cbt_crypto/cluster_overlays/{name}.py"

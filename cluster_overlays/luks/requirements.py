@@ -9,7 +9,7 @@ from typing import Optional
 
 from typing_extensions import override
 
-from cbt_crypto.overlay import Requirement
+from cbt_crypto.cluster_overlays.base import Requirement
 
 Version = tuple[int, ...]
 

@@ -7,10 +7,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union
 
-from cbt_crypto.cluster_overlays import luks_opal
-from cbt_crypto.cluster_overlays.crypt_table import CryptTable, OpalTable, crypt_of, may_encrypt
-from cbt_crypto.cluster_overlays.luks_mapping import devices_of, mapping_of, mapping_of_drive
-from cbt_crypto.cluster_overlays.per_osd import name_of
+from cbt_crypto.cluster_overlays.findings import name_of
+from cbt_crypto.cluster_overlays.luks import opal as luks_opal
+from cbt_crypto.cluster_overlays.luks.crypt_table import (
+    CryptTable,
+    OpalTable,
+    crypt_of,
+    may_encrypt,
+)
+from cbt_crypto.cluster_overlays.luks.mapping import devices_of, mapping_of, mapping_of_drive
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import storage_on_host
 from cbt_crypto.hosts.site import Drive, HostOutputs, Osd, Site

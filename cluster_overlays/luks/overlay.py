@@ -9,20 +9,20 @@ from typing import Any, ClassVar, Literal, Optional, Union
 from pydantic import Field, model_validator
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays import cipher_speed, luks_on_host, luks_opal, luks_proof
-from cbt_crypto.cluster_overlays.crypt_table import CryptTable, OpalTable
-from cbt_crypto.cluster_overlays.luks_mapping import (
+from cbt_crypto.cluster_overlays.base import Overlay, Requirement, Transition, Verdict
+from cbt_crypto.cluster_overlays.findings import Finding, judge_all, name_of
+from cbt_crypto.cluster_overlays.luks import cipher_speed, opal, proof, scripts
+from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable, OpalTable
+from cbt_crypto.cluster_overlays.luks.mapping import (
     Mapping,
     mapping_of,
     mapping_of_drive,
     mappings_of,
 )
-from cbt_crypto.cluster_overlays.luks_proof import Facts
-from cbt_crypto.cluster_overlays.luks_requirements import SCRIPT, DmCrypt
-from cbt_crypto.cluster_overlays.per_osd import Finding, judge_all, name_of
+from cbt_crypto.cluster_overlays.luks.proof import Facts
+from cbt_crypto.cluster_overlays.luks.requirements import SCRIPT, DmCrypt
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Osd, Site
-from cbt_crypto.overlay import Overlay, Requirement, Transition, Verdict
 
 #: Options that change on an open mapping, by dm-crypt's name, with cryptsetup's.
 _LIVE = {
@@ -84,7 +84,7 @@ class Luks(Overlay):
         description="which devices of an OSD are encrypted, of those that it has",
     )
 
-    hw_opal: Optional[luks_opal.HwOpal] = Field(
+    hw_opal: Optional[opal.HwOpal] = Field(
         None,
         description="have self-encrypting drives (OPAL) encrypt too, below dm-crypt, or only them; "
         "without it they are not asked to",
@@ -126,7 +126,7 @@ class Luks(Overlay):
         needs: list[Requirement] = [DmCrypt("dm-crypt", site.storage_hosts, SCRIPT, options)]
         if self.hw_opal:
             own = self._mappings(site).items()
-            needs += [luks_opal.requirement(host, one) for host, each in own for one in each]
+            needs += [opal.requirement(host, one) for host, each in own for one in each]
         for osd in site.osds:
             if osd.is_file:
                 sentence = f"osd.{osd.id} is on a file; luks needs block devices: name osd_devices"
@@ -139,7 +139,7 @@ class Luks(Overlay):
         if not self.is_present:
             return {}
         return {
-            host: luks_on_host.make(
+            host: scripts.make(
                 mappings, self._formatting(), self._cryptsetup_flags, bool(self.hw_opal)
             )
             for host, mappings in self._mappings(site).items()
@@ -152,7 +152,7 @@ class Luks(Overlay):
         words = ["--type", self.type]
         if self.hw_opal:
             # It would judge the admin key as a password that somebody thought of.
-            words += [luks_opal.FORMATTING[self.hw_opal], "--force-password"]
+            words += [opal.FORMATTING[self.hw_opal], "--force-password"]
         if self.hw_opal != "only":
             words += ["--cipher", self.cipher, "--key-size", str(self.key_size)]
             words += ["--sector-size", str(self.sector_size)]
@@ -182,7 +182,7 @@ class Luks(Overlay):
         if not self.is_present:
             return {}
         return {
-            host: luks_on_host.refresh(mappings, self._cryptsetup_flags, self._flags, _LIVE)
+            host: scripts.refresh(mappings, self._cryptsetup_flags, self._flags, _LIVE)
             for host, mappings in self._mappings(site).items()
         }
 
@@ -216,7 +216,7 @@ class Luks(Overlay):
 
     @override
     def take_down(self, site: Site) -> HostScripts:
-        return {host: luks_on_host.remove(own) for host, own in mappings_of(site).items()}
+        return {host: scripts.remove(own) for host, own in mappings_of(site).items()}
 
     @override
     def transition_to(self, new: Self) -> Transition:
@@ -229,11 +229,11 @@ class Luks(Overlay):
     @override
     def probe(self, site: Site) -> HostScripts:
         with_opal = self.hw_opal is not None
-        return {host: luks_proof.script(site, host, with_opal) for host in site.storage_hosts}
+        return {host: proof.script(site, host, with_opal) for host in site.storage_hosts}
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
-        looks = [luks_proof.parse(outputs) for outputs in (before, after)]
+        looks = [proof.parse(outputs) for outputs in (before, after)]
         places: tuple[Union[Osd, Drive], ...] = (*site.osds, *site.drives)
         findings = {
             place: self._finding(place, [look.get(name_of(place)) for look in looks])
@@ -252,22 +252,22 @@ class Luks(Overlay):
         return Finding(next((fault for fault in faults if fault), None), looks[-1] or {})
 
     def _fault(self, place: Union[Osd, Drive], facts: Optional[Facts]) -> Optional[str]:
-        fault = luks_proof.closed_fault(facts)
+        fault = proof.closed_fault(facts)
         if fault or facts is None:
             return fault
         if not self.is_present:
-            return luks_proof.plain_fault(facts)
+            return proof.plain_fault(facts)
         if isinstance(place, Drive):
-            fault = luks_proof.encrypted_drive_fault(place, facts, self._wanted())
+            fault = proof.encrypted_drive_fault(place, facts, self._wanted())
             parts = list(place.parts)
         else:
-            fault = luks_proof.encrypted_fault(place, facts, self._wanted(), self.devices)
+            fault = proof.encrypted_fault(place, facts, self._wanted(), self.devices)
             parts = [part for part in facts["named"] if part in self.devices]
         if fault or self.hw_opal is None:
             return fault
-        return luks_opal.drive_fault(facts, parts, self.hw_opal)
+        return opal.drive_fault(facts, parts, self.hw_opal)
 
-    def _wanted(self) -> luks_proof.Wanted:
+    def _wanted(self) -> proof.Wanted:
         if self.hw_opal == "only":
             return OpalTable()
         flags, on_opal = frozenset(self._flags), self.hw_opal is not None

@@ -11,8 +11,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 
-from cbt_crypto.cluster_overlays import luks_opal
-from cbt_crypto.cluster_overlays.luks_mapping import Mapping
+from cbt_crypto.cluster_overlays.luks import opal
+from cbt_crypto.cluster_overlays.luks.mapping import Mapping
 
 _KEYS = """
 umask 077
@@ -114,7 +114,7 @@ def refresh(
 
 def remove(mappings: Sequence[Mapping]) -> str:
     """Neither mapping nor header nor key, whichever of them there were."""
-    settings = _settings(DRIVES=[luks_opal.source()])
+    settings = _settings(DRIVES=[opal.source()])
     return _as_root(settings + _RESET + _REMOVE + _each("remove", mappings) + _NO_KEYS_LEFT)
 
 

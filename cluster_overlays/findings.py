@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional, TypeVar, Union
 
+from cbt_crypto.cluster_overlays.base import Overlay, Verdict
 from cbt_crypto.hosts.site import Drive, Osd
-from cbt_crypto.overlay import Overlay, Verdict
 
 
 @dataclass(frozen=True)

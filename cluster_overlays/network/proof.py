@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from cbt_crypto.cluster_overlays.messenger_traffic import COUNTERS, Counters
+from cbt_crypto.cluster_overlays.base import Verdict
+from cbt_crypto.cluster_overlays.secure_messenger.traffic import COUNTERS, Counters
 from cbt_crypto.hosts import admin_socket
 from cbt_crypto.hosts.admin_socket import Question
 from cbt_crypto.hosts.site import HostOutputs, Osd, Site
-from cbt_crypto.overlay import Verdict
 
 TUNNEL = "@tunnel"
 BYTES = "@bytes"

@@ -14,7 +14,8 @@ from typing import Any, Literal, Optional
 
 from typing_extensions import override
 
-from cbt_crypto.cluster_overlays import luks_mapping, opal_on_host
+from cbt_crypto.cluster_overlays.luks import mapping as luks_mapping
+from cbt_crypto.cluster_overlays.luks import opal_on_host
 from cbt_crypto.host_facts import Fact
 from cbt_crypto.hosts import shell
 

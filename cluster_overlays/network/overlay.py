@@ -13,11 +13,11 @@ from typing import Annotated, Any, ClassVar, Literal, Optional
 from pydantic import AfterValidator, Field, StringConstraints
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays import network_proof, tunnel_on_host
-from cbt_crypto.cluster_overlays.network_proof import Look
+from cbt_crypto.cluster_overlays.base import Overlay, Requirement, Transition, Verdict
+from cbt_crypto.cluster_overlays.network import proof, tunnel_on_host
+from cbt_crypto.cluster_overlays.network.proof import Look
 from cbt_crypto.hosts import admin_socket, shell
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
-from cbt_crypto.overlay import Overlay, Requirement, Transition, Verdict
 
 #: What all our devices' names begin with.
 PREFIX = "cbtx"
@@ -219,12 +219,12 @@ class Network(Overlay):
         for host in site.hosts:
             # The tunnel's counters are read before and after the daemons': its bytes between two
             # probes hold all those that the daemons counted between them.
-            parts = [(network_proof.TUNNEL, show[host])]
+            parts = [(proof.TUNNEL, show[host])]
             if site.osds_of(host):
-                parts.append((network_proof.BYTES, admin_socket.script(_questions(site, host))))
-                parts.append((network_proof.TUNNEL, show[host]))
+                parts.append((proof.BYTES, admin_socket.script(_questions(site, host))))
+                parts.append((proof.TUNNEL, show[host]))
             if host == site.head:
-                for what, dump in network_proof.DUMPS.items():
+                for what, dump in proof.DUMPS.items():
                     parts.append((what, f"{site.ceph_command} {dump} -f json"))
             scripts[host] = "\n".join(f"echo {what}\n{text}" for what, text in parts)
         return scripts
@@ -232,11 +232,11 @@ class Network(Overlay):
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
         if not self.is_present:
-            return network_proof.judge_absence(site, (before, after))
+            return proof.judge_absence(site, (before, after))
         looks = (Look.parse(before), Look.parse(after))
         kind = tunnel_on_host.LINK_TYPES[self.type]
-        return network_proof.judge(self.type, kind, self._tunnel(site), site, *looks)
+        return proof.judge(self.type, kind, self._tunnel(site), site, *looks)
 
 
 def _questions(site: Site, host: str) -> list[admin_socket.Question]:
-    return [network_proof.question(osd) for osd in site.osds_of(host)]
+    return [proof.question(osd) for osd in site.osds_of(host)]

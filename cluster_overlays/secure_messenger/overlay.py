@@ -7,17 +7,17 @@ from typing import ClassVar, Optional, Union
 
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.messenger_traffic import (
+from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
+from cbt_crypto.cluster_overlays.findings import Finding, judge_all
+from cbt_crypto.cluster_overlays.secure_messenger.traffic import (
     COUNTERS,
     Counters,
     Traffic,
     traffic_between,
 )
-from cbt_crypto.cluster_overlays.per_osd import Finding, judge_all
 from cbt_crypto.hosts import admin_socket
 from cbt_crypto.hosts.admin_socket import Answers, Question
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
-from cbt_crypto.overlay import Overlay, Transition, Verdict
 
 _MODE_OPTIONS = (
     "ms_client_mode",

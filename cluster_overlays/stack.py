@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Optional
 
 from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.cluster_overlays.base import Overlay, Requirement, Transition
 from cbt_crypto.hosts.site import Drive, HostScripts, Osd, Site
-from cbt_crypto.overlay import Overlay, Requirement, Transition
 
 
 class Stack:

@@ -1,0 +1,1 @@
+"""Overlay `cpuset`: the daemons of OSDs on chosen cores."""

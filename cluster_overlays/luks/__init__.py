@@ -1,0 +1,1 @@
+"""Overlay `luks`: dm-crypt under OSDs or drives, with its tuning flags."""

@@ -1,0 +1,1 @@
+"""Overlay `network`: the cluster's traffic over another network or a tunnel."""

@@ -1,0 +1,1 @@
+"""Overlay `secure_messenger`: Ceph's messenger v2 in secure mode."""
