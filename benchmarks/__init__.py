@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from cbt_crypto.benchmarks.etcd import Etcd
-from cbt_crypto.benchmarks.fdatasync import Fdatasync
+from cbt_crypto.benchmarks.base import Scenario
+from cbt_crypto.benchmarks.drive.etcd import Etcd
+from cbt_crypto.benchmarks.drive.fdatasync import Fdatasync
+from cbt_crypto.benchmarks.drive.raw_device import RawDevice
 from cbt_crypto.benchmarks.librbdfio import Librbdfio
 from cbt_crypto.benchmarks.radosbench import Radosbench
-from cbt_crypto.benchmarks.raw_device import RawDevice
 from cbt_crypto.benchmarks.rbd_kbench import RbdKbench
 from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
 from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
 from cbt_crypto.benchmarks.rbd_single_client_sync import RbdSingleClientSync
-from cbt_crypto.scenario import Scenario
 
 #: Section name in the YAML file -> scenario.
 SCENARIOS: dict[str, type[Scenario]] = {

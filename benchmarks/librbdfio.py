@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from cbt_crypto.benchmarks.of_upstream import OfUpstream
+from cbt_crypto.benchmarks.upstream import OfUpstream
 
 
 class Librbdfio(OfUpstream):

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from cbt_crypto.benchmarks.of_upstream import OfUpstream
+from cbt_crypto.benchmarks.upstream import OfUpstream
 
 
 class Radosbench(OfUpstream):

@@ -10,8 +10,14 @@ from typing import Literal
 from pydantic import Field
 
 from cbt_crypto.benchmarks import fio_job
+from cbt_crypto.benchmarks.base import (
+    ClientProcess,
+    ClusterCommands,
+    Scenario,
+    Volume,
+    WrapClient,
+)
 from cbt_crypto.hosts.site import HostScripts, Site
-from cbt_crypto.scenario import ClientProcess, ClusterCommands, Scenario, Volume, WrapClient
 
 Mode = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
 

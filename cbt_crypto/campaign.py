@@ -20,6 +20,7 @@ from cbt_crypto.archive_state import (
     write_plan,
 )
 from cbt_crypto.attempt import attempt
+from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cell_site import cell_site
 from cbt_crypto.choices import Choices
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
@@ -44,7 +45,6 @@ from cbt_crypto.pending import Pending
 from cbt_crypto.plan import Cell, Deploy, Measure, Plan, Prefill
 from cbt_crypto.precision.block import read_block
 from cbt_crypto.progress import CampaignProgress
-from cbt_crypto.scenario import Scenario
 
 #: Cells that may fail one after another before the rest is given up.
 _PATIENCE = 3

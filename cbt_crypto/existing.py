@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cbt_crypto import sockets_on_host
+from cbt_crypto.benchmarks.base import ClusterCommands, Volume
 from cbt_crypto.cluster_overlays.base import Requirement, Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.errors import HostError, RunError
@@ -19,7 +20,6 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.layout import ceph_dir
 from cbt_crypto.plan import Cell
-from cbt_crypto.scenario import ClusterCommands, Volume
 
 
 @dataclass(frozen=True)

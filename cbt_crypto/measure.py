@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cbt_crypto import collected
-from cbt_crypto.benchmarks.of_upstream import OfUpstream
+from cbt_crypto.benchmarks.base import ClientProcess, ClusterCommands, Scenario, Volume
+from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import CellBenchmark, Engine
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import energy_sampler
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Site
-from cbt_crypto.scenario import ClientProcess, ClusterCommands, Scenario, Volume
 
 if TYPE_CHECKING:
     from cbt_crypto.engine.embedded.benchmark import Benchmark

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from cbt_crypto.archive.json_file import digest, hash_of
+from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.cell_site import cell_site
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
@@ -18,7 +19,6 @@ from cbt_crypto.file.places import CLUSTER_DIMENSIONS, Place, at, places
 from cbt_crypto.file.places import words as place_words
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.order import cheapest_order
-from cbt_crypto.scenario import Scenario, Volume
 from cbt_crypto.turns import in_turns, rounds_of
 
 #: What changes cost beside one another, roughly in seconds of a small cluster. Only their order

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from cbt_crypto.archive.json_file import digest
+from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.file import Campaign
 from cbt_crypto.precision.rounds import orders
-from cbt_crypto.scenario import Scenario
 
 
 def rounds_of(scenario: Scenario, iterations: int) -> int:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, Optional, Protocol
 
+from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.scenario import Volume
 
 
 class CellBenchmark(Protocol):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Union
 
 from pydantic import Field, create_model
 
-from cbt_crypto.scenario import Scenario
+from cbt_crypto.benchmarks.base import Scenario
 
 #: Keys of one combination, and for each the path of its value below the section.
 Combination = dict[str, Any]

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from cbt_crypto.archive.documents import Baseline
 from cbt_crypto.benchmarks import SCENARIOS
+from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.errors import UsageError
@@ -24,7 +25,6 @@ from cbt_crypto.file.monitoring import MonitoringProfiles
 from cbt_crypto.file.places import at, places
 from cbt_crypto.file.schema import Campaign
 from cbt_crypto.file.sentence import kind_of, nearest, sentences
-from cbt_crypto.scenario import Scenario
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

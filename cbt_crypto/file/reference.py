@@ -13,13 +13,13 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from cbt_crypto.benchmarks import SCENARIOS
+from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.file.cluster import CephSettings, ClusterSection, PoolProfile
 from cbt_crypto.file.monitoring import CollectlProfile, PerfProfile
 from cbt_crypto.file.neighbours import Neighbours
 from cbt_crypto.file.patterns import meaning_of
 from cbt_crypto.precision.until import MeasureUntil
-from cbt_crypto.scenario import Scenario
 
 _BEGINNING = """\
 # The campaign file

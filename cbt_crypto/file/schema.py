@@ -9,6 +9,7 @@ from pydantic import Field, create_model
 
 from cbt_crypto.archive.documents import Scalar
 from cbt_crypto.benchmarks import SCENARIOS
+from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.file.benchmarks import section_model
@@ -16,7 +17,6 @@ from cbt_crypto.file.cluster import ClusterSection
 from cbt_crypto.file.monitoring import MonitoringProfiles
 from cbt_crypto.file.patterns import ConfigurationName
 from cbt_crypto.file.section import Section
-from cbt_crypto.scenario import Scenario
 
 
 @dataclass(frozen=True)

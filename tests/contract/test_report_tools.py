@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
 from cbt_crypto.engine.upstream.checkout import Checkout
-from cbt_crypto.scenario import Volume
 
 pytestmark = pytest.mark.contract
 

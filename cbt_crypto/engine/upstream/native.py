@@ -13,7 +13,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cbt_crypto.benchmarks.of_upstream import OfUpstream
+from cbt_crypto.benchmarks.base import Volume
+from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.upstream import programs
 from cbt_crypto.engine.upstream.benchmark import cell_name
@@ -23,7 +24,6 @@ from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.measure import clock_offsets
-from cbt_crypto.scenario import Volume
 
 
 class NativeBenchmark:

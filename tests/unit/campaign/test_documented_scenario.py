@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from cbt_crypto.benchmarks import SCENARIOS
+from cbt_crypto.benchmarks.base import ClusterCommands, Scenario
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.scenario import ClusterCommands, Scenario
 
 pytestmark = pytest.mark.unit
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from cbt_crypto.benchmarks.base import ClientProcess
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.measure import _outcome, clock_offsets, failed_processes
-from cbt_crypto.scenario import ClientProcess
 
 pytestmark = pytest.mark.unit
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto.benchmarks.etcd import Etcd
-from cbt_crypto.benchmarks.fdatasync import Fdatasync
-from cbt_crypto.benchmarks.raw_device import RawDevice
+from cbt_crypto.benchmarks.base import ClusterCommands
+from cbt_crypto.benchmarks.drive.etcd import Etcd
+from cbt_crypto.benchmarks.drive.fdatasync import Fdatasync
+from cbt_crypto.benchmarks.drive.raw_device import RawDevice
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.drive_stage import undo
 from cbt_crypto.hosts.devices import md_array
@@ -18,7 +19,6 @@ from cbt_crypto.hosts.site import Drive
 from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.plan import cells_of
 from cbt_crypto.preflight import requirements
-from cbt_crypto.scenario import ClusterCommands
 
 pytestmark = pytest.mark.unit
 

@@ -11,8 +11,8 @@ from typing import Callable
 
 import pytest
 
+from cbt_crypto.benchmarks.base import ClusterCommands
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.scenario import ClusterCommands
 
 
 @dataclass

@@ -11,12 +11,12 @@ from typing import Any, Callable
 import pytest
 
 from cbt_crypto.benchmarks import SCENARIOS
+from cbt_crypto.benchmarks.base import ClusterCommands, Volume
 from cbt_crypto.benchmarks.rbd import RbdFio
 from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
 from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
 from cbt_crypto.benchmarks.rbd_single_client_sync import RbdSingleClientSync
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.scenario import ClusterCommands, Volume
 
 pytestmark = pytest.mark.unit
 

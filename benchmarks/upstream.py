@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, model_validator
 from typing_extensions import Self
 
+from cbt_crypto.benchmarks.base import ClientProcess, Scenario
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.scenario import ClientProcess, Scenario
 
 
 class OfUpstream(Scenario):

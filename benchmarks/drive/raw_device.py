@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from cbt_crypto.benchmarks import fio_job
-from cbt_crypto.benchmarks.drive import AS_ROOT, DROP_CACHES, DriveScenario, capacity
+from cbt_crypto.benchmarks.base import ClusterCommands, Volume, WrapClient
+from cbt_crypto.benchmarks.drive.base import AS_ROOT, DROP_CACHES, DriveScenario, capacity
 from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site
-from cbt_crypto.scenario import ClusterCommands, Volume, WrapClient
 
 #: MiB that LUKS's header takes of a device, and MD's superblock: the last of a drive is not ours.
 _HEADER_MB = 32

@@ -9,11 +9,11 @@ from typing import ClassVar
 from pydantic import Field
 
 from cbt_crypto.benchmarks import fio_job
-from cbt_crypto.benchmarks.drive import AS_ROOT, capacity
-from cbt_crypto.benchmarks.file_system import FileSystemScenario
+from cbt_crypto.benchmarks.base import ClusterCommands, WrapClient
+from cbt_crypto.benchmarks.drive.base import AS_ROOT, capacity
+from cbt_crypto.benchmarks.drive.file_system import FileSystemScenario
 from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site
-from cbt_crypto.scenario import ClusterCommands, WrapClient
 
 #: MiB of a file system beside what is in it.
 _ROOM_MB = 300

@@ -1,0 +1,1 @@
+"""Scenarios that load a drive without Ceph."""
