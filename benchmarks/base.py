@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site
-from cbt_crypto.precision.until import MeasureUntil
+from cbt_crypto.results.precision.until import MeasureUntil
 
 #: (host, shell command) -> the command as the overlays want it started there.
 WrapClient = Callable[[str, str], str]
@@ -40,7 +40,7 @@ class ClientProcess:
     """One process that loads and measures: where it runs, and which files are its own.
 
     `volume` is the number CBT puts into file names: `json_output.<volume>.<host>`. `kind` says
-    which reader understands its results (`cbt_crypto.results.process_output`), which are in
+    which reader understands its results (`cbt_crypto.results.readers.process_output`), which are in
     `<results>.<volume>`.
     """
 

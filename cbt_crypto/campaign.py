@@ -43,8 +43,8 @@ from cbt_crypto.measure import benchmark_class, commands_of
 from cbt_crypto.pacing import Pacing, block_state
 from cbt_crypto.pending import Pending
 from cbt_crypto.plan import Cell, Deploy, Measure, Plan, Prefill
-from cbt_crypto.precision.block import read_block
 from cbt_crypto.progress import CampaignProgress
+from cbt_crypto.results.precision.block import read_block
 
 #: Cells that may fail one after another before the rest is given up.
 _PATIENCE = 3

@@ -17,9 +17,9 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.pacing import load_key
 from cbt_crypto.pending import Pending
 from cbt_crypto.plan import Cell, Deploy, Measure, Plan, Prefill, Step
-from cbt_crypto.precision.block import read_block
-from cbt_crypto.precision.sequence import boundary
-from cbt_crypto.precision.until import MeasureUntil
+from cbt_crypto.results.precision.block import read_block
+from cbt_crypto.results.precision.confidence_sequence import boundary
+from cbt_crypto.results.precision.until import MeasureUntil
 
 #: Seconds on a small cluster, where no archive says better.
 _CHANGE_S = {

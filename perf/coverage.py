@@ -31,8 +31,8 @@ from scipy.signal import lfilter
 from scipy.special import stdtrit
 
 from cbt_crypto.precision.rounds import orders
-from cbt_crypto.precision.sequence import Interval, interval
-from cbt_crypto.precision.warmup import warmup
+from cbt_crypto.results.precision.confidence_sequence import Interval, interval
+from cbt_crypto.results.precision.warmup import warmup
 
 Floats = NDArray[np.float64]
 

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.results.process_output import parse_output
+from cbt_crypto.results.readers.process_output import parse_output
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 10

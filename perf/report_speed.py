@@ -33,8 +33,8 @@ from synthetic_archive import (
     write_archive,
 )
 
-from cbt_crypto.results.collectl import read_collectl
-from cbt_crypto.results.fio_log import read_fio_log
+from cbt_crypto.results.readers.collectl import read_collectl
+from cbt_crypto.results.readers.fio_log import read_fio_log
 
 #: What a report of the published size may take, and how many times a peer's time we may not need.
 LIMIT_S, LIMIT_MIB = 30.0, 1024.0

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import StringConstraints
 
-from cbt_crypto.precision.until import PERCENT
+from cbt_crypto.results.precision.until import PERCENT
 
 _MEANINGS: dict[str, str] = {PERCENT: "a percent from 0.0001% to 99%, as 1%"}
 

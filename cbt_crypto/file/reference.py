@@ -19,7 +19,7 @@ from cbt_crypto.file.cluster import CephSettings, ClusterSection, PoolProfile
 from cbt_crypto.file.monitoring import CollectlProfile, PerfProfile
 from cbt_crypto.file.neighbours import Neighbours
 from cbt_crypto.file.patterns import meaning_of
-from cbt_crypto.precision.until import MeasureUntil
+from cbt_crypto.results.precision.until import MeasureUntil
 
 _BEGINNING = """\
 # The campaign file

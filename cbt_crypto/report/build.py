@@ -26,8 +26,8 @@ from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Tab
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.report.select import baseline_of, chosen_cells, values_of
 from cbt_crypto.report.text import map_text
-from cbt_crypto.results import record
-from cbt_crypto.results.run import Run, read_run
+from cbt_crypto.results.cell import record
+from cbt_crypto.results.cell.run import Run, read_run
 
 #: Fewer cells than this are read in this process: starting others would take longer.
 _WORTH_A_POOL = 8

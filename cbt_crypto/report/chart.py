@@ -10,7 +10,7 @@ from typing import Optional, Union
 import numpy as np
 
 from cbt_crypto.report.model import ReportCell, Section, Table
-from cbt_crypto.results.histogram import Histogram, merge
+from cbt_crypto.results.readers.histogram import Histogram, merge
 
 #: From this op size on, in bytes, throughput is shown in MB/s and not in IOPS.
 LARGE = 64 << 10

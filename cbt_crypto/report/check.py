@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from cbt_crypto.report.metric import SKEW_S, records_of
-from cbt_crypto.results.node import BUSY_STATES, NodeUse
-from cbt_crypto.results.record import Record
-from cbt_crypto.results.run import Run
+from cbt_crypto.results.cell.node import BUSY_STATES, NodeUse
+from cbt_crypto.results.cell.record import Record
+from cbt_crypto.results.cell.run import Run
 
 #: Largest difference of a client or volume from the mean of all, in percent.
 UNEVEN_PERCENT = 15.0

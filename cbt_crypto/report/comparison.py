@@ -14,8 +14,8 @@ from cbt_crypto.report.build import assemble, read_runs
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.report.select import baseline_of, chosen_cells
-from cbt_crypto.results.run import Run
-from cbt_crypto.results.upstream import read_upstream
+from cbt_crypto.results.cell.run import Run
+from cbt_crypto.results.upstream_archive import read_upstream
 
 _UNPROVED = "its configuration is not proved: the archive is upstream CBT's"
 

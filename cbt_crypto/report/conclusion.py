@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cbt_crypto.report.model import Conclusion, ReportCell, Section, Table
-from cbt_crypto.results.run import Run
+from cbt_crypto.results.cell.run import Run
 
 #: Throughput lost against the baseline from which on an effect has this name, in percent.
 LOW_FROM, MODERATE_FROM, HIGH_FROM = 1.0, 10.0, 20.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cbt_crypto.archive.documents import Scalar
 from cbt_crypto.report import label
-from cbt_crypto.results.run import Run
+from cbt_crypto.results.cell.run import Run
 
 #: Dimensions that have a place of their own in a table.
 _PLACED = ("scenario", "op_size", "mode")

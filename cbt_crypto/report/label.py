@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional, Union
 
-from cbt_crypto.results.fio_output import SYNC
+from cbt_crypto.results.readers.fio_job import SYNC
 
 #: What every table says when a host's processors are emulated.
 EMULATED = "emulated CPU: these figures prove the pipeline, not the hardware"

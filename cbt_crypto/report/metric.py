@@ -8,11 +8,11 @@ from typing import Optional
 
 import numpy as np
 
-from cbt_crypto.results.fio_output import SYNC
-from cbt_crypto.results.histogram import merge
-from cbt_crypto.results.node import KINDS, SHOWN_STATES, NodesUse
-from cbt_crypto.results.record import Record
-from cbt_crypto.results.run import Run
+from cbt_crypto.results.cell.node import KINDS, SHOWN_STATES, NodesUse
+from cbt_crypto.results.cell.record import Record
+from cbt_crypto.results.cell.run import Run
+from cbt_crypto.results.readers.fio_job import SYNC
+from cbt_crypto.results.readers.histogram import merge
 
 _GIB = 1 << 30
 #: Processes that begin further apart than this, in s, are compared by their common seconds.

@@ -9,7 +9,7 @@ from typing import Any, Optional
 from cbt_crypto.archive.documents import Baseline, Scalar
 from cbt_crypto.report import label
 from cbt_crypto.report.options import ReportOptions
-from cbt_crypto.results.run import Run
+from cbt_crypto.results.cell.run import Run
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from cbt_crypto.report.host_facts import (
 )
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.page_tables import Element, anchor, caption, scrolling
-from cbt_crypto.results.run import Run
+from cbt_crypto.results.cell.run import Run
 
 #: What of a host is shown in the table; the rest is a click away.
 _HOST_COLUMNS = ("roles", "cpu_model", "cores", "threads", "smt", "governor", "kernel", "os")

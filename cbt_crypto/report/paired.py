@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Optional
 
-from cbt_crypto.precision.sequence import interval
-from cbt_crypto.precision.until import until_of
 from cbt_crypto.report.metric import Metric
 from cbt_crypto.report.model import Comparison
 from cbt_crypto.report.spread import Stretches, log_value
-from cbt_crypto.results.run import Run
+from cbt_crypto.results.cell.run import Run
+from cbt_crypto.results.precision.confidence_sequence import interval
+from cbt_crypto.results.precision.until import until_of
 
 #: Of these the percent comes from all bins added up, and only its interval from the pairs:
 #: percentiles of blocks must not be averaged.

@@ -11,7 +11,7 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.file.places import CLUSTER_DIMENSIONS
 from cbt_crypto.report import label
 from cbt_crypto.report.options import ReportOptions
-from cbt_crypto.results.run import dimensions_of
+from cbt_crypto.results.cell.run import dimensions_of
 
 
 def baseline_of(plan: Plan, options: ReportOptions) -> Baseline:

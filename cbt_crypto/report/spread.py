@@ -14,7 +14,7 @@ from typing import Optional
 import numpy as np
 
 from cbt_crypto.report.metric import Metric
-from cbt_crypto.results.run import Run
+from cbt_crypto.results.cell.run import Run
 
 #: Assumed where nothing was measured twice: standard deviation between runs, in percent.
 ASSUMED_PERCENT = 2.0

@@ -15,7 +15,7 @@ from cbt_crypto.report import label
 from cbt_crypto.report.conclusion import THRESHOLDS
 from cbt_crypto.report.metric import BY_KEY
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Table
-from cbt_crypto.results.run import Run, Series
+from cbt_crypto.results.cell.run import Run, Series
 
 FORMAT = 1
 _COLUMNS = (

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cbt_crypto.results.collectl import CPU_STATES, read_collectl
-from cbt_crypto.results.fio_json import parse_fio_json
-from cbt_crypto.results.histogram import Histogram, merge
-from cbt_crypto.results.histogram_log import read_histogram_log
+from cbt_crypto.results.readers.collectl import CPU_STATES, read_collectl
+from cbt_crypto.results.readers.fio_json import parse_fio_json
+from cbt_crypto.results.readers.histogram import Histogram, merge
+from cbt_crypto.results.readers.histogram_log import read_histogram_log
 
 pytestmark = pytest.mark.e2e
 

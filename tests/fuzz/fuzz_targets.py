@@ -20,13 +20,13 @@ from cbt_crypto.file import load
 from cbt_crypto.holder import describe, is_dead
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.plan import plan
-from cbt_crypto.results.collectl import read_collectl
-from cbt_crypto.results.energy import read_energy
-from cbt_crypto.results.fio_json import parse_fio_json
-from cbt_crypto.results.fio_log import read_fio_log
-from cbt_crypto.results.fio_normal import parse_fio_normal
-from cbt_crypto.results.histogram_log import read_histogram_log
-from cbt_crypto.results.perf import crypto_percent, parse_perf_stat
+from cbt_crypto.results.cell.energy import read_energy
+from cbt_crypto.results.cell.perf import crypto_percent, parse_perf_stat
+from cbt_crypto.results.readers.collectl import read_collectl
+from cbt_crypto.results.readers.fio_json import parse_fio_json
+from cbt_crypto.results.readers.fio_log import read_fio_log
+from cbt_crypto.results.readers.fio_normal import parse_fio_normal
+from cbt_crypto.results.readers.histogram_log import read_histogram_log
 from cbt_crypto.survey import parts_of
 
 _DATA = Path(__file__).resolve().parents[1] / "unit" / "data"

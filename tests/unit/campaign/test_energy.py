@@ -16,7 +16,7 @@ from cbt_crypto.environment import energy_hosts
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import energy_sampler
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.results.energy import read_energy
+from cbt_crypto.results.cell.energy import read_energy
 
 pytestmark = pytest.mark.unit
 

@@ -15,7 +15,7 @@ from cbt_crypto.report.drive_group import groups
 from cbt_crypto.report.model import ReportCell, Section
 from cbt_crypto.report.plotly_chart import plotly_figure
 from cbt_crypto.report.svg import svg
-from cbt_crypto.results.run import Run
+from cbt_crypto.results.cell.run import Run
 
 pytestmark = pytest.mark.unit
 

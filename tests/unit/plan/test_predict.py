@@ -14,9 +14,9 @@ from rich.console import Console
 from cbt_crypto.errors import UsageError
 from cbt_crypto.file import Campaign
 from cbt_crypto.plan import plan
-from cbt_crypto.precision.sequence import boundary
-from cbt_crypto.precision.until import MeasureUntil
 from cbt_crypto.predict import Earlier, predict, rounds_needed
+from cbt_crypto.results.precision.confidence_sequence import boundary
+from cbt_crypto.results.precision.until import MeasureUntil
 from cbt_crypto.show_plan import show_plan
 
 pytestmark = pytest.mark.unit

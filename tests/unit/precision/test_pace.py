@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from cbt_crypto.precision.pace import Load, Measured
-from cbt_crypto.precision.until import MeasureUntil
+from cbt_crypto.results.precision.pace import Load, Measured
+from cbt_crypto.results.precision.until import MeasureUntil
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,13 @@ import random
 
 import pytest
 
-from cbt_crypto.precision.sequence import ALPHA, boundary, interval, likeness, unlike
+from cbt_crypto.results.precision.confidence_sequence import (
+    ALPHA,
+    boundary,
+    interval,
+    likeness,
+    unlike,
+)
 
 pytestmark = pytest.mark.unit
 

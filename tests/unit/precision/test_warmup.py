@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cbt_crypto.precision.warmup import warmup
+from cbt_crypto.results.precision.warmup import warmup
 
 pytestmark = pytest.mark.unit
 

@@ -19,7 +19,7 @@ from cbt_crypto.report import build, show
 from cbt_crypto.report.model import Report, ReportCell
 from cbt_crypto.report.page import page
 from cbt_crypto.report.tidy import document, tidy
-from cbt_crypto.results.run import read_run
+from cbt_crypto.results.cell.run import read_run
 
 pytestmark = pytest.mark.unit
 

@@ -10,9 +10,9 @@ from cbt_crypto.report import ReportOptions, build
 from cbt_crypto.report.interval import Intervals, Load
 from cbt_crypto.report.metric import BY_KEY
 from cbt_crypto.report.spread import split, stretches
-from cbt_crypto.results.record import Record
-from cbt_crypto.results.resample import Seconds, Within, within_run
-from cbt_crypto.results.run import Run
+from cbt_crypto.results.cell.record import Record
+from cbt_crypto.results.cell.run import Run
+from cbt_crypto.results.cell.within_run import Seconds, Within, within_run
 
 pytestmark = pytest.mark.unit
 

@@ -11,9 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.results.collectl import CPU_STATES, NodeSeries, ProcessSample, read_collectl
-from cbt_crypto.results.node import Node, percent_per_second
-from cbt_crypto.results.window import Window
+from cbt_crypto.results.cell.node import Node, percent_per_second
+from cbt_crypto.results.cell.window import Window
+from cbt_crypto.results.readers.collectl import (
+    CPU_STATES,
+    NodeSeries,
+    ProcessSample,
+    read_collectl,
+)
 
 pytestmark = pytest.mark.unit
 

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from cbt_crypto.archive.documents import Cell
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.results.energy import (
+from cbt_crypto.results.cell.energy import (
     HostEnergy,
     energy_of_osds,
     energy_used,
     read_energy,
     watts_per_second,
 )
-from cbt_crypto.results.window import Window
+from cbt_crypto.results.cell.window import Window
 
 pytestmark = pytest.mark.unit
 

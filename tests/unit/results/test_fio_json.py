@@ -5,8 +5,8 @@ import json
 import pytest
 
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.results.fio_json import parse_fio_json
-from cbt_crypto.results.histogram import PERCENTILES, merge
+from cbt_crypto.results.readers.fio_json import parse_fio_json
+from cbt_crypto.results.readers.histogram import PERCENTILES, merge
 
 pytestmark = pytest.mark.unit
 

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.results.fio_json import parse_fio_json
-from cbt_crypto.results.histogram import (
+from cbt_crypto.results.readers.fio_json import parse_fio_json
+from cbt_crypto.results.readers.histogram import (
     PERCENTILES,
     bin_latencies_ns,
     from_bins,
     merge,
     percentile_columns,
 )
-from cbt_crypto.results.histogram_log import BINS, read_histogram_log
+from cbt_crypto.results.readers.histogram_log import BINS, read_histogram_log
 
 pytestmark = pytest.mark.unit
 

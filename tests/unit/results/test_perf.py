@@ -4,8 +4,8 @@ import pytest
 
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.results.perf import crypto_percent, parse_perf_stat, read_perf
-from cbt_crypto.results.window import Window
+from cbt_crypto.results.cell.perf import crypto_percent, parse_perf_stat, read_perf
+from cbt_crypto.results.cell.window import Window
 
 pytestmark = pytest.mark.unit
 

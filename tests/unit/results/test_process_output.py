@@ -7,9 +7,9 @@ import re
 import pytest
 
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.results.fio_json import parse_fio_json
-from cbt_crypto.results.fio_output import SYNC
-from cbt_crypto.results.process_output import read_output
+from cbt_crypto.results.readers.fio_job import SYNC
+from cbt_crypto.results.readers.fio_json import parse_fio_json
+from cbt_crypto.results.readers.process_output import read_output
 
 pytestmark = pytest.mark.unit
 

@@ -14,9 +14,9 @@ from typing import Optional
 
 import numpy as np
 
-from cbt_crypto.results.digits import Ints
-from cbt_crypto.results.histogram import percentile_columns
-from cbt_crypto.results.window import Floats
+from cbt_crypto.results.cell.window import Floats
+from cbt_crypto.results.readers.histogram import percentile_columns
+from cbt_crypto.results.readers.number_columns import Ints
 
 #: Draws; the spread of their results is known to some 4 %.
 _DRAWS = 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from cbt_crypto.results.window import Floats
+from cbt_crypto.results.cell.window import Floats
 
 
 class Series(Protocol):

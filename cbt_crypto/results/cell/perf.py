@@ -14,7 +14,7 @@ from typing import Optional
 
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.results.window import Window
+from cbt_crypto.results.cell.window import Window
 
 _COUNTED = ("cycles", "instructions")
 _STARTED = re.compile(r"^# started on (.+)$", re.MULTILINE)

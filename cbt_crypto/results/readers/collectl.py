@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.archive.stream import Stream
-from cbt_crypto.results.digits import Ints
+from cbt_crypto.results.readers.number_columns import Ints
 
 #: The counters of a processor line, in its order; all in ticks of 1/`hz` s over all threads.
 CPU_STATES = ("user", "nice", "sys", "idle", "iowait", "irq", "softirq", "steal")

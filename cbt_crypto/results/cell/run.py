@@ -12,17 +12,18 @@ from numpy.typing import NDArray
 from cbt_crypto.archive.documents import Cell, PlannedCell, Proof, Scalar
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed, Problem
-from cbt_crypto.results.client import Client, Place, read_client
-from cbt_crypto.results.collectl import NodeSeries, read_collectl
-from cbt_crypto.results.energy import EnergyUse, energy_of_osds, energy_used, watts_per_second
-from cbt_crypto.results.fio_log import DIRECTIONS
-from cbt_crypto.results.histogram import Histogram, merge
-from cbt_crypto.results.node import BUSY_STATES, Node, NodesUse, NodeUse, percent_per_second
-from cbt_crypto.results.perf import PerfUse, read_perf
-from cbt_crypto.results.record import Record
-from cbt_crypto.results.resample import Seconds, Within, within_run
-from cbt_crypto.results.second_bins import SecondBins, second_bins
-from cbt_crypto.results.window import (
+from cbt_crypto.results.cell.client import Client, Place, read_client
+from cbt_crypto.results.cell.energy import (
+    EnergyUse,
+    energy_of_osds,
+    energy_used,
+    watts_per_second,
+)
+from cbt_crypto.results.cell.latency_by_second import SecondBins, second_bins
+from cbt_crypto.results.cell.node import BUSY_STATES, Node, NodesUse, NodeUse, percent_per_second
+from cbt_crypto.results.cell.perf import PerfUse, read_perf
+from cbt_crypto.results.cell.record import Record
+from cbt_crypto.results.cell.window import (
     Floats,
     Window,
     common,
@@ -30,6 +31,10 @@ from cbt_crypto.results.window import (
     means_per_second,
     start_skew_s,
 )
+from cbt_crypto.results.cell.within_run import Seconds, Within, within_run
+from cbt_crypto.results.readers.collectl import NodeSeries, read_collectl
+from cbt_crypto.results.readers.fio_log import DIRECTIONS
+from cbt_crypto.results.readers.histogram import Histogram, merge
 
 #: Processor time in all states as a share of what there was; emulated ones keep time less well.
 _PLAUSIBLE = (0.8, 1.25)

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Optional
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.results.fio_output import SYNC, FioOutput, Job, Side
-from cbt_crypto.results.histogram import from_bins
+from cbt_crypto.results.readers.fio_job import SYNC, FioOutput, Job, Side
+from cbt_crypto.results.readers.histogram import from_bins
 
 _START = re.compile(r"^\{", re.MULTILINE)
 #: Places tried as the start of the JSON; text before it may hold a brace too.

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Problem
-from cbt_crypto.results.client import Client, Logs
-from cbt_crypto.results.digits import Ints
-from cbt_crypto.results.fio_log import DIRECTIONS
-from cbt_crypto.results.histogram import Histogram, percentile_columns
-from cbt_crypto.results.histogram_log import HistogramLog, read_histogram_log
-from cbt_crypto.results.window import Floats, Window
+from cbt_crypto.results.cell.client import Client, Logs
+from cbt_crypto.results.cell.window import Floats, Window
+from cbt_crypto.results.readers.fio_log import DIRECTIONS
+from cbt_crypto.results.readers.histogram import Histogram, percentile_columns
+from cbt_crypto.results.readers.histogram_log import HistogramLog, read_histogram_log
+from cbt_crypto.results.readers.number_columns import Ints
 
 
 @dataclass(frozen=True)

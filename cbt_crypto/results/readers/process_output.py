@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.results.etcd_benchmark import parse_etcd_benchmark
-from cbt_crypto.results.fio_json import parse_fio_json
-from cbt_crypto.results.fio_normal import parse_fio_normal
-from cbt_crypto.results.fio_output import FioOutput
-from cbt_crypto.results.rados_bench import parse_rados_bench
+from cbt_crypto.results.readers.etcd_benchmark import parse_etcd_benchmark
+from cbt_crypto.results.readers.fio_job import FioOutput
+from cbt_crypto.results.readers.fio_json import parse_fio_json
+from cbt_crypto.results.readers.fio_normal import parse_fio_normal
+from cbt_crypto.results.readers.rados_bench import parse_rados_bench
 
 _JSON = re.compile(rb"^\{", re.MULTILINE)
 _NORMAL = re.compile(rb"^(?:<[^>]*> )?.*: \(groupid=", re.MULTILINE)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.precision.warmup import warmup
+from cbt_crypto.results.precision.warmup import warmup
 
 _DIRECTIONS = {"0": "read", "1": "write"}
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.results.fio_output import FioOutput, Job, Side
+from cbt_crypto.results.readers.fio_job import FioOutput, Job, Side
 
 _VERSION = re.compile(r"^fio-\d[\w.-]*", re.MULTILINE)
 _JOB = re.compile(r"^(?:<[^>]*> )?(.*): \(groupid=\d+, jobs=\d+\): err=\s*(-?\d+)", re.MULTILINE)

@@ -9,7 +9,7 @@ from typing import Optional
 import numpy as np
 from numpy.typing import NDArray
 
-from cbt_crypto.results.fio_log import FioLog
+from cbt_crypto.results.readers.fio_log import FioLog
 
 Floats = NDArray[np.float64]
 

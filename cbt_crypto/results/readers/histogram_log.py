@@ -13,8 +13,15 @@ from numpy.typing import NDArray
 
 from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.archive.stream import Stream
-from cbt_crypto.results.digits import NEWLINE, ZERO, DigitText, Ints, separators, starts_of
-from cbt_crypto.results.histogram import bin_latencies_ns
+from cbt_crypto.results.readers.histogram import bin_latencies_ns
+from cbt_crypto.results.readers.number_columns import (
+    NEWLINE,
+    ZERO,
+    DigitText,
+    Ints,
+    separators,
+    starts_of,
+)
 
 #: Bins of a line, unless `log_hist_coarseness` joins 2, 4, 8, ... of them.
 BINS = 1856

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-from cbt_crypto.results.histogram import Histogram
+from cbt_crypto.results.readers.histogram import Histogram
 
 #: The direction of fsync and fdatasync, which carry no data.
 SYNC = "sync"

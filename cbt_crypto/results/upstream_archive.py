@@ -15,8 +15,8 @@ import yaml
 from cbt_crypto.archive.documents import FORMAT, Cell, PlannedCell, Process
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.results.process_output import parse_output
-from cbt_crypto.results.run import Run, dimensions_of, read_unproved_run
+from cbt_crypto.results.cell.run import Run, dimensions_of, read_unproved_run
+from cbt_crypto.results.readers.process_output import parse_output
 
 _OUTPUT = re.compile(r"(?:json_)?output\.(\d+)\.([A-Za-z0-9][^/]*)")
 _ITERATION = re.compile(r"\d{8}")

@@ -14,13 +14,13 @@ import numpy as np
 from cbt_crypto.archive.documents import Process, Scalar
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed, Problem
-from cbt_crypto.results.fio_log import FioLog, read_fio_log
-from cbt_crypto.results.fio_output import SYNC, FioOutput, Job, Side
-from cbt_crypto.results.histogram import PERCENTILES, Histogram, merge
-from cbt_crypto.results.histogram_log import HistogramLog
-from cbt_crypto.results.process_output import read_output
-from cbt_crypto.results.record import Record
-from cbt_crypto.results.window import Window, counts_per_second
+from cbt_crypto.results.cell.record import Record
+from cbt_crypto.results.cell.window import Window, counts_per_second
+from cbt_crypto.results.readers.fio_job import SYNC, FioOutput, Job, Side
+from cbt_crypto.results.readers.fio_log import FioLog, read_fio_log
+from cbt_crypto.results.readers.histogram import PERCENTILES, Histogram, merge
+from cbt_crypto.results.readers.histogram_log import HistogramLog
+from cbt_crypto.results.readers.process_output import read_output
 
 #: A window longer than this is a damaged number, not a measurement.
 _LONGEST_S = 14 * 86400

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
-from cbt_crypto.precision.sequence import interval
-from cbt_crypto.precision.until import MeasureUntil
+from cbt_crypto.results.precision.confidence_sequence import interval
+from cbt_crypto.results.precision.until import MeasureUntil
 
 #: The report reads the same logs more finely; what just reaches the precision here does so there.
 _MARGIN = 0.98

@@ -1,0 +1,1 @@
+"""One cell's records: what each client process and each node did in the measured window."""

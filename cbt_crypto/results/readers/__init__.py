@@ -1,0 +1,1 @@
+"""One module for each format that a tool prints: fio, collectl, perf, etcd, rados bench."""
