@@ -15,17 +15,18 @@ from typing import Optional
 from cbt_crypto.archive.documents import Baseline, Plan, PlannedCell, Scalar
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.archive.problem import printable
-from cbt_crypto.report import check, label, spread
+from cbt_crypto.report import label
 from cbt_crypto.report.anonymize import anonymized
-from cbt_crypto.report.conclusion import conclude
-from cbt_crypto.report.drive_group import groups
-from cbt_crypto.report.group import SectionRuns, TableRuns, group
-from cbt_crypto.report.interval import Intervals, Load
-from cbt_crypto.report.metric import BY_KEY, METRICS
+from cbt_crypto.report.figures import doubts, spread
+from cbt_crypto.report.figures.conclusion import conclude
+from cbt_crypto.report.figures.drive_group import groups
+from cbt_crypto.report.figures.group import SectionRuns, TableRuns, group
+from cbt_crypto.report.figures.interval import Intervals, Load
+from cbt_crypto.report.figures.metric import BY_KEY, METRICS
+from cbt_crypto.report.figures.selection import baseline_of, chosen_cells, values_of
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
 from cbt_crypto.report.options import ReportOptions
-from cbt_crypto.report.select import baseline_of, chosen_cells, values_of
-from cbt_crypto.report.text import map_text
+from cbt_crypto.report.sanitize import map_text
 from cbt_crypto.results.cell import record
 from cbt_crypto.results.cell.run import Run, read_run
 
@@ -201,7 +202,7 @@ def _warnings(runs: Sequence[Run], direction: str) -> list[str]:
             found.append(f"{count} of {len(runs)} runs gave nothing: {reason}")
     for run in runs:
         found += [str(problem) for problem in run.problems]
-        found += check.warnings(run, direction)
+        found += doubts.warnings(run, direction)
     return list(dict.fromkeys(found))
 
 

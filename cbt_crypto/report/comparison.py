@@ -11,9 +11,9 @@ from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report.build import assemble, read_runs
+from cbt_crypto.report.figures.selection import baseline_of, chosen_cells
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.options import ReportOptions
-from cbt_crypto.report.select import baseline_of, chosen_cells
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.upstream_archive import read_upstream
 

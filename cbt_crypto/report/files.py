@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 
 from cbt_crypto.errors import RunError
-from cbt_crypto.report.chart import Chart, charts
-from cbt_crypto.report.markdown import markdown
+from cbt_crypto.report.charts.chart import Chart, charts
+from cbt_crypto.report.charts.size_chart import size_charts
+from cbt_crypto.report.charts.svg import svg
+from cbt_crypto.report.html.page import page
 from cbt_crypto.report.model import Report
-from cbt_crypto.report.page import page
-from cbt_crypto.report.size_chart import size_charts
-from cbt_crypto.report.svg import svg
-from cbt_crypto.report.tidy import document, tidy
+from cbt_crypto.report.text.csv_json import document, tidy
+from cbt_crypto.report.text.markdown import markdown
 
 #: Fewer charts than this are drawn in this process: starting others would take longer.
 _WORTH_A_POOL = 24

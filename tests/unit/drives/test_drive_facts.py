@@ -10,11 +10,11 @@ import pytest
 from cbt_crypto import drive_facts
 from cbt_crypto.archive.documents import Environment, PlannedCell
 from cbt_crypto.hosts.site import Drive
-from cbt_crypto.report.chart import _curve, _distribution
-from cbt_crypto.report.drive_group import groups
+from cbt_crypto.report.charts.chart import _curve, _distribution
+from cbt_crypto.report.charts.plotly import plotly_figure
+from cbt_crypto.report.charts.svg import svg
+from cbt_crypto.report.figures.drive_group import groups
 from cbt_crypto.report.model import ReportCell, Section
-from cbt_crypto.report.plotly_chart import plotly_figure
-from cbt_crypto.report.svg import svg
 from cbt_crypto.results.cell.run import Run
 
 pytestmark = pytest.mark.unit

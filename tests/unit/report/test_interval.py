@@ -7,9 +7,9 @@ import pytest
 
 from cbt_crypto.archive.documents import PlannedCell
 from cbt_crypto.report import ReportOptions, build
-from cbt_crypto.report.interval import Intervals, Load
-from cbt_crypto.report.metric import BY_KEY
-from cbt_crypto.report.spread import split, stretches
+from cbt_crypto.report.figures.interval import Intervals, Load
+from cbt_crypto.report.figures.metric import BY_KEY
+from cbt_crypto.report.figures.spread import split, stretches
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.cell.within_run import Seconds, Within, within_run

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from cbt_crypto.archive.documents import PlannedCell
-from cbt_crypto.report.interval import Intervals, Load
-from cbt_crypto.report.metric import BY_KEY
+from cbt_crypto.report.figures.interval import Intervals, Load
+from cbt_crypto.report.figures.metric import BY_KEY
+from cbt_crypto.report.figures.spread import split, stretches
 from cbt_crypto.report.model import Comparison
-from cbt_crypto.report.spread import split, stretches
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.precision.confidence_sequence import boundary

@@ -17,11 +17,11 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.file import load
 from cbt_crypto.plan import cells_of
 from cbt_crypto.report import ReportOptions, build, show, write
-from cbt_crypto.report.markdown import escape, markdown
-from cbt_crypto.report.notes import notes_of
-from cbt_crypto.report.page import page
-from cbt_crypto.report.select import label_of
-from cbt_crypto.report.tidy import document, tidy
+from cbt_crypto.report.figures.notes import notes_of
+from cbt_crypto.report.figures.selection import label_of
+from cbt_crypto.report.html.page import page
+from cbt_crypto.report.text.csv_json import document, tidy
+from cbt_crypto.report.text.markdown import escape, markdown
 from cbt_crypto.report_command import compare, report
 
 pytestmark = pytest.mark.unit

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from cbt_crypto.report import label
-from cbt_crypto.report.conclusion import THRESHOLDS
-from cbt_crypto.report.metric import BY_KEY
+from cbt_crypto.report.figures.conclusion import THRESHOLDS
+from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Table
 from cbt_crypto.results.cell.run import Run, Series
 

@@ -10,11 +10,11 @@ from typing import Any, Optional
 from scipy.special import stdtrit
 
 from cbt_crypto.archive.documents import Scalar
-from cbt_crypto.report import spread
-from cbt_crypto.report.metric import Metric
+from cbt_crypto.report.figures import spread
+from cbt_crypto.report.figures.metric import Metric
+from cbt_crypto.report.figures.paired import compare_pairs, half_of_blocks
+from cbt_crypto.report.figures.spread import Pooled, Stretches
 from cbt_crypto.report.model import Comparison
-from cbt_crypto.report.paired import compare_pairs, half_of_blocks
-from cbt_crypto.report.spread import Pooled, Stretches
 
 #: With fewer degrees of freedom a measured variance says too little by itself.
 _ENOUGH = 3

@@ -9,15 +9,15 @@ from typing import Any, Optional
 from lxml.html import builder as E
 
 from cbt_crypto.archive.documents import OverlayProof
-from cbt_crypto.report.host_facts import (
+from cbt_crypto.report.figures.host_words import (
     CIPHER_HEADINGS,
     CipherSpeed,
     cipher_speeds,
     energy_counters,
     not_measured,
 )
+from cbt_crypto.report.html.tables import Element, anchor, caption, scrolling
 from cbt_crypto.report.model import Report
-from cbt_crypto.report.page_tables import Element, anchor, caption, scrolling
 from cbt_crypto.results.cell.run import Run
 
 #: What of a host is shown in the table; the rest is a click away.

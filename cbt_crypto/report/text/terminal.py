@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from cbt_crypto.report import label
-from cbt_crypto.report.conclusion import THRESHOLDS, change
+from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
 
 #: From this width on there is room for a bar beside each percent.

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cbt_crypto.report import palette
-from cbt_crypto.report.chart import Bars, Chart, Line, Lines, Series, Stacks
+from cbt_crypto.report.charts import palette
+from cbt_crypto.report.charts.chart import Bars, Chart, Line, Lines, Series, Stacks
 
 #: Ticks of an axis of nines: where, and what they say.
 _NINE_TICKS = {0.30103: "50", 1.0: "90", 2.0: "99", 3.0: "99.9", 4.0: "99.99", 5.0: "99.999"}

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
-from cbt_crypto.report import label, palette
-from cbt_crypto.report.chart import Bars, Chart, Lines, Series, Stacks
+from cbt_crypto.report import label
+from cbt_crypto.report.charts import palette
+from cbt_crypto.report.charts.chart import Bars, Chart, Lines, Series, Stacks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

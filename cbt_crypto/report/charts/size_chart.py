@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from cbt_crypto.report import label
-from cbt_crypto.report.chart import LARGE, Bars, bar_series
+from cbt_crypto.report.charts.chart import LARGE, Bars, bar_series
 from cbt_crypto.report.model import ReportCell, Table
 
 

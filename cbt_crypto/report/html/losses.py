@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from lxml.html import builder as E
 
-from cbt_crypto.report.loss_table import LossTable, heads, loss_tables, percents
+from cbt_crypto.report.figures.loss_table import LossTable, heads, loss_tables, percents
+from cbt_crypto.report.html.tables import Element, caption, scrolling
 from cbt_crypto.report.model import Report
-from cbt_crypto.report.page_tables import Element, caption, scrolling
 
 
 def losses(report: Report, scenario: str) -> Iterator[Element]:

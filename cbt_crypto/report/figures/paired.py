@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Optional
 
-from cbt_crypto.report.metric import Metric
+from cbt_crypto.report.figures.metric import Metric
+from cbt_crypto.report.figures.spread import Stretches, log_value
 from cbt_crypto.report.model import Comparison
-from cbt_crypto.report.spread import Stretches, log_value
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.precision.confidence_sequence import interval
 from cbt_crypto.results.precision.until import until_of

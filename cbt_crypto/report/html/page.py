@@ -15,13 +15,16 @@ from lxml import html
 from lxml.html import builder as E
 
 from cbt_crypto import __version__
-from cbt_crypto.report import label, page_facts, page_tables, palette
-from cbt_crypto.report.chart import Chart, charts
+from cbt_crypto.report import label
+from cbt_crypto.report.charts import palette
+from cbt_crypto.report.charts.chart import Chart, charts
+from cbt_crypto.report.charts.plotly import plotly_figure
+from cbt_crypto.report.charts.size_chart import size_charts
+from cbt_crypto.report.html import facts
+from cbt_crypto.report.html import tables as page_tables
+from cbt_crypto.report.html.losses import losses
+from cbt_crypto.report.html.tables import Element
 from cbt_crypto.report.model import Report, Table
-from cbt_crypto.report.page_losses import losses
-from cbt_crypto.report.page_tables import Element
-from cbt_crypto.report.plotly_chart import plotly_figure
-from cbt_crypto.report.size_chart import size_charts
 
 _TEMPLATES = Path(__file__).parent / "templates"
 #: Nothing may be fetched, whatever a name in an archive says.
@@ -183,8 +186,8 @@ def _sections(report: Report, figures: _Figures) -> Iterator[Element]:
             *loads,
             id=f"load-{number}",
         )
-    yield E.SECTION(E.H2("Configurations"), *page_facts.configurations(report), id="configurations")
-    yield E.SECTION(E.H2("Environment"), *page_facts.environment(report), id="environment")
+    yield E.SECTION(E.H2("Configurations"), *facts.configurations(report), id="configurations")
+    yield E.SECTION(E.H2("Environment"), *facts.environment(report), id="environment")
     yield E.SECTION(E.H2("Method"), *_method(report), id="method")
 
 

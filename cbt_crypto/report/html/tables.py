@@ -12,10 +12,10 @@ from typing import Any, Optional
 from lxml.html import builder as E
 
 from cbt_crypto.report import label
-from cbt_crypto.report.conclusion import THRESHOLDS, change
-from cbt_crypto.report.metric import BY_KEY
+from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
+from cbt_crypto.report.figures.metric import BY_KEY
+from cbt_crypto.report.figures.notes import notes_of, numbers
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
-from cbt_crypto.report.notes import notes_of, numbers
 
 Element = Any
 

@@ -6,17 +6,17 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from cbt_crypto.report import label
-from cbt_crypto.report.conclusion import THRESHOLDS, change
-from cbt_crypto.report.host_facts import (
+from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
+from cbt_crypto.report.figures.host_words import (
     CIPHER_HEADINGS,
     CipherSpeed,
     cipher_speeds,
     energy_counters,
     not_measured,
 )
-from cbt_crypto.report.loss_table import LossTable, heads, loss_tables, percents
+from cbt_crypto.report.figures.loss_table import LossTable, heads, loss_tables, percents
+from cbt_crypto.report.figures.notes import notes_of
 from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
-from cbt_crypto.report.notes import notes_of
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!&~])")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from cbt_crypto.report.metric import SKEW_S, records_of
+from cbt_crypto.report.figures.metric import SKEW_S, records_of
 from cbt_crypto.results.cell.node import BUSY_STATES, NodeUse
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run

@@ -13,7 +13,7 @@ from typing import Optional
 
 import numpy as np
 
-from cbt_crypto.report.metric import Metric
+from cbt_crypto.report.figures.metric import Metric
 from cbt_crypto.results.cell.run import Run
 
 #: Assumed where nothing was measured twice: standard deviation between runs, in percent.

@@ -1,0 +1,1 @@
+"""Charts as matplotlib SVG and as plotly figures for the page."""

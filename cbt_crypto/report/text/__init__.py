@@ -1,0 +1,1 @@
+"""The same tables in the terminal, in Markdown, CSV and JSON."""
