@@ -11,7 +11,7 @@ from cbt_crypto.archive.json_file import write_json
 from cbt_crypto.engine import CellBenchmark
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.measure import failed_processes
-from cbt_crypto.plan import Cell
+from cbt_crypto.plan.steps import Cell
 
 
 def attempt(

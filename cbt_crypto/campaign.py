@@ -31,18 +31,18 @@ from cbt_crypto.diagnosis import diagnosis
 from cbt_crypto.drive_stage import DriveStage
 from cbt_crypto.engine import CellBenchmark, Engine
 from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
-from cbt_crypto.file.places import Place, at, words
 from cbt_crypto.holder import this_run
 from cbt_crypto.host_lock import own_id
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.interrupt import Abandoned
 from cbt_crypto.journal import Journal
-from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.leftovers import take_down
 from cbt_crypto.measure import benchmark_class, commands_of
-from cbt_crypto.pacing import Pacing, block_state
 from cbt_crypto.pending import Pending
-from cbt_crypto.plan import Cell, Deploy, Measure, Plan, Prefill
+from cbt_crypto.plan.file.dimensions import Place, at, words
+from cbt_crypto.plan.layout import drives_of, site_of
+from cbt_crypto.plan.pacing import Pacing, block_state
+from cbt_crypto.plan.steps import Cell, Deploy, Measure, Plan, Prefill
 from cbt_crypto.progress import CampaignProgress
 from cbt_crypto.results.precision.block import read_block
 

@@ -7,9 +7,9 @@ from typing import Optional
 
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.file.cluster import ClusterSection
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.layout import drives_of, site_of
+from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.layout import drives_of, site_of
 
 
 def cell_site(cluster: ClusterSection, scenario: Scenario, stack: Optional[Stack] = None) -> Site:

@@ -14,10 +14,10 @@ from cbt_crypto import __version__, check_table, preflight
 from cbt_crypto.contribute.command import contribute_command
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import UsageError
-from cbt_crypto.file import json_schema, load
 from cbt_crypto.lab.command import lab
 from cbt_crypto.main import clear_archive
-from cbt_crypto.plan import cells_of, plan
+from cbt_crypto.plan.file import json_schema, load
+from cbt_crypto.plan.steps import cells_of, plan
 from cbt_crypto.report_command import compare as compare_command
 from cbt_crypto.report_command import report as report_command
 from cbt_crypto.run_options import checkout_option

@@ -14,12 +14,12 @@ from cbt_crypto.benchmarks.base import ClusterCommands, Volume
 from cbt_crypto.cluster_overlays.base import Requirement, Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.file import Campaign, ClusterSection
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
-from cbt_crypto.layout import ceph_dir
-from cbt_crypto.plan import Cell
+from cbt_crypto.plan.file import Campaign, ClusterSection
+from cbt_crypto.plan.layout import ceph_dir
+from cbt_crypto.plan.steps import Cell
 
 
 @dataclass(frozen=True)

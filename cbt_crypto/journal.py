@@ -18,8 +18,8 @@ from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.archive.safe_read import read_document
 from cbt_crypto.engine import Engine
 from cbt_crypto.errors import UsageError
-from cbt_crypto.file import Campaign, load_data
-from cbt_crypto.layout import drives_of, site_of
+from cbt_crypto.plan.file import Campaign, load_data
+from cbt_crypto.plan.layout import drives_of, site_of
 
 _LIMIT = 64 << 20
 

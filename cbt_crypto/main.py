@@ -18,21 +18,21 @@ from cbt_crypto.campaign import Outcome, run_campaign
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import check_same_engine, choose, engine_at
 from cbt_crypto.errors import RunError
-from cbt_crypto.file import Campaign, load
 from cbt_crypto.holder import this_run
 from cbt_crypto.host_lock import hosts_held, own_id
 from cbt_crypto.hosts import marked_processes, temporary
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.interrupt import Abandoned, interrupts
 from cbt_crypto.journal import left_over
-from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.leftovers import clear
-from cbt_crypto.pacing import Pacing
-from cbt_crypto.plan import Plan, cells_of, plan
+from cbt_crypto.plan.file import Campaign, load
+from cbt_crypto.plan.layout import drives_of, site_of
+from cbt_crypto.plan.pacing import Pacing
+from cbt_crypto.plan.show import show_plan
+from cbt_crypto.plan.steps import Plan, cells_of, plan
 from cbt_crypto.progress import CampaignProgress
 from cbt_crypto.run_options import needed, run_options
 from cbt_crypto.sentences import SentenceCommand
-from cbt_crypto.show_plan import show_plan
 
 
 @click.command(cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Optional, Union
 
 from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.plan import Deploy, Prefill
+from cbt_crypto.plan.steps import Deploy, Prefill
 
 
 @dataclass

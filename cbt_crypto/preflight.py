@@ -19,18 +19,18 @@ from cbt_crypto.engine.choice import benchmarks_of_upstream
 from cbt_crypto.engine.embedded.common import is_local
 from cbt_crypto.engine.embedded.options import mon_vector
 from cbt_crypto.errors import UsageError
-from cbt_crypto.file import Campaign
-from cbt_crypto.file.cluster import ClusterSection
-from cbt_crypto.file.places import at
 from cbt_crypto.host_facts import facts, version_facts
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.devices import logical_volumes
 from cbt_crypto.hosts.devices.guard import device_guards
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.layout import drives_of, site_of
 from cbt_crypto.neighbours import hosts_of
-from cbt_crypto.plan import Cell
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.file.dimensions import at
+from cbt_crypto.plan.layout import drives_of, site_of
+from cbt_crypto.plan.steps import Cell
 from cbt_crypto.survey import Check, Finding, survey
 
 #: Program -> the Debian package that has it, for the sentence about a missing one.

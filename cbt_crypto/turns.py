@@ -8,7 +8,7 @@ from cbt_crypto.archive.json_file import digest
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
-from cbt_crypto.file import Campaign
+from cbt_crypto.plan.file import Campaign
 from cbt_crypto.precision.rounds import orders
 
 

@@ -24,8 +24,8 @@ from rich.table import Table
 
 from cbt_crypto.campaign import run_campaign
 from cbt_crypto.engine.names import embedded
-from cbt_crypto.file import load
-from cbt_crypto.plan import Measure, plan
+from cbt_crypto.plan.file import load
+from cbt_crypto.plan.steps import Measure, plan
 from cbt_crypto.progress import CampaignProgress
 
 SIZES = (2, 20, 200)

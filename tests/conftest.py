@@ -25,7 +25,7 @@ from cbt_crypto.engine.upstream.checkout import (
     read_checkout,
     siblings,
 )
-from cbt_crypto.file import Campaign, load
+from cbt_crypto.plan.file import Campaign, load
 
 # A machine that does something else besides must not fail a test.
 settings.register_profile("suite", deadline=None, max_examples=50)

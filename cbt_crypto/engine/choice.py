@@ -11,7 +11,7 @@ from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.engine.names import Engine, embedded
 from cbt_crypto.engine.upstream.checkout import EMBEDDED, find
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan import Cell
+from cbt_crypto.plan.steps import Cell
 
 #: Beside which `../cbt` is looked for: the project's checkout, where this is one.
 PROJECT = Path(__file__).resolve().parents[2]

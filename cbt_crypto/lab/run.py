@@ -15,12 +15,12 @@ import cbt_crypto
 from cbt_crypto.archive_lock import locked as archive_locked
 from cbt_crypto.archive_state import check_archive
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.file import load
 from cbt_crypto.lab import carry, ssh
 from cbt_crypto.lab.places import locked
 from cbt_crypto.lab.shape import Lab
 from cbt_crypto.lab.steps import Steps
-from cbt_crypto.layout import site_of
+from cbt_crypto.plan.file import load
+from cbt_crypto.plan.layout import site_of
 
 #: On the head node: our package and the campaign's files; its results.
 _CAMPAIGN = "/root/campaign"

@@ -16,10 +16,10 @@ from cbt_crypto import journal
 from cbt_crypto.archive import documents, json_file
 from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.errors import UsageError
-from cbt_crypto.file import load
 from cbt_crypto.holder import describe, is_dead
 from cbt_crypto.hosts import ceph_conf
-from cbt_crypto.plan import plan
+from cbt_crypto.plan.file import load
+from cbt_crypto.plan.steps import plan
 from cbt_crypto.results.cell.energy import read_energy
 from cbt_crypto.results.cell.perf import crypto_percent, parse_perf_stat
 from cbt_crypto.results.readers.collectl import read_collectl

@@ -25,15 +25,15 @@ from cbt_crypto.engine.embedded.options import (
     without,
 )
 from cbt_crypto.errors import HostError
-from cbt_crypto.file.cluster import ClusterSection
-from cbt_crypto.file.places import at
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.devices import logical_volumes
 from cbt_crypto.hosts.devices.logical_volumes import Group, Volume
 from cbt_crypto.hosts.remote import Remote, kill_script
 from cbt_crypto.hosts.site import HostScripts, Osd
 from cbt_crypto.hosts.temporary import prefix
-from cbt_crypto.layout import ceph_dir, conf_path, site_of
+from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.file.dimensions import at
+from cbt_crypto.plan.layout import ceph_dir, conf_path, site_of
 
 quote = shlex.quote
 

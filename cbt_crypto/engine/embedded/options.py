@@ -6,8 +6,8 @@ import math
 import socket
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.file.cluster import ClusterSection
-from cbt_crypto.layout import ceph_dir, per_device, site_of
+from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.layout import ceph_dir, per_device, site_of
 
 Sections = dict[str, dict[str, str]]
 

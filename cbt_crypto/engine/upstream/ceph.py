@@ -24,11 +24,11 @@ from cbt_crypto.engine.upstream.failure import told
 from cbt_crypto.engine.upstream.modules import Modules
 from cbt_crypto.engine.upstream.settings import Settings, for_upstream, write_one_pid
 from cbt_crypto.errors import RunError
-from cbt_crypto.file.places import at
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.remote import kill_script
 from cbt_crypto.hosts.site import HostScripts
-from cbt_crypto.layout import ceph_dir, conf_path, section_of, site_of
+from cbt_crypto.plan.file.dimensions import at
+from cbt_crypto.plan.layout import ceph_dir, conf_path, section_of, site_of
 
 if TYPE_CHECKING:
     UpstreamsOwn = Any

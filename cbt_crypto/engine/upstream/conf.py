@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from cbt_crypto.engine.embedded.options import Sections, base_options, setting_options, without
-from cbt_crypto.file.cluster import ClusterSection
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.layout import ceph_dir
+from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.layout import ceph_dir
 
 
 def sections(

@@ -11,9 +11,9 @@ from typing import Any, Optional
 
 from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.engine.embedded.ceph import Ceph
-from cbt_crypto.file.cluster import ClusterSection
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts
+from cbt_crypto.plan.file.cluster import ClusterSection
 
 
 class Directory(Ceph):

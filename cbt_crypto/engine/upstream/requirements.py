@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.modules import BENCHMARKS
-from cbt_crypto.file import Campaign
-from cbt_crypto.layout import site_of
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.layout import site_of
 
 _SUDO = """\
 if ! command -v sudo >/dev/null; then

@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 
 from cbt_crypto.engine.upstream.failure import told
-from cbt_crypto.file.cluster import ClusterSection
-from cbt_crypto.file.monitoring import MonitoringProfiles
-from cbt_crypto.layout import ceph_dir, section_of
+from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.file.monitoring import MonitoringProfiles
+from cbt_crypto.plan.layout import ceph_dir, section_of
 
 #: The part of upstream's directories that names the cluster; with it they are where ours are.
 CLUSTER_ID = "ceph"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from cbt_crypto.archive.documents import NEVER_COMPARED, Baseline, Plan, PlannedCell, Scalar
 from cbt_crypto.errors import UsageError
-from cbt_crypto.file.places import CLUSTER_DIMENSIONS
+from cbt_crypto.plan.file.dimensions import CLUSTER_DIMENSIONS
 from cbt_crypto.report import label
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.results.cell.run import dimensions_of

@@ -13,11 +13,11 @@ import pytest
 from cbt_crypto import neighbours as subject
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.file import Campaign
-from cbt_crypto.file.neighbours import Neighbours
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.layout import site_of
-from cbt_crypto.plan import cells_of
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.file.neighbours import Neighbours
+from cbt_crypto.plan.layout import site_of
+from cbt_crypto.plan.steps import cells_of
 
 pytestmark = pytest.mark.unit
 

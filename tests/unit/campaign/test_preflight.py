@@ -12,10 +12,10 @@ from rich.console import Console
 
 from cbt_crypto import check_table, preflight
 from cbt_crypto.cluster_overlays.base import Requirement
-from cbt_crypto.file import Campaign
 from cbt_crypto.host_facts import Governor, Load, Login, Network, Space, Version, clock_offset
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.plan import cells_of
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.steps import cells_of
 from cbt_crypto.survey import Finding, survey
 
 pytestmark = pytest.mark.unit

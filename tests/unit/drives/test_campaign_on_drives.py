@@ -8,7 +8,7 @@ import pytest
 
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan import Deploy, Measure, Prefill, plan
+from cbt_crypto.plan.steps import Deploy, Measure, Prefill, plan
 
 pytestmark = pytest.mark.unit
 

@@ -16,8 +16,8 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.drive_stage import undo
 from cbt_crypto.hosts.devices import md_array
 from cbt_crypto.hosts.site import Drive
-from cbt_crypto.layout import drives_of, site_of
-from cbt_crypto.plan import cells_of
+from cbt_crypto.plan.layout import drives_of, site_of
+from cbt_crypto.plan.steps import cells_of
 from cbt_crypto.preflight import requirements
 
 pytestmark = pytest.mark.unit

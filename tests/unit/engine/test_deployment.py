@@ -12,8 +12,8 @@ import pytest
 
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.file import Campaign
 from cbt_crypto.hosts.site import Osd
+from cbt_crypto.plan.file import Campaign
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ from typing import Any, Callable
 import pytest
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.file import load
+from cbt_crypto.plan.file import load
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any, Callable
 import pytest
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.file import Campaign
+from cbt_crypto.plan.file import Campaign
 
 Make = Callable[..., Campaign]
 SWEEP = {"rbd_single_client": {"time": 10, "iodepth": [1, 16], "op_size": [4096, 8192]}}

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.file import Campaign
-from cbt_crypto.file.benchmarks import combinations
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.file.combinations import combinations
 
 pytestmark = pytest.mark.unit
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.file import load
-from cbt_crypto.file.document import MAX_BYTES, dotted, read
+from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file.document import MAX_BYTES, dotted, read
 
 pytestmark = pytest.mark.unit
 

@@ -12,10 +12,10 @@ from jsonschema import Draft202012Validator
 
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.cluster_overlays import OVERLAYS
-from cbt_crypto.file import ClusterSection, json_schema, load
-from cbt_crypto.file.cluster import CephSettings, PoolProfile
-from cbt_crypto.file.monitoring import CollectlProfile, PerfProfile
-from cbt_crypto.file.reference import reference
+from cbt_crypto.plan.file import ClusterSection, json_schema, load
+from cbt_crypto.plan.file.cluster import CephSettings, PoolProfile
+from cbt_crypto.plan.file.monitoring import CollectlProfile, PerfProfile
+from cbt_crypto.plan.file.reference import reference
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +25,9 @@ CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
 
 def test_the_committed_reference_is_that_of_the_models() -> None:
     committed = (ROOT / "docs" / "file.md").read_text(encoding="utf-8")
-    assert committed == reference() + "\n", "python -m cbt_crypto.file.reference > docs/file.md"
+    assert committed == reference() + "\n", (
+        "python -m cbt_crypto.plan.file.reference > docs/file.md"
+    )
 
 
 def test_its_example_is_a_campaign(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing_extensions import Self
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
-from cbt_crypto.plan import Deploy, Measure, Plan, Prefill
+from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill
 
 
 class Live(Overlay):

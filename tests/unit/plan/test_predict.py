@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.file import Campaign
-from cbt_crypto.plan import plan
-from cbt_crypto.predict import Earlier, predict, rounds_needed
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.predict import Earlier, predict, rounds_needed
+from cbt_crypto.plan.show import show_plan
+from cbt_crypto.plan.steps import plan
 from cbt_crypto.results.precision.confidence_sequence import boundary
 from cbt_crypto.results.precision.until import MeasureUntil
-from cbt_crypto.show_plan import show_plan
 
 pytestmark = pytest.mark.unit
 

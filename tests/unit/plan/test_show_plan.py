@@ -8,9 +8,9 @@ from typing import Any, Callable
 import pytest
 from rich.console import Console
 
-from cbt_crypto.file import Campaign
-from cbt_crypto.plan import plan
-from cbt_crypto.show_plan import show_plan
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.show import show_plan
+from cbt_crypto.plan.steps import plan
 
 pytestmark = pytest.mark.unit
 

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from cbt_crypto.archive.documents import PlannedCell
 from cbt_crypto.errors import UsageError
-from cbt_crypto.file import load
-from cbt_crypto.plan import cells_of
+from cbt_crypto.plan.file import load
+from cbt_crypto.plan.steps import cells_of
 from cbt_crypto.report import ReportOptions, build, show, write
 from cbt_crypto.report.figures.notes import notes_of
 from cbt_crypto.report.figures.selection import label_of

@@ -8,9 +8,9 @@ import pytest
 
 from cbt_crypto.engine.upstream.conf import sections
 from cbt_crypto.engine.upstream.settings import for_upstream, monitoring_arguments
-from cbt_crypto.file import Campaign
-from cbt_crypto.file.monitoring import MonitoringProfiles
-from cbt_crypto.layout import site_of
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.file.monitoring import MonitoringProfiles
+from cbt_crypto.plan.layout import site_of
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cbt_crypto.engine.upstream.programs import Names, endings, install, read_notes
-from cbt_crypto.file import Campaign
-from cbt_crypto.layout import ceph_dir, site_of
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.layout import ceph_dir, site_of
 
 pytestmark = pytest.mark.unit
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from cbt_crypto.file.document import KeyPath
-from cbt_crypto.file.patterns import meaning_of
+from cbt_crypto.plan.file.document import KeyPath
+from cbt_crypto.plan.file.field_types import meaning_of
 
 #: pydantic's name of an error -> what the value must be.
 _MUST_BE = {

@@ -6,9 +6,9 @@ from typing import Optional
 
 from pydantic import Field
 
-from cbt_crypto.file.monitoring import Arguments, Role
-from cbt_crypto.file.patterns import HostName
 from cbt_crypto.file.section import Section
+from cbt_crypto.plan.file.field_types import HostName
+from cbt_crypto.plan.file.monitoring import Arguments, Role
 
 
 class Neighbours(Section):

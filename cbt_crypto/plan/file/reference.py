@@ -1,6 +1,6 @@
 """Writes docs/file.md, the reference of the campaign file, from the file's own models.
 
-python -m cbt_crypto.file.reference > docs/file.md
+python -m cbt_crypto.plan.file.reference > docs/file.md
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pydantic.fields import FieldInfo
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays import OVERLAYS
-from cbt_crypto.file.cluster import CephSettings, ClusterSection, PoolProfile
-from cbt_crypto.file.monitoring import CollectlProfile, PerfProfile
-from cbt_crypto.file.neighbours import Neighbours
-from cbt_crypto.file.patterns import meaning_of
+from cbt_crypto.plan.file.cluster import CephSettings, ClusterSection, PoolProfile
+from cbt_crypto.plan.file.field_types import meaning_of
+from cbt_crypto.plan.file.monitoring import CollectlProfile, PerfProfile
+from cbt_crypto.plan.file.neighbours import Neighbours
 from cbt_crypto.results.precision.until import MeasureUntil
 
 _BEGINNING = """\
@@ -51,7 +51,7 @@ benchmarks:
 
 `cbt-crypto check FILE` says what is wrong in a file, `cbt.py FILE --plan` prints what would run,
 and `cbt-crypto schema` prints a JSON Schema for editors. This page is written from the same models,
-by `python -m cbt_crypto.file.reference`.
+by `python -m cbt_crypto.plan.file.reference`.
 
 Units are those that stand in the meaning. Numbers are numbers and texts are texts: neither `true`
 nor `"3"` is taken for a 3.

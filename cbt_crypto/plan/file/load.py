@@ -16,15 +16,15 @@ from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.errors import UsageError
-from cbt_crypto.file.baseline import baseline_of, unmeasured
-from cbt_crypto.file.benchmarks import combinations, flatten
-from cbt_crypto.file.cluster import ClusterSection
-from cbt_crypto.file.consistency import contradictions
-from cbt_crypto.file.document import Document, KeyPath, printable, read
-from cbt_crypto.file.monitoring import MonitoringProfiles
-from cbt_crypto.file.places import at, places
-from cbt_crypto.file.schema import Campaign
-from cbt_crypto.file.sentence import kind_of, nearest, sentences
+from cbt_crypto.plan.file.baseline import baseline_of, unmeasured
+from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.file.combinations import combinations, flatten
+from cbt_crypto.plan.file.consistency import contradictions
+from cbt_crypto.plan.file.dimensions import at, places
+from cbt_crypto.plan.file.document import Document, KeyPath, printable, read
+from cbt_crypto.plan.file.explain import kind_of, nearest, sentences
+from cbt_crypto.plan.file.monitoring import MonitoringProfiles
+from cbt_crypto.plan.file.schema import Campaign
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
-from cbt_crypto.file import drives
-from cbt_crypto.file.cluster import ClusterSection
-from cbt_crypto.file.document import KeyPath
+from cbt_crypto.plan.file import drives
+from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.file.document import KeyPath
 
 #: Where, and one sentence.
 Contradiction = tuple[KeyPath, str]

@@ -7,9 +7,9 @@ from typing import Union
 
 from cbt_crypto.archive.documents import NEVER_COMPARED, Baseline
 from cbt_crypto.benchmarks.base import Scenario
-from cbt_crypto.file.cluster import ClusterSection
-from cbt_crypto.file.document import KeyPath
-from cbt_crypto.file.places import CLUSTER_DIMENSIONS, listed_values
+from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.file.dimensions import CLUSTER_DIMENSIONS, listed_values
+from cbt_crypto.plan.file.document import KeyPath
 
 
 def baseline_of(cluster: ClusterSection) -> Union[Baseline, str]:

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
-from cbt_crypto.plan import Deploy, Measure, Plan, Prefill, Step
-from cbt_crypto.predict import Durations, Earlier, in_words, predict
+from cbt_crypto.plan.predict import Durations, Earlier, in_words, predict
+from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 
 
 def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None:

@@ -14,11 +14,11 @@ from cbt_crypto.cell_site import cell_site
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.errors import UsageError
-from cbt_crypto.file import Campaign, ClusterSection
-from cbt_crypto.file.places import CLUSTER_DIMENSIONS, Place, at, places
-from cbt_crypto.file.places import words as place_words
 from cbt_crypto.hosts import ceph_conf
-from cbt_crypto.order import cheapest_order
+from cbt_crypto.plan.file import Campaign, ClusterSection
+from cbt_crypto.plan.file.dimensions import CLUSTER_DIMENSIONS, Place, at, places
+from cbt_crypto.plan.file.dimensions import words as place_words
+from cbt_crypto.plan.order import cheapest_order
 from cbt_crypto.turns import in_turns, rounds_of
 
 #: What changes cost beside one another, roughly in seconds of a small cluster. Only their order

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Literal, Optional
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from cbt_crypto.file.document import KeyPath
-from cbt_crypto.file.patterns import AbsolutePath, HostName
 from cbt_crypto.file.section import Section
+from cbt_crypto.plan.file.document import KeyPath
+from cbt_crypto.plan.file.field_types import AbsolutePath, HostName
 
 if TYPE_CHECKING:
-    from cbt_crypto.file.cluster import ClusterSection
+    from cbt_crypto.plan.file.cluster import ClusterSection
 
 
 class DriveSection(Section):

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from cbt_crypto.file.cluster import ClusterSection
-from cbt_crypto.file.places import at
 from cbt_crypto.hosts.devices import logical_volumes
 from cbt_crypto.hosts.site import Drive, Osd, Site
+from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.file.dimensions import at
 
 
 def site_of(cluster: ClusterSection) -> Site:

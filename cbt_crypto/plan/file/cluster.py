@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from pydantic import Field, field_validator
 
-from cbt_crypto.file.drives import DriveSection
-from cbt_crypto.file.neighbours import Neighbours
-from cbt_crypto.file.patterns import (
+from cbt_crypto.file.section import Section
+from cbt_crypto.plan.file.drives import DriveSection
+from cbt_crypto.plan.file.field_types import (
     AbsolutePath,
     ConfigurationName,
     DaemonId,
@@ -20,7 +20,7 @@ from cbt_crypto.file.patterns import (
     Size,
     UserName,
 )
-from cbt_crypto.file.section import Section
+from cbt_crypto.plan.file.neighbours import Neighbours
 
 _Count = Annotated[int, Field(ge=1, le=16)]
 Rebuild = Literal["scenario", "configuration", "needed", "never"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, Union
 
-from cbt_crypto.file.cluster import ClusterSection
+from cbt_crypto.plan.file.cluster import ClusterSection
 
 #: Each of these lists takes a new cluster for each of its values.
 CLUSTER_DIMENSIONS = ("drive", "osds_per_device", "replication")

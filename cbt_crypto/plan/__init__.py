@@ -1,0 +1,1 @@
+"""From a campaign's file to cells in order and the steps that measure them. Touches nothing."""
