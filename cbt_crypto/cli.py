@@ -11,8 +11,8 @@ import click
 from rich.console import Console
 
 from cbt_crypto import __version__, check_table, preflight
-from cbt_crypto.contribute.command import contribute_command
 from cbt_crypto.engine.choice import choose
+from cbt_crypto.engine.upstream.contribute.command import contribute_command
 from cbt_crypto.errors import UsageError
 from cbt_crypto.lab.command import lab
 from cbt_crypto.main import clear_archive

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cbt_crypto.campaign import run_campaign
-from cbt_crypto.engine.names import embedded
+from cbt_crypto.engine.contract import embedded
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.steps import Measure, plan
 from cbt_crypto.progress import CampaignProgress

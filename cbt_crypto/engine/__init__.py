@@ -3,6 +3,6 @@
 The rest of the library uses these names only, so that an upstream CBT checkout can stand in.
 """
 
-from cbt_crypto.engine.names import CellBenchmark, Engine
+from cbt_crypto.engine.contract import CellBenchmark, Engine
 
 __all__ = ["CellBenchmark", "Engine"]

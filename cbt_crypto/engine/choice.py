@@ -8,7 +8,7 @@ from typing import Optional
 
 from cbt_crypto.archive.json_file import read_json
 from cbt_crypto.benchmarks.upstream import OfUpstream
-from cbt_crypto.engine.names import Engine, embedded
+from cbt_crypto.engine.contract import Engine, embedded
 from cbt_crypto.engine.upstream.checkout import EMBEDDED, find
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.steps import Cell

@@ -14,8 +14,8 @@ from typing import Any, Callable
 import pytest
 
 from cbt_crypto.engine import Engine
+from cbt_crypto.engine.contract import embedded
 from cbt_crypto.engine.embedded import common
-from cbt_crypto.engine.names import embedded
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.engine.upstream.engine import upstream as make_upstream
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.contribute.branch import contribute
 from cbt_crypto.engine.upstream.checkout import Checkout
+from cbt_crypto.engine.upstream.contribute.branch import contribute
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(600)]
 

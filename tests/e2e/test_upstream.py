@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cbt_crypto.contribute.branch import contribute
 from cbt_crypto.engine.upstream.checkout import Checkout
+from cbt_crypto.engine.upstream.contribute.branch import contribute
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 

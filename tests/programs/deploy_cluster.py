@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.deployment import cluster_class
-from cbt_crypto.engine.names import embedded
+from cbt_crypto.engine.contract import embedded
 from cbt_crypto.plan.file import load
 
 

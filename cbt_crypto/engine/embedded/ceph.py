@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.engine.embedded import admin_session, cephx, common
+from cbt_crypto.engine.embedded import admin_session, common
+from cbt_crypto.engine.embedded import keyring as cephx
 from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.engine.embedded.options import (
     base_options,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.engine.embedded import settings
-from cbt_crypto.engine.embedded.handle import SCRIPT, STDERR, STDOUT, Handle
+from cbt_crypto.engine.embedded.fan_out import SCRIPT, STDERR, STDOUT, Handle
 from cbt_crypto.errors import HostError
 
 #: pdsh's default fan-out is 32; a step is to run on all hosts at once.

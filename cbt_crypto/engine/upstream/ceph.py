@@ -19,9 +19,9 @@ from cbt_crypto.engine.embedded.options import mon_vector
 from cbt_crypto.engine.upstream import programs
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.conf import sections
-from cbt_crypto.engine.upstream.directory import Directory
 from cbt_crypto.engine.upstream.failure import told
 from cbt_crypto.engine.upstream.modules import Modules
+from cbt_crypto.engine.upstream.safe_cluster import Directory
 from cbt_crypto.engine.upstream.settings import Settings, for_upstream, write_one_pid
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import ceph_conf

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from cbt_crypto.engine.names import Engine
+from cbt_crypto.engine.contract import Engine
 from cbt_crypto.engine.upstream import modules
 from cbt_crypto.engine.upstream.benchmark import benchmark_class
+from cbt_crypto.engine.upstream.cell import native
 from cbt_crypto.engine.upstream.ceph import ceph_class
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.monitoring import Monitoring
-from cbt_crypto.engine.upstream.native import native
 from cbt_crypto.engine.upstream.requirements import problems, requirements
 from cbt_crypto.engine.upstream.settings import Settings
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.engine.embedded.cephx import keyring, new_key
+from cbt_crypto.engine.embedded.keyring import keyring, new_key
 
 pytestmark = pytest.mark.unit
 

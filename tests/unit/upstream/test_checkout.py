@@ -9,7 +9,7 @@ import pytest
 
 from cbt_crypto.archive.json_file import write_json
 from cbt_crypto.engine.choice import check_same_engine, choose, engine_at
-from cbt_crypto.engine.names import embedded
+from cbt_crypto.engine.contract import embedded
 from cbt_crypto.engine.upstream.checkout import find, is_checkout, read_checkout
 from cbt_crypto.errors import UsageError
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.contribute.branch import BRANCH, contribute
-from cbt_crypto.contribute.edits import require, use_factory, without_complaints
-from cbt_crypto.contribute.parts import COMMITS
+from cbt_crypto.engine.upstream.contribute.branch import BRANCH, contribute
+from cbt_crypto.engine.upstream.contribute.edits import require, use_factory, without_complaints
+from cbt_crypto.engine.upstream.contribute.parts import COMMITS
 from cbt_crypto.errors import UsageError
 
 pytestmark = pytest.mark.unit

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cbt_crypto.contribute.branch import contribute
+from cbt_crypto.engine.upstream.contribute.branch import contribute
 
 
 @click.command("contribute")

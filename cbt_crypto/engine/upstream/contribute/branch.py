@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
-from cbt_crypto.contribute import edits, parts
 from cbt_crypto.engine.upstream.checkout import is_checkout
+from cbt_crypto.engine.upstream.contribute import edits, parts
 from cbt_crypto.errors import UsageError
 
 BRANCH = "cbt-crypto"
