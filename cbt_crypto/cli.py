@@ -10,7 +10,7 @@ from typing import Optional
 import click
 from rich.console import Console
 
-from cbt_crypto import __version__, check_table, preflight
+from cbt_crypto import __version__
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.engine.upstream.contribute.command import contribute_command
 from cbt_crypto.errors import UsageError
@@ -20,6 +20,8 @@ from cbt_crypto.plan.file import json_schema, load
 from cbt_crypto.plan.steps import cells_of, plan
 from cbt_crypto.report_command import compare as compare_command
 from cbt_crypto.report_command import report as report_command
+from cbt_crypto.run.preflight import check as preflight
+from cbt_crypto.run.preflight import table
 from cbt_crypto.run_options import checkout_option
 from cbt_crypto.sentences import SentenceGroup
 
@@ -44,7 +46,7 @@ def check(config_file: Path, checkout: Optional[Path], hosts: bool) -> None:
     plan(campaign)
     if hosts:
         found = preflight.look(campaign, choose(checkout), cells)
-        check_table.show(found, Console())
+        table.show(found, Console())
         if any(one.error for one in found):
             sys.exit(UsageError.exit_status)
     click.echo(

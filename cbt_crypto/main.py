@@ -11,26 +11,27 @@ from typing import Optional
 import click
 from rich.console import Console
 
-from cbt_crypto import __version__, preflight, report_libraries
-from cbt_crypto.archive_lock import locked
-from cbt_crypto.archive_state import changes, check_archive, finished_cells
-from cbt_crypto.campaign import Outcome, run_campaign
+from cbt_crypto import __version__, report_libraries
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import check_same_engine, choose, engine_at
 from cbt_crypto.errors import RunError
-from cbt_crypto.holder import this_run
-from cbt_crypto.host_lock import hosts_held, own_id
 from cbt_crypto.hosts import marked_processes, temporary
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.interrupt import Abandoned, interrupts
-from cbt_crypto.journal import left_over
-from cbt_crypto.leftovers import clear
 from cbt_crypto.plan.file import Campaign, load
 from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.plan.pacing import Pacing
 from cbt_crypto.plan.show import show_plan
 from cbt_crypto.plan.steps import Plan, cells_of, plan
-from cbt_crypto.progress import CampaignProgress
+from cbt_crypto.run.campaign import Outcome, run_campaign
+from cbt_crypto.run.interrupt import Abandoned, interrupts
+from cbt_crypto.run.journal import left_over
+from cbt_crypto.run.locks.archive import locked
+from cbt_crypto.run.locks.holder import this_run
+from cbt_crypto.run.locks.hosts import hosts_held, own_id
+from cbt_crypto.run.preflight import check
+from cbt_crypto.run.progress import CampaignProgress
+from cbt_crypto.run.resume import changes, check_archive, finished_cells
+from cbt_crypto.run.take_down import clear
 from cbt_crypto.run_options import needed, run_options
 from cbt_crypto.sentences import SentenceCommand
 
@@ -114,7 +115,7 @@ def _run(  # noqa: PLR0913 - the command's own parameters
     if not todo.to_measure:
         console.print("every cell is in the archive already")
         return Outcome()
-    for found in preflight.check(campaign, engine, todo.to_measure):
+    for found in check.check(campaign, engine, todo.to_measure):
         if found.warning:
             _say(console, f"warning: {found.host}: {found.warning}")
     if with_report:

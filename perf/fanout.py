@@ -22,11 +22,11 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from cbt_crypto.campaign import run_campaign
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.steps import Measure, plan
-from cbt_crypto.progress import CampaignProgress
+from cbt_crypto.run.campaign import run_campaign
+from cbt_crypto.run.progress import CampaignProgress
 
 SIZES = (2, 20, 200)
 OSDS_PER_HOST = 8

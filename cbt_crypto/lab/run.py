@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Optional, Union
 
 import cbt_crypto
-from cbt_crypto.archive_lock import locked as archive_locked
-from cbt_crypto.archive_state import check_archive
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.lab import carry, ssh
 from cbt_crypto.lab.places import locked
@@ -21,6 +19,8 @@ from cbt_crypto.lab.shape import Lab
 from cbt_crypto.lab.steps import Steps
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.layout import site_of
+from cbt_crypto.run.locks.archive import locked as archive_locked
+from cbt_crypto.run.resume import check_archive
 
 #: On the head node: our package and the campaign's files; its results.
 _CAMPAIGN = "/root/campaign"

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cbt_crypto import journal
 from cbt_crypto.archive import documents, json_file
 from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.errors import UsageError
-from cbt_crypto.holder import describe, is_dead
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.steps import plan
@@ -27,7 +25,9 @@ from cbt_crypto.results.readers.fio_json import parse_fio_json
 from cbt_crypto.results.readers.fio_log import read_fio_log
 from cbt_crypto.results.readers.fio_normal import parse_fio_normal
 from cbt_crypto.results.readers.histogram_log import read_histogram_log
-from cbt_crypto.survey import parts_of
+from cbt_crypto.run import journal
+from cbt_crypto.run.locks.holder import describe, is_dead
+from cbt_crypto.run.preflight.survey import parts_of
 
 _DATA = Path(__file__).resolve().parents[1] / "unit" / "data"
 _ROOT = Path(__file__).resolve().parents[2]

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.deployment import cluster_class
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.plan.file import load
+from cbt_crypto.run.targets.cluster import cluster_class
 
 
 def main() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.diagnosis import diagnosis
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
+from cbt_crypto.run.diagnosis import diagnosis
 
 pytestmark = pytest.mark.unit
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto import environment
 from cbt_crypto.engine.embedded import common
-from cbt_crypto.environment import energy_hosts
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import energy_sampler
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.results.cell.energy import read_energy
+from cbt_crypto.run import environment
+from cbt_crypto.run.environment import energy_hosts
 
 pytestmark = pytest.mark.unit
 

@@ -8,9 +8,9 @@ import pytest
 
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.engine.embedded import common
-from cbt_crypto.environment import collect, git_commit, host_facts
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Osd, Site
+from cbt_crypto.run.environment import collect, git_commit, host_facts
 
 pytestmark = pytest.mark.unit
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto import existing, sockets_on_host
 from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable
 from cbt_crypto.cluster_overlays.luks.proof import encrypted_fault
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts.site import Osd
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
+from cbt_crypto.run.targets import existing, sockets_on_host
 
 pytestmark = pytest.mark.unit
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto import holder
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import UsageError
-from cbt_crypto.host_lock import free_hosts, hosts_held, resources_of
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Drive, Osd, Site
-from cbt_crypto.interrupt import Abandoned
+from cbt_crypto.run.interrupt import Abandoned
+from cbt_crypto.run.locks import holder
+from cbt_crypto.run.locks.hosts import free_hosts, hosts_held, resources_of
 
 pytestmark = pytest.mark.unit
 

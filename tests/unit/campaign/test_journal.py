@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.errors import UsageError
-from cbt_crypto.journal import Journal, left_over, path_of, places_of
 from cbt_crypto.plan.file import Campaign, load
+from cbt_crypto.run.journal import Journal, left_over, path_of, places_of
 
 pytestmark = pytest.mark.unit
 

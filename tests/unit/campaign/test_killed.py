@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto.journal import left_over
+from cbt_crypto.run.journal import left_over
 
 pytestmark = pytest.mark.unit
 

@@ -14,7 +14,7 @@ from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.measure import _outcome, clock_offsets, failed_processes
+from cbt_crypto.run.measure import _outcome, clock_offsets, failed_processes
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,6 @@ from typing import Any, Callable
 
 import pytest
 
-from cbt_crypto import neighbours as subject
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.site import Site
@@ -18,6 +17,7 @@ from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.neighbours import Neighbours
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.plan.steps import cells_of
+from cbt_crypto.run import neighbours as subject
 
 pytestmark = pytest.mark.unit
 

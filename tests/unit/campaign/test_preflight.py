@@ -10,13 +10,21 @@ from typing import Any, Callable, Optional
 import pytest
 from rich.console import Console
 
-from cbt_crypto import check_table, preflight
 from cbt_crypto.cluster_overlays.base import Requirement
-from cbt_crypto.host_facts import Governor, Load, Login, Network, Space, Version, clock_offset
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.steps import cells_of
-from cbt_crypto.survey import Finding, survey
+from cbt_crypto.run.preflight import check, table
+from cbt_crypto.run.preflight.host_facts import (
+    Governor,
+    Load,
+    Login,
+    Network,
+    Space,
+    Version,
+    clock_offset,
+)
+from cbt_crypto.run.preflight.survey import Finding, survey
 
 pytestmark = pytest.mark.unit
 
@@ -117,7 +125,7 @@ def test_a_host_that_falls_silent_midway_cannot_be_reached() -> None:
 
 
 def names(campaign: Campaign) -> dict[str, tuple[str, ...]]:
-    needs = preflight.requirements(campaign, cells_of(campaign))
+    needs = check.requirements(campaign, cells_of(campaign))
     return {need.name: need.hosts for need in needs}
 
 
@@ -155,7 +163,7 @@ def test_an_existing_cluster_needs_no_daemons(campaign_of: Make) -> None:
 
 def test_every_device_is_looked_at_on_its_host(campaign_of: Make) -> None:
     devices = {"o0": ["/dev/a", "/dev/b"], "o1": ["/dev/a", "/dev/c"]}
-    found = preflight.requirements(
+    found = check.requirements(
         campaign_of(cluster={"osd_devices": devices, "osds_per_node": 2}), []
     )
     looked_at = [(need.hosts, need.device) for need in found if hasattr(need, "device")]
@@ -228,7 +236,7 @@ def test_differences_between_hosts_and_clocks_are_found() -> None:
 
 def test_the_table_has_a_field_for_each_host_and_column() -> None:
     out = io.StringIO()
-    check_table.show(
+    table.show(
         [
             Finding("a", "ssh", "ok"),
             Finding("a", "ceph", "18.2.7"),

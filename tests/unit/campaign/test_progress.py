@@ -8,7 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
-from cbt_crypto.progress import CampaignProgress
+from cbt_crypto.run.progress import CampaignProgress
 
 pytestmark = pytest.mark.unit
 

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from cbt_crypto import proof
 from cbt_crypto.cluster_overlays.base import Overlay, Verdict
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
+from cbt_crypto.run import proof
 
 pytestmark = pytest.mark.unit
 

@@ -10,10 +10,10 @@ from typing import Any, Callable
 import pytest
 
 from cbt_crypto import attempt as attempt_module
-from cbt_crypto import existing
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
-from cbt_crypto.measure import _RunsScenario
+from cbt_crypto.run.measure import _RunsScenario
+from cbt_crypto.run.targets import existing
 
 pytestmark = pytest.mark.unit
 
@@ -273,7 +273,8 @@ def test_an_existing_cluster_twice(
         host.programs(program, "echo this must not be called; exit 1")
     # What it would find is a matter of tests of its own.
     monkeypatch.setattr(
-        "cbt_crypto.existing.discover", lambda remote, site, section: existing.Found(site, {})
+        "cbt_crypto.run.targets.existing.discover",
+        lambda remote, site, section: existing.Found(site, {}),
     )
     assert (host.cbt(path).exit_code, states(host)) == (0, ["finished"])
     assert not host.tmp_dir.exists()

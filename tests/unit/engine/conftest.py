@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.deployment import cluster_class
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.run.targets.cluster import cluster_class
 
 
 @dataclass

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto.choices import Choices
 from cbt_crypto.cluster_overlays.luks import cipher_speed
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.errors import RunError
+from cbt_crypto.run.host_choices import Choices
 
 pytestmark = pytest.mark.unit
 

@@ -7,8 +7,8 @@ import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 
-from cbt_crypto import holder
 from cbt_crypto.errors import UsageError
+from cbt_crypto.run.locks import holder
 
 
 @contextlib.contextmanager

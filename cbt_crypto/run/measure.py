@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cbt_crypto import collected
 from cbt_crypto.benchmarks.base import ClientProcess, ClusterCommands, Scenario, Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.stack import Stack
@@ -18,6 +17,7 @@ from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import energy_sampler
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Site
+from cbt_crypto.run import collect as collected
 
 if TYPE_CHECKING:
     from cbt_crypto.engine.embedded.benchmark import Benchmark

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cbt_crypto import sockets_on_host
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume
 from cbt_crypto.cluster_overlays.base import Requirement, Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
@@ -20,6 +19,7 @@ from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.layout import ceph_dir
 from cbt_crypto.plan.steps import Cell
+from cbt_crypto.run.targets import sockets_on_host
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cbt_crypto.survey import Finding
+from cbt_crypto.run.preflight.survey import Finding
 
 
 def show(findings: Sequence[Finding], console: Console) -> None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, joined, leftovers
-from cbt_crypto.drive_stage import undo
 from cbt_crypto.engine import Engine
 from cbt_crypto.hosts.site import HostScripts, Osd
 from cbt_crypto.plan.file.dimensions import Place, at, places
 from cbt_crypto.plan.layout import drives_of, section_of, site_of
+from cbt_crypto.run.targets.drive import undo
 
 if TYPE_CHECKING:
     from cbt_crypto.engine.embedded.ceph import Ceph

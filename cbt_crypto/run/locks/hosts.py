@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cbt_crypto import hold_on_host, holder
 from cbt_crypto.errors import HostError, UsageError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.interrupt import Abandoned
+from cbt_crypto.run.interrupt import Abandoned
+from cbt_crypto.run.locks import hold_on_host, holder
 
 _TIMEOUT_S = 60
 

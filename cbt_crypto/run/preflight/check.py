@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cbt_crypto import existing
 from cbt_crypto.cell_site import cell_site
 from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.cluster_overlays.stack import Stack
@@ -19,19 +18,20 @@ from cbt_crypto.engine.choice import benchmarks_of_upstream
 from cbt_crypto.engine.embedded.common import is_local
 from cbt_crypto.engine.embedded.options import mon_vector
 from cbt_crypto.errors import UsageError
-from cbt_crypto.host_facts import facts, version_facts
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.devices import logical_volumes
 from cbt_crypto.hosts.devices.guard import device_guards
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.neighbours import hosts_of
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.dimensions import at
 from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.plan.steps import Cell
-from cbt_crypto.survey import Check, Finding, survey
+from cbt_crypto.run.neighbours import hosts_of
+from cbt_crypto.run.preflight.host_facts import facts, version_facts
+from cbt_crypto.run.preflight.survey import Check, Finding, survey
+from cbt_crypto.run.targets import existing
 
 #: Program -> the Debian package that has it, for the sentence about a missing one.
 _PACKAGES = {

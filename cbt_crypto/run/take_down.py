@@ -6,17 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cbt_crypto import holder
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.deployment import cluster_class
 from cbt_crypto.engine import Engine
 from cbt_crypto.errors import HostError, RunError, UsageError
-from cbt_crypto.host_lock import free_hosts
 from cbt_crypto.hosts import marked_processes
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.journal import Deployment, Journal, left_over
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
+from cbt_crypto.run.journal import Deployment, Journal, left_over
+from cbt_crypto.run.locks import holder
+from cbt_crypto.run.locks.hosts import free_hosts
+from cbt_crypto.run.targets.cluster import cluster_class
 
 Say = Callable[[str], None]
 ChooseEngine = Callable[[Any], Engine]

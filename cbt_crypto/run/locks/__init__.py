@@ -1,0 +1,1 @@
+"""One run at a time, for each host, device and archive."""

@@ -1,0 +1,1 @@
+"""What is asked of the hosts before anything is touched."""

@@ -1,0 +1,1 @@
+"""What a campaign works on: a cluster that it deploys, one that exists, or drives."""
