@@ -13,11 +13,13 @@ from rich.console import Console
 from rich.table import Table
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.lab import image, life, ssh
+from cbt_crypto.lab import lifecycle
+from cbt_crypto.lab.image import image
+from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import Job
 from cbt_crypto.lab.run import run as run_job
 from cbt_crypto.lab.shape import MOST_NODES, Kind, Lab, Shape, parse_size
-from cbt_crypto.lab.steps import Steps
 from cbt_crypto.run_options import needed, run_options
 
 
@@ -109,7 +111,7 @@ def up(  # noqa: PLR0913 - one parameter an option
         kind=Kind(kind), nodes=nodes, disks=disks, disk_size=disk_size, memory=memory, cpus=cpus
     )
     with Steps(Console(stderr=True)) as steps:
-        started, new = life.up(name, shape, steps, mirror)
+        started, new = lifecycle.up(name, shape, steps, mirror)
     if not new:
         click.echo(f"lab {name} is up already")
     _print_nodes(started)
@@ -119,12 +121,12 @@ def up(  # noqa: PLR0913 - one parameter an option
 @_NAME
 def status(name: str) -> None:
     """Show a lab's nodes. The exit status is 1 when it is not up, or not whole."""
-    found = life.find(name)
+    found = lifecycle.find(name)
     if found is None:
         click.echo(f"lab {name} is down")
         sys.exit(1)
     _print_nodes(found)
-    sys.exit(1 if life.dead_nodes(found) else 0)
+    sys.exit(1 if lifecycle.dead_nodes(found) else 0)
 
 
 @lab.command("ssh", context_settings={"ignore_unknown_options": True})
@@ -133,7 +135,7 @@ def status(name: str) -> None:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def ssh_command(name: str, node: str, command: tuple[str, ...]) -> None:
     """Log in on NODE as root, or run COMMAND there."""
-    found = life.running(name)
+    found = lifecycle.running(name)
     chosen = next((each for each in found.nodes if each.name == node), None)
     if chosen is None:
         names = ", ".join(each.name for each in found.nodes)
@@ -158,7 +160,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     archive = needed(archive)
     job = Job(config_file, archive, conf, checkout, only, again)
     with Steps(Console(stderr=True)) as steps:
-        status = run_job(life.running(name), job, steps)
+        status = run_job(lifecycle.running(name), job, steps)
     if status != UsageError.exit_status and not no_report:
         from cbt_crypto import report  # noqa: PLC0415 - it takes seconds to load
 
@@ -171,21 +173,21 @@ def run(  # noqa: PLR0913 - one parameter an option
 @_NAME
 def down(with_image: bool, name: str) -> None:
     """End a lab and remove all of it. Safe to repeat, and after any kind of crash."""
-    existed = life.down(name)
+    existed = lifecycle.down(name)
     click.echo(f"lab {name} is down" if existed else f"lab {name} was down already")
     if with_image:
         _remove_image()
 
 
 def _remove_image() -> None:
-    users = life.names()
+    users = lifecycle.names()
     if users:
         raise UsageError(f"lab {users[0]} uses the image; take it down too, then repeat this")
     image.remove_all()
 
 
 def _print_nodes(found: Lab) -> None:
-    dead = life.dead_nodes(found)
+    dead = lifecycle.dead_nodes(found)
     table = Table(box=None, pad_edge=False)
     for column in ("node", "address", "ssh", "state"):
         table.add_column(column)

@@ -13,10 +13,11 @@ from typing import Optional, Union
 
 import cbt_crypto
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.lab import carry, ssh
-from cbt_crypto.lab.places import locked
+from cbt_crypto.lab import transfer
+from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab.paths import locked
+from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Lab
-from cbt_crypto.lab.steps import Steps
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.run.locks.archive import locked as archive_locked
@@ -115,7 +116,7 @@ def _checked(lab: Lab, job: Job) -> Job:
             f"its hosts are {', '.join(sorted(names))}"
         )
     archive = job.archive.resolve()
-    carry.mend(archive)
+    transfer.mend(archive)
     check_archive(archive, campaign)
     own_conf = campaign.cluster.conf_file
     conf = job.conf or (Path(own_conf) if own_conf else None)
@@ -130,10 +131,10 @@ def _carry_in(lab: Lab, job: Job, steps: Steps) -> None:
     origin = ssh.run(lab, lab.head, _END_AND_TELL).strip()
     if origin == str(job.archive):
         steps.detail("an earlier run left results; bringing them back first")
-        carry.bring_results(lab, lab.head, _ARCHIVE, job.archive)
+        transfer.bring_results(lab, lab.head, _ARCHIVE, job.archive)
     results = job.archive / "results"
-    carry.put(lab, lab.head, _ARCHIVE, {"results": results} if results.exists() else {})
-    carry.put(lab, lab.head, _CAMPAIGN, {**job.files(), "origin": str(job.archive)})
+    transfer.put(lab, lab.head, _ARCHIVE, {"results": results} if results.exists() else {})
+    transfer.put(lab, lab.head, _CAMPAIGN, {**job.files(), "origin": str(job.archive)})
     steps.end()
 
 
@@ -167,7 +168,7 @@ def _follow(lab: Lab, job: Job) -> int:
 
 def _bring_back(lab: Lab, job: Job, steps: Steps) -> None:
     steps.begin("Bringing the archive back")
-    if carry.has(lab, lab.head, f"{_ARCHIVE}/results"):
-        carry.bring_results(lab, lab.head, _ARCHIVE, job.archive)
+    if transfer.has(lab, lab.head, f"{_ARCHIVE}/results"):
+        transfer.bring_results(lab, lab.head, _ARCHIVE, job.archive)
     ssh.run(lab, lab.head, f"rm -f {_CAMPAIGN}/origin")
     steps.end()

@@ -17,10 +17,11 @@ import yaml
 from rich.console import Console
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.lab import life, ssh
-from cbt_crypto.lab.places import lab_dir
+from cbt_crypto.lab import lifecycle
+from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab.paths import lab_dir
+from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Lab, Shape
-from cbt_crypto.lab.steps import Steps
 
 pytestmark = pytest.mark.e2e
 
@@ -64,10 +65,10 @@ def up() -> Iterator[Up]:
             kind=Kind.NAMESPACE, nodes=nodes, disks=disks, disk_size=2**30, memory=1, cpus=1
         )
         with Steps(Console(file=io.StringIO())) as steps:
-            return life.up(NAME, shape, steps)[0]
+            return lifecycle.up(NAME, shape, steps)[0]
 
     yield start
-    life.down(NAME)
+    lifecycle.down(NAME)
 
 
 @pytest.fixture
@@ -129,7 +130,7 @@ def test_a_node_s_files_are_its_own_and_gone_with_the_lab(up: Up) -> None:
     lab = up()
     on(lab, 0, "touch /etc/mine; rm /usr/bin/fio")
     on(lab, 1, "test ! -e /etc/mine; fio --version")
-    life.down(NAME)
+    lifecycle.down(NAME)
     on(up(), 0, "test ! -e /etc/mine; fio --version")
 
 
@@ -146,9 +147,9 @@ def test_down_leaves_nothing_and_can_be_repeated(up: Up) -> None:
     assert {trace.split()[0] for trace in traces()} == {"files", "process"}
     assert len(links() - before) == 3
     on(lab, 1, "nohup sleep 1000 > /dev/null 2>&1 &")
-    assert life.down(NAME) is True
+    assert lifecycle.down(NAME) is True
     assert (traces(), links()) == ([], before)
-    assert life.down(NAME) is False
+    assert lifecycle.down(NAME) is False
 
 
 def test_what_a_killed_start_leaves_is_cleared(up: Up) -> None:
@@ -160,9 +161,9 @@ def test_what_a_killed_start_leaves_is_cleared(up: Up) -> None:
     wait_until(lambda: any("process" in trace for trace in traces()))
     starting.kill()
     starting.wait()
-    assert life.find(NAME) is None
+    assert lifecycle.find(NAME) is None
     on(up(), 0, "true")
-    life.down(NAME)
+    lifecycle.down(NAME)
     assert (traces(), links()) == ([], before)
 
 
@@ -170,10 +171,10 @@ def test_a_node_that_died_is_noticed_and_started_again(up: Up) -> None:
     lab = up()
     for pid in processes_with(str(lab.node_dir(lab.nodes[1]))):
         os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: life.dead_nodes(lab) == ["node1"])
+    wait_until(lambda: lifecycle.dead_nodes(lab) == ["node1"])
     with pytest.raises(UsageError, match=f"node1 of lab {NAME} is not running; run lab up again"):
-        life.running(NAME)
-    assert life.dead_nodes(up()) == []
+        lifecycle.running(NAME)
+    assert lifecycle.dead_nodes(up()) == []
 
 
 def test_a_command_s_exit_status_comes_through(up: Up) -> None:

@@ -16,9 +16,10 @@ import pytest
 import yaml
 from rich.console import Console
 
-from cbt_crypto.lab import life, ssh
+from cbt_crypto.lab import lifecycle
+from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Lab, Shape
-from cbt_crypto.lab.steps import Steps
 from cbt_crypto.report import ReportOptions, build
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -59,9 +60,9 @@ def lab() -> Iterator[Lab]:
     shape = Shape(kind=Kind.NAMESPACE, nodes=3, disks=0, disk_size=2**30, memory=1, cpus=1)
     try:
         with Steps(Console(file=io.StringIO())) as steps:
-            yield life.up(NAME, shape, steps)[0]
+            yield lifecycle.up(NAME, shape, steps)[0]
     finally:
-        life.down(NAME)
+        lifecycle.down(NAME)
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,12 @@ import yaml
 from rich.console import Console
 
 from cbt_crypto.errors import RunError
-from cbt_crypto.lab import bridge, carry, image, life, namespace, processes, ssh
+from cbt_crypto.lab import lifecycle, processes, transfer
+from cbt_crypto.lab.image import image
+from cbt_crypto.lab.nodes import bridge, namespace, ssh
+from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import Job
 from cbt_crypto.lab.shape import Kind, Lab, Node, Shape
-from cbt_crypto.lab.steps import Steps
 
 HOME, ARCHIVE, TMP_DIR = "/root/campaign", "/root/archive", "/tmp/cbt-crypto"
 #: Commands and clients on node0 and node1, OSDs on node2 and node3.
@@ -106,13 +108,13 @@ class Laboratory:
     def __init__(self, name: str, nodes: int = 4) -> None:
         shape = Shape(kind=Kind.NAMESPACE, nodes=nodes, disks=0, disk_size=2**30, memory=1, cpus=1)
         with Steps(Console(file=io.StringIO())) as steps:
-            self.lab: Lab = life.up(name, shape, steps)[0]
+            self.lab: Lab = lifecycle.up(name, shape, steps)[0]
             self.image = image.provide(steps)
         self.name = name
         self.archive = ARCHIVE
 
     def down(self) -> None:
-        life.down(self.name)
+        lifecycle.down(self.name)
 
     def node(self, index: int) -> Node:
         return self.lab.nodes[index]
@@ -126,7 +128,7 @@ class Laboratory:
         """Put the program and a campaign's file on a node."""
         config = where / "faults.yaml"
         config.write_text(yaml.safe_dump(content, sort_keys=False))
-        carry.put(self.lab, self.node(index), HOME, Job(config, where).files())
+        transfer.put(self.lab, self.node(index), HOME, Job(config, where).files())
 
     def start(self, *options: str, index: int = 0) -> Running:
         command = f"python3 cbt.py --no-report -a {self.archive} {' '.join(options)} faults.yaml"

@@ -16,9 +16,10 @@ import yaml
 from fault_table import Table
 from rich.console import Console
 
-from cbt_crypto.lab import life, ssh
+from cbt_crypto.lab import lifecycle
+from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Lab, Shape
-from cbt_crypto.lab.steps import Steps
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
@@ -60,9 +61,9 @@ ps -e -o comm= | grep -e ceph -e fio || :"""
 @pytest.fixture
 def lab() -> Iterator[Lab]:
     with Steps(Console(file=io.StringIO())) as steps:
-        made, _ = life.up(NAME, SHAPE, steps)
+        made, _ = lifecycle.up(NAME, SHAPE, steps)
     yield made
-    life.down(NAME)
+    lifecycle.down(NAME)
 
 
 def run(config: Path, archive: Path) -> tuple[subprocess.CompletedProcess[str], float]:

@@ -11,7 +11,7 @@ from fault_lab import DATE, Laboratory, document, until
 from fault_story import Story
 from fault_table import Table
 
-from cbt_crypto.lab import ssh
+from cbt_crypto.lab.nodes import ssh
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

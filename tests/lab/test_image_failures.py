@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.lab import recipe
+from cbt_crypto.lab.image import recipe
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 

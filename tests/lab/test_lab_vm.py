@@ -14,10 +14,11 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.errors import RunError
-from cbt_crypto.lab import life, processes, ssh, vm
-from cbt_crypto.lab.places import lab_dir
+from cbt_crypto.lab import lifecycle, processes
+from cbt_crypto.lab.nodes import ssh, vm
+from cbt_crypto.lab.paths import lab_dir
+from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Lab, Shape
-from cbt_crypto.lab.steps import Steps
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 
@@ -27,7 +28,7 @@ SHAPE = Shape(kind=Kind.VM, nodes=2, disks=2, disk_size=2**30, memory=2**30, cpu
 
 def start(name: str, shape: Shape) -> Lab:
     with Steps(Console(file=io.StringIO())) as steps:
-        return life.up(name, shape, steps)[0]
+        return lifecycle.up(name, shape, steps)[0]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def two() -> Iterator[Lab]:
     try:
         yield start(NAME, SHAPE)
     finally:
-        life.down(NAME)
+        lifecycle.down(NAME)
 
 
 def on(lab: Lab, index: int, script: str) -> str:
@@ -97,7 +98,7 @@ def test_dm_crypt_is_real_and_keeps_its_flags(two: Lab) -> None:
 
 def test_nothing_stays_when_it_is_down(two: Lab) -> None:
     assert processes.find(two.directory)
-    life.down(NAME)
+    lifecycle.down(NAME)
     assert processes.find(two.directory) == []
     assert not two.directory.exists()
     for node in two.nodes:
@@ -117,7 +118,7 @@ def test_what_a_killed_start_leaves_is_cleared() -> None:
     starting.kill()
     starting.wait()
     assert processes.find(lab_dir(name))
-    assert life.down(name) is True
+    assert lifecycle.down(name) is True
     assert processes.find(lab_dir(name)) == []
     assert not lab_dir(name).exists()
 
@@ -132,4 +133,4 @@ def test_a_port_that_is_taken_meanwhile_is_one_sentence(monkeypatch: pytest.Monk
         with pytest.raises(RunError, match=rf"node0 ended while it started: .*127\.0\.0\.1:{port}"):
             start(name, SHAPE.model_copy(update={"nodes": 1}))
     assert processes.find(lab_dir(name)) == []
-    life.down(name)
+    lifecycle.down(name)

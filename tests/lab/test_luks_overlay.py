@@ -16,9 +16,10 @@ from cbt_crypto.cluster_overlays.base import Verdict
 from cbt_crypto.cluster_overlays.luks.mapping import mappings_of
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
-from cbt_crypto.lab import life, ssh
+from cbt_crypto.lab import lifecycle
+from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Shape
-from cbt_crypto.lab.steps import Steps
 
 pytestmark = pytest.mark.lab
 
@@ -59,11 +60,11 @@ SITE = Site(
 def sh() -> Iterator[Shell]:
     """Runs shell text on the machine as an engine does; what it printed."""
     with Steps(Console(file=io.StringIO())) as steps:
-        lab, _ = life.up(NAME, SHAPE, steps)
+        lab, _ = lifecycle.up(NAME, SHAPE, steps)
     try:
         yield lambda text: ssh.run(lab, lab.head, f"set -eu\nSUDO=\n(\n{text}\n)")
     finally:
-        life.down(NAME)
+        lifecycle.down(NAME)
 
 
 class Machine:

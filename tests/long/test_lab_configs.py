@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto.lab import carry, life, ssh
+from cbt_crypto.lab import lifecycle, transfer
+from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.shape import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
@@ -57,7 +58,7 @@ class Ran:
 
 
 def _put_etcd_benchmark(lab: Lab, tool: str) -> None:
-    carry.put(lab, lab.head, "/root/etcd", {"benchmark": Path(tool)})
+    transfer.put(lab, lab.head, "/root/etcd", {"benchmark": Path(tool)})
     ssh.run(lab, lab.head, "ln -s /root/etcd/benchmark /usr/local/bin/benchmark")
 
 
@@ -78,11 +79,11 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         done = _cbt_crypto(up)
         assert done.returncode == 0, done.stdout + done.stderr
         if file == "sync_writes":
-            _put_etcd_benchmark(life.running(name), request.getfixturevalue("etcd_benchmark"))
+            _put_etcd_benchmark(lifecycle.running(name), request.getfixturevalue("etcd_benchmark"))
         done = _cbt_crypto(run)
         yield Ran(file, done.returncode, done.stdout + done.stderr, archive)
     finally:
-        life.down(name)
+        lifecycle.down(name)
 
 
 def test_every_cell_is_measured_and_proved(ran: Ran) -> None:

@@ -15,9 +15,9 @@ import pytest
 import yaml
 from rich.console import Console
 
-from cbt_crypto.lab import life
+from cbt_crypto.lab import lifecycle
+from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Shape
-from cbt_crypto.lab.steps import Steps
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
@@ -63,7 +63,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
     archive = directory / "archive"
     try:
         with Steps(Console(file=io.StringIO())) as steps:
-            life.up(NAME, SHAPE, steps)
+            lifecycle.up(NAME, SHAPE, steps)
         command = [sys.executable, "-m", "cbt_crypto", "lab", "run"]
         config = _campaign(directory / "campaign.yaml")
         done = subprocess.run(
@@ -73,7 +73,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
         assert done.returncode == 0, done.stdout + done.stderr
         yield archive, done.stdout
     finally:
-        life.down(NAME)
+        lifecycle.down(NAME)
 
 
 def _cells(archive: Path) -> list[dict[str, Any]]:

@@ -19,9 +19,10 @@ from rich.console import Console
 
 from cbt_crypto.cluster_overlays.network.overlay import Network
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.lab import life, ssh
+from cbt_crypto.lab import lifecycle
+from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Lab, Shape
-from cbt_crypto.lab.steps import Steps
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(2400)]
 
@@ -43,9 +44,9 @@ def lab() -> Iterator[Lab]:
     shape = Shape(kind=Kind.VM, nodes=2, disks=2, disk_size=4 * 2**30, memory=3 * 2**30, cpus=2)
     try:
         with Steps(Console(file=io.StringIO())) as steps:
-            yield life.up(NAME, shape, steps)[0]
+            yield lifecycle.up(NAME, shape, steps)[0]
     finally:
-        life.down(NAME)
+        lifecycle.down(NAME)
 
 
 SITE = Site(

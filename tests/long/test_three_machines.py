@@ -27,9 +27,10 @@ import pytest
 import yaml
 from rich.console import Console
 
-from cbt_crypto.lab import carry, life, ssh
+from cbt_crypto.lab import lifecycle, transfer
+from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Lab, Shape
-from cbt_crypto.lab.steps import Steps
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
 
@@ -174,11 +175,11 @@ class Machines:
 def machines(tmp_path_factory: pytest.TempPathFactory, watch: Any) -> Iterator[Machines]:
     try:
         with Steps(Console(file=io.StringIO())) as steps:
-            lab, _ = life.up(NAME, SHAPE, steps)
+            lab, _ = lifecycle.up(NAME, SHAPE, steps)
         for node in lab.nodes:
-            carry.put(lab, node, "/root/recorder", {"recorder.py": HERE / "process_recorder.py"})
+            transfer.put(lab, node, "/root/recorder", {"recorder.py": HERE / "process_recorder.py"})
         client = {"pattern_client.py": (HERE / "pattern_client.py").read_text()}
-        carry.put(lab, lab.head, "/root/client", client)
+        transfer.put(lab, lab.head, "/root/client", client)
         ssh.run(lab, lab.head, "ln -s client/pattern_client.py /root/pattern_client.py")
         with watch.Wire(lab) as wire:
             machines = Machines(lab, tmp_path_factory.mktemp("three"), wire)
@@ -186,7 +187,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory, watch: Any) -> Iterator[M
                           "< /dev/null > /dev/null 2>&1 &")  # fmt: skip
             yield machines
     finally:
-        life.down(NAME)
+        lifecycle.down(NAME)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.lab import bridge
+from cbt_crypto.lab.nodes import bridge
 
 pytestmark = pytest.mark.unit
 

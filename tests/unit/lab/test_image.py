@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.lab import image, recipe
-from cbt_crypto.lab.steps import Steps
+from cbt_crypto.lab.image import image, recipe
+from cbt_crypto.lab.progress import Steps
 
 pytestmark = pytest.mark.unit
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.lab import qemu
-from cbt_crypto.lab.qemu import Guest, Machine
+from cbt_crypto.lab.nodes import qemu
+from cbt_crypto.lab.nodes.qemu import Guest, Machine
 
 pytestmark = pytest.mark.unit
 

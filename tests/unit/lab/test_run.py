@@ -10,9 +10,9 @@ from rich.console import Console
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.lab import run
+from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import Job
 from cbt_crypto.lab.shape import Lab
-from cbt_crypto.lab.steps import Steps
 
 pytestmark = pytest.mark.unit
 

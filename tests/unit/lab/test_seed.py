@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.lab import seed
+from cbt_crypto.lab.nodes import seed
 from cbt_crypto.lab.shape import Kind, Lab
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from cbt_crypto.errors import RunError
-from cbt_crypto.lab import ssh
+from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.shape import Kind, Lab
 
 pytestmark = pytest.mark.unit

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Optional, Union, cast
 
 from cbt_crypto.errors import RunError
-from cbt_crypto.lab import ssh
+from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.shape import Lab, Node
 
 #: What a checkout may hold and a node does not need.

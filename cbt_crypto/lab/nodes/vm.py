@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.lab import machine, processes, qemu, seed, ssh
+from cbt_crypto.lab import processes
 from cbt_crypto.lab.disks import make_disks
-from cbt_crypto.lab.image import Image, check_tools
-from cbt_crypto.lab.places import gigabytes, lab_dir
-from cbt_crypto.lab.qemu import Guest, Machine
+from cbt_crypto.lab.image.image import Image, check_tools
+from cbt_crypto.lab.nodes import accelerator, qemu, seed, ssh
+from cbt_crypto.lab.nodes.qemu import Guest, Machine
+from cbt_crypto.lab.paths import gigabytes, lab_dir
 from cbt_crypto.lab.shape import Lab, Node, Shape, make_nodes, size_text
 
 #: Exists between the guests only, so it is the same in every lab.
@@ -33,7 +34,7 @@ done
 
 def check_machine(shape: Shape) -> None:
     """Raise UsageError when this machine has no QEMU, or not the memory for `shape`."""
-    machine.check()
+    accelerator.check()
     check_tools()
     needed, left = shape.nodes * shape.memory, memory_left()
     if needed > left:

@@ -8,11 +8,11 @@ import subprocess
 from pathlib import Path
 
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.lab import qemu
-from cbt_crypto.lab.image import Image
-from cbt_crypto.lab.places import cache_dir
-from cbt_crypto.lab.qemu import Machine
-from cbt_crypto.lab.steps import Steps
+from cbt_crypto.lab.image.image import Image
+from cbt_crypto.lab.nodes import qemu
+from cbt_crypto.lab.nodes.qemu import Machine
+from cbt_crypto.lab.paths import cache_dir
+from cbt_crypto.lab.progress import Steps
 
 #: A guest under KVM says that it runs after a second or two. Where KVM hangs, nothing comes.
 _PROBE_S = 10

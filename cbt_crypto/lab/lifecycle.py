@@ -10,10 +10,12 @@ from typing import Optional, Union
 from pydantic import ValidationError
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.lab import bridge, image, machine, namespace, processes, seed, ssh, vm
-from cbt_crypto.lab.places import lab_dir, locked
+from cbt_crypto.lab import processes
+from cbt_crypto.lab.image import image
+from cbt_crypto.lab.nodes import accelerator, bridge, namespace, seed, ssh, vm
+from cbt_crypto.lab.paths import lab_dir, locked
+from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Lab, Shape
-from cbt_crypto.lab.steps import Steps
 
 _NOUN = {Kind.VM: "virtual machines", Kind.NAMESPACE: "namespace nodes"}
 
@@ -137,7 +139,7 @@ def _nodes(
     if shape.kind is Kind.NAMESPACE:
         return namespace.Nodes(namespace.plan(name, shape, built), built)
     image.provide_system(built, steps)
-    host = machine.detect(built, steps)
+    host = accelerator.detect(built, steps)
     return vm.Nodes(vm.plan(name, shape, built, host), built, host)
 
 

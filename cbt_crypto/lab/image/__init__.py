@@ -1,0 +1,1 @@
+"""The root file system and kernel that the lab's virtual machines boot."""

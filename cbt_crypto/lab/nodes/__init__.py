@@ -1,0 +1,1 @@
+"""The lab's nodes: virtual machines, or namespaces of this kernel."""
