@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 
 from cbt_crypto import __version__
+from cbt_crypto.command_line import checkout_option
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.engine.upstream.contribute.command import contribute_command
 from cbt_crypto.errors import UsageError
@@ -22,7 +23,6 @@ from cbt_crypto.report_command import compare as compare_command
 from cbt_crypto.report_command import report as report_command
 from cbt_crypto.run.preflight import check as preflight
 from cbt_crypto.run.preflight import table
-from cbt_crypto.run_options import checkout_option
 from cbt_crypto.sentences import SentenceGroup
 
 

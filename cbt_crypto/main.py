@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 
 from cbt_crypto import __version__, report_libraries
+from cbt_crypto.command_line import needed, run_options
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import check_same_engine, choose, engine_at
 from cbt_crypto.errors import RunError
@@ -32,7 +33,6 @@ from cbt_crypto.run.preflight import check
 from cbt_crypto.run.progress import CampaignProgress
 from cbt_crypto.run.resume import changes, check_archive, finished_cells
 from cbt_crypto.run.take_down import clear
-from cbt_crypto.run_options import needed, run_options
 from cbt_crypto.sentences import SentenceCommand
 
 

@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from cbt_crypto.command_line import needed, run_options
 from cbt_crypto.errors import UsageError
 from cbt_crypto.lab import lifecycle
 from cbt_crypto.lab.image import image
@@ -20,7 +21,6 @@ from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import Job
 from cbt_crypto.lab.run import run as run_job
 from cbt_crypto.lab.shape import MOST_NODES, Kind, Lab, Shape, parse_size
-from cbt_crypto.run_options import needed, run_options
 
 
 def _lab_name(context: click.Context, parameter: click.Parameter, value: str) -> str:
