@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[1]
+PACKAGE = Path(__file__).resolve().parents[3]
 FILES = Path(__file__).resolve().parent / "files"
 
 #: Not for upstream: the lab is a way to try this project, and this is what makes the branch.
-_LEFT_OUT = ("lab", "contribute", "cli.py", "__main__.py")
+_LEFT_OUT = ("lab", "engine/upstream/contribute", "cli.py", "__main__.py")
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def modules(commit: Commit) -> Iterator[tuple[str, bytes]]:
     for path in _files_below(PACKAGE):
         relative = path.relative_to(PACKAGE)
         top = relative.parts[0]
-        if top in _LEFT_OUT or "__pycache__" in relative.parts:
+        if relative.as_posix().startswith(_LEFT_OUT) or "__pycache__" in relative.parts:
             continue
         if top in commit.packages or (commit.takes_the_rest and top not in others):
             yield f"{PACKAGE.name}/{relative.as_posix()}", path.read_bytes()
