@@ -9,7 +9,7 @@ from typing import Any
 from cbt_crypto.archive.json_file import write_json
 from cbt_crypto.engine import CellBenchmark
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.plan.steps import Cell
+from cbt_crypto.plan.cells import Cell
 from cbt_crypto.run import neighbours, proof
 from cbt_crypto.run.measure import failed_processes
 

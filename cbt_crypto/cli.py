@@ -17,8 +17,9 @@ from cbt_crypto.engine.upstream.contribute.command import contribute_command
 from cbt_crypto.errors import UsageError
 from cbt_crypto.lab.command import lab
 from cbt_crypto.main import clear_archive
+from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import json_schema, load
-from cbt_crypto.plan.steps import cells_of, plan
+from cbt_crypto.plan.steps import plan
 from cbt_crypto.report_command import compare as compare_command
 from cbt_crypto.report_command import report as report_command
 from cbt_crypto.run.preflight import check as preflight

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Optional
 
 from cbt_crypto.errors import RunError
-from cbt_crypto.plan.steps import Cell
+from cbt_crypto.plan.cells import Cell
 
 
 class Collector:

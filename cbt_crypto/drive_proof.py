@@ -8,7 +8,8 @@ from typing import ClassVar, Optional
 from typing_extensions import override
 
 from cbt_crypto.cluster_overlays.base import Overlay, Verdict
-from cbt_crypto.cluster_overlays.luks.proof import Facts, look, parse
+from cbt_crypto.cluster_overlays.luks.proof import parse
+from cbt_crypto.hosts.devices.storage import Facts, look
 from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Site
 
 

@@ -18,11 +18,12 @@ from cbt_crypto.engine.choice import check_same_engine, choose, engine_at
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import marked_processes, temporary
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign, load
 from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.plan.pacing import Pacing
 from cbt_crypto.plan.show import show_plan
-from cbt_crypto.plan.steps import Plan, cells_of, plan
+from cbt_crypto.plan.steps import Plan, plan
 from cbt_crypto.run.campaign import Outcome, run_campaign
 from cbt_crypto.run.interrupt import Abandoned, interrupts
 from cbt_crypto.run.journal import left_over

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Optional, cast
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 from typing_extensions import Self
 
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Osd, Site
 
 
@@ -37,23 +38,6 @@ class Verdict:
     proved: bool
     reason: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Requirement:
-    """Something a host must offer: a script that prints a fact, and the judge of that fact.
-
-    `script` runs on each of `hosts`; `judge` takes its stripped output and returns None when
-    it will do, else one sentence that says what is missing and what to do.
-    """
-
-    name: str
-    hosts: tuple[str, ...]
-    script: str
-
-    def judge(self, output: str) -> Optional[str]:
-        """Return None when `output` is satisfactory. The default wants the script to print ok."""
-        return None if output.strip() == "ok" else output.strip() or f"{self.name} is missing"
 
 
 class Overlay(BaseModel):

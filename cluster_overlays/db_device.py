@@ -12,13 +12,13 @@ from typing import Annotated, Any, ClassVar, Optional, Union
 from pydantic import Field, StringConstraints, model_validator
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import Overlay, Requirement, Verdict
+from cbt_crypto.cluster_overlays.base import Overlay, Verdict
 from cbt_crypto.cluster_overlays.findings import Finding, judge_all
-from cbt_crypto.cluster_overlays.luks import proof
-from cbt_crypto.cluster_overlays.luks.proof import Facts
-from cbt_crypto.hosts.devices import logical_volumes
+from cbt_crypto.hosts.devices import logical_volumes, storage
 from cbt_crypto.hosts.devices.guard import device_guard
 from cbt_crypto.hosts.devices.logical_volumes import Group, Volume
+from cbt_crypto.hosts.devices.storage import Facts
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
 
 _Path = Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")]
@@ -167,7 +167,7 @@ class DbDevice(Overlay):
         if not self.is_present:
             return f"echo {_LINKS}\n{links}"
         asked = {f"osd.{osd.id}": self._asked(osd) for osd in osds}
-        return f"echo {_LINKS}\n{links}\necho {_STORAGE}\n{proof.look(asked)}"
+        return f"echo {_LINKS}\n{links}\necho {_STORAGE}\n{storage.look(asked)}"
 
     def _asked(self, osd: Osd) -> dict[str, Any]:
         devices = {} if self.directory else {"db": self._path(osd)}
@@ -209,7 +209,7 @@ class DbDevice(Overlay):
         return None
 
     def _storage_fault(self, osd: Osd, facts: Optional[Facts]) -> Optional[str]:
-        fault = proof.closed_fault(facts)
+        fault = storage.closed_fault(facts)
         if fault or facts is None:
             return fault
         if self.directory:

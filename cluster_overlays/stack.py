@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Optional
 
 from cbt_crypto.cluster_overlays import OVERLAYS
-from cbt_crypto.cluster_overlays.base import Overlay, Requirement, Transition
+from cbt_crypto.cluster_overlays.base import Overlay, Transition
+from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.shell import joined, sequence
 from cbt_crypto.hosts.site import Drive, HostScripts, Osd, Site
 
 
@@ -149,21 +151,3 @@ def _laid(named: Sequence[Overlay]) -> list[Overlay]:
         lower = [other for other in named if other.name in overlay.lies_on and other not in laid]
         laid += [*lower, *([] if overlay in laid else [overlay])]
     return laid
-
-
-def joined(parts: Iterable[HostScripts], keep_going: bool = False) -> HostScripts:
-    """Scripts for each host one behind the other; see `sequence`."""
-    texts: dict[str, list[str]] = {}
-    for part in parts:
-        for host, text in part.items():
-            texts.setdefault(host, []).append(text)
-    return {host: sequence(own, keep_going) for host, own in texts.items()}
-
-
-def sequence(texts: Sequence[str], keep_going: bool) -> str:
-    """One text of several; with `keep_going` each is tried, and it fails when one of them did."""
-    if not keep_going:
-        # Each overlay's text in a shell of its own: its variables are nobody else's.
-        return "\n".join(f"(\n{text}\n)" for text in texts)
-    tries = "\n".join(f"(\nset -e\n{text}\n)\n[ $? = 0 ] || bad=1" for text in texts)
-    return f"bad=0; set +e\n{tries}\nset -e\n[ $bad = 0 ]"

@@ -9,7 +9,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import Overlay, Requirement, Transition, Verdict
+from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 
 Role = Literal["head", "clients", "osds", "mons", "mgrs"]

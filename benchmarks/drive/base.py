@@ -10,9 +10,9 @@ from typing import ClassVar
 from pydantic import Field
 
 from cbt_crypto.benchmarks.base import ClientProcess, Scenario
-from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import md_array, opened_on_host
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Drive, Site
 
 #: Seconds in which the measuring process must have opened its drive.

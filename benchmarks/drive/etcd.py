@@ -11,8 +11,8 @@ from pydantic import Field
 from cbt_crypto.benchmarks.base import ClientProcess, ClusterCommands, WrapClient
 from cbt_crypto.benchmarks.drive.base import AS_ROOT, capacity
 from cbt_crypto.benchmarks.drive.file_system import FileSystemScenario
-from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Drive, HostScripts, Site
 
 #: MiB that etcd's log and database may take in one cell.

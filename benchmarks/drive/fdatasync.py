@@ -12,7 +12,7 @@ from cbt_crypto.benchmarks import fio_job
 from cbt_crypto.benchmarks.base import ClusterCommands, WrapClient
 from cbt_crypto.benchmarks.drive.base import AS_ROOT, capacity
 from cbt_crypto.benchmarks.drive.file_system import FileSystemScenario
-from cbt_crypto.cluster_overlays.base import Requirement
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site
 
 #: MiB of a file system beside what is in it.

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from cbt_crypto.benchmarks.drive.base import DROP_CACHES, DriveScenario
-from cbt_crypto.cluster_overlays.base import Requirement
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Drive, Site
 
 #: The label by which a file system is known to be ours. XFS takes 12 characters.

@@ -11,7 +11,7 @@ from pydantic import Field
 from cbt_crypto.benchmarks import fio_job
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume, WrapClient
 from cbt_crypto.benchmarks.drive.base import AS_ROOT, DROP_CACHES, DriveScenario, capacity
-from cbt_crypto.cluster_overlays.base import Requirement
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site
 
 #: MiB that LUKS's header takes of a device, and MD's superblock: the last of a drive is not ours.

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.archive.json_file import read_json
-from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.engine.contract import Engine, embedded
 from cbt_crypto.engine.upstream.checkout import EMBEDDED, find
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.steps import Cell
 
 #: Beside which `../cbt` is looked for: the project's checkout, where this is one.
 PROJECT = Path(__file__).resolve().parents[2]
@@ -52,12 +49,3 @@ def check_same_engine(archive: Path, engine: Engine) -> None:
 def _shown(engine: dict[str, object]) -> str:
     commit = f" at {str(engine['commit'])[:12]}" if engine.get("commit") else ""
     return f"the {engine.get('name')} engine{commit}"
-
-
-def benchmarks_of_upstream(engine: Engine, cells: Sequence[Cell]) -> Iterator[str]:
-    """A sentence for each benchmark that only an upstream checkout has, when this is none."""
-    if engine.native:
-        return
-    wanted = (cell.scenario.name for cell in cells if isinstance(cell.scenario, OfUpstream))
-    for name in dict.fromkeys(wanted):
-        yield f"benchmarks.{name}: is upstream CBT's own; name a checkout of it with --cbt"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Callable, Optional, Protocol
 
 from cbt_crypto.benchmarks.base import Volume
-from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Site
 
 

@@ -10,7 +10,7 @@ import contextlib
 import shlex
 from collections.abc import Iterator, Sequence
 
-from cbt_crypto import background
+from cbt_crypto.hosts import background
 from cbt_crypto.hosts.remote import Remote
 
 #: Where the kernel has the zones. AMD's processors are there under Intel's name.

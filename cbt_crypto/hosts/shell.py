@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from cbt_crypto.hosts.site import HostScripts
 
 
 def python(source: str, argument: Any) -> str:
@@ -15,3 +18,21 @@ def python(source: str, argument: Any) -> str:
     """
     arguments = shlex.quote(json.dumps(argument))
     return f"$SUDO python3 -I - {arguments} <<'PYTHON_PROGRAM'\n{source.strip()}\nPYTHON_PROGRAM\n"
+
+
+def joined(parts: Iterable[HostScripts], keep_going: bool = False) -> HostScripts:
+    """Scripts for each host one behind the other; see `sequence`."""
+    texts: dict[str, list[str]] = {}
+    for part in parts:
+        for host, text in part.items():
+            texts.setdefault(host, []).append(text)
+    return {host: sequence(own, keep_going) for host, own in texts.items()}
+
+
+def sequence(texts: Sequence[str], keep_going: bool) -> str:
+    """One text of several; with `keep_going` each is tried, and it fails when one of them did."""
+    if not keep_going:
+        # Each overlay's text in a shell of its own: its variables are nobody else's.
+        return "\n".join(f"(\n{text}\n)" for text in texts)
+    tries = "\n".join(f"(\nset -e\n{text}\n)\n[ $? = 0 ] || bad=1" for text in texts)
+    return f"bad=0; set +e\n{tries}\nset -e\n[ $bad = 0 ]"

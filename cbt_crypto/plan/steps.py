@@ -2,101 +2,24 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Optional, Union
 
-from cbt_crypto.archive.json_file import digest, hash_of
 from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.cell_site import cell_site
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.errors import UsageError
-from cbt_crypto.hosts import ceph_conf
-from cbt_crypto.plan.file import Campaign, ClusterSection
-from cbt_crypto.plan.file.dimensions import CLUSTER_DIMENSIONS, Place, at, places
+from cbt_crypto.plan.cells import Cell, cells_of, select
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.file.dimensions import Place, at
 from cbt_crypto.plan.file.dimensions import words as place_words
-from cbt_crypto.plan.order import cheapest_order
-from cbt_crypto.turns import in_turns, rounds_of
-
-#: What changes cost beside one another, roughly in seconds of a small cluster. Only their order
-#: of magnitude matters: no number of restarts is worth a rebuild with its prefill.
-_COST = {
-    Transition.NONE: 0.0,
-    Transition.LIVE: 1.0,
-    Transition.RESTART: 20.0,
-    Transition.REBUILD: 1000.0,
-}
-
 
 #: Options of a scenario that say how its volumes are made and filled.
 _FILLING = (
     "pool_profile", "vol_size", "order", "prefill", "prefill_op_size", "prefill_iodepth", "fio_cmd",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Configuration x scenario x op size x mode (and any other dimension), in one iteration."""
-
-    scenario: Scenario
-    iteration: int
-    definition: str
-    place: Place = ()
-
-    @property
-    def configuration(self) -> str:
-        """The configuration's name."""
-        return self.scenario.configuration
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The config of CBT's benchmark object for it."""
-        options = self.scenario.model_dump(mode="json")
-        return {
-            "benchmark": self.scenario.name,
-            "iteration": self.iteration,
-            **options,
-            **dict(self.place),
-        }
-
-    @property
-    def id(self) -> str:
-        """The name of its directory: `id-` and 8 hex digits."""
-        return f"id-{hash_of(self.config)}"
-
-    @property
-    def path(self) -> str:
-        """Its directory, relative to the archive."""
-        return f"results/{self.iteration:08d}/{self.id}"
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Its options without the configuration, which has a column of its own."""
-        options = self.scenario.model_dump(mode="json")
-        del options["configuration"]
-        return {**options, **dict(self.place)}
-
-    @property
-    def label(self) -> str:
-        """One line for people, which `--only` matches too."""
-        options = self.parameters
-        words = [self.scenario.name, self.configuration, str(options.get("mode", ""))]
-        words += [_shown_size(options["op_size"])] if "op_size" in options else []
-        words += [f"iodepth {options['iodepth']}"] if "iodepth" in options else []
-        words += [f"{key} {options[key]}" for key in CLUSTER_DIMENSIONS if key in options]
-        words += [f"iteration {self.iteration}"] if self.iteration else []
-        return " / ".join(words[:2]) + " / " + " ".join(words[2:])
-
-
-def _shown_size(size: int) -> str:
-    """4096 as `4K`, 4194304 as `4M`, 2300 as `2300`."""
-    for shift, unit in ((20, "M"), (10, "K")):
-        if size % (1 << shift) == 0:
-            return f"{size >> shift}{unit}"
-    return str(size)
 
 
 @dataclass(frozen=True)
@@ -161,61 +84,6 @@ class Plan:
         return sum(isinstance(step, Deploy) and step.how is how for step in self.steps)
 
 
-def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
-    """Every cell, in an order in which the cluster changes as rarely as the file allows.
-
-    Configurations are outermost: the baseline first, then, where the file leaves it to us with
-    `rebuild: needed` or `never`, in the cheapest order. Scenarios, iterations, and the other
-    dimensions follow in the file's order. With `order: interleaved`, the configurations that can
-    be on one cluster take turns instead, round by round; iterations are rounds. Drives come
-    before any cluster, which may be deployed on the same devices. Raises UsageError when two cells
-    would be the same.
-    """
-    measured = _one_by_one if campaign.cluster.order == "sequential" else in_turns
-    cells = [
-        Cell(scenario, iteration, _definition(campaign, cluster, scenario), place)
-        for needs_cluster in (False, True)
-        for place, cluster in _measured_clusters(campaign.cluster, needs_cluster)
-        for scenario, iteration in (measured if needs_cluster else _one_by_one)(
-            campaign, order_of(campaign)
-        )
-        if scenario.needs_cluster is needs_cluster
-    ]
-    seen: dict[str, Cell] = {}
-    for cell in cells:
-        if cell.path in seen:
-            raise UsageError(
-                f"{campaign.title}: two cells are the same: {cell.label}; "
-                "remove the value that stands twice in a list of benchmarks"
-            )
-        seen[cell.path] = cell
-    return tuple(cells)
-
-
-def _one_by_one(campaign: Campaign, names: Sequence[str]) -> Iterable[tuple[Scenario, int]]:
-    for name in names:
-        for scenarios in campaign.scenarios.values():
-            own = [scenario for scenario in scenarios if scenario.configuration == name]
-            most = max((rounds_of(one, campaign.cluster.iterations) for one in own), default=0)
-            for iteration in range(most):
-                for scenario in own:
-                    if iteration < rounds_of(scenario, campaign.cluster.iterations):
-                        yield scenario, iteration
-
-
-def order_of(campaign: Campaign) -> tuple[str, ...]:
-    """The configurations in the order in which they are first deployed."""
-    names = campaign.names_of_configurations
-    if campaign.cluster.rebuild not in ("needed", "never"):
-        return names
-    stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
-    return cheapest_order(
-        names,
-        campaign.first_configuration,
-        lambda old, new: _COST[transition(stacks[old], stacks[new])],
-    )
-
-
 def plan(
     campaign: Campaign,
     only: Sequence[str] = (),
@@ -230,56 +98,6 @@ def plan(
     done = set(finished)
     wanted = [cell for cell in select(cells, only) if cell.path not in done]
     return Plan(campaign, cells, tuple(_steps(campaign, wanted)))
-
-
-def select(cells: Sequence[Cell], only: Sequence[str], option: str = "--only") -> tuple[Cell, ...]:
-    """The cells whose label contains, or as a glob matches, one of the patterns; all for none."""
-    if not only:
-        return tuple(cells)
-    for pattern in only:
-        if not any(_matches(cell, pattern) for cell in cells):
-            raise UsageError(
-                f'{option} "{pattern}" matches no cell; --plan lists them, e.g. "{cells[0].label}"'
-            )
-    return tuple(cell for cell in cells if any(_matches(cell, pattern) for pattern in only))
-
-
-def _matches(cell: Cell, pattern: str) -> bool:
-    label = cell.label.lower()
-    return pattern.lower() in label or fnmatch.fnmatchcase(label, pattern.lower())
-
-
-def _measured_clusters(
-    section: ClusterSection, needs_cluster: bool
-) -> list[tuple[Place, dict[str, Any]]]:
-    """One for each place; for what works without a cluster, one that is nowhere in particular."""
-    found = places(section) if needs_cluster else [()]
-    return [(place, _measured_cluster(at(section, place))) for place in found]
-
-
-def _measured_cluster(section: ClusterSection) -> dict[str, Any]:
-    """Of the cluster's section what bears on figures, and what the ceph.conf it names says."""
-    cluster = section.model_dump(mode="json")
-    for key in ("configurations", "baseline", "iterations", "rebuild", "deploy_timeout", "order"):
-        del cluster[key]
-    del cluster["seed"]
-    if section.conf_file:
-        cluster["conf_file"] = ceph_conf.read(Path(section.conf_file))
-    return cluster
-
-
-def _definition(campaign: Campaign, cluster: dict[str, Any], scenario: Scenario) -> str:
-    """A digest of all that a cell measures: options, overlays, and the cluster."""
-    return digest(
-        {
-            "cluster": cluster,
-            "scenario": [scenario.name, scenario.model_dump(mode="json")],
-            "overlays": [
-                [overlay.name, overlay.model_dump(mode="json")]
-                for overlay in campaign.configurations[scenario.configuration]
-            ],
-        }
-    )
 
 
 def _steps(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[Step]:

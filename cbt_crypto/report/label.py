@@ -28,14 +28,6 @@ def op_size(size: Union[int, str, float, None]) -> str:
     return f"{size} B"
 
 
-def short_size(size: Union[int, str, float, None]) -> str:
-    """4096 -> `4K`, 4194304 -> `4M`, 2300 -> `2300`, as in the labels of a plan."""
-    for unit, factor in (("M", 1 << 20), ("K", 1 << 10)):
-        if isinstance(size, int) and size and size % factor == 0:
-            return f"{size // factor}{unit}"
-    return str(size)
-
-
 def dimension(name: str) -> str:
     """A dimension as the heading of its values: `op_size` -> `IO size`, `device` -> `Device`."""
     words = {"op_size": "IO size"}.get(name, name.replace("_", " "))

@@ -22,10 +22,11 @@ from cbt_crypto.engine import CellBenchmark, Engine
 from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.pending import Pending
+from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.dimensions import Place, at, words
 from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.plan.pacing import Pacing, block_state
-from cbt_crypto.plan.steps import Cell, Deploy, Measure, Plan, Prefill
+from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill
 from cbt_crypto.results.precision.block import read_block
 from cbt_crypto.run import environment
 from cbt_crypto.run.diagnosis import diagnosis

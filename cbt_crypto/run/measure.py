@@ -15,6 +15,7 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import CellBenchmark, Engine
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import energy_sampler
+from cbt_crypto.hosts.clock import _check_clocks, clock_offsets
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.run import collect as collected
@@ -28,8 +29,6 @@ else:
 _SLACK = 120
 #: A volume that is filled more slowly than this, on top of a deployment's time, is not filled.
 _PREFILL_MB_PER_S = 1
-#: Seconds that a clock may move against ours during a cell; reading it is that inexact at worst.
-_CLOCK_JUMP_S = 2.0
 
 
 def commands_of(cluster: Any) -> ClusterCommands:
@@ -148,28 +147,6 @@ def failed_processes(outcome: Mapping[str, Any], archive_dir: Path) -> None:
             ending = "left no exit status" if status is None else f"exited with {status}"
             kind = process.get("kind", "fio")
             raise RunError(f"{process['host']}: {kind} {process['volume']} {ending}{said}")
-
-
-def clock_offsets(remote: Remote, site: Site) -> dict[str, float]:
-    """Host -> its clock minus that of this machine, in seconds.
-
-    As exact as half the round trip to it: some milliseconds over reused connections.
-    """
-    before = time.time()
-    outputs = remote.run({host: "date +%s.%N" for host in site.hosts}, "read the clock", 60)
-    middle = (before + time.time()) / 2
-    return {host: round(float(text) - middle, 4) for host, text in outputs.items()}
-
-
-def _check_clocks(before: Mapping[str, float], after: Mapping[str, float]) -> None:
-    """Raise RunError when a clock was set while it was measured by it."""
-    for host, offset in after.items():
-        moved = offset - before[host]
-        if abs(moved) > _CLOCK_JUMP_S:
-            raise RunError(
-                f"{host}: its clock was set by {moved:+.1f} s during the cell; let chrony or "
-                "systemd-timesyncd finish before a campaign"
-            )
 
 
 def _status(printed: str, volume: str) -> Any:

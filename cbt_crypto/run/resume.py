@@ -13,8 +13,9 @@ from typing import Any, Optional
 from cbt_crypto.archive.json_file import read_json, write_json
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Site
+from cbt_crypto.plan.cells import Cell, cells_of, select
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.steps import Cell, Plan, cells_of, select
+from cbt_crypto.plan.steps import Plan
 from cbt_crypto.turns import seed_of
 
 

@@ -11,10 +11,11 @@ from typing import Any, ClassVar, Literal, Optional, Union
 from pydantic import Field, NonNegativeInt, model_validator
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import Overlay, Requirement, Transition, Verdict
+from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
 from cbt_crypto.cluster_overlays.cpuset import cpus_on_host
 from cbt_crypto.cluster_overlays.findings import Finding, judge_all
 from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
 
 # Nodes of labs share a kernel and its cgroups, and may have the same name in each of them: what

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Optional, Union
 from pydantic import Field, model_validator
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import Overlay, Requirement, Transition, Verdict
+from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
 from cbt_crypto.cluster_overlays.findings import Finding, judge_all, name_of
 from cbt_crypto.cluster_overlays.luks import cipher_speed, opal, proof, scripts
 from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable, OpalTable
@@ -19,9 +19,11 @@ from cbt_crypto.cluster_overlays.luks.mapping import (
     mapping_of_drive,
     mappings_of,
 )
-from cbt_crypto.cluster_overlays.luks.proof import Facts
 from cbt_crypto.cluster_overlays.luks.requirements import SCRIPT, DmCrypt
 from cbt_crypto.errors import RunError
+from cbt_crypto.hosts.devices import storage
+from cbt_crypto.hosts.devices.storage import Facts
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Osd, Site
 
 #: Options that change on an open mapping, by dm-crypt's name, with cryptsetup's.
@@ -252,7 +254,7 @@ class Luks(Overlay):
         return Finding(next((fault for fault in faults if fault), None), looks[-1] or {})
 
     def _fault(self, place: Union[Osd, Drive], facts: Optional[Facts]) -> Optional[str]:
-        fault = proof.closed_fault(facts)
+        fault = storage.closed_fault(facts)
         if fault or facts is None:
             return fault
         if not self.is_present:

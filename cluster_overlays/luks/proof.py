@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union
@@ -16,12 +15,9 @@ from cbt_crypto.cluster_overlays.luks.crypt_table import (
     may_encrypt,
 )
 from cbt_crypto.cluster_overlays.luks.mapping import devices_of, mapping_of, mapping_of_drive
-from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.devices import storage_on_host
+from cbt_crypto.hosts.devices.storage import Facts, look
 from cbt_crypto.hosts.site import Drive, HostOutputs, Osd, Site
 
-#: What `storage_on_host` found at one OSD.
-Facts = Mapping[str, Any]
 #: A mapping as it should be.
 Wanted = Union[CryptTable, OpalTable]
 
@@ -54,11 +50,6 @@ def script(site: Site, host: str, with_opal: bool = False) -> str:
     return f"{look(asked)}\necho {_OPAL}\n{luks_opal.look(parts)}"
 
 
-def look(asked: Mapping[str, Mapping[str, Any]]) -> str:
-    """Shell text that runs `storage_on_host` with these arguments."""
-    return shell.python(inspect.getsource(storage_on_host), asked)
-
-
 def parse(outputs: HostOutputs) -> dict[str, Facts]:
     """All OSDs' and drives' facts by their names, without hosts that printed something else."""
     facts: dict[str, Facts] = {}
@@ -72,15 +63,6 @@ def parse(outputs: HostOutputs) -> dict[str, Facts]:
         except (ValueError, TypeError, KeyError, AttributeError):
             continue
     return facts
-
-
-def closed_fault(facts: Optional[Facts]) -> Optional[str]:
-    """Why there is nothing to judge."""
-    if not facts:
-        return "its host did not say what it has open"
-    if not facts["running"]:
-        return "it is not running"
-    return None if facts["opened"] else "it has no device open"
 
 
 def plain_fault(facts: Facts) -> Optional[str]:

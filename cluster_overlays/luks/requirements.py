@@ -9,7 +9,7 @@ from typing import Optional
 
 from typing_extensions import override
 
-from cbt_crypto.cluster_overlays.base import Requirement
+from cbt_crypto.hosts.requirement import Requirement
 
 Version = tuple[int, ...]
 

@@ -13,10 +13,11 @@ from typing import Annotated, Any, ClassVar, Literal, Optional
 from pydantic import AfterValidator, Field, StringConstraints
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import Overlay, Requirement, Transition, Verdict
+from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
 from cbt_crypto.cluster_overlays.network import proof, tunnel_on_host
 from cbt_crypto.cluster_overlays.network.proof import Look
 from cbt_crypto.hosts import admin_socket, shell
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 
 #: What all our devices' names begin with.

@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
-from cbt_crypto import background
 from cbt_crypto.engine.embedded import common, settings
 from cbt_crypto.errors import HostError
+from cbt_crypto.hosts import background
 from cbt_crypto.plan.file.monitoring import MonitoringProfiles
 
 #: Directories of running monitors, so that `stop()` without one ends them all.

@@ -21,9 +21,9 @@ from cbt_crypto.engine.upstream.benchmark import cell_name
 from cbt_crypto.engine.upstream.failure import told
 from cbt_crypto.engine.upstream.modules import Modules
 from cbt_crypto.errors import RunError
+from cbt_crypto.hosts.clock import clock_offsets
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.run.measure import clock_offsets
 
 
 class NativeBenchmark:

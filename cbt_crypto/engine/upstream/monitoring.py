@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from cbt_crypto import background
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.settings import Settings
+from cbt_crypto.hosts import background
 
 #: Seconds that collectl may take to write its first sample; upstream does not wait for it.
 _PATIENCE_S = 30

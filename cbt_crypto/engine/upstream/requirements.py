@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from cbt_crypto.cluster_overlays.base import Requirement
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.modules import BENCHMARKS
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
 

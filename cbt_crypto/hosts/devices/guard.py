@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Optional, Union
 
-from cbt_crypto.cluster_overlays.base import Requirement
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Site
 
 _FUNCTION = r"""

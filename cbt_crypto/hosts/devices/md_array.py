@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from cbt_crypto.cluster_overlays.base import Requirement
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Drive
 
 # The link may come a moment after mdadm returns: udev makes it where it runs.

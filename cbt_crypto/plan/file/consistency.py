@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
-from cbt_crypto.plan.file import drives
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.document import KeyPath
 
@@ -20,7 +19,7 @@ def contradictions(cluster: ClusterSection, needs_cluster: bool = True) -> Itera
     """
     yield from _twice(("cluster", "clients"), cluster.clients, "host")
     yield from _neighbours(cluster)
-    yield from drives.contradictions(cluster)
+    yield from _drives(cluster)
     yield from _order(cluster)
     if cluster.use_existing:
         return
@@ -95,3 +94,18 @@ def _device_lists(cluster: ClusterSection) -> Iterable[tuple[Optional[str], list
 def _twice(place: KeyPath, names: list[str], kind: str) -> Iterator[Contradiction]:
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield place, f'names the {kind} "{name}" twice; keep one'
+
+
+def _drives(cluster: ClusterSection) -> Iterator[Contradiction]:
+    """What in `drives` does not go together with itself or with the rest of the section."""
+    if cluster.drives and cluster.use_existing:
+        yield ("cluster", "drives"), "does not go with use_existing; measure them in another file"
+    for name in cluster.osd_drives:
+        if name not in cluster.drives:
+            yield ("cluster", "osd_drives"), f'"{name}" is none of cluster.drives'
+    for name, drive in cluster.drives.items():
+        place = ("cluster", "drives", name)
+        if drive.host not in cluster.clients:
+            yield (*place, "host"), f'"{drive.host}" is none of the hosts in cluster.clients'
+        for device in sorted({one for one in drive.devices if drive.devices.count(one) > 1}):
+            yield (*place, "raid0"), f'names the device "{device}" twice; keep one'

@@ -5,10 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any, Union
 
+from cbt_crypto.archive.labels import CLUSTER_DIMENSIONS
 from cbt_crypto.plan.file.cluster import ClusterSection
-
-#: Each of these lists takes a new cluster for each of its values.
-CLUSTER_DIMENSIONS = ("drive", "osds_per_device", "replication")
 
 #: A value for each key of the section that is a list: (("replication", 3),).
 Place = tuple[tuple[str, Union[int, str]], ...]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, Optional
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from cbt_crypto.file.section import Section
-from cbt_crypto.plan.file.document import KeyPath
 from cbt_crypto.plan.file.field_types import AbsolutePath, HostName
 
 if TYPE_CHECKING:
-    from cbt_crypto.plan.file.cluster import ClusterSection
+    pass
 
 
 class DriveSection(Section):
@@ -45,18 +43,3 @@ class DriveSection(Section):
     def devices(self) -> tuple[str, ...]:
         """The block devices that it is made of."""
         return (self.device,) if self.device is not None else tuple(self.raid0 or ())
-
-
-def contradictions(cluster: ClusterSection) -> Iterator[tuple[KeyPath, str]]:
-    """What in `drives` does not go together with itself or with the rest of the section."""
-    if cluster.drives and cluster.use_existing:
-        yield ("cluster", "drives"), "does not go with use_existing; measure them in another file"
-    for name in cluster.osd_drives:
-        if name not in cluster.drives:
-            yield ("cluster", "osd_drives"), f'"{name}" is none of cluster.drives'
-    for name, drive in cluster.drives.items():
-        place = ("cluster", "drives", name)
-        if drive.host not in cluster.clients:
-            yield (*place, "host"), f'"{drive.host}" is none of the hosts in cluster.clients'
-        for device in sorted({one for one in drive.devices if drive.devices.count(one) > 1}):
-            yield (*place, "raid0"), f'names the device "{device}" twice; keep one'

@@ -7,9 +7,8 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 
 from cbt_crypto.archive.documents import NEVER_COMPARED, Baseline, Plan, PlannedCell, Scalar
+from cbt_crypto.archive.labels import label_of
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.file.dimensions import CLUSTER_DIMENSIONS
-from cbt_crypto.report import label
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.results.cell.run import dimensions_of
 
@@ -53,17 +52,6 @@ def values_of(dimension: str, cells: Iterable[PlannedCell]) -> list[Scalar]:
     """The values of a dimension, each once, in the plan's order."""
     found = (dimensions_of(cell) for cell in cells)
     return list(dict.fromkeys(d[dimension] for d in found if dimension in d))
-
-
-def label_of(cell: PlannedCell) -> str:
-    """One line for people, the one that `cbt.py --plan` prints."""
-    options = cell.parameters
-    words = [str(options.get("mode", ""))]
-    words += [label.short_size(options["op_size"])] if "op_size" in options else []
-    words += [f"iodepth {options['iodepth']}"] if "iodepth" in options else []
-    words += [f"{key} {options[key]}" for key in CLUSTER_DIMENSIONS if key in options]
-    words += [f"iteration {cell.iteration}"] if cell.iteration else []
-    return f"{cell.scenario} / {cell.configuration} / {' '.join(words)}"
 
 
 def _matches(cell: PlannedCell, pattern: str) -> bool:

@@ -12,30 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from cbt_crypto.cluster_overlays.base import Requirement
+from cbt_crypto.hosts.requirement import Fact
 from cbt_crypto.hosts.site import Site
 
 #: Seconds by which clocks may differ before people are told, and before nothing is started.
 CLOCK_WARN_S, CLOCK_LIMIT_S = 0.1, 1.0
 #: Processes of this load, in CPUs, are worth a word.
 _BUSY_SHARE = 0.25
-
-
-@dataclass(frozen=True)
-class Fact(Requirement):
-    """A requirement that shows what it found, and may warn of what is no error."""
-
-    def shown(self, output: str) -> str:
-        """What stands in the table."""
-        return output.strip().partition("\n")[0] or "?"
-
-    def judge(self, output: str) -> Optional[str]:
-        """None: most facts are for information."""
-        return None
-
-    def advice(self, output: str) -> Optional[str]:
-        """One sentence on what is not as it should be and how to mend it, or None."""
-        return None
 
 
 @dataclass(frozen=True)
@@ -171,17 +154,6 @@ def _space(site: Site, host: str, data_bytes_per_osd: int) -> Space:
 parent={path}; while [ ! -e "$parent" ]; do parent=$(dirname "$parent"); done
 echo $(( $(df -Pk "$parent" | awk 'NR == 2 {{ print $4 }}') * 1024 ))"""
     return Space("space", (host,), script, needed=(1 << 29) + files * data_bytes_per_osd)
-
-
-def clock_offset(begin: float, end: float, sent: float, received: float) -> float:
-    """A host's clock minus ours, at least: 0 when what was seen may be the way there and back.
-
-    `begin` and `end` are what the host's clock said, within our `sent` and `received`.
-    """
-    least, most = end - received, begin - sent
-    if least <= 0 <= most:
-        return 0.0
-    return least if least > 0 else most
 
 
 _SUDO = """\

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from cbt_crypto.cluster_overlays.base import Requirement
+from cbt_crypto.hosts.clock import clock_offset
 from cbt_crypto.hosts.remote import HostResult, Remote
-from cbt_crypto.run.preflight.host_facts import CLOCK_LIMIT_S, CLOCK_WARN_S, Fact, clock_offset
+from cbt_crypto.hosts.requirement import Fact, Requirement
+from cbt_crypto.run.preflight.host_facts import CLOCK_LIMIT_S, CLOCK_WARN_S
 
 _BEGIN = "@cbt-crypto-requirement"
 _CLOCK = "@cbt-crypto-clock"

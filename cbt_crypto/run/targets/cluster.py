@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.cluster_overlays.stack import Stack, joined, leftovers
+from cbt_crypto.cluster_overlays.stack import Stack, leftovers
 from cbt_crypto.engine import Engine
+from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import HostScripts, Osd
 from cbt_crypto.plan.file.dimensions import Place, at, places
 from cbt_crypto.plan.layout import drives_of, section_of, site_of

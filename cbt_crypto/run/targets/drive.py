@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Optional
 
 from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.cluster_overlays.stack import Stack, leftovers, sequence
+from cbt_crypto.cluster_overlays.stack import Stack, leftovers
 from cbt_crypto.hosts.devices import md_array
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.shell import sequence
 from cbt_crypto.hosts.site import Drive, HostScripts, Site
 
 

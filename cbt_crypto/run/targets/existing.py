@@ -10,15 +10,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume
-from cbt_crypto.cluster_overlays.base import Requirement, Transition
+from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
+from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.layout import ceph_dir
-from cbt_crypto.plan.steps import Cell
 from cbt_crypto.run.targets import sockets_on_host
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError, RunError
+from cbt_crypto.hosts.clock import _check_clocks
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.run import collect
-from cbt_crypto.run.measure import _check_clocks
 
 pytestmark = pytest.mark.unit
 

@@ -12,9 +12,10 @@ import pytest
 from cbt_crypto.benchmarks.base import ClientProcess
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import RunError
+from cbt_crypto.hosts.clock import clock_offsets
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.run.measure import _outcome, clock_offsets, failed_processes
+from cbt_crypto.run.measure import _outcome, failed_processes
 
 pytestmark = pytest.mark.unit
 

@@ -13,10 +13,10 @@ import pytest
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.site import Site
+from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.neighbours import Neighbours
 from cbt_crypto.plan.layout import site_of
-from cbt_crypto.plan.steps import cells_of
 from cbt_crypto.run import neighbours as subject
 
 pytestmark = pytest.mark.unit

@@ -10,20 +10,13 @@ from typing import Any, Callable, Optional
 import pytest
 from rich.console import Console
 
-from cbt_crypto.cluster_overlays.base import Requirement
+from cbt_crypto.hosts.clock import clock_offset
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.steps import cells_of
-from cbt_crypto.run.preflight import check, table
-from cbt_crypto.run.preflight.host_facts import (
-    Governor,
-    Load,
-    Login,
-    Network,
-    Space,
-    Version,
-    clock_offset,
-)
+from cbt_crypto.run.preflight import requirements, table
+from cbt_crypto.run.preflight.host_facts import Governor, Load, Login, Network, Space, Version
 from cbt_crypto.run.preflight.survey import Finding, survey
 
 pytestmark = pytest.mark.unit
@@ -125,7 +118,7 @@ def test_a_host_that_falls_silent_midway_cannot_be_reached() -> None:
 
 
 def names(campaign: Campaign) -> dict[str, tuple[str, ...]]:
-    needs = check.requirements(campaign, cells_of(campaign))
+    needs = requirements.requirements(campaign, cells_of(campaign))
     return {need.name: need.hosts for need in needs}
 
 
@@ -163,7 +156,7 @@ def test_an_existing_cluster_needs_no_daemons(campaign_of: Make) -> None:
 
 def test_every_device_is_looked_at_on_its_host(campaign_of: Make) -> None:
     devices = {"o0": ["/dev/a", "/dev/b"], "o1": ["/dev/a", "/dev/c"]}
-    found = check.requirements(
+    found = requirements.requirements(
         campaign_of(cluster={"osd_devices": devices, "osds_per_node": 2}), []
     )
     looked_at = [(need.hosts, need.device) for need in found if hasattr(need, "device")]

@@ -15,9 +15,9 @@ from cbt_crypto.benchmarks.drive.raw_device import RawDevice
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.devices import md_array
 from cbt_crypto.hosts.site import Drive
+from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.layout import drives_of, site_of
-from cbt_crypto.plan.steps import cells_of
-from cbt_crypto.run.preflight.check import requirements
+from cbt_crypto.run.preflight.requirements import requirements
 from cbt_crypto.run.targets.drive import undo
 
 pytestmark = pytest.mark.unit

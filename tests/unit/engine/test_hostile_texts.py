@@ -17,9 +17,9 @@ import pytest
 from cbt_crypto.engine.embedded import monitoring
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.remote import preamble
+from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign, load
 from cbt_crypto.plan.layout import site_of
-from cbt_crypto.plan.steps import cells_of
 from cbt_crypto.run.measure import commands_of
 from cbt_crypto.run.preflight.check import checks
 

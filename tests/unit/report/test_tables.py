@@ -13,12 +13,12 @@ from lxml import html
 from rich.console import Console
 
 from cbt_crypto.archive.documents import PlannedCell
+from cbt_crypto.archive.labels import label_of
 from cbt_crypto.errors import UsageError
+from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load
-from cbt_crypto.plan.steps import cells_of
 from cbt_crypto.report import ReportOptions, build, show, write
 from cbt_crypto.report.figures.notes import notes_of
-from cbt_crypto.report.figures.selection import label_of
 from cbt_crypto.report.html.page import page
 from cbt_crypto.report.text.csv_json import document, tidy
 from cbt_crypto.report.text.markdown import escape, markdown

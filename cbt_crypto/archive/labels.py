@@ -1,0 +1,20 @@
+"""One line for people about a cell, the one that --plan prints and --only matches."""
+
+from __future__ import annotations
+
+from cbt_crypto import units
+from cbt_crypto.archive.documents import PlannedCell
+
+#: Each of these lists takes a new cluster for each of its values.
+CLUSTER_DIMENSIONS = ("drive", "osds_per_device", "replication")
+
+
+def label_of(cell: PlannedCell) -> str:
+    """One line for people, the one that `cbt.py --plan` prints."""
+    options = cell.parameters
+    words = [str(options.get("mode", ""))]
+    words += [units.short_size(options["op_size"])] if "op_size" in options else []
+    words += [f"iodepth {options['iodepth']}"] if "iodepth" in options else []
+    words += [f"{key} {options[key]}" for key in CLUSTER_DIMENSIONS if key in options]
+    words += [f"iteration {cell.iteration}"] if cell.iteration else []
+    return f"{cell.scenario} / {cell.configuration} / {' '.join(words)}"

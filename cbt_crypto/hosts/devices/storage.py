@@ -1,0 +1,27 @@
+"""What a process or a drive really lies on, as its host tells it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, Optional
+
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.devices import storage_on_host
+
+#: What `storage_on_host` found at one OSD.
+Facts = Mapping[str, Any]
+
+
+def look(asked: Mapping[str, Mapping[str, Any]]) -> str:
+    """Shell text that runs `storage_on_host` with these arguments."""
+    return shell.python(inspect.getsource(storage_on_host), asked)
+
+
+def closed_fault(facts: Optional[Facts]) -> Optional[str]:
+    """Why there is nothing to judge."""
+    if not facts:
+        return "its host did not say what it has open"
+    if not facts["running"]:
+        return "it is not running"
+    return None if facts["opened"] else "it has no device open"

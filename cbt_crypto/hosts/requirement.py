@@ -1,0 +1,40 @@
+"""What a host must offer, or has to tell, before anything is touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """Something a host must offer: a script that prints a fact, and the judge of that fact.
+
+    `script` runs on each of `hosts`; `judge` takes its stripped output and returns None when
+    it will do, else one sentence that says what is missing and what to do.
+    """
+
+    name: str
+    hosts: tuple[str, ...]
+    script: str
+
+    def judge(self, output: str) -> Optional[str]:
+        """Return None when `output` is satisfactory. The default wants the script to print ok."""
+        return None if output.strip() == "ok" else output.strip() or f"{self.name} is missing"
+
+
+@dataclass(frozen=True)
+class Fact(Requirement):
+    """A requirement that shows what it found, and may warn of what is no error."""
+
+    def shown(self, output: str) -> str:
+        """What stands in the table."""
+        return output.strip().partition("\n")[0] or "?"
+
+    def judge(self, output: str) -> Optional[str]:
+        """None: most facts are for information."""
+        return None
+
+    def advice(self, output: str) -> Optional[str]:
+        """One sentence on what is not as it should be and how to mend it, or None."""
+        return None

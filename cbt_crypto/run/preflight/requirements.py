@@ -1,0 +1,157 @@
+"""What every campaign needs of its hosts: programs, users, room."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from cbt_crypto.cell_site import cell_site
+from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.engine.embedded.common import is_local
+from cbt_crypto.hosts.devices import logical_volumes
+from cbt_crypto.hosts.devices.guard import device_guards
+from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.site import Site
+from cbt_crypto.plan.cells import Cell
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.layout import drives_of, site_of
+from cbt_crypto.run.neighbours import hosts_of
+from cbt_crypto.run.targets import existing
+
+#: Program -> the Debian package that has it, for the sentence about a missing one.
+_PACKAGES = {
+    "ceph": "ceph-common",
+    "rbd": "ceph-common",
+    "rados": "ceph-common",
+    "ceph-mon": "ceph-mon",
+    "ceph-mgr": "ceph-mgr",
+    "ceph-osd": "ceph-osd",
+    "monmaptool": "ceph-common",
+    "osdmaptool": "ceph-common",
+    "python3": "python3",
+    "collectl": "collectl",
+    "etcd": "etcd-server",
+    "fio": "fio",
+    "pdsh": "pdsh",
+    "pdcp": "pdsh",
+    "perf": "linux-perf",
+    "stress-ng": "stress-ng",
+}
+
+
+def volume_needs(site: Site) -> list[Requirement]:
+    """What dividing devices among OSDs takes."""
+    hosts = tuple(dict.fromkeys(osd.host for osd in site.osds if osd.disk))
+    return [Requirement("lvm2", hosts, logical_volumes.REQUIREMENT)] if hosts else []
+
+
+def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]:
+    """What the engine, the monitoring and the scenarios need, whatever the configuration."""
+    cluster, site = campaign.cluster, site_with_drives(campaign, cells)
+    needs = [
+        *device_guards(site, cluster.wipe),
+        _program("python3", site.hosts),
+        _program("pdcp", tuple(host for host in site.hosts if not is_local(host))),
+        _program("collectl", _hosts(site, campaign.monitoring.collectl.nodes)),
+        _tmp_dir(cluster.tmp_dir, site),
+    ]
+    if cluster.neighbours:
+        load = cluster.neighbours
+        needs.append(_program(load.stress_cmd, hosts_of(load, site)))
+    perf = campaign.monitoring.perf
+    if perf:
+        needs.append(_program(perf.perf_cmd, _hosts(site, perf.nodes)))
+    if any(cell.scenario.needs_cluster for cell in cells):
+        needs += _cluster_programs(cluster, site)
+        needs += existing.requirements(cluster, site, cells) if cluster.use_existing else []
+    scenarios = {(cell.scenario.name, cell.scenario.drive_name): cell.scenario for cell in cells}
+    for scenario in scenarios.values():
+        own = cell_site(cluster, scenario)
+        for program in scenario.required_programs():
+            needs.append(_program(program, own.active_clients))
+            if scenario.needs_cluster and program != "rados":
+                needs.append(_rbd_engine(program, own.active_clients))
+        needs += scenario.requirements(own)
+    return list(dict.fromkeys(needs))
+
+
+def site_with_drives(campaign: Campaign, cells: Sequence[Cell]) -> Site:
+    """All places that `cells` work on."""
+    used = {cell.scenario.drive_name for cell in cells}
+    drives = tuple(drive for drive in drives_of(campaign.cluster) if drive.name in used)
+    return replace(site_of(campaign.cluster), drives=drives)
+
+
+def _cluster_programs(cluster: ClusterSection, site: Site) -> list[Requirement]:
+    """Ceph's: its commands, and its daemons where the campaign deploys them."""
+    needs = [
+        _program(cluster.ceph_cmd, (site.head,)),
+        _program(cluster.rbd_cmd, (site.head,)),
+        _librados(cluster.ceph_cmd, site.head),
+    ]
+    if not cluster.use_existing:
+        needs += [
+            *(_program(p, site.mons) for p in (cluster.ceph_mon_cmd, "monmaptool", "osdmaptool")),
+            _program(cluster.ceph_mgr_cmd, site.mgrs),
+            _program(cluster.ceph_osd_cmd, site.osd_hosts),
+        ]
+    return needs
+
+
+def _hosts(site: Site, roles: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(host for role in roles for host in site.role(role)))
+
+
+def _root(campaign: Campaign, stacks: Sequence[Stack], site: Site) -> list[Requirement]:
+    """Root where block devices or a named overlay need it."""
+    named = {overlay.name for stack in stacks for overlay in stack.named if overlay.needs_root}
+    on_devices = site.drives or any(not osd.is_file for osd in site.osds)
+    devices = {"block devices"} if on_devices else set()
+    if not named | devices:
+        return []
+    hosts = tuple(dict.fromkeys((*site.storage_hosts, *(site.clients if named else ()))))
+    reason = f"needs root for {', '.join(sorted(named | devices))}"
+    sentence = f"{reason}; use a root user, or give {campaign.cluster.user or 'yours'} sudo "
+    sentence += "without a password"
+    script = f'[ "$(id -u)" = 0 ] || [ -n "$SUDO" ] && echo ok || echo {shlex.quote(sentence)}'
+    return [Requirement("root", hosts, script)]
+
+
+def _program(program: str, hosts: tuple[str, ...]) -> Requirement:
+    package = _PACKAGES.get(program)
+    cure = f"install {package}" if package else "name it in the file by its whole path"
+    sentence = f"{program} is missing; {cure}"
+    script = (
+        f"command -v {shlex.quote(program)} >/dev/null && echo ok || echo {shlex.quote(sentence)}"
+    )
+    return Requirement(program, hosts, script)
+
+
+def _librados(ceph_cmd: str, head: str) -> Requirement:
+    script = f"""\
+ceph=$(command -v {shlex.quote(ceph_cmd)}) || {{ echo ok; exit 0; }}
+python=$(sed -n '1s/^#! *//p' "$ceph")
+${{python:-python3}} -c 'import rados' 2>/dev/null && echo ok ||
+    echo "Python's rados module is missing; install python3-rados\""""
+    return Requirement("librados", (head,), script)
+
+
+def _rbd_engine(fio: str, hosts: tuple[str, ...]) -> Requirement:
+    script = f"""\
+command -v {shlex.quote(fio)} >/dev/null || {{ echo ok; exit 0; }}
+if {shlex.quote(fio)} --enghelp 2>&1 | grep -qw rbd; then echo ok
+else echo 'fio has no rbd engine; install one that was built with librbd'; fi"""
+    return Requirement(f"{fio} with rbd", hosts, script)
+
+
+def _tmp_dir(tmp_dir: str, site: Site) -> Requirement:
+    path = shlex.quote(tmp_dir)
+    script = f"""\
+parent={path}; while [ ! -e "$parent" ]; do parent=$(dirname "$parent"); done
+if [ -e {path} ] && [ ! -e {path}/.cbt-crypto ] && [ -n "$(ls -A {path})" ]; then
+    echo {path} 'is not empty and not ours; name another tmp_dir'
+elif [ ! -w "$parent" ]; then echo {path} 'cannot be made there; name another tmp_dir'
+else echo ok; fi"""
+    return Requirement("tmp_dir", site.hosts, script)
