@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
+
+from cbt_crypto.errors import CampaignError
 
 _PATH = click.Path(path_type=Path)
 #: Gives a command `checkout`.
@@ -53,3 +56,27 @@ def needed(archive: Path | None) -> Path:
     if archive is None:
         raise click.UsageError("Missing option '-a': name a directory for the results.")
     return archive
+
+
+class SentenceCommand(click.Command):
+    """A command; CampaignError becomes its sentence and its exit status."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        return _guarded(super().invoke, ctx)
+
+
+class SentenceGroup(click.Group):
+    """A group of commands; the same for each of them."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand."""
+        return _guarded(super().invoke, ctx)
+
+
+def _guarded(invoke: Any, ctx: click.Context) -> Any:
+    try:
+        return invoke(ctx)
+    except CampaignError as error:
+        click.echo(str(error), err=True)
+        sys.exit(error.exit_status)

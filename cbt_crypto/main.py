@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Optional
@@ -11,8 +14,8 @@ from typing import Optional
 import click
 from rich.console import Console
 
-from cbt_crypto import __version__, report_libraries
-from cbt_crypto.command_line import needed, run_options
+from cbt_crypto import __version__
+from cbt_crypto.command_line import SentenceCommand, needed, run_options
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import check_same_engine, choose, engine_at
 from cbt_crypto.errors import RunError
@@ -34,7 +37,6 @@ from cbt_crypto.run.preflight import check
 from cbt_crypto.run.progress import CampaignProgress
 from cbt_crypto.run.resume import changes, check_archive, finished_cells
 from cbt_crypto.run.take_down import clear
-from cbt_crypto.sentences import SentenceCommand
 
 
 @click.command(cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
@@ -120,7 +122,7 @@ def _run(  # noqa: PLR0913 - the command's own parameters
         if found.warning:
             _say(console, f"warning: {found.host}: {found.warning}")
     if with_report:
-        report_libraries.load_in_background()
+        load_in_background()
     return _measure(todo, archive, config_file, engine, console)
 
 
@@ -175,3 +177,15 @@ def _status(outcome: Outcome) -> int:
     elif outcome.error is not None:
         click.echo(str(outcome.error), err=True)
     return 1 if outcome.error is not None or outcome.failed else 0
+
+
+def load_in_background() -> None:
+    """Start importing what takes seconds; who needs it sooner waits, as for any import."""
+    threading.Thread(target=_load, daemon=True).start()
+
+
+def _load() -> None:
+    # What is missing is told by the report itself, when it is made.
+    with contextlib.suppress(ImportError):
+        for name in ("cbt_crypto.report", "arch.bootstrap", "matplotlib.figure"):
+            importlib.import_module(name)

@@ -30,7 +30,7 @@ from rich.table import Table
 from scipy.signal import lfilter
 from scipy.special import stdtrit
 
-from cbt_crypto.precision.rounds import orders
+from cbt_crypto.plan.rounds import orders
 from cbt_crypto.results.precision.confidence_sequence import Interval, interval
 from cbt_crypto.results.precision.warmup import warmup
 

@@ -18,7 +18,7 @@ from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.file.dimensions import Place, at, places
 from cbt_crypto.plan.order import cheapest_order
-from cbt_crypto.turns import in_turns, rounds_of
+from cbt_crypto.plan.turns import in_turns, rounds_of
 from cbt_crypto.units import short_size
 
 #: What changes cost beside one another, roughly in seconds of a small cluster. Only their order

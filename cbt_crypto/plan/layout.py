@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Optional
 
+from cbt_crypto.benchmarks.base import Scenario
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.devices import logical_volumes
 from cbt_crypto.hosts.site import Drive, Osd, Site
 from cbt_crypto.plan.file.cluster import ClusterSection
@@ -115,3 +118,19 @@ def _device(cluster: ClusterSection, host: str, n: int) -> str:
     if isinstance(devices, str):
         return devices.replace("{n}", str(n))
     return (devices[host] if isinstance(devices, dict) else devices)[n]
+
+
+def cell_site(cluster: ClusterSection, scenario: Scenario, stack: Optional[Stack] = None) -> Site:
+    """The places of one cell: the cluster and its active clients, or a drive and its host.
+
+    With a `stack`, the drive's `path` is what this configuration offers.
+    """
+    site = site_of(cluster)
+    name = scenario.drive_name
+    if name is None:
+        return replace(site, active_clients=scenario.active_clients(site.clients))
+    drive = next(drive for drive in drives_of(cluster) if drive.name == name)
+    if stack is not None:
+        drive = replace(drive, path=stack.drive_path(drive))
+    host = (drive.host,)
+    return replace(site, osds=(), clients=host, active_clients=host, drives=(drive,))

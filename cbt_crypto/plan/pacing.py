@@ -9,9 +9,9 @@ from typing import Any, Optional
 from cbt_crypto.archive.json_file import digest, read_json
 from cbt_crypto.plan.cells import Cell, order_of
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.turns import partners
 from cbt_crypto.results.precision.block import Block
 from cbt_crypto.results.precision.pace import Load, Measured
-from cbt_crypto.turns import partners
 
 
 class Pacing:

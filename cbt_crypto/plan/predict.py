@@ -14,10 +14,9 @@ from cbt_crypto.archive.json_file import read_json
 from cbt_crypto.archive.timeline import steps_of, usual_seconds
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
-from cbt_crypto.pending import Pending
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.pacing import load_key
-from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
+from cbt_crypto.plan.steps import Deploy, Measure, Pending, Plan, Prefill, Step
 from cbt_crypto.results.precision.block import read_block
 from cbt_crypto.results.precision.confidence_sequence import boundary
 from cbt_crypto.results.precision.until import MeasureUntil

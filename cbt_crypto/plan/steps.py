@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Optional, Union
 
 from cbt_crypto.benchmarks.base import Scenario, Volume
-from cbt_crypto.cell_site import cell_site
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.errors import UsageError
@@ -15,6 +14,7 @@ from cbt_crypto.plan.cells import Cell, cells_of, select
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.dimensions import Place, at
 from cbt_crypto.plan.file.dimensions import words as place_words
+from cbt_crypto.plan.layout import cell_site
 
 #: Options of a scenario that say how its volumes are made and filled.
 _FILLING = (
@@ -213,3 +213,32 @@ def _drive_change(
     if campaign.cluster.rebuild in ("scenario", "configuration") or how > Transition.LIVE:
         how = Transition.REBUILD
     return Deploy(name, how, f"drive {drive}", drive=drive)
+
+
+@dataclass
+class Pending:
+    """What the next measured cell needs. Cells that are known already need no deployment."""
+
+    deploy: Optional[Deploy] = None
+    prefills: list[Prefill] = field(default_factory=list)
+
+    def add(self, step: Union[Deploy, Prefill]) -> None:
+        """Put a step off. A configuration that nothing was measured in is passed over."""
+        if isinstance(step, Prefill):
+            self.prefills.append(step)
+        elif step.how is Transition.REBUILD:
+            # the volumes were to be on a cluster that nobody needed
+            self.deploy, self.prefills = step, []
+        elif self.deploy is not None and self.deploy.how is Transition.REBUILD:
+            self.deploy = replace(self.deploy, configuration=step.configuration)
+        else:
+            self.deploy = step
+
+    def take(self) -> list[Union[Deploy, Prefill]]:
+        """All that is put off, in order; nothing is any more."""
+        steps: list[Union[Deploy, Prefill]] = [
+            *([self.deploy] if self.deploy else []),
+            *self.prefills,
+        ]
+        self.deploy, self.prefills = None, []
+        return steps

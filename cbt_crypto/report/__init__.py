@@ -11,8 +11,7 @@ from cbt_crypto.report.build import build
 from cbt_crypto.report.files import write
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.options import ReportOptions
-from cbt_crypto.report.text.terminal import show
-from cbt_crypto.report.width import widened
+from cbt_crypto.report.text.terminal import show, widened
 
 __all__ = ["Report", "ReportOptions", "build", "publish", "show", "widened", "write"]
 

@@ -9,33 +9,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto import drive_facts
 from cbt_crypto.archive.json_file import read_json, write_json
 from cbt_crypto.archive.timeline import Timeline
-from cbt_crypto.attempt import attempt
 from cbt_crypto.benchmarks.base import Scenario
-from cbt_crypto.cell_site import cell_site
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
-from cbt_crypto.collector import Collector
 from cbt_crypto.engine import CellBenchmark, Engine
 from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.pending import Pending
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.dimensions import Place, at, words
-from cbt_crypto.plan.layout import drives_of, site_of
+from cbt_crypto.plan.layout import cell_site, drives_of, site_of
 from cbt_crypto.plan.pacing import Pacing, block_state
-from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill
+from cbt_crypto.plan.steps import Deploy, Measure, Pending, Plan, Prefill
 from cbt_crypto.results.precision.block import read_block
 from cbt_crypto.run import environment
+from cbt_crypto.run.collect import Collector
 from cbt_crypto.run.diagnosis import diagnosis
 from cbt_crypto.run.host_choices import Choices
 from cbt_crypto.run.interrupt import Abandoned
 from cbt_crypto.run.journal import Journal
 from cbt_crypto.run.locks.holder import this_run
 from cbt_crypto.run.locks.hosts import own_id
-from cbt_crypto.run.measure import benchmark_class, commands_of
+from cbt_crypto.run.measure import attempt, benchmark_class, commands_of
 from cbt_crypto.run.progress import CampaignProgress
 from cbt_crypto.run.resume import (
     finished_cells,
@@ -45,7 +41,7 @@ from cbt_crypto.run.resume import (
     write_plan,
 )
 from cbt_crypto.run.take_down import take_down
-from cbt_crypto.run.targets import existing
+from cbt_crypto.run.targets import drive_facts, existing
 from cbt_crypto.run.targets.cluster import cluster_class
 from cbt_crypto.run.targets.drive import DriveStage
 

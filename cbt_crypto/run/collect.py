@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Optional
 
-from cbt_crypto.errors import HostError
+from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.plan.cells import Cell
 
 #: Host -> path below the cell's directory there -> bytes.
 Sizes = Mapping[str, Mapping[str, int]]
@@ -42,3 +45,36 @@ def _parsed(text: str) -> dict[str, int]:
         if size.isdigit() and name:
             found[name] = int(size)
     return found
+
+
+class Collector:
+    """At most one cell is under way. `failed` is called where files could not be brought."""
+
+    def __init__(self, failed: Callable[[Cell, str], None]) -> None:
+        """Starts nothing yet."""
+        self._failed = failed
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="collect")
+        self._under_way: Optional[tuple[Cell, Future[None]]] = None
+
+    def submit(self, cell: Cell, collect: Callable[[], None]) -> None:
+        """Collect a cell, when the one before it is there."""
+        self.wait()
+        self._under_way = (cell, self._pool.submit(collect))
+
+    def wait(self) -> None:
+        """Return when nothing is under way. The main thread alone calls this, and `failed`."""
+        if self._under_way is None:
+            return
+        cell, future = self._under_way
+        self._under_way = None
+        try:
+            future.result()
+        except RunError as error:
+            self._failed(cell, str(error))
+
+    def close(self) -> None:
+        """Wait, and end the thread."""
+        try:
+            self.wait()
+        finally:
+            self._pool.shutdown()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cbt_crypto.archive.json_file import write_json
 from cbt_crypto.benchmarks.base import ClientProcess, ClusterCommands, Scenario, Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.stack import Stack
@@ -18,7 +19,9 @@ from cbt_crypto.hosts import energy_sampler
 from cbt_crypto.hosts.clock import _check_clocks, clock_offsets
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Site
+from cbt_crypto.plan.cells import Cell
 from cbt_crypto.run import collect as collected
+from cbt_crypto.run import neighbours, proof
 
 if TYPE_CHECKING:
     from cbt_crypto.engine.embedded.benchmark import Benchmark
@@ -163,3 +166,41 @@ def _last_words(path: Path) -> str:
     except OSError:
         return ""
     return f": {lines[-1][:300]}" if lines else ""
+
+
+def attempt(
+    cell: Cell, benchmark: CellBenchmark, cluster: Any, directory: Path, healthy: bool = False
+) -> dict[str, Any]:
+    """Measure and prove; return the cell's outcome. Its files are still to be collected.
+
+    `healthy` says that the cluster was seen to be so after all that was done to it. It is
+    afterwards. Raises RunError, with the reason, for a cell that must not become a number; its
+    files are in `directory` then.
+    """
+    if not healthy:
+        cluster.check_health()
+    benchmark.initialize()
+    try:
+        remote, stack, site = benchmark.remote, benchmark.stack, benchmark.site
+        before = proof.probe(remote, stack, site)
+        load = neighbours.declared(benchmark.cluster.config)
+        with neighbours.running(load, remote, stack, site) as seen:
+            benchmark.run()
+        outcome = benchmark.outcome
+        outcome.update({"neighbours": seen} if seen else {})
+        after = proof.probe(remote, stack, site)
+        cluster.check_health()
+        judged = proof.judge(stack, site, cell.configuration, before, after)
+        write_json(directory / "proof.json", judged)
+        succeeded = all(process["exit_status"] == 0 for process in outcome["processes"])
+        if not succeeded or not judged["proved"]:
+            # What fio said belongs into the reason.
+            benchmark.collect()
+        failed_processes(outcome, directory)
+        if not judged["proved"]:
+            raise RunError(proof.failure(judged))
+    except BaseException:
+        with contextlib.suppress(HostError):
+            benchmark.cleanup()
+        raise
+    return outcome

@@ -7,9 +7,9 @@ from typing import Any
 
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.drive_proof import DriveProof
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostOutputs, Site
+from cbt_crypto.run.targets.drive_proof import DriveProof
 
 _BEGIN = "@cbt-crypto-probe"
 

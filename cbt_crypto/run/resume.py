@@ -16,7 +16,7 @@ from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell, cells_of, select
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.steps import Plan
-from cbt_crypto.turns import seed_of
+from cbt_crypto.plan.turns import seed_of
 
 
 def finished_cells(archive: Path, cells: tuple[Cell, ...], again: Sequence[str] = ()) -> set[str]:

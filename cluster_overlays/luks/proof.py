@@ -15,6 +15,7 @@ from cbt_crypto.cluster_overlays.luks.crypt_table import (
     may_encrypt,
 )
 from cbt_crypto.cluster_overlays.luks.mapping import devices_of, mapping_of, mapping_of_drive
+from cbt_crypto.hosts.devices import storage
 from cbt_crypto.hosts.devices.storage import Facts, look
 from cbt_crypto.hosts.site import Drive, HostOutputs, Osd, Site
 
@@ -55,12 +56,13 @@ def parse(outputs: HostOutputs) -> dict[str, Facts]:
     facts: dict[str, Facts] = {}
     for output in outputs.values():
         layers, _, drives = output.partition(_OPAL)
+        own = storage.parse([layers])
         try:
-            own, opal = json.loads(layers), json.loads(drives or "{}")
+            opal = json.loads(drives or "{}")
             facts.update(
                 {name: {**one, "opal": opal[name]} if opal else one for name, one in own.items()}
             )
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError):
             continue
     return facts
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
 from cbt_crypto.hosts import shell
@@ -16,6 +18,15 @@ Facts = Mapping[str, Any]
 def look(asked: Mapping[str, Mapping[str, Any]]) -> str:
     """Shell text that runs `storage_on_host` with these arguments."""
     return shell.python(inspect.getsource(storage_on_host), asked)
+
+
+def parse(outputs: Iterable[str]) -> dict[str, Facts]:
+    """Name -> facts, of all that were asked for; an output that is something else has none."""
+    found: dict[str, Facts] = {}
+    for output in outputs:
+        with contextlib.suppress(ValueError, TypeError):
+            found.update(json.loads(output))
+    return found
 
 
 def closed_fault(facts: Optional[Facts]) -> Optional[str]:

@@ -11,9 +11,9 @@ from typing import Optional
 
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.lab import processes
-from cbt_crypto.lab.disks import make_disks
 from cbt_crypto.lab.image.image import Image
 from cbt_crypto.lab.nodes import bridge, seed
+from cbt_crypto.lab.nodes.disks import make_disks
 from cbt_crypto.lab.paths import lab_dir
 from cbt_crypto.lab.shape import Lab, Node, Shape, make_nodes
 

@@ -11,9 +11,9 @@ from typing import Optional
 
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.lab import processes
-from cbt_crypto.lab.disks import make_disks
 from cbt_crypto.lab.image.image import Image, check_tools
 from cbt_crypto.lab.nodes import accelerator, qemu, seed, ssh
+from cbt_crypto.lab.nodes.disks import make_disks
 from cbt_crypto.lab.nodes.qemu import Guest, Machine
 from cbt_crypto.lab.paths import gigabytes, lab_dir
 from cbt_crypto.lab.shape import Lab, Node, Shape, make_nodes, size_text

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from pydantic import Field, field_validator
 
-from cbt_crypto.file.section import Section
 from cbt_crypto.plan.file.drives import DriveSection
 from cbt_crypto.plan.file.field_types import (
     AbsolutePath,
@@ -17,6 +16,7 @@ from cbt_crypto.plan.file.field_types import (
     MonAddress,
     OwnDirectory,
     PoolName,
+    Section,
     Size,
     UserName,
 )

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Literal, Optional
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from cbt_crypto.file.section import Section
-from cbt_crypto.plan.file.field_types import AbsolutePath, HostName
+from cbt_crypto.plan.file.field_types import AbsolutePath, HostName, Section
 
 if TYPE_CHECKING:
     pass

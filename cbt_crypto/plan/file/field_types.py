@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import StringConstraints
+from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from cbt_crypto.results.precision.until import PERCENT
 
@@ -67,3 +67,9 @@ DriveName = Annotated[
         "a drive's name: letters, digits, blanks and ._+-",
     ),
 ]
+
+
+class Section(BaseModel):
+    """A mapping in the file. Unknown keys are errors, and so are `true` or a text for a number."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True)

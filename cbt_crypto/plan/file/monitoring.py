@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Optional
 
 from pydantic import AfterValidator, Field, field_validator
 
-from cbt_crypto.file.section import Section
+from cbt_crypto.plan.file.field_types import Section
 
 Role = Literal["head", "clients", "osds", "mons", "mgrs"]
 

@@ -6,8 +6,7 @@ from typing import Optional
 
 from pydantic import Field
 
-from cbt_crypto.file.section import Section
-from cbt_crypto.plan.file.field_types import HostName
+from cbt_crypto.plan.file.field_types import HostName, Section
 from cbt_crypto.plan.file.monitoring import Arguments, Role
 
 

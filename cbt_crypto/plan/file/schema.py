@@ -12,10 +12,9 @@ from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay
-from cbt_crypto.file.section import Section
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.combinations import section_model
-from cbt_crypto.plan.file.field_types import ConfigurationName
+from cbt_crypto.plan.file.field_types import ConfigurationName, Section
 from cbt_crypto.plan.file.monitoring import MonitoringProfiles
 
 

@@ -187,3 +187,14 @@ def _interval(cell: ReportCell, comparison: Optional[Comparison], loss: bool) ->
     low, high = comparison.low, comparison.high
     ends = sorted((100 - low, 100 - high)) if loss else (low, high)
     return Text(f"{ends[0]:.1f} to {ends[1]:.1f}")
+
+
+#: Columns in which no heading of a table is cut.
+_WIDTH = 120
+
+
+def widened(console: Console) -> Console:
+    """The console; written to a file or a pipe, its tables need not fit into 80 columns."""
+    if not console.is_terminal:
+        console.width = max(console.width, _WIDTH)
+    return console

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from cbt_crypto.benchmarks.upstream import OfUpstream
-from cbt_crypto.cell_site import cell_site
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.embedded.common import is_local
@@ -24,7 +23,7 @@ from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.dimensions import at
-from cbt_crypto.plan.layout import site_of
+from cbt_crypto.plan.layout import cell_site, site_of
 from cbt_crypto.run.preflight.host_facts import facts, version_facts
 from cbt_crypto.run.preflight.requirements import (
     _PACKAGES,

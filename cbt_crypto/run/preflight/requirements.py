@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from cbt_crypto.cell_site import cell_site
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.embedded.common import is_local
 from cbt_crypto.hosts.devices import logical_volumes
@@ -16,7 +15,7 @@ from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.layout import drives_of, site_of
+from cbt_crypto.plan.layout import cell_site, drives_of, site_of
 from cbt_crypto.run.neighbours import hosts_of
 from cbt_crypto.run.targets import existing
 

@@ -12,6 +12,7 @@ import pytest
 from cbt_crypto import attempt as attempt_module
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
+from cbt_crypto.run import measure
 from cbt_crypto.run.measure import _RunsScenario
 from cbt_crypto.run.targets import existing
 
@@ -156,7 +157,7 @@ def test_a_failure_before_a_restart_builds_once_with_the_volumes(
 def fail_first_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first cell fails, whatever its fio says."""
     attempts: list[int] = []
-    real = attempt_module.failed_processes
+    real = measure.failed_processes
 
     def judged(outcome: Any, directory: Path) -> None:
         attempts.append(1)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto.cell_site import cell_site
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.layout import cell_site
 
 DRIVES = {
     "NVMe": {"host": "c0", "device": "/dev/nvme0n1", "plp": True},

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from cbt_crypto import drive_facts
 from cbt_crypto.archive.documents import Environment, PlannedCell
 from cbt_crypto.hosts.site import Drive
 from cbt_crypto.report.charts.chart import _curve, _distribution
@@ -16,6 +15,7 @@ from cbt_crypto.report.charts.svg import svg
 from cbt_crypto.report.figures.drive_group import groups
 from cbt_crypto.report.model import ReportCell, Section
 from cbt_crypto.results.cell.run import Run
+from cbt_crypto.run.targets import drive_facts
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from cbt_crypto.precision.rounds import orders
+from cbt_crypto.plan.rounds import orders
 
 pytestmark = pytest.mark.unit
 

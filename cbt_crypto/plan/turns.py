@@ -9,7 +9,7 @@ from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.precision.rounds import orders
+from cbt_crypto.plan.rounds import orders
 
 
 def rounds_of(scenario: Scenario, iterations: int) -> int:

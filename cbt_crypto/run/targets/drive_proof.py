@@ -8,8 +8,7 @@ from typing import ClassVar, Optional
 from typing_extensions import override
 
 from cbt_crypto.cluster_overlays.base import Overlay, Verdict
-from cbt_crypto.cluster_overlays.luks.proof import parse
-from cbt_crypto.hosts.devices.storage import Facts, look
+from cbt_crypto.hosts.devices.storage import Facts, look, parse
 from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Site
 
 
@@ -34,7 +33,7 @@ class DriveProof(Overlay):
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
-        looks = [parse(outputs) for outputs in (before, after)]
+        looks = [parse(outputs.values()) for outputs in (before, after)]
         (drive,) = site.drives
         first, last = (look.get(drive.name) for look in looks)
         fault = _made_of(drive, first) or _made_of(drive, last) or _used(last)
