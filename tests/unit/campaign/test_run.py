@@ -9,7 +9,6 @@ from typing import Any, Callable
 
 import pytest
 
-from cbt_crypto import attempt as attempt_module
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
 from cbt_crypto.run import measure
@@ -165,7 +164,7 @@ def fail_first_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
             outcome["processes"][0]["exit_status"] = 1
         real(outcome, directory)
 
-    monkeypatch.setattr(attempt_module, "failed_processes", judged)
+    monkeypatch.setattr(measure, "failed_processes", judged)
 
 
 def test_three_failures_in_a_row_are_enough(host: Any, no_overlays: None) -> None:

@@ -58,14 +58,14 @@ def test_the_branch_has_a_commit_for_each_review(repository: Path) -> None:
     assert subjects == [commit.subject for commit in reversed(COMMITS)]
     assert git(repository, "rev-parse", "--abbrev-ref", "HEAD") == BRANCH
     assert git(repository, "status", "--porcelain") == ""
-    for name in ("clusterfactory.py", "cluster_overlays/base.py", "docs/Overlays.md"):
+    for name in ("clusterfactory.py", "cbt_crypto/cluster_overlays/base.py", "docs/Overlays.md"):
         assert (repository / name).is_file()
-    for name in ("luks", "secure_messenger"):
+    for name in ("luks/overlay", "secure_messenger/overlay"):
         path = repository / f"cbt_crypto/cluster_overlays/{name}.py"
         assert path.is_file()
         assert not path.parent.is_symlink()
     assert not (repository / "cbt_crypto/lab").exists()
-    assert not (repository / "cbt_crypto/contribute").exists()
+    assert not (repository / "cbt_crypto/engine/upstream/contribute").exists()
 
 
 def test_only_two_of_upstream_s_files_change(repository: Path) -> None:
