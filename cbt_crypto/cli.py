@@ -20,6 +20,7 @@ from cbt_crypto.command_line import SentenceGroup, checkout_option
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.engine.upstream.contribute.command import contribute_command
 from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts import command_log
 from cbt_crypto.lab.command import lab
 from cbt_crypto.main import clear_archive
 from cbt_crypto.plan.cells import cells_of
@@ -70,7 +71,9 @@ def cleanup(archive: Path) -> None:
     """
     if not archive.is_dir():
         raise UsageError(f"{archive}: there is no such directory; name the archive of a campaign")
-    if not clear_archive(archive, Console(), insist=True):
+    with command_log.recording() as log:
+        cleared = clear_archive(archive, Console(), log, insist=True)
+    if not cleared:
         click.echo(f"{archive}: nothing is left on any host that its journal knows of")
 
 

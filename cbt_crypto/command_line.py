@@ -41,11 +41,15 @@ _DECORATORS = (
         "--no-report", is_flag=True,
         help="Only measure; make the report elsewhere from the archive, with cbt-crypto report.",
     ),
+    click.option(
+        "-v", "--verbose", is_flag=True,
+        help="Print every command that runs on a host, as results/commands.log has it.",
+    ),
 )  # fmt: skip
 
 
 def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command `config_file, archive, conf, checkout, only, again` and `no_report`."""
+    """Give a command all of these, as `config_file`, `archive`, `conf`, `checkout` and so on."""
     for decorator in reversed(_DECORATORS):
         function = decorator(function)
     return function

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Optional
 
@@ -19,7 +20,8 @@ from cbt_crypto.command_line import SentenceCommand, needed, run_options
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import check_same_engine, choose, engine_at
 from cbt_crypto.errors import RunError
-from cbt_crypto.hosts import marked_processes, temporary
+from cbt_crypto.hosts import command_log, marked_processes, temporary
+from cbt_crypto.hosts.command_log import CommandLog
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign, load
@@ -52,7 +54,7 @@ from cbt_crypto.run.take_down import clear
 def cbt(  # noqa: PLR0913 - one parameter an option
     *, config_file: Path, archive: Optional[Path], conf: Optional[Path], checkout: Optional[Path],
     plan_only: bool, like: Optional[Path], only: tuple[str, ...], again: tuple[str, ...],
-    no_report: bool,
+    no_report: bool, verbose: bool,
 ) -> None:  # fmt: skip
     """Deploy each configuration of CONFIG.yaml, prove it, measure it, and print how they compare.
 
@@ -65,17 +67,20 @@ def cbt(  # noqa: PLR0913 - one parameter an option
         show_plan(plan(campaign, only, _finished(archive, campaign, again)), console, like)
         return
     archive = needed(archive)
+    show = partial(_say, console) if verbose else None
     try:
-        outcome = _run(
-            campaign,
-            archive,
-            config_file,
-            checkout,
-            only,
-            again,
-            console,
-            with_report=not no_report,
-        )
+        with command_log.recording(show) as log:
+            outcome = _run(
+                campaign,
+                archive,
+                config_file,
+                checkout,
+                only,
+                again,
+                console,
+                log=log,
+                with_report=not no_report,
+            )
     except Abandoned:
         # Without a look back: not even the threads and connections of this process are waited for.
         os._exit(RunError.exit_status)
@@ -105,7 +110,8 @@ def _finished(archive: Optional[Path], campaign: Campaign, again: tuple[str, ...
 
 def _run(  # noqa: PLR0913 - the command's own parameters
     campaign: Campaign, archive: Path, config_file: Path, checkout: Optional[Path],
-    only: tuple[str, ...], again: tuple[str, ...], console: Console, *, with_report: bool,
+    only: tuple[str, ...], again: tuple[str, ...], console: Console, *,
+    log: CommandLog, with_report: bool,
 ) -> Outcome:  # fmt: skip
     engine = choose(checkout)
     check_archive(archive, campaign)
@@ -114,7 +120,7 @@ def _run(  # noqa: PLR0913 - the command's own parameters
     commit = f" at {engine.commit[:12]}" if engine.commit else ""
     console.print(f"engine: {engine.name} {engine.version}{commit}", highlight=False)
     _tell_changes(archive, campaign, console)
-    clear_archive(archive, console)
+    clear_archive(archive, console, log)
     if not todo.to_measure:
         console.print("every cell is in the archive already")
         return Outcome()
@@ -123,10 +129,10 @@ def _run(  # noqa: PLR0913 - the command's own parameters
             _say(console, f"warning: {found.host}: {found.warning}")
     if with_report:
         load_in_background()
-    return _measure(todo, archive, config_file, engine, console)
+    return _measure(todo, archive, config_file, engine, console, log)
 
 
-def clear_archive(archive: Path, console: Console, insist: bool = False) -> int:
+def clear_archive(archive: Path, console: Console, log: CommandLog, insist: bool = False) -> int:
     """Take down what runs of this archive left behind; return how many there were.
 
     `insist`: also what a run of another machine left, which this one cannot know to be dead.
@@ -135,11 +141,17 @@ def clear_archive(archive: Path, console: Console, insist: bool = False) -> int:
     if not left_over(archive):
         return 0
     with locked(archive):
+        log.open(archive)
         return clear(archive, engine_at, lambda text: _say(console, text), insist)
 
 
 def _measure(
-    todo: Plan, archive: Path, config_file: Path, engine: Engine, console: Console
+    todo: Plan,
+    archive: Path,
+    config_file: Path,
+    engine: Engine,
+    console: Console,
+    log: CommandLog,
 ) -> Outcome:
     progress = CampaignProgress(console, len(todo.to_measure), todo.seconds)
     cluster, run = todo.campaign.cluster, own_id()
@@ -147,6 +159,7 @@ def _measure(
     places = replace(site_of(cluster), drives=drives_of(cluster))
     held = hosts_held(remote, places, run, this_run(archive))
     with marked_processes.named(run), held, locked(archive):
+        log.open(archive)
         try:
             with interrupts(progress.note):
                 return run_campaign(todo, engine, archive, config_file, progress, run)

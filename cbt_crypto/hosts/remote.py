@@ -7,14 +7,18 @@ one that never answered is told from one that failed.
 from __future__ import annotations
 
 import shlex
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
 from cbt_crypto.errors import HostError, RunError
+from cbt_crypto.hosts import command_log
 from cbt_crypto.hosts.site import HostScripts
 
+#: In the environment of everything that is started here.
+MARK = "CBT_CRYPTO_MARK"
 _STATUS = "@cbt-crypto-exit-status"
 #: Linux allows 128 KiB for one argument of a program, and pdsh puts a little around ours.
 _ARGUMENT_BYTES = 126_000
@@ -30,6 +34,13 @@ class HostResult:
     stderr: str
     status: Optional[int]
     timed_out: bool = False
+
+    @property
+    def ending(self) -> str:
+        """How it ended, as the command log has it."""
+        if self.status is not None:
+            return f"exit {self.status}"
+        return "timed out" if self.timed_out else "no answer"
 
 
 class Remote:
@@ -53,19 +64,25 @@ class Remote:
         `what` names the step in errors ("make OSDs"). Raises HostError for the first host, in
         the order of `scripts`, that failed or did not answer within `timeout` seconds.
         """
-        results = self.attempt(scripts, timeout)
+        results = self.attempt(scripts, timeout, what)
         for host, result in results.items():
             if result.status != 0:
                 raise _error(host, what, result, timeout)
         return {host: result.stdout for host, result in results.items()}
 
     def attempt(
-        self, scripts: HostScripts, timeout: Optional[float] = None
+        self, scripts: HostScripts, timeout: Optional[float] = None, what: str = "look"
     ) -> dict[str, HostResult]:
         """Like `run`, but a failing host is a result and not an error."""
         scripts = {host: text for host, text in scripts.items() if text.strip()}
         if not scripts:
             return {}
+        began = time.monotonic()
+        results = self._attempt(scripts, timeout)
+        _record(scripts, results, what, time.monotonic() - began)
+        return results
+
+    def _attempt(self, scripts: HostScripts, timeout: Optional[float]) -> dict[str, HostResult]:
         each = getattr(self._common, "pdsh_each", None)
         if each is not None:
             handle = each({self._node(h): self._command(guarded(t)) for h, t in scripts.items()})
@@ -105,10 +122,22 @@ class Remote:
         return {host: _result(out.get(host, []), err.get(host, []), timed_out) for host in hosts}
 
 
+def _record(
+    scripts: HostScripts, results: Mapping[str, HostResult], what: str, seconds: float
+) -> None:
+    """A line of the command log for the hosts that ran the same and ended alike."""
+    hosts_of: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for host, result in results.items():
+        said = result.stderr if result.status != 0 else ""
+        hosts_of[scripts[host], result.ending, said].append(host)
+    for (text, ending, said), hosts in hosts_of.items():
+        command_log.record(hosts, what, text, ending, seconds, said)
+
+
 def preamble(tmp_dir: str) -> str:
     """What every script can rely on: `$SUDO`, and the mark of everything that we start."""
     return (
-        f"export CBT_CRYPTO_MARK={shlex.quote(tmp_dir)}@$CBT_HOST\n"
+        f"export {MARK}={shlex.quote(tmp_dir)}@$CBT_HOST\n"
         # Without sudo, OSDs on files work all the same; what needs root says so itself.
         "SUDO=; [ \"$(id -u)\" = 0 ] || ! sudo -n true 2>/dev/null || SUDO='sudo -n'"
     )

@@ -149,7 +149,8 @@ def ssh_command(name: str, node: str, command: tuple[str, ...]) -> None:
 @_NAME
 def run(  # noqa: PLR0913 - one parameter an option
     *, config_file: Path, archive: Optional[Path], conf: Optional[Path], checkout: Optional[Path],
-    only: tuple[str, ...], again: tuple[str, ...], no_report: bool, name: str,
+    only: tuple[str, ...], again: tuple[str, ...], no_report: bool, verbose: bool,
+    name: str,
 ) -> None:  # fmt: skip
     """Run a campaign on the lab's head node, node0, and print its report here.
 
@@ -158,7 +159,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     status is that of cbt.py.
     """
     archive = needed(archive)
-    job = Job(config_file, archive, conf, checkout, only, again)
+    job = Job(config_file, archive, conf, checkout, only, again, verbose)
     with Steps(Console(stderr=True)) as steps:
         status = run_job(lifecycle.running(name), job, steps)
     if status != UsageError.exit_status and not no_report:

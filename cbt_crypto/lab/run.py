@@ -56,6 +56,7 @@ class Job:
     checkout: Optional[Path] = None
     only: tuple[str, ...] = ()
     again: tuple[str, ...] = ()
+    verbose: bool = False
 
     def files(self) -> dict[str, Union[Path, str]]:
         """What the head node needs, by its name there."""
@@ -79,6 +80,7 @@ class Job:
             options += ["--only", pattern]
         for pattern in self.again:
             options += ["--again", pattern]
+        options += ["--verbose"] if self.verbose else []
         return ["python3", "cbt.py", "--no-report", "-a", _ARCHIVE, *options, self.config.name]
 
 

@@ -17,7 +17,9 @@ _FULL_KB = 2048
 
 def diagnosis(remote: Remote, site: Site) -> str:
     """What is wrong on the hosts now: clauses that each begin with `; `, or nothing."""
-    results = remote.attempt(dict.fromkeys(site.hosts, _script(site.tmp_dir)), _TIMEOUT_S)
+    results = remote.attempt(
+        dict.fromkeys(site.hosts, _script(site.tmp_dir)), _TIMEOUT_S, "diagnose"
+    )
     found: list[str] = []
     for host, result in results.items():
         if result.status is None:

@@ -94,7 +94,9 @@ def pdsh(nodes: str, command: str, continue_if_error: bool = True) -> Handle:
 
     With `continue_if_error=False`, `communicate` raises HostError for a non-zero exit status.
     """
-    return pdsh_each(dict.fromkeys(filter(None, nodes.split(",")), command), continue_if_error)
+    each = dict.fromkeys(filter(None, nodes.split(",")), command)
+    handle = pdsh_each(each, continue_if_error)
+    return handle.logged([_host(node) for node in each], "run", command)
 
 
 def pdsh_each(commands: Mapping[str, str], continue_if_error: bool = True) -> Handle:
@@ -137,6 +139,7 @@ def pdcp(nodes: str, flags: Optional[str], local: str, remote: str) -> Handle:
     """Copy a local file (or, with flags `-r`, a directory) to a path on every node."""
     here, there = _split(nodes)
     handle = Handle(f"copy {local} to {remote}", False, {})
+    handle.logged(list(map(_host, (*here, *there))), "copy to", f"{local} {remote}")
     if here and os.path.realpath(local) != os.path.realpath(remote):
         handle.start("@cp", ["cp", *_cp_flags(flags), "-T", "--", local, remote])
     if there:
@@ -148,6 +151,7 @@ def rpdcp(nodes: str, flags: Optional[str], remote: str, local: str) -> Handle:
     """Copy a remote file or directory of every node into a local directory, as `name.host`."""
     here, there = _split(nodes)
     handle = Handle(f"copy {remote} from {nodes}", False, {})
+    handle.logged(list(map(_host, (*here, *there))), "copy from", f"{remote} {local}")
     name = os.path.basename(remote.rstrip("/"))
     for host in map(_host, here):
         target = os.path.join(local, f"{name}.{host}")

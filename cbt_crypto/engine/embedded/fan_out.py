@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.errors import HostError
+from cbt_crypto.hosts import command_log
 from cbt_crypto.hosts.temporary import prefix
 
 #: Seconds between SIGTERM and SIGKILL of a command of ours that ran out of time.
@@ -36,9 +37,16 @@ class Handle:
         self._programs: list[str] = []
         self._processes: list[subprocess.Popen[bytes]] = []
         self._output: Optional[tuple[str, str]] = None
+        self._logged: Optional[tuple[Sequence[str], str, str]] = None
+        self._began = _now()
         self._files = tempfile.TemporaryDirectory(prefix=prefix("run"))
         for host, text in scripts.items():
             self.path(host, SCRIPT).write_text(text, encoding="utf-8")
+
+    def logged(self, hosts: Sequence[str], what: str, command: str) -> Handle:
+        """Record it in the command log when it has ended; whoever runs scripts does so itself."""
+        self._logged = hosts, what, command
+        return self
 
     def path(self, label: str, kind: str) -> Path:
         """The file that a label's script, output or errors are in."""
@@ -96,7 +104,15 @@ class Handle:
         if self._output is None:
             self._output = (self._read(STDOUT), self._read(STDERR))
             self._files.cleanup()
+            self._record()
         return self.returncode
+
+    def _record(self) -> None:
+        if self._logged:
+            hosts, what, command = self._logged
+            ending = "timed out" if self.timed_out else f"exit {self.returncode}"
+            said = self._output[1] if self._output else ""
+            command_log.record(hosts, what, command, ending, _now() - self._began, said)
 
     def terminate(self) -> None:
         """End the local side; what runs on the hosts is ended by the cluster's shutdown."""

@@ -11,6 +11,8 @@ import struct
 import time
 from collections.abc import Iterable
 
+from cbt_crypto.hosts.secret import keep
+
 #: What Ceph's own deployment gives each kind of daemon.
 _CAPS = {
     "mon": {"mon": "allow *"},
@@ -34,6 +36,6 @@ def keyring(entities: Iterable[str]) -> dict[str, str]:
 
 def _section(entity: str) -> str:
     caps = _CAPS[entity.partition(".")[0]]
-    lines = [f"[{entity}]", f"\tkey = {new_key()}"]
+    lines = [f"[{entity}]", f"\tkey = {keep(new_key())}"]
     lines += [f'\tcaps {service} = "{allowed}"' for service, allowed in caps.items()]
     return "\n".join(lines) + "\n"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import yaml
+from typing_extensions import override
 
 from cbt_crypto.engine.upstream.failure import told
+from cbt_crypto.hosts import command_log
+from cbt_crypto.hosts.remote import MARK
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.monitoring import MonitoringProfiles
 from cbt_crypto.plan.layout import ceph_dir, section_of
@@ -65,9 +69,24 @@ def _log_to(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     to_file = logging.FileHandler(path, encoding="utf-8", delay=True)
     to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    to_file.setLevel(logging.INFO)
     logger.addHandler(to_file)
-    logger.setLevel(logging.INFO)
+    logger.addHandler(_Commands())
+    logger.setLevel(logging.DEBUG)
     logger.propagate = False
+
+
+class _Commands(logging.Handler):
+    """What upstream starts by itself goes to the command log; it does not say how that ended."""
+
+    _BEGINS = re.compile(r"CheckedPopen continue_if_error=\w+, shell=\w+ args=(.*)", re.S)
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        begins = self._BEGINS.match(record.getMessage())
+        # What we ran through it is logged where we did.
+        if begins and MARK not in begins[1]:
+            command_log.record(["-"], "upstream CBT starts", begins[1], "started", 0.0)
 
 
 def _conf_file(config_file: Path) -> Any:

@@ -34,7 +34,7 @@ def survey(remote: Remote, hosts: Sequence[str], checks: Sequence[Check]) -> lis
     """Ask every host in one call; one that cannot be reached is a finding too."""
     scripts = {host: _script(host, checks) for host in hosts}
     sent = time.time()
-    results = remote.attempt(scripts, _TIMEOUT_S)
+    results = remote.attempt(scripts, _TIMEOUT_S, "look at the host")
     received = time.time()
     findings: list[Finding] = []
     for host, result in results.items():
