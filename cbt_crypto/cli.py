@@ -26,6 +26,7 @@ from cbt_crypto.main import clear_archive
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import json_schema, load
 from cbt_crypto.plan.steps import plan
+from cbt_crypto.run.init.command import init
 from cbt_crypto.run.preflight import check as preflight
 from cbt_crypto.run.preflight import table
 
@@ -171,5 +172,5 @@ def _finish(built: Report, out_dir: Path) -> None:
     click.echo(f"\nwritten: {own} and {out_dir / 'charts'}/*.svg")
 
 
-for command in (report, compare, lab, contribute_command):
+for command in (init, report, compare, lab, contribute_command):
     cbt_crypto.add_command(command)

@@ -1,0 +1,99 @@
+"""The command `cbt-crypto init`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Optional
+
+import click
+from rich.console import Console
+
+from cbt_crypto.engine import Engine
+from cbt_crypto.engine.choice import engine_at
+from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.plan.cells import cells_of
+from cbt_crypto.plan.file import ClusterSection, load, load_data
+from cbt_crypto.run.init import campaign_file, hardware, table
+from cbt_crypto.run.init.host_list import expand
+from cbt_crypto.run.init.roles import propose
+from cbt_crypto.run.init.start import ARTICLES, fitting, start_from
+from cbt_crypto.run.preflight import check
+from cbt_crypto.run.preflight.survey import Finding
+
+_TMP_DIR = str(ClusterSection.model_fields["tmp_dir"].default)
+
+
+@click.command("init")
+@click.option(
+    "--hosts",
+    "host_list",
+    required=True,
+    metavar="LIST",
+    help="The hosts, as for pdsh -w: 'osd[0-4],client[0-4]'.",
+)
+@click.option("--user", metavar="NAME", help="User for ssh. Default: the one who runs this.")
+@click.option(
+    "--article",
+    type=click.Choice(ARTICLES),
+    help="Start from a published experiment's file.",
+)
+@click.option(
+    "--time",
+    "seconds",
+    type=click.IntRange(1, 86400),
+    metavar="SECONDS",
+    help="Measure each cell so long, instead of 60 s or what the article has.",
+)
+@click.option(
+    "-o", "output", type=click.Path(path_type=Path), default=Path("campaign.yaml"),
+    show_default=True, metavar="FILE", help="The file to write; it must not exist.",
+)  # fmt: skip
+def init(
+    host_list: str, user: Optional[str], article: Optional[str], seconds: Optional[int],
+    output: Path,
+) -> None:  # fmt: skip
+    """Ask hosts what they have, and write a campaign file that fits them. Touches nothing.
+
+    Exit status 1 when the file is written and something on the hosts is still to be mended.
+    """
+    if os.path.lexists(output):
+        raise UsageError(f"{output}: is there already; name another file with -o")
+    console, engine = Console(), engine_at(None)
+    remote = Remote(engine.common, _TMP_DIR, user)
+    hosts = hardware.look(remote, expand(host_list), _TMP_DIR)
+    table.show(hosts, console)
+    proposal = propose(hosts)
+    table.show_proposal(proposal, console)
+    start = start_from(article, proposal, seconds)
+    origin = f"configs/{article}.yaml" if article else "the quickstart's configurations"
+
+    def text() -> str:
+        return campaign_file.text(proposal, start, output.name, user, origin)
+
+    start = fitting(start, load_data(output, campaign_file.data(text())), remote)
+    for name, why in (*start.dropped.items(), *start.left_out.items()):
+        click.echo(f"left out: {name}: {why}")
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text())
+    except OSError as error:
+        raise UsageError(f"{output}: {error.strerror}; name another file with -o") from None
+    _tell(output, _remaining(output, engine))
+
+
+def _remaining(output: Path, engine: Engine) -> list[Finding]:
+    campaign = load(output)
+    return [one for one in check.look(campaign, engine, cells_of(campaign)) if one.error]
+
+
+def _tell(output: Path, remaining: list[Finding]) -> None:
+    for one in remaining:
+        click.echo(f"error: {one.host}: {one.error}")
+    if remaining:
+        click.echo(f"\nwritten: {output}; mend what stands above, then: cbt-crypto check {output}")
+        sys.exit(RunError.exit_status)
+    click.echo(f"\nwritten: {output}, and the hosts pass its check; next:")
+    click.echo(f"  cbt.py --plan {output}\n  cbt.py -a archive {output}")

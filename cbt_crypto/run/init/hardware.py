@@ -1,0 +1,234 @@
+"""What the hosts have, as values: drives that are free or in use and why, networks, memory."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.devices.guard import device_guard
+from cbt_crypto.hosts.remote import HostResult, Remote
+from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.site import Site
+from cbt_crypto.run.init import hardware_on_host
+from cbt_crypto.run.preflight.survey import Check, survey
+
+_TIMEOUT_S = 120
+_BY_ID, _BY_PARTLABEL = "/dev/disk/by-id/", "/dev/disk/by-partlabel/"
+#: Names made of what the drive itself says come before those made of how it is attached.
+_PREFERRED = ("wwn-", "nvme-eui.", "nvme-uuid.", "nvme-", "scsi-", "ata-", "virtio-")
+#: Smaller ones are no place for an OSD: card readers, virtual floppies.
+_LEAST_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class HostDrive:
+    """A block device of one host. `size` in bytes; `why_not` is None when it is free."""
+
+    host: str
+    name: str
+    path: str
+    size: int
+    model: str = ""
+    serial: str = ""
+    rotational: bool = False
+    numa: Optional[int] = None
+    #: Its stable name, below /dev/disk; None when it has none.
+    stable: Optional[str] = None
+    why_not: Optional[str] = None
+
+    @property
+    def kind(self) -> tuple[str, int]:
+        """What makes two drives alike: model, and size to the GB."""
+        return self.model, round(self.size / 1e9)
+
+    @property
+    def described(self) -> str:
+        """`nvme0n1, SAMSUNG MZQL21T9, 1.9 TB, NUMA node 0`."""
+        numa = "" if self.numa is None else f"NUMA node {self.numa}"
+        return ", ".join(filter(None, (self.name, self.model, decimal(self.size), numa)))
+
+
+@dataclass(frozen=True)
+class HostNetwork:
+    """An interface with an IPv4 address; `address` has its prefix, `speed` is in Mbit/s, 0 for
+    unknown."""
+
+    name: str
+    address: str
+    mtu: int
+    speed: int
+    hardware: bool
+
+
+@dataclass(frozen=True)
+class Host:
+    """One host. `memory` and `free`, that of tmp_dir's file system, are in bytes."""
+
+    name: str
+    system: str
+    kernel: str
+    processor: str
+    cpus: int
+    numa_nodes: int
+    memory: int
+    free: int
+    versions: Mapping[str, str] = field(default_factory=dict)
+    networks: tuple[HostNetwork, ...] = ()
+    drives: tuple[HostDrive, ...] = ()
+
+    @property
+    def free_drives(self) -> list[HostDrive]:
+        """Those that an OSD could have."""
+        return [drive for drive in self.drives if drive.why_not is None]
+
+
+def decimal(size: int) -> str:
+    """A drive's size as its label has it: `1.9 TB`, `960 GB`."""
+    for unit, factor in (("TB", 1e12), ("GB", 1e9)):
+        if size >= factor:
+            return f"{size / factor:.3g} {unit}"
+    return f"{size / 1e6:.3g} MB"
+
+
+def look(remote: Remote, hosts: Sequence[str], tmp_dir: str) -> list[Host]:
+    """Ask all hosts, twice: what they have, then what `check` says of each drive.
+
+    Raises UsageError with a line for each host that cannot be asked. Nothing is touched.
+    """
+    script = shell.python(inspect.getsource(hardware_on_host), tmp_dir)
+    results = remote.attempt(dict.fromkeys(hosts, script), _TIMEOUT_S)
+    documents, problems = {}, []
+    for host in hosts:
+        try:
+            documents[host] = json.loads(results[host].stdout)
+        except (KeyError, ValueError):
+            problems.append(f"{host}: {_unreachable(results.get(host))}")
+    if problems:
+        raise UsageError("\n".join(problems))
+    verdicts = _guarded(remote, documents, tmp_dir)
+    return [_host(host, document, verdicts) for host, document in documents.items()]
+
+
+def _unreachable(result: Optional[HostResult]) -> str:
+    last = result.stderr.strip().splitlines()[-1:] if result else []
+    why = f": {last[0]}" if last else ""
+    if result is not None and result.status is not None:
+        return f"cannot be looked at{why}; it needs python3"
+    return f"cannot be reached{why}; ssh to it must work without a password"
+
+
+def _guarded(
+    remote: Remote, documents: Mapping[str, Any], tmp_dir: str
+) -> dict[tuple[str, str], Optional[str]]:
+    """(host, device) -> what `check` would have against it, None for nothing."""
+    site = Site(tmp_dir=tmp_dir, conf="", head="", clients=(), osds=())
+    checks: list[Check] = []
+    for host, document in documents.items():
+        for drive in document["drives"]:
+            guard: Requirement = device_guard(site, host, drive["path"])
+            checks.append((f"{host} {drive['path']}", guard))
+    if not checks:
+        return {}
+    hosts = [host for host, document in documents.items() if document["drives"]]
+    findings = survey(remote, hosts, checks)
+    return {
+        (one.host, one.column.partition(" ")[2]): one.error
+        for one in findings
+        if one.column.startswith(f"{one.host} ")
+    }
+
+
+def _host(
+    name: str, told: Mapping[str, Any], verdicts: Mapping[tuple[str, str], Optional[str]]
+) -> Host:
+    simple = ("system", "kernel", "processor", "cpus", "numa_nodes", "memory", "free", "versions")
+    networks = [
+        HostNetwork(**{key: one[key] for key in ("name", "address", "mtu", "speed", "hardware")})
+        for one in told["networks"]
+    ]
+    # What the guard said nothing about is not taken for free.
+    drives = [
+        _drive(name, one, verdicts.get((name, one["path"]), "cannot be looked at"))
+        for one in told["drives"]
+    ]
+    return Host(
+        name=name,
+        networks=tuple(networks),
+        drives=tuple(drives),
+        **{key: told[key] for key in simple},
+    )
+
+
+def _drive(host: str, told: Mapping[str, Any], refused: Optional[str]) -> HostDrive:
+    stable = stable_name(told["links"])
+    return HostDrive(
+        host=host,
+        name=told["name"],
+        path=told["path"],
+        size=told["size"],
+        model=told["model"],
+        serial=told["serial"],
+        rotational=told["rotational"],
+        numa=told["numa"],
+        stable=stable,
+        why_not=why_not(told, stable, refused),
+    )
+
+
+def stable_name(links: Sequence[str]) -> Optional[str]:
+    """The name that stays when drives are numbered anew; CBT's label before all others."""
+    labels = [link for link in links if link.startswith(f"{_BY_PARTLABEL}osd-device-")]
+    if labels:
+        return labels[0]
+    names = [link for link in links if link.startswith(_BY_ID)]
+
+    def rank(link: str) -> tuple[int, str]:
+        name = link.removeprefix(_BY_ID)
+        found = (n for n, prefix in enumerate(_PREFERRED) if name.startswith(prefix))
+        return next(found, len(_PREFERRED)), link
+
+    # lvm-pv-uuid-... and dm-... name what lies on a drive.
+    own = [name for name in names if not name.startswith((f"{_BY_ID}lvm-", f"{_BY_ID}dm-"))]
+    return min(own, key=rank, default=None)
+
+
+def why_not(
+    told: Mapping[str, Any], stable: Optional[str], refused: Optional[str]
+) -> Optional[str]:
+    """Why an OSD cannot have the drive, in words; None when it can."""
+    found = _carried(told)
+    if found:
+        return ", ".join(found)
+    if refused is not None:
+        reason = refused.removeprefix(f"{told['path']} ").partition(";")[0]
+        return reason.replace("(LVM2_member)", "(an LVM physical volume)")
+    if told["read_only"] or told["removable"]:
+        return "read-only" if told["read_only"] else "removable"
+    if told["size"] < _LEAST_BYTES:
+        return "smaller than 1 GiB"
+    return None if stable else "has no stable name below /dev/disk/by-id"
+
+
+def _carried(told: Mapping[str, Any]) -> list[str]:
+    """What lies on a drive, most telling first."""
+    content, volumes = told["content"], told["volumes"]
+    found = []
+    if told["mounts"]:
+        found.append(f"mounted on {' '.join(told['mounts'])}")
+    ceph = any(name.startswith("ceph--") for name in volumes) or "ceph_bluestore" in content
+    if told["osd"] or ceph:
+        found.append(f"a Ceph OSD{' ' + told['osd'] if told['osd'] else ''}")
+    if "LVM2_member" in content:
+        named = f" ({' '.join(volumes)})" if volumes else ""
+        found.append(f"an LVM physical volume{named}")
+    rest = [kind for kind in content if kind not in ("LVM2_member", "ceph_bluestore")]
+    if rest and not told["mounts"]:
+        found.append(f"carries {' '.join(rest)}")
+    if told["partitions"] and not found:
+        found.append(f"{told['partitions']} partitions")
+    return found

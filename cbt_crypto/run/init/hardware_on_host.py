@@ -1,0 +1,202 @@
+"""Runs on a host: what it has that a campaign could use. Only reads.
+
+Its source is sent as it is: standard library alone, of Python 3.6 on.
+"""
+
+import json
+import os
+import platform
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+COLUMNS = "NAME,TYPE,SIZE,MODEL,SERIAL,ROTA,TRAN,RM,RO,FSTYPE,MOUNTPOINT"
+#: Program -> how it is asked for its version.
+PROGRAMS = {
+    "ceph": "--version",
+    "fio": "--version",
+    "cryptsetup": "--version",
+    "collectl": "--version",
+    "pdsh": "-V",
+    "tuned-adm": "--version",
+}
+LABEL = b"bluestore block device\n"
+
+
+def printed(command: List[str]) -> Optional[str]:
+    """What a program says, on either stream; None when it is not there."""
+    try:
+        ended = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            universal_newlines=True, timeout=20, check=False,  # noqa: UP021 - Python 3.6
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return ended.stdout
+
+
+def text_of(path: Path) -> str:
+    """A small file of /sys or /proc, stripped; empty when it cannot be read."""
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def is_set(value: Any) -> bool:
+    """lsblk's booleans: "1" before util-linux 2.33, true since."""
+    return str(value).lower() in ("1", "true")
+
+
+def numa_of(folder: Path) -> Optional[int]:
+    """The NUMA node that a device's folder in /sys names, there or further up."""
+    for place in ("device/numa_node", "device/device/numa_node"):
+        found = text_of(folder / place)
+        if found.isdigit():
+            return int(found)
+    return None
+
+
+def links() -> Dict[str, List[str]]:
+    """Kernel's device path -> stable names that lead to it."""
+    found = {}  # type: Dict[str, List[str]]
+    for folder in ("/dev/disk/by-id", "/dev/disk/by-partlabel"):
+        for link in sorted(Path(folder).glob("*")) if os.path.isdir(folder) else []:
+            found.setdefault(os.path.realpath(str(link)), []).append(str(link))
+    return found
+
+
+def osd_label(path: str) -> Optional[str]:
+    """The uuid in BlueStore's label, when the device carries one."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(len(LABEL) + 36)
+    except OSError:
+        return None
+    return start[len(LABEL) :].decode("ascii", "replace") if start.startswith(LABEL) else None
+
+
+def drive(entry: Dict[str, Any], names: Dict[str, List[str]]) -> Dict[str, Any]:
+    """One device of lsblk, its partitions and what lies on it flattened into lists."""
+    name = entry["name"]
+    path = os.path.realpath("/dev/" + name.replace("!", "/"))
+    under = flat(entry)
+    return {
+        "name": name,
+        "path": path,
+        "type": entry["type"],
+        "size": int(entry["size"] or 0),
+        "model": (entry["model"] or "").strip(),
+        "serial": (entry["serial"] or "").strip(),
+        "rotational": is_set(entry["rota"]),
+        "transport": entry["tran"] or "",
+        "removable": is_set(entry["rm"]),
+        "read_only": is_set(entry["ro"]),
+        "numa": numa_of(Path("/sys/class/block") / name),
+        "links": names.get(path, []),
+        "mounts": sorted({one["mountpoint"] for one in under if one["mountpoint"]}),
+        "content": sorted({one["fstype"] for one in under if one["fstype"]}),
+        "volumes": sorted({one["name"] for one in under[1:] if one["type"] != "part"}),
+        "partitions": sum(one["type"] == "part" for one in under),
+        "osd": osd_label(path),
+    }
+
+
+def flat(entry: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """A device and all that lies on it."""
+    return [entry] + [one for child in entry.get("children", []) for one in flat(child)]
+
+
+def drives() -> List[Dict[str, Any]]:
+    """Whole devices, and partitions with the labels that CBT gives the devices of OSDs."""
+    told = printed(["lsblk", "-J", "-b", "-o", COLUMNS])
+    try:
+        tree = json.loads(told or "")["blockdevices"]
+    except (ValueError, KeyError):
+        return []
+    names, found = links(), []
+    for top in tree:
+        for entry in flat(top):
+            seen = drive(entry, names)
+            labelled = any("/by-partlabel/osd-device-" in link for link in seen["links"])
+            if not (entry is top or labelled) or seen["size"] == 0:
+                continue
+            if os.path.exists(seen["path"]) and stat.S_ISBLK(os.stat(seen["path"]).st_mode):
+                found.append(seen)
+    return found
+
+
+def networks() -> List[Dict[str, Any]]:
+    """Interfaces with an IPv4 address of more than this machine; speed in Mbit/s, 0 unknown."""
+    found = []
+    for line in (printed(["ip", "-o", "-4", "addr", "show", "scope", "global"]) or "").splitlines():
+        words = line.split()
+        if len(words) < 4:
+            continue
+        name = words[1].partition("@")[0]
+        folder = Path("/sys/class/net") / name
+        speed = text_of(folder / "speed")
+        found.append({
+            "name": name,
+            "address": words[3],
+            "mtu": int(text_of(folder / "mtu") or 0),
+            "speed": int(speed) if speed.isdigit() else 0,
+            "numa": numa_of(folder),
+            "hardware": (folder / "device").exists(),
+        })  # fmt: skip
+    return found
+
+
+def memory_bytes() -> int:
+    """MemTotal."""
+    found = re.search(r"MemTotal:\s*(\d+) kB", text_of(Path("/proc/meminfo")))
+    return int(found.group(1)) * 1024 if found else 0
+
+
+def free_bytes(path: str) -> int:
+    """What the file system has left that a directory would be made on."""
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    room = os.statvfs(path)
+    return room.f_bavail * room.f_frsize
+
+
+def processor() -> str:
+    """Its model's name."""
+    found = re.search(r"model name\s*: (.*)", text_of(Path("/proc/cpuinfo")))
+    return found.group(1).strip() if found else platform.machine()
+
+
+def versions() -> Dict[str, str]:
+    """Program -> the first of its words that looks like a version; absent ones are left out."""
+    found = {}
+    for program, option in PROGRAMS.items():
+        version = re.search(r"\d+\.\d+[\w.]*", printed([program, option]) or "")
+        if version:
+            found[program] = version.group()
+    return found
+
+
+def main(tmp_dir: str) -> None:
+    """Print everything as one JSON object."""
+    release = re.search(r'^PRETTY_NAME="?([^"\n]*)', text_of(Path("/etc/os-release")), re.M)
+    print(json.dumps({
+        "system": release.group(1) if release else "",
+        "kernel": platform.release(),
+        "processor": processor(),
+        "cpus": os.cpu_count(),
+        "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1,
+        "memory": memory_bytes(),
+        "free": free_bytes(tmp_dir),
+        "versions": versions(),
+        "networks": networks(),
+        "drives": drives(),
+    }))  # fmt: skip
+
+
+if __name__ == "__main__":
+    os.environ["PATH"] = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,203 @@
+"""What is proposed for the hosts that people have, and that the file of it is one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+import yaml
+
+from cbt_crypto.errors import UsageError
+from cbt_crypto.plan.cells import cells_of
+from cbt_crypto.plan.file import load, load_data
+from cbt_crypto.run.init import campaign_file
+from cbt_crypto.run.init.hardware import Host, HostDrive, HostNetwork, stable_name, why_not
+from cbt_crypto.run.init.host_list import expand
+from cbt_crypto.run.init.roles import Proposal, propose
+from cbt_crypto.run.init.start import ARTICLES, _without, start_from
+
+pytestmark = pytest.mark.unit
+
+GIB = 1 << 30
+
+
+def drive(host: str, number: int, size: float = 1.92e12, model: str = "MZQL2", **more: Any) -> Any:
+    name = f"nvme{number}n1"
+    stable = f"/dev/disk/by-id/nvme-eui.{host}{number:04}"
+    return HostDrive(host, name, f"/dev/{name}", int(size), model, stable=stable, **more)
+
+
+def host(name: str, drives: tuple[HostDrive, ...] = (), memory: int = 256 * GIB) -> Host:
+    number = sum(map(ord, name)) % 200 + 2
+    networks = (
+        HostNetwork("eth0", f"10.0.0.{number}/24", 1500, 1000, True),
+        HostNetwork("eth1", f"192.168.1.{number}/24", 9000, 25000, True),
+    )
+    return Host(name, "Debian", "6.1", "EPYC", 64, 2, memory, 100 * GIB, {}, networks, drives)
+
+
+def nodes(prefix: str, count: int, drives: int) -> list[Host]:
+    names = [f"{prefix}{n}" for n in range(count)]
+    return [host(name, tuple(drive(name, n) for n in range(drives))) for name in names]
+
+
+TEN = [*nodes("osd", 5, 6), *nodes("client", 5, 1)]
+
+
+def written(proposal: Proposal, article: Optional[str] = None) -> str:
+    start = start_from(article, proposal, None)
+    return campaign_file.text(proposal, start, "my.yaml", "root", "an article")
+
+
+def test_the_article_of_ten_nodes() -> None:
+    found = propose(TEN)
+    assert [one.name for one in found.osds] == [f"osd{n}" for n in range(5)]
+    assert [one.name for one in found.clients] == [f"client{n}" for n in range(5)]
+    assert (found.osds_per_node, found.replication) == (6, 3)
+    assert found.memory_target == 16 * GIB
+    assert found.pg_num == 1024, "30 OSDs x 100 PGs / 3 replicas"
+    assert found.network.address.startswith("192.168.1.")
+
+
+def test_names_that_say_nothing_leave_it_to_the_drives() -> None:
+    found = propose([*nodes("a", 2, 0), *nodes("b", 3, 2)])
+    assert [one.name for one in found.osds] == ["b0", "b1", "b2"]
+    assert [one.name for one in found.clients] == ["a0", "a1"]
+
+
+@pytest.mark.parametrize(("count", "clients"), [(1, 1), (2, 1), (4, 1), (8, 2)])
+def test_hosts_that_are_alike_are_divided(count: int, clients: int) -> None:
+    found = propose(nodes("hv", count, 2))
+    assert len(found.clients) == clients
+    assert found.replication == min(3, len(found.osds))
+
+
+def test_a_host_for_both_keeps_memory_for_the_client() -> None:
+    alone = propose([host("hv", (drive("hv", 0), drive("hv", 1)), memory=16 * GIB)])
+    assert alone.memory_target == 4 * GIB
+    with_client = propose([host("osd0", (drive("osd0", 0),), memory=16 * GIB), host("client0")])
+    assert with_client.memory_target == 11 * GIB
+    poor = propose([host("hv", tuple(drive("hv", n) for n in range(9)), memory=8 * GIB)])
+    assert poor.memory_target is None
+
+
+def test_drives_of_one_kind_and_as_many_on_every_host() -> None:
+    def disk(name: str, number: int) -> Any:
+        return drive(name, number, 8e12, "HUH", rotational=True)
+
+    mixed = [
+        host("osd0", (drive("osd0", 0), drive("osd0", 1), disk("osd0", 2))),
+        host("osd1", (disk("osd1", 3), drive("osd1", 0))),
+        host("client0"),
+    ]
+    found = propose(mixed)
+    assert {name: [d.model for d in own] for name, own in found.drives.items()} == {
+        "osd0": ["MZQL2"], "osd1": ["MZQL2"],
+    }, "fast ones before spinning ones"  # fmt: skip
+    assert len(found.spare) == 3
+    assert "left out as every host" in written(found)
+
+
+def test_what_is_in_use_is_in_no_file() -> None:
+    used = replace(drive("osd0", 0), why_not="mounted on /")
+    found = propose([host("osd0", (used, drive("osd0", 1))), host("client0")])
+    assert "osd00000" not in written(found)
+    assert [one.name for one in found.drives["osd0"]] == ["nvme1n1"]
+
+
+def test_no_free_drive_means_files(tmp_path: Path) -> None:
+    found = propose(nodes("node", 3, 0))
+    assert found.file_bytes == 10 * GIB
+    path = tmp_path / "my.yaml"
+    path.write_text(written(found))
+    assert load(path).cluster.osd_file_size == "10G"
+
+
+@pytest.mark.parametrize("article", [None, *ARTICLES])
+@pytest.mark.parametrize("hosts", [TEN, nodes("hv", 3, 2), nodes("one", 1, 0)])
+def test_the_file_is_a_campaign(tmp_path: Path, hosts: list[Host], article: Optional[str]) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text(written(propose(hosts), article))
+    campaign = load(path)
+    assert cells_of(campaign)
+    assert "&" not in path.read_text(), "no aliases"
+    data = yaml.safe_load(path.read_text())
+    volumes = {
+        part["vol_size"]
+        for section in data["benchmarks"].values()
+        for part in (section if isinstance(section, list) else [section])
+    }
+    assert len(volumes) == 1, "volumes of one size are shared and filled once"
+
+
+def test_hostile_words_of_a_host_stay_in_their_comment(tmp_path: Path) -> None:
+    evil = drive("osd0", 0, model="X\ncluster: {}\r\x85\u2028benchmarks: {}")
+    text = written(propose([host("osd0", (evil,)), host("client0")]))
+    assert load_data(tmp_path / "x", yaml.safe_load(text)).cluster.osds == ["osd0"]
+    assert sum(line.startswith("cluster:") for line in text.splitlines()) == 1
+
+
+def test_a_configuration_without_its_means_is_left_out_and_says_why() -> None:
+    start = start_from("reef_encryption", propose(TEN), 10)
+    wanting = {("LUKS", "luks"): "osd0: no", ("Unencrypted", "tuned"): "osd0: TuneD is missing"}
+    start = _without(start, wanting)
+    assert "LUKS" not in start.usable
+    assert all("tuned" not in overlays for overlays in start.usable.values())
+    text = campaign_file.text(propose(TEN), start, "my.yaml", None, "x")
+    assert "# osd0: no\n    # LUKS: " in text
+    assert "time: 10" in text
+
+
+@pytest.mark.parametrize(
+    ("links", "name"),
+    [
+        (["by-id/ata-X_1", "by-id/wwn-0x5"], "by-id/wwn-0x5"),
+        (["by-id/lvm-pv-uuid-1"], None),
+        (["by-id/ata-X", "by-partlabel/osd-device-3-data"], "by-partlabel/osd-device-3-data"),
+        (["by-partlabel/EFI"], None),
+        ([], None),
+    ],
+)
+def test_the_stable_name(links: list[str], name: Optional[str]) -> None:
+    found = stable_name([f"/dev/disk/{link}" for link in links])
+    assert found == (name and f"/dev/disk/{name}")
+
+
+TOLD: dict[str, Any] = {
+    "path": "/dev/sda", "size": 10**12, "mounts": [], "content": [], "volumes": [],
+    "partitions": 0, "osd": None, "read_only": False, "removable": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("told", "refused", "why"),
+    [
+        ({}, None, None),
+        ({"mounts": ["/"], "content": ["ext4"]}, "/dev/sda is mounted; x", "mounted on /"),
+        ({"osd": "1-2"}, "/dev/sda carries data (bluestore); x", "a Ceph OSD 1-2"),
+        ({"content": ["LVM2_member"], "volumes": ["vg-a"]}, "x", "an LVM physical volume (vg-a)"),
+        ({"volumes": ["ceph--1-osd"], "content": ["LVM2_member"]}, "x",
+         "a Ceph OSD, an LVM physical volume (ceph--1-osd)"),
+        ({}, "/dev/sda is in use; name another", "is in use"),
+        ({"removable": True}, None, "removable"),
+        ({"size": 10**6}, None, "smaller than 1 GiB"),
+        ({"partitions": 2}, None, "2 partitions"),
+    ],
+)  # fmt: skip
+def test_why_a_drive_is_not_free(
+    told: dict[str, Any], refused: Optional[str], why: Optional[str]
+) -> None:
+    assert why_not({**TOLD, **told}, "/dev/disk/by-id/wwn-1", refused) == why
+
+
+def test_host_lists_are_pdshs_own(programs: Any) -> None:
+    programs("pdsh", 'echo "-- Target nodes --"; echo osd0,osd1,osd0')
+    assert expand("osd[0-1],osd0") == ("osd0", "osd1")
+    programs("pdsh", 'echo "-- Target nodes --"; echo "node[0-3"')
+    with pytest.raises(UsageError, match="is no host name"):
+        expand("node[0-3")
+    programs("pdsh", 'echo "pdsh@x: bad" >&2; exit 1')
+    with pytest.raises(UsageError, match="is no list of hosts"):
+        expand("")
