@@ -20,6 +20,14 @@ def python(source: str, argument: Any) -> str:
     return f"$SUDO python3 -I - {arguments} <<'PYTHON_PROGRAM'\n{source.strip()}\nPYTHON_PROGRAM\n"
 
 
+def command(text: str) -> str:
+    """A command that the file names, such as `cephadm shell -- ceph`, as words for a shell.
+
+    Raises ValueError where a quotation in it does not end.
+    """
+    return shlex.join(shlex.split(text))
+
+
 def joined(parts: Iterable[HostScripts], keep_going: bool = False) -> HostScripts:
     """Scripts for each host one behind the other; see `sequence`."""
     texts: dict[str, list[str]] = {}

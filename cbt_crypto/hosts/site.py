@@ -111,7 +111,7 @@ class Site:
     @property
     def ceph_command(self) -> str:
         """How ceph(8) is called on the head."""
-        return f"{shlex.quote(self.ceph_cmd)} -c {shlex.quote(self.conf)}"
+        return f"{shlex.join(shlex.split(self.ceph_cmd))} -c {shlex.quote(self.conf)}"
 
     @property
     def osd_hosts(self) -> tuple[str, ...]:

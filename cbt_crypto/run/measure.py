@@ -15,7 +15,7 @@ from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import CellBenchmark, Engine
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.hosts import energy_sampler
+from cbt_crypto.hosts import energy_sampler, shell
 from cbt_crypto.hosts.clock import _check_clocks, clock_offsets
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Site
@@ -38,8 +38,8 @@ def commands_of(cluster: Any) -> ClusterCommands:
     """How ceph's commands find the cluster that an engine deployed."""
     conf = shlex.quote(cluster.tmp_conf)
     return ClusterCommands(
-        ceph=f"{shlex.quote(cluster.ceph_cmd)} -c {conf}",
-        rbd=f"{shlex.quote(cluster.rbd_cmd)} -c {conf}",
+        ceph=f"{shell.command(cluster.ceph_cmd)} -c {conf}",
+        rbd=f"{shell.command(cluster.rbd_cmd)} -c {conf}",
         environment=f"env CEPH_CONF={conf}",
     )
 

@@ -92,7 +92,7 @@ def test_nothing_is_left_on_the_machine(ran: Any) -> None:
 def test_no_key_is_in_the_archive(ran: Any) -> None:
     machine, _ = ran
     found = subprocess.run(
-        ["grep", "-rlE", r"key = [A-Za-z0-9+/]{38}==", str(machine.archive)],
+        ["grep", "-rlE", r"key = [A-Za-z0-9+/]{38,}=", str(machine.archive)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert found.stdout == ""

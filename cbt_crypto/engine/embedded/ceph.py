@@ -15,18 +15,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.engine.embedded import admin_session, common
-from cbt_crypto.engine.embedded import keyring as cephx
+from cbt_crypto.engine.embedded import admin_session, common, keyring
 from cbt_crypto.engine.embedded.admin_session import Step
+from cbt_crypto.engine.embedded.keyring import KeyForm
 from cbt_crypto.engine.embedded.options import (
+    WITHOUT_MODULES,
     base_options,
     file_size,
     mon_vector,
     setting_options,
     without,
+    without_modules,
 )
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts import ceph_conf
+from cbt_crypto.hosts import ceph_conf, shell
 from cbt_crypto.hosts.devices import logical_volumes
 from cbt_crypto.hosts.devices.logical_volumes import Group, Volume
 from cbt_crypto.hosts.remote import Remote, kill_script
@@ -112,6 +114,7 @@ class Ceph(Hooks):
         self._base = ceph_dir(self.section)
         self._keys: dict[str, str] = {}
         self._epoch = 0
+        self._form: Optional[KeyForm] = None
         self._pools: set[str] = set()
 
     # -- the life of a cluster --------------------------------------------------------------
@@ -194,15 +197,15 @@ class Ceph(Hooks):
 
     def start_mgrs(self) -> None:
         """Start the managers; nothing waits for them but what needs them."""
-        program = self.section.ceph_mgr_cmd
-        scripts = {
-            # A manager needs seconds to load its modules before it detaches: do not wait for it.
-            host: "\n".join(
-                f"setsid {self._start(program, f'mgr.{n}')} </dev/null &" for n in names
-            )
-            for host, names in self.section.mgrs.items()
-        }
+        scripts = {host: self._mgr_script(names) for host, names in self.section.mgrs.items()}
         self._run(scripts, "start the managers")
+
+    def _mgr_script(self, names: Iterable[str]) -> str:
+        program = self.section.ceph_mgr_cmd
+        starts = [self._start(program, f"mgr.{name}", options=WITHOUT_MODULES) for name in names]
+        # A manager needs seconds to load its modules before it detaches: do not wait for it.
+        detached = [f"setsid {start} </dev/null &" for start in starts]
+        return "\n".join((without_modules(self.tmp_conf), *detached))
 
     def setup_fs(self) -> None:
         """Prepare the devices: what the overlays lay over them, when each is noted as ours."""
@@ -274,7 +277,7 @@ class Ceph(Hooks):
         """Make an RBD image of `size` MB with objects of 2**order bytes."""
         where = f" --data-pool {quote(data_pool)}" if data_pool else ""
         command = (
-            f"{quote(self.rbd_cmd)} -c {quote(self.tmp_conf)} create {quote(name)} "
+            f"{shell.command(self.rbd_cmd)} -c {quote(self.tmp_conf)} create {quote(name)} "
             f"--size {int(size)} --pool {quote(pool)}{where} --object-size {1 << order}B"
         )
         self._run({self.site.head: command}, f"make image {name}")
@@ -300,7 +303,19 @@ class Ceph(Hooks):
         self._epoch = 0
         mgrs = [f"mgr.{name}" for names in self.section.mgrs.values() for name in names]
         osds = [f"osd.{osd.id}" for osd in self.site.osds]
-        self._keys = cephx.keyring(["mon.", "client.admin", *mgrs, *osds])
+        self._keys = self._key_form().keyring(["mon.", "client.admin", *mgrs, *osds])
+
+    def _key_form(self) -> KeyForm:
+        """How this release makes keys: asked once, of the first monitor's host."""
+        if self._form is None:
+            host, cipher = self.site.mons[0], self.section.auth_cipher
+            what = f"make a key{f' for {cipher}' if cipher else ''}"
+            printed = self._run({host: keyring.ask_script(cipher)}, what)[host]
+            try:
+                self._form = keyring.key_form(printed)
+            except ValueError as error:
+                raise HostError(host, what, "failed", str(error)) from error
+        return self._form
 
     def _addressed(self) -> ClusterSection:
         """The section with the addresses at which the monitors really are."""
@@ -334,7 +349,8 @@ class Ceph(Hooks):
         conf = quote(self.tmp_conf)
         maps = (
             f"cd {quote(self._base)}\n"
-            f"monmaptool --create --clobber --fsid {self.fsid} {' '.join(pairs)} monmap >&2\n"
+            f"monmaptool --create --clobber --fsid {self.fsid} {self._key_form().monmap_options()} "
+            f"{' '.join(pairs)} monmap >&2\n"
             f"osdmaptool -c {conf} --clobber --create-from-conf osdmap > log/osdmap.out 2>&1 "
             "|| { cat log/osdmap.out >&2; exit 1; }\n"
         )
@@ -428,14 +444,14 @@ class Ceph(Hooks):
             for host, disks in shared.items()
         }
 
-    def _start(self, program: str, name: str, sudo: str = "") -> str:
+    def _start(self, program: str, name: str, sudo: str = "", options: str = "") -> str:
         """Shell text that starts a daemon; it returns when the daemon has read its data."""
         daemon_id = name.partition(".")[2]
-        keyring = f"{self._base}/daemons.keyring"
+        keys = f"{self._base}/daemons.keyring"
         mark = 'CBT_CRYPTO_MARK="$CBT_CRYPTO_MARK"'
         return (
             f"{sudo}env {mark} {quote(program)} -c {quote(self.tmp_conf)} -i {quote(daemon_id)} "
-            f"--keyring {quote(keyring)} >> {quote(f'{self.log_dir}/{name}.out')} 2>&1"
+            f"--keyring {quote(keys)} {options}>> {quote(f'{self.log_dir}/{name}.out')} 2>&1"
         )
 
     def _all_osds(self) -> Step:
@@ -451,7 +467,7 @@ class Ceph(Hooks):
     def _ask_osds(self, command: str, run_dir: str, name: str) -> None:
         scripts = {
             host: "\n".join(
-                f"{quote(self.ceph_cmd)} daemon {quote(osd.admin_socket)} {command} "
+                f"{shell.command(self.ceph_cmd)} daemon {quote(osd.admin_socket)} {command} "
                 f"> {quote(run_dir)}/{name}.osd.{osd.id}.json"
                 for osd in self.site.osds_of(host)
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import socket
 
 from cbt_crypto.errors import UsageError
@@ -15,43 +16,11 @@ _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 DEFAULT_MSGR2_PORT = 3300
 _MSGR1_PORT = 6789
 
-#: Manager modules that are left out: loading them takes seconds on a cluster that lives for
-#: minutes, and some work in the background while a cell is measured.
-_MODULES = [
-    "alerts",
-    "cephadm",
-    "crash",
-    "dashboard",
-    "devicehealth",
-    "diskprediction_local",
-    "feedback",
-    "hello",
-    "influx",
-    "insights",
-    "iostat",
-    "k8sevents",
-    "localpool",
-    "mds_autoscaler",
-    "mirroring",
-    "nfs",
-    "orchestrator",
-    "osd_perf_query",
-    "osd_support",
-    "progress",
-    "prometheus",
-    "rbd_support",
-    "restful",
-    "rgw",
-    "rook",
-    "selftest",
-    "snap_schedule",
-    "stats",
-    "telegraf",
-    "telemetry",
-    "test_orchestrator",
-    "volumes",
-    "zabbix",
-]
+#: Manager modules that are loaded. Each takes up to seconds on a cluster that lives for minutes,
+#: and some work in the background while a cell is measured.
+_MODULES = ("balancer", "pg_autoscaler", "status")
+#: Option of a manager's command line, in the shell text that follows `without_modules`.
+WITHOUT_MODULES = '--mgr-disabled-modules="$modules" '
 
 
 def without(own: Sections, base: Sections) -> Sections:
@@ -65,6 +34,18 @@ def without(own: Sections, base: Sections) -> Sections:
         for section, options in own.items()
         if section in ("global", "mon", "mgr", "osd", "client")
     }
+
+
+def without_modules(conf: str) -> str:
+    """Shell text that puts the modules a manager shall do without into `$modules`.
+
+    Every release has others, so it is the release's own directory that is asked.
+    """
+    wanted = "|".join(_MODULES)
+    return (
+        f"folder=$(ceph-conf -c {shlex.quote(conf)} --show-config-value mgr_module_path)\n"
+        f'modules=$(ls "$folder" | grep -vxE \'({wanted})\' | tr "\\n" " ")'
+    )
 
 
 def size_bytes(size: str) -> int:
@@ -123,7 +104,7 @@ def base_options(cluster: ClusterSection, fsid: str) -> Sections:
         # Monitors gather changes for 1 s by default, which each step of a deployment would wait
         # for. They are not in the way of client IO, so nothing that is measured changes.
         "mon": {"mon_data": f"{base}/mon.$id", "paxos_propose_interval": "0.05"},
-        "mgr": {"mgr_data": f"{base}/mgr.$id", "mgr_disabled_modules": " ".join(_MODULES)},
+        "mgr": {"mgr_data": f"{base}/mgr.$id"},
         "osd": {"osd_data": f"{base}/osd.$id", "osd_objectstore": cluster.fs},
     }
     if cluster.osd_file_size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Any, Literal, Optional, Union
 
 from pydantic import Field, field_validator
@@ -170,11 +171,21 @@ class ClusterSection(Section):
     seed: Optional[int] = Field(
         None, ge=0, le=1 << 31, description="of the random order; made from the file when absent"
     )
+    auth_cipher: Optional[Literal["aes", "aes256k"]] = Field(
+        None,
+        description="cipher of the cephx keys and tickets; the release's own default when absent. "
+        "aes for kernel clients before Linux 7.0, which do not know aes256k",
+    )
     deploy_timeout: int = Field(
         300, ge=10, le=86400, description="seconds that each step of a deployment may take"
     )
-    ceph_cmd: str = Field("ceph", description="command for ceph(8)", alias="ceph-cmd")
-    rbd_cmd: str = Field("rbd", description="command for rbd(8)")
+    ceph_cmd: str = Field(
+        "ceph",
+        description="command for ceph(8) on the head; with use_existing in words, as "
+        "`cephadm shell -- ceph` or `kubectl -n rook-ceph exec deploy/rook-ceph-tools -- ceph`",
+        alias="ceph-cmd",
+    )
+    rbd_cmd: str = Field("rbd", description="command for rbd(8), in the same way")
     ceph_osd_cmd: str = Field(
         "ceph-osd", alias="ceph-osd_cmd", description="command for ceph-osd(8)"
     )
@@ -184,6 +195,13 @@ class ClusterSection(Section):
     ceph_mgr_cmd: str = Field(
         "ceph-mgr", alias="ceph-mgr_cmd", description="command for ceph-mgr(8)"
     )
+
+    @field_validator("ceph_cmd", "rbd_cmd")
+    @classmethod
+    def _command_has_words(cls, value: str) -> str:
+        if not shlex.split(value):
+            raise ValueError("a command is wanted")
+        return value
 
     @field_validator("clients", "osds", mode="before")
     @classmethod

@@ -19,7 +19,7 @@ from cbt_crypto.plan.layout import cell_site, drives_of, site_of
 from cbt_crypto.run.neighbours import hosts_of
 from cbt_crypto.run.targets import existing
 
-#: Program -> the Debian package that has it, for the sentence about a missing one.
+#: Program -> the package that has it, for apt and, where it is another, for dnf.
 _PACKAGES = {
     "ceph": "ceph-common",
     "rbd": "ceph-common",
@@ -27,15 +27,17 @@ _PACKAGES = {
     "ceph-mon": "ceph-mon",
     "ceph-mgr": "ceph-mgr",
     "ceph-osd": "ceph-osd",
-    "monmaptool": "ceph-common",
-    "osdmaptool": "ceph-common",
+    "ceph-authtool": "ceph-common",
+    "ceph-conf": "ceph-common",
+    "monmaptool": "ceph-base",
+    "osdmaptool": "ceph-base",
     "python3": "python3",
-    "collectl": "collectl",
-    "etcd": "etcd-server",
-    "fio": "fio",
-    "pdsh": "pdsh",
-    "pdcp": "pdsh",
-    "perf": "linux-perf",
+    "collectl": "collectl (dnf: from EPEL)",
+    "etcd": "etcd-server (dnf: etcd)",
+    "fio": "fio (dnf: and fio-engine-rbd)",
+    "pdsh": "pdsh (dnf: pdsh-rcmd-ssh, from EPEL)",
+    "pdcp": "pdsh (dnf: pdsh-rcmd-ssh, from EPEL)",
+    "perf": "linux-perf (dnf: perf)",
     "stress-ng": "stress-ng",
 }
 
@@ -86,14 +88,15 @@ def site_with_drives(campaign: Campaign, cells: Sequence[Cell]) -> Site:
 def _cluster_programs(cluster: ClusterSection, site: Site) -> list[Requirement]:
     """Ceph's: its commands, and its daemons where the campaign deploys them."""
     needs = [
-        _program(cluster.ceph_cmd, (site.head,)),
-        _program(cluster.rbd_cmd, (site.head,)),
-        _librados(cluster.ceph_cmd, site.head),
+        _program(shlex.split(command)[0], (site.head,))
+        for command in (cluster.ceph_cmd, cluster.rbd_cmd)
     ]
     if not cluster.use_existing:
+        tools = ("ceph-authtool", "monmaptool", "osdmaptool")
         needs += [
-            *(_program(p, site.mons) for p in (cluster.ceph_mon_cmd, "monmaptool", "osdmaptool")),
-            _program(cluster.ceph_mgr_cmd, site.mgrs),
+            _librados(cluster.ceph_cmd, site.head),
+            *(_program(program, site.mons) for program in (cluster.ceph_mon_cmd, *tools)),
+            *(_program(program, site.mgrs) for program in (cluster.ceph_mgr_cmd, "ceph-conf")),
             _program(cluster.ceph_osd_cmd, site.osd_hosts),
         ]
     return needs
@@ -141,7 +144,7 @@ def _rbd_engine(fio: str, hosts: tuple[str, ...]) -> Requirement:
     script = f"""\
 command -v {shlex.quote(fio)} >/dev/null || {{ echo ok; exit 0; }}
 if {shlex.quote(fio)} --enghelp 2>&1 | grep -qw rbd; then echo ok
-else echo 'fio has no rbd engine; install one that was built with librbd'; fi"""
+else echo 'fio has no rbd engine; install one that has (dnf: fio-engine-rbd)'; fi"""
     return Requirement(f"{fio} with rbd", hosts, script)
 
 

@@ -54,7 +54,7 @@ def problems(campaign: Campaign, configurations: Sequence[str]) -> Iterator[str]
 
 def requirements(cluster: ClusterSection, site: Site, cells: Iterable[Cell]) -> list[Requirement]:
     """That the cluster answers, and has the pools."""
-    ceph = f"{shlex.quote(cluster.ceph_cmd)} -c {shlex.quote(site.conf)}"
+    ceph = f"{shell.command(cluster.ceph_cmd)} -c {shlex.quote(site.conf)}"
     needs = []
     for pool in dict.fromkeys(cell.scenario.pool_profile for cell in cells):
         missing = f"the cluster of {site.conf} does not answer, or has no pool {pool}; make it"
@@ -104,7 +104,7 @@ def discover(remote: Remote, site: Site, cluster: ClusterSection) -> Found:
 def _ask_monitors(
     remote: Remote, site: Site, cluster: ClusterSection
 ) -> tuple[str, list[Mapping[str, Any]]]:
-    ceph = f"{shlex.quote(cluster.ceph_cmd)} -c {shlex.quote(site.conf)}"
+    ceph = f"{shell.command(cluster.ceph_cmd)} -c {shlex.quote(site.conf)}"
     script = f"timeout 60 {ceph} fsid\ntimeout 60 {ceph} osd metadata --format json"
     printed = remote.run({site.head: script}, "ask the cluster for its OSDs", 150)[site.head]
     fsid, _, document = printed.strip().partition("\n")

@@ -108,6 +108,8 @@ def host(
     programs("ceph", f"#!{python}\n")
     for name in ("rbd", "ceph-mon", "ceph-mgr", "ceph-osd", "monmaptool", "osdmaptool"):
         programs(name, "exit 0")
+    programs("ceph-authtool", "echo AQAhTwJrhpn1DRAA9jO1pPCjO4UjDjYZ3Ea7bQ==")
+    programs("ceph-conf", "echo /usr/share/ceph/mgr")
     programs("collectl", _COLLECTL)
     programs("fio", _FIO)
     before = os.getcwd()

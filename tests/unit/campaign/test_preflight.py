@@ -144,7 +144,6 @@ def test_an_existing_cluster_needs_no_daemons(campaign_of: Make) -> None:
     always = {
         "ceph",
         "rbd",
-        "librados",
         "python3",
         "pdcp",
         "collectl",

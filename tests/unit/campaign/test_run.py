@@ -83,7 +83,9 @@ def test_what_the_archive_says_of_the_run(host: Any, no_overlays: None) -> None:
 def test_no_key_is_in_the_archive(
     host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cbt_crypto.engine.embedded.keyring.new_key", lambda: "S3CRETKEY==")
+    monkeypatch.setattr(
+        "cbt_crypto.engine.embedded.keyring.KeyForm.new_key", lambda form: "S3CRETKEY=="
+    )
     assert host.cbt(host.write()).exit_code == 0
     for path in host.archive.rglob("*"):
         assert path.is_dir() or b"S3CRETKEY" not in path.read_bytes()

@@ -27,6 +27,8 @@ class Notebook:
     steps: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     #: (hosts, target, content), in order.
     copies: list[tuple[list[str], str, str]] = field(default_factory=list)
+    #: What ceph-authtool prints there, of Ceph 16.2.
+    key: str = "AQAhTwJrhpn1DRAA9jO1pPCjO4UjDjYZ3Ea7bQ==\n"
     #: What each monitor step prints; the OSD map's epoch is all that anybody reads.
     answer: str = json.dumps(json.dumps({"epoch": 41}))
 
@@ -34,6 +36,8 @@ class Notebook:
         self, scripts: Mapping[str, str], what: str, timeout: Optional[float] = None
     ) -> dict[str, str]:
         self.steps.append((what, dict(scripts)))
+        if what.startswith("make a key"):
+            return dict.fromkeys(scripts, self.key)
         return {host: f"{self.answer}\n" for host in scripts}
 
     def pdcp(self, nodes: str, flags: str, local: str, remote: str) -> Any:

@@ -45,7 +45,8 @@ HOSTILE = (
     "node0\u2028: > CANARY",
 )
 PROGRAMS = """
-    basename cat ceph ceph-mgr ceph-mon ceph-osd collectl cut date dd dirname env fio grep head
+    basename cat ceph ceph-authtool ceph-conf ceph-mgr ceph-mon ceph-osd collectl cut date dd
+    dirname env fio grep head
     id kill ls lsblk mkdir monmaptool osdmaptool perf python3 rbd readlink rm sed setsid sh sleep
     sort sudo tail tee touch tr truncate wc wipefs xargs
 """
