@@ -25,6 +25,7 @@ from cbt_crypto.hosts.command_log import CommandLog
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign, load
+from cbt_crypto.plan.forecast import Forecast
 from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.plan.pacing import Pacing
 from cbt_crypto.plan.show import show_plan
@@ -88,7 +89,7 @@ def cbt(  # noqa: PLR0913 - one parameter an option
         # Here, because a node that only measures need not have the libraries of the report.
         from cbt_crypto import report  # noqa: PLC0415
 
-        report.publish(archive, console)
+        report.publish(archive, console, only)
     sys.exit(_status(outcome))
 
 
@@ -153,7 +154,8 @@ def _measure(
     console: Console,
     log: CommandLog,
 ) -> Outcome:
-    progress = CampaignProgress(console, len(todo.to_measure), todo.seconds)
+    forecast = Forecast(todo, archive)
+    progress = CampaignProgress(console, len(todo.to_measure), todo.seconds, forecast, archive)
     cluster, run = todo.campaign.cluster, own_id()
     remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
     places = replace(site_of(cluster), drives=drives_of(cluster))

@@ -3,6 +3,7 @@
 It needs the archive only, on any machine, at any later time.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -16,10 +17,14 @@ from cbt_crypto.report.text.terminal import show, widened
 __all__ = ["Report", "ReportOptions", "build", "publish", "show", "widened", "write"]
 
 
-def publish(archive: Path, console: Console) -> None:
-    """Write every file of the report into the archive, print the tables, and say where it is."""
+def publish(archive: Path, console: Console, only: Sequence[str] = ()) -> None:
+    """Write every file of the report into the archive, print the tables, and say where it is.
+
+    `only`, patterns of labels, limits what is printed; the files have everything.
+    """
     built = build(archive, ReportOptions())
     paths = write(built, archive)
-    show(built, widened(console))
+    printed = build(archive, ReportOptions(only=tuple(only))) if only else built
+    show(printed, widened(console))
     page = next(path for path in paths if path.name == "report.html")
     console.print(f"\nReport: {page.resolve()}", highlight=False, soft_wrap=True)

@@ -18,6 +18,7 @@ from cbt_crypto.report.charts.size_chart import size_charts
 from cbt_crypto.report.charts.svg import svg
 from cbt_crypto.report.html.page import page
 from cbt_crypto.report.model import Report
+from cbt_crypto.report.shown import without_missing
 from cbt_crypto.report.text.csv_json import document, tidy
 from cbt_crypto.report.text.markdown import markdown
 
@@ -32,12 +33,13 @@ def write(report: Report, out_dir: Path) -> list[Path]:
 
     Raises RunError when the directory cannot be written.
     """
-    with _drawn_beside(report) as charts_of_it:
+    shown = without_missing(report)
+    with _drawn_beside(shown) as charts_of_it:
         texts = {
-            "report.md": markdown(report),
+            "report.md": markdown(shown),
             "report.csv": tidy(report),
             "report.json": json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n",
-            "report.html": page(report),
+            "report.html": page(shown),
             **dict(charts_of_it),
         }
     try:

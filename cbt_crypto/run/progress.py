@@ -1,38 +1,70 @@
-"""What a person sees while a campaign runs: a bar on a terminal, plain lines elsewhere."""
+"""What a person sees while a campaign runs: a bar on a terminal, plain lines elsewhere.
+
+Where it stands is written to results/progress.json too, for those who look from elsewhere.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
+from pathlib import Path
 from types import TracebackType
-from typing import Optional
+from typing import Any, Optional
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
 from typing_extensions import Self
+
+from cbt_crypto.archive.json_file import write_json
+from cbt_crypto.plan.forecast import Forecast
+
+
+class _LeftColumn(ProgressColumn):
+    """Time left from the first second on, as the file's own times are known."""
+
+    def __init__(self, forecast: Optional[Forecast]) -> None:
+        super().__init__()
+        self._forecast = forecast
+
+    def render(self, task: Task) -> Text:
+        """The forecast of this moment."""
+        return Text("" if self._forecast is None else str(self._forecast.left()), "cyan")
 
 
 class CampaignProgress:
-    """Shows the cell, its phase, and the time that is left by the file's own times."""
+    """Shows the cell, its phase, and the time that is left."""
 
-    def __init__(self, console: Console, cells: int, seconds: int) -> None:
-        """`seconds`: what the cells measure in all, ramps included."""
+    def __init__(
+        self, console: Console, cells: int, seconds: int, forecast: Optional[Forecast] = None,
+        archive: Optional[Path] = None,
+    ) -> None:  # fmt: skip
+        """`seconds`: what the cells measure in all, ramps included.
+
+        `archive`: where progress.json is kept, from the first phase on; nowhere when None.
+        """
         self._console = console
         self._cells = cells
         self._number = 0
         self._label = ""
         self._started = time.monotonic()
+        self._forecast = forecast
+        self._archive = archive
         self._bar: Optional[Progress] = None
         if console.is_terminal:
             self._bar = Progress(
                 TextColumn("[bold]{task.fields[cell]}"),
-                BarColumn(bar_width=24),
+                BarColumn(bar_width=16),
                 TextColumn("{task.percentage:3.0f} %"),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[phase]}"),
+                _LeftColumn(forecast),
+                TextColumn("{task.fields[phase]}", markup=False),
                 console=console,
                 transient=True,
             )
-            self._task = self._bar.add_task("", total=max(1, seconds), cell="", phase="")
+            self._task = self._bar.add_task(
+                "", total=max(1, seconds), cell=f"0/{cells}", phase=""
+            )  # fmt: skip
 
     def __enter__(self) -> Self:
         """Show the bar."""
@@ -47,9 +79,11 @@ class CampaignProgress:
         """Remove the bar."""
         if self._bar:
             self._bar.stop()
+        self._write("ended" if error is None else "stopped", ended=True)
 
     def phase(self, text: str) -> None:
         """What is being done now: deploy, prefill, measure, prove."""
+        self._write(text)
         if self._bar:
             self._bar.update(self._task, phase=text)
         else:
@@ -69,6 +103,8 @@ class CampaignProgress:
 
     def done(self, seconds: int) -> None:
         """A cell ended, which was to take so long."""
+        if self._forecast:
+            self._forecast.cell_done()
         if self._bar:
             self._bar.advance(self._task, seconds)
 
@@ -80,3 +116,22 @@ class CampaignProgress:
     def note(self, text: str) -> None:
         """Something to be read later too, such as a failed cell."""
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _write(self, phase: str, ended: bool = False) -> None:
+        if self._archive is None or not (self._archive / "results").is_dir():
+            return
+        left = None if self._forecast is None else self._forecast.left()
+        told: dict[str, Any] = {
+            "format": 1,
+            "phase": phase,
+            "cell": self._number,
+            "cells": self._cells,
+            "at": time.time(),
+            "ended": ended,
+            "pid": os.getpid(),
+        }
+        if left is not None:
+            told.update(seconds_left=left.seconds, uncertainty_s=left.uncertainty)
+        # It is for onlookers: a full disk is told of by what has to be written.
+        with contextlib.suppress(OSError):
+            write_json(self._archive / "results" / "progress.json", told)

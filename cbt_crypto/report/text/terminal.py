@@ -12,6 +12,7 @@ from rich.text import Text
 from cbt_crypto.report import label
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
+from cbt_crypto.report.shown import without_missing
 
 #: From this width on there is room for a bar beside each percent.
 _WITH_BARS = 116
@@ -38,7 +39,8 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def show(report: Report, console: Console) -> None:
-    """Print every table, with its warnings below it."""
+    """Print every table, with its warnings below it; of what was not run, the number alone."""
+    report = without_missing(report)
     console.print()
     console.print(Text(report.title or "campaign", "bold"), Text(_subtitle(report), "dim"))
     for table in report.tables:

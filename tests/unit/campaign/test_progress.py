@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from cbt_crypto.plan.forecast import Left
 from cbt_crypto.run.progress import CampaignProgress
 
 pytestmark = pytest.mark.unit
@@ -49,3 +52,34 @@ def test_a_campaign_without_seconds() -> None:
     console = Console(file=io.StringIO(), force_terminal=True)
     with CampaignProgress(console, cells=0, seconds=0) as progress:
         progress.done(0)
+
+
+def test_time_left_stands_on_the_terminal_from_the_first_second() -> None:
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=100, legacy_windows=False)
+    with CampaignProgress(console, 4, 40, _Known()) as progress:
+        progress.phase("deploy LUKS")
+    assert "1:30 left ±5 s" in output.getvalue()
+    assert "-:--:--" not in output.getvalue()
+
+
+def test_the_archive_tells_onlookers_where_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    path = tmp_path / "results/progress.json"
+    with CampaignProgress(Console(file=io.StringIO()), 4, 40, _Known(), tmp_path) as progress:
+        progress.cell("first")
+        told = json.loads(path.read_text())
+        assert (told["phase"], told["cell"], told["cells"]) == ("cell 1/4: first", 1, 4)
+        assert (told["seconds_left"], told["uncertainty_s"]) == (90, 5)
+        assert not told["ended"]
+    assert json.loads(path.read_text())["ended"]
+
+
+class _Known:
+    """A forecast that does not change."""
+
+    def left(self) -> Left:
+        return Left(90, 5)
+
+    def cell_done(self) -> None:
+        """Nothing."""

@@ -1,0 +1,73 @@
+"""Time left: known from the first second, and learned from the steps that were taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cbt_crypto.archive.json_file import write_json
+from cbt_crypto.plan.file import load
+from cbt_crypto.plan.forecast import Forecast, Left, clock
+from cbt_crypto.plan.steps import plan
+
+pytestmark = pytest.mark.unit
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def steps(write_campaign: Callable[..., Path]) -> Any:
+    load_of = {
+        "time": 100,
+        "ramp": 10,
+        "vol_size": 100,
+        "workloads": {"mode": ["randread", "read"]},
+    }
+    return plan(load(write_campaign(benchmarks={"rbd_single_client": load_of})))
+
+
+def test_from_the_first_second(steps: Any, tmp_path: Path) -> None:
+    found = Forecast(steps, tmp_path, Clock()).left()
+    assert 220 < found.seconds < 320, "two cells of 110 s, a deployment and a prefill"
+    assert 0 < found.uncertainty < 50, "what the file does not say is guessed"
+
+
+def test_it_counts_down_and_waits_for_a_step_that_takes_longer(steps: Any, tmp_path: Path) -> None:
+    clock_of = Clock()
+    forecast = Forecast(steps, tmp_path, clock_of)
+    first = forecast.left().seconds
+    clock_of.now = 30
+    assert forecast.left().seconds == pytest.approx(first - 30)
+    clock_of.now = 10_000
+    late = forecast.left().seconds
+    assert 100 < late < 130, "the second cell is still to come"
+    forecast.cell_done()
+    assert forecast.left().seconds == pytest.approx(late)
+    forecast.cell_done()
+    assert forecast.left() == Left(0, 0)
+    forecast.cell_done()
+
+
+def test_what_was_seen_replaces_the_guess(steps: Any, tmp_path: Path) -> None:
+    guessed = Forecast(steps, tmp_path, Clock()).left()
+    (tmp_path / "results").mkdir()
+    seen = [{"step": "deploy", "how": "rebuild", "seconds": s} for s in (600, 610, 605)]
+    write_json(tmp_path / "results/timeline.json", {"steps": seen})
+    found = Forecast(steps, tmp_path, Clock()).left()
+    assert found.seconds == pytest.approx(guessed.seconds - 30 + 605)
+    assert found.uncertainty / 605 < 0.25
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00"), (62, "1:02"), (3723, "1:02:03")])
+def test_as_people_read_it(seconds: float, shown: str) -> None:
+    assert clock(seconds) == shown
+    assert re.fullmatch(re.escape(shown) + r" left ±\d+ s", str(Left(seconds, 10)))

@@ -1,0 +1,66 @@
+"""What stands in tables of a campaign that was interrupted, and in those of `--only`."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from cbt_crypto.report import build, publish, show, write
+from cbt_crypto.report.shown import without_missing
+
+pytestmark = pytest.mark.unit
+
+
+def cells(archive: Path) -> list[dict]:
+    return json.loads((archive / "results/plan.json").read_text())["cells"]
+
+
+def printed(archive: Path) -> str:
+    output = io.StringIO()
+    show(build(archive), Console(file=output, width=120))
+    return output.getvalue()
+
+
+def test_a_whole_report_is_shown_as_it_is(small: Path) -> None:
+    report = build(small)
+    assert without_missing(report) is report
+    assert "have not been run" not in printed(small)
+
+
+def test_one_sentence_counts_what_was_not_run(small: Path, tmp_path: Path) -> None:
+    for cell in cells(small)[1:]:
+        shutil.rmtree(small / cell["path"])
+    text = printed(small)
+    assert "missing" not in text
+    assert "random writes" not in text, "a section of which nothing was run"
+    assert "3 of 4 cells have not been run; the same command goes on with them" in text
+    write(build(small), tmp_path / "out")
+    for name in ("report.md", "report.html"):
+        assert "missing" not in (tmp_path / "out" / name).read_text().partition("<script")[0]
+    states = [
+        cell["state"]
+        for table in json.loads((tmp_path / "out/report.json").read_text())["tables"]
+        for section in table["sections"]
+        for cell in section["cells"]
+    ]
+    assert states.count("missing") == 3, "what programs read keeps all"
+
+
+def test_nothing_at_all_was_run(small: Path, tmp_path: Path) -> None:
+    for cell in cells(small):
+        shutil.rmtree(small / cell["path"])
+    assert "4 of 4 cells have not been run" in printed(small)
+    assert write(build(small), tmp_path / "out")
+
+
+def test_only_limits_what_is_printed_and_not_the_files(small: Path) -> None:
+    output = io.StringIO()
+    publish(small, Console(file=output, width=120), ["randread"])
+    assert "random writes" not in output.getvalue()
+    assert "random reads" in output.getvalue()
+    assert "random writes" in (small / "report.md").read_text()
