@@ -65,6 +65,9 @@ def cbt(  # noqa: PLR0913 - one parameter an option
     console = Console()
     campaign = _with_conf(load(config_file), conf)
     if plan_only:
+        engine = choose(checkout)
+        check.check_benchmarks(engine, cells_of(campaign))
+        _tell_engine(engine, console)
         show_plan(plan(campaign, only, _finished(archive, campaign, again)), console, like)
         return
     archive = needed(archive)
@@ -118,8 +121,7 @@ def _run(  # noqa: PLR0913 - the command's own parameters
     check_archive(archive, campaign)
     check_same_engine(archive, engine)
     todo = plan(campaign, only, _finished(archive, campaign, again))
-    commit = f" at {engine.commit[:12]}" if engine.commit else ""
-    console.print(f"engine: {engine.name} {engine.version}{commit}", highlight=False)
+    _tell_engine(engine, console)
     _tell_changes(archive, campaign, console)
     clear_archive(archive, console, log)
     if not todo.to_measure:
@@ -131,6 +133,11 @@ def _run(  # noqa: PLR0913 - the command's own parameters
     if with_report:
         load_in_background()
     return _measure(todo, archive, config_file, engine, console, log)
+
+
+def _tell_engine(engine: Engine, console: Console) -> None:
+    commit = f" at {engine.commit[:12]}" if engine.commit else ""
+    console.print(f"engine: {engine.name} {engine.version}{commit}", highlight=False)
 
 
 def clear_archive(archive: Path, console: Console, log: CommandLog, insist: bool = False) -> int:

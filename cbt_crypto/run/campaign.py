@@ -26,6 +26,7 @@ from cbt_crypto.results.precision.block import read_block
 from cbt_crypto.run import environment
 from cbt_crypto.run.collect import Collector
 from cbt_crypto.run.diagnosis import diagnosis
+from cbt_crypto.run.figures import check_figures
 from cbt_crypto.run.host_choices import Choices
 from cbt_crypto.run.interrupt import Abandoned
 from cbt_crypto.run.journal import Journal
@@ -322,6 +323,7 @@ class CampaignRun:
         """Bring a measured cell's files here, read what it says, and finish it. In a thread."""
         directory = self.archive / cell.path
         benchmark.collect()
+        check_figures(self.archive, cell.path, outcome)
         if cell.scenario.until is not None:
             interval_ms = int(cell.parameters.get("log_avg_msec", 1000))
             block = read_block(directory, outcome["processes"], interval_ms)

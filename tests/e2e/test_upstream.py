@@ -163,6 +163,10 @@ def test_upstream_s_benchmarks_run_under_overlays(
     assert [p["exit_status"] for p in measured["radosbench"]["processes"]] == [0, 0]
     for name in measured:
         assert f"{name}, " in done.stdout, "a table of its own"
+    found = json.loads((tmp_path / "archive" / "report" / "report.json").read_text())
+    iops = {row["scenario"]: row["iops"] for row in found["records"]}
+    assert set(iops) == {"librbdfio", "radosbench"}
+    assert min(iops.values()) > 0, "a finished cell has figures"
 
 
 def test_a_monitor_that_does_not_start_ends_the_campaign(

@@ -23,17 +23,26 @@ EMBEDDED = {
 
 def fault_of(module: str, path: str, arguments: list[str]) -> Optional[str]:
     """What is wrong with one name, or None."""
-    found: Any = importlib.import_module(module)
+    found: Any = _module(module)
     for name in path.split("."):
         if not hasattr(found, name):
             return "is not there"
         owner, found = found, getattr(found, name)
-    method = [] if inspect.ismodule(owner) or inspect.isclass(found) else ["self"]
+    is_bound = inspect.ismodule(owner) or inspect.isclass(found) or inspect.ismethod(found)
+    method = [] if is_bound else ["self"]
     try:
         inspect.signature(found).bind(*method, *arguments)
     except TypeError as error:
         return f"cannot be called with ({', '.join(arguments)}): {error}"
     return None
+
+
+def _module(name: str) -> Any:
+    """A module of an engine; for monitoring, where that is a package, what its modules became."""
+    found = importlib.import_module(name)
+    if name == "monitoring" and hasattr(found, "__path__"):
+        return importlib.import_module("monitoring.monitoring_factory").MonitoringFactory
+    return found
 
 
 def main() -> None:

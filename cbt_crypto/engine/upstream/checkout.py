@@ -10,16 +10,19 @@ from typing import Optional
 
 from cbt_crypto.errors import UsageError
 
-#: What only a checkout of CBT has side by side. This project has a cbt.py too.
+#: What only a checkout of CBT has side by side. This project has a cbt.py too. Of those on one
+#: line, one is there: monitoring is a package since 2026.
 _FILES = (
-    "cbt.py",
-    "settings.py",
-    "common.py",
-    "monitoring.py",
-    "benchmarkfactory.py",
-    "cluster/ceph.py",
-    "benchmark/benchmark.py",
+    ("cbt.py",),
+    ("settings.py",),
+    ("common.py",),
+    ("monitoring.py", "monitoring/monitoring_factory.py"),
+    ("benchmarkfactory.py",),
+    ("cluster/ceph.py",),
+    ("benchmark/benchmark.py",),
 )
+#: What is enough for a folder to look like one: then it is one, or it is not understood.
+_LOOKS = ("cbt.py", "cluster", "benchmark")
 #: In place of a folder: the engine that comes with this package.
 EMBEDDED = "embedded"
 
@@ -46,14 +49,32 @@ class Checkout:
 
 def is_checkout(path: Path) -> bool:
     """Whether the folder holds CBT's modules."""
-    return all((path / name).is_file() for name in _FILES)
+    return _missing(path) is None
+
+
+def looks_like_checkout(path: Path) -> bool:
+    """Whether somebody who sees the folder takes it for a checkout of CBT."""
+    return all((path / name).exists() for name in _LOOKS)
+
+
+def _missing(path: Path) -> Optional[str]:
+    """The first of CBT's modules that the folder lacks."""
+    for names in _FILES:
+        if not any((path / name).is_file() for name in names):
+            return " or ".join(names)
+    return None
 
 
 def read_checkout(path: Path, said_by: str) -> Checkout:
     """Describe the checkout. Raises UsageError when it is none; `said_by` is who named it."""
     path = path.resolve()
-    if not is_checkout(path):
-        missing = next(name for name in _FILES if not (path / name).is_file())
+    missing = _missing(path)
+    if missing and looks_like_checkout(path):
+        raise UsageError(
+            f"{said_by} {path}: looks like a checkout of CBT, but has no {missing}, so this "
+            f"version does not understand it; name another with --cbt DIR, or --cbt {EMBEDDED}"
+        )
+    if missing:
         raise UsageError(
             f"{said_by} {path}: is no checkout of CBT, it has no {missing}; name a folder made by "
             f"git clone https://github.com/ceph/cbt, or {EMBEDDED}"
@@ -84,7 +105,8 @@ def find(named: Optional[Path], project: Path, cwd: Path) -> Optional[Checkout]:
     """The checkout to use, or None for the embedded engine.
 
     `named` is `--cbt`; then come the first of `$CBT_HOME`, and `../cbt` beside the project's or
-    the current directory, if that is a checkout. Raises UsageError when what is named is none.
+    the current directory, if that is a checkout. Raises UsageError when what is named is none,
+    and for a `../cbt` that looks like one and is not understood: never another engine instead.
     """
     if named is not None:
         return None if str(named) == EMBEDDED else read_checkout(named, "--cbt")
@@ -102,6 +124,6 @@ def named_by_environment() -> list[str]:
 
 
 def siblings(project: Path, cwd: Path) -> list[Path]:
-    """Checkouts named `cbt` beside these directories."""
+    """What looks like a checkout, named `cbt`, beside these directories."""
     beside = dict.fromkeys(path.resolve().parent / "cbt" for path in (project, cwd))
-    return [path for path in beside if is_checkout(path)]
+    return [path for path in beside if is_checkout(path) or looks_like_checkout(path)]

@@ -18,7 +18,7 @@ def upstream(checkout: Checkout) -> Engine:
     """The engine. Raises UsageError for a checkout that cannot be imported."""
     loaded = modules.load(checkout.path)
     common = Common(loaded.common, loaded.settings)
-    settings = Settings(loaded.settings)
+    settings = Settings(loaded.settings, loaded.perf_by_pid_files)
     return Engine(
         name="upstream",
         version=checkout.version,
@@ -29,6 +29,6 @@ def upstream(checkout: Checkout) -> Engine:
         Ceph=ceph_class(loaded, common, settings),
         Benchmark=benchmark_class(loaded, common),
         native=native(loaded, common),
-        problems=lambda campaign: problems(campaign, common),
+        problems=lambda campaign: problems(campaign, common, loaded),
         requirements=requirements,
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Optional
 
 from cbt_crypto.errors import UsageError
 
@@ -31,6 +31,11 @@ class Modules:
     Ceph: Any
     Benchmark: Any
 
+    @property
+    def perf_by_pid_files(self) -> bool:
+        """Whether perf is started for each pid file, as it was before monitoring was a package."""
+        return isinstance(self.monitoring, ModuleType)
+
     def benchmark(self, name: str) -> Any:
         """Upstream's own class of that benchmark."""
         module, kind = BENCHMARKS[name]
@@ -50,10 +55,26 @@ def load(path: Path) -> Modules:
         path=path,
         settings=_imported(path, "settings"),
         common=_imported(path, "common"),
-        monitoring=_imported(path, "monitoring"),
+        monitoring=_monitoring(path),
         Ceph=_imported(path, "cluster.ceph").Ceph,
         Benchmark=_imported(path, "benchmark.benchmark").Benchmark,
     )
+
+
+def _monitoring(path: Path) -> Any:
+    """What has `start`, `stop` and `monitor`: the module, or the factory of the later package."""
+    if (path / "monitoring.py").is_file():
+        return _imported(path, "monitoring")
+    return _imported(path, "monitoring.monitoring_factory").MonitoringFactory
+
+
+def missing_library(path: Path, name: str) -> Optional[str]:
+    """A sentence when upstream's benchmark of that name cannot be imported."""
+    try:
+        _imported(path, BENCHMARKS[name][0])
+    except UsageError as error:
+        return f"benchmarks.{name}: {error}"
+    return None
 
 
 def _imported(path: Path, name: str) -> ModuleType:
@@ -62,10 +83,15 @@ def _imported(path: Path, name: str) -> ModuleType:
         warnings.simplefilter("ignore")
         try:
             module = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"--cbt {path}: its module {name} needs {error.name}, which is not installed; "
+                f"run {sys.executable} -m pip install -r {path}/requirements.txt {error.name}"
+            ) from error
         except Exception as error:
             raise UsageError(
                 f"--cbt {path}: its module {name} cannot be imported ({error!r}); does the "
-                "checkout run with this Python, and are its requirements.txt installed?"
+                "checkout run with this Python?"
             ) from error
     found = Path(module.__file__ or "").resolve()
     if not found.is_relative_to(path.resolve()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,6 +35,9 @@ class Monitoring:
             self._wait_for_samples(directory)
             yield
         except BaseException:
+            # The later of upstream's two kinds stops by itself here, the earlier does not.
+            with contextlib.suppress(BaseException):
+                upstream.__exit__(*sys.exc_info())
             self._module.stop(directory)
             raise
         upstream.__exit__(None, None, None)

@@ -31,8 +31,10 @@ class Settings:
     Its sections are other dicts after each `initialize`: ask for them anew.
     """
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, perf_by_pid_files: bool = True) -> None:
+        """`perf_by_pid_files`: whether upstream's perf is started once for each of them."""
         self._module = module
+        self._perf_by_pid_files = perf_by_pid_files
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
@@ -57,7 +59,7 @@ class Settings:
         chosen = MonitoringProfiles.model_validate(
             {name: profiles[name] for name in ("collectl", "perf") if name in profiles}
         )
-        profiles.update(monitoring_arguments(chosen))
+        profiles.update(monitoring_arguments(chosen, self._perf_by_pid_files))
 
 
 def _log_to(path: Path) -> None:
@@ -110,8 +112,13 @@ def for_upstream(section: ClusterSection) -> dict[str, Any]:
     }
 
 
-def monitoring_arguments(profiles: MonitoringProfiles) -> dict[str, dict[str, Any]]:
-    """`monitoring_profiles` in upstream's words: it puts directories into braces of `args`."""
+def monitoring_arguments(
+    profiles: MonitoringProfiles, perf_by_pid_files: bool
+) -> dict[str, dict[str, Any]]:
+    """`monitoring_profiles` in upstream's words: it puts directories into braces of `args`.
+
+    Where perf is started once a host, `pid_glob` would make it another profile, `osd_perf`.
+    """
     collectl = profiles.collectl
     chosen: dict[str, dict[str, Any]] = {
         "collectl": {
@@ -124,8 +131,9 @@ def monitoring_arguments(profiles: MonitoringProfiles) -> dict[str, dict[str, An
             "nodes": list(profiles.perf.nodes),
             "perf_cmd": f"sudo {profiles.perf.perf_cmd}",
             "args": f"{_braces(profiles.perf.args)} -o {{perf_dir}}/perf.out",
-            "pid_glob": ONE_PID,
         }
+        if perf_by_pid_files:
+            chosen["perf"]["pid_glob"] = ONE_PID
     return chosen
 
 

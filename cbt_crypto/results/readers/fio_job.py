@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
-from cbt_crypto.results.readers.histogram import Histogram
+if TYPE_CHECKING:  # it needs numpy, which nodes that only measure do not have
+    from cbt_crypto.results.readers.histogram import Histogram
 
 #: The direction of fsync and fdatasync, which carry no data.
 SYNC = "sync"

@@ -197,3 +197,8 @@ def benchmarks_of_upstream(engine: Engine, cells: Sequence[Cell]) -> Iterator[st
     wanted = (cell.scenario.name for cell in cells if isinstance(cell.scenario, OfUpstream))
     for name in dict.fromkeys(wanted):
         yield f"benchmarks.{name}: is upstream CBT's own; name a checkout of it with --cbt"
+
+
+def check_benchmarks(engine: Engine, cells: Sequence[Cell]) -> None:
+    """Raise UsageError for benchmarks that the engine does not have; looks at no host."""
+    _raise(benchmarks_of_upstream(engine, cells))

@@ -18,7 +18,9 @@ from cbt_crypto.main import cbt
 #: fio as far as a campaign looks at it: it says its engines, and leaves a result.
 _FIO = """
 [ "$1" = --enghelp ] && { echo "Available IO engines:"; echo "	rbd"; exit 0; }
-for word; do case $word in --output=*) echo '{}' > "${word#--output=}" ;; esac; done
+for word; do case $word in
+    --output=*) echo '{"jobs": [{"read": {"total_ios": 1}}]}' > "${word#--output=}" ;;
+esac; done
 """
 #: collectl, whose first sample is waited for.
 _COLLECTL = """

@@ -59,7 +59,7 @@ def test_everything_is_kept_and_taken_down(host: Any, no_overlays: None) -> None
             }
         ]
         directory = host.archive / "results" / "00000000" / cell["id"]
-        assert (directory / "json_output.0.localhost").read_text() == "{}\n"
+        assert (directory / "json_output.0.localhost").stat().st_size > 0
         assert json.loads((directory / "proof.json").read_text())["proved"] is True
         assert (directory / "benchmark_config.yaml").exists()
         assert (directory / "collectl.localhost").is_dir()

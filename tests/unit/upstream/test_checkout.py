@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from cbt_crypto.archive.json_file import write_json
 from cbt_crypto.engine.choice import check_same_engine, choose, engine_at
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.engine.upstream.checkout import find, is_checkout, read_checkout
+from cbt_crypto.engine.upstream.modules import missing_library
 from cbt_crypto.errors import UsageError
+from cbt_crypto.main import cbt
 
 pytestmark = pytest.mark.unit
 
@@ -41,6 +46,46 @@ def test_a_checkout_is_told_by_its_modules(tmp_path: Path) -> None:
     assert is_checkout(make(tmp_path / "cbt"))
     (tmp_path / "cbt/cluster/ceph.py").unlink()
     assert not is_checkout(tmp_path / "cbt")
+
+
+def test_monitoring_may_be_a_module_or_a_package(tmp_path: Path) -> None:
+    path = make(tmp_path / "cbt")
+    (path / "monitoring.py").unlink()
+    assert not is_checkout(path)
+    (path / "monitoring").mkdir()
+    (path / "monitoring/monitoring_factory.py").touch()
+    assert is_checkout(path)
+
+
+def test_a_sibling_that_looks_like_a_checkout_is_never_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CBT_HOME", raising=False)
+    (make(tmp_path / "cbt") / "settings.py").unlink()
+    with pytest.raises(UsageError, match=r"^\.\./cbt .*: looks like a checkout of CBT"):
+        find(None, tmp_path / "project", tmp_path / "elsewhere" / "x")
+
+
+def test_a_sibling_that_is_something_else_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CBT_HOME", raising=False)
+    (tmp_path / "cbt").mkdir()
+    (tmp_path / "cbt/cbt.py").touch()
+    assert find(None, tmp_path / "project", tmp_path) is None
+
+
+def test_a_library_that_upstream_needs_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make(tmp_path / "cbt")
+    (path / "benchmark/librbdfio.py").write_text("import nonesuch_library\n")
+    (path / "benchmark/__init__.py").touch()
+    monkeypatch.syspath_prepend(str(path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    said = missing_library(path, "librbdfio")
+    assert said and said.startswith("benchmarks.librbdfio: --cbt ")
+    assert "needs nonesuch_library, which is not installed; run " in said
 
 
 def test_this_project_is_none() -> None:
@@ -100,3 +145,21 @@ def test_an_archive_keeps_to_its_engine(tmp_path: Path) -> None:
     write_json(path, {"engine": {"name": "upstream", "commit": "9d6480fcea9e39"}})
     with pytest.raises(UsageError, match="was measured with the upstream engine at 9d6480fcea9e,"):
         check_same_engine(tmp_path, engine)
+
+
+def planned(path: Path, *options: str) -> Result:
+    return CliRunner().invoke(cbt, [str(path), "--plan", *options])
+
+
+def test_a_plan_is_of_the_engine_that_would_run(
+    write_campaign: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CBT_HOME", "embedded")
+    path = write_campaign(benchmarks={"rbd_single_client": ..., "librbdfio": {"time": 5}})
+    assert planned(write_campaign(name="own.yaml")).output.startswith("engine: embedded ")
+    refused = planned(path)
+    assert refused.exit_code == 2
+    assert "librbdfio: is upstream CBT's own; name a checkout of it with --cbt" in refused.output
+    refused = planned(path, "--cbt", str(tmp_path))
+    assert refused.exit_code == 2
+    assert "is no checkout of CBT" in refused.output

@@ -41,9 +41,12 @@ def test_monitoring_in_upstream_s_words() -> None:
     profiles = MonitoringProfiles.model_validate(
         {"collectl": {"args": "-i 2 --x {y}"}, "perf": {"args": "stat -a"}}
     )
-    arguments = monitoring_arguments(profiles)
+    arguments = monitoring_arguments(profiles, perf_by_pid_files=True)
     collectl = arguments["collectl"]["args"].format(collectl_dir="/d")
     assert collectl == "-i 2 --x {y} -F0 -f /d"
     perf = arguments["perf"]
     assert perf["args"].format(perf_dir="/d", pid=1) == "stat -a -o /d/perf.out"
     assert perf["perf_cmd"] == "sudo perf"
+    assert perf["pid_glob"] == "monitored.pid"
+    # Since monitoring is a package, that key would make it a profile for each OSD.
+    assert "pid_glob" not in monitoring_arguments(profiles, perf_by_pid_files=False)["perf"]
