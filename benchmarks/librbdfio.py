@@ -1,4 +1,4 @@
-"""Upstream CBT's librbdfio."""
+"""Upstream CBT's own `librbdfio`, as a scenario that runs under overlays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Upstream CBT's radosbench."""
+"""Upstream CBT's own `radosbench`, as a scenario that runs under overlays."""
 
 from __future__ import annotations
 

@@ -19,5 +19,5 @@ class RbdSingleClient(RbdFio):
     iodepth: int = Field(128, ge=1, le=65536, description="IOs in flight per fio process")
 
     def active_clients(self, clients: Sequence[str]) -> tuple[str, ...]:
-        """The first client."""
+        """The first client of the file alone; the others idle."""
         return tuple(clients[:1])

@@ -66,7 +66,7 @@ class SentenceCommand(click.Command):
     """A command; CampaignError becomes its sentence and its exit status."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
+        """Run the command; a CampaignError ends the program with its sentence and exit status."""
         return _guarded(super().invoke, ctx)
 
 
@@ -74,7 +74,7 @@ class SentenceGroup(click.Group):
     """A group of commands; the same for each of them."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the subcommand."""
+        """Run the subcommand; a CampaignError ends the program as in `SentenceCommand`."""
         return _guarded(super().invoke, ctx)
 
 

@@ -90,15 +90,15 @@ class Stack:
         return command
 
     def before_osds(self, site: Site) -> HostScripts:
-        """Bottom first."""
+        """What makes devices before the OSDs, from the lowest overlay to the highest."""
         return joined(overlay.before_osds(self.below(overlay, site)) for overlay in self.overlays)
 
     def after_osds(self, site: Site) -> HostScripts:
-        """Bottom first."""
+        """What runs when the OSDs are up, from the lowest overlay to the highest."""
         return joined(overlay.after_osds(self.below(overlay, site)) for overlay in self.overlays)
 
     def take_down(self, site: Site) -> HostScripts:
-        """Top first. Each overlay tries, also when one above it failed."""
+        """What takes all overlays down, the highest first; a failure does not stop the rest."""
         return joined((script for _, script in self.takings_down(site)), keep_going=True)
 
     def takings_down(self, site: Site) -> Iterable[tuple[Overlay, HostScripts]]:

@@ -33,7 +33,7 @@ class DriveScenario(Scenario):
 
     @property
     def drive_name(self) -> str:
-        """Of `cluster.drives`."""
+        """The key of `cluster.drives` that it works on."""
         return self.drive
 
     def requirements(self, site: Site) -> Sequence[Requirement]:

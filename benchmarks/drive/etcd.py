@@ -55,7 +55,7 @@ class Etcd(FileSystemScenario):
     benchmark_cmd: str = Field("benchmark", description="command for etcd's benchmark tool")
 
     def required_programs(self) -> Sequence[str]:
-        """etcd."""
+        """etcd, by the name that the file gives its command."""
         return (self.etcd_cmd,)
 
     def requirements(self, site: Site) -> Sequence[Requirement]:
@@ -73,7 +73,7 @@ class Etcd(FileSystemScenario):
         )
 
     def processes(self, site: Site) -> tuple[ClientProcess, ...]:
-        """The benchmark tool."""
+        """One process of etcd's benchmark tool, on the drive's host."""
         return tuple(
             ClientProcess(drive.host, "0", "etcd_benchmark", "etcd_benchmark")
             for drive in site.drives
@@ -123,7 +123,7 @@ class Etcd(FileSystemScenario):
         return " ".join(map(shlex.quote, words))
 
     def benchmark_command(self) -> str:
-        """The tool's puts."""
+        """The benchmark tool's `put` with the file's connections, clients, keys and values."""
         words = [
             self.benchmark_cmd,
             f"--endpoints=127.0.0.1:{self.port}",

@@ -33,7 +33,7 @@ class Fdatasync(FileSystemScenario):
     fio_cmd: str = Field("fio", alias="cmd_path", description="command for fio(1)")
 
     def required_programs(self) -> Sequence[str]:
-        """fio."""
+        """fio, by the name that the file gives its command."""
         return (self.fio_cmd,)
 
     def requirements(self, site: Site) -> Sequence[Requirement]:
@@ -56,7 +56,7 @@ class Fdatasync(FileSystemScenario):
         return {drive.host: cell}
 
     def fio_command(self, directory: str) -> str:
-        """The measuring fio."""
+        """The fio that measures: synchronous writes with fdatasync, in a file in `directory`."""
         job = {
             "name": "fdatasync",
             "directory": directory,

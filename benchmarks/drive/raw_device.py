@@ -43,7 +43,7 @@ class RawDevice(DriveScenario):
     fio_cmd: str = Field("fio", alias="cmd_path", description="command for fio(1)")
 
     def required_programs(self) -> Sequence[str]:
-        """fio."""
+        """fio, by the name that the file gives its command."""
         return (self.fio_cmd,)
 
     def requirements(self, site: Site) -> Sequence[Requirement]:
@@ -117,7 +117,7 @@ else echo ok; fi"""
         return {drive.host: "\n".join(lines)}
 
     def fio_command(self, path: str) -> str:
-        """The measuring fio."""
+        """The fio that measures, on the device at `path`."""
         job = {
             **self._base(path, f"raw-{self.mode}"),
             "rw": self.mode,

@@ -42,7 +42,7 @@ class Cell:
 
     @property
     def configuration(self) -> str:
-        """The configuration's name."""
+        """The name of its configuration, as the file spells it."""
         return self.scenario.configuration
 
     @property

@@ -43,7 +43,7 @@ class Prefill:
 
 @dataclass(frozen=True)
 class Measure:
-    """Run one cell."""
+    """Run one cell on the cluster, or the drive, as the steps before left it."""
 
     cell: Cell
 

@@ -123,7 +123,7 @@ class _Comparer:
     groups: Mapping[str, str]
 
     def table(self, runs: TableRuns) -> Table:
-        """One table."""
+        """The table of one scenario and op size: a section for each mode, a row for each value."""
         size = runs.dimensions.get("op_size")
         return Table(
             title=runs.title,

@@ -59,7 +59,7 @@ def number(value: Optional[float]) -> str:
 
 
 def milliseconds(ns: Optional[float]) -> str:
-    """Latency in ms."""
+    """A latency in ns, shown in ms with three significant digits; `-` when there is none."""
     return number(None if ns is None else ns / 1e6)
 
 
@@ -69,7 +69,7 @@ def megabytes(bytes_per_s: Optional[float]) -> str:
 
 
 def thousandths(value: Optional[float]) -> str:
-    """J as mJ."""
+    """A value in J, shown in mJ with three significant digits; `-` when there is none."""
     return number(None if value is None else 1e3 * value)
 
 

@@ -91,7 +91,7 @@ def engine_checkout(engine: Engine) -> Optional[str]:
 
 
 def path_of(archive: Path) -> Path:
-    """The journal's file."""
+    """The path of the journal in an archive; it need not exist."""
     return archive / "results" / "journal.jsonl"
 
 

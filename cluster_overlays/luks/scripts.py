@@ -113,7 +113,7 @@ def refresh(
 
 
 def remove(mappings: Sequence[Mapping]) -> str:
-    """Neither mapping nor header nor key, whichever of them there were."""
+    """Close the mapping, erase its header and destroy its key; what is not there is no error."""
     settings = _settings(DRIVES=[opal.source()])
     return _as_root(settings + _RESET + _REMOVE + _each("remove", mappings) + _NO_KEYS_LEFT)
 

@@ -257,7 +257,7 @@ def links(asked: Asked) -> List[str]:
 
 
 def remove(asked: Asked) -> None:
-    """Neither devices nor states nor keys, whichever of them there are."""
+    """Remove the tunnel's devices, IPsec states and keys; what is not there is no error."""
     for link in links(asked):
         run(["ip", "link", "delete", link])
     if asked["kind"] == "ipsec":

@@ -67,7 +67,7 @@ class Traffic:
         return f"{self.encrypted} bytes were encrypted" if self.encrypted else None
 
     def evidence(self) -> dict[str, Any]:
-        """For proof.json."""
+        """Bytes and encrypted bytes, as proof.json has them."""
         found: dict[str, Any] = {"bytes": self.total, "encrypted_bytes": self.encrypted}
         if self.drift:
             found["bytes_while_reading"] = self.drift

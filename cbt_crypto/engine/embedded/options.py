@@ -49,7 +49,7 @@ def without_modules(conf: str) -> str:
 
 
 def size_bytes(size: str) -> int:
-    """`16G` in bytes."""
+    """A size of the file in bytes: `16G` is 17179869184."""
     return int(size[:-1]) << _UNITS[size[-1]]
 
 

@@ -129,7 +129,7 @@ class Ending:
     words: str
 
     def sentence(self) -> str:
-        """For people."""
+        """One sentence: host, program, exit status, and the first 400 characters it said."""
         return f"{self.host}: {self.program} exited with {self.status}: {self.words[:400]}"
 
 

@@ -76,9 +76,9 @@ class Directory(Ceph):
         self._pools.add(name)
 
     def forget_pool(self, name: str) -> None:
-        """It is gone."""
+        """`check_health` does not wait for the placement groups of a removed pool."""
         self._pools.discard(name)
 
     def new_epoch(self) -> None:
-        """A new cluster begins to count."""
+        """Forget the epoch: a new cluster counts from 1 again."""
         self._epoch = 0

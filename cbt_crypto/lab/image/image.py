@@ -53,7 +53,7 @@ class Image:
 
     @property
     def key(self) -> str:
-        """The recipe's key."""
+        """The digest of the recipe that it was built from, which names its directory."""
         return self.directory.name
 
     @property

@@ -59,7 +59,7 @@ class Stacks:
 
 @dataclass(frozen=True)
 class Line:
-    """One curve."""
+    """One curve: `y` at each `x`, None where nothing was measured. `group` shares a color."""
 
     name: str
     x: tuple[float, ...]

@@ -73,7 +73,7 @@ def within(cells: Iterable[Stretches], metric: Metric, direction: str) -> Pooled
 
 
 def add(pooled: Iterable[Pooled]) -> Pooled:
-    """Pools put together."""
+    """One pool of several: variances weighted by their degrees of freedom."""
     parts = list(pooled)
     degrees = sum(part.degrees for part in parts)
     squares = sum(part.variance * part.degrees for part in parts)

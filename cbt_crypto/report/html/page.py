@@ -44,7 +44,7 @@ _NAVIGATION = (
 
 
 def page(report: Report) -> str:
-    """The document."""
+    """The report as one HTML document, with its styles, scripts and chart data inside."""
     figures = _Figures(bool(report.emulated_hosts))
     body = E.BODY(
         E.A("Skip to the tables", E.CLASS("skip"), href="#main"),

@@ -22,7 +22,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!&~])")
 
 
 def markdown(report: Report) -> str:
-    """The whole document."""
+    """The report as Markdown: tables, conclusions, hosts and notes. Names are escaped."""
     lines = [f"# {escape(report.title or 'campaign')}", ""]
     what = "Percent lost against" if report.options.loss else "Percent of"
     lines += [f"{what} **{escape(report.baseline_name)}**, by throughput (IOPS).", ""]

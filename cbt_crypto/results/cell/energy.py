@@ -49,7 +49,7 @@ class EnergyUse:
 
     @property
     def watts(self) -> float:
-        """The mean power."""
+        """The mean power over the window, in W."""
         return self.joules / self.seconds
 
 

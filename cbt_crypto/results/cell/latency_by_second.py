@@ -27,7 +27,7 @@ class SecondBins:
 
     @property
     def total(self) -> Histogram:
-        """All seconds together."""
+        """One histogram of all seconds: IOs by latency."""
         return Histogram(self.latencies_ns, self.counts.sum(axis=0).astype(np.int64))
 
     def percentiles_ns(self, column: str) -> Floats:

@@ -45,12 +45,12 @@ class MeasureUntil(BaseModel):
 
     @property
     def fewest(self) -> int:
-        """Blocks in any case."""
+        """The number of blocks that are measured in any case."""
         return math.ceil(self.min / self.block)
 
     @property
     def most(self) -> int:
-        """Blocks at most."""
+        """The number of blocks after which a cell ends, precise or not."""
         return math.ceil(self.max / self.block)
 
 

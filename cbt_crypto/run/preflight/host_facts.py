@@ -42,7 +42,7 @@ class Space(Fact):
     needed: int = 0
 
     def shown(self, output: str) -> str:
-        """`12.3 GiB`."""
+        """Free space, as `12.3 GiB`; `?` when the host did not say."""
         return f"{int(output) / 2**30:.1f} GiB" if output.strip().isdigit() else "?"
 
     def judge(self, output: str) -> Optional[str]:
@@ -78,7 +78,7 @@ class Load(Fact):
     """`load CPUs` and, after it, foreign processes of kinds that would be in the way."""
 
     def shown(self, output: str) -> str:
-        """`0.3/64`."""
+        """Load of the last minute over processors, as `0.3/64`."""
         words = output.split()
         return f"{words[0]}/{words[1]}" if len(words) > 1 else "?"
 
@@ -102,7 +102,7 @@ class Network(Fact):
     """`interface MTU speed`, the speed in Mbit/s."""
 
     def shown(self, output: str) -> str:
-        """`eth0 9000 25G`."""
+        """Interface, MTU and link speed, as `eth0 9000 25G`."""
         words = output.split()
         if len(words) < 2:
             return "?"
@@ -115,7 +115,7 @@ class Version(Fact):
     """A program's version: the first word of its output that looks like one."""
 
     def shown(self, output: str) -> str:
-        """`18.2.7`."""
+        """The version alone, as `18.2.7`."""
         found = re.search(r"\d+\.\d+[\w.]*", output)
         return found.group() if found else "?"
 
