@@ -16,6 +16,9 @@ _PLAIN = ("LVM-", "mpath-")
 class CryptTable:
     """How a mapping encrypts: cipher, key size in bits, sector size in bytes, optional flags.
 
+    Of a wanted one, `sector_size` is None where cryptsetup chooses, and `flash_flags` are those
+    that it has besides where it lies on flash.
+
     `device` is the one that holds the encrypted sectors, as "major:minor"; `on_opal` says that it
     encrypts what it gets once more.
     """
@@ -23,9 +26,10 @@ class CryptTable:
     cipher: str
     key_size: int
     device: str
-    sector_size: int
+    sector_size: Optional[int]
     flags: frozenset[str]
     on_opal: bool = False
+    flash_flags: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, line: str) -> CryptTable:
@@ -53,7 +57,13 @@ class CryptTable:
     def fault(self, layer: Mapping[str, Any]) -> Optional[str]:
         """What contradicts that a layer of `storage_on_host` is such a mapping."""
         found = crypt_of(layer)
-        return found.difference_from(self) if found else "is not dm-crypt"
+        return found.difference_from(self.over(layer)) if found else "is not dm-crypt"
+
+    def over(self, layer: Mapping[str, Any]) -> CryptTable:
+        """As wanted of this very mapping: the kernel tells whether it lies on flash."""
+        if not self.flash_flags or layer.get("rotational") != "0":
+            return self
+        return replace(self, flags=self.flags | self.flash_flags)
 
     def difference_from(self, wanted: CryptTable) -> Optional[str]:
         """The first thing that is not as wanted, for a sentence about the mapping."""
@@ -65,7 +75,7 @@ class CryptTable:
             return f"is {'' if self.on_opal else 'not '}on a drive that encrypts by itself (OPAL)"
         for name in ("cipher", "key_size", "sector_size"):
             found, expected = getattr(self, name), getattr(wanted, name)
-            if found != expected:
+            if expected not in (found, None):
                 return f"has {name} {found} and not {expected}"
         return None
 

@@ -11,8 +11,8 @@ from typing_extensions import Self, override
 
 from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
 from cbt_crypto.cluster_overlays.findings import Finding, judge_all, name_of
-from cbt_crypto.cluster_overlays.luks import cipher_speed, opal, proof, scripts
-from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable, OpalTable
+from cbt_crypto.cluster_overlays.luks import ceph_volume, cipher_speed, opal, proof, scripts
+from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable, OpalTable, crypt_of
 from cbt_crypto.cluster_overlays.luks.mapping import (
     Mapping,
     mapping_of,
@@ -20,22 +20,16 @@ from cbt_crypto.cluster_overlays.luks.mapping import (
     mappings_of,
 )
 from cbt_crypto.cluster_overlays.luks.requirements import SCRIPT, DmCrypt
+from cbt_crypto.cluster_overlays.luks.scripts import LIVE, Flags
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.devices import storage
 from cbt_crypto.hosts.devices.storage import Facts
 from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Osd, Site
 
-#: Options that change on an open mapping, by dm-crypt's name, with cryptsetup's.
-_LIVE = {
-    "allow_discards": "--allow-discards",
-    "same_cpu_crypt": "--perf-same_cpu_crypt",
-    "submit_from_crypt_cpus": "--perf-submit_from_crypt_cpus",
-    "no_read_workqueue": "--perf-no_read_workqueue",
-    "no_write_workqueue": "--perf-no_write_workqueue",
-}
 #: What only dm-crypt knows.
-_OF_DM_CRYPT = {"cipher", "key_size", "sector_size", *_LIVE}
+_OF_DM_CRYPT = {"like", "cipher", "key_size", "sector_size", *LIVE}
 
 #: The cipher's name in the file that stands for the fastest one.
 BEST = "best"
@@ -51,6 +45,11 @@ class Luks(Overlay):
     lies_on: ClassVar[tuple[str, ...]] = ("db_device",)
     is_for_drives: ClassVar[bool] = True
 
+    like: Optional[Literal["ceph-volume"]] = Field(
+        None,
+        description="make what Ceph's own tool makes of these devices: a logical volume, discards, "
+        "no work queues on flash, and cryptsetup's own sector size",
+    )
     type: Literal["luks2"] = Field("luks2", description="format of the header")
     cipher: str = Field(
         "aes-xts-plain64",
@@ -61,8 +60,10 @@ class Luks(Overlay):
     key_size: int = Field(
         512, ge=64, le=1024, multiple_of=8, description="bits; XTS uses half of them twice"
     )
-    sector_size: Literal[512, 1024, 2048, 4096] = Field(
-        512, description="bytes that are encrypted as one unit"
+    sector_size: Literal[512, 1024, 2048, 4096, "auto"] = Field(
+        512,
+        description="bytes that are encrypted as one unit; auto: as cryptsetup itself chooses for "
+        "the device, which since its 2.4 is 4096 where the drive's own sectors are that",
     )
     submit_from_crypt_cpus: bool = Field(
         False, description="submit writes from the CPU that encrypted them, without sorting"
@@ -72,6 +73,7 @@ class Luks(Overlay):
     )
     no_read_workqueue: bool = Field(False, description="decrypt reads without a work queue")
     no_write_workqueue: bool = Field(False, description="encrypt writes without a work queue")
+    high_priority: bool = Field(False, description="run dm-crypt's work queues before others")
     allow_discards: bool = Field(False, description="pass discards on to the device")
     pbkdf: Literal["pbkdf2", "argon2id"] = Field(
         "pbkdf2", description="how the header's key is derived; no IO ever waits for it"
@@ -100,6 +102,13 @@ class Luks(Overlay):
         return self
 
     @model_validator(mode="after")
+    def _nothing_that_ceph_volume_decides(self) -> Self:
+        given = sorted(self.model_fields_set & ceph_volume.DECIDES)
+        if self.like and given:
+            raise ValueError(f"like: {self.like} decides that itself; leave out {', '.join(given)}")
+        return self
+
+    @model_validator(mode="after")
     def _enough_iterations(self) -> Self:
         if self.pbkdf == "pbkdf2" and self.pbkdf_force_iterations < 1000:
             raise ValueError("pbkdf2 takes 1000 iterations or more")
@@ -111,24 +120,33 @@ class Luks(Overlay):
         return cls.make_absent()
 
     @property
-    def _flags(self) -> list[str]:
-        """Those of `_LIVE` that are on."""
-        return [flag for flag in _LIVE if getattr(self, flag)]
+    def _flags(self) -> Flags:
+        own = tuple(flag for flag in LIVE if getattr(self, flag))
+        if not self.like:
+            return Flags(own)
+        return Flags((*ceph_volume.FLAGS.everywhere, *own), ceph_volume.FLAGS.on_flash)
 
     @property
-    def _cryptsetup_flags(self) -> list[str]:
-        return [_LIVE[flag] for flag in self._flags]
+    def _chosen_sector_size(self) -> Optional[int]:
+        """None where cryptsetup chooses."""
+        return None if self.like or self.sector_size == "auto" else self.sector_size
 
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
         if not self.is_present:
             return ()
-        options = tuple(self._flags) + (("sector_size",) if self.sector_size != 512 else ())
+        options = (*self._flags.everywhere, *self._flags.on_flash)
+        options += ("sector_size",) if self._chosen_sector_size not in (None, 512) else ()
         options += ("hw_opal",) if self.hw_opal else ()
         needs: list[Requirement] = [DmCrypt("dm-crypt", site.storage_hosts, SCRIPT, options)]
         if self.hw_opal:
             own = self._mappings(site).items()
             needs += [opal.requirement(host, one) for host, each in own for one in each]
+        if self.like:
+            needs += ceph_volume.requirements(site, self.devices)
+            sentence = "luks: like: ceph-volume is for OSDs; name its options for a drive"
+            script = f"echo {shlex.quote(sentence)}"
+            needs += [Requirement("luks", (drive.host,), script) for drive in site.drives]
         for osd in site.osds:
             if osd.is_file:
                 sentence = f"osd.{osd.id} is on a file; luks needs block devices: name osd_devices"
@@ -140,15 +158,18 @@ class Luks(Overlay):
     def before_osds(self, site: Site) -> HostScripts:
         if not self.is_present:
             return {}
-        return {
-            host: scripts.make(
-                mappings, self._formatting(), self._cryptsetup_flags, bool(self.hw_opal)
-            )
+        made = {
+            host: scripts.make(mappings, self._formatting(), self._flags, bool(self.hw_opal))
             for host, mappings in self._mappings(site).items()
         }
+        return joined((ceph_volume.make(site, self.devices) if self.like else {}, made))
 
     def _mappings(self, site: Site) -> dict[str, list[Mapping]]:
-        return mappings_of(site, self.devices)
+        return mappings_of(self._below(site), self.devices)
+
+    def _below(self, site: Site) -> Site:
+        """The site with what the mappings lie on."""
+        return ceph_volume.on_volumes(site, self.devices) if self.like else site
 
     def _formatting(self) -> list[str]:
         words = ["--type", self.type]
@@ -157,7 +178,8 @@ class Luks(Overlay):
             words += [opal.FORMATTING[self.hw_opal], "--force-password"]
         if self.hw_opal != "only":
             words += ["--cipher", self.cipher, "--key-size", str(self.key_size)]
-            words += ["--sector-size", str(self.sector_size)]
+            size = self._chosen_sector_size
+            words += ["--sector-size", str(size)] if size else []
         words += ["--pbkdf", self.pbkdf]
         words += ["--pbkdf-force-iterations", str(self.pbkdf_force_iterations)]
         if self.pbkdf == "argon2id":
@@ -184,7 +206,7 @@ class Luks(Overlay):
         if not self.is_present:
             return {}
         return {
-            host: scripts.refresh(mappings, self._cryptsetup_flags, self._flags, _LIVE)
+            host: scripts.refresh(mappings, self._flags)
             for host, mappings in self._mappings(site).items()
         }
 
@@ -218,20 +240,23 @@ class Luks(Overlay):
 
     @override
     def take_down(self, site: Site) -> HostScripts:
-        return {host: scripts.remove(own) for host, own in mappings_of(site).items()}
+        closed = {h: scripts.remove(own) for h, own in mappings_of(self._below(site)).items()}
+        volumes = ceph_volume.remove(site) if self.like else {}
+        return joined((closed, volumes), keep_going=True) if volumes else closed
 
     @override
     def transition_to(self, new: Self) -> Transition:
         if self == new:
             return Transition.NONE
-        fixed = [overlay.model_dump(exclude=set(_LIVE)) for overlay in (self, new)]
+        fixed = [overlay.model_dump(exclude=set(LIVE)) for overlay in (self, new)]
         alike = self.is_present == new.is_present and fixed[0] == fixed[1]
         return Transition.LIVE if alike else Transition.REBUILD
 
     @override
     def probe(self, site: Site) -> HostScripts:
         with_opal = self.hw_opal is not None
-        return {host: proof.script(site, host, with_opal) for host in site.storage_hosts}
+        below = self._below(site)
+        return {host: proof.script(below, host, with_opal) for host in site.storage_hosts}
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
@@ -247,7 +272,8 @@ class Luks(Overlay):
         if not self.is_present:
             return "have no dm-crypt below"
         how = {None: "dm-crypt", "only": "drives that encrypt by themselves"}
-        return f"are on {how.get(self.hw_opal, 'dm-crypt over OPAL')} as configured"
+        as_what = f"as {self.like} makes it" if self.like else "as configured"
+        return f"are on {how.get(self.hw_opal, 'dm-crypt over OPAL')} {as_what}"
 
     def _finding(self, place: Union[Osd, Drive], looks: Sequence[Optional[Facts]]) -> Finding:
         faults = [self._fault(place, facts) for facts in looks]
@@ -265,6 +291,10 @@ class Luks(Overlay):
         else:
             fault = proof.encrypted_fault(place, facts, self._wanted(), self.devices)
             parts = [part for part in facts["named"] if part in self.devices]
+        if not fault and self.like:
+            opened = facts["opened"].values()
+            found = (ceph_volume.fault(layers) for layers in opened if any(map(crypt_of, layers)))
+            fault = next(filter(None, found), None)
         if fault or self.hw_opal is None:
             return fault
         return opal.drive_fault(facts, parts, self.hw_opal)
@@ -272,5 +302,6 @@ class Luks(Overlay):
     def _wanted(self) -> proof.Wanted:
         if self.hw_opal == "only":
             return OpalTable()
-        flags, on_opal = frozenset(self._flags), self.hw_opal is not None
-        return CryptTable(self.cipher, self.key_size, "", self.sector_size, flags, on_opal)
+        flags, flash = (frozenset(own) for own in (self._flags.everywhere, self._flags.on_flash))
+        size, on_opal = self._chosen_sector_size, self.hw_opal is not None
+        return CryptTable(self.cipher, self.key_size, "", size, flags, on_opal, flash)

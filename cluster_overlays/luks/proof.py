@@ -108,7 +108,8 @@ def _any_mapping_fault(opened: Mapping[str, Any], wanted: CryptTable) -> Optiona
         found = next(filter(None, map(crypt_of, layers)), None)
         if found is None:
             return f"it has {layers[0].get('name')} open, below which is no dm-crypt"
-        difference = found.difference_from(wanted.on(found.device))
+        crypt = next(layer for layer in layers if crypt_of(layer))
+        difference = found.difference_from(wanted.on(found.device).over(crypt))
         if difference:
             return f"its dm-crypt on {found.device} {difference}"
     return None

@@ -20,6 +20,7 @@ for program in cryptsetup dmsetup blkid wipefs; do
     command -v $program > /dev/null && echo "has $program"
 done
 cryptsetup --version 2> /dev/null || :
+cryptsetup --help 2> /dev/null | grep -o -- '--perf-[a-z_]*' | sed 's/^--perf-/knows /' || :
 $SUDO modprobe -q dm-crypt 2> /dev/null || :
 $SUDO dmsetup targets 2> /dev/null | grep '^crypt ' || :
 echo "kernel $(uname -r)"
@@ -56,9 +57,17 @@ OPTIONS: Mapping[str, Since] = {
     "sector_size": Since((2, 0, 0), (1, 17, 0), "4.12"),
     "no_read_workqueue": Since((2, 3, 4), (1, 22, 0), "5.9"),
     "no_write_workqueue": Since((2, 3, 4), (1, 22, 0), "5.9"),
+    "high_priority": Since((2, 8, 0), (1, 26, 0), "6.10"),
     # Of OPAL the kernel's own option is looked at, on each drive.
     "hw_opal": Since((2, 7, 0), BASE.target, BASE.linux),
 }
+
+
+#: Those that are `--perf-` and their name to cryptsetup.
+_FLAGS = frozenset(
+    {"same_cpu_crypt", "submit_from_crypt_cpus", "no_read_workqueue", "no_write_workqueue"}
+    | {"high_priority"}
+)
 
 
 @dataclass(frozen=True)
@@ -83,10 +92,19 @@ class DmCrypt(Requirement):
                 "virtual machines"
             )
         cryptsetup = _after("cryptsetup ", facts) or ""
+        unknown = self._unknown(facts)
+        if unknown:
+            return f"{unknown} is none of the options of its cryptsetup, {cryptsetup}"
         old = self._too_old(_version(cryptsetup) or (), target, kernel)
         if old is None and "hw_opal" in self.options and "HW_OPAL" not in cryptsetup.split():
             return "hw_opal needs a cryptsetup that was built with it; cryptsetup --version says so"
         return old
+
+    def _unknown(self, facts: Iterable[str]) -> Optional[str]:
+        """A flag that cryptsetup's own help does not list: one may be built without, or patched."""
+        known = {line.removeprefix("knows ") for line in facts if line.startswith("knows ")}
+        asked = (option for option in self.options if option in _FLAGS)
+        return next((option for option in asked if known and option not in known), None)
 
     def _too_old(self, cryptsetup: Version, target: Version, kernel: str) -> Optional[str]:
         needs = {"luks": BASE, **{option: OPTIONS[option] for option in self.options}}

@@ -10,9 +10,20 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from cbt_crypto.cluster_overlays.luks import opal
 from cbt_crypto.cluster_overlays.luks.mapping import Mapping
+
+#: Options that change on an open mapping, by dm-crypt's name, with cryptsetup's.
+LIVE = {
+    "allow_discards": "--allow-discards",
+    "same_cpu_crypt": "--perf-same_cpu_crypt",
+    "submit_from_crypt_cpus": "--perf-submit_from_crypt_cpus",
+    "no_read_workqueue": "--perf-no_read_workqueue",
+    "no_write_workqueue": "--perf-no_write_workqueue",
+    "high_priority": "--perf-high_priority",
+}
 
 _KEYS = """
 umask 077
@@ -25,6 +36,13 @@ if [ -z "$keys" ]; then
     exit 1
 fi
 keys=$keys/cbt-crypto
+"""
+
+# What only flash gets; device-mapper hands on what the devices below say of themselves.
+_MORE = """
+more() {
+    [ -z "$2" ] || [ "$(lsblk -dnro ROTA "$1" | tr -d ' ')" != 0 ] || echo "$2"
+}
 """
 
 _MAKE = """
@@ -41,7 +59,7 @@ make() {
     admin=/dev/null
     [ -z "$OPAL" ] || { admin=$keys/$1.opal; admin_key "$admin"; }
     cryptsetup luksFormat --batch-mode $FORMAT --label "$1" --key-file "$keys/$1" "$2" < "$admin"
-    cryptsetup open --type luks $FLAGS --key-file "$keys/$1" "$2" "$1"
+    cryptsetup open --type luks $FLAGS $(more "$2" "$FLASH") --key-file "$keys/$1" "$2" "$1"
 }
 """
 
@@ -51,7 +69,9 @@ in_force() {
     dmsetup table "$1" | tr ' ' '\\n' | grep -xE "$KNOWN" | sort | tr '\\n' ' '
 }
 refresh() {
-    [ "$(in_force "$1")" = "$WANTED" ] || cryptsetup refresh $FLAGS --key-file "$keys/$1" "$1"
+    wanted=$(printf '%s\\n' $WANTED $(more "$2" "$FLASH_WANTED") | grep . | sort | tr '\\n' ' ')
+    [ "$(in_force "$1")" = "$wanted" ] ||
+        cryptsetup refresh $FLAGS $(more "$2" "$FLASH") --key-file "$keys/$1" "$1"
 }
 """
 
@@ -95,27 +115,47 @@ remove() {
 _NO_KEYS_LEFT = "rmdir /run/cbt-crypto /dev/shm/cbt-crypto 2>/dev/null || :"
 
 
+@dataclass(frozen=True)
+class Flags:
+    """Flags of open mappings, by dm-crypt's names; `on_flash` are those that only flash gets."""
+
+    everywhere: tuple[str, ...] = ()
+    on_flash: tuple[str, ...] = ()
+
+
 def make(
-    mappings: Sequence[Mapping], formatting: Iterable[str], flags: Iterable[str], hw_opal: bool
+    mappings: Sequence[Mapping], formatting: Iterable[str], flags: Flags, hw_opal: bool = False
 ) -> str:
-    """Keys, headers and open mappings; `formatting` and `flags` are cryptsetup's options."""
-    settings = _settings(FORMAT=formatting, FLAGS=flags, OPAL=["yes"] if hw_opal else [])
-    return _as_root(settings + _KEYS + _MAKE + _each("make", mappings))
+    """Keys, headers and open mappings; `formatting` are cryptsetup's options."""
+    settings = _settings(
+        FORMAT=formatting,
+        FLAGS=map(_option, flags.everywhere),
+        FLASH=map(_option, flags.on_flash),
+        OPAL=["yes"] if hw_opal else [],
+    )
+    return _as_root(settings + _KEYS + _MORE + _MAKE + _each("make", mappings))
 
 
-def refresh(
-    mappings: Sequence[Mapping], flags: Iterable[str], wanted: Iterable[str], known: Iterable[str]
-) -> str:
-    """Open mappings with other flags; `wanted` of all `known` are dm-crypt's own names for them."""
-    settings = _settings(FLAGS=flags, KNOWN=["|".join(known)])
-    settings += f"WANTED={shlex.quote(''.join(f'{flag} ' for flag in sorted(wanted)))}\n"
-    return _as_root(settings + _KEYS + _REFRESH + _each("refresh", mappings))
+def refresh(mappings: Sequence[Mapping], flags: Flags) -> str:
+    """Open mappings with other flags."""
+    settings = _settings(
+        FLAGS=map(_option, flags.everywhere),
+        FLASH=map(_option, flags.on_flash),
+        WANTED=flags.everywhere,
+        FLASH_WANTED=flags.on_flash,
+        KNOWN=["|".join(LIVE)],
+    )
+    return _as_root(settings + _KEYS + _MORE + _REFRESH + _each("refresh", mappings))
 
 
 def remove(mappings: Sequence[Mapping]) -> str:
     """Close the mapping, erase its header and destroy its key; what is not there is no error."""
     settings = _settings(DRIVES=[opal.source()])
     return _as_root(settings + _RESET + _REMOVE + _each("remove", mappings) + _NO_KEYS_LEFT)
+
+
+def _option(flag: str) -> str:
+    return LIVE[flag]
 
 
 def _settings(**options: Iterable[str]) -> str:

@@ -79,6 +79,11 @@ def group_name(directory: str, host: str, device: str) -> str:
     return f"cbt-crypto-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
 
+def is_ours(device: str) -> bool:
+    """Whether a device is a volume of a campaign's, by its name."""
+    return device.startswith("/dev/cbt-crypto-")
+
+
 def path(group: str, volume: str) -> str:
     """The device of a volume."""
     return f"/dev/{group}/{volume}"

@@ -55,6 +55,9 @@ class Layers:
 
     def _layer(self, device: str, folder: Path) -> Layer:
         layer = {"device": device, "name": folder.name}  # type: Layer
+        rotational = folder / "queue/rotational"
+        if rotational.exists():
+            layer["rotational"] = rotational.read_text().strip()
         if (folder / "md").is_dir():
             level, disks, chunk = (
                 (folder / "md" / name).read_text().strip()
