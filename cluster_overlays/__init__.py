@@ -11,6 +11,7 @@ from cbt_crypto.cluster_overlays.cpuset.overlay import CpuSet
 from cbt_crypto.cluster_overlays.db_device import DbDevice
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.network.overlay import Network
+from cbt_crypto.cluster_overlays.osd_service import OsdService
 from cbt_crypto.cluster_overlays.secure_messenger.overlay import SecureMessenger
 from cbt_crypto.cluster_overlays.tuned import Tuned
 
@@ -20,5 +21,6 @@ OVERLAYS: dict[str, type[Overlay]] = {
     "luks": Luks,
     "secure_messenger": SecureMessenger,
     "cpuset": CpuSet,
+    "osd_service": OsdService,
     "tuned": Tuned,
 }

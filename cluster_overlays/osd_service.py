@@ -1,0 +1,158 @@
+"""What systemd's unit and cephadm's container give an OSD: its environment and its limits.
+
+Packages start OSDs with a larger cache of freed memory for each thread, in tcmalloc, and with a
+million open files. So does every configuration that says nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Optional
+
+from pydantic import Field
+from typing_extensions import Self, override
+
+from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
+from cbt_crypto.cluster_overlays.findings import Finding, judge_all
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
+
+#: tcmalloc's variable, which packages set in /etc/default/ceph and cephadm in its containers.
+CACHE = "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES"
+#: The value there.
+CACHE_BYTES = 128 << 20
+#: LimitNOFILE of ceph-osd@.service.
+OPEN_FILES = 1 << 20
+
+# The kernel lets nobody but a capable root raise a limit, and containers often lack that: then as
+# far as it goes. An overlay that the file names has been refused before it comes to that.
+_START = """
+export PATH="$PATH:/usr/sbin:/sbin"
+prlimit --pid $$ --nofile={files}:{files} 2> /dev/null || ulimit -n "$(ulimit -Hn)"
+{command}
+""".strip()
+
+_CHECK = "prlimit --nofile={files}:{files} true 2> /dev/null && echo ok || echo {sentence}"
+
+_READ = """
+import json, os, sys
+
+def look(pid_file):
+    try:
+        pid = open(pid_file).read().strip()
+        environ = open("/proc/%s/environ" % pid, "rb").read().split(b"\\0")
+        limits = open("/proc/%s/limits" % pid).read().splitlines()
+        user = os.stat("/proc/%s" % pid).st_uid
+    except OSError:
+        return {}
+    named = dict(one.decode(errors="replace").split("=", 1) for one in environ if b"=" in one)
+    files = [line.split()[3:5] for line in limits if line.startswith("Max open files")]
+    return {"pid": int(pid), "environment": {name: named[name] for name in KEEP if name in named},
+            "open_files": files[0][0] if files else None, "user_id": user,
+            "open_files_allowed": files[0][1] if files else None}
+
+KEEP = ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "LD_PRELOAD", "MALLOC_CONF", "GLIBC_TUNABLES")
+print(json.dumps({osd: look(path) for osd, path in json.loads(sys.argv[1]).items()}))
+"""
+
+
+class OsdService(Overlay):
+    """Start OSDs as a package's service does, or with another environment and other limits."""
+
+    name: ClassVar[str] = "osd_service"
+
+    tcmalloc_cache: int = Field(
+        CACHE_BYTES,
+        ge=1 << 20,
+        le=1 << 40,
+        description=f"bytes of {CACHE}: freed memory that all threads of an OSD keep together",
+    )
+    open_files: int = Field(
+        OPEN_FILES, ge=1024, le=1 << 30, description="files that an OSD may have open"
+    )
+
+    @classmethod
+    @override
+    def absent(cls) -> Self:
+        return cls.make_absent(tcmalloc_cache=CACHE_BYTES, open_files=OPEN_FILES)
+
+    @override
+    def requirements(self, site: Site) -> Sequence[Requirement]:
+        if not self.is_present:
+            return ()
+        sentence = (
+            f"osd_service: an OSD cannot get {self.open_files} open files there; leave the "
+            "overlay out, or raise the limit of whoever starts it"
+        )
+        needs = []
+        for host in site.osd_hosts:
+            sudo = "" if all(osd.is_file for osd in site.osds_of(host)) else "$SUDO "
+            check = _CHECK.format(files=self.open_files, sentence=shlex.quote(sentence))
+            needs.append(Requirement("open files of OSDs", (host,), sudo + check))
+        return needs
+
+    @override
+    def wrap_osd(self, osd: Osd, command: str) -> str:
+        # One shell, root's where the OSD is: sudo would not hand an environment on.
+        started = _START.format(files=self.open_files, command=command)
+        variables = f'CBT_CRYPTO_MARK="${{CBT_CRYPTO_MARK-}}" {CACHE}={self.tcmalloc_cache}'
+        if osd.is_file:
+            return f'env {variables} SUDO="${{SUDO-}}" sh -euc {shlex.quote(started)}'
+        return f"${{SUDO-}} env {variables} SUDO= sh -euc {shlex.quote(started)}"
+
+    @override
+    def transition_to(self, new: Self) -> Transition:
+        alike = (self.tcmalloc_cache, self.open_files) == (new.tcmalloc_cache, new.open_files)
+        return Transition.NONE if alike else Transition.RESTART
+
+    @override
+    def probe(self, site: Site) -> HostScripts:
+        return {
+            host: shell.python(_READ, {f"osd.{osd.id}": osd.pid_file for osd in site.osds_of(host)})
+            for host in site.osd_hosts
+        }
+
+    @override
+    def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
+        looks = [_parse(outputs) for outputs in (before, after)]
+        findings = {osd: self._finding(osd, [one.get(f"osd.{osd.id}") for one in looks])
+                    for osd in site.osds}  # fmt: skip
+        if any(osd.is_existing for osd in site.osds):
+            return judge_all(self, findings, "run as they were deployed")
+        verdict = judge_all(self, findings, "have the environment and limits of a service")
+        few = {facts["open_files"] for facts in verdict.evidence.values() if "open_files" in facts}
+        few -= {str(self.open_files)}
+        note = f", but only {min(few)} open files, as their host allows no more" if few else ""
+        return Verdict(verdict.proved, verdict.reason + note, verdict.evidence)
+
+    def _finding(self, osd: Osd, looks: Sequence[Optional[Mapping[str, Any]]]) -> Finding:
+        if osd.is_existing:
+            return Finding(None, looks[-1] or {})
+        faults = filter(None, (self._fault(facts) for facts in looks))
+        return Finding(next(faults, None), looks[-1] or {})
+
+    def _fault(self, facts: Optional[Mapping[str, Any]]) -> Optional[str]:
+        if not facts:
+            return "its host did not say how it was started"
+        cache = facts["environment"].get(CACHE)
+        if cache != str(self.tcmalloc_cache):
+            return f"it runs with {CACHE}={cache or ''} and not {self.tcmalloc_cache}"
+        if facts["open_files"] == str(self.open_files):
+            return None
+        is_all = facts["open_files"] == facts["open_files_allowed"]
+        if not self.is_present and is_all and int(facts["open_files"]) < self.open_files:
+            return None
+        return f"it may open {facts['open_files']} files and not {self.open_files}"
+
+
+def _parse(outputs: HostOutputs) -> dict[str, Mapping[str, Any]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    for output in outputs.values():
+        try:
+            found.update(json.loads(output))
+        except (ValueError, TypeError):
+            continue
+    return found
