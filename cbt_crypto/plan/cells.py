@@ -74,6 +74,11 @@ class Cell:
         return {**options, **dict(self.place)}
 
     @property
+    def seconds(self) -> int:
+        """Time that the file itself asks for: ramp and measured time."""
+        return self.scenario.ramp + self.scenario.measured_s
+
+    @property
     def label(self) -> str:
         """One line for people, which `--only` matches too."""
         options = self.parameters

@@ -41,6 +41,11 @@ class Pacing:
         if load is not None and isinstance(iops, dict):
             load.note(cell.configuration, cell.iteration, Measured(state.get("deployment"), iops))
 
+    @property
+    def may_pass_over(self) -> bool:
+        """Whether any cell may turn out not to be needed."""
+        return bool(self._loads)
+
     def may_settle(self, cell: Cell) -> bool:
         """Whether it depends on what was measured if this block is needed."""
         until = cell.scenario.until

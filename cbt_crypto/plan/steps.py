@@ -67,7 +67,7 @@ class Plan:
     @property
     def seconds(self) -> int:
         """Time that the file itself asks for: ramps and measured times. No deployments."""
-        return sum(cell.scenario.ramp + cell.scenario.measured_s for cell in self.to_measure)
+        return sum(cell.seconds for cell in self.to_measure)
 
     @property
     def prefill_mb(self) -> int:

@@ -5,14 +5,22 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
+from cbt_crypto.archive.json_file import read_json, write_json
 from cbt_crypto.cluster_overlays.base import Overlay
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
 from cbt_crypto.hosts import energy_sampler
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.file.dimensions import words
+from cbt_crypto.plan.layout import drives_of
+from cbt_crypto.run.targets import drive_facts
+from cbt_crypto.run.targets.base import Target
 
 #: What systemd-detect-virt says of a machine whose CPU is emulated in software.
 _EMULATED = {"qemu", "bochs", "uml"}
@@ -41,6 +49,44 @@ ENERGY
 }
 say energy "$(energy)"
 """.replace("ENERGY", energy_sampler.names_script())
+
+
+class EnvironmentFile:
+    """results/environment.json, which a campaign adds to with each deployment."""
+
+    def __init__(self, archive: Path, remote: Remote, engine: Engine, campaign: Campaign) -> None:
+        """Reads nothing yet."""
+        self._path = archive / "results" / "environment.json"
+        self._remote = remote
+        self._engine = engine
+        self._drives = drives_of(campaign.cluster)
+        self._overlays: list[Overlay] = []
+        self._confs: dict[str, str] = {}
+        self._counting: list[str] = []
+
+    def describe(self, stacks: Iterable[Stack]) -> None:
+        """One overlay of each kind that the stacks name is asked: what it says is about hosts."""
+        named = (overlay for stack in stacks for overlay in stack.named)
+        self._overlays = list({overlay.name: overlay for overlay in named}.values())
+
+    def note(self, configuration: str, target: Target) -> None:
+        """Note the ceph.conf that is in force now; and the hosts, unless they are known."""
+        name = ", ".join(filter(None, (configuration, words(target.place))))
+        self._confs[name] = target.conf_text
+        noted = read_json(self._path)
+        if noted is None or not set(target.site.hosts) <= set(noted.get("hosts", ())):
+            everywhere = replace(target.site, drives=self._drives)
+            noted = collect(self._remote, everywhere, self._engine, self._overlays)
+            if self._drives:
+                noted["drives"] = drive_facts.collect(self._remote, self._drives)
+        noted.pop("format", None)
+        noted["ceph_conf"] = {**noted.get("ceph_conf", {}), **self._confs}
+        self._counting = energy_hosts(noted)
+        write_json(self._path, noted)
+
+    def energy_hosts(self, site: Site) -> list[str]:
+        """The hosts of a site that count their energy."""
+        return [host for host in site.hosts if host in self._counting]
 
 
 def collect(

@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cbt_crypto.archive.json_file import write_json
-from cbt_crypto.benchmarks.base import ClientProcess, ClusterCommands, Scenario, Volume
+from cbt_crypto.benchmarks.base import ClientProcess, Scenario, Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import CellBenchmark, Engine
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.hosts import energy_sampler, shell
+from cbt_crypto.hosts import energy_sampler
 from cbt_crypto.hosts.clock import _check_clocks, clock_offsets
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.run import collect as collected
 from cbt_crypto.run import neighbours, proof
+from cbt_crypto.run.targets.base import Target, commands_of
 
 if TYPE_CHECKING:
     from cbt_crypto.engine.embedded.benchmark import Benchmark
@@ -32,16 +33,6 @@ else:
 _SLACK = 120
 #: A volume that is filled more slowly than this, on top of a deployment's time, is not filled.
 _PREFILL_MB_PER_S = 1
-
-
-def commands_of(cluster: Any) -> ClusterCommands:
-    """How ceph's commands find the cluster that an engine deployed."""
-    conf = shlex.quote(cluster.tmp_conf)
-    return ClusterCommands(
-        ceph=f"{shell.command(cluster.ceph_cmd)} -c {conf}",
-        rbd=f"{shell.command(cluster.rbd_cmd)} -c {conf}",
-        environment=f"env CEPH_CONF={conf}",
-    )
 
 
 class _RunsScenario(Benchmark):
@@ -169,16 +160,16 @@ def _last_words(path: Path) -> str:
 
 
 def attempt(
-    cell: Cell, benchmark: CellBenchmark, cluster: Any, directory: Path, healthy: bool = False
+    cell: Cell, benchmark: CellBenchmark, target: Target, directory: Path, healthy: bool = False
 ) -> dict[str, Any]:
     """Measure and prove; return the cell's outcome. Its files are still to be collected.
 
-    `healthy` says that the cluster was seen to be so after all that was done to it. It is
+    `healthy` says that the target was seen to be so after all that was done to it. It is
     afterwards. Raises RunError, with the reason, for a cell that must not become a number; its
     files are in `directory` then.
     """
     if not healthy:
-        cluster.check_health()
+        target.check_health()
     benchmark.initialize()
     try:
         remote, stack, site = benchmark.remote, benchmark.stack, benchmark.site
@@ -189,7 +180,7 @@ def attempt(
         outcome = benchmark.outcome
         outcome.update({"neighbours": seen} if seen else {})
         after = proof.probe(remote, stack, site)
-        cluster.check_health()
+        target.check_health()
         judged = proof.judge(stack, site, cell.configuration, before, after)
         write_json(directory / "proof.json", judged)
         succeeded = all(process["exit_status"] == 0 for process in outcome["processes"])

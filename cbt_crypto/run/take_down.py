@@ -16,28 +16,10 @@ from cbt_crypto.plan.layout import site_of
 from cbt_crypto.run.journal import Deployment, Journal, left_over
 from cbt_crypto.run.locks import holder
 from cbt_crypto.run.locks.hosts import free_hosts
-from cbt_crypto.run.targets.cluster import cluster_class
+from cbt_crypto.run.targets.cluster import cluster_class, take_down
 
 Say = Callable[[str], None]
 ChooseEngine = Callable[[Any], Engine]
-
-
-def take_down(cluster: Any) -> None:
-    """End a cluster's processes, undo its overlays, empty its devices, remove its directory.
-
-    A host that does not answer keeps none of the others up. Safe to repeat. Raises the first
-    RunError.
-    """
-    errors: list[RunError] = []
-    for step in (cluster.shutdown, cluster.cleanup):
-        try:
-            step()
-        except RunError as error:
-            errors.append(error)
-    if errors:
-        # tmp_dir has the notes on the devices, by which the next start clears the rest.
-        raise errors[0]
-    cluster.purge()
 
 
 def clear(archive: Path, engine_of: ChooseEngine, say: Say, insist: bool = False) -> int:

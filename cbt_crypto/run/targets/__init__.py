@@ -1,1 +1,1 @@
-"""What a campaign works on: a cluster that it deploys, one that exists, or drives."""
+"""What a campaign works on: a cluster that it deploys, one that exists, drives without Ceph."""

@@ -3,38 +3,78 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Optional
+from typing import Any, Optional
 
+from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, leftovers
 from cbt_crypto.hosts.devices import md_array
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.shell import sequence
 from cbt_crypto.hosts.site import Drive, HostScripts, Site
+from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.file.dimensions import Place, at
+from cbt_crypto.plan.layout import cell_site, drives_of, site_of
+from cbt_crypto.plan.steps import Deploy
+from cbt_crypto.run.targets.base import Target
 
 
-class DriveStage:
+class DriveTarget:
     """The drives of a campaign. At most one is in use, so different ones may share devices."""
 
-    def __init__(
-        self, remote: Remote, site: Site, drives: Sequence[Drive], known: Sequence[Stack]
-    ) -> None:
-        """`known` are all stacks that this campaign may have laid over a drive."""
-        self._remote = remote
-        self._site = replace(site, osds=())
-        self._drives = tuple(drives)
-        self._known = tuple(known)
-        self._in_use: Optional[Drive] = None
+    can_be_rebuilt = True
+    place: Place = ()
+    conf_text = ""
 
-    def deploy(self, name: str, stack: Stack) -> None:
+    def __init__(
+        self, remote: Remote, section: ClusterSection, stacks: Mapping[str, Stack], cluster: Target
+    ) -> None:
+        """`cluster` clears what a killed run left, on the drives and in tmp_dir."""
+        self._remote = remote
+        self._section = section
+        self._drives = drives_of(section)
+        self._cluster = cluster
+        self._in_use: Optional[Drive] = None
+        self._is_cleared = False
+        self.site: Site = site_of(section)
+        self.begin(stacks)
+
+    def begin(self, stacks: Mapping[str, Stack]) -> None:
+        """Learn all stacks that this campaign may lay over a drive."""
+        self._stacks = dict(stacks)
+        self.stack = next(iter(self._stacks.values()))
+
+    @property
+    def cluster(self) -> Any:
+        """None is deployed; its directories are where the drive's host has its files."""
+        return self._cluster.cluster
+
+    def transition(self, step: Deploy) -> Transition:
+        """As the plan has it."""
+        return step.how
+
+    def change_to(self, step: Deploy, how: Transition) -> None:
+        """Prepare the drive that the step names, or change the one in use, whose data stay."""
+        stack = self._stacks[step.configuration]
+        if how is not Transition.REBUILD:
+            self._change(stack, how)
+        else:
+            if not self._is_cleared:
+                self.cluster.shutdown()
+                self.cluster.cleanup()
+                self._is_cleared = True
+            self._deploy(str(step.drive), stack)
+        self.stack = stack
+
+    def _deploy(self, name: str, stack: Stack) -> None:
         """Free the drive that is in use, and bring this one into a configuration."""
-        self.free()
+        self._free()
         drive = next(drive for drive in self._drives if drive.name == name)
         self._in_use = drive
-        site = replace(self._site, clients=(drive.host,), drives=(drive,))
-        self._run({drive.host: _claim(drive, self._site.tmp_dir)}, "note the devices")
+        site = replace(self.site, osds=(), clients=(drive.host,), drives=(drive,))
+        self._run({drive.host: _claim(drive, self.site.tmp_dir)}, "note the devices")
         if drive.array and not drive.encrypts_members:
             self._run({drive.host: md_array.make(drive, drive.devices)}, "make the RAID-0")
         self._run(stack.before_osds(site), "prepare the drive")
@@ -43,20 +83,28 @@ class DriveStage:
             self._run({drive.host: md_array.make(drive, members)}, "make the RAID-0")
         self._run(stack.after_osds(site), "finish the drive")
 
-    def change(self, stack: Stack, how: Transition) -> None:
-        """Go over to another configuration of the drive in use, whose data stay."""
+    def _change(self, stack: Stack, how: Transition) -> None:
         if self._in_use is not None and how is not Transition.NONE:
-            site = replace(self._site, drives=(self._in_use,))
+            site = replace(self.site, osds=(), drives=(self._in_use,))
             self._run(stack.after_osds(site), "change the configuration")
 
-    def check_health(self) -> None:
-        """Nothing to wait for: what a cluster's method of this name does has no meaning here."""
-
-    def free(self) -> None:
+    def _free(self) -> None:
         """Undo what was done to the drive in use; nothing when there is none."""
         if self._in_use is not None:
-            self._run(undo((self._in_use,), self._known, self._site), "free the drive")
+            site = replace(self.site, osds=())
+            self._run(undo((self._in_use,), tuple(self._stacks.values()), site), "free the drive")
             self._in_use = None
+
+    def measure_on(self, scenario: Scenario) -> Site:
+        """The scenario's drive and its host."""
+        return cell_site(at(self._section), scenario, self.stack)
+
+    def check_health(self) -> None:
+        """Nothing to wait for: a drive has no health of a cluster's kind."""
+
+    def end(self, filled: Sequence[Volume]) -> None:
+        """Free the drives: what takes the cluster's directories down does it too."""
+        self._cluster.end(filled)
 
     def _run(self, scripts: HostScripts, what: str) -> None:
         self._remote.run(scripts, what, 300)

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cbt_crypto.benchmarks.base import ClusterCommands, Volume
+from cbt_crypto.benchmarks.base import ClusterCommands, Scenario, Volume
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
+from cbt_crypto.engine import Engine
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
@@ -19,8 +20,12 @@ from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign, ClusterSection
-from cbt_crypto.plan.layout import ceph_dir
+from cbt_crypto.plan.file.dimensions import Place
+from cbt_crypto.plan.layout import cell_site, ceph_dir, site_of
+from cbt_crypto.plan.steps import Deploy
 from cbt_crypto.run.targets import sockets_on_host
+from cbt_crypto.run.targets.base import commands_of
+from cbt_crypto.run.targets.cluster import cluster_class, take_down
 
 
 @dataclass(frozen=True)
@@ -153,13 +158,6 @@ def _pid_files(osds: Iterable[Osd], pids: Mapping[str, int]) -> HostScripts:
     return scripts
 
 
-def adopt(cluster: Any, site: Site) -> None:
-    """Tell an engine's cluster of the hosts that were found, so that it cleans them up too."""
-    cluster.site = site
-    if hasattr(cluster, "own"):
-        cluster.own.site = site
-
-
 def remove_images(
     remote: Remote, site: Site, commands: ClusterCommands, volumes: Sequence[Volume]
 ) -> None:
@@ -168,3 +166,64 @@ def remove_images(
     if volumes:
         script = f"xargs -P 8 -n 1 {commands.rbd} rm --no-progress <<'VOLUMES'\n{lines}VOLUMES"
         remote.run({site.head: script}, "remove the volumes", 600)
+
+
+class ExistingCluster:
+    """The target of a campaign with `use_existing`: one configuration, whose claims are proved."""
+
+    can_be_rebuilt = False
+    place: Place = ()
+    conf_text = ""
+
+    def __init__(
+        self, engine: Engine, remote: Remote, section: ClusterSection, stacks: Mapping[str, Stack]
+    ) -> None:
+        """Touches nothing."""
+        self._engine = engine
+        self._remote = remote
+        self._section = section
+        self.site: Site = site_of(section)
+        self.begin(stacks)
+
+    def begin(self, stacks: Mapping[str, Stack]) -> None:
+        """Learn the stacks."""
+        self._stacks = dict(stacks)
+        self.stack = next(iter(self._stacks.values()))
+        self.cluster: Any = cluster_class(self._engine)(
+            self._engine.settings.cluster, self.stack, list(self._stacks.values())
+        )
+
+    def transition(self, step: Deploy) -> Transition:
+        """None: nothing of it is changed."""
+        return step.how
+
+    def change_to(self, step: Deploy, how: Transition) -> None:
+        """Find its OSDs, and make the campaign's own directories on their hosts."""
+        found = discover(self._remote, self.site, self._section)
+        self.site = found.site
+        self._engine.settings.cluster["osds"] = list(found.site.osd_hosts)
+        self.stack = self._stacks[step.configuration]
+        self.cluster.stack = self.stack
+        adopt(self.cluster, found.site)
+        self.cluster.initialize()
+        self._remote.run(found.pid_files, "note the OSDs' processes", 60)
+
+    def measure_on(self, scenario: Scenario) -> Site:
+        """The cluster with the OSDs that were found, and the scenario's clients."""
+        return replace(cell_site(self._section, scenario, self.stack), osds=self.site.osds)
+
+    def check_health(self) -> None:
+        """Its owner sees to its health."""
+        self.cluster.check_health()
+
+    def end(self, filled: Sequence[Volume]) -> None:
+        """Remove the campaign's images and directories: the cluster stays."""
+        remove_images(self._remote, self.site, commands_of(self.cluster), filled)
+        take_down(self.cluster)
+
+
+def adopt(cluster: Any, site: Site) -> None:
+    """Tell an engine's cluster of the hosts that were found, so that it cleans them up too."""
+    cluster.site = site
+    if hasattr(cluster, "own"):
+        cluster.own.site = site

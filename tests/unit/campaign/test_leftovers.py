@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from cbt_crypto.errors import HostError
-from cbt_crypto.run.take_down import take_down
+from cbt_crypto.run.targets.cluster import take_down
 
 pytestmark = pytest.mark.unit
 

@@ -20,8 +20,8 @@ from cbt_crypto.hosts.remote import preamble
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign, load
 from cbt_crypto.plan.layout import site_of
-from cbt_crypto.run.measure import commands_of
 from cbt_crypto.run.preflight.check import checks
+from cbt_crypto.run.targets.base import commands_of
 
 pytestmark = pytest.mark.unit
 

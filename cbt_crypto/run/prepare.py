@@ -1,0 +1,134 @@
+"""Between cells: brings the target into the next cell's configuration, with its volumes filled."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Optional, Union
+
+from cbt_crypto.archive.timeline import Timeline
+from cbt_crypto.benchmarks.base import Scenario, Volume
+from cbt_crypto.cluster_overlays.base import Transition
+from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.engine import CellBenchmark, Engine
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.plan.cells import Cell
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.steps import Deploy, Prefill
+from cbt_crypto.run.environment import EnvironmentFile
+from cbt_crypto.run.journal import Journal
+from cbt_crypto.run.measure import benchmark_class
+from cbt_crypto.run.progress import CampaignProgress
+from cbt_crypto.run.targets.base import Target
+from cbt_crypto.run.targets.choice import Targets
+
+
+class Preparation:
+    """What was done to the targets, and whether they can still be trusted."""
+
+    def __init__(
+        self, campaign: Campaign, engine: Engine, archive: Path, remote: Remote,
+        journal: Journal, progress: CampaignProgress,
+    ) -> None:  # fmt: skip
+        """Touches nothing. The engine's settings must have been initialized."""
+        self._engine = engine
+        self._archive = archive
+        self._remote = remote
+        self._journal = journal
+        self._progress = progress
+        self.timeline = Timeline(archive)
+        stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
+        self._targets = Targets(engine, remote, campaign, stacks)
+        self._environment = EnvironmentFile(archive, remote, engine, campaign)
+        self._filled: dict[str, tuple[Scenario, Volume]] = {}
+        self._is_distrusted = False
+        #: Which deployment the next cell is measured on.
+        self.deployment: Optional[str] = None
+        #: Whether the target was seen to be healthy since it was last changed.
+        self.is_healthy = False
+
+    @property
+    def target(self) -> Target:
+        """What was deployed last."""
+        return self._targets.current
+
+    def begin(self, stacks: Mapping[str, Stack]) -> None:
+        """Learn the configurations as hosts decided their options."""
+        self._targets.begin(stacks)
+        self._environment.describe(stacks.values())
+
+    def take(self, step: Union[Deploy, Prefill], before_rebuild: Callable[[], None]) -> None:
+        """Take a step; one that would change what is not trusted builds it anew instead.
+
+        `before_rebuild` is called before anything is removed from hosts.
+        """
+        self.is_healthy = False
+        if isinstance(step, Prefill):
+            self._prefill(step)
+        elif step.how is Transition.REBUILD or not self.restore_trust(
+            step.configuration, step.drive, before_rebuild
+        ):
+            self._deploy(step, before_rebuild)
+
+    def distrust(self) -> None:
+        """A cell failed: what is deployed may be the cause, or damaged."""
+        self._is_distrusted = True
+
+    def restore_trust(
+        self, configuration: str, drive: Optional[str], before_rebuild: Callable[[], None]
+    ) -> bool:
+        """Build a target anew that is not trusted, with its volumes; whether that was so."""
+        if not self._is_distrusted or not self.target.can_be_rebuilt:
+            return False
+        filled = list(self._filled.values())
+        reason = "the cell before it failed"
+        place = self.target.place if drive is None else ()
+        rebuild = Deploy(configuration, Transition.REBUILD, reason, place, drive)
+        self._deploy(rebuild, before_rebuild)
+        # As they were filled: those of one scenario all at once.
+        for first in {id(scenario): scenario for scenario, _ in filled}.values():
+            own = tuple(volume for scenario, volume in filled if scenario is first)
+            self._prefill(Prefill(first, own))
+        return True
+
+    def _deploy(self, step: Deploy, before_rebuild: Callable[[], None]) -> None:
+        target = self._targets.select(step.drive)
+        change = target.transition(step)
+        how = change.name.lower()
+        self._progress.phase(f"deploy {step.configuration} ({how}, {step.reason})")
+        self._journal.deploy(step.configuration, how)
+        with self.timeline.step("deploy", how=how, configuration=step.configuration):
+            if change is Transition.REBUILD:
+                before_rebuild()
+                self.deployment = uuid.uuid4().hex[:12]
+                self._filled.clear()
+            target.change_to(step, change)
+        if change is Transition.REBUILD:
+            self._is_distrusted = False
+        self._environment.note(step.configuration, target)
+
+    def _prefill(self, step: Prefill) -> None:
+        size = sum(volume.size_mb for volume in step.volumes)
+        self._progress.phase(f"prefill {len(step.volumes)} volumes, {size} MiB")
+        benchmark = self.benchmark(Cell(step.scenario, 0, ""))
+        with self.timeline.step("prefill", mib=size):
+            self._engine.common.make_remote_dir(benchmark.run_dir)
+            benchmark.fill(step.volumes)
+            benchmark.cleanup()
+        self._filled.update({v.name: (step.scenario, v) for v in step.volumes})
+
+    def benchmark(self, cell: Cell) -> CellBenchmark:
+        """What runs a cell on the target as it is now."""
+        target = self.target
+        site = target.measure_on(cell.scenario)
+        made = benchmark_class(self._engine, cell.scenario)(
+            str(self._archive), target.cluster, cell.config, cell.scenario, site, target.stack,
+            self._remote,
+        )  # fmt: skip
+        made.energy_hosts = self._environment.energy_hosts(site)
+        return made
+
+    def end(self) -> None:
+        """Leave nothing on the hosts. Raises RunError."""
+        self._targets.end([volume for _, volume in self._filled.values()])

@@ -1,0 +1,80 @@
+"""The seam of targets: what a campaign deploys, works on and leaves, whichever kind it is."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from cbt_crypto.benchmarks.base import ClusterCommands, Scenario, Volume
+from cbt_crypto.cluster_overlays.base import Transition
+from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.site import Site
+from cbt_crypto.plan.file.dimensions import Place
+from cbt_crypto.plan.steps import Deploy
+
+
+class Target(Protocol):
+    """What cells are measured on. A campaign calls it in the order in which the methods stand."""
+
+    #: The configuration that is in force.
+    stack: Stack
+
+    @property
+    def cluster(self) -> Any:
+        """The engine's: whatever the target is, its directories are on the hosts."""
+        ...
+
+    @property
+    def site(self) -> Site:
+        """Where it is, as far as is known by now."""
+        ...
+
+    @property
+    def place(self) -> Place:
+        """The values of the section's lists that are in force."""
+        ...
+
+    @property
+    def conf_text(self) -> str:
+        """The ceph.conf that was deployed; empty when none was."""
+        ...
+
+    @property
+    def can_be_rebuilt(self) -> bool:
+        """Whether it can be made anew when it is no longer trusted."""
+        ...
+
+    def begin(self, stacks: Mapping[str, Stack]) -> None:
+        """Learn each configuration's stack, its options decided. Touches nothing."""
+
+    def transition(self, step: Deploy) -> Transition:
+        """What a step takes from what is in force; cells that were passed over change that."""
+        ...
+
+    def change_to(self, step: Deploy, how: Transition) -> None:
+        """Bring it into the step's configuration. Raises RunError."""
+
+    def measure_on(self, scenario: Scenario) -> Site:
+        """Where a cell of this scenario is measured, as the target is now."""
+        ...
+
+    def check_health(self) -> None:
+        """Wait until it is fit to be measured. Raises RunError."""
+
+    def end(self, filled: Sequence[Volume]) -> None:
+        """Leave nothing of the campaign, `filled` volumes included. Safe to repeat.
+
+        Raises RunError when something could not be taken down.
+        """
+
+
+def commands_of(cluster: Any) -> ClusterCommands:
+    """How ceph's commands find the cluster that an engine deployed."""
+    conf = shlex.quote(cluster.tmp_conf)
+    return ClusterCommands(
+        ceph=f"{shell.command(cluster.ceph_cmd)} -c {conf}",
+        rbd=f"{shell.command(cluster.rbd_cmd)} -c {conf}",
+        environment=f"env CEPH_CONF={conf}",
+    )
