@@ -16,7 +16,7 @@ from cbt_crypto.cluster_overlays.base import Overlay, Verdict
 from cbt_crypto.cluster_overlays.findings import Finding, judge_all
 from cbt_crypto.hosts.devices import logical_volumes, storage
 from cbt_crypto.hosts.devices.guard import device_guard
-from cbt_crypto.hosts.devices.logical_volumes import Group, Volume
+from cbt_crypto.hosts.devices.logical_volumes import Group, LogicalVolume
 from cbt_crypto.hosts.devices.storage import Facts
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
@@ -132,7 +132,7 @@ class DbDevice(Overlay):
         made = [
             Group(
                 self._group(osds[0]), disk,
-                tuple(Volume(f"osd.{osd.id}-db", self.size) for osd in osds),
+                tuple(LogicalVolume(f"osd.{osd.id}-db", self.size) for osd in osds),
             )
             for disk, osds in groups.items()
         ]  # fmt: skip

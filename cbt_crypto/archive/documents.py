@@ -39,7 +39,7 @@ class PlannedCell(_Document):
     parameters: Mapping[str, Any] = {}
 
 
-class Plan(_Document):
+class PlanDocument(_Document):
     """plan.json: every cell in the order they are to run."""
 
     format: int
@@ -68,7 +68,7 @@ class Block(_Document):
     iops: Mapping[str, float] = {}
 
 
-class Cell(_Document):
+class CellDocument(_Document):
     """cell.json: how the measurement of one cell went."""
 
     format: int
@@ -128,7 +128,7 @@ class Environment(_Document):
 
 
 #: Any of the documents above.
-AnyDocument = TypeVar("AnyDocument", Plan, Cell, Proof, Environment)
+AnyDocument = TypeVar("AnyDocument", PlanDocument, CellDocument, Proof, Environment)
 
 
 def parse_document(kind: type[AnyDocument], data: bytes) -> AnyDocument:

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
 from typing import Optional
 
-from cbt_crypto.archive.documents import AnyDocument, Environment, Plan, parse_document
+from cbt_crypto.archive.documents import AnyDocument, Environment, PlanDocument, parse_document
 from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.archive.safe_read import read_document
 from cbt_crypto.errors import UsageError
@@ -99,7 +99,7 @@ class Archive:
     """An archive with its plan; `environment` is None where the archive does not say."""
 
     folder: Folder
-    plan: Plan
+    plan: PlanDocument
     environment: Optional[Environment]
     problems: tuple[Problem, ...] = ()
 
@@ -110,7 +110,7 @@ def open_archive(root: Path) -> Archive:
         raise UsageError(f"{root}: there is no such directory; name the archive of a campaign")
     folder = Folder(root)
     try:
-        plan = folder.document("results/plan.json", Plan)
+        plan = folder.document("results/plan.json", PlanDocument)
     except Malformed as error:
         raise UsageError(f"{root}: {error}") from None
     if plan is None:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Optional
 
-from cbt_crypto.archive.documents import Baseline, Plan, PlannedCell, Scalar
+from cbt_crypto.archive.documents import Baseline, PlanDocument, PlannedCell, Scalar
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.archive.problem import printable
 from cbt_crypto.report import label
@@ -86,7 +86,7 @@ def assemble(
     return anonymized(report) if options.anonymize else report
 
 
-def order_of(plan: Plan, dimension: str) -> list[Scalar]:
+def order_of(plan: PlanDocument, dimension: str) -> list[Scalar]:
     """The order of rows: that of the file for configurations, else that of the plan's cells."""
     if dimension == "configuration":
         return list(plan.configurations)

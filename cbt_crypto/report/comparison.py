@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cbt_crypto.archive.documents import FORMAT, Baseline, Environment, Host, Plan
+from cbt_crypto.archive.documents import FORMAT, Baseline, Environment, Host, PlanDocument
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.errors import UsageError
@@ -26,7 +26,7 @@ def compare(archives: Mapping[str, Path], options: ReportOptions) -> Report:
     Raises UsageError when one is no archive, or holds several configurations.
     """
     runs = [run for name, path in archives.items() for run in _runs(name, path)]
-    plan = Plan(
+    plan = PlanDocument(
         format=FORMAT,
         title=" and ".join(archives),
         baseline=Baseline(value=next(iter(archives))),

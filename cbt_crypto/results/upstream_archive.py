@@ -12,7 +12,7 @@ from typing import Any, Optional
 
 import yaml
 
-from cbt_crypto.archive.documents import FORMAT, Cell, PlannedCell, Process
+from cbt_crypto.archive.documents import FORMAT, CellDocument, PlannedCell, Process
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.cell.run import Run, dimensions_of, read_unproved_run
@@ -81,7 +81,7 @@ def _run(root: Folder, folder: Folder, configuration: str, osds: tuple[str, ...]
     except Malformed as error:
         return Run(planned, dimensions_of(planned), failure=str(error))
     planned = planned.model_copy(update={"parameters": parameters})
-    cell = Cell(
+    cell = CellDocument(
         **planned.model_dump(exclude={"path"}),
         format=FORMAT,
         state="finished",

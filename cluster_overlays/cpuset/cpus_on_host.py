@@ -248,7 +248,7 @@ class Groups:
         return group / ("cpuset.cpus.effective" if self.unified else "cpuset.effective_cpus")
 
 
-class Plan:
+class CpuPlan:
     """What `arguments` ask of this host. See `main`."""
 
     def __init__(self, host: Host, arguments: Dict[str, Any]) -> None:
@@ -307,7 +307,7 @@ def main(arguments: Dict[str, Any], host: Host) -> None:
     null for no restriction; `osds`, OSD name -> pid file; `client`, whether client processes run
     here.
     """
-    plan = Plan(host, arguments)
+    plan = CpuPlan(host, arguments)
     if arguments["action"] == "check":
         plan.groups()
         print("ok")

@@ -16,7 +16,7 @@ from cbt_crypto.cluster_overlays.luks.crypt_table import crypt_of
 from cbt_crypto.cluster_overlays.luks.mapping import devices_of
 from cbt_crypto.cluster_overlays.luks.scripts import Flags
 from cbt_crypto.hosts.devices import logical_volumes
-from cbt_crypto.hosts.devices.logical_volumes import Group, Volume
+from cbt_crypto.hosts.devices.logical_volumes import Group, LogicalVolume
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 
@@ -88,7 +88,7 @@ def _groups(site: Site, parts: Sequence[str]) -> dict[str, list[Group]]:
     for osd in site.osds:
         for part, device in devices_of(osd).items():
             if part in parts and not logical_volumes.is_ours(device):
-                volume = Volume(f"osd.{osd.id}-{part}")
+                volume = LogicalVolume(f"osd.{osd.id}-{part}")
                 group = Group(_group(osd, device), device, (volume,))
                 found.setdefault(osd.host, []).append(group)
     return found

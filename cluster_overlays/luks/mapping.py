@@ -11,7 +11,7 @@ from cbt_crypto.hosts.site import Drive, Osd, Site
 
 
 @dataclass(frozen=True)
-class Mapping:
+class CryptMapping:
     """A mapping by its name, which is also the label of the header on `device`."""
 
     name: str
@@ -23,16 +23,16 @@ class Mapping:
         return f"/dev/mapper/{self.name}"
 
 
-def mapping_of(osd: Osd, part: str, device: str) -> Mapping:
+def mapping_of(osd: Osd, part: str, device: str) -> CryptMapping:
     """The mapping of an OSD's "data" or "db"; named after its directory, it can be no other's."""
     campaign = hashlib.sha256(osd.data_dir.encode()).hexdigest()[:8]
-    return Mapping(f"cbt-crypto-{campaign}-osd.{osd.id}-{part}", device)
+    return CryptMapping(f"cbt-crypto-{campaign}-osd.{osd.id}-{part}", device)
 
 
-def mapping_of_drive(drive: Drive, part: str, device: str) -> Mapping:
+def mapping_of_drive(drive: Drive, part: str, device: str) -> CryptMapping:
     """The mapping of a part of a drive, named after its folder. A label has 47 characters."""
     campaign = hashlib.sha256(drive.folder.encode()).hexdigest()[:8]
-    return Mapping(f"cbt-crypto-{campaign}-drive-{part}", device)
+    return CryptMapping(f"cbt-crypto-{campaign}-drive-{part}", device)
 
 
 def devices_of(osd: Osd) -> dict[str, str]:
@@ -42,9 +42,9 @@ def devices_of(osd: Osd) -> dict[str, str]:
     return {"data": osd.device, **({"db": osd.db_device} if osd.db_device else {})}
 
 
-def mappings_of(site: Site, parts: Sequence[str] = ("data", "db")) -> dict[str, list[Mapping]]:
+def mappings_of(site: Site, parts: Sequence[str] = ("data", "db")) -> dict[str, list[CryptMapping]]:
     """Host -> its mappings on these parts, and on its drives; for hosts with OSDs on devices."""
-    mappings: dict[str, list[Mapping]] = defaultdict(list)
+    mappings: dict[str, list[CryptMapping]] = defaultdict(list)
     for osd in site.osds:
         for part, device in devices_of(osd).items():
             if part in parts:

@@ -85,7 +85,7 @@ class OpalDrive(Fact):
         )
 
 
-def requirement(host: str, mapping: luks_mapping.Mapping) -> OpalDrive:
+def requirement(host: str, mapping: luks_mapping.CryptMapping) -> OpalDrive:
     """That the device of a mapping is a drive with OPAL, and nobody's."""
     keys = [f"{place}/cbt-crypto/{mapping.name}.opal" for place in ("/run", "/dev/shm")]
     script = shell.python(source(), {"drive": mapping.device, "keys": keys})

@@ -14,7 +14,7 @@ from cbt_crypto.cluster_overlays.findings import Finding, judge_all, name_of
 from cbt_crypto.cluster_overlays.luks import ceph_volume, cipher_speed, opal, proof, scripts
 from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable, OpalTable, crypt_of
 from cbt_crypto.cluster_overlays.luks.mapping import (
-    Mapping,
+    CryptMapping,
     mapping_of,
     mapping_of_drive,
     mappings_of,
@@ -164,7 +164,7 @@ class Luks(Overlay):
         }
         return joined((ceph_volume.make(site, self.devices) if self.like else {}, made))
 
-    def _mappings(self, site: Site) -> dict[str, list[Mapping]]:
+    def _mappings(self, site: Site) -> dict[str, list[CryptMapping]]:
         return mappings_of(self._below(site), self.devices)
 
     def _below(self, site: Site) -> Site:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cbt_crypto.cluster_overlays.luks import opal
-from cbt_crypto.cluster_overlays.luks.mapping import Mapping
+from cbt_crypto.cluster_overlays.luks.mapping import CryptMapping
 
 #: Options that change on an open mapping, by dm-crypt's name, with cryptsetup's.
 LIVE = {
@@ -124,7 +124,7 @@ class Flags:
 
 
 def make(
-    mappings: Sequence[Mapping], formatting: Iterable[str], flags: Flags, hw_opal: bool = False
+    mappings: Sequence[CryptMapping], formatting: Iterable[str], flags: Flags, hw_opal: bool = False
 ) -> str:
     """Keys, headers and open mappings; `formatting` are cryptsetup's options."""
     settings = _settings(
@@ -136,7 +136,7 @@ def make(
     return _as_root(settings + _KEYS + _MORE + _MAKE + _each("make", mappings))
 
 
-def refresh(mappings: Sequence[Mapping], flags: Flags) -> str:
+def refresh(mappings: Sequence[CryptMapping], flags: Flags) -> str:
     """Open mappings with other flags."""
     settings = _settings(
         FLAGS=map(_option, flags.everywhere),
@@ -148,7 +148,7 @@ def refresh(mappings: Sequence[Mapping], flags: Flags) -> str:
     return _as_root(settings + _KEYS + _MORE + _REFRESH + _each("refresh", mappings))
 
 
-def remove(mappings: Sequence[Mapping]) -> str:
+def remove(mappings: Sequence[CryptMapping]) -> str:
     """Close the mapping, erase its header and destroy its key; what is not there is no error."""
     settings = _settings(DRIVES=[opal.source()])
     return _as_root(settings + _RESET + _REMOVE + _each("remove", mappings) + _NO_KEYS_LEFT)
@@ -162,7 +162,7 @@ def _settings(**options: Iterable[str]) -> str:
     return "".join(f"{name}={shlex.quote(' '.join(words))}\n" for name, words in options.items())
 
 
-def _each(function: str, mappings: Sequence[Mapping]) -> str:
+def _each(function: str, mappings: Sequence[CryptMapping]) -> str:
     """All at once; fails when one of them fails."""
     calls = "".join(
         f'{function} {shlex.quote(mapping.name)} {shlex.quote(mapping.device)} & pids="$pids $!"\n'

@@ -83,8 +83,8 @@ def _collectl(data: bytes) -> Any:
 
 
 def _document(data: bytes) -> Any:
-    kinds = (documents.Plan, documents.Cell, documents.Proof, documents.Environment)
-    kind = kinds[data[0] % len(kinds)] if data else documents.Plan
+    kinds = (documents.PlanDocument, documents.CellDocument, documents.Proof, documents.Environment)
+    kind = kinds[data[0] % len(kinds)] if data else documents.PlanDocument
     return documents.parse_document(kind, data[1:])
 
 

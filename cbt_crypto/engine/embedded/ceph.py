@@ -30,7 +30,7 @@ from cbt_crypto.engine.embedded.options import (
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import ceph_conf, shell
 from cbt_crypto.hosts.devices import logical_volumes
-from cbt_crypto.hosts.devices.logical_volumes import Group, Volume
+from cbt_crypto.hosts.devices.logical_volumes import Group, LogicalVolume
 from cbt_crypto.hosts.remote import Remote, kill_script
 from cbt_crypto.hosts.site import HostScripts, Osd
 from cbt_crypto.hosts.temporary import prefix
@@ -435,7 +435,7 @@ class Ceph(Hooks):
                     Group(
                         logical_volumes.group_name(self._base, host, disk),
                         disk,
-                        tuple(Volume(f"osd.{osd.id}-data") for osd in osds),
+                        tuple(LogicalVolume(f"osd.{osd.id}-data") for osd in osds),
                     )
                     for disk, osds in disks.items()
                 ],

@@ -57,7 +57,7 @@ rm -f "$NOTES"
 
 
 @dataclass(frozen=True)
-class Volume:
+class LogicalVolume:
     """A volume; without a `size`, as `truncate` takes it, it gets an equal share of its group."""
 
     name: str
@@ -70,7 +70,7 @@ class Group:
 
     name: str
     device: str
-    volumes: tuple[Volume, ...]
+    volumes: tuple[LogicalVolume, ...]
 
 
 def group_name(directory: str, host: str, device: str) -> str:

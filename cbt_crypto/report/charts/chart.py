@@ -22,7 +22,7 @@ _STATES = {"user": "user", "sys": "sys", "irq": "irq", "softirq": "softirq", "io
 
 
 @dataclass(frozen=True)
-class Series:
+class BarSeries:
     """One configuration's bars, a bar a group; None where there is no figure.
 
     `low` and `high` are the ends of the error bars, None where there is none.
@@ -42,7 +42,7 @@ class Bars:
     title: str
     unit: str
     groups: tuple[str, ...]
-    series: tuple[Series, ...]
+    series: tuple[BarSeries, ...]
     is_log: bool = False
 
 
@@ -54,7 +54,7 @@ class Stacks:
     title: str
     unit: str
     names: tuple[str, ...]
-    series: tuple[Series, ...]
+    series: tuple[BarSeries, ...]
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,9 @@ def _bars(table: Table, key: str, figure: str, title: str, unit: str, scale: flo
     )
 
 
-def bar_series(cells: Sequence[Optional[ReportCell]], figure: str, scale: float) -> Series:
+def bar_series(cells: Sequence[Optional[ReportCell]], figure: str, scale: float) -> BarSeries:
     """The bars of one row, which has one cell or more, with their intervals; one for each cell."""
-    return Series(
+    return BarSeries(
         next(cell.in_legend for cell in cells if cell is not None),
         tuple(_scaled(cell, figure, scale) for cell in cells),
         tuple(_end(cell, figure, scale, "low") for cell in cells),
@@ -171,7 +171,7 @@ def _owners(table: Table) -> str:
 
 def _cpu(section: Section, owners: str) -> Stacks:
     parts = [
-        Series(word, tuple(_scaled(c, f"osd_cpu_{state}_percent", 1.0) for c in section.cells))
+        BarSeries(word, tuple(_scaled(c, f"osd_cpu_{state}_percent", 1.0) for c in section.cells))
         for state, word in _STATES.items()
     ]
     return Stacks(

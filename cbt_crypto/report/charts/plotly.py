@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from cbt_crypto.report.charts import palette
-from cbt_crypto.report.charts.chart import Bars, Chart, Line, Lines, Series, Stacks
+from cbt_crypto.report.charts.chart import Bars, BarSeries, Chart, Line, Lines, Stacks
 
 #: Ticks of an axis of nines: where, and what they say.
 _NINE_TICKS = {0.30103: "50", 1.0: "90", 2.0: "99", 3.0: "99.9", 4.0: "99.99", 5.0: "99.999"}
@@ -62,7 +62,7 @@ def _layout(x_label: str, y_label: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def _bar(chart: Bars, series: Series, ink: int) -> dict[str, Any]:
+def _bar(chart: Bars, series: BarSeries, ink: int) -> dict[str, Any]:
     return {
         "type": "bar",
         "name": series.name,
@@ -75,7 +75,7 @@ def _bar(chart: Bars, series: Series, ink: int) -> dict[str, Any]:
     }
 
 
-def _errors(series: Series) -> dict[str, Any]:
+def _errors(series: BarSeries) -> dict[str, Any]:
     ends = list(zip(series.values, series.low, series.high))
     up = [high - value if value is not None and high is not None else 0 for value, _, high in ends]
     down = [value - low if value is not None and low is not None else 0 for value, low, _ in ends]
@@ -90,7 +90,7 @@ def _errors(series: Series) -> dict[str, Any]:
     }
 
 
-def _stack(chart: Stacks, series: Series, ink: int) -> dict[str, Any]:
+def _stack(chart: Stacks, series: BarSeries, ink: int) -> dict[str, Any]:
     return {
         "type": "bar",
         "name": series.name,

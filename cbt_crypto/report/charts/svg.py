@@ -10,7 +10,7 @@ import numpy as np
 
 from cbt_crypto.report import label
 from cbt_crypto.report.charts import palette
-from cbt_crypto.report.charts.chart import Bars, Chart, Lines, Series, Stacks
+from cbt_crypto.report.charts.chart import Bars, BarSeries, Chart, Lines, Stacks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,7 +95,7 @@ def _draw_bars(axes: Axes, chart: Bars) -> None:
         axes.set_yscale("log")
 
 
-def _draw_errors(axes: Axes, places: Iterable[float], series: Series) -> None:
+def _draw_errors(axes: Axes, places: Iterable[float], series: BarSeries) -> None:
     for place, value, low, high in zip(places, series.values, series.low, series.high):
         if value is not None and low is not None and high is not None:
             ends = [[value - low], [high - value]]

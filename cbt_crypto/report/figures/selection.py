@@ -6,14 +6,14 @@ import difflib
 import fnmatch
 from collections.abc import Iterable, Sequence
 
-from cbt_crypto.archive.documents import NEVER_COMPARED, Baseline, Plan, PlannedCell, Scalar
+from cbt_crypto.archive.documents import NEVER_COMPARED, Baseline, PlanDocument, PlannedCell, Scalar
 from cbt_crypto.archive.labels import label_of
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.results.cell.run import dimensions_of
 
 
-def baseline_of(plan: Plan, options: ReportOptions) -> Baseline:
+def baseline_of(plan: PlanDocument, options: ReportOptions) -> Baseline:
     """The baseline that is asked for, else the plan's, else the first configuration.
 
     Raises UsageError when no cell of the plan has it.

@@ -14,7 +14,7 @@ from typing import Optional
 
 import numpy as np
 
-from cbt_crypto.archive.documents import Cell
+from cbt_crypto.archive.documents import CellDocument
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.archive.safe_read import read_document
@@ -99,7 +99,7 @@ def read_energy(path: Path) -> EnergySeries:
     return EnergySeries(times, joules, float(ranges.min()) / 1e6 / _IMPLAUSIBLE_W)
 
 
-def energy_of_osds(folder: Folder, cell: Cell, problems: list[Problem]) -> list[HostEnergy]:
+def energy_of_osds(folder: Folder, cell: CellDocument, problems: list[Problem]) -> list[HostEnergy]:
     """What was counted on OSD hosts; a host without a file has no counters, as most have not."""
     found = []
     files = {host: f"energy.{host}" for host in cell.osd_hosts}
@@ -119,7 +119,7 @@ def energy_of_osds(folder: Folder, cell: Cell, problems: list[Problem]) -> list[
 
 
 def energy_used(
-    counted: Sequence[HostEnergy], cell: Cell, window: Window, problems: list[Problem]
+    counted: Sequence[HostEnergy], cell: CellDocument, window: Window, problems: list[Problem]
 ) -> tuple[EnergyUse, ...]:
     """Of every OSD host, over the window; empty unless the samples of all of them cover it."""
     found = []

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 from cbt_crypto.results.cell.window import Floats
 
 
-class Series(Protocol):
+class Samples(Protocol):
     """Samples with their times on the host's clock, in s since the epoch."""
 
     @property
@@ -16,15 +16,15 @@ class Series(Protocol):
         """When each was taken."""
 
 
-AnySeries = TypeVar("AnySeries", bound=Series)
+AnySamples = TypeVar("AnySamples", bound=Samples)
 
 
 @dataclass(frozen=True)
-class Sampled(Generic[AnySeries]):
+class Sampled(Generic[AnySamples]):
     """One host's samples and its clock minus the head's, in s."""
 
     host: str
-    series: AnySeries
+    series: AnySamples
     offset_s: float
 
     @property

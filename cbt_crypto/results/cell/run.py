@@ -9,7 +9,7 @@ from typing import Optional
 import numpy as np
 from numpy.typing import NDArray
 
-from cbt_crypto.archive.documents import Cell, PlannedCell, Proof, Scalar
+from cbt_crypto.archive.documents import CellDocument, PlannedCell, Proof, Scalar
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.results.cell.client import Client, Place, read_client
@@ -104,7 +104,7 @@ def read_run(folder: Folder, planned: PlannedCell) -> Run:
     run = Run(planned, dimensions_of(planned))
     try:
         cell_folder = folder.cell(planned.path)
-        cell = cell_folder.document("cell.json", Cell)
+        cell = cell_folder.document("cell.json", CellDocument)
         if cell is None:
             return replace(run, failure="it has not been run", is_missing=True)
         run = replace(run, started=cell.started, hosts=(*cell.osd_hosts, *cell.clients))
@@ -119,7 +119,7 @@ def read_run(folder: Folder, planned: PlannedCell) -> Run:
         return replace(run, failure=str(error))
 
 
-def read_unproved_run(folder: Folder, planned: PlannedCell, cell: Cell) -> Run:
+def read_unproved_run(folder: Folder, planned: PlannedCell, cell: CellDocument) -> Run:
     """The same for an archive that proves nothing; `cell` stands for its missing cell.json."""
     run = Run(planned, dimensions_of(planned), hosts=(*cell.osd_hosts, *cell.clients))
     try:
@@ -128,7 +128,7 @@ def read_unproved_run(folder: Folder, planned: PlannedCell, cell: Cell) -> Run:
         return replace(run, failure=str(error))
 
 
-def _refusal(cell: Cell, proof: Optional[Proof]) -> Optional[str]:
+def _refusal(cell: CellDocument, proof: Optional[Proof]) -> Optional[str]:
     """Why no figure may be made of this cell; None when there is no reason."""
     if cell.state != "finished":
         return cell.reason or f"cell.json has state {cell.state!r} and gives no reason"
@@ -148,7 +148,7 @@ def _refusal(cell: Cell, proof: Optional[Proof]) -> Optional[str]:
     return None
 
 
-def _measured(run: Run, folder: Folder, cell: Cell) -> Run:
+def _measured(run: Run, folder: Folder, cell: CellDocument) -> Run:
     """`run` with its figures. Raises Malformed when a client process has none."""
     place = Place(run.planned.path, run.planned.iteration, run.dimensions)
     clients = [
@@ -290,7 +290,7 @@ def _mean(parts: Sequence[tuple[Floats, Floats]], seconds: int) -> tuple[Floats,
     return np.where(known, sums / np.where(known, weights, 1.0), 0.0), known
 
 
-def _nodes(folder: Folder, cell: Cell, problems: list[Problem]) -> list[Node]:
+def _nodes(folder: Folder, cell: CellDocument, problems: list[Problem]) -> list[Node]:
     """The samples of OSD hosts, and of clients that have some; the unreadable are problems."""
     nodes = []
     present = folder.names
@@ -335,12 +335,14 @@ def _uses(nodes: Sequence[Node], window: Window, problems: list[Problem]) -> tup
     return tuple(found)
 
 
-def _osd_nodes(cell: Cell, uses: Sequence[NodeUse]) -> Optional[NodesUse]:
+def _osd_nodes(cell: CellDocument, uses: Sequence[NodeUse]) -> Optional[NodesUse]:
     found = tuple(use for use in uses if use.host in cell.osd_hosts)
     return NodesUse(found) if found and len(found) == len(cell.osd_hosts) else None
 
 
-def _perf(folder: Folder, cell: Cell, window: Window, problems: list[Problem]) -> Iterator[PerfUse]:
+def _perf(
+    folder: Folder, cell: CellDocument, window: Window, problems: list[Problem]
+) -> Iterator[PerfUse]:
     """What perf saw on the OSD hosts, where it ran."""
     for host in cell.osd_hosts:
         try:

@@ -74,7 +74,7 @@ class Governor(Fact):
 
 
 @dataclass(frozen=True)
-class Load(Fact):
+class LoadAverage(Fact):
     """`load CPUs` and, after it, foreign processes of kinds that would be in the way."""
 
     def shown(self, output: str) -> str:
@@ -130,7 +130,7 @@ def facts(site: Site, user: Optional[str], data_bytes_per_osd: int) -> list[tupl
         ("network", Network("network", hosts, _NETWORK)),
         ("governor", Governor("governor", hosts, _GOVERNOR)),
         ("SMT", Fact("SMT", hosts, "cat /sys/devices/system/cpu/smt/control")),
-        ("load", Load("load", hosts, _LOAD)),
+        ("load", LoadAverage("load", hosts, _LOAD)),
     ]
 
 

@@ -16,7 +16,14 @@ from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.run.preflight import requirements, table
-from cbt_crypto.run.preflight.host_facts import Governor, Load, Login, Network, Space, Version
+from cbt_crypto.run.preflight.host_facts import (
+    Governor,
+    LoadAverage,
+    Login,
+    Network,
+    Space,
+    Version,
+)
 from cbt_crypto.run.preflight.survey import Finding, survey
 
 pytestmark = pytest.mark.unit
@@ -182,10 +189,16 @@ GIB = 1 << 30
         (Governor("", (), ""), "performance", "performance", None, None),
         (Governor("", (), ""), "", "none", None, None),
         (Governor("", (), ""), "ondemand\nperformance", "ondemand+performance", None, "cpupower"),
-        (Load("", (), ""), "0.30 64", "0.30/64", None, None),
-        (Load("", (), ""), "40.1 64", "40.1/64", None, "load is 40.1 on 64 CPUs"),
-        (Load("", (), ""), "0.1 64\nceph-osd\nfio\nfio", "0.1/64", None, "ceph-osd, fio of some"),
-        (Load("", (), ""), "", "?", None, None),
+        (LoadAverage("", (), ""), "0.30 64", "0.30/64", None, None),
+        (LoadAverage("", (), ""), "40.1 64", "40.1/64", None, "load is 40.1 on 64 CPUs"),
+        (
+            LoadAverage("", (), ""),
+            "0.1 64\nceph-osd\nfio\nfio",
+            "0.1/64",
+            None,
+            "ceph-osd, fio of some",
+        ),
+        (LoadAverage("", (), ""), "", "?", None, None),
         (Network("", (), ""), "eth0 9000 25000", "eth0 9000 25G", None, None),
         (Network("", (), ""), "eth0 1500 -1", "eth0 1500", None, None),
         (Network("", (), ""), "", "?", None, None),

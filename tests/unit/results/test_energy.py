@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_crypto.archive.documents import Cell
+from cbt_crypto.archive.documents import CellDocument
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.cell.energy import (
@@ -143,8 +143,8 @@ def test_samples_that_are_cut_anywhere_are_a_part_of_the_same(tmp_path_factory, 
     assert part.epoch_s.tolist() == whole.epoch_s[:count].tolist()
 
 
-def _cell(*hosts: str) -> Cell:
-    return Cell(
+def _cell(*hosts: str) -> CellDocument:
+    return CellDocument(
         format=1, id="c", scenario="s", configuration="A", state="finished", osd_hosts=hosts
     )
 
