@@ -14,6 +14,8 @@ from pathlib import Path
 
 from cbt_crypto.errors import RunError
 from cbt_crypto.report.charts.chart import Chart, charts
+from cbt_crypto.report.charts.forest import forest
+from cbt_crypto.report.charts.forest_svg import forest_text
 from cbt_crypto.report.charts.size_chart import size_charts
 from cbt_crypto.report.charts.svg import svg
 from cbt_crypto.report.html.page import page
@@ -40,6 +42,7 @@ def write(report: Report, out_dir: Path) -> list[Path]:
             "report.csv": tidy(report),
             "report.json": json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n",
             "report.html": page(shown),
+            **_picture(shown),
             **dict(charts_of_it),
         }
     try:
@@ -49,6 +52,11 @@ def write(report: Report, out_dir: Path) -> list[Path]:
         return [_replace(out_dir / name, text) for name, text in texts.items()]
     except OSError as error:
         raise RunError(f"{out_dir}: the report cannot be written ({error.strerror})") from None
+
+
+def _picture(report: Report) -> dict[str, str]:
+    picture = forest(report)
+    return {} if picture is None else {"charts/forest.svg": forest_text(picture)}
 
 
 @contextmanager

@@ -18,6 +18,8 @@ from cbt_crypto import __version__
 from cbt_crypto.report import label
 from cbt_crypto.report.charts import palette
 from cbt_crypto.report.charts.chart import Chart, charts
+from cbt_crypto.report.charts.forest import forest
+from cbt_crypto.report.charts.forest_svg import forest_svg
 from cbt_crypto.report.charts.plotly import plotly_figure
 from cbt_crypto.report.charts.size_chart import size_charts
 from cbt_crypto.report.html import facts
@@ -175,7 +177,11 @@ def _emulated(report: Report) -> Iterator[Element]:
 
 def _sections(report: Report, figures: _Figures) -> Iterator[Element]:
     yield E.SECTION(
-        E.H2("Summary"), page_tables.summary(report), *page_tables.effects(report), id="summary"
+        E.H2("Summary"),
+        *_picture(report),
+        page_tables.summary(report),
+        *page_tables.effects(report),
+        id="summary",
     )
     for number, (name, tables) in enumerate(_scenarios(report).items()):
         loads = (part for table in tables for part in _load(report, table, figures))
@@ -189,6 +195,13 @@ def _sections(report: Report, figures: _Figures) -> Iterator[Element]:
     yield E.SECTION(E.H2("Configurations"), *facts.configurations(report), id="configurations")
     yield E.SECTION(E.H2("Environment"), *facts.environment(report), id="environment")
     yield E.SECTION(E.H2("Method"), *_method(report), id="method")
+
+
+def _picture(report: Report) -> Iterator[Element]:
+    """What people paste: every percent with its interval."""
+    found = forest(report)
+    if found is not None:
+        yield E.FIGURE(E.CLASS("forest"), forest_svg(found))
 
 
 def _by_size(tables: Sequence[Table], figures: _Figures) -> Iterator[Element]:

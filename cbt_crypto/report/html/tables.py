@@ -71,9 +71,19 @@ def name_cell(report: Report, name: str, marks: Sequence[Element] = ()) -> Eleme
 
 
 def summary(report: Report) -> Element:
-    """Percent of the baseline: values of the compared dimension by every load."""
+    """Percent of the baseline by configuration and load; many loads are rows, a few columns."""
     loads = [(table, section) for table in report.tables for section in table.sections]
-    names = dict.fromkeys(cell.name for cell in report.cells)
+    names = list(dict.fromkeys(cell.name for cell in report.cells))
+    made = _loads_down if len(loads) > max(_MANY_LOADS, len(names)) else _loads_across
+    return scrolling(made(report, names, loads), "Throughput against the baseline, all loads")
+
+
+#: More loads than this do not fit side by side.
+_MANY_LOADS = 6
+_Loads = Sequence[tuple[Table, Section]]
+
+
+def _loads_across(report: Report, names: Sequence[str], loads: _Loads) -> Element:
     groups = E.TR(E.TD(), *(_group(table) for table in report.tables))
     heads = E.TR(
         E.TH(report.compared, E.CLASS("name"), scope="col"),
@@ -86,8 +96,33 @@ def summary(report: Report) -> Element:
         )
         for name in names
     ]
-    table = E.TABLE(*caption(report), E.THEAD(groups, heads), E.TBODY(*rows))
-    return scrolling(table, "Throughput against the baseline, all loads")
+    return E.TABLE(*caption(report), E.THEAD(groups, heads), E.TBODY(*rows))
+
+
+def _loads_down(report: Report, names: Sequence[str], loads: _Loads) -> Element:
+    heads = E.TR(E.TH("Load", E.CLASS("name"), scope="col"))
+    for name in names:
+        fragment = anchor(report, name)
+        shown = report.named(name) if fragment is None else E.A(name, href=f"#{fragment}")
+        heads.append(E.TH(shown, scope="col"))
+    body = E.TBODY()
+    before = None
+    for table, section in loads:
+        if table is not before:
+            body.append(
+                E.TR(
+                    E.TH(table.title, colspan=str(len(names) + 1), scope="rowgroup"),
+                    E.CLASS("section"),
+                )
+            )
+        before = table
+        body.append(
+            E.TR(
+                E.TH(section.label.capitalize(), E.CLASS("name"), scope="row"),
+                *(_percent_cell(_row(section, name), report.options.loss) for name in names),
+            )
+        )
+    return E.TABLE(*caption(report), E.THEAD(heads), body)
 
 
 def _group(table: Table) -> Element:

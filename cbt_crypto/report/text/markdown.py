@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from cbt_crypto.report import label
+from cbt_crypto.report.charts.forest import forest
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.figures.host_words import (
     CIPHER_HEADINGS,
@@ -26,6 +27,8 @@ def markdown(report: Report) -> str:
     lines = [f"# {escape(report.title or 'campaign')}", ""]
     what = "Percent lost against" if report.options.loss else "Percent of"
     lines += [f"{what} **{escape(report.baseline_name)}**, by throughput (IOPS).", ""]
+    if forest(report) is not None:
+        lines += ["![Every percent with its interval](charts/forest.svg)", ""]
     for scenario in dict.fromkeys(table.scenario for table in report.tables):
         tables = [table for table in report.tables if table.scenario == scenario]
         lines += [f"## {escape(scenario)}", "", *_emulated(report)]
