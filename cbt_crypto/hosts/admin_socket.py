@@ -33,6 +33,8 @@ def ask(path, command):
         return json.loads(stream.read(size))
 
 def leaves(value, path=""):
+    if isinstance(value, list):
+        value = {str(index): inner for index, inner in enumerate(value)}
     if not isinstance(value, dict):
         yield path, value
         return
@@ -70,10 +72,11 @@ class Question:
     """One command to one daemon.
 
     `command` is what the daemon reads, e.g. `{"prefix": "perf dump"}`. With `keep`, the answer
-    is flat: of its leaves only those whose path, joined by slashes, matches one of these
-    shell patterns. A `steady` question is asked again until two answers in a row are the same,
-    or 51 times, and its answer is the list of the last two: counters that are read one after
-    another belong together only when none of them moved meanwhile.
+    is flat: of its leaves only those whose path, joined by slashes and with numbers for the
+    entries of lists, matches one of these shell patterns. A `steady` question is asked again
+    until two answers in a row are the same, or 51 times, and its answer is the list of the last
+    two: counters that are read one after another belong together only when none of them moved
+    meanwhile.
     """
 
     key: str

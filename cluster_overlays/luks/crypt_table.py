@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
@@ -65,17 +65,25 @@ class CryptTable:
             return self
         return replace(self, flags=self.flags | self.flash_flags)
 
-    def difference_from(self, wanted: CryptTable) -> Optional[str]:
-        """The first thing that is not as wanted, for a sentence about the mapping."""
+    def difference_from(
+        self, wanted: CryptTable, claimed: Optional[Collection[str]] = None
+    ) -> Optional[str]:
+        """The first thing that is not as wanted, for a sentence about the mapping.
+
+        Of options only those that are `claimed` count; all of them when it is None.
+        """
         if self.device != wanted.device:
             return f"lies on device {self.device} and not on {wanted.device}"
-        if self.flags != wanted.flags:
-            return f"has flags {_list(self.flags)} and not {_list(wanted.flags)}"
+        ours, theirs = self.flags, wanted.flags
+        if claimed is not None:
+            ours, theirs = ours.intersection(claimed), theirs.intersection(claimed)
+        if ours != theirs:
+            return f"has flags {_list(ours)} and not {_list(theirs)}"
         if self.on_opal != wanted.on_opal:
             return f"is {'' if self.on_opal else 'not '}on a drive that encrypts by itself (OPAL)"
         for name in ("cipher", "key_size", "sector_size"):
             found, expected = getattr(self, name), getattr(wanted, name)
-            if expected not in (found, None):
+            if expected not in (found, None) and (claimed is None or name in claimed):
                 return f"has {name} {found} and not {expected}"
         return None
 

@@ -289,7 +289,7 @@ class Luks(Overlay):
             fault = proof.encrypted_drive_fault(place, facts, self._wanted())
             parts = list(place.parts)
         else:
-            fault = proof.encrypted_fault(place, facts, self._wanted(), self.devices)
+            fault = self._osd_fault(place, facts)
             parts = [part for part in facts["named"] if part in self.devices]
         if not fault and self.like:
             opened = facts["opened"].values()
@@ -298,6 +298,16 @@ class Luks(Overlay):
         if fault or self.hw_opal is None:
             return fault
         return opal.drive_fault(facts, parts, self.hw_opal)
+
+    def _osd_fault(self, osd: Osd, facts: Facts) -> Optional[str]:
+        """The same of an OSD; of one that somebody else deployed, what the file names counts."""
+        wanted = self._wanted()
+        if not osd.is_existing:
+            return proof.encrypted_fault(osd, facts, wanted, self.devices)
+        if isinstance(wanted, OpalTable) or wanted.on_opal:
+            return "hw_opal can be proved only of drives that the campaign itself encrypted"
+        claimed = None if self.like else self.model_fields_set
+        return proof.found_fault(facts, wanted, claimed, self.devices)
 
     def _wanted(self) -> proof.Wanted:
         if self.hw_opal == "only":

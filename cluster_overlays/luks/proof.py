@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Optional, Union
 
 from cbt_crypto.cluster_overlays.findings import name_of
@@ -85,10 +85,6 @@ def encrypted_fault(
     Its other part is plain, and it has nothing else open.
     """
     opened = dict(facts["opened"])
-    if osd.is_existing:
-        if isinstance(wanted, OpalTable) or wanted.on_opal:
-            return "hw_opal can be proved only of drives that the campaign itself encrypted"
-        return _any_mapping_fault(opened, wanted)
     for part, device in facts["named"].items():
         if part in parts:
             fault = _mapping_fault(mapping_of(osd, part, device).name, opened, wanted.on(device))
@@ -100,17 +96,25 @@ def encrypted_fault(
     return f"it has {', '.join(others)} open as well" if others else None
 
 
-def _any_mapping_fault(opened: Mapping[str, Any], wanted: CryptTable) -> Optional[str]:
-    """The same for an OSD of somebody else's, whatever its mappings are called and lie on."""
-    if not opened:
-        return "it has no device open"
-    for layers in opened.values():
+def found_fault(
+    facts: Facts, wanted: CryptTable, claimed: Optional[Collection[str]], parts: Sequence[str]
+) -> Optional[str]:
+    """The same for an OSD of somebody else's, whatever its mappings are called and lie on.
+
+    Of the options only those that are `claimed` are compared, or all for None.
+    """
+    part_of = {device: part for part, device in facts["named"].items()}
+    for device, layers in facts["opened"].items():
+        part = part_of.get(device, "data")
+        if part not in parts:
+            if fault := _plain_part_fault(part, layers):
+                return fault
+            continue
         found = next(filter(None, map(crypt_of, layers)), None)
         if found is None:
             return f"it has {layers[0].get('name')} open, below which is no dm-crypt"
         crypt = next(layer for layer in layers if crypt_of(layer))
-        difference = found.difference_from(wanted.on(found.device).over(crypt))
-        if difference:
+        if difference := found.difference_from(wanted.on(found.device).over(crypt), claimed):
             return f"its dm-crypt on {found.device} {difference}"
     return None
 

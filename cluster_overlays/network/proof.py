@@ -22,7 +22,7 @@ DUMPS = {"@osds": "osd dump", "@mons": "mon dump"}
 def question(osd: Osd) -> Question:
     """For the bytes that an OSD sent and received."""
     return Question(
-        f"osd.{osd.id}", osd.admin_socket, {"prefix": "perf dump"}, (COUNTERS,), steady=True
+        f"osd.{osd.id}", osd.admin_socket, {"prefix": "perf dump"}, COUNTERS, steady=True
     )
 
 

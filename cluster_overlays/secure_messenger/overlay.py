@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import ClassVar, Optional, Union
 
 from typing_extensions import Self, override
 
 from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
 from cbt_crypto.cluster_overlays.findings import Finding, judge_all
+from cbt_crypto.cluster_overlays.secure_messenger import mode_on_client, negotiated
+from cbt_crypto.cluster_overlays.secure_messenger.negotiated import (
+    Agreed,
+    Mode,
+    agreed,
+    connections_of,
+)
 from cbt_crypto.cluster_overlays.secure_messenger.traffic import (
     COUNTERS,
+    NOTHING,
     Counters,
     Traffic,
     traffic_between,
 )
-from cbt_crypto.hosts import admin_socket
+from cbt_crypto.hosts import admin_socket, shell
 from cbt_crypto.hosts.admin_socket import Answers, Question
+from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
 
 _MODE_OPTIONS = (
@@ -29,6 +40,15 @@ _MODE_OPTIONS = (
 )
 _AUTH_OPTIONS = ("auth_cluster_required", "auth_service_required", "auth_client_required")
 _OLD_AUTH_OPTION = "auth_supported"
+#: The messengers of an OSD that data goes through, as `messenger dump` calls them.
+_MESSENGERS = ("client", "cluster")
+#: What matters of each connection there.
+_PEERS = tuple(
+    f"messenger/connections/*/async_connection/{leaf}"
+    for leaf in ("state", "peer/type", "peer/entity_name/type_str", "protocol/v2/con_mode")
+)
+#: Stands before what a client printed.
+_CLIENT_MODE = "@client-mode"
 
 
 class SecureMessenger(Overlay):
@@ -83,19 +103,46 @@ class SecureMessenger(Overlay):
 
     @override
     def probe(self, site: Site) -> HostScripts:
-        return {
+        sockets = {
             host: admin_socket.script([q for osd in site.osds_of(host) for q in _questions(osd)])
             for host in site.osd_hosts
         }
+        return joined((sockets, _ask_clients(site)))
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
-        looks = (admin_socket.parse(before), admin_socket.parse(after))
+        looks = (_answers(site, before), _answers(site, after))
         traffic = {osd: _traffic(osd, *looks) for osd in site.osds}
+        if any(osd.is_existing for osd in site.osds):
+            return self._judge_found(traffic, looks[1], _client_modes(site, after))
         findings = {osd: self._finding(osd, traffic[osd], looks[1]) for osd in site.osds}
         known = [found for found in traffic.values() if isinstance(found, Traffic)]
         verdict = judge_all(self, findings, self._claim(known))
         doubt = self._doubt(known)
+        return Verdict(False, doubt, verdict.evidence) if verdict.proved and doubt else verdict
+
+    def _judge_found(
+        self, traffic: Mapping[Osd, Union[Traffic, str]], look: Answers, client_modes: Sequence[str]
+    ) -> Verdict:
+        """The same on a cluster that somebody else deployed: by what was negotiated there."""
+        wanted = Mode.SECURE if self.is_present else Mode.CRC
+        findings: dict[Osd, Finding] = {}
+        known: list[tuple[Traffic, Agreed]] = []
+        for osd, moved in traffic.items():
+            if isinstance(moved, str) or moved.restart_fault:
+                findings[osd] = Finding(moved if isinstance(moved, str) else moved.restart_fault)
+                continue
+            modes = look.values[_key(osd, "modes")]
+            connections = _connections(osd, look)
+            found = agreed(moved, connections, modes, client_modes)
+            known.append((moved, found))
+            evidence = {"modes": modes, "client_modes": list(client_modes), **moved.evidence()}
+            evidence |= {"connections": connections, "agreed": asdict(found)}
+            findings[osd] = Finding(negotiated.fault(found, wanted, moved), evidence)
+        total = sum((moved for moved, _ in known), NOTHING)
+        claim = negotiated.claim(total, [found for _, found in known], wanted)
+        verdict = judge_all(self, findings, claim)
+        doubt = self._doubt([moved for moved, _ in known])
         return Verdict(False, doubt, verdict.evidence) if verdict.proved and doubt else verdict
 
     def _claim(self, traffic: Sequence[Traffic]) -> str:
@@ -139,9 +186,44 @@ def _key(osd: Osd, what: str) -> str:
 def _questions(osd: Osd) -> tuple[Question, ...]:
     socket = osd.admin_socket
     return (
-        Question(_key(osd, "bytes"), socket, {"prefix": "perf dump"}, (COUNTERS,), steady=True),
+        Question(_key(osd, "bytes"), socket, {"prefix": "perf dump"}, COUNTERS, steady=True),
         Question(_key(osd, "modes"), socket, {"prefix": "config show"}, _MODE_OPTIONS),
+        *(
+            Question(_key(osd, name), socket, {"prefix": "messenger dump", "msgr": name}, _PEERS)
+            for name in (_MESSENGERS if osd.is_existing else ())
+        ),
     )
+
+
+def _connections(osd: Osd, look: Answers) -> Optional[dict[str, dict[str, int]]]:
+    """Kind of peer -> mode -> connections; None where Ceph does not tell (before 20.2)."""
+    keys = [_key(osd, name) for name in _MESSENGERS]
+    answers = [look.values[key] for key in keys if key in look.values]
+    if not answers:
+        return None
+    leaves = {f"{n}/{path}": leaf for n, one in enumerate(answers) for path, leaf in one.items()}
+    return connections_of(leaves)
+
+
+def _ask_clients(site: Site) -> HostScripts:
+    """What the clients of a cluster that is there already want; the conf may leave it to them."""
+    if not any(osd.is_existing for osd in site.osds):
+        return {}
+    asked = {"conf": site.conf, "user": "admin"}
+    ask = shell.python(inspect.getsource(mode_on_client), asked)
+    script = f"echo; echo {_CLIENT_MODE}\n(\n{ask}) || :"
+    return dict.fromkeys(site.active_clients, script)
+
+
+def _client_modes(site: Site, outputs: HostOutputs) -> list[str]:
+    """Each active client's ms_client_mode, empty for one that could not say."""
+    said = (outputs.get(host, "").partition(_CLIENT_MODE)[2] for host in site.active_clients)
+    return list(dict.fromkeys(text.strip() for text in said))
+
+
+def _answers(site: Site, outputs: HostOutputs) -> Answers:
+    asked = {host: text for host, text in outputs.items() if host in site.osd_hosts}
+    return admin_socket.parse({h: text.partition(_CLIENT_MODE)[0] for h, text in asked.items()})
 
 
 def _traffic(osd: Osd, before: Answers, after: Answers) -> Union[Traffic, str]:

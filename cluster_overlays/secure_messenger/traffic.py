@@ -12,8 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
-#: Where the counters are in the answer to `perf dump`.
-COUNTERS = "AsyncMessenger::Worker-*/msgr_*_bytes"
+#: Where the counters are in the answer to `perf dump`: the messenger's of whole frames, and the
+#: OSD's of the data in them that clients and other OSDs wanted moved.
+COUNTERS = (
+    "AsyncMessenger::Worker-*/msgr_*_bytes",
+    "osd/op_in_bytes",
+    "osd/op_out_bytes",
+    "osd/subop_in_bytes",
+)
 
 _TOTAL = ("msgr_recv_bytes", "msgr_send_bytes")
 _ENCRYPTED = ("msgr_recv_encrypted_bytes", "msgr_send_encrypted_bytes")
@@ -30,6 +36,12 @@ class Counters:
     total: int
     encrypted: Optional[int]
     drift: int
+    #: Of those above, what was received.
+    received: int = 0
+    encrypted_received: int = 0
+    #: Data of clients' operations, both ways, and of other OSDs' replicas, received.
+    client_data: int = 0
+    osd_data: int = 0
 
     @classmethod
     def from_answer(cls, answer: Sequence[Mapping[str, int]]) -> Counters:
@@ -41,21 +53,36 @@ class Counters:
             total=sum(total),
             encrypted=sum(encrypted) if encrypted else None,
             drift=sum(total) - sum(_values(previous, _TOTAL)),
+            received=sum(_values(last, _TOTAL[:1])),
+            encrypted_received=sum(_values(last, _ENCRYPTED[:1])),
+            client_data=sum(_values(last, ("op_in_bytes", "op_out_bytes"))),
+            osd_data=sum(_values(last, ("subop_in_bytes",))),
         )
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What moved between two readings of one OSD's counters, in bytes."""
+    """What moved between two readings of one OSD's counters, in bytes, as in `Counters`."""
 
     total: int
     encrypted: Optional[int]
     drift: int
+    received: int = 0
+    encrypted_received: int = 0
+    client_data: int = 0
+    osd_data: int = 0
+
+    @property
+    def restart_fault(self) -> Optional[str]:
+        """What makes the readings useless."""
+        if self.total < 0:
+            return "its counters went back during the cell, so it was restarted"
+        return None
 
     def encryption_fault(self) -> Optional[str]:
         """What contradicts that all of it was encrypted."""
         if self.total < 0:
-            return "its counters went back during the cell, so it was restarted"
+            return self.restart_fault
         if self.encrypted is not None and abs(self.total - self.encrypted) > self.drift:
             return f"{self.encrypted} of {self.total} bytes were encrypted"
         return None
@@ -63,7 +90,7 @@ class Traffic:
     def plaintext_fault(self) -> Optional[str]:
         """What contradicts that none of it was encrypted."""
         if self.total < 0:
-            return "its counters went back during the cell, so it was restarted"
+            return self.restart_fault
         return f"{self.encrypted} bytes were encrypted" if self.encrypted else None
 
     def evidence(self) -> dict[str, Any]:
@@ -72,6 +99,22 @@ class Traffic:
         if self.drift:
             found["bytes_while_reading"] = self.drift
         return found
+
+    def __add__(self, other: Traffic) -> Traffic:
+        """What moved at both OSDs."""
+        known = self.encrypted is not None and other.encrypted is not None
+        return Traffic(
+            total=self.total + other.total,
+            encrypted=(self.encrypted or 0) + (other.encrypted or 0) if known else None,
+            drift=self.drift + other.drift,
+            received=self.received + other.received,
+            encrypted_received=self.encrypted_received + other.encrypted_received,
+            client_data=self.client_data + other.client_data,
+            osd_data=self.osd_data + other.osd_data,
+        )
+
+
+NOTHING = Traffic(total=0, encrypted=0, drift=0)
 
 
 def traffic_between(before: Counters, after: Counters) -> Traffic:
@@ -83,6 +126,10 @@ def traffic_between(before: Counters, after: Counters) -> Traffic:
         total=after.total - before.total,
         encrypted=encrypted,
         drift=before.drift + after.drift,
+        received=after.received - before.received,
+        encrypted_received=after.encrypted_received - before.encrypted_received,
+        client_data=after.client_data - before.client_data,
+        osd_data=after.osd_data - before.osd_data,
     )
 
 

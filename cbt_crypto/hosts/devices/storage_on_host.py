@@ -22,7 +22,7 @@ def numbers(device: int) -> str:
 
 def opened(pid: str, file: Optional[str]) -> List[str]:
     """The block devices that a process has open, and that of `file` if it has this one open."""
-    own = os.stat(file) if file else None
+    own = _as_it_sees(pid, file) if file else None
     found = set()
     for name in os.listdir(f"/proc/{pid}/fd"):
         try:
@@ -34,6 +34,14 @@ def opened(pid: str, file: Optional[str]) -> List[str]:
         elif own and (status.st_dev, status.st_ino) == (own.st_dev, own.st_ino):
             found.add(numbers(status.st_dev))
     return sorted(found)
+
+
+def _as_it_sees(pid: str, file: str) -> os.stat_result:
+    """A file by the name that a process has for it, which may be in a container."""
+    try:
+        return os.stat(f"/proc/{pid}/root{file}")
+    except OSError:
+        return os.stat(file)
 
 
 class Layers:

@@ -1,7 +1,8 @@
 """Finds the admin sockets and processes of a cluster's OSDs. This file runs on the hosts.
 
 Its source is sent to them, so it needs nothing but Python 3.6. Who deployed the cluster does not
-matter: every socket that could be an OSD's is asked which OSD of which cluster it is.
+matter, nor whether its daemons are in containers: every process called ceph-osd is looked at with
+its own eyes, and every socket that it listens on is asked which OSD of which cluster it is.
 """
 
 import glob
@@ -11,28 +12,58 @@ import socket
 import stat
 import struct
 import sys
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 _TIMEOUT_S = 10
+_PROGRAM = "ceph-osd"
+#: Where cephadm and Rook put the sockets of daemons that share no process table with the host.
+_FOLDERS = ("/run/ceph", "/var/run/ceph", "/var/lib/rook")
 
 
-def candidates(table: str) -> Iterator[str]:
-    """Paths of listening sockets that may be OSDs': the kernel's, and those that containers share.
+def osd_processes(proc: str = "/proc") -> List[str]:
+    """Pids of all OSDs that this host sees, also those in containers."""
+    found = []
+    for path in glob.glob(f"{proc}/[0-9]*/comm"):
+        try:
+            with open(path) as file:
+                if file.read().strip() == _PROGRAM:
+                    found.append(path.split("/")[-2])
+        except OSError:
+            continue
+    return sorted(found, key=int)
 
-    `table` is the text of /proc/net/unix, which shows a container's paths as that sees them.
-    """
+
+def listening(table: str, root: str = "") -> Iterator[str]:
+    """Paths of sockets that may be OSDs', of the text of a /proc/<pid>/net/unix, below `root`."""
+    for fields in map(str.split, table.splitlines()):
+        if len(fields) > 7 and fields[7].endswith(".asok"):
+            yield root + fields[7]
+
+
+def candidates(proc: str = "/proc") -> Iterator[str]:
+    """All sockets that may be OSDs': those of each process as it sees them, and those in files."""
     seen = set()
-    listed = (fields[7] for fields in map(str.split, table.splitlines()) if len(fields) > 7)
-    shared = sorted(glob.glob("/run/ceph/**/*.asok", recursive=True))
-    for path in [*listed, *shared]:
-        name = os.path.basename(path)
-        if path not in seen and name.endswith(".asok") and "osd." in name and os.path.exists(path):
-            seen.add(path)
+    paths = []  # type: List[str]
+    for pid in osd_processes(proc):
+        try:
+            with open(f"{proc}/{pid}/net/unix") as file:
+                paths += listening(file.read(), f"{proc}/{pid}/root")
+        except OSError:
+            continue
+    for folder in _FOLDERS:
+        paths += sorted(glob.glob(folder + "/**/*osd.*.asok", recursive=True))
+    for path in paths:
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue
+        if (status.st_dev, status.st_ino) not in seen:
+            seen.add((status.st_dev, status.st_ino))
             yield path
 
 
 def ask(path: str) -> Tuple[Dict[str, Any], int]:
-    """What the daemon behind the socket says of itself, and its pid."""
+    """What the daemon behind the socket says of itself, and its pid; 0 when we do not see it."""
     with socket.socket(socket.AF_UNIX) as peer:
         peer.settimeout(_TIMEOUT_S)
         peer.connect(path)
@@ -45,14 +76,23 @@ def ask(path: str) -> Tuple[Dict[str, Any], int]:
 
 
 def block(pid: int, data_dir: str, name: str) -> Optional[str]:
-    """The device or file behind a link in the OSD's directory, as its own process sees it."""
-    link = f"/proc/{pid}/root{data_dir}/{name}"
-    return os.path.realpath(os.readlink(link)) if os.path.islink(link) else None
+    """The device or file that the OSD's directory names, as its own process sees it."""
+    entry = f"/proc/{pid}/root{data_dir}/{name}"
+    if os.path.islink(entry):
+        target = os.readlink(entry)
+        return os.path.realpath(target) if target.startswith("/") else target
+    return f"{data_dir}/{name}" if os.path.exists(entry) else None
 
 
-def is_file(path: str) -> bool:
-    """Whether it is a plain file."""
-    return os.path.exists(path) and stat.S_ISREG(os.stat(path).st_mode)
+def is_file(pid: int, data_dir: str) -> bool:
+    """Whether the OSD keeps its data in a plain file."""
+    entry = f"/proc/{pid}/root{data_dir}/block"
+    if os.path.islink(entry) and os.readlink(entry).startswith("/"):
+        entry = f"/proc/{pid}/root{os.readlink(entry)}"
+    try:
+        return stat.S_ISREG(os.stat(entry).st_mode)
+    except OSError:
+        return False
 
 
 def main(asked: Dict[str, Any]) -> None:
@@ -61,9 +101,7 @@ def main(asked: Dict[str, Any]) -> None:
     `asked`: the cluster's `fsid`, and `osds`, id -> data directory of those that live on this host.
     """
     found = {}
-    with open("/proc/net/unix") as file:
-        table = file.read()
-    for path in candidates(table):
+    for path in candidates():
         try:
             answer, pid = ask(path)
         except (OSError, ValueError, struct.error):
@@ -71,13 +109,12 @@ def main(asked: Dict[str, Any]) -> None:
         osd = str(answer.get("whoami"))
         if answer.get("cluster_fsid") == asked["fsid"] and osd in asked["osds"]:
             directory = asked["osds"][osd]
-            device = block(pid, directory, "block") or ""
             found[osd] = {
                 "socket": path,
                 "pid": pid,
-                "device": device,
+                "device": block(pid, directory, "block") or "",
                 "db_device": block(pid, directory, "block.db"),
-                "is_file": is_file(device),
+                "is_file": is_file(pid, directory),
             }
     print(json.dumps(found))
 

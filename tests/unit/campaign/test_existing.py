@@ -9,14 +9,14 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
 from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable
-from cbt_crypto.cluster_overlays.luks.proof import encrypted_fault
+from cbt_crypto.cluster_overlays.luks.overlay import Luks
+from cbt_crypto.cluster_overlays.luks.proof import found_fault
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.hosts.site import Osd
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.run.targets import existing, sockets_on_host
@@ -131,25 +131,65 @@ def daemon(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_socket_is_asked_whose_it_is(daemon: Path) -> None:
     table = Path("/proc/net/unix").read_text()
-    assert str(daemon) in list(sockets_on_host.candidates(table))
+    assert str(daemon) in list(sockets_on_host.listening(table))
     assert sockets_on_host.ask(str(daemon)) == ({"cluster_fsid": "x", "whoami": 4}, os.getpid())
 
 
-def test_luks_of_somebody_else_s_is_recognised_by_what_it_does() -> None:
-    osd = Osd(0, "a", "/dev/dm-0", "", "", "", is_existing=True)
-    wanted = CryptTable("aes-xts-plain64", 512, "", 4096, frozenset())
-    line = "0 100 crypt aes-xts-plain64 :64:logon:x 0 8:1 32768 1 sector_size:4096"
-    crypt = {"device": "254:0", "name": "dm-0", "mapping": "theirs", "uuid": "CRYPT-LUKS2-x",
-             "table": line}  # fmt: skip
-    volume = {"device": "254:1", "name": "dm-1", "mapping": "vg-lv", "uuid": "LVM-x", "table": ""}
-    plain = {"device": "8:1", "name": "sdb1"}
-    facts = {"running": True, "named": {"data": "254:0"}, "opened": {"254:1": [volume, crypt]}}
-    assert encrypted_fault(osd, facts, wanted) is None
-    other = CryptTable("aes-xts-plain64", 512, "", 512, frozenset())
-    fault = encrypted_fault(osd, facts, other)
-    assert fault is not None
-    assert "sector_size 4096 and not 512" in fault
-    facts["opened"] = {"8:1": [plain]}
-    fault = encrypted_fault(osd, facts, wanted)
-    assert fault is not None
-    assert "no dm-crypt" in fault
+def test_sockets_are_those_of_the_processes_called_ceph_osd(daemon: Path, tmp_path: Path) -> None:
+    """As a container has them: its own root, its own list of sockets."""
+    proc, other = tmp_path / "proc" / "71", tmp_path / "proc" / "8"
+    for process, name in ((proc, "ceph-osd"), (other, "bash")):
+        (process / "net").mkdir(parents=True)
+        (process / "comm").write_text(name + "\n")
+    (proc / "net/unix").write_text("Num\n0: 2 0 10000 1 1 7 /var/run/ceph/ceph-osd.4.asok\n")
+    inside = proc / "root/var/run/ceph"
+    inside.mkdir(parents=True)
+    os.link(daemon, inside / "ceph-osd.4.asok")
+    found = list(sockets_on_host.candidates(str(tmp_path / "proc")))
+    assert found == [str(inside / "ceph-osd.4.asok")]
+
+
+def facts(*layers: dict[str, Any]) -> dict[str, Any]:
+    named = {"data": layers[0]["device"]}
+    return {"running": True, "named": named, "opened": {layers[0]["device"]: list(layers)}}
+
+
+LINE = "0 100 crypt aes-xts-plain64 :64:logon:x 0 8:1 32768 2 allow_discards sector_size:4096"
+CRYPT = {"device": "254:1", "name": "dm-1", "mapping": "theirs", "uuid": "CRYPT-LUKS2-x",
+         "table": LINE}  # fmt: skip
+VOLUME = {"device": "254:0", "name": "dm-0", "mapping": "vg-lv", "uuid": "LVM-x", "table": ""}
+PLAIN = {"device": "8:1", "name": "sdb1"}
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({}, None),
+        ({"sector_size": 4096}, None),
+        ({"allow_discards": True}, None),
+        ({"sector_size": 512}, "sector_size 4096 and not 512"),
+        ({"allow_discards": False}, "has flags allow_discards and not none"),
+        ({"no_read_workqueue": True}, "has flags none and not no_read_workqueue"),
+    ],
+)
+def test_luks_of_somebody_else_s_is_as_claimed_and_no_more(
+    options: dict[str, Any], fault: Optional[str]
+) -> None:
+    luks = Luks(**options)
+    wanted = luks._wanted()
+    assert isinstance(wanted, CryptTable)
+    found = found_fault(facts(CRYPT, VOLUME, PLAIN), wanted, luks.model_fields_set, ("data", "db"))
+    assert (found is None) if fault is None else (found is not None and fault in found)
+
+
+def test_what_is_not_encrypted_is_told_by_part() -> None:
+    wanted = Luks()._wanted()
+    assert isinstance(wanted, CryptTable)
+    both = facts(CRYPT, VOLUME, PLAIN)
+    both["named"]["db"] = "8:2"
+    both["opened"]["8:2"] = [{"device": "8:2", "name": "sdb2"}]
+    assert found_fault(both, wanted, (), ("data",)) is None
+    found = found_fault(both, wanted, (), ("data", "db"))
+    assert found == "it has sdb2 open, below which is no dm-crypt"
+    found = found_fault(both, wanted, (), ("db",))
+    assert found == "its data device lies on theirs, which is encrypted"

@@ -1,0 +1,193 @@
+"""What was agreed on a cluster that somebody else deployed: the messenger's mode by peer.
+
+A stock OSD allows `crc secure` and lets each peer choose, so its modes alone prove nothing. What
+was chosen shows in three places, the first that can tell decides:
+
+- connections: `messenger dump` (Ceph 20.2) names the mode of each one to another OSD;
+- bytes: what an OSD *received* came from clients, from OSDs, and next to nothing from monitors
+  and managers, to which it mostly sends. So the received bytes say how clients and OSDs speak,
+  whatever is encrypted towards monitors;
+- modes: whoever connects takes the first of its own that the other side allows.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from cbt_crypto.cluster_overlays.secure_messenger.traffic import Traffic
+
+#: A share of bytes that says nothing: heartbeats, maps, reports.
+_NOISE = 0.01
+#: The same for an OSD that was hardly loaded, and what counts as load, in bytes.
+_NOISE_BYTES = 16 << 10
+_LOAD_BYTES = 1 << 20
+#: Headers and heartbeats blur the share of a load by about as much.
+_NEAR = 0.08
+
+
+class Mode(str, enum.Enum):
+    """How a kind of peers speaks."""
+
+    SECURE = "secure"
+    CRC = "crc"
+    MIXED = "mixed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What an OSD agreed on with clients and with other OSDs, and where that shows."""
+
+    clients: Mode
+    osds: Mode
+    monitors: Mode
+    shown_by: str
+
+    def is_all(self, mode: Mode) -> bool:
+        """Whether data moved in that mode and no other; what nothing shows is no contradiction."""
+        known = {self.clients, self.osds} - {Mode.UNKNOWN}
+        return known == {mode} and self.clients is mode
+
+    def words(self) -> str:
+        """For a sentence."""
+        return f"clients {self.clients.value}, OSDs {self.osds.value}, by its {self.shown_by}"
+
+
+def agreed(
+    traffic: Traffic,
+    connections: Optional[Mapping[str, Mapping[str, int]]],
+    modes: Mapping[str, str],
+    client_modes: Iterable[str],
+) -> Agreed:
+    """Judge one OSD. `connections`: kind of peer -> mode -> how many; None when Ceph cannot say.
+
+    `client_modes` are the values of ms_client_mode of the clients of the cell.
+    """
+    bytes_say = by_bytes(traffic)
+    service = _words(modes.get("ms_service_mode"))
+    clients = _one_of(chosen(_words(one), service) for one in client_modes)
+    cluster = _words(modes.get("ms_cluster_mode"))
+    osds = chosen(cluster, cluster)
+    shown = [] if traffic.encrypted is not None else ["modes (this Ceph counts no encrypted bytes)"]
+    if bytes_say is Mode.MIXED and {clients, osds} == {Mode.SECURE, Mode.CRC}:
+        # A mixture as the modes foretell it.
+        shown.append("bytes and modes")
+    elif bytes_say is not Mode.UNKNOWN:
+        clients = bytes_say
+        shown.append("bytes")
+        if traffic.osd_data >= _LOAD_BYTES:
+            osds = bytes_say
+    seen = _one_of(_mode(name) for name in (connections or {}).get("osd", {}))
+    if seen is not Mode.UNKNOWN:
+        osds = seen
+        shown.append("connections")
+    monitors = _one_of(_mode(name) for name in (connections or {}).get("mon", {}))
+    if monitors is Mode.UNKNOWN:
+        allowed = _words(modes.get("ms_mon_client_mode"))
+        monitors = chosen(allowed, allowed)
+    return Agreed(clients, osds, monitors, " and ".join(shown) or "modes")
+
+
+def by_bytes(traffic: Traffic) -> Mode:
+    """How this OSD spoke with what loaded it; UNKNOWN where that was too little to tell."""
+    if traffic.encrypted is None or not is_loaded(traffic):
+        return Mode.UNKNOWN
+    slack = traffic.drift + _NOISE_BYTES
+    if traffic.encrypted_received <= _NOISE * traffic.received + slack:
+        return Mode.CRC
+    if traffic.total - traffic.encrypted <= _NOISE * traffic.total + slack:
+        return Mode.SECURE
+    return Mode.MIXED
+
+
+def is_loaded(traffic: Traffic) -> bool:
+    """Whether clients or other OSDs moved data through it."""
+    return traffic.client_data + traffic.osd_data >= _LOAD_BYTES
+
+
+def chosen(wanted: Sequence[str], allowed: Sequence[str]) -> Mode:
+    """What a peer that wants these modes, the first most, agrees on with one that allows those."""
+    return next((_mode(name) for name in wanted if name in allowed), Mode.UNKNOWN)
+
+
+def fault(found: Agreed, wanted: Mode, traffic: Traffic) -> Optional[str]:
+    """What contradicts that an OSD's data moved in that mode, a clause, or None."""
+    if found.is_all(wanted) or (not is_loaded(traffic) and found.osds in (wanted, Mode.UNKNOWN)):
+        return None
+    kinds = {Mode.SECURE: "encrypted", Mode.CRC: "plain"}
+    same = found.clients if found.clients is found.osds else Mode.MIXED
+    clause = f"its traffic is {kinds.get(same, 'mixed')}: {found.words()}"
+    whose = load_share(traffic) if same is Mode.MIXED else None
+    likeness = f", about the share of {whose} data" if whose else ""
+    return f"{clause}{share(traffic)}{likeness}"
+
+
+def claim(total: Traffic, all_found: Sequence[Agreed], wanted: Mode) -> str:
+    """Completes the sentence "4 of 4 OSDs ...", of what was found at each."""
+    shown = sorted({found.shown_by for found in all_found}, key=len)
+    how = "encrypted" if wanted is Mode.SECURE else "did not encrypt"
+    text = f"{how} what they exchanged with clients and one another"
+    text += f", by their {shown[-1]}" if shown else ""
+    text += share(total)
+    only_monitors = all(found.monitors is Mode.SECURE for found in all_found)
+    only_monitors &= by_bytes(total) is Mode.CRC
+    if wanted is Mode.CRC and total.encrypted and only_monitors:
+        text += ", towards monitors and managers"
+    return text
+
+
+def share(traffic: Traffic) -> str:
+    """How much of it was encrypted, to go on a sentence; empty where Ceph does not count that."""
+    if traffic.encrypted is None or traffic.total <= 0:
+        return ""
+    percent = 100 * traffic.encrypted / traffic.total
+    exact = percent in (0, 100)
+    shown = f"{percent:.0f}" if exact else f"{min(max(percent, 0.01), 99.99):.2f}"
+    return f"; {shown} % of {traffic.total} bytes were encrypted"
+
+
+def load_share(traffic: Traffic) -> Optional[str]:
+    """What the known load says of a mixture: whose data has about the encrypted share."""
+    clients, osds = traffic.client_data, 2 * traffic.osd_data
+    if traffic.encrypted is None or min(clients, osds) < _LOAD_BYTES:
+        return None
+    part = traffic.encrypted / traffic.total
+    expected = {"the clients'": clients / (clients + osds), "the OSDs'": osds / (clients + osds)}
+    near = [whose for whose, value in expected.items() if abs(value - part) < _NEAR]
+    return near[0] if len(near) == 1 else None
+
+
+def connections_of(leaves: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Kind of peer -> mode -> how many, of the flat answers to `messenger dump`."""
+    found: dict[str, dict[str, int]] = {}
+    ending = "/protocol/v2/con_mode"
+    for path, mode in leaves.items():
+        if not path.endswith(ending):
+            continue
+        base = path[: -len(ending)]
+        if leaves.get(f"{base}/state") != "STATE_CONNECTION_ESTABLISHED":
+            continue
+        kind = str(leaves.get(f"{base}/peer/type"))
+        if leaves.get(f"{base}/peer/entity_name/type_str") == "mgr":
+            kind = "mgr"  # a manager is a client too
+        modes = found.setdefault(kind, {})
+        modes[str(mode)] = modes.get(str(mode), 0) + 1
+    return found
+
+
+def _words(value: Optional[str]) -> list[str]:
+    return (value or "").replace(",", " ").split()
+
+
+def _mode(name: str) -> Mode:
+    return Mode(name) if name in (Mode.SECURE.value, Mode.CRC.value) else Mode.UNKNOWN
+
+
+def _one_of(modes: Iterable[Mode]) -> Mode:
+    found = set(modes)
+    if len(found) > 1:
+        return Mode.MIXED
+    return found.pop() if found else Mode.UNKNOWN

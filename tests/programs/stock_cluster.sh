@@ -1,0 +1,56 @@
+#!/bin/sh
+# Makes a cluster as Ceph's page on manual deployment does: by the release's own tools, in /etc/ceph
+# and /var/lib/ceph, with no ms_ option. Run it where those directories may be written to, as in
+# isolated.sh. Nothing of this project has a part in it.
+#
+#   stock_cluster.sh [OPTION = VALUE ...]   each for [global] of ceph.conf; $OSDS of them, or 2
+set -eu
+fsid=$(cat /proc/sys/kernel/random/uuid)
+host=$(hostname)
+work=$(mktemp -d)
+admin=/etc/ceph/ceph.client.admin.keyring
+bootstrap=/var/lib/ceph/bootstrap-osd/ceph.keyring
+mkdir -p /etc/ceph /var/lib/ceph/mon/ceph-"$host" /var/lib/ceph/mgr/ceph-"$host" \
+    /var/lib/ceph/bootstrap-osd /var/run/ceph /var/log/ceph
+{
+    printf '[global]\n'
+    printf '%s\n' "fsid = $fsid" "mon_initial_members = $host" "mon_host = 127.0.0.1" \
+        "public_network = 127.0.0.0/8" "auth_cluster_required = cephx" \
+        "auth_service_required = cephx" "auth_client_required = cephx" \
+        "osd_pool_default_size = 2" "osd_pool_default_min_size = 1" \
+        "osd_crush_chooseleaf_type = 0" "$@"
+} > /etc/ceph/ceph.conf
+
+exec > "$work/log" 2>&1
+trap '[ $? = 0 ] || tail -n 20 "$work/log" >/dev/tty 2>/dev/null || :' EXIT
+ceph-authtool --create-keyring "$work/mon.keyring" --gen-key -n mon. --cap mon 'allow *'
+ceph-authtool --create-keyring $admin --gen-key -n client.admin --cap mon 'allow *' \
+    --cap osd 'allow *' --cap mds 'allow *' --cap mgr 'allow *'
+ceph-authtool --create-keyring $bootstrap --gen-key -n client.bootstrap-osd \
+    --cap mon 'profile bootstrap-osd' --cap mgr 'allow r'
+ceph-authtool "$work/mon.keyring" --import-keyring $admin
+ceph-authtool "$work/mon.keyring" --import-keyring $bootstrap
+monmaptool --create --addv "$host" "[v2:127.0.0.1:3300,v1:127.0.0.1:6789]" --fsid "$fsid" \
+    "$work/monmap"
+ceph-mon --mkfs -i "$host" --monmap "$work/monmap" --keyring "$work/mon.keyring"
+ceph-mon -i "$host"
+ceph auth get-or-create mgr."$host" mon 'allow profile mgr' osd 'allow *' mds 'allow *' \
+    > /var/lib/ceph/mgr/ceph-"$host"/keyring
+ceph-mgr -i "$host"
+for _ in $(seq "${OSDS:-2}"); do
+    uuid=$(cat /proc/sys/kernel/random/uuid)
+    secret=$(ceph-authtool --gen-print-key)
+    id=$(echo "{\"cephx_secret\": \"$secret\"}" |
+        ceph osd new "$uuid" -i - -n client.bootstrap-osd -k $bootstrap)
+    data=/var/lib/ceph/osd/ceph-$id
+    mkdir -p "$data"
+    ceph-authtool --create-keyring "$data/keyring" --name osd."$id" --add-key "$secret"
+    truncate -s 8G "$data/block"
+    ceph-osd -i "$id" --mkfs --osd-uuid "$uuid"
+    # Debian's OSDs look for their classes below the working directory.
+    (cd / && ceph-osd -i "$id")
+done
+ceph osd pool create rbd 16 16
+ceph osd pool application enable rbd rbd
+until ceph pg stat | grep -q '16 active+clean\|17 active+clean'; do sleep 0.5; done
+rm -r "$work"
