@@ -23,6 +23,20 @@ NEWLINE, COMMA, SPACE, ZERO = 10, 44, 32, 48
 _word = np.uint64
 #: The mask that keeps the last n of eight bytes, which are the high ones of a little-endian word.
 _KEEP: _Words = np.array([((1 << 64) - 1) ^ ((1 << 8 * (8 - n)) - 1) for n in range(9)], np.uint64)
+#: `"0"`, 6, and the high four bits, in each of eight bytes.
+_ZEROS, _SIXES, _HIGH_NIBBLES = (_word(byte * 0x0101010101010101) for byte in (0x30, 0x06, 0xF0))
+#: How neighbours become one number, three times: digits, then pairs, then fours. The first digit is
+#: in the lowest lane. A word of lanes of b bits that ends in `y << b | x`, times `10**d << b | 1`, has
+#: x * 10**d + y in the lane of y; shifted down by b it is alone in a lane twice as wide. After
+#: D. Lemire, "Quickly parsing eight digits" (2018).
+_JOIN = tuple(
+    (_word((10**digits << bits) + 1), _word(bits), _word(lanes))
+    for digits, bits, lanes in (
+        (1, 8, 0x00FF00FF00FF00FF),
+        (2, 16, 0x0000FFFF0000FFFF),
+        (4, 32, 0x00000000FFFFFFFF),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -87,18 +101,15 @@ class DigitText:
     def _eight(self, ends: Ints, lengths: Ints) -> tuple[_Words, NDArray[np.bool_]]:
         """The numbers made of the last `lengths` (8 where it is more) bytes before `ends`."""
         word = self._words[ends + (_PAD - 8)]
-        word ^= _word(0x3030303030303030)
+        word ^= _ZEROS  # each byte is its digit now
         word &= _KEEP.take(lengths, mode="clip")
-        bad = (word + _word(0x0606060606060606)) | word
-        bad &= _word(0xF0F0F0F0F0F0F0F0)
-        word *= _word(2561)
-        word >>= _word(8)
-        word &= _word(0x00FF00FF00FF00FF)
-        word *= _word(6553601)
-        word >>= _word(16)
-        word &= _word(0x0000FFFF0000FFFF)
-        word *= _word(42949672960001)
-        word >>= _word(32)
+        # A digit is at most 9: adding 6 to it leaves its high four bits clear.
+        bad = (word + _SIXES) | word
+        bad &= _HIGH_NIBBLES
+        for factor, bits, lanes in _JOIN:
+            word *= factor
+            word >>= bits
+            word &= lanes
         return word, bad == 0
 
 
