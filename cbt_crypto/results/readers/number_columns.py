@@ -26,8 +26,8 @@ _KEEP: _Words = np.array([((1 << 64) - 1) ^ ((1 << 8 * (8 - n)) - 1) for n in ra
 #: `"0"`, 6, and the high four bits, in each of eight bytes.
 _ZEROS, _SIXES, _HIGH_NIBBLES = (_word(byte * 0x0101010101010101) for byte in (0x30, 0x06, 0xF0))
 #: How neighbours become one number, three times: digits, then pairs, then fours. The first digit is
-#: in the lowest lane. A word of lanes of b bits that ends in `y << b | x`, times `10**d << b | 1`, has
-#: x * 10**d + y in the lane of y; shifted down by b it is alone in a lane twice as wide. After
+#: in the lowest lane. A word of lanes of b bits that ends in `y << b | x`, times `10**d << b | 1`,
+#: has x * 10**d + y in the lane of y; shifted down by b it is alone in a lane twice as wide. After
 #: D. Lemire, "Quickly parsing eight digits" (2018).
 _JOIN = tuple(
     (_word((10**digits << bits) + 1), _word(bits), _word(lanes))
