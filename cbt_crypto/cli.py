@@ -6,9 +6,11 @@ that only measures need not have it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
@@ -16,6 +18,8 @@ import click
 from rich.console import Console
 
 from cbt_crypto import __version__
+from cbt_crypto.archive.pack import pack, pack_summary
+from cbt_crypto.archive.unpack import Pack, is_pack, opened
 from cbt_crypto.command_line import SentenceGroup, checkout_option
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.engine.upstream.contribute.command import contribute_command
@@ -79,9 +83,15 @@ def cleanup(archive: Path) -> None:
 
 
 @cbt_crypto.command()
-def schema() -> None:
-    """Print the JSON Schema of the campaign file, for editors."""
-    click.echo(json.dumps(json_schema(), indent=2))
+@click.option("--report", "of_report", is_flag=True, help="The schema of report.json instead.")
+def schema(of_report: bool) -> None:
+    """Print the JSON Schema of the campaign file, for editors; or that of report.json."""
+    found = json_schema()
+    if of_report:
+        from cbt_crypto.report.document import report_schema  # noqa: PLC0415
+
+        found = report_schema()
+    click.echo(json.dumps(found, indent=2))
 
 
 _OPTIONS = (
@@ -125,10 +135,35 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Where to write the report's files. Default: the archive itself.",
 )
 def report(archive: Path, out_dir: Optional[Path], **options: Any) -> None:
-    """Print the tables of ARCHIVE and write report.md, .csv, .json, .html and charts/."""
+    """Print the tables of ARCHIVE and write report.md, .csv, .json, .html and charts/.
+
+    ARCHIVE is a directory, or a pack that somebody sent; then its report goes to NAME-report.
+    """
     from cbt_crypto.report import ReportOptions, build  # noqa: PLC0415
 
-    _finish(build(archive, ReportOptions(**options)), out_dir or archive)
+    if not is_pack(archive):
+        _finish(build(archive, ReportOptions(**options)), out_dir or archive)
+        return
+    with opened(archive) as pack:
+        found = (
+            _reopened(pack, **options)
+            if pack.is_summary
+            else build(pack.folder, ReportOptions(**options))
+        )
+        _finish(found, out_dir or Path(f"{archive.name.partition('.')[0]}-report"))
+
+
+def _reopened(pack: Pack, only: Sequence[str], baseline: Optional[str], **options: Any) -> Report:
+    """A summary's report; what has to be computed from its runs cannot be asked of it."""
+    from cbt_crypto.report.anonymize import anonymized  # noqa: PLC0415
+    from cbt_crypto.report.document import reopened  # noqa: PLC0415
+
+    if only or baseline:
+        raise UsageError("--only and --baseline need the runs; this pack is a summary alone")
+    found = reopened(pack.report())
+    loss = options["loss"] or found.options.loss
+    found = replace(found, options=replace(found.options, loss=loss))
+    return anonymized(found) if options["anonymize"] else found
 
 
 @click.command()
@@ -144,11 +179,55 @@ def report(archive: Path, out_dir: Optional[Path], **options: Any) -> None:
     help="Where to write the report's files.",
 )
 def compare(archives: tuple[str, ...], out_dir: Path, **options: Any) -> None:
-    """Compare archives of one configuration each, upstream CBT's among them."""
+    """Compare archives or packs, upstream CBT's archives among them.
+
+    Archives of one configuration each are compared with one another. Where each holds several,
+    as from two labs, these are compared within each, side by side as the dimension `hardware`.
+    """
     from cbt_crypto.report import ReportOptions  # noqa: PLC0415
     from cbt_crypto.report.comparison import compare as compare_archives  # noqa: PLC0415
 
-    _finish(compare_archives(_named(archives), ReportOptions(**options)), out_dir)
+    with contextlib.ExitStack() as stack:
+        places = {name: _place(path, stack) for name, path in _named(archives).items()}
+        _finish(compare_archives(places, ReportOptions(**options)), out_dir)
+
+
+def _place(path: Path, stack: contextlib.ExitStack) -> Path:
+    """Where an archive is, unpacked for as long as `stack` lives."""
+    if not is_pack(path):
+        return path
+    pack = stack.enter_context(opened(path))
+    if pack.is_summary:
+        raise UsageError(f"{path}: is a summary; compare needs a pack of the runs")
+    return pack.folder
+
+
+@click.command("pack")
+@click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
+@click.option("--summary", is_flag=True, help="The report alone, without the files of its runs.")
+@click.option("--anonymize", is_flag=True, help="Hide host names and addresses; needs --summary.")
+@click.option(
+    "-o", "target", type=click.Path(path_type=Path), metavar="FILE",
+    help="The file to write. Default: ARCHIVE.zip here.",
+)  # fmt: skip
+def pack_command(archive: Path, summary: bool, anonymize: bool, target: Optional[Path]) -> None:
+    """Make one file of ARCHIVE, to be sent: a zip that `report` and `compare` read."""
+    if anonymize and not summary:
+        raise UsageError(
+            "--anonymize: files of runs name hosts in too many places to hide them all; "
+            "add --summary"
+        )
+    target = target or Path(f"{archive.resolve().name}.zip")
+    if summary:
+        from cbt_crypto.report import ReportOptions, build  # noqa: PLC0415
+        from cbt_crypto.report.text.csv_json import document  # noqa: PLC0415
+
+        found = document(build(archive, ReportOptions(anonymize=anonymize)))
+        pack_summary(found, target, anonymized=anonymize)
+    else:
+        pack(archive, target)
+    size = target.stat().st_size / 1e6
+    click.echo(f"written: {target}, {size:.1f} MB; read it with: cbt-crypto report {target}")
 
 
 def _named(texts: Sequence[str]) -> dict[str, Path]:
@@ -172,5 +251,5 @@ def _finish(built: Report, out_dir: Path) -> None:
     click.echo(f"\nwritten: {own} and {out_dir / 'charts'}/*.svg")
 
 
-for command in (init, report, compare, lab, contribute_command):
+for command in (init, report, compare, pack_command, lab, contribute_command):
     cbt_crypto.add_command(command)

@@ -1,12 +1,19 @@
-"""`compare`: several archives, each standing for one configuration."""
+"""`compare`: several archives, each standing for one configuration, or for one place's hardware."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cbt_crypto.archive.documents import FORMAT, Baseline, Environment, Host, PlanDocument
+from cbt_crypto.archive.documents import (
+    FORMAT,
+    Baseline,
+    Environment,
+    Host,
+    PlanDocument,
+    PlannedCell,
+)
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.errors import UsageError
@@ -14,7 +21,7 @@ from cbt_crypto.report.build import assemble, read_runs
 from cbt_crypto.report.figures.selection import baseline_of, chosen_cells
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.options import ReportOptions
-from cbt_crypto.results.cell.run import Run
+from cbt_crypto.results.cell.run import Run, dimensions_of
 from cbt_crypto.results.upstream_archive import read_upstream
 
 _UNPROVED = "its configuration is not proved: the archive is upstream CBT's"
@@ -23,8 +30,12 @@ _UNPROVED = "its configuration is not proved: the archive is upstream CBT's"
 def compare(archives: Mapping[str, Path], options: ReportOptions) -> Report:
     """Compare archives by the names given to them; `options.baseline` is one of the names.
 
-    Raises UsageError when one is no archive, or holds several configurations.
+    Where each holds several configurations, these are compared within each archive, and the names
+    are the dimension `hardware`. Raises UsageError when one is no archive, or when only some of
+    them hold several.
     """
+    if all(_holds_several(path) for path in archives.values()):
+        return _by_hardware(archives, options)
     runs = [run for name, path in archives.items() for run in _runs(name, path)]
     plan = PlanDocument(
         format=FORMAT,
@@ -39,6 +50,62 @@ def compare(archives: Mapping[str, Path], options: ReportOptions) -> Report:
     environment, problems = _environment(archives)
     together = Archive(Folder(Path()), plan, environment, problems)
     return assemble(together, baseline, chosen, options)
+
+
+def _holds_several(path: Path) -> bool:
+    if not (path / "results" / "plan.json").exists():
+        return False
+    return len({cell.configuration for cell in open_archive(path).plan.cells}) > 1
+
+
+def _by_hardware(archives: Mapping[str, Path], options: ReportOptions) -> Report:
+    """One report of campaigns from several places, each against its own baseline."""
+    opened = {name: open_archive(path) for name, path in archives.items()}
+    cells = [
+        (archive.folder, cell, _placed(cell, name))
+        for name, archive in opened.items()
+        for cell in archive.plan.cells
+    ]
+    first = next(iter(opened.values())).plan
+    plan = first.model_copy(
+        update={
+            "title": " and ".join(archives),
+            "configurations": {
+                name: about
+                for archive in reversed(opened.values())
+                for name, about in archive.plan.configurations.items()
+            },
+            "cells": tuple(placed for _, _, placed in cells),
+        }
+    )
+    baseline = baseline_of(plan, options)
+    kept = {id(cell) for cell in chosen_cells(plan.cells, options, baseline)}
+    runs = [
+        _replaced(run, placed)
+        for archive in opened.values()
+        for run, placed in _read(archive, [c for c in cells if c[0] is archive.folder], kept)
+    ]
+    environment, problems = _environment(archives)
+    return assemble(Archive(Folder(Path()), plan, environment, problems), baseline, runs, options)
+
+
+_Placed = tuple[Folder, PlannedCell, PlannedCell]
+
+
+def _read(
+    archive: Archive, cells: Sequence[_Placed], kept: Container[int]
+) -> Iterable[tuple[Run, PlannedCell]]:
+    chosen = [(own, placed) for _, own, placed in cells if id(placed) in kept]
+    runs = read_runs(archive.folder, [own for own, _ in chosen])
+    return zip(runs, (placed for _, placed in chosen))
+
+
+def _placed(cell: PlannedCell, name: str) -> PlannedCell:
+    return cell.model_copy(update={"parameters": {**cell.parameters, "hardware": name}})
+
+
+def _replaced(run: Run, placed: PlannedCell) -> Run:
+    return replace(run, planned=placed, dimensions=dimensions_of(placed))
 
 
 def _runs(name: str, path: Path) -> list[Run]:
@@ -60,8 +127,8 @@ def _own(name: str, path: Path) -> Sequence[Run]:
     configurations = {cell.configuration for cell in archive.plan.cells}
     if len(configurations) != 1:
         raise UsageError(
-            f"{name}={path}: holds {len(configurations)} configurations; `cbt-crypto report`"
-            " compares those of one archive"
+            f"{name}={path}: holds {len(configurations)} configurations and another one holds one;"
+            " compare archives of one configuration each, or of several each"
         )
     return read_runs(archive.folder, archive.plan.cells)
 

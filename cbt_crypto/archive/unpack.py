@@ -1,0 +1,171 @@
+"""Opens a pack that somebody sent, and takes nothing in it for granted.
+
+Names must be plain paths below results/, content must have the manifest's size and checksum, and
+no pack may become more than a stated number of times its own size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cbt_crypto.archive.pack import FORMAT, MANIFEST, REPORT, chunks
+from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.safe_read import open_regular
+from cbt_crypto.errors import UsageError
+
+#: A file of logs shrinks about tenfold; what shrinks more than this is meant to fill a disk.
+_MOST_TIMES, _FREE_BYTES = 100, 64 << 20
+_MOST_FILES = 1_000_000
+_MANIFEST_BYTES = 256 << 20
+_READABLE = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+_LONGEST_NAME = 1000
+_PLAIN = re.compile(r"[^\x00-\x1f\x7f\\:]+")
+
+
+class PackedFile(BaseModel):
+    """What a manifest says of one file."""
+
+    size: int = Field(ge=0)
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+class Manifest(BaseModel):
+    """manifest.json of a pack."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    format: int
+    kind: Literal["raw", "summary"]
+    made_by: str = ""
+    anonymized: bool = False
+    files: dict[str, PackedFile]
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A pack whose content was checked and lies in `folder` for as long as it is open."""
+
+    manifest: Manifest
+    folder: Path
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether it holds a report alone."""
+        return self.manifest.kind == "summary"
+
+    def report(self) -> bytes:
+        """A summary's report.json."""
+        return (self.folder / REPORT).read_bytes()
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Pack]:
+    """The content of a pack in a directory of its own, gone afterwards.
+
+    Raises UsageError, naming the pack, for whatever is wrong with it.
+    """
+    with tempfile.TemporaryDirectory(prefix="cbt-crypto-pack-") as directory:
+        try:
+            with open_regular(path) as stream, zipfile.ZipFile(stream) as packed:
+                manifest = _unpacked(packed, os.fstat(stream.fileno()).st_size, Path(directory))
+        except Malformed as error:
+            raise UsageError(f"{path}: {error}") from None
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+            raise UsageError(f"{path}: is no pack, or a damaged one; ask for it again") from None
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be unpacked ({error.strerror})") from None
+        yield Pack(manifest, Path(directory))
+
+
+def is_pack(path: Path) -> bool:
+    """Whether a path names a file, as packs are, and not a directory, as archives are."""
+    return path.is_file()
+
+
+def _unpacked(packed: zipfile.ZipFile, size: int, into: Path) -> Manifest:
+    entries = packed.infolist()
+    if len(entries) > _MOST_FILES:
+        raise Malformed(f"holds more than {_MOST_FILES} files, so it was not unpacked")
+    manifest = _manifest(packed)
+    names = [entry.filename for entry in entries if entry.filename != MANIFEST]
+    if len(set(names)) != len(names) or set(names) != set(manifest.files):
+        raise Malformed("holds other files than its manifest names")
+    most = size * _MOST_TIMES + _FREE_BYTES
+    if sum(one.size for one in manifest.files.values()) > most:
+        raise Malformed(f"would become more than {_MOST_TIMES} times its size; not unpacked")
+    for entry in entries:
+        if entry.filename != MANIFEST:
+            _check(entry, manifest.kind)
+            _extract(packed, entry, manifest.files[entry.filename], into)
+    return manifest
+
+
+def _manifest(packed: zipfile.ZipFile) -> Manifest:
+    try:
+        entry = packed.getinfo(MANIFEST)
+    except KeyError:
+        raise Malformed("has no manifest.json, so it is no pack") from None
+    if entry.compress_type not in _READABLE:
+        raise Malformed("is compressed in another way than packs are")
+    with packed.open(entry) as file:
+        data = file.read(_MANIFEST_BYTES + 1)
+    if len(data) > _MANIFEST_BYTES:
+        raise Malformed("has a manifest that is too large")
+    try:
+        manifest = Manifest.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise Malformed(f"has a manifest that is none: {place} {first['msg']}") from None
+    if not 1 <= manifest.format <= FORMAT:
+        raise Malformed(f"is of format {manifest.format}; a newer cbt-crypto reads it")
+    return manifest
+
+
+def _check(entry: zipfile.ZipInfo, kind: str) -> None:
+    """Raises Malformed for an entry that is more than a plain file at a plain place."""
+    name, mode = entry.filename, entry.external_attr >> 16
+    parts = name.split("/")
+    plain = _PLAIN.fullmatch(name) and len(name) <= _LONGEST_NAME
+    if not plain or any(part in ("", ".", "..") for part in parts):
+        raise Malformed(f"holds a path that may lead anywhere: {name!r}")
+    expected = name == REPORT if kind == "summary" else len(parts) > 1 and parts[0] == "results"
+    if not expected:
+        raise Malformed(f"holds {name!r}, which no {kind} pack has")
+    if stat.S_IFMT(mode) not in (0, stat.S_IFREG) or entry.flag_bits & 1:
+        raise Malformed(f"holds {name!r}, which is no plain file")
+    if entry.compress_type not in _READABLE:
+        raise Malformed("is compressed in another way than packs are")
+
+
+def _extract(packed: zipfile.ZipFile, entry: zipfile.ZipInfo, told: PackedFile, into: Path) -> None:
+    """Write one file, reading no byte more than the manifest promises."""
+    target = into.joinpath(*PurePosixPath(entry.filename).parts)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except (FileExistsError, NotADirectoryError):
+        raise Malformed(f"holds {entry.filename!r} twice") from None
+    digest, size = hashlib.sha256(), 0
+    with os.fdopen(descriptor, "wb") as file, packed.open(entry) as source:
+        for chunk in chunks(source):
+            size += len(chunk)
+            if size > told.size:
+                break
+            digest.update(chunk)
+            file.write(chunk)
+    if size != told.size or digest.hexdigest() != told.sha256:
+        raise Malformed(f"{entry.filename} is not what the manifest says; ask for it again")

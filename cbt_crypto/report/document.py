@@ -1,0 +1,204 @@
+"""report.json as a published format: its JSON Schema, and reading it back, older ones too.
+
+Format 1 is of 0.1; format 2 tells of verdicts where format 1 told of noise. A change that a reader
+of the last one would misread is a new number; what is only added is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Literal, Optional, TypeVar, Union
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cbt_crypto.archive.documents import Baseline
+from cbt_crypto.archive.problem import printable
+from cbt_crypto.errors import UsageError
+from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
+from cbt_crypto.report.options import ReportOptions
+from cbt_crypto.report.sanitize import map_text
+from cbt_crypto.report.text.csv_json import FORMAT
+
+_Made = TypeVar("_Made")
+_Value = Union[bool, int, float, str, None]
+
+
+class _Part(BaseModel):
+    """What is not named here is kept, so that newer documents of the same format are read."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ComparisonPart(_Part):
+    """A figure in percent of the baseline's, with the ends of its 95 % interval."""
+
+    percent: float
+    low: Optional[float] = None
+    high: Optional[float] = None
+    basis: Optional[str] = Field(None, description="what the interval rests on")
+    within_noise: Optional[bool] = Field(None, description="format 1: whether it includes 100 %")
+    differs: Optional[bool] = Field(None, description="since format 2: the verdict")
+
+
+class CellPart(_Part):
+    """One row: a configuration under one load. `figures` and `comparisons` are by metric."""
+
+    name: str
+    dimensions: dict[str, _Value]
+    state: Literal["measured", "failed", "missing"]
+    reason: Optional[str] = None
+    is_baseline: bool = False
+    figures: dict[str, Optional[float]] = {}
+    comparisons: dict[str, ComparisonPart] = {}
+    warnings: list[str] = []
+    runs: list[dict[str, Any]] = Field([], description="every run behind it, with its proof")
+
+
+class SectionPart(_Part):
+    """One mode, in one direction."""
+
+    label: str
+    mode: str
+    direction: str
+    baseline_drift_percent: Optional[float] = None
+    cells: list[CellPart]
+
+
+class TablePart(_Part):
+    """One scenario and op size."""
+
+    title: str
+    dimensions: dict[str, _Value]
+    sections: list[SectionPart]
+
+
+class ConclusionPart(_Part):
+    """The effect of a configuration on a kind of load, in words."""
+
+    load: str
+    name: str
+    kind: str
+    effect: str
+    iops: ComparisonPart
+    cpu_per_io_percent: Optional[float] = None
+
+
+class ReportDocument(_Part):
+    """The whole of report.json."""
+
+    format: int = Field(ge=1, le=FORMAT)
+    title: str = ""
+    baseline: Baseline
+    options: dict[str, Any] = {}
+    emulated_hosts: list[str] = []
+    notes: list[str] = []
+    configurations: dict[str, Any] = {}
+    environment: dict[str, Any] = {}
+    conclusions: list[ConclusionPart] = []
+    tables: list[TablePart]
+    records: list[dict[str, _Value]] = []
+
+
+def report_schema() -> dict[str, Any]:
+    """The JSON Schema of report.json."""
+    schema = ReportDocument.model_json_schema()
+    name = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": name, "$id": f"cbt-crypto-report-{FORMAT}", **schema}
+
+
+def reopened(data: bytes) -> Report:
+    """The report that a report.json tells of, of this format or an older one.
+
+    It has no runs: what is drawn of single seconds is not in it. Raises UsageError.
+    """
+    try:
+        document = ReportDocument.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        why = f"{place}: {first['msg']}"
+        if place == "format":
+            why = "is of a newer format; a newer cbt-crypto reads it"
+        raise UsageError(f"report.json {printable(why)}") from None
+    return _report(document)
+
+
+def _report(document: ReportDocument) -> Report:
+    options = {key: value for key, value in document.options.items() if value is not None}
+    if isinstance(options.get("only"), list):
+        options["only"] = tuple(map(str, options["only"]))
+    report = Report(
+        title=document.title,
+        baseline=document.baseline,
+        options=_made(ReportOptions, options),
+        tables=tuple(_table(table) for table in document.tables),
+        conclusions=tuple(_conclusion(one) for one in document.conclusions),
+        environment=document.environment,
+        configurations=document.configurations,
+        emulated_hosts=tuple(document.emulated_hosts),
+        notes=tuple(document.notes),
+        records=tuple(document.records),
+        **_more(Report, document),
+    )
+    return map_text(report, printable)
+
+
+def _table(table: TablePart) -> Table:
+    size = table.dimensions.get("op_size")
+    return Table(
+        title=table.title,
+        scenario=str(table.dimensions.get("scenario")),
+        op_size=size if isinstance(size, int) else None,
+        dimensions=table.dimensions,
+        sections=tuple(_section(section) for section in table.sections),
+    )
+
+
+def _section(section: SectionPart) -> Section:
+    return Section(
+        label=section.label,
+        mode=section.mode,
+        direction=section.direction,
+        cells=tuple(_cell(cell, section.direction) for cell in section.cells),
+        drift_percent=section.baseline_drift_percent,
+    )
+
+
+def _cell(cell: CellPart, direction: str) -> ReportCell:
+    return ReportCell(
+        name=cell.name,
+        dimensions=cell.dimensions,
+        direction=direction,
+        state=cell.state,
+        is_baseline=cell.is_baseline,
+        reason=cell.reason,
+        figures={key: value for key, value in cell.figures.items() if value is not None},
+        comparisons={key: _comparison(one) for key, one in cell.comparisons.items()},
+        warnings=tuple(cell.warnings),
+    )
+
+
+def _comparison(compared: ComparisonPart) -> Comparison:
+    return _made(Comparison, compared.model_dump())
+
+
+def _conclusion(one: ConclusionPart) -> Conclusion:
+    told = {**one.model_dump(), "iops": _comparison(one.iops)}
+    return _made(Conclusion, told)
+
+
+def _made(kind: type[_Made], told: Mapping[str, Any]) -> _Made:
+    """A dataclass of those of its fields that are told."""
+    names = {one.name for one in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{key: value for key, value in told.items() if key in names})
+
+
+def _more(kind: type[Any], document: _Part) -> dict[str, Any]:
+    """Plain fields that newer documents have and the model has too."""
+    extra, names = document.model_extra or {}, {one.name for one in fields(kind)}
+    return {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in extra.items()
+        if key in names
+    }
