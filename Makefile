@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TOX := $(VENV)/tox/bin/tox
+# Release of the quickstart's nodes: reef or tentacle.
+CEPH ?= reef
 # Of each target of `make fuzz`.
 FUZZ_SECONDS ?= 60
 
@@ -25,8 +27,8 @@ endef
 help: ## Show the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-quickstart: packages venv ## Run the article's story on real Ceph with real LUKS, in one lab VM
-	$(BIN)/cbt-crypto lab up --kind vm --nodes 1 --disks 2 --disk-size 4G --memory 4G --name quickstart
+quickstart: packages venv ## The article's story on real Ceph with real LUKS, in one lab VM (CEPH=tentacle: on 20.2)
+	$(BIN)/cbt-crypto lab up --kind vm --ceph $(CEPH) --nodes 1 --disks 2 --disk-size 4G --memory 4G --name quickstart
 	status=0; $(BIN)/cbt-crypto lab run configs/quickstart.yaml -a archive --name quickstart || status=$$?; \
 	$(BIN)/cbt-crypto lab down --name quickstart; exit $$status
 

@@ -20,7 +20,7 @@ from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import Job
 from cbt_crypto.lab.run import run as run_job
-from cbt_crypto.lab.shape import MOST_NODES, Kind, Lab, Shape, parse_size
+from cbt_crypto.lab.shape import MOST_NODES, Kind, Lab, Release, Shape, parse_size
 
 
 def _lab_name(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -52,7 +52,8 @@ def lab() -> None:
     """Disposable Ceph nodes on this machine.
 
     For those who have no ten-node lab, and for machines that lack dm-crypt or must not be
-    touched. Nodes are called node0, node1, ... and run Debian 13 with Ceph 18.2.7 (Reef).
+    touched. Nodes are called node0, node1, ... and run Debian 13 with Ceph 18.2 (Reef), or
+    Debian's next with Ceph 20.2 (Tentacle).
     """
 
 
@@ -63,6 +64,13 @@ def lab() -> None:
     default=Kind.VM.value,
     show_default=True,
     help="vm: QEMU, real dm-crypt, needs no root. namespace: native speed, needs root.",
+)
+@click.option(
+    "--ceph",
+    type=click.Choice([release.value for release in Release]),
+    default=Release.REEF.value,
+    show_default=True,
+    help="The release; each has an image of its own.",
 )
 @click.option("--nodes", type=click.IntRange(1, MOST_NODES), default=1, show_default=True)
 @click.option(
@@ -92,6 +100,7 @@ def lab() -> None:
 def up(  # noqa: PLR0913 - one parameter an option
     *,
     kind: str,
+    ceph: str,
     nodes: int,
     disks: int,
     disk_size: int,
@@ -108,7 +117,13 @@ def up(  # noqa: PLR0913 - one parameter an option
       cbt-crypto lab up --kind vm --nodes 3 --disks 2 --disk-size 8G --memory 3G
     """
     shape = Shape(
-        kind=Kind(kind), nodes=nodes, disks=disks, disk_size=disk_size, memory=memory, cpus=cpus
+        kind=Kind(kind),
+        ceph=Release(ceph),
+        nodes=nodes,
+        disks=disks,
+        disk_size=disk_size,
+        memory=memory,
+        cpus=cpus,
     )
     with Steps(Console(stderr=True)) as steps:
         started, new = lifecycle.up(name, shape, steps, mirror)

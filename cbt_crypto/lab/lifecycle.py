@@ -36,7 +36,7 @@ def up(name: str, shape: Shape, steps: Steps, mirror: Optional[str] = None) -> t
         _check_machine(shape)
         _end(directory)
         _remove(directory)
-        built = image.provide(steps, mirror)
+        built = image.provide(shape.ceph.suite, steps, mirror)
         try:
             return _start(name, shape, built, steps), True
         except BaseException:

@@ -24,12 +24,25 @@ class Kind(str, enum.Enum):
     NAMESPACE = "namespace"
 
 
+class Release(str, enum.Enum):
+    """A release of Ceph that nodes can have: one that Debian packages."""
+
+    REEF = "reef"
+    TENTACLE = "tentacle"
+
+    @property
+    def suite(self) -> str:
+        """Debian's release that packages it: 13, and its next."""
+        return {Release.REEF: "trixie", Release.TENTACLE: "forky"}[self]
+
+
 class Shape(BaseModel):
     """What `lab up` asks for. Sizes in bytes; memory and cpus are those of one vm node."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Kind
+    ceph: Release = Release.REEF
     nodes: int = Field(ge=1, le=MOST_NODES)
     disks: int = Field(ge=0, le=16)
     disk_size: int = Field(gt=0)
@@ -38,7 +51,8 @@ class Shape(BaseModel):
 
     def describe(self) -> str:
         """The shape as options of `lab up`."""
-        text = f"--kind {self.kind.value} --nodes {self.nodes} --disks {self.disks}"
+        text = f"--kind {self.kind.value} --ceph {self.ceph.value}"
+        text += f" --nodes {self.nodes} --disks {self.disks}"
         if self.disks:
             text += f" --disk-size {size_text(self.disk_size)}"
         if self.kind is Kind.VM:

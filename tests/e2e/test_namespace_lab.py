@@ -137,7 +137,9 @@ def test_a_node_s_files_are_its_own_and_gone_with_the_lab(up: Up) -> None:
 def test_a_lab_that_is_up_stays_as_it_is(up: Up) -> None:
     on(up(), 0, "touch /tmp/still-here")
     on(up(), 0, "test -e /tmp/still-here")
-    with pytest.raises(UsageError, match=r"is up with --kind namespace --nodes 2 .*lab down first"):
+    with pytest.raises(
+        UsageError, match=r"is up with --kind namespace --ceph reef --nodes 2 .*lab down first"
+    ):
         up(nodes=1)
 
 

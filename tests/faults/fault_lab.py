@@ -109,7 +109,7 @@ class Laboratory:
         shape = Shape(kind=Kind.NAMESPACE, nodes=nodes, disks=0, disk_size=2**30, memory=1, cpus=1)
         with Steps(Console(file=io.StringIO())) as steps:
             self.lab: Lab = lifecycle.up(name, shape, steps)[0]
-            self.image = image.provide(steps)
+            self.image = image.provide("trixie", steps)
         self.name = name
         self.archive = ARCHIVE
 

@@ -24,7 +24,7 @@ from cbt_crypto.lab import image
 from cbt_crypto.lab.steps import Steps
 image._BUILD_SPACE = 0
 try:
-    image.provide(Steps(Console(file=io.StringIO())))
+    image.provide("trixie", Steps(Console(file=io.StringIO())))
 except CampaignError as error:
     raise SystemExit(str(error))
 """

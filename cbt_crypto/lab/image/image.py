@@ -35,7 +35,8 @@ _FAILURES = (
     ),
     (
         r"NO_PUBKEY|not signed|keyring",
-        "the key of Debian 13 is missing; install or update the package debian-archive-keyring",
+        "Debian's keys are missing or too old; install or update the package "
+        "debian-archive-keyring",
     ),
     (
         r"newuidmap|no line starting with|subuid",
@@ -77,16 +78,16 @@ def images_dir() -> Path:
     return cache_dir() / "images"
 
 
-def provide(steps: Steps, mirror: Optional[str] = None) -> Image:
-    """The image of this recipe, built now when it is not in the cache.
+def provide(suite: str, steps: Steps, mirror: Optional[str] = None) -> Image:
+    """The image of this recipe with the packages of a Debian suite, built now when there is none.
 
     `mirror` is the address of a Debian archive; by default the one this machine's apt uses.
     Raises UsageError when a builder or space is missing, RunError when building fails.
     """
-    image = Image(images_dir() / recipe.key())
+    image = Image(images_dir() / recipe.key(suite))
     with _building(image, steps):
         if not image.kernel.exists():
-            _build(image, steps, mirror)
+            _build(image, suite, steps, mirror)
     return image
 
 
@@ -117,7 +118,7 @@ def _building(image: Image, steps: Steps) -> Iterator[None]:
         yield
 
 
-def _build(image: Image, steps: Steps, mirror: Optional[str]) -> None:
+def _build(image: Image, suite: str, steps: Steps, mirror: Optional[str]) -> None:
     builder = _builder()
     need_space(image.directory, _BUILD_SPACE, "building the lab image")
     steps.begin("Building the lab image, once (about 3 minutes)")
@@ -127,7 +128,7 @@ def _build(image: Image, steps: Steps, mirror: Optional[str]) -> None:
     log = image.directory.with_suffix(".log")
     log.unlink(missing_ok=True)
     new = Image(unfinished)
-    command = builder(new.root, mirror or recipe.host_mirror())
+    command = builder(suite, new.root, mirror or recipe.host_mirror())
     run(recipe.isolated(command), log, steps.detail)
     _copy_kernel(new)
     if os.geteuid() != 0:
@@ -138,7 +139,7 @@ def _build(image: Image, steps: Steps, mirror: Optional[str]) -> None:
     unfinished.rename(image.directory)
 
 
-def _builder() -> Callable[[Path, Optional[str]], list[str]]:
+def _builder() -> Callable[[str, Path, Optional[str]], list[str]]:
     if shutil.which("mmdebstrap"):
         return recipe.mmdebstrap
     if shutil.which("debootstrap") and os.geteuid() == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -11,14 +12,22 @@ from pathlib import Path
 from typing import Optional
 
 RECIPE = Path(__file__).parent / "recipe"
-SUITE = "trixie"
+#: Parts of this machine's apt configuration that a builder needs as well: how the archive is
+#: reached, and whether one that lags behind will do.
+_APT_OPTIONS = re.compile(
+    r"^(Acquire::(?:Check-Valid-Until|(?:https?|ftp)::(?:Proxy|Verify-\w+|CAInfo)(?:::\S+)?))"
+    r' "(.+)";$'
+)
 #: What apt and dpkg shall do differently for a root file system that is made once and read often.
 _DPKG_OPTIONS = ("force-unsafe-io",)
 
 
-def key() -> str:
-    """A name for the image that changes with everything it is made of."""
-    digest = hashlib.sha256(repr((SUITE, _DPKG_OPTIONS)).encode())
+def key(suite: str) -> str:
+    """A name for the image that changes with everything it is made of.
+
+    `suite` is Debian's name for the release whose packages it has.
+    """
+    digest = hashlib.sha256(repr((suite, _DPKG_OPTIONS)).encode())
     for path in sorted(RECIPE.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
@@ -57,24 +66,37 @@ def environment() -> dict[str, str]:
     }
 
 
-def mmdebstrap(root: Path, mirror: Optional[str]) -> list[str]:
+def mmdebstrap(suite: str, root: Path, mirror: Optional[str]) -> list[str]:
     """The command that makes the tree `root`; mmdebstrap resolves all packages at once."""
     options = [*_DPKG_OPTIONS, *(f"path-exclude={path}" for path in entries("excludes.txt"))]
     return [
         *("mmdebstrap", "--variant=minbase", "--format=directory"),
         f"--include={','.join(entries('packages.txt'))}",
         *('--aptopt=APT::Install-Recommends "false"', '--aptopt=Acquire::Retries "3"'),
+        *(f"--aptopt={option}" for option in host_apt_options()),
         *(f"--dpkgopt={option}" for option in options),
         f'--customize-hook=sh {shlex.quote(str(RECIPE / "setup.sh"))} "$1"',
-        *(SUITE, str(root)),
+        *(suite, str(root)),
         *([mirror] if mirror else []),
     ]
 
 
-def debootstrap(root: Path, mirror: Optional[str]) -> list[str]:
+def debootstrap(suite: str, root: Path, mirror: Optional[str]) -> list[str]:
     """The command that makes the same tree with debootstrap. Needs root."""
     script = str(RECIPE / "debootstrap.sh")
-    return ["sh", script, SUITE, str(root), *([mirror] if mirror else [])]
+    options = "".join(f"{option};\n" for option in host_apt_options())
+    return ["env", f"APT_OPTIONS={options}", "sh", script, suite, str(root),
+            *([mirror] if mirror else [])]  # fmt: skip
+
+
+def host_apt_options() -> list[str]:
+    """This machine's apt options that the builders take over, each as `Name "value"`."""
+    try:
+        dump = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return []
+    found = map(_APT_OPTIONS.match, dump.stdout.splitlines())
+    return [f'{match[1]} "{match[2]}"' for match in found if match]
 
 
 def host_mirror() -> Optional[str]:

@@ -10,6 +10,7 @@ from rich.console import Console
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.lab.image import image, recipe
 from cbt_crypto.lab.progress import Steps
+from cbt_crypto.lab.shape import Release
 
 pytestmark = pytest.mark.unit
 
@@ -53,20 +54,53 @@ def test_without_a_builder_the_package_is_named(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="install the package mmdebstrap"):
-        image.provide(Steps(Console(file=StringIO())))
+        image.provide("trixie", Steps(Console(file=StringIO())))
 
 
 def test_the_key_changes_with_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = recipe.key()
+    before = recipe.key("trixie")
     copy = tmp_path / "recipe"
     copy.mkdir()
     for path in recipe.RECIPE.iterdir():
         (copy / path.name).write_bytes(path.read_bytes())
     monkeypatch.setattr(recipe, "RECIPE", copy)
-    assert recipe.key() == before
+    assert recipe.key("trixie") == before
     with (copy / "packages.txt").open("a") as packages:
         packages.write("htop\n")
-    assert recipe.key() != before
+    assert recipe.key("trixie") != before
+
+
+def test_each_release_has_an_image_of_its_own() -> None:
+    assert len({recipe.key(release.suite) for release in Release}) == len(Release)
+
+
+#: Printed by `apt-config dump` of apt 2.6, less what is of no interest here.
+_DUMP = """\
+APT::Architecture "amd64";
+Acquire "";
+Acquire::Check-Valid-Until "false";
+Acquire::http "";
+Acquire::http::Proxy "http://proxy.example:3128/";
+Acquire::https::Proxy::deb.example "DIRECT";
+Acquire::cdrom::mount "/media/cdrom/";
+Acquire::Languages:: "en";
+"""
+
+
+def test_builders_reach_the_archive_as_this_machine_s_apt_does(
+    programs: Callable[[str, str], Path],
+) -> None:
+    programs("apt-config", f"cat <<'END'\n{_DUMP}END")
+    command = recipe.mmdebstrap("forky", Path("/t"), None)
+    options = [word.partition("=")[2] for word in command if word.startswith("--aptopt=Acquire")]
+    assert options == [
+        'Acquire::Retries "3"',
+        'Acquire::Check-Valid-Until "false"',
+        'Acquire::http::Proxy "http://proxy.example:3128/"',
+        'Acquire::https::Proxy::deb.example "DIRECT"',
+    ]
+    (told,) = [w for w in recipe.debootstrap("forky", Path("/t"), None) if "APT_OPTIONS" in w]
+    assert told.splitlines()[1] == 'Acquire::http::Proxy "http://proxy.example:3128/";'
 
 
 def test_comments_are_no_packages() -> None:
@@ -77,7 +111,7 @@ def test_comments_are_no_packages() -> None:
 
 
 def test_the_recipe_is_on_the_builder_s_command_line() -> None:
-    command = recipe.mmdebstrap(Path("/t"), None)
+    command = recipe.mmdebstrap("trixie", Path("/t"), None)
     (include,) = [word for word in command if word.startswith("--include=")]
     assert include.partition("=")[2].split(",") == recipe.entries("packages.txt")
     for path in recipe.entries("excludes.txt"):
@@ -89,8 +123,8 @@ def test_the_recipe_is_on_the_builder_s_command_line() -> None:
 def test_a_mirror_comes_last_and_only_when_it_is_named(
     builder: Callable[..., list[str]],
 ) -> None:
-    named = builder(Path("/t"), "http://mirror.example/debian")
-    assert named == [*builder(Path("/t"), None), "http://mirror.example/debian"]
+    named = builder("trixie", Path("/t"), "http://mirror.example/debian")
+    assert named == [*builder("trixie", Path("/t"), None), "http://mirror.example/debian"]
 
 
 def test_a_builder_without_root_gets_ids_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,9 +31,11 @@ def test_a_size_written_is_read_back(size: int) -> None:
 
 
 def test_a_shape_describes_itself_as_options(shape: Shape) -> None:
-    assert shape.describe() == "--kind vm --nodes 3 --disks 2 --disk-size 8G --memory 3G --cpus 2"
+    assert shape.describe() == (
+        "--kind vm --ceph reef --nodes 3 --disks 2 --disk-size 8G --memory 3G --cpus 2"
+    )
     bare = shape.model_copy(update={"kind": Kind.NAMESPACE, "disks": 0})
-    assert bare.describe() == "--kind namespace --nodes 3 --disks 0"
+    assert bare.describe() == "--kind namespace --ceph reef --nodes 3 --disks 0"
 
 
 def test_nodes_are_numbered_and_addressed_in_order(make_lab: Callable[..., Lab]) -> None:

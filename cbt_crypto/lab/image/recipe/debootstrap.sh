@@ -20,6 +20,8 @@ echo force-unsafe-io >> "$root/etc/dpkg/dpkg.cfg.d/lab"
 printf '#!/bin/sh\nexit 101\n' > "$root/usr/sbin/policy-rc.d"
 chmod +x "$root/usr/sbin/policy-rc.d"
 mount -t proc proc "$root/proc"
+# What this machine's apt says of proxies, and of archives that lag behind.
+printf '%s' "${APT_OPTIONS:-}" > "$root/etc/apt/apt.conf.d/99mmdebstrap"
 chroot "$root" apt-get -q update
 echo "I: installing the packages of a node"
 # shellcheck disable=SC2046 # one word a package

@@ -6,6 +6,8 @@ root=$1
 recipe=$(dirname "$0")
 
 install -D -m 755 "$recipe/init" "$recipe/disks" -t "$root/usr/lib/cbt-crypto-lab"
+# How the machine that builds reaches an archive is nothing to a node.
+rm -f "$root/etc/apt/apt.conf.d/99mmdebstrap"
 # Nodes are told apart by what their lab gives them; an image has no identity.
 rm -f "$root"/etc/ssh/ssh_host_*_key* "$root/etc/hostname"
 : > "$root/etc/machine-id"
