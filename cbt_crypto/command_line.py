@@ -84,3 +84,12 @@ def _guarded(invoke: Any, ctx: click.Context) -> Any:
     except CampaignError as error:
         click.echo(str(error), err=True)
         sys.exit(error.exit_status)
+
+
+def exit_status(command: click.Command, arguments: list[str]) -> int:
+    """Run a command with these arguments inside of another program; return how it ended."""
+    try:
+        command(arguments)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0

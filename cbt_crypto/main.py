@@ -63,7 +63,7 @@ def cbt(  # noqa: PLR0913 - one parameter an option
     was measured is kept); 2 when nothing was touched because something will not do.
     """
     console = Console()
-    campaign = _with_conf(load(config_file), conf)
+    campaign = with_conf(load(config_file), conf)
     if plan_only:
         engine = choose(checkout)
         check.check_benchmarks(engine, cells_of(campaign))
@@ -96,7 +96,8 @@ def cbt(  # noqa: PLR0913 - one parameter an option
     sys.exit(_status(outcome))
 
 
-def _with_conf(campaign: Campaign, conf: Optional[Path]) -> Campaign:
+def with_conf(campaign: Campaign, conf: Optional[Path]) -> Campaign:
+    """The campaign with another ceph.conf to start from, when there is one."""
     if conf is None:
         return campaign
     cluster = campaign.cluster.model_copy(update={"conf_file": str(conf)})

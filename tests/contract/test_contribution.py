@@ -1,9 +1,8 @@
-"""The branch that `contribute` makes in each checkout found, by upstream's own measures."""
+"""The branches that `contribute` makes in each checkout found, by upstream's own measures."""
 
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,26 +11,44 @@ import pytest
 
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.engine.upstream.contribute.branch import contribute
+from cbt_crypto.engine.upstream.contribute.parts import PARTS, Part
+from cbt_crypto.errors import UsageError
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(600)]
 
+every_part = pytest.mark.parametrize("part", PARTS.values(), ids=lambda part: part.key)
+
 
 @pytest.fixture(scope="module")
-def branches() -> dict[str, Path]:
+def clones() -> dict[tuple[str, str], Path]:
     return {}
 
 
 @pytest.fixture
 def branch(
-    checkout: Checkout, branches: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """A clone with the branch, made once for each checkout."""
-    if checkout.version not in branches:
+    checkout: Checkout, part: Part, clones: dict[tuple[str, str], Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:  # fmt: skip
+    """A clone with one part's branch checked out, made once for each checkout."""
+    if not (checkout.path / "workloads").is_dir():
+        pytest.skip(f"the checkout of {checkout.version} is of the frozen branch")
+    key = checkout.version, part.key
+    if key not in clones:
         path = tmp_path_factory.mktemp("contribution") / "cbt"
-        subprocess.run(["git", "clone", "-q", str(checkout.path), str(path)], check=True)
-        contribute(path)
-        branches[checkout.version] = path
-    return branches[checkout.version]
+        clone(checkout, path)
+        contribute(path, part)
+        git(path, "checkout", "-q", part.branch)
+        clones[key] = path
+    return clones[key]
+
+
+def git(path: Path, *words: str) -> str:
+    command = ["git", "-C", str(path), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def clone(checkout: Checkout, path: Path) -> None:
+    subprocess.run(["git", "clone", "-q", str(checkout.path), str(path)], check=True)
 
 
 def suite_of(path: Path) -> tuple[int, int, str]:
@@ -51,27 +68,66 @@ def suite_of(path: Path) -> tuple[int, int, str]:
     return counts.get("passed", 0), bad, done.stdout[-2000:]
 
 
-def test_upstream_s_own_tests_pass_there_with_nothing_removed(
-    branch: Path, checkout: Checkout, tmp_path: Path
-) -> None:
-    tests = "git", "-C", str(branch), "diff", "--name-status", "HEAD~7", "--", "tests"
-    changed = subprocess.run(tests, capture_output=True, text=True, check=True).stdout
-    assert all(line.startswith("A\t") for line in changed.splitlines())
-    before = tmp_path / "before"
-    shutil.copytree(checkout.path, before, ignore=shutil.ignore_patterns(".git"))
-    passed_before, _, _ = suite_of(before)
+@every_part
+def test_upstream_s_own_tests_pass_there_with_nothing_removed(branch: Path, part: Part) -> None:
+    changed = git(branch, "diff", "--name-status", "HEAD~1", "--", "tests").splitlines()
+    assert changed and all(line.startswith("A\t") for line in changed)
+    git(branch, "checkout", "-q", "HEAD~1")
+    passed_before, _, _ = suite_of(branch)
+    git(branch, "checkout", "-q", part.branch)
     passed, bad, said = suite_of(branch)
     assert bad == 0, said
     assert passed > passed_before > 0
 
 
-def test_upstream_s_flake8_has_nothing_to_say_of_our_files(branch: Path) -> None:
-    added = ["git", "-C", str(branch), "diff", "--name-only", "--diff-filter=A", "HEAD~7"]
-    names = subprocess.run(added, capture_output=True, text=True, check=True).stdout.split()
-    ours = [name for name in names if name.endswith(".py")]
-    assert len(ours) > 100
+@every_part
+def test_it_is_as_small_as_a_review_wants(branch: Path, part: Part) -> None:
+    counts = [line.split()[:2] for line in git(branch, "diff", "--numstat", "HEAD~1").splitlines()]
+    assert sum(int(added) + int(removed) for added, removed in counts) <= part.limit
+    assert len(git(branch, "log", "--format=%h", "HEAD~1..").split()) == 1
+
+
+@every_part
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["flake8", "--config", "tox.ini"],
+        ["ruff", "check", "--isolated", "--line-length=120", "--target-version=py39",
+         "--select=E,F,W,I,B,UP"],
+        ["black", "--check", "-q", "-l", "120"],
+        ["mypy", "--strict", "--follow-imports=silent"],
+    ],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_checkers_have_nothing_to_say_of_new_files(
+    branch: Path, part: Part, words: list[str]
+) -> None:
+    new = [name for name in part.files() if name.endswith(".py")]
     done = subprocess.run(
-        [sys.executable, "-m", "flake8", "--config", "tox.ini", *ours],
+        [sys.executable, "-m", *words, *new],
         cwd=branch, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@every_part
+def test_flake8_says_no_more_of_changed_files_than_before(branch: Path, part: Part) -> None:
+    def complaints() -> int:
+        names = sorted({edit.path for edit in part.edits})
+        flake8 = [sys.executable, "-m", "flake8", "--config", "tox.ini", *names]
+        done = subprocess.run(flake8, cwd=branch, capture_output=True, text=True, check=False)
+        return len([line for line in done.stdout.splitlines() if ".py:" in line])
+
+    git(branch, "checkout", "-q", "HEAD~1")
+    before = complaints()
+    git(branch, "checkout", "-q", part.branch)
+    assert complaints() <= before
+
+
+@every_part
+def test_the_frozen_branch_is_refused(checkout: Checkout, part: Part, tmp_path: Path) -> None:
+    if (checkout.path / "workloads").is_dir():
+        pytest.skip(f"the checkout of {checkout.version} is of the live branch")
+    clone(checkout, tmp_path / "cbt")
+    with pytest.raises(UsageError, match="frozen branch master, or older"):
+        contribute(tmp_path / "cbt", part)

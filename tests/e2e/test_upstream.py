@@ -15,6 +15,7 @@ import yaml
 
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.engine.upstream.contribute.branch import contribute
+from cbt_crypto.engine.upstream.contribute.parts import PARTS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
@@ -187,29 +188,60 @@ def test_a_monitor_that_does_not_start_ends_the_campaign(
     assert cells(tmp_path / "archive") == []
 
 
-def test_from_the_contributed_branch_stock_cbt_prints_our_table(
-    needs_ceph: None, checkout: Checkout, tmp_path: Path
-) -> None:
+@pytest.fixture
+def with_plugins(checkout: Checkout, tmp_path: Path) -> Path:
+    """A clone whose main has the plugin mechanism, and nothing else of ours."""
+    if not (checkout.path / "workloads").is_dir():
+        pytest.skip(f"the checkout of {checkout.version} is of the frozen branch")
     clone = tmp_path / "cbt"
     subprocess.run(["git", "clone", "-q", str(checkout.path), str(clone)], check=True)
-    contribute(clone)
+    contribute(clone, PARTS["A"])
+    git = ["git", "-C", str(clone), "checkout", "-q", PARTS["A"].branch]
+    subprocess.run(git, check=True)
+    return clone
+
+
+def stock(directory: Path, clone: Path, archive: Path, config: Path) -> Any:
+    words = shlex.join([sys.executable, "./cbt.py", "-a", str(archive), str(config)])
+    return isolated(directory, "sh", "-c", f"cd {clone} && {words}")
+
+
+def test_with_the_plugin_mechanism_stock_cbt_runs_a_campaign_and_prints_our_table(
+    needs_ceph: None, with_plugins: Path, tmp_path: Path
+) -> None:
     config = write(
-        tmp_path, "campaign.yaml", {"configurations": {"Plain": {}}},
+        tmp_path, "campaign.yaml",
+        {
+            "type": "overlays",
+            "configurations": {"Plain": {}, "One core": {"cpuset": {"osd_cores": 1}}},
+        },
         {"rbd_single_client": {**_SHORT, "mode": "randread"}},
     )  # fmt: skip
-    stock = shlex.join([sys.executable, "./cbt.py", "-a", f"{tmp_path}/archive", str(config)])
-    done = isolated(tmp_path, "sh", "-c", f"cd {clone} && {stock}")
+    done = stock(tmp_path, with_plugins, tmp_path / "archive", config)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "throughput as percent of Plain" in done.stdout
     assert "random reads" in done.stdout
+    found = json.loads((tmp_path / "archive" / "report" / "report.json").read_text())
+    assert {row["configuration"] for row in found["records"]} == {"Plain", "One core"}
+    assert min(row["iops"] for row in found["records"]) > 0
+    told = ["git", "-C", str(with_plugins), "rev-parse", "HEAD"]
+    commit = subprocess.run(told, capture_output=True, text=True, check=True).stdout.strip()
     noted = json.loads((tmp_path / "archive" / "results" / "environment.json").read_text())
-    assert noted["engine"]["commit"] == contributed_commit(clone)
-    assert noted["commit"] == contributed_commit(clone), "the branch's own modules ran"
+    assert noted["engine"]["commit"] == commit
 
 
-def contributed_commit(clone: Path) -> str:
-    told = ["git", "-C", str(clone), "rev-parse", "cbt-crypto"]
-    return subprocess.run(told, capture_output=True, text=True, check=True).stdout.strip()
+def test_what_will_not_do_ends_stock_cbt_with_a_sentence(
+    needs_ceph: None, with_plugins: Path, tmp_path: Path
+) -> None:
+    config = write(
+        tmp_path, "campaign.yaml",
+        {"type": "overlays", "configurations": {"Many": {"cpuset": {"osd_cores": 4000}}}},
+        {"rbd_single_client": _SHORT},
+    )  # fmt: skip
+    done = stock(tmp_path, with_plugins, tmp_path / "archive", config)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "localhost: 4000 whole cores" in done.stderr
+    assert not (tmp_path / "cluster").exists()
 
 
 def test_an_existing_cluster_is_recognised(needs_ceph: None, tmp_path: Path) -> None:

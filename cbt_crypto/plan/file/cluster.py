@@ -63,6 +63,11 @@ class CephSettings(Section):
 class ClusterSection(Section):
     """Hosts, daemons, devices, and the library of configurations."""
 
+    type: Optional[Literal["overlays"]] = Field(
+        None,
+        description="says to a CBT with plugins that this package runs the file; needed for "
+        "nothing else",
+    )
     user: Optional[UserName] = Field(
         None, description="user for ssh; the one who runs the campaign when absent"
     )

@@ -1,32 +1,26 @@
-"""The branch for upstream, in a repository that has upstream's files by their names only."""
+"""Branches for upstream, in a repository that has upstream's files by their names only."""
 
 from __future__ import annotations
 
-import ast
+import dataclasses
 import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from cbt_crypto.engine.upstream.contribute.branch import BRANCH, contribute
-from cbt_crypto.engine.upstream.contribute.edits import require, use_factory, without_complaints
-from cbt_crypto.engine.upstream.contribute.parts import COMMITS
+from cbt_crypto.engine.upstream.contribute import parts
+from cbt_crypto.engine.upstream.contribute.branch import contribute
+from cbt_crypto.engine.upstream.contribute.command import contribute_command
+from cbt_crypto.engine.upstream.contribute.edits import Edit, changed
+from cbt_crypto.engine.upstream.contribute.parts import PARTS, Part
 from cbt_crypto.errors import UsageError
 
 pytestmark = pytest.mark.unit
 
-PROGRAM = """\
-import settings
-from cluster.ceph import Ceph
-
-
-def main(argv):
-    options = parse(argv)
-    settings.initialize(options)
-    # FIXME: a cluster factory
-    here = Ceph(settings.cluster)
-    return here
-"""
+PROGRAM = "import settings\nstart()\nend()\n"
+#: The real files of a part, with an edit that fits the repository of these tests.
+PART = dataclasses.replace(PARTS["A"], edits=(Edit("cbt.py", "after", r"start\(\)", "report()\n"),))
 
 
 def git(path: Path, *words: str) -> str:
@@ -38,126 +32,122 @@ def git(path: Path, *words: str) -> str:
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     path = tmp_path / "cbt"
-    for name in ("settings", "common", "monitoring", "benchmarkfactory"):
-        (path / f"{name}.py").parent.mkdir(parents=True, exist_ok=True)
-        (path / f"{name}.py").touch()
-    for name in ("cluster/ceph.py", "benchmark/benchmark.py"):
-        (path / name).parent.mkdir()
+    names = [f"{name}.py" for name in ("settings", "common", "monitoring", "benchmarkfactory")]
+    names += ["cluster/ceph.py", "benchmark/benchmark.py", "workloads/workloads.py"]
+    for name in names:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).touch()
     (path / "cbt.py").write_text(PROGRAM)
-    (path / "requirements.txt").write_text("pyyaml\n")
-    git(path, "init", "-q", "-b", "master")
+    git(path, "init", "-q", "-b", "main")
+    git(path, "config", "user.name", "A. Contributor")
+    git(path, "config", "user.email", "a@example.org")
     git(path, "add", "-A")
     git(path, "commit", "-qm", "upstream's")
     return path
 
 
-def test_the_branch_has_a_commit_for_each_review(repository: Path) -> None:
-    assert "7 commits" in contribute(repository)
-    subjects = git(repository, "log", "--format=%s", f"master..{BRANCH}").splitlines()
-    assert subjects == [commit.subject for commit in reversed(COMMITS)]
-    assert git(repository, "rev-parse", "--abbrev-ref", "HEAD") == BRANCH
+def test_a_branch_has_one_commit_signed_off_and_says_why(repository: Path) -> None:
+    assert f"branch {PART.branch} on " in contribute(repository, PART)
+    message = git(repository, "log", "--format=%B", f"main..{PART.branch}")
+    assert message.startswith(f"{PART.subject}\n\n{PART.body}\n\n")
+    assert "\nSigned-off-by: A. Contributor <a@example.org>" in message
+    assert message.count("Signed-off-by") == 1
+    assert git(repository, "rev-parse", "--abbrev-ref", "HEAD") == "main"
     assert git(repository, "status", "--porcelain") == ""
-    for name in ("clusterfactory.py", "cbt_crypto/cluster_overlays/base.py", "docs/Overlays.md"):
-        assert (repository / name).is_file()
-    for name in ("luks/overlay", "secure_messenger/overlay"):
-        path = repository / f"cbt_crypto/cluster_overlays/{name}.py"
-        assert path.is_file()
-        assert not path.parent.is_symlink()
-    assert not (repository / "cbt_crypto/lab").exists()
-    assert not (repository / "cbt_crypto/engine/upstream/contribute").exists()
-
-
-def test_only_two_of_upstream_s_files_change(repository: Path) -> None:
-    contribute(repository)
-    changed = git(repository, "diff", "--name-status", f"master..{BRANCH}").splitlines()
-    assert [line for line in changed if not line.startswith("A")] == [
-        "M\tcbt.py",
-        "M\trequirements.txt",
-    ]
+    shown = git(repository, "show", f"{PART.branch}:cbt.py")
+    assert shown == PROGRAM.strip().replace("start()", "start()\nreport()")
+    names = git(repository, "diff", "--name-only", f"main..{PART.branch}").split()
+    assert names == sorted(["cbt.py", *PART.files()])
 
 
 def test_done_again_it_changes_nothing(repository: Path) -> None:
-    contribute(repository)
-    tip = git(repository, "rev-parse", BRANCH)
-    assert "is up to date" in contribute(repository)
-    git(repository, "checkout", "-q", "master")
-    assert "is up to date" in contribute(repository)
-    assert git(repository, "rev-parse", BRANCH) == tip
+    contribute(repository, PART)
+    tip = git(repository, "rev-parse", PART.branch)
+    assert "is up to date" in contribute(repository, PART)
+    git(repository, "checkout", "-q", PART.branch)
+    assert "is up to date" in contribute(repository, PART)
+    assert git(repository, "rev-parse", PART.branch) == tip
     assert git(repository, "worktree", "list").count("\n") == 0
 
 
 def test_when_upstream_has_moved_on_the_branch_is_made_anew(repository: Path) -> None:
-    contribute(repository)
-    git(repository, "checkout", "-q", "master")
+    contribute(repository, PART)
     (repository / "new.py").touch()
     git(repository, "add", "-A")
     git(repository, "commit", "-qm", "upstream's too")
-    assert "7 commits" in contribute(repository)
-    assert (repository / "new.py").exists()
-    assert len(git(repository, "rev-list", f"master..{BRANCH}").splitlines()) == len(COMMITS)
+    contribute(repository, PART)
+    assert git(repository, "rev-list", f"main..{PART.branch}").count("\n") == 0
+    assert "new.py" in git(repository, "ls-tree", "--name-only", PART.branch).split()
 
 
 def test_somebody_else_s_branch_is_kept(repository: Path) -> None:
-    git(repository, "checkout", "-q", "-b", BRANCH)
+    git(repository, "branch", PART.branch)
     with pytest.raises(UsageError, match="give that branch another name"):
-        contribute(repository)
+        contribute(repository, PART)
 
 
 @pytest.mark.parametrize("name", ["cbt.py", "untracked"])
 def test_a_dirty_checkout_is_refused(repository: Path, name: str) -> None:
     (repository / name).write_text("changed\n")
     with pytest.raises(UsageError, match=f"changes that are not committed .*{name}"):
-        contribute(repository)
-    assert git(repository, "branch", "--format=%(refname:short)") == "master"
+        contribute(repository, PART)
+    assert git(repository, "branch", "--format=%(refname:short)") == "main"
 
 
 def test_what_is_no_checkout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no checkout of CBT"):
-        contribute(tmp_path)
+        contribute(tmp_path, PART)
 
 
-def test_the_factory_stands_where_the_class_stood() -> None:
-    changed = use_factory(PROGRAM)
-    assert changed == PROGRAM.replace(
-        "from cluster.ceph import Ceph", "import clusterfactory"
-    ).replace(
-        "    settings.initialize(options)\n    # FIXME: a cluster factory\n    here = Ceph(",
-        "    if clusterfactory.is_campaign(options.config_file):\n"
-        "        return clusterfactory.run_campaign(options)\n"
-        "    settings.initialize(options)\n    here = clusterfactory.get_object(",
-    )
+def test_the_frozen_branch_is_refused(repository: Path) -> None:
+    git(repository, "rm", "-q", "workloads/workloads.py")
+    git(repository, "commit", "-qm", "as master is")
+    with pytest.raises(UsageError, match=r"is of CBT's frozen branch master, or older; run git "):
+        contribute(repository, PART)
 
 
-@pytest.mark.parametrize(
-    ("gone", "sentence"),
-    [
-        ("from cluster.ceph import Ceph", "0 times an import of Ceph"),
-        ("    settings.initialize(options)", r"0 times settings\.initialize"),
-        ("    here = Ceph(settings.cluster)", "0 times a call of Ceph in main"),
-    ],
-)
-def test_a_place_that_is_not_found_is_named(repository: Path, gone: str, sentence: str) -> None:
-    (repository / "cbt.py").write_text(
-        PROGRAM.replace(gone, "    here = 1" if gone[0] == " " else "")
-    )
-    git(repository, "commit", "-qam", "unlike")
-    with pytest.raises(UsageError, match=sentence):
-        contribute(repository)
-    assert git(repository, "branch", "--format=%(refname:short)") == "master"
+def test_where_a_place_is_not_found_nothing_is_made(repository: Path) -> None:
+    for part in PARTS.values():
+        with pytest.raises(UsageError, match=r"0 lines are like .* too unlike those"):
+            contribute(repository, part)
+    assert git(repository, "branch", "--format=%(refname:short)") == "main"
     assert git(repository, "status", "--porcelain") == ""
 
 
-def test_requirements_are_added_once() -> None:
-    text = require("pyyaml\nlxml", ["PyYAML >= 6", "numpy >= 1.22"])
-    assert text == "pyyaml\nlxml\nnumpy >= 1.22\n"
-    assert require(text, ["numpy >= 1.22"]) == text
+def test_edits() -> None:
+    def edited(where: str, at: str = r" *b\(\)", source: str = "a()\n  b()\nc()\n") -> str:
+        return changed(source, Edit("x.py", where, at, "new\n"))  # type: ignore[arg-type]
+
+    assert edited("before") == "a()\nnew\n  b()\nc()\n"
+    assert edited("after") == "a()\n  b()\nnew\nc()\n"
+    assert edited("instead") == "a()\nnew\nc()\n"
+    with pytest.raises(UsageError, match=r"x\.py: 2 lines are like"):
+        edited("after", source="b()\nb()\n")
 
 
-def test_complaints_of_a_checker_are_answered_and_nothing_else_changes() -> None:
-    source = "x = a[1 :]\ny = (\n    a\n    + b\n)\nz = {1: 2}\n"
-    quiet = without_complaints(source)
-    assert ast.dump(ast.parse(quiet)) == ast.dump(ast.parse(source))
-    assert "a[1 :]  # noqa: E203" in quiet
-    assert "    + b  # noqa: W503" in quiet
-    assert "z = {1: 2}\n" in quiet
+@pytest.mark.parametrize("part", PARTS.values(), ids=lambda part: part.key)
+def test_a_part_is_small_and_stands_alone(part: Part) -> None:
+    files = part.files()
+    texts = [*files.values(), *(edit.text for edit in part.edits)]
+    assert sum(text.count("\n") for text in texts) <= part.limit
+    assert part.limit <= (250 if part.key == "A" else 450)
+    assert any(name.startswith("tests/test_") for name in files)
+    assert any(name.startswith("docs/") for name in files)
+    assert not any("cbt_crypto" in text or "cbt-crypto" in text for text in texts)
+    component, _, summary = part.subject.partition(": ")
+    assert component.islower() and summary[0].isupper() and len(part.subject) <= 72
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=lambda part: part.key)
+def test_the_text_of_a_pull_request_says_what_why_and_how_it_was_tried(part: Part) -> None:
+    text = part.pull_request()
+    places = [text.index(f"## {heading}") for heading in ("What", "Why", "How it was tried")]
+    assert places == sorted(places)
+    assert "```" in text[places[-1] :], "a log of a real run"
+
+
+def test_the_command_prints_the_text(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(parts.PARTS, "A", PART)  # type: ignore[arg-type]
+    done = CliRunner().invoke(contribute_command, [str(repository), "--part", "A"])
+    assert done.exit_code == 0, done.output
+    assert f"# {PART.subject}\n\n## What\n" in done.output

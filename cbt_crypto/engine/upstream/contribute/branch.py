@@ -1,20 +1,23 @@
-"""The branch: built beside the checkout's files, and moved to only when it is whole."""
+"""A part's branch: built beside the checkout's files, and made only when it is whole."""
 
 from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.engine.upstream.checkout import is_checkout
-from cbt_crypto.engine.upstream.contribute import edits, parts
+from cbt_crypto.engine.upstream.contribute import edits
+from cbt_crypto.engine.upstream.contribute.parts import Part
 from cbt_crypto.errors import UsageError
 
-BRANCH = "cbt-crypto"
 #: Ends the message of each commit of ours, so that a repetition knows them.
 TRAILER = "Contributed-with: cbt-crypto contribute"
+#: As upstream's guidelines ask for it.
+_ASSISTED = "Assisted-by: LLM"
+#: What the live branch has, and the frozen one has not.
+_LIVE = "workloads/workloads.py"
 
 
 class Repository:
@@ -27,6 +30,11 @@ class Repository:
             raise UsageError(f"{path}: is no checkout of CBT; name a folder made by git clone")
         if self.git("rev-parse", "--show-toplevel", check=False) != str(self.path):
             raise UsageError(f"{path}: git does not know this folder; name one made by git clone")
+        if not (self.path / _LIVE).is_file():
+            raise UsageError(
+                f"{path}: is of CBT's frozen branch master, or older; run git -C {path} checkout "
+                "main, which is the branch that takes pull requests"
+            )
         changed = self.git("status", "--porcelain")
         if changed:
             raise UsageError(
@@ -61,87 +69,61 @@ class Repository:
         return TRAILER in self.git("show", "-s", "--format=%B", commit)
 
 
-def contribute(path: Path) -> str:
-    """Make the branch, or make it anew; return a sentence for people.
+def contribute(path: Path, part: Part) -> str:
+    """Make the part's branch, or make it anew; return a sentence for people.
 
-    Raises UsageError, with nothing changed, for a checkout that is dirty or too unlike the known,
-    and for a branch of that name on which somebody else committed.
+    What is checked out stays so. Raises UsageError, with nothing changed, for a checkout that is
+    dirty or too unlike the known, and for a branch of that name on which somebody else committed.
     """
     repository = Repository(path)
     base = repository.base()
-    old = repository.commit_of(f"refs/heads/{BRANCH}")
-    if old:
-        _check_all_ours(repository, old)
-    new = _build(repository, base)
-    short = base[:12]
-    if old and repository.git("rev-parse", f"{old}^{{tree}}", f"{new}^{{tree}}").split() == (
-        [repository.git("rev-parse", f"{new}^{{tree}}")] * 2
-    ):
-        repository.git("checkout", "-q", BRANCH)
-        return f"{repository.path}: branch {BRANCH} is up to date, on {short}"
-    repository.git("checkout", "-q", "--detach", new)
-    repository.git("branch", "-q", "-f", BRANCH, new)
-    repository.git("checkout", "-q", BRANCH)
-    return f"{repository.path}: branch {BRANCH}: {len(parts.COMMITS)} commits on {short}"
-
-
-def _check_all_ours(repository: Repository, tip: str) -> None:
-    count = 0
-    for commit in repository.git("rev-list", "--first-parent", tip).splitlines():
-        if not repository.is_ours(commit):
-            break
-        count += 1
-    if not count:
+    old = repository.commit_of(f"refs/heads/{part.branch}")
+    if old and not repository.is_ours(old):
         raise UsageError(
-            f"{repository.path}: branch {BRANCH} ends in a commit that is not this program's; "
-            "give that branch another name"
+            f"{repository.path}: branch {part.branch} ends in a commit that is not this "
+            "program's; give that branch another name"
         )
+    new = _build(repository, base, part)
+    short = f"{part.key}: {repository.path}: branch {part.branch}"
+    if old and _same(repository, old, new):
+        return f"{short} is up to date, on {base[:12]}"
+    if repository.git("rev-parse", "--abbrev-ref", "HEAD") == part.branch:
+        repository.git("reset", "-q", "--hard", new)
+    else:
+        repository.git("branch", "-q", "-f", part.branch, new)
+    return f"{short} on {base[:12]}"
 
 
-def _build(repository: Repository, base: str) -> str:
-    """Make the commits in a working tree of their own; return the last."""
+def _same(repository: Repository, old: str, new: str) -> bool:
+    """Whether two commits have one tree, one parent and one message."""
+    told = [repository.git("show", "-s", "--format=%T %P %B", commit) for commit in (old, new)]
+    return told[0] == told[1]
+
+
+def _build(repository: Repository, base: str, part: Part) -> str:
+    """Make the commit in a working tree of its own; return it."""
     with tempfile.TemporaryDirectory(prefix="cbt-crypto-") as directory:
         tree = Path(directory) / "tree"
         repository.git("worktree", "add", "-q", "--detach", str(tree), base)
         try:
-            for commit in parts.COMMITS:
-                _write(tree, commit)
-                _commit(repository, tree, commit)
-            return repository.git("rev-parse", "HEAD", at=tree)
+            for name, text in part.files().items():
+                path = tree / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            edits.apply(tree, part.edits)
+            return _commit(repository, tree, part)
         finally:
             repository.git("worktree", "remove", "--force", str(tree))
 
 
-def _write(tree: Path, commit: parts.Commit) -> None:
-    contents = {**dict(parts.modules(commit)), **parts.written(commit)}
-    for name, content in contents.items():
-        path = tree / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        is_python = name.endswith(".py")
-        path.write_bytes(
-            edits.without_complaints(content.decode()).encode() if is_python else content
-        )
-    if commit.edits_upstream:
-        _edit(tree)
-
-
-def _edit(tree: Path) -> None:
-    program = tree / "cbt.py"
-    program.write_text(edits.use_factory(program.read_text(encoding="utf-8")), encoding="utf-8")
-    needs = tree / "requirements.txt"
-    there = needs.read_text(encoding="utf-8") if needs.exists() else ""
-    wanted = parts.requirements()
-    needs.write_text(edits.require(there, wanted), encoding="utf-8")
-
-
-def _commit(repository: Repository, tree: Path, commit: parts.Commit) -> None:
+def _commit(repository: Repository, tree: Path, part: Part) -> str:
     # What upstream ignores, by .gitignore, is ours to add all the same.
     repository.git("add", "--all", "--force", ".", at=tree)
-    paragraphs: Sequence[str] = [commit.subject, commit.body, TRAILER]
-    message = "\n\n".join(text for text in paragraphs if text)
+    message = f"{part.subject}\n\n{part.body}\n\n{_ASSISTED}\n{TRAILER}"
     repository.git(
         *_identity(repository), "commit", "-q", "--signoff", "--no-verify", "-m", message, at=tree
     )
+    return repository.git("rev-parse", "HEAD", at=tree)
 
 
 def _identity(repository: Repository) -> list[str]:

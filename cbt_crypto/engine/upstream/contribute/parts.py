@@ -1,112 +1,107 @@
-"""What goes into which commit: our modules by their subject, and files written for upstream."""
+"""The parts of the contribution: each is one pull request, of one commit, on its own branch.
+
+Files that are for upstream alone are below `files/<part>/`; `.in` keeps them out of our own checks.
+They import nothing of this package.
+"""
 
 from __future__ import annotations
 
-import configparser
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[3]
-FILES = Path(__file__).resolve().parent / "files"
+from cbt_crypto.engine.upstream.contribute.edits import Edit
 
-#: Not for upstream: the lab is a way to try this project, and this is what makes the branch.
-_LEFT_OUT = ("lab", "engine/upstream/contribute", "cli.py", "__main__.py")
+FILES = Path(__file__).resolve().parent / "files"
+_PULL_REQUEST = "PULL_REQUEST.md.in"
 
 
 @dataclass(frozen=True)
-class Commit:
-    """One commit: its message, our modules by path below the package, and files for upstream."""
+class Part:
+    """One pull request. `limit`: lines that it may add and remove, tests and docs included."""
 
+    key: str
+    branch: str
     subject: str
     body: str
-    packages: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    #: Everything of the package that no other commit takes.
-    takes_the_rest: bool = False
-    edits_upstream: bool = False
+    limit: int
+    edits: tuple[Edit, ...]
+
+    def files(self) -> Mapping[str, str]:
+        """Path in the checkout -> text, of the files that are new."""
+        return {
+            path.relative_to(FILES / self.key).as_posix()[: -len(".in")]: path.read_text("utf-8")
+            for path in sorted((FILES / self.key).rglob("*.in"))
+            if path.name != _PULL_REQUEST
+        }
+
+    def pull_request(self) -> str:
+        """The text for the pull request: what, why, how it was tried, and a log."""
+        return (FILES / self.key / _PULL_REQUEST).read_text("utf-8")
 
 
-COMMITS: tuple[Commit, ...] = (
-    Commit(
-        "cluster: a factory, and overlays on how a cluster is deployed",
-        "A configuration file may name configurations: stacks of overlays, each one change to\n"
-        "how the cluster is deployed, with commands that prove it is in force. cbt.py asks\n"
-        "clusterfactory for the cluster, and gives such a file to it before anything is touched.\n"
-        "Files without configurations run as before.",
-        files=("clusterfactory.py",),
-        takes_the_rest=True,
-        edits_upstream=True,
+PLUGINS = Part(
+    key="A",
+    branch="plugins",
+    subject="cbt: Find clusters, benchmarks and report steps of other packages",
+    body="""\
+cbt.py makes a Ceph cluster whatever the test plan says, and a comment there asks for a cluster
+factory. Whoever wants another kind of cluster, a benchmark or a report has to change this
+repository. With this, a package that is installed beside CBT announces them as entry points, and
+a test plan names them: docs/Plugins.md.
+
+Test plans that name none run as before: no package is imported for them.""",
+    limit=250,
+    edits=(
+        Edit("cbt.py", "instead", r"from cluster\.ceph import Ceph",
+             "import clusterfactory\nimport plugins\n"),
+        Edit("cbt.py", "instead", r" +# FIXME: .*ClusterFactory.*", ""),
+        Edit("cbt.py", "instead", r"    cluster = Ceph\(settings\.cluster\)",
+             "    cluster = clusterfactory.get_object(settings.cluster)\n"),
+        Edit("cbt.py", "after", r" +b\.run\(\)",
+             "        plugins.run_report_steps(settings.report.get('steps', []), archive_dir)\n"),
+        Edit("benchmarkfactory.py", "before", r"import settings", "import plugins\n"),
+        Edit("benchmarkfactory.py", "before", r"    try:",
+             "    if benchmark not in benchmarks:\n"
+             "        plugin = plugins.find(plugins.BENCHMARKS, benchmark)\n"
+             "        return plugin(archive, cluster, bconfig) if plugin else None\n"),
+        Edit("settings.py", "after", r"report = \{\}",
+             "# Path of the test plan that was read\ntest_plan = ''\n"),
+        Edit("settings.py", "after", r"    global .*, report",
+             "    global test_plan\n\n    test_plan = ctx.config_file\n"),
+        Edit("settings.py", "after", r"        cluster\['conf_file'\] = ctx\.conf",
+             "    # Clusters of other packages (docs/Plugins.md) find their conf file themselves.\n"
+             "    if cluster.get('type', 'ceph') != 'ceph':\n"
+             "        return\n"),
     ),
-    Commit(
-        "cluster_overlays: LUKS, secure messenger, cpuset and others",
-        "One module an overlay. A new one is a module and a line in the table of its package.",
-        packages=("cluster_overlays",),
+)  # fmt: skip
+
+MESSENGER = Part(
+    key="B2",
+    branch="messenger-modes",
+    subject="cluster: Deploy with a messenger mode, and check that it is in force",
+    body="""\
+What does encryption on the wire cost? To measure it, the six ms_*_mode options are not enough:
+without cephx clients wait for ever, and a monmap made with --add has no messenger v2 addresses, so
+that nothing to or from a monitor is encrypted, while the benchmark runs and shows no difference.
+
+With messenger_mode in the cluster section CBT sets all that it takes, and reads the OSDs' byte
+counters before it goes on. Without the key nothing about a deployment changes.""",
+    limit=450,
+    edits=(
+        Edit("cluster/ceph.py", "after", r"from \.cluster import Cluster",
+             "from .messenger import Messenger\n"),
+        Edit("cluster/ceph.py", "after", r" +self\.disable_bal = .*",
+             "        self.messenger = Messenger(config.get('messenger_mode'))\n"),
+        Edit("cluster/ceph.py", "after", r" +common\.pdcp\(nodes, '', conf_file, .*",
+             "        self.messenger.append_to_conf(nodes, self.tmp_conf, self.get_mon_hosts())\n"),
+        Edit("cluster/ceph.py", "instead", r" +cmd = cmd \+ ' --add .*",
+             "                cmd = cmd + self.messenger.get_monmap_option(mon, addr)\n"),
+        Edit("cluster/ceph.py", "before", r" +# Disable scrub and wait .*",
+             "        number_of_osds = self.config.get('osds_per_node')"
+             " * len(self.config.get('osds'))\n"
+             "        self.messenger.check(self.ceph_cmd, self.tmp_conf, number_of_osds)\n\n"),
     ),
-    Commit(
-        "benchmarks: scenarios that load a cluster as its users do",
-        "Many clients, one client, and one client with one IO at a time; and librbdfio and\n"
-        "radosbench, so that they can be measured under overlays too.",
-        packages=("benchmarks",),
-    ),
-    Commit(
-        "post-processing: tables of what each configuration costs",
-        "Reads the archive of a campaign, or of librbdfio. Percentages have intervals, and\n"
-        "percentiles come from fio's histograms.",
-        packages=("results", "report"),
-        files=("tools/overlay_report.py",),
-    ),
-    Commit(
-        "example: what encryption costs",
-        "A campaign of four configurations and three scenarios.",
-        files=("example/overlays.yaml",),
-    ),
-    Commit(
-        "docs: overlays, scenarios and campaigns",
-        "",
-        files=("docs/Overlays.md",),
-    ),
-    Commit(
-        "tests: the factory, overlays, scenarios and the post-processor",
-        "",
-        files=(
-            "tests/test_clusterfactory.py",
-            "tests/test_overlays.py",
-            "tests/test_scenarios.py",
-            "tests/test_overlay_report.py",
-        ),
-    ),
-)
+)  # fmt: skip
 
-
-def modules(commit: Commit) -> Iterator[tuple[str, bytes]]:
-    """(path in the checkout, content) of the package's files that belong to the commit."""
-    others = {name for each in COMMITS for name in each.packages}
-    for path in _files_below(PACKAGE):
-        relative = path.relative_to(PACKAGE)
-        top = relative.parts[0]
-        if relative.as_posix().startswith(_LEFT_OUT) or "__pycache__" in relative.parts:
-            continue
-        if top in commit.packages or (commit.takes_the_rest and top not in others):
-            yield f"{PACKAGE.name}/{relative.as_posix()}", path.read_bytes()
-
-
-def _files_below(directory: Path) -> list[Path]:
-    """All files; in this project's sources some of the package's folders are links."""
-    walked = os.walk(directory, followlinks=True)
-    return sorted(Path(folder, name) for folder, _, names in walked for name in names)
-
-
-def written(commit: Commit) -> Mapping[str, bytes]:
-    """The same of the files that are for upstream alone; `.in` keeps them out of our own checks."""
-    return {name: (FILES / f"{name}.in").read_bytes() for name in commit.files}
-
-
-def requirements() -> list[str]:
-    """Lines for requirements.txt: what this package needs, by its sources or its installation."""
-    sources = configparser.ConfigParser()
-    if sources.read(PACKAGE.parent / "setup.cfg") and sources.has_section("options"):
-        return sources["options"]["install_requires"].split("\n")[1:]
-    return [line for line in metadata.requires("cbt-crypto") or () if "extra ==" not in line]
+PARTS: Mapping[str, Part] = {part.key: part for part in (PLUGINS, MESSENGER)}

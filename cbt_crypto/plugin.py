@@ -1,0 +1,116 @@
+"""This package as upstream CBT finds it, by its entry points: docs/upstream.md.
+
+Upstream's main loop makes a cluster, then benchmarks, runs them, and calls report steps. A campaign
+has many deployments in an order of its own, so it is one benchmark to that loop. The cluster stands
+for all of them: it reads the file and looks at the hosts before anything is touched.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from cbt_crypto.command_line import exit_status
+from cbt_crypto.engine.choice import choose
+from cbt_crypto.errors import CampaignError, RunError
+from cbt_crypto.main import cbt, with_conf
+from cbt_crypto.plan.file import load
+from cbt_crypto.plan.steps import plan
+from cbt_crypto.run.preflight import check
+
+#: Names of the entry points in the groups cbt.benchmarks and cbt.report_steps.
+BENCHMARK, TABLES = "overlay_campaign", "overlay_tables"
+
+
+def overlays(config: dict[str, Any]) -> Any:
+    """The cluster for `type: overlays`. Ends the program with 2 when something will not do.
+
+    `config` is upstream's `settings.cluster`; the sections that its loop reads are set to what
+    that loop shall do.
+    """
+    settings: Any = importlib.import_module("settings")
+    Cluster = importlib.import_module("cluster.cluster").Cluster
+    # Upstream logs whole commands to the terminal, between the lines of a campaign's progress.
+    for handler in logging.getLogger("cbt").handlers:
+        handler.setLevel(logging.WARNING)
+    try:
+        _check(settings)
+    except CampaignError as error:
+        click.echo(str(error), err=True)
+        sys.exit(error.exit_status)
+    _forget_written_file(Path(config["archive_dir"]) / "results")
+    config["iterations"] = 1
+    settings.benchmarks = {BENCHMARK: {}}
+    # Nothing for upstream's loop to deploy: every configuration is a deployment of its own.
+    return type("Overlays", (Cluster,), {"use_existing": True})(config)
+
+
+def _check(settings: Any) -> None:
+    conf = settings.cluster.get("conf_file")
+    campaign = with_conf(load(Path(settings.test_plan)), Path(conf) if conf else None)
+    check.check(campaign, choose(_checkout(settings)), plan(campaign).to_measure)
+
+
+def _checkout(settings: Any) -> Path:
+    return Path(settings.__file__).resolve().parent
+
+
+def _forget_written_file(results: Path) -> None:
+    """What upstream has just written into a new archive, which is no campaign's yet."""
+    if results.is_dir() and [path.name for path in results.iterdir()] == ["cbt_config.yaml"]:
+        (results / "cbt_config.yaml").unlink()
+        results.rmdir()
+
+
+class OverlayCampaign:
+    """All cells of a file: the one benchmark that upstream's loop sees."""
+
+    def __init__(self, archive_dir: str, cluster: Any, config: dict[str, Any]) -> None:
+        """Touches nothing."""
+        self.archive_dir = archive_dir
+        self.cluster = cluster
+
+    def getclass(self) -> str:
+        """As upstream's benchmarks have it."""
+        return type(self).__name__
+
+    def exists(self) -> bool:
+        """True: nothing to prepare before the loop, and it is to be run."""
+        return True
+
+    def initialize(self) -> None:
+        """Nothing: each configuration is deployed when its turn comes."""
+
+    def initialize_endpoints(self) -> None:
+        """Nothing."""
+
+    def run(self) -> None:
+        """Measure what the archive does not have yet; failures are told when tables are printed."""
+        settings: Any = importlib.import_module("settings")
+        words = ["--cbt", str(_checkout(settings)), "-a", self.archive_dir, "--no-report"]
+        if settings.cluster.get("conf_file"):
+            words += ["-c", settings.cluster["conf_file"]]
+        _STATUS[self.archive_dir] = exit_status(cbt, [*words, settings.test_plan])
+        # The campaign has read the file into upstream's settings once more.
+        settings.report = {"steps": [TABLES]}
+
+
+#: Archive -> how its campaign ended in this process: a report step is given the archive alone.
+_STATUS: dict[str, int] = {}
+
+
+def tables(archive_dir: str) -> None:
+    """Print the tables of a campaign's archive. Raises RunError when the campaign had failures."""
+    from cbt_crypto import report  # noqa: PLC0415 - its libraries load for a second
+
+    if (Path(archive_dir) / "results" / "plan.json").exists():
+        report.publish(Path(archive_dir), Console())
+    status = _STATUS.get(archive_dir, 0)
+    if status:
+        raise RunError(f"the campaign ended with exit status {status}; it has said why")
