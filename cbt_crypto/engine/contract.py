@@ -1,16 +1,218 @@
-"""The names of `docs/contract.md`, gathered from whichever engine was chosen."""
+"""What an engine offers, as types: `docs/contract.md` in words that a type checker reads.
+
+An engine is the embedded one or a checkout of upstream CBT. Whoever works with an engine works with
+these protocols alone; what a deployment changes is passed in as `Hooks`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import argparse
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, Protocol
+from pathlib import Path
+from typing import Callable, Optional, Protocol
 
-from cbt_crypto.benchmarks.base import Volume
+from typing_extensions import TypedDict
+
+from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.hosts.execution import Execution
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement
-from cbt_crypto.hosts.site import Site
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
+from cbt_crypto.plan.file import Campaign
+
+#: The `cluster` section, as the file and an engine's settings have it.
+Section = Mapping[str, object]
+#: Runs scripts on their hosts; the second argument names the step in errors.
+Run = Callable[[HostScripts, str], HostOutputs]
+
+
+class Hooks:
+    """What a deployment may change; the defaults change nothing.
+
+    An engine's cluster asks them in the order in which they stand.
+    """
+
+    def prepare_hosts(self, run: Run) -> None:
+        """Prepare the hosts before there is any daemon."""
+
+    def mon_address(self, host: str, address: str) -> str:
+        """The address of a monitor on that host; the file has `address`."""
+        return address
+
+    def extra_conf(self) -> Mapping[str, Mapping[str, str]]:
+        """Sections that are laid over the rest of ceph.conf."""
+        return {}
+
+    def before_osds(self) -> HostScripts:
+        """Run before the OSDs are made."""
+        return {}
+
+    def osd_device(self, osd: Osd) -> str:
+        """The device that the OSD opens."""
+        return osd.device
+
+    def osd_db_device(self, osd: Osd) -> Optional[str]:
+        """The device of the OSD's RocksDB, or None."""
+        return osd.db_device
+
+    def osd_command(self, osd: Osd, command: str) -> str:
+        """The command that starts the OSD."""
+        return command
+
+    def client_command(self, host: str, command: str) -> str:
+        """The command that starts a client process, of an engine that has its own benchmarks."""
+        return command
+
+    def after_osds(self) -> HostScripts:
+        """Run when the OSDs are up."""
+        return {}
+
+    def undo(self) -> HostScripts:
+        """Run when the daemons are gone, before anything is removed. Safe to repeat."""
+        return {}
+
+
+class Settings(Protocol):
+    """The campaign's file as dicts."""
+
+    @property
+    def cluster(self) -> MutableMapping[str, object]:
+        """The `cluster` section; whoever goes on with another campaign may change it."""
+        ...
+
+    @property
+    def monitoring_profiles(self) -> MutableMapping[str, object]:
+        """The `monitoring_profiles` section."""
+        ...
+
+    def initialize(self, ctx: argparse.Namespace) -> None:
+        """Read `ctx.config_file`; note it in `ctx.archive`. Raises RunError."""
+
+    def getnodes(self, *roles: str) -> str:
+        """The hosts of these roles, each once: `user@a,user@b`."""
+        ...
+
+
+class Monitoring(Protocol):
+    """What watches the hosts while a cell is measured."""
+
+    def monitor(self, directory: str) -> AbstractContextManager[None]:
+        """Every profile runs while the block does, and writes below `directory` on its hosts."""
+        ...
+
+
+class Cluster(Protocol):
+    """A Ceph cluster below one directory, and that directory on every host."""
+
+    #: What runs its scripts.
+    remote: Remote
+
+    @property
+    def config(self) -> Section:
+        """The section that it was made from."""
+        ...
+
+    @property
+    def tmp_dir(self) -> str:
+        """What the run directories of benchmarks lie below."""
+        ...
+
+    @property
+    def tmp_conf(self) -> str:
+        """The path of ceph.conf, the same on every host."""
+        ...
+
+    @property
+    def conf_text(self) -> str:
+        """What was deployed as ceph.conf; empty before that."""
+        ...
+
+    @property
+    def ceph_cmd(self) -> str:
+        """The `ceph` that works on it."""
+        ...
+
+    @property
+    def rbd_cmd(self) -> str:
+        """The `rbd` that works on it."""
+        ...
+
+    def initialize(self) -> None:
+        """Take down what is there, and deploy anew, until every OSD is up. Raises RunError."""
+
+    def adopt(self, site: Site) -> None:
+        """Work beside a cluster that is there already; only our own directories are made anew."""
+
+    def restart(self) -> None:
+        """Stop the daemons, distribute ceph.conf again, and start them on their data."""
+
+    def check_health(self) -> None:
+        """Wait until every OSD is up and every placement group of our pools is active+clean."""
+
+    def mkpool(self, name: str, profile: str, application: str) -> None:
+        """Make a pool by one of `pool_profiles`; nothing when we have made it already."""
+
+    def shutdown(self) -> None:
+        """End every process that carries our mark, on every host, and undo what hooks did."""
+
+    def cleanup(self) -> None:
+        """Remove the cluster's files and the BlueStore labels on its devices."""
+
+    def purge(self) -> None:
+        """Remove our directory on every host, if it is ours."""
+
+
+class Benchmark(Protocol):
+    """Where the files of one benchmark object go, here and on the nodes."""
+
+    @property
+    def archive_dir(self) -> str:
+        """Its directory in the archive."""
+        ...
+
+    @property
+    def run_dir(self) -> str:
+        """Its directory on every node."""
+        ...
+
+    def initialize(self) -> None:
+        """Make both; note the config."""
+
+    def run(self) -> None:
+        """Start anew with empty directories on the nodes."""
+
+    def cleanup(self) -> None:
+        """Remove them on the nodes; the archive is kept."""
+
+
+class ProcessOutcome(TypedDict, total=False):
+    """How one client process ended, and where its results are below the cell's directory."""
+
+    host: str
+    volume: str
+    exit_status: Optional[int]
+    kind: str
+    json: str
+    logs: str
+
+
+class CellOutcome(TypedDict, total=False):
+    """What is known of a cell when its processes have ended; part of cell.json.
+
+    Times are in seconds since the epoch by the head's clock, of which the others' clocks are
+    `clock_offset_s` ahead.
+    """
+
+    started: float
+    ended: float
+    clock_offset_s: dict[str, float]
+    processes: list[ProcessOutcome]
+    neighbours: Mapping[str, object]
+    deployment: Optional[str]
+    block: Optional[Mapping[str, object]]
 
 
 class CellBenchmark(Protocol):
@@ -22,11 +224,19 @@ class CellBenchmark(Protocol):
     site: Site
     stack: Stack
     remote: Remote
-    cluster: Any
-    outcome: dict[str, Any]
-    run_dir: str
+    outcome: CellOutcome
     #: Hosts that count their energy; set by whoever knows, as most machines do not.
     energy_hosts: Sequence[str]
+
+    @property
+    def cluster(self) -> Cluster:
+        """What it works on."""
+        ...
+
+    @property
+    def run_dir(self) -> str:
+        """Its directory on every node."""
+        ...
 
     def fill(self, volumes: Sequence[Volume]) -> None:
         """Make and fill the volumes that are not there yet."""
@@ -45,27 +255,43 @@ class CellBenchmark(Protocol):
 
 
 @dataclass(frozen=True)
+class CellWork:
+    """One cell for a benchmark: what it runs, where, and in which configuration."""
+
+    #: The campaign's archive.
+    archive_dir: str
+    cluster: Cluster
+    #: Of CBT's benchmark object.
+    config: Section
+    scenario: Scenario
+    site: Site
+    stack: Stack
+    remote: Remote
+
+
+@dataclass(frozen=True)
 class Engine:
-    """An engine's modules and classes. They are Any because upstream's have no types.
+    """Who executes a campaign. `checkout` is where it is, of one that is no part of this package.
 
     name: `embedded` or `upstream`. commit: the engine's git commit where it is a checkout.
-    settings, common, monitoring: modules. Ceph, Benchmark: classes.
     """
 
     name: str
     version: str
     commit: Optional[str]
-    settings: Any
-    common: Any
-    monitoring: Any
-    Ceph: Any
-    Benchmark: Any
-    #: Makes the object that runs a benchmark which is the engine's own; None when it has none.
-    native: Optional[Callable[..., CellBenchmark]] = None
+    settings: Settings
+    common: Execution
+    monitoring: Monitoring
+    Ceph: Callable[[Section, Hooks], Cluster]
+    #: The campaign's archive, the cluster, the config of CBT's benchmark object.
+    Benchmark: Callable[[str, Cluster, Section], Benchmark]
+    checkout: Optional[Path] = None
+    #: Makes what runs a benchmark which is the engine's own; None when it has none.
+    native: Optional[Callable[[CellWork], CellBenchmark]] = None
     #: A sentence for each thing in a campaign that this engine cannot do.
-    problems: Callable[[Any], Iterable[str]] = lambda _: ()
+    problems: Callable[[Campaign], Iterable[str]] = lambda _: ()
     #: What this engine needs of hosts, beyond what every campaign needs.
-    requirements: Callable[[Any], Iterable[Requirement]] = lambda _: ()
+    requirements: Callable[[Campaign], Iterable[Requirement]] = lambda _: ()
 
 
 def embedded() -> Engine:

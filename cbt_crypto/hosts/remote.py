@@ -1,6 +1,6 @@
 """Runs the shell text that hooks return on their hosts, and says which host failed and why.
 
-Works with any engine's `common.pdsh`: each host prints its own exit status at the end, so that
+Each host prints its own exit status at the end, so that
 one that never answered is told from one that failed.
 """
 
@@ -11,17 +11,16 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Optional
 
-from cbt_crypto.errors import HostError, RunError
+from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import command_log
+from cbt_crypto.hosts.execution import Execution, Handle
 from cbt_crypto.hosts.site import HostScripts
 
 #: In the environment of everything that is started here.
 MARK = "CBT_CRYPTO_MARK"
 _STATUS = "@cbt-crypto-exit-status"
-#: Linux allows 128 KiB for one argument of a program, and pdsh puts a little around ours.
-_ARGUMENT_BYTES = 126_000
 #: Characters of a host's stderr that go into an error.
 _STDERR_END = 600
 
@@ -50,7 +49,7 @@ class Remote:
     be found and ended again, by `kill_script`.
     """
 
-    def __init__(self, common: Any, tmp_dir: str, user: Optional[str] = None) -> None:
+    def __init__(self, common: Execution, tmp_dir: str, user: Optional[str] = None) -> None:
         """`common` is the engine's module; `tmp_dir` the campaign's directory on every host."""
         self._common = common
         self._tmp_dir = tmp_dir
@@ -83,29 +82,8 @@ class Remote:
         return results
 
     def _attempt(self, scripts: HostScripts, timeout: Optional[float]) -> dict[str, HostResult]:
-        each = getattr(self._common, "pdsh_each", None)
-        if each is not None:
-            handle = each({self._node(h): self._command(guarded(t)) for h, t in scripts.items()})
-            return self._results(handle, scripts, timeout)
-        return self._attempt_by_one_text(scripts, timeout)
-
-    def _attempt_by_one_text(
-        self, scripts: HostScripts, timeout: Optional[float]
-    ) -> dict[str, HostResult]:
-        """For an engine that has CBT's pdsh alone: one text, as an argument, for all hosts."""
-        command = self._command(dispatch(scripts))
-        hosts = list(scripts)
-        if len(shlex.quote(command).encode()) <= _ARGUMENT_BYTES:
-            handle = self._common.pdsh(",".join(self._node(host) for host in hosts), command)
-            return self._results(handle, scripts, timeout)
-        if len(hosts) == 1:
-            raise RunError(f"{hosts[0]}: its script is longer than this engine can pass on")
-        middle = len(hosts) // 2
-        results = {}
-        for half in (hosts[:middle], hosts[middle:]):
-            part = {host: scripts[host] for host in half}
-            results.update(self._attempt_by_one_text(part, timeout))
-        return results
+        commands = {self._node(h): self._command(guarded(t)) for h, t in scripts.items()}
+        return self._results(self._common.pdsh_each(commands), scripts, timeout)
 
     def _node(self, host: str) -> str:
         return f"{self._user}@{host}" if self._user else host
@@ -114,7 +92,7 @@ class Remote:
         return f"{preamble(self._tmp_dir)}\n{text}\nstatus=$?; echo; echo {_STATUS} $status"
 
     def _results(
-        self, handle: Any, hosts: Iterable[str], timeout: Optional[float]
+        self, handle: Handle, hosts: Iterable[str], timeout: Optional[float]
     ) -> dict[str, HostResult]:
         stdout, stderr = handle.communicate(timeout) if timeout else handle.communicate()
         out, err = _lines_by_host(stdout), _lines_by_host(stderr)
@@ -164,17 +142,6 @@ for signal in {" ".join(signals)}; do
     done
 done
 [ -z "$pids" ] || {{ echo "these processes do not end:" $pids >&2; exit 1; }}"""
-
-
-def dispatch(scripts: HostScripts) -> str:
-    """One text for all hosts: each runs its own part, by the name in `$CBT_HOST`."""
-    hosts_of: dict[str, list[str]] = defaultdict(list)
-    for host, text in scripts.items():
-        hosts_of[text].append(host)
-    if len(hosts_of) == 1:
-        return guarded(next(iter(hosts_of)))
-    parts = [f"({'|'.join(hosts)})\n{guarded(text)}\n;;" for text, hosts in hosts_of.items()]
-    return "case $CBT_HOST in\n" + "\n".join(parts) + "\nesac"
 
 
 def guarded(text: str) -> str:

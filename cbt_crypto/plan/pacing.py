@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
@@ -34,7 +34,7 @@ class Pacing:
             if cell.scenario.until is not None and cell.path in done:
                 self.note(cell, read_json(archive / cell.path / "cell.json") or {})
 
-    def note(self, cell: Cell, state: dict[str, Any]) -> None:
+    def note(self, cell: Cell, state: Mapping[str, Any]) -> None:
         """A cell is finished; `state` is its cell.json."""
         load = self._loads.get(load_key(cell))
         iops = (state.get("block") or {}).get("iops")

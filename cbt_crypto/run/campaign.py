@@ -6,10 +6,10 @@ import argparse
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.engine import CellBenchmark, Engine
+from cbt_crypto.engine.contract import CellBenchmark, CellOutcome, Engine
 from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import Cell
@@ -172,7 +172,7 @@ class CampaignRun:
             self._collector.submit(cell, partial(self._keep, cell, benchmark, outcome))
         self.progress.done(cell.seconds)
 
-    def _keep(self, cell: Cell, benchmark: CellBenchmark, outcome: dict[str, Any]) -> None:
+    def _keep(self, cell: Cell, benchmark: CellBenchmark, outcome: CellOutcome) -> None:
         """Bring a measured cell's files here, read what it says, and finish it. In a thread."""
         directory = self.archive / cell.path
         benchmark.collect()

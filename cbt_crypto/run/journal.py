@@ -54,7 +54,7 @@ class Journal:
 
     def begin(self, campaign: Campaign, by: dict[str, Any], engine: Engine) -> None:
         """Note what this run may touch from now on."""
-        checkout = engine_checkout(engine)
+        checkout = str(engine.checkout.absolute()) if engine.checkout else None
         document = json.loads(json.dumps(campaign.document, default=str))
         hosts = places_of(campaign)
         self.deployment = Deployment(self.run, by, hosts, document, checkout, time.time())
@@ -81,13 +81,6 @@ class Journal:
             file.write(("" if whole else "\n").encode() + text.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-
-
-def engine_checkout(engine: Engine) -> Optional[str]:
-    """Where an upstream engine's modules are; None for the embedded one."""
-    if engine.name == "embedded":
-        return None
-    return str(Path(engine.common.__file__).absolute().parent)
 
 
 def path_of(archive: Path) -> Path:

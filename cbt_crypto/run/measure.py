@@ -5,29 +5,24 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Optional
 
 from cbt_crypto.archive.json_file import write_json
-from cbt_crypto.benchmarks.base import ClientProcess, Scenario, Volume
+from cbt_crypto.benchmarks.base import ClientProcess, Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
-from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import CellBenchmark, Engine
+from cbt_crypto.engine.contract import CellOutcome, CellWork, ProcessOutcome
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import energy_sampler
 from cbt_crypto.hosts.clock import _check_clocks, clock_offsets
-from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.site import HostScripts, Site
+from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.cells import Cell
+from cbt_crypto.plan.layout import section_of
 from cbt_crypto.run import collect as collected
 from cbt_crypto.run import neighbours, proof
 from cbt_crypto.run.targets.base import Target, commands_of
-
-if TYPE_CHECKING:
-    from cbt_crypto.engine.embedded.benchmark import Benchmark
-else:
-    Benchmark = object
 
 #: Seconds beyond ramp and time in which fio must have opened its volume and ended.
 _SLACK = 120
@@ -35,26 +30,33 @@ _SLACK = 120
 _PREFILL_MB_PER_S = 1
 
 
-class _RunsScenario(Benchmark):
-    """Stands before an engine's benchmark base and runs one cell of a scenario with it."""
+class ScenarioBenchmark:
+    """Runs one cell of a scenario, with an engine's benchmark object for its directories."""
 
-    #: Set by `benchmark_class`.
-    engine: Engine
     #: Hosts that count their energy; set by whoever knows, as most machines do not.
     energy_hosts: Sequence[str] = ()
 
-    def __init__(
-        self, archive_dir: str, cluster: Any, config: Mapping[str, Any], scenario: Scenario,
-        site: Site, stack: Stack, remote: Remote,
-    ) -> None:  # fmt: skip
-        """`archive_dir` is the campaign's, `config` that of CBT's benchmark object."""
-        super().__init__(archive_dir, cluster, dict(config))
-        self.scenario = scenario
-        self.site = site
-        self.stack = stack
-        self.remote = remote
-        self.commands = commands_of(cluster)
-        self.outcome: dict[str, Any] = {}
+    def __init__(self, engine: Engine, work: CellWork) -> None:
+        """Touches nothing."""
+        self._engine = engine
+        self._directories = engine.Benchmark(work.archive_dir, work.cluster, work.config)
+        self.archive_dir = self._directories.archive_dir
+        self.run_dir = self._directories.run_dir
+        self.cluster = work.cluster
+        self.scenario = work.scenario
+        self.site = work.site
+        self.stack = work.stack
+        self.remote = work.remote
+        self.commands = commands_of(work.cluster)
+        self.outcome: CellOutcome = {}
+
+    def initialize(self) -> None:
+        """Make the directories."""
+        self._directories.initialize()
+
+    def cleanup(self) -> None:
+        """Remove those on the nodes."""
+        self._directories.cleanup()
 
     def fill(self, volumes: Sequence[Volume]) -> None:
         """Make and fill the volumes that are not there yet."""
@@ -64,7 +66,7 @@ class _RunsScenario(Benchmark):
             create = self.scenario.create(volumes, self.commands)
             self.remote.run({self.site.head: create}, "make the volumes", 600)
         fill = self.scenario.prefill_scripts(volumes, self.run_dir, self.commands)
-        patience = self.cluster.config.get("deploy_timeout", 300)
+        patience = section_of(self.cluster.config).deploy_timeout
         # A cluster that stopped serving would keep fio waiting for ever.
         limit = patience + max((v.size_mb for v in volumes), default=0) / _PREFILL_MB_PER_S
         self.remote.run(fill, "prefill the volumes", limit)
@@ -74,7 +76,7 @@ class _RunsScenario(Benchmark):
 
         The files stay on the nodes, for `collect`.
         """
-        super().run()
+        self._directories.run()
         scripts = self.scenario.measure(
             self.site, self.run_dir, self.commands, self.stack.wrap_client
         )
@@ -83,7 +85,7 @@ class _RunsScenario(Benchmark):
         on_head = offsets[self.site.head]
         started = time.time() + on_head
         counted = energy_sampler.recorded(self.remote, self.energy_hosts, self.run_dir)
-        with counted, self.engine.monitoring.monitor(self.run_dir):
+        with counted, self._engine.monitoring.monitor(self.run_dir):
             self.remote.run(scripts, "run fio", limit)
             ended = time.time() + on_head
         statuses = self._exit_statuses(scripts)
@@ -102,7 +104,7 @@ class _RunsScenario(Benchmark):
         """Bring the files of the run to the archive, and remove them from the nodes."""
         try:
             there = collected.sizes(self.remote, self.site.hosts, self.run_dir)
-            self.engine.common.sync_files(self.run_dir, self.archive_dir)
+            self._engine.common.sync_files(self.run_dir, self.archive_dir)
             collected.check(there, Path(self.archive_dir))
         finally:
             with contextlib.suppress(HostError):
@@ -113,26 +115,26 @@ class _RunsScenario(Benchmark):
         return self.remote.run({host: text for host in scripts}, "read fio's exit status", 60)
 
 
-def benchmark_class(engine: Engine, scenario: Scenario) -> Callable[..., CellBenchmark]:
-    """What makes the object of one cell: of the engine's benchmark base, or its own benchmark's."""
-    if isinstance(scenario, OfUpstream) and engine.native:
-        return engine.native
-    return type("ScenarioBenchmark", (_RunsScenario, engine.Benchmark), {"engine": engine})
+def benchmark_of(engine: Engine, work: CellWork) -> CellBenchmark:
+    """What runs one cell: the engine, where the scenario is its own; else this package."""
+    if isinstance(work.scenario, OfUpstream) and engine.native:
+        return engine.native(work)
+    return ScenarioBenchmark(engine, work)
 
 
-def _outcome(process: ClientProcess, statuses: Mapping[str, str]) -> dict[str, Any]:
-    kind = {} if process.kind == "fio" else {"kind": process.kind}
+def _outcome(process: ClientProcess, statuses: Mapping[str, str]) -> ProcessOutcome:
+    kind: ProcessOutcome = {} if process.kind == "fio" else {"kind": process.kind}
     return {
+        **kind,
         "host": process.host,
         "volume": process.volume,
-        **kind,
         "exit_status": _status(statuses.get(process.host, ""), process.volume),
         "json": f"{process.results}.{process.volume}.{process.host}",
         "logs": f"output.{process.volume}",
     }
 
 
-def failed_processes(outcome: Mapping[str, Any], archive_dir: Path) -> None:
+def failed_processes(outcome: CellOutcome, archive_dir: Path) -> None:
     """Raise RunError naming the first fio process that did not succeed, and what it said."""
     for process in outcome["processes"]:
         if process["exit_status"] != 0:
@@ -143,7 +145,7 @@ def failed_processes(outcome: Mapping[str, Any], archive_dir: Path) -> None:
             raise RunError(f"{process['host']}: {kind} {process['volume']} {ending}{said}")
 
 
-def _status(printed: str, volume: str) -> Any:
+def _status(printed: str, volume: str) -> Optional[int]:
     for line in printed.splitlines():
         name, _, status = line.strip().partition(":")
         if name == f"exit_status.{volume}" and status.isdigit():
@@ -161,7 +163,7 @@ def _last_words(path: Path) -> str:
 
 def attempt(
     cell: Cell, benchmark: CellBenchmark, target: Target, directory: Path, healthy: bool = False
-) -> dict[str, Any]:
+) -> CellOutcome:
     """Measure and prove; return the cell's outcome. Its files are still to be collected.
 
     `healthy` says that the target was seen to be so after all that was done to it. It is
@@ -178,7 +180,8 @@ def attempt(
         with neighbours.running(load, remote, stack, site) as seen:
             benchmark.run()
         outcome = benchmark.outcome
-        outcome.update({"neighbours": seen} if seen else {})
+        if seen:
+            outcome["neighbours"] = seen
         after = proof.probe(remote, stack, site)
         target.check_health()
         judged = proof.judge(stack, site, cell.configuration, before, after)

@@ -11,14 +11,14 @@ from cbt_crypto.archive.timeline import Timeline
 from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.engine import CellBenchmark, Engine
+from cbt_crypto.engine.contract import CellBenchmark, CellWork, Engine
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.steps import Deploy, Prefill
 from cbt_crypto.run.environment import EnvironmentFile
 from cbt_crypto.run.journal import Journal
-from cbt_crypto.run.measure import benchmark_class
+from cbt_crypto.run.measure import benchmark_of
 from cbt_crypto.run.progress import CampaignProgress
 from cbt_crypto.run.targets.base import Target
 from cbt_crypto.run.targets.choice import Targets
@@ -122,10 +122,11 @@ class Preparation:
         """What runs a cell on the target as it is now."""
         target = self.target
         site = target.measure_on(cell.scenario)
-        made = benchmark_class(self._engine, cell.scenario)(
+        work = CellWork(
             str(self._archive), target.cluster, cell.config, cell.scenario, site, target.stack,
             self._remote,
         )  # fmt: skip
+        made = benchmark_of(self._engine, work)
         made.energy_hosts = self._environment.energy_hosts(site)
         return made
 

@@ -182,7 +182,7 @@ def _is_certain(cell: Cell) -> bool:
 
 
 def keep_cell(
-    directory: Path, cell: Cell, site: Site, outcome: dict[str, Any], reason: Optional[str]
+    directory: Path, cell: Cell, site: Site, outcome: Mapping[str, object], reason: Optional[str]
 ) -> None:
     """Write cell.json, last of all: a directory without one is a cell that never happened.
 

@@ -16,7 +16,7 @@ from cbt_crypto.plan.layout import site_of
 from cbt_crypto.run.journal import Deployment, Journal, left_over
 from cbt_crypto.run.locks import holder
 from cbt_crypto.run.locks.hosts import free_hosts
-from cbt_crypto.run.targets.cluster import cluster_class, take_down
+from cbt_crypto.run.targets.cluster import overlaid, take_down
 
 Say = Callable[[str], None]
 ChooseEngine = Callable[[Any], Engine]
@@ -63,7 +63,7 @@ def _clear_one(deployment: Deployment, campaign: Campaign, engine: Engine) -> No
     engine.settings.cluster.update(section)
     remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
     try:
-        take_down(cluster_class(engine)(section, stacks[0], stacks))
+        take_down(overlaid(engine, section, stacks)[0])
         free_hosts(remote, site_of(campaign.cluster), deployment.run)
     except HostError as error:
         raise RunError(

@@ -129,15 +129,6 @@ def test_files_come_back_with_their_host_s_name(
     ]
 
 
-def test_one_file_to_and_from_one_host(bench: Make, tmp_path: Path) -> None:
-    common = bench().engine.common
-    source = tmp_path / "file"
-    source.write_text("x")
-    assert common.scp("c0", str(source), f"{tmp_path}/there").wait() == 0
-    assert common.rscp("c0", f"{tmp_path}/there", f"{tmp_path}/back").wait() == 0
-    assert (tmp_path / "back").read_text() == "x"
-
-
 def test_a_run_directory_is_synced_from_every_host(own_bench: Make, tmp_path: Path) -> None:
     made = own_bench()
     run_dir = made.tmp_dir / "run" / "id-1"
@@ -186,10 +177,6 @@ def test_a_local_directory_with_its_parents(bench: Make, tmp_path: Path) -> None
     for _ in range(2):
         common.mkdir_p(str(tmp_path / "a" / "b"))
     assert (tmp_path / "a" / "b").is_dir()
-
-
-def test_the_command_for_a_host_s_full_name(bench: Make) -> None:
-    assert bench().engine.common.get_fqdn_cmd() == "hostname -f"
 
 
 def test_connections_are_shared_and_given_up_in_time(own_bench: Make, shims: Any) -> None:

@@ -73,9 +73,3 @@ def test_nodes_of_roles_in_order_and_each_once(
 
 def test_one_host_need_not_be_a_list(bench: Make) -> None:
     assert bench(cluster={"clients": "c7"}).engine.settings.getnodes("clients") == "c7"
-
-
-def test_host_info(own_bench: Make) -> None:
-    settings = own_bench(cluster={"user": "bench"}).engine.settings
-    assert settings.host_info("root@o0") == {"host": "o0", "user": "root", "addr": "o0"}
-    assert settings.host_info("o0")["user"] == "bench"

@@ -12,7 +12,7 @@ from pathlib import Path
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.plan.file import load
-from cbt_crypto.run.targets.cluster import cluster_class
+from cbt_crypto.run.targets.cluster import overlaid
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     engine = embedded()
     engine.settings.initialize(argparse.Namespace(config_file=path, archive=archive, conf=None))
     stack = Stack(campaign.configurations[configuration])
-    cluster = cluster_class(engine)(engine.settings.cluster, stack)
+    cluster, _ = overlaid(engine, engine.settings.cluster, [stack])
     cluster.initialize()
     for name in campaign.cluster.pool_profiles:
         cluster.mkpool(name, name, "rbd")

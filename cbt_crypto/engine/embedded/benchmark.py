@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Mapping
-from typing import Any
 
 import yaml
 
 from cbt_crypto.archive.json_file import hash_of
-from cbt_crypto.engine.embedded import common, settings
+from cbt_crypto.engine.contract import Cluster, Section
+from cbt_crypto.engine.embedded import common
 
 
 class Benchmark:
     """One combination of a section's dimensions. `config` has a value for each option."""
 
-    def __init__(self, archive_dir: str, cluster: Any, config: Mapping[str, Any]) -> None:
+    def __init__(self, archive_dir: str, cluster: Cluster, config: Section) -> None:
         """`archive_dir` is the campaign's; this benchmark's own is made from `config`."""
         self.config = dict(config)
         self.cluster = cluster
-        name = f"results/{int(self.config.get('iteration', 0)):08d}/id-{hash_of(self.config)}"
+        name = f"results/{int(str(config.get('iteration', 0))):08d}/id-{hash_of(self.config)}"
         self.archive_dir = os.path.join(archive_dir, name)
         self.run_dir = f"{cluster.tmp_dir}/run/{name}"
-        self.osd_ra = self.config.get("osd_ra")
 
     def exists(self) -> bool:
         """Whether the archive has this benchmark's directory already."""
@@ -37,12 +34,6 @@ class Benchmark:
         with open(path, "w", encoding="utf-8") as file:
             yaml.safe_dump({"cluster": _shown(self.cluster.config), **self.config}, file)
 
-    def initialize_endpoints(self) -> None:
-        """Make what the clients work on."""
-
-    def prefill(self) -> None:
-        """Fill it."""
-
     def run(self) -> None:
         """Start anew with empty directories on the nodes."""
         common.clean_remote_dir(self.run_dir)
@@ -52,17 +43,7 @@ class Benchmark:
         """Remove this benchmark's directory on every node."""
         common.clean_remote_dir(self.run_dir)
 
-    def getclass(self) -> str:
-        """The class's name."""
-        return type(self).__name__
 
-    def dropcaches(self) -> None:
-        """Drop the page cache of the clients and OSD hosts."""
-        script = "sync; echo 3 | $(test $(id -u) = 0 || echo sudo -n) tee /proc/sys/vm/drop_caches"
-        nodes = settings.getnodes("clients", "osds")
-        common.pdsh(nodes, f"sh -c {shlex.quote(script)}", continue_if_error=False).communicate()
-
-
-def _shown(config: Mapping[str, Any]) -> dict[str, Any]:
+def _shown(config: Section) -> dict[str, object]:
     """What of the cluster's section belongs beside a result."""
     return {key: value for key, value in config.items() if key != "archive_dir"}

@@ -1,7 +1,6 @@
 """A Ceph cluster below one directory: monitors, managers and BlueStore OSDs, with cephx and msgr2.
 
-Every step is one call for all hosts and all daemons of its kind. A subclass changes what is
-deployed by the `Hooks` methods, which are called in the order in which they stand.
+Every step is one call for all hosts and all daemons of its kind.
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ import os
 import shlex
 import tempfile
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Optional
 
+from cbt_crypto.engine.contract import Hooks, Section
 from cbt_crypto.engine.embedded import admin_session, common, keyring
 from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.engine.embedded.keyring import KeyForm
@@ -32,7 +32,7 @@ from cbt_crypto.hosts import ceph_conf, shell
 from cbt_crypto.hosts.devices import logical_volumes
 from cbt_crypto.hosts.devices.logical_volumes import Group, LogicalVolume
 from cbt_crypto.hosts.remote import Remote, kill_script
-from cbt_crypto.hosts.site import HostScripts, Osd
+from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.hosts.temporary import prefix
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.dimensions import at
@@ -51,51 +51,16 @@ _QUICK_MKFS = f"--{_POLL}={_SHORT_POLL_MS} --bluestore-fsck-on-mkfs=false"
 MARKER = ".cbt-crypto"
 
 
-class Hooks:
-    """What a deployment may change; the defaults change nothing."""
-
-    def extra_conf(self) -> Mapping[str, Mapping[str, str]]:
-        """Sections that are laid over the rest of ceph.conf."""
-        return {}
-
-    def prepare_hosts(self) -> None:
-        """Prepare the hosts before there is any daemon."""
-
-    def mon_address(self, host: str, address: str) -> str:
-        """The address of a monitor on that host; the file has `address`."""
-        return address
-
-    def before_osds(self) -> HostScripts:
-        """Run before the OSDs are made."""
-        return {}
-
-    def osd_device(self, osd: Osd) -> str:
-        """The device that the OSD opens."""
-        return osd.device
-
-    def osd_db_device(self, osd: Osd) -> Optional[str]:
-        """The device of the OSD's RocksDB, or None."""
-        return osd.db_device
-
-    def osd_command(self, osd: Osd, command: str) -> str:
-        """The command that starts the OSD."""
-        return command
-
-    def after_osds(self) -> HostScripts:
-        """Run when the OSDs are up."""
-        return {}
-
-    def undo(self) -> HostScripts:
-        """Run when the daemons are gone, before anything is removed. Safe to repeat."""
-        return {}
-
-
-class Ceph(Hooks):
+class Ceph:
     """A cluster as CBT's contract has it. `config` is the `cluster` section of the file."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        """Touches nothing. Raises pydantic's ValidationError for a section that is not valid."""
+    def __init__(self, config: Section, hooks: Optional[Hooks] = None) -> None:
+        """Touches nothing. `hooks` change what is deployed.
+
+        Raises pydantic's ValidationError for a section that is not valid.
+        """
         self.config = dict(config)
+        self.hooks = hooks or Hooks()
         known = {key: value for key, value in config.items() if key != "archive_dir"}
         self.section = at(ClusterSection.model_validate(known))
         self.site = site_of(self.section)
@@ -120,22 +85,23 @@ class Ceph(Hooks):
     # -- the life of a cluster --------------------------------------------------------------
 
     def initialize(self) -> None:
-        """Take down what is there, deploy anew, and wait until every OSD is up.
-
-        With `use_existing`, only what a killed campaign left behind is taken down.
-        """
+        """Take down what is there, deploy anew, and wait until every OSD is up."""
         self.shutdown()
         self.cleanup()
-        if self.use_existing:
-            return
-        self.prepare_hosts()
+        self.hooks.prepare_hosts(self._run)
         self._new_identity()
         self.distribute_conf()
         self.make_mons()
         self.start_mgrs()
         self.setup_fs()
         self.make_osds()
-        self._run(self.after_osds(), "finish the deployment")
+        self._run(self.hooks.after_osds(), "finish the deployment")
+
+    def adopt(self, site: Site) -> None:
+        """Work beside a cluster that is there: only what a killed campaign left is taken down."""
+        self.site = site
+        self.shutdown()
+        self.cleanup()
 
     def shutdown(self) -> None:
         """End every process that carries our mark, on every host, and undo the overlays' work."""
@@ -146,7 +112,7 @@ class Ceph(Hooks):
         finally:
             # A host that does not answer keeps nothing up on the others.
             if not self.use_existing:
-                self._run(self.undo(), "take the overlays down")
+                self._run(self.hooks.undo(), "take the overlays down")
                 hosts = [osd.host for osd in self.site.osds if not osd.is_file]
                 remove = logical_volumes.remove(self._volume_notes)
                 self._run(dict.fromkeys(hosts, remove), "remove the volumes")
@@ -172,7 +138,7 @@ class Ceph(Hooks):
         self._run(self._mon_scripts(make=False), "start the monitors")
         self.start_mgrs()
         self._start_osds("start the OSDs", make=False)
-        self._run(self.after_osds(), "finish the restart")
+        self._run(self.hooks.after_osds(), "finish the restart")
 
     # -- steps ------------------------------------------------------------------------------
 
@@ -181,7 +147,7 @@ class Ceph(Hooks):
         base = base_options(self._addressed(), self.fsid)
         own = ceph_conf.read(Path(self.section.conf_file)) if self.section.conf_file else {}
         sections = ceph_conf.merged(
-            setting_options(self.section), without(own, base), base, self.extra_conf()
+            setting_options(self.section), without(own, base), base, self.hooks.extra_conf()
         )
         self.conf_text = ceph_conf.render(sections)
         with tempfile.TemporaryDirectory(prefix=prefix("conf")) as staging:
@@ -212,7 +178,7 @@ class Ceph(Hooks):
         claims = {host: self._claim_devices(host) for host in self.site.osd_hosts}
         self._run(claims, "note the devices")
         self._run(self._volumes(), "divide the devices")
-        self._run(self.before_osds(), "prepare the devices")
+        self._run(self.hooks.before_osds(), "prepare the devices")
 
     def make_osds(self) -> None:
         """Make and start the OSDs, all at once, and wait until they are up."""
@@ -228,16 +194,12 @@ class Ceph(Hooks):
         self._run(self._osd_scripts(make=make), what)
         self._session([self._all_osds(), _mon("config rm", who="osd", name=_POLL)])
 
-    def check_health(self, check_list: Any = None, logfile: Any = None) -> None:
+    def check_health(self) -> None:
         """Wait until every OSD is up and every placement group of our pools is active+clean."""
         if self.use_existing:
             return
         pgs = {"wait": "pgs", "pools": sorted(self._pools)}
         self._session([self._all_osds(), {"wait": "mgr"}, pgs])
-
-    def disable_scrub(self) -> None:
-        """Keep out what would disturb a measurement, as `cluster.settings` says."""
-        self._session(self._quiet())
 
     def _quiet(self) -> list[Step]:
         settings = self.section.settings
@@ -282,20 +244,6 @@ class Ceph(Hooks):
         )
         self._run({self.site.head: command}, f"make image {name}")
 
-    # -- what is in force -------------------------------------------------------------------
-
-    def dump_config(self, run_dir: str) -> None:
-        """Leave each OSD's configuration in force in `run_dir` on its host."""
-        self._ask_osds("config show", run_dir, "config")
-
-    def dump_historic_ops(self, run_dir: str) -> None:
-        """Leave each OSD's slowest recent operations in `run_dir` on its host."""
-        self._ask_osds("dump_historic_ops", run_dir, "historic_ops")
-
-    def set_osd_param(self, param: str, value: str) -> None:
-        """Set an option of all running OSDs."""
-        self._session([_mon("config set", who="osd", name=param, value=value)])
-
     # -- how ----------------------------------------------------------------------------------
 
     def _new_identity(self) -> None:
@@ -320,7 +268,7 @@ class Ceph(Hooks):
     def _addressed(self) -> ClusterSection:
         """The section with the addresses at which the monitors really are."""
         mons = {
-            host: {name: self.mon_address(host, address) for name, address in named.items()}
+            host: {name: self.hooks.mon_address(host, address) for name, address in named.items()}
             for host, named in self.section.mons.items()
         }
         return self.section.model_copy(update={"mons": mons})
@@ -381,13 +329,13 @@ class Ceph(Hooks):
         program = f"{quote(self.ceph_osd_cmd)} -c {quote(self.tmp_conf)} -i {osd.id}"
         start = self._start(self.ceph_osd_cmd, f"osd.{osd.id}", sudo)
         # Some packages make OSDs look for their classes relative to the working directory.
-        lines = ["cd /", self.osd_command(osd, start)]
+        lines = ["cd /", self.hooks.osd_command(osd, start)]
         if make:
             lines = [*self._mkfs(osd, sudo + program), *lines]
         return "\n".join(lines)
 
     def _mkfs(self, osd: Osd, program: str) -> list[str]:
-        device, db_device = self.osd_device(osd), self.osd_db_device(osd)
+        device, db_device = self.hooks.osd_device(osd), self.hooks.osd_db_device(osd)
         paths = f"--bluestore-block-path={quote(device)}"
         if db_device:
             paths += f" --bluestore-block-db-path={quote(db_device)}"
@@ -463,17 +411,6 @@ class Ceph(Hooks):
         script = admin_session.script(self.ceph_cmd, self.tmp_conf, steps, timeout)
         output = self._run({self.site.head: script}, "wait for the cluster", timeout + 15)
         return admin_session.answers(output[self.site.head])
-
-    def _ask_osds(self, command: str, run_dir: str, name: str) -> None:
-        scripts = {
-            host: "\n".join(
-                f"{shell.command(self.ceph_cmd)} daemon {quote(osd.admin_socket)} {command} "
-                f"> {quote(run_dir)}/{name}.osd.{osd.id}.json"
-                for osd in self.site.osds_of(host)
-            )
-            for host in self.site.osd_hosts
-        }
-        self._run(scripts, f"ask the OSDs for {command}")
 
     def _run(
         self, scripts: HostScripts, what: str, timeout: Optional[float] = None

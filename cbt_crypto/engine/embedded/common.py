@@ -239,22 +239,3 @@ def _end_connections(directory: Path) -> None:
             stdin=subprocess.DEVNULL, capture_output=True, check=False,
         )  # fmt: skip
     shutil.rmtree(directory, ignore_errors=True)
-
-
-def get_fqdn_cmd() -> str:
-    """The command that prints a host's full name."""
-    return "hostname -f"
-
-
-def scp(node: str, local: str, remote: str) -> Handle:
-    """Copy one local file to one node."""
-    return pdcp(node, "", local, remote)
-
-
-def rscp(node: str, remote: str, local: str) -> Handle:
-    """Copy one remote file of one node to a local path."""
-    if is_local(node):
-        return pdcp(node, "", remote, local)
-    handle = Handle(f"copy {remote} from {node}", False, {})
-    handle.start("@scp", ["scp", "-q", "-p", *_ssh_arguments(), f"{node}:{remote}", local])
-    return handle

@@ -49,12 +49,6 @@ def getnodes(*roles: str) -> str:
     return ",".join(_with_user(host) for host in hosts)
 
 
-def host_info(host: str) -> dict[str, str]:
-    """`{host, user, addr}` of a name that may have a user in front."""
-    user, _, name = host.rpartition("@")
-    return {"host": name, "user": user or str(cluster.get("user") or ""), "addr": name}
-
-
 def _hosts(role: str) -> list[str]:
     value = cluster.get(role) or []
     return [value] if isinstance(value, str) else list(value)

@@ -10,21 +10,21 @@ import contextlib
 import io
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
-from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.engine.contract import CellOutcome, CellWork
 from cbt_crypto.engine.upstream import programs
 from cbt_crypto.engine.upstream.benchmark import cell_name
+from cbt_crypto.engine.upstream.ceph import UpstreamCeph
+from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.failure import told
 from cbt_crypto.engine.upstream.modules import Modules
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.clock import clock_offsets
-from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.site import Site
 
 #: fio's results of one volume, and not its logs: `output.0.client0`, `output.0_iops.1.log.client0`.
 _OUTPUT = re.compile(r"output\.\d+\..+")
@@ -35,32 +35,31 @@ _JSON = re.compile(r"^\{$.*?^\}$\n?", re.MULTILINE | re.DOTALL)
 class NativeBenchmark:
     """One cell, run by one object of upstream's."""
 
-    #: Set by `native`.
-    modules: Modules
-    common: Any
     #: Upstream's own benchmarks do not record it.
     energy_hosts: Sequence[str] = ()
 
     def __init__(
-        self, archive_dir: str, cluster: Any, config: Mapping[str, Any], scenario: OfUpstream,
-        site: Site, stack: Stack, remote: Remote,
+        self, modules: Modules, common: Common, cluster: UpstreamCeph, scenario: OfUpstream,
+        work: CellWork,
     ) -> None:  # fmt: skip
-        """Touches nothing."""
+        """Touches nothing. `cluster` and `scenario` are those of `work`."""
+        self._common = common
         self.scenario = scenario
-        self.site = site
-        self.stack = stack
-        self.remote = remote
-        self.outcome: dict[str, Any] = {}
-        self.archive_dir = f"{archive_dir}/{cell_name(config)}"
+        self.site = work.site
+        self.stack = work.stack
+        self.remote = work.remote
+        self.outcome: CellOutcome = {}
+        self.archive_dir = f"{work.archive_dir}/{cell_name(work.config)}"
         self.cluster = cluster
         options = {
             "benchmark": scenario.name,
-            "iteration": config["iteration"],
+            "iteration": work.config["iteration"],
             "cmd_path": f"{programs.directory(cluster.base)}/{scenario.program}",
             **scenario.options(),
         }
         with told(f"make a {scenario.name}"):
-            self._own = self.modules.benchmark(scenario.name)(archive_dir, cluster, options)
+            kind = modules.benchmark(scenario.name)
+            self._own = kind(work.archive_dir, cluster.theirs, options)
         self._own.osd_ra_changed = False
         self._own.archive_dir = self._own.out_dir = self.archive_dir
         self.run_dir = str(self._own.run_dir)
@@ -72,7 +71,7 @@ class NativeBenchmark:
         """Have upstream make pool, images and contents. Raises RunError when it did not."""
         self.cluster.write_programs()
         self.cluster.endings()
-        self.common.mkdir_p(self.archive_dir)
+        self._common.mkdir_p(self.archive_dir)
         with told(f"prepare {self.scenario.name}"), _without_prints():
             # One that would only watch an idle cluster for a minute is not asked to.
             if not self.scenario.initialize_only_waits:
@@ -126,7 +125,7 @@ class NativeBenchmark:
     def cleanup(self) -> None:
         """Remove its directories on the nodes. Upstream's own ends programs by their names."""
         with told(f"end {self.scenario.name}"):
-            self.common.clean_remote_dir(self.run_dir)
+            self._common.clean_remote_dir(self.run_dir)
 
     def _loads(self) -> list[programs.Ending]:
         return [
@@ -159,7 +158,7 @@ def _without_prints() -> contextlib.AbstractContextManager[Any]:
 
 def _status(
     loads: Sequence[programs.Ending], host: str, volume: str, pattern: str, phase: str
-) -> Any:
+) -> Optional[int]:
     """The worst exit status of a process of that volume; None when it left none."""
     found = [
         end.status
@@ -172,6 +171,8 @@ def _status(
     return max(found, default=None)
 
 
-def native(modules: Modules, common: Any) -> type[NativeBenchmark]:
-    """What makes the object for a scenario that is upstream's."""
-    return type("Native", (NativeBenchmark,), {"modules": modules, "common": common})
+def native(modules: Modules, common: Common, work: CellWork) -> NativeBenchmark:
+    """What runs a cell of a scenario that is upstream's."""
+    assert isinstance(work.scenario, OfUpstream)
+    assert isinstance(work.cluster, UpstreamCeph)
+    return NativeBenchmark(modules, common, work.cluster, work.scenario, work)

@@ -11,10 +11,10 @@ import contextlib
 import os
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Optional
+from collections.abc import Iterator
+from typing import Any, Optional
 
-from cbt_crypto.engine.embedded.ceph import Hooks
+from cbt_crypto.engine.contract import Hooks, Section
 from cbt_crypto.engine.embedded.options import mon_vector
 from cbt_crypto.engine.upstream import programs
 from cbt_crypto.engine.upstream.common import Common
@@ -26,52 +26,86 @@ from cbt_crypto.engine.upstream.settings import Settings, for_upstream, write_on
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.remote import kill_script
-from cbt_crypto.hosts.site import HostScripts
+from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.file.dimensions import at
 from cbt_crypto.plan.layout import ceph_dir, conf_path, section_of, site_of
-
-if TYPE_CHECKING:
-    UpstreamsOwn = Any
-else:
-    UpstreamsOwn = object
 
 quote = shlex.quote
 
 
-class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
-    """Stands before upstream's class, which `ceph_class` puts behind it."""
+#: What upstream's object calls of itself, and its benchmarks of their cluster: ours instead.
+_REPLACED = (
+    "distribute_conf", "get_mon_hosts", "mkimage", "mkpool", "rmpool", "setup_fs",
+    "unmount_all",
+)  # fmt: skip
 
-    #: Set by `ceph_class`.
-    common: Common
-    settings: Settings
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+class UpstreamCeph:
+    """Has upstream's object, `theirs`, take the steps of a deployment."""
+
+    def __init__(
+        self, modules: Modules, common: Common, settings: Settings, config: Section, hooks: Hooks
+    ) -> None:
         """`config` is `settings.cluster`, after `initialize`. Touches nothing."""
         self.section = at(section_of(config))
         self.site = site_of(self.section)
-        super().__init__({**config, **for_upstream(self.section), **self._of_this_place()})
-        self.own = Directory(self.section.model_dump(exclude_unset=True), self.common, self)
+        self._common = common
+        self._settings = settings
+        self._kind = modules.Ceph
+        self.theirs = modules.Ceph(
+            {**config, **for_upstream(self.section), **self._of_this_place()}
+        )
+        self.own = Directory(self.section.model_dump(exclude_unset=True), common, hooks)
         self.remote = self.own.remote
+        self.hooks = hooks
         self.conf_text = ""
         self.tmp_conf = conf_path(self.section)
         self.base = ceph_dir(self.section)
+        self.ceph_cmd = f"{programs.directory(self.base)}/ceph"
+        self.rbd_cmd = f"{programs.directory(self.base)}/rbd"
         self._point_to_our_programs()
+        for name in _REPLACED:
+            setattr(self.theirs, name, getattr(self, name))
+        self.theirs.check_health = self._upstreams_check_health
 
     def _point_to_our_programs(self) -> None:
         """Upstream's own attributes, which name what it starts and where keys are."""
         where = programs.directory(self.base)
-        self.ceph_mon_cmd = f"{where}/ceph-mon"
-        self.ceph_mgr_cmd = f"{where}/ceph-mgr"
-        self.ceph_osd_cmd = f"{where}/ceph-osd"
-        self.rados_cmd = f"{where}/rados"
-        self.ceph_cmd = f"{where}/ceph"
-        self.rbd_cmd = f"{where}/rbd"
+        theirs = self.theirs
+        theirs.tmp_conf = self.tmp_conf
+        theirs.ceph_mon_cmd = f"{where}/ceph-mon"
+        theirs.ceph_mgr_cmd = f"{where}/ceph-mgr"
+        theirs.ceph_osd_cmd = f"{where}/ceph-osd"
+        theirs.rados_cmd = f"{where}/rados"
+        theirs.ceph_cmd = self.ceph_cmd
+        theirs.rbd_cmd = self.rbd_cmd
         # Restarts a daemon that crashed: a measurement wants to know instead.
-        self.ceph_run_cmd = "env"
-        self.client_keyring = f"{self.base}/keyring"
-        self.client_secret = f"{self.base}/secret"
+        theirs.ceph_run_cmd = "env"
+        theirs.client_keyring = f"{self.base}/keyring"
+        theirs.client_secret = f"{self.base}/secret"
         # What follows upstream's own waits is exact, and waits as long as it takes.
-        self.health_wait = 0
+        theirs.health_wait = 0
+
+    @property
+    def config(self) -> Section:
+        """The section, with what upstream reads of it."""
+        found: Section = self.theirs.config
+        return found
+
+    @property
+    def tmp_dir(self) -> str:
+        """Upstream's, which is below the campaign's."""
+        return str(self.theirs.tmp_dir)
+
+    @property
+    def pid_dir(self) -> str:
+        """Where daemons have their pid files."""
+        return str(self.theirs.pid_dir)
+
+    @property
+    def use_existing(self) -> bool:
+        """Whether nothing is deployed."""
+        return self.own.use_existing
 
     # -- the life of a cluster --------------------------------------------------------------
 
@@ -79,13 +113,10 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
         """Take down what is there, have upstream deploy anew, and wait until every OSD is up."""
         self.shutdown()
         self.cleanup()
-        if self.use_existing:
-            self.write_programs()
-            return
-        self.prepare_hosts()
+        self.hooks.prepare_hosts(self.own.run)
         self.own.new_epoch()
-        self.ruleset_map: dict[str, int] = {}
-        self.cur_ruleset = 1
+        self.theirs.ruleset_map = {}
+        self.theirs.cur_ruleset = 1
         self.write_programs()
         self.distribute_conf()
         self.setup_fs()
@@ -93,8 +124,8 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
         self.start_mgrs()
         self.make_osds()
         with told("make the profiles of pools"):
-            self.make_profiles()
-        self.own.run(self.after_osds(), "finish the deployment")
+            self.theirs.make_profiles()
+        self.own.run(self.hooks.after_osds(), "finish the deployment")
 
     def write_programs(self) -> None:
         """Write the programs that upstream starts, as the overlays now want them."""
@@ -104,7 +135,7 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
             section.ceph_osd_cmd,
         )  # fmt: skip
         scripts = programs.install(
-            self.site, self.base, names, self.osd_command, self.client_command
+            self.site, self.base, names, self.hooks.osd_command, self.hooks.client_command
         )
         one_pid = write_one_pid(f"{self.base}/run")
         self.own.run(
@@ -112,9 +143,11 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
             "write the programs that upstream starts",
         )
 
-    def client_command(self, host: str, command: str) -> str:
-        """The command that starts one client process."""
-        return command
+    def adopt(self, site: Site) -> None:
+        """Work beside a cluster that is there: only what a killed campaign left is taken down."""
+        self.site = site
+        self.own.adopt(site)
+        self.write_programs()
 
     def shutdown(self) -> None:
         """End every process that carries our mark, and undo the overlays' work."""
@@ -140,7 +173,7 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
         self.own.run(self._start_scripts("mgr"), "start the managers")
         self.own.run(self._start_scripts("osd"), "start the OSDs")
         self.own.wait_for_osds()
-        self.own.run(self.after_osds(), "finish the restart")
+        self.own.run(self.hooks.after_osds(), "finish the restart")
 
     def _start_scripts(self, kind: str) -> HostScripts:
         """The commands with which upstream started them: it has no restart."""
@@ -168,7 +201,11 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
     def distribute_conf(self) -> None:
         """Put ceph.conf below `tmp_dir`; upstream's own replaces /etc/ceph/ceph.conf."""
         made = sections(
-            self.own.addressed, self.site, self.extra_conf(), self.osd_device, self.osd_db_device
+            self.own.addressed,
+            self.site,
+            self.hooks.extra_conf(),
+            self.hooks.osd_device,
+            self.hooks.osd_db_device,
         )
         self.conf_text = ceph_conf.render(made)
         nodes = self._nodes(self.site.hosts)
@@ -176,7 +213,7 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
             file.write(self.conf_text)
             file.flush()
             with told("copy ceph.conf"):
-                self.common.pdcp(nodes, "", file.name, self.tmp_conf).communicate()
+                self._common.pdcp(nodes, "", file.name, self.tmp_conf).communicate()
 
     def get_mon_hosts(self) -> dict[str, dict[str, str]]:
         """Monitors by host: {id: address}, msgr2's, as upstream's would speak msgr1 alone."""
@@ -198,27 +235,27 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
             for host in self.site.osd_hosts
         }
         self.own.run(files, "make the OSDs' files")
-        self.own.run(self.before_osds(), "prepare the devices")
+        self.own.run(self.hooks.before_osds(), "prepare the devices")
 
     def make_mons(self) -> None:
         """Make and start the monitors. Raises HostError when none answers."""
         # Upstream brings the keys to the machine that runs it, in the same place.
         os.makedirs(f"{self.base}/client.admin", mode=0o700, exist_ok=True)
         with told("make the monitors"):
-            super().make_mons()
+            self._kind.make_mons(self.theirs)
         self._nothing_failed("make the monitors")
         self.own.quiet()
 
     def start_mgrs(self) -> None:
         """Start the managers."""
         with told("start the managers"):
-            super().start_mgrs()
+            self._kind.start_mgrs(self.theirs)
         self._nothing_failed("start the managers")
 
     def make_osds(self) -> None:
         """Make and start the OSDs, and wait until they are up."""
         with told("make the OSDs"), self._settings_of_this_place():
-            super().make_osds()
+            self._kind.make_osds(self.theirs)
         self._nothing_failed("make the OSDs")
         self.own.wait_for_osds()
 
@@ -237,7 +274,7 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
     @contextlib.contextmanager
     def _settings_of_this_place(self) -> Iterator[None]:
         """Upstream's make_osds reads its settings, which hold the file's own values otherwise."""
-        cluster = self.settings.cluster
+        cluster = self._settings.cluster
         before = dict(cluster)
         cluster.update(self._of_this_place())
         try:
@@ -246,18 +283,16 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
             cluster.clear()
             cluster.update(before)
 
-    def disable_scrub(self) -> None:
-        """Keep out what would disturb a measurement, as `cluster.settings` says."""
-        self.own.quiet()
-
-    def check_health(
-        self, check_list: Any = None, logfile: Any = None, recstatsfile: Any = None
-    ) -> int:
+    def check_health(self) -> None:
         """Wait until every OSD is up and our pools' placement groups are active+clean.
 
         Upstream takes a cluster that does not answer for a healthy one, so it is not asked.
         """
         self.own.check_health()
+
+    def _upstreams_check_health(self, *_: object, **__: object) -> int:
+        """The same, as upstream calls it."""
+        self.check_health()
         return 0
 
     def unmount_all(self) -> None:
@@ -272,7 +307,7 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
         if self.use_existing or self.own.knows_pool(name):
             return
         with told(f"make the pool {name}"):
-            super().mkpool(name, profile, application, base_name)
+            self._kind.mkpool(self.theirs, name, profile, application, base_name)
         min_size = self.section.pool_profiles[profile].min_size
         if min_size is not None:
             step = {"prefix": "osd pool set", "pool": name, "var": "min_size", "val": str(min_size)}
@@ -282,19 +317,16 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
     def rmpool(self, name: str, profile: str) -> None:
         """Remove a pool."""
         with told(f"remove the pool {name}"):
-            super().rmpool(name, profile)
+            self._kind.rmpool(self.theirs, name, profile)
         self.own.forget_pool(name)
 
     def mkimage(
         self, name: str, size: int, pool: str, data_pool: Optional[str] = None, order: int = 22
     ) -> None:
         """Make an image. Raises HostError when it is not there then: upstream only logs it."""
-        super().mkimage(name, size, pool, data_pool, order)
+        self._kind.mkimage(self.theirs, name, size, pool, data_pool, order)
         ask = f"{quote(self.rbd_cmd)} -c {quote(self.tmp_conf)} info {quote(f'{pool}/{name}')}"
         self.own.run({self.site.head: f"{ask} >/dev/null"}, f"make image {name}")
-
-    def set_osd_param(self, param: str, value: str) -> None:
-        """Nothing: upstream's writes to /sys of whatever devices carry CBT's partition labels."""
 
     # -- how ----------------------------------------------------------------------------------
 
@@ -309,9 +341,6 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
         failed = [ending for ending in self.endings() if ending.status != 0]
         if failed:
             raise RunError(f"{what}: {failed[0].sentence()}")
-
-    def _run(self, scripts: HostScripts, what: str, timeout: Optional[float] = None) -> Any:
-        return self.own.run(scripts, what, timeout)
 
     def _nodes(self, hosts: tuple[str, ...]) -> str:
         user = f"{self.section.user}@" if self.section.user else ""
@@ -328,8 +357,3 @@ class UpstreamCeph(Hooks, UpstreamsOwn):  # type: ignore[misc]
         for directory in (f"{self.base}/client.admin", self.base, self.section.tmp_dir):
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
-
-
-def ceph_class(modules: Modules, common: Common, settings: Settings) -> type[Any]:
-    """Upstream's class under our hooks: `cls(config)`, as the contract has it."""
-    return type("Ceph", (UpstreamCeph, modules.Ceph), {"common": common, "settings": settings})

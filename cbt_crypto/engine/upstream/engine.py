@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from cbt_crypto.engine.contract import Engine
 from cbt_crypto.engine.upstream import modules
-from cbt_crypto.engine.upstream.benchmark import benchmark_class
+from cbt_crypto.engine.upstream.benchmark import UpstreamBenchmark
 from cbt_crypto.engine.upstream.cell import native
-from cbt_crypto.engine.upstream.ceph import ceph_class
+from cbt_crypto.engine.upstream.ceph import UpstreamCeph
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.monitoring import Monitoring
@@ -26,9 +28,10 @@ def upstream(checkout: Checkout) -> Engine:
         settings=settings,
         common=common,
         monitoring=Monitoring(loaded.monitoring, common, settings),
-        Ceph=ceph_class(loaded, common, settings),
-        Benchmark=benchmark_class(loaded, common),
-        native=native(loaded, common),
+        Ceph=partial(UpstreamCeph, loaded, common, settings),
+        Benchmark=partial(UpstreamBenchmark, loaded, common),
+        checkout=checkout.path,
+        native=partial(native, loaded, common),
         problems=lambda campaign: problems(campaign, common, loaded),
         requirements=requirements,
     )

@@ -6,39 +6,30 @@ The embedded engine's cluster does it, through upstream's remote execution.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Optional
+from typing import Optional
 
+from cbt_crypto.engine.contract import Hooks, Section
 from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.engine.embedded.ceph import Ceph
+from cbt_crypto.hosts.execution import Execution
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.file.cluster import ClusterSection
 
 
 class Directory(Ceph):
-    """A campaign's directory on every host; `hooks` is the cluster whose overlays it takes down."""
+    """A campaign's directory on every host; `hooks` say what else is to be taken down."""
 
-    def __init__(self, config: Mapping[str, Any], common: Any, hooks: Any) -> None:
+    def __init__(self, config: Section, common: Execution, hooks: Hooks) -> None:
         """`common` is the engine's."""
-        super().__init__(config)
+        super().__init__(config, hooks)
         self.remote = Remote(common, self.tmp_dir, self.section.user)
-        self._hooks = hooks
-
-    def undo(self) -> HostScripts:
-        """What the overlays of the deployed cluster left."""
-        found: HostScripts = self._hooks.undo()
-        return found
 
     def run(
         self, scripts: HostScripts, what: str, timeout: Optional[float] = None
     ) -> dict[str, str]:
         """Run scripts within `deploy_timeout`. Raises HostError."""
         return self._run(scripts, what, timeout)
-
-    def mon_address(self, host: str, address: str) -> str:
-        """As the overlays of the deployed cluster have it."""
-        return str(self._hooks.mon_address(host, address))
 
     @property
     def addressed(self) -> ClusterSection:

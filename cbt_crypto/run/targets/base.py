@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from cbt_crypto.benchmarks.base import ClusterCommands, Scenario, Volume
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.engine.contract import Cluster
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file.dimensions import Place
@@ -22,7 +23,7 @@ class Target(Protocol):
     stack: Stack
 
     @property
-    def cluster(self) -> Any:
+    def cluster(self) -> Cluster:
         """The engine's: whatever the target is, its directories are on the hosts."""
         ...
 
@@ -70,7 +71,7 @@ class Target(Protocol):
         """
 
 
-def commands_of(cluster: Any) -> ClusterCommands:
+def commands_of(cluster: Cluster) -> ClusterCommands:
     """How ceph's commands find the cluster that an engine deployed."""
     conf = shlex.quote(cluster.tmp_conf)
     return ClusterCommands(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Optional
+
+from typing_extensions import override
 
 from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, leftovers, transition
-from cbt_crypto.engine import Engine
+from cbt_crypto.engine.contract import Cluster, Engine, Hooks, Run, Section
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.shell import joined
@@ -19,78 +21,77 @@ from cbt_crypto.plan.layout import cell_site, drives_of, section_of, site_of
 from cbt_crypto.plan.steps import Deploy
 from cbt_crypto.run.targets.drive import undo
 
-if TYPE_CHECKING:
-    from cbt_crypto.engine.embedded.ceph import Ceph
-else:
-    Ceph = object
 
-
-class _Overlaid(Ceph):
-    """Stands before an engine's Ceph class and answers its hooks from a stack of overlays."""
+class StackHooks(Hooks):
+    """Answers an engine's hooks from the stack of overlays that is to be in force."""
 
     def __init__(
-        self,
-        config: Mapping[str, Any],
-        stack: Stack,
-        known: Sequence[Stack] = (),
-        place: Place = (),
+        self, section: ClusterSection, stack: Stack, known: Sequence[Stack] = (), place: Place = ()
     ) -> None:
         """`known` are all stacks that this campaign may have deployed, `place` where this is."""
-        super().__init__({**config, **dict(place)})
         self.stack = stack
-        self.known = tuple(known)
-        whole = section_of(config)
-        self._sites = [site_of(at(whole, one)) for one in places(whole)]
+        self.site = site_of(at(section, place))
+        self._drives = drives_of(section)
+        self._known = tuple(known)
+        self._sites = [site_of(at(section, one)) for one in places(section)]
 
+    @override
     def extra_conf(self) -> Mapping[str, Mapping[str, str]]:
         return self.stack.ceph_conf()
 
-    def prepare_hosts(self) -> None:
+    @override
+    def prepare_hosts(self, run: Run) -> None:
         for overlay in self.stack.overlays:
-            said = self._run(overlay.introduce(self.site), f"introduce hosts for {overlay.name}")
+            said = run(overlay.introduce(self.site), f"introduce hosts for {overlay.name}")
             scripts = overlay.before_daemons(self.site, said)
-            self._run(scripts, f"prepare the hosts for {overlay.name}")
+            run(scripts, f"prepare the hosts for {overlay.name}")
 
+    @override
     def mon_address(self, host: str, address: str) -> str:
         return self.stack.mon_address(self.site, host, address)
 
+    @override
     def before_osds(self) -> HostScripts:
         return self.stack.before_osds(self.site)
 
+    @override
     def osd_device(self, osd: Osd) -> str:
         return self.stack.osd_device(osd)
 
+    @override
     def osd_db_device(self, osd: Osd) -> Optional[str]:
         return self.stack.osd_db_device(osd)
 
+    @override
     def osd_command(self, osd: Osd, command: str) -> str:
         return self.stack.wrap_osd(osd, command)
 
+    @override
     def client_command(self, host: str, command: str) -> str:
-        """Asked by an engine that runs benchmarks of its own."""
         return self.stack.wrap_client(host, command)
 
+    @override
     def after_osds(self) -> HostScripts:
         return self.stack.after_osds(self.site)
 
+    @override
     def undo(self) -> HostScripts:
         # Also what an earlier, killed run may have left in another configuration.
-        stacks = (self.stack, *self.known)
-        drives = undo(drives_of(self.section), stacks, self.site)
+        stacks = (self.stack, *self._known)
+        drives = undo(self._drives, stacks, self.site)
         return joined((drives, leftovers(stacks, *self._sites)), keep_going=True)
 
-    def change(self, stack: Stack, how: Transition) -> None:
-        """Go over to another stack without building the cluster anew."""
-        self.stack = stack
-        if how is Transition.RESTART:
-            self.restart()
-        elif how is Transition.LIVE:
-            self._run(self.after_osds(), "change the configuration")
 
+def overlaid(
+    engine: Engine, section: Section, stacks: Sequence[Stack], place: Place = ()
+) -> tuple[Cluster, StackHooks]:
+    """The engine's cluster at a place of the section, and the hooks that decide what it deploys.
 
-def cluster_class(engine: Engine) -> type[Any]:
-    """The engine's Ceph class under overlays: `cls(config, stack, known)`."""
-    return type("OverlaidCluster", (_Overlaid, engine.Ceph), {})
+    It is in the first of `stacks`, which are all that the campaign may have deployed. Touches
+    nothing.
+    """
+    hooks = StackHooks(section_of(section), stacks[0], stacks, place)
+    return engine.Ceph({**section, **dict(place)}, hooks), hooks
 
 
 class DeployedCluster:
@@ -117,15 +118,13 @@ class DeployedCluster:
         """Work on the cluster with these values of the section's lists; it is not deployed yet."""
         self.place = place
         self.site: Site = site_of(at(self._section, place))
-        known = list(self._stacks.values())
-        self.cluster: Any = cluster_class(self._engine)(
-            self._engine.settings.cluster, self.stack, known, place
-        )
+        settings, known = self._engine.settings, list(self._stacks.values())
+        self.cluster, self._hooks = overlaid(self._engine, settings.cluster, known, place)
 
     @property
     def conf_text(self) -> str:
         """The ceph.conf that was deployed."""
-        return str(self.cluster.conf_text)
+        return self.cluster.conf_text
 
     def transition(self, step: Deploy) -> Transition:
         """From the configuration that is in force."""
@@ -137,13 +136,15 @@ class DeployedCluster:
         """Deploy the cluster anew, or change it as it runs."""
         if step.place != self.place:
             self._go_to(step.place)
-        stack = self._stacks[step.configuration]
+        self.stack = self._hooks.stack = self._stacks[step.configuration]
         if how is Transition.REBUILD:
-            self.cluster.stack = stack
             self.cluster.initialize()
-        else:
-            self.cluster.change(stack, how)
-        self.stack = stack
+        elif how is Transition.RESTART:
+            self.cluster.restart()
+        elif how is Transition.LIVE:
+            self.cluster.remote.run(
+                self._hooks.after_osds(), "change the configuration", self._section.deploy_timeout
+            )
 
     def measure_on(self, scenario: Scenario) -> Site:
         """The cluster and the scenario's clients."""
@@ -158,7 +159,7 @@ class DeployedCluster:
         take_down(self.cluster)
 
 
-def take_down(cluster: Any) -> None:
+def take_down(cluster: Cluster) -> None:
     """End a cluster's processes, undo its overlays, empty its devices, remove its directory.
 
     A host that does not answer keeps none of the others up. Safe to repeat. Raises the first

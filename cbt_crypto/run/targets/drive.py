@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Optional
 
 from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, leftovers
+from cbt_crypto.engine.contract import Cluster
 from cbt_crypto.hosts.devices import md_array
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.shell import sequence
@@ -47,7 +48,7 @@ class DriveTarget:
         self.stack = next(iter(self._stacks.values()))
 
     @property
-    def cluster(self) -> Any:
+    def cluster(self) -> Cluster:
         """None is deployed; its directories are where the drive's host has its files."""
         return self._cluster.cluster
 

@@ -25,7 +25,7 @@ from cbt_crypto.plan.layout import cell_site, ceph_dir, site_of
 from cbt_crypto.plan.steps import Deploy
 from cbt_crypto.run.targets import sockets_on_host
 from cbt_crypto.run.targets.base import commands_of
-from cbt_crypto.run.targets.cluster import cluster_class, take_down
+from cbt_crypto.run.targets.cluster import overlaid, take_down
 
 
 @dataclass(frozen=True)
@@ -189,8 +189,8 @@ class ExistingCluster:
         """Learn the stacks."""
         self._stacks = dict(stacks)
         self.stack = next(iter(self._stacks.values()))
-        self.cluster: Any = cluster_class(self._engine)(
-            self._engine.settings.cluster, self.stack, list(self._stacks.values())
+        self.cluster, self._hooks = overlaid(
+            self._engine, self._engine.settings.cluster, list(self._stacks.values())
         )
 
     def transition(self, step: Deploy) -> Transition:
@@ -202,10 +202,9 @@ class ExistingCluster:
         found = discover(self._remote, self.site, self._section)
         self.site = found.site
         self._engine.settings.cluster["osds"] = list(found.site.osd_hosts)
-        self.stack = self._stacks[step.configuration]
-        self.cluster.stack = self.stack
-        adopt(self.cluster, found.site)
-        self.cluster.initialize()
+        self.stack = self._hooks.stack = self._stacks[step.configuration]
+        self._hooks.site = found.site
+        self.cluster.adopt(found.site)
         self._remote.run(found.pid_files, "note the OSDs' processes", 60)
 
     def measure_on(self, scenario: Scenario) -> Site:
@@ -220,10 +219,3 @@ class ExistingCluster:
         """Remove the campaign's images and directories: the cluster stays."""
         remove_images(self._remote, self.site, commands_of(self.cluster), filled)
         take_down(self.cluster)
-
-
-def adopt(cluster: Any, site: Site) -> None:
-    """Tell an engine's cluster of the hosts that were found, so that it cleans them up too."""
-    cluster.site = site
-    if hasattr(cluster, "own"):
-        cluster.own.site = site

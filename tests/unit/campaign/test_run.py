@@ -12,7 +12,7 @@ import pytest
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
 from cbt_crypto.run import measure
-from cbt_crypto.run.measure import _RunsScenario
+from cbt_crypto.run.measure import ScenarioBenchmark
 from cbt_crypto.run.targets import existing
 
 pytestmark = pytest.mark.unit
@@ -231,7 +231,7 @@ def test_a_deployment_that_fails_ends_the_campaign(
 def test_an_interrupted_campaign_is_taken_down_and_goes_on_where_it_was(
     host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    real: Callable[[Any], None] = _RunsScenario.run
+    real: Callable[[Any], None] = ScenarioBenchmark.run
     runs: list[int] = []
 
     def run(self: Any) -> None:
@@ -241,7 +241,7 @@ def test_an_interrupted_campaign_is_taken_down_and_goes_on_where_it_was(
         real(self)
 
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(_RunsScenario, "run", run)
+    monkeypatch.setattr(ScenarioBenchmark, "run", run)
     path = host.write(benchmarks=TWO)
     try:
         result = host.cbt(path)
@@ -260,7 +260,7 @@ def test_a_fio_that_left_no_exit_status(
     host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        _RunsScenario, "_exit_statuses", lambda self, scripts: {host: "" for host in scripts}
+        ScenarioBenchmark, "_exit_statuses", lambda self, scripts: {host: "" for host in scripts}
     )
     assert host.cbt(host.write()).exit_code == 1
     assert cells(host)[0]["reason"] == "localhost: fio 0 left no exit status"

@@ -16,7 +16,7 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.run.targets.cluster import cluster_class
+from cbt_crypto.run.targets.cluster import DeployedCluster, overlaid
 
 
 @dataclass
@@ -87,8 +87,24 @@ def cluster_of(notebook: Notebook) -> Callable[..., Any]:
     def make(campaign: Campaign) -> Any:
         stacks = [Stack(overlays) for overlays in campaign.configurations.values()]
         section = yaml.safe_load(yaml.safe_dump(campaign.document["cluster"]))
-        cluster = cluster_class(embedded())(section, stacks[0], stacks)
+        cluster, _ = overlaid(embedded(), section, stacks)
         cluster.remote = notebook
         return cluster
+
+    return make
+
+
+@pytest.fixture
+def target_of(notebook: Notebook) -> Callable[..., DeployedCluster]:
+    """The same as the target of a campaign."""
+
+    def make(campaign: Campaign) -> DeployedCluster:
+        engine = embedded()
+        engine.settings.cluster.clear()
+        engine.settings.cluster.update(campaign.document["cluster"])
+        stacks = {name: Stack(named) for name, named in campaign.configurations.items()}
+        target = DeployedCluster(engine, notebook, campaign.cluster, stacks)
+        target.cluster.remote = notebook
+        return target
 
     return make

@@ -14,6 +14,7 @@ from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.site import Osd
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.steps import Deploy
 
 pytestmark = pytest.mark.unit
 
@@ -207,7 +208,7 @@ def test_an_existing_cluster_is_left_alone(
     absent = dict.fromkeys(("osds", "mons", "mgrs"), ...)
     cluster = cluster_of(campaign_of(cluster={"use_existing": True, **absent}))
     assert cluster.tmp_conf == "/etc/ceph/ceph.conf"
-    cluster.initialize()
+    cluster.adopt(cluster.site)
     cluster.mkpool("rbd", "rbd", "rbd")
     cluster.check_health()
     cluster.shutdown()
@@ -250,12 +251,11 @@ def test_overlays_are_asked_in_their_places(
     [(Transition.NONE, []), (Transition.LIVE, ["change the configuration"])],
 )
 def test_a_change_does_what_it_takes(
-    campaign_of: Make, cluster_of: Cluster, notebook: Any, how: Transition, steps: list[str]
+    campaign_of: Make, target_of: Any, notebook: Any, how: Transition, steps: list[str]
 ) -> None:
-    cluster = cluster_of(campaign_of())
-    new = Stack([])
-    cluster.change(new, how)
-    assert cluster.stack is new
+    target = target_of(campaign_of(cluster={"configurations": {"A": {}, "B": {"luks": {}}}}))
+    target.change_to(Deploy("B", how, "a test"), how)
+    assert [overlay.name for overlay in target.stack.named] == ["luks"]
     assert notebook.names == steps
 
 

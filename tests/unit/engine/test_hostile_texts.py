@@ -14,6 +14,7 @@ from typing import Any, Callable
 
 import pytest
 
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.embedded import monitoring
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.remote import preamble
@@ -102,7 +103,8 @@ def scripts_of(campaign: Campaign, cluster: Any, notebook: Any) -> Iterator[str]
     for _, scripts in notebook.steps:
         yield from scripts.values()
     cells = cells_of(campaign)
-    for _, need in checks(campaign, cells, [cluster.stack]):
+    stack = Stack(next(iter(campaign.configurations.values())))
+    for _, need in checks(campaign, cells, [stack]):
         yield need.script
     site, commands = site_of(campaign.cluster), commands_of(cluster)
     run_dir = f"{campaign.cluster.tmp_dir}/run"
@@ -110,7 +112,7 @@ def scripts_of(campaign: Campaign, cluster: Any, notebook: Any) -> Iterator[str]
     volumes = scenario.volumes(site)
     yield scenario.create(volumes, commands)
     yield from scenario.prefill_scripts(volumes, run_dir, commands).values()
-    yield from scenario.measure(site, run_dir, commands, cluster.stack.wrap_client).values()
+    yield from scenario.measure(site, run_dir, commands, stack.wrap_client).values()
     for name, profile in campaign.monitoring.model_dump(exclude_none=True).items():
         yield monitoring._start_script(name, profile, run_dir)
 

@@ -6,31 +6,24 @@ import os
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cbt_crypto.engine.embedded import common
-from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.hosts.remote import Remote, dispatch
+from cbt_crypto.errors import HostError
+from cbt_crypto.hosts.remote import Remote
 
 pytestmark = pytest.mark.unit
 
 
-@dataclass
 class PlainCommon:
-    """An engine with CBT's pdsh alone: one command, an argument, for all hosts."""
+    """An engine of a few lines: each host's command is an argument of a shell here."""
 
-    calls: list[tuple[str, str]] = field(default_factory=list)
-
-    def pdsh(self, nodes: str, command: str, continue_if_error: bool = True) -> Any:
-        self.calls.append((nodes, command))
+    def pdsh_each(self, commands: Mapping[str, str]) -> Any:
         outputs: list[list[str]] = [[], []]
-        for host in nodes.split(","):
+        for host, command in commands.items():
             environment = {**os.environ, "CBT_HOST": host}
             done = subprocess.run(
                 ["sh", "-c", command], env=environment, check=False, capture_output=True, text=True
@@ -194,41 +187,6 @@ def test_one_call_for_any_number_of_hosts_and_any_length(shims: Any) -> None:
 def test_no_script_is_in_an_argument(shims: Any) -> None:
     Remote(common, "/t").run({"a": "echo s3cret"}, "run")
     assert "s3cret" not in str(shims.calls())
-
-
-def test_a_plain_engine_is_given_what_an_argument_may_hold() -> None:
-    engine = PlainCommon()
-    scripts = {f"h{n}": f"echo {n} # {'x' * 30000}" for n in range(8)}
-    outputs = Remote(engine, "/t").run(scripts, "run")
-    assert outputs == {f"h{n}": str(n) for n in range(8)}
-    assert len(engine.calls) == 2
-    assert all(len(command) < 128 << 10 for _, command in engine.calls)
-
-
-def test_a_script_that_no_argument_may_hold() -> None:
-    with pytest.raises(RunError, match="h0: its script is longer than this engine can pass on"):
-        Remote(PlainCommon(), "/t").run({"h0": ": " + "x" * 200_000}, "run")
-
-
-def test_hosts_with_the_same_script_share_it() -> None:
-    text = dispatch({"a": "echo same", "b": "echo other", "c": "echo same"})
-    assert text.count("echo same") == 1
-
-
-HOSTS = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,6}[a-z0-9])?", fullmatch=True)
-
-
-@settings(max_examples=15)
-@given(st.dictionaries(HOSTS, st.integers(0, 3), min_size=1, max_size=5))
-def test_dispatch_gives_each_host_its_own(chosen: Mapping[str, int]) -> None:
-    """Whatever hosts are called: `esac` is a name like any other."""
-    chosen = {**chosen, "esac": 9}
-    text = dispatch({host: f"echo {number}" for host, number in chosen.items()})
-    for host, number in chosen.items():
-        done = subprocess.run(
-            ["sh", "-c", text], env={"CBT_HOST": host}, check=True, capture_output=True, text=True
-        )
-        assert done.stdout == f"{number}\n"
 
 
 @pytest.mark.parametrize("status", [0, 1, 127, 255])

@@ -1,0 +1,39 @@
+"""The seam of remote execution: what runs commands and copies files on many hosts at once.
+
+Nodes are given as CBT has them: `user@a,user@b`, or without a user. docs/contract.md has the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Optional, Protocol
+
+
+class Handle(Protocol):
+    """A command under way on some hosts."""
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether `communicate` ended it."""
+        ...
+
+    def communicate(self, timeout: Optional[float] = None) -> tuple[str, str]:
+        """Wait; (stdout, stderr) of all hosts, each line as `host: text`."""
+        ...
+
+
+class Execution(Protocol):
+    """CBT's `common`, as an engine offers it."""
+
+    def pdsh_each(self, commands: Mapping[str, str]) -> Handle:
+        """Run shell text of its own on each `user@host`, all at once."""
+        ...
+
+    def sync_files(self, remote: str, local: str) -> None:
+        """Bring the contents of a directory from every node: `a` as `a.host` into `local`."""
+
+    def make_remote_dir(self, remote: str) -> None:
+        """Make a directory on every node."""
+
+    def clean_remote_dir(self, remote: str) -> None:
+        """Remove a directory on every node; refuses one that is not below `tmp_dir`."""
