@@ -41,8 +41,11 @@ hosts, command = sys.argv[sys.argv.index("-w") + 1].split(","), sys.argv[sys.arg
 started = [subprocess.Popen([word.replace("%h", host) for word in command]) for host in hosts]
 sys.exit(max(process.wait() for process in started))
 """
-#: A host on which everything succeeds.
-_SSH = "cat > /dev/null; echo; echo @cbt-crypto-exit-status 0"
+#: A host on which everything succeeds, and which makes a key when it is asked for one.
+_SSH = (
+    "! grep -q gen-print-key || echo AQAhTwJrhpn1DRAA9jO1pPCjO4UjDjYZ3Ea7bQ==\n"
+    "cat > /dev/null; echo; echo @cbt-crypto-exit-status 0"
+)
 _PDCP = 'echo pdcp >> "$FANOUT_LOG"'
 
 
