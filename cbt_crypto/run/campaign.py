@@ -17,15 +17,15 @@ from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.plan.pacing import Pacing, block_state
 from cbt_crypto.plan.steps import Measure, Pending, Plan, Step
 from cbt_crypto.results.precision.block import read_block
-from cbt_crypto.run.collect import Collector
+from cbt_crypto.run.cell.collect import Collector
+from cbt_crypto.run.cell.figures import check_figures
+from cbt_crypto.run.cell.measure import attempt
 from cbt_crypto.run.diagnosis import diagnosis
-from cbt_crypto.run.figures import check_figures
 from cbt_crypto.run.host_choices import Choices
 from cbt_crypto.run.interrupt import Abandoned
 from cbt_crypto.run.journal import Journal
 from cbt_crypto.run.locks.holder import this_run
 from cbt_crypto.run.locks.hosts import own_id
-from cbt_crypto.run.measure import attempt
 from cbt_crypto.run.prepare import Preparation
 from cbt_crypto.run.progress import CampaignProgress
 from cbt_crypto.run.resume import (

@@ -16,9 +16,9 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.steps import Deploy, Prefill
+from cbt_crypto.run.cell.measure import benchmark_of
 from cbt_crypto.run.environment import EnvironmentFile
 from cbt_crypto.run.journal import Journal
-from cbt_crypto.run.measure import benchmark_of
 from cbt_crypto.run.progress import CampaignProgress
 from cbt_crypto.run.targets.base import Target
 from cbt_crypto.run.targets.choice import Targets

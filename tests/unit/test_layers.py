@@ -49,7 +49,7 @@ def test_the_layers_hold(copy: Path) -> None:
         ("plan/cells.py", "cbt_crypto.engine.choice"),
         ("report/model.py", "cbt_crypto.plan.file"),
         ("results/cell/run.py", "cbt_crypto.cluster_overlays.base"),
-        ("engine/upstream/cell.py", "cbt_crypto.run.measure"),
+        ("engine/upstream/cell.py", "cbt_crypto.run.cell.measure"),
     ],
 )
 def test_a_wrong_import_breaks_them(copy: Path, module: str, imported: str) -> None:

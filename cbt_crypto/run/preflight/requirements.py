@@ -16,7 +16,7 @@ from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.layout import cell_site, drives_of, site_of
-from cbt_crypto.run.neighbours import hosts_of
+from cbt_crypto.run.cell.neighbours import hosts_of
 from cbt_crypto.run.targets import existing
 
 #: Program -> the package that has it, for apt and, where it is another, for dnf.

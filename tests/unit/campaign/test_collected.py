@@ -10,7 +10,7 @@ from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts.clock import _check_clocks
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.run import collect
+from cbt_crypto.run.cell import collect
 
 pytestmark = pytest.mark.unit
 

@@ -15,7 +15,7 @@ from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.clock import clock_offsets
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.run.measure import _outcome, failed_processes
+from cbt_crypto.run.cell.measure import _outcome, failed_processes
 
 pytestmark = pytest.mark.unit
 

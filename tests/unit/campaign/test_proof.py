@@ -11,7 +11,7 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
-from cbt_crypto.run import proof
+from cbt_crypto.run.cell import proof
 
 pytestmark = pytest.mark.unit
 

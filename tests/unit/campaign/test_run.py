@@ -11,8 +11,8 @@ import pytest
 
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
-from cbt_crypto.run import measure
-from cbt_crypto.run.measure import ScenarioBenchmark
+from cbt_crypto.run.cell import measure
+from cbt_crypto.run.cell.measure import ScenarioBenchmark
 from cbt_crypto.run.targets import existing
 
 pytestmark = pytest.mark.unit

@@ -20,8 +20,8 @@ from cbt_crypto.hosts.clock import _check_clocks, clock_offsets
 from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.layout import section_of
-from cbt_crypto.run import collect as collected
-from cbt_crypto.run import neighbours, proof
+from cbt_crypto.run.cell import collect as collected
+from cbt_crypto.run.cell import neighbours, proof
 from cbt_crypto.run.targets.base import Target, commands_of
 
 #: Seconds beyond ramp and time in which fio must have opened its volume and ended.

@@ -1,0 +1,1 @@
+"""One cell: measured, proved beside its neighbours, and brought to the archive."""
