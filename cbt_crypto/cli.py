@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,12 +31,19 @@ from cbt_crypto.main import clear_archive
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import json_schema, load
 from cbt_crypto.plan.steps import plan
+from cbt_crypto.run.detached.running import running
+from cbt_crypto.run.detached.stop import stop as stop_campaign
+from cbt_crypto.run.detached.watch import changed
+from cbt_crypto.run.detached.watch import watch as watch_archive
 from cbt_crypto.run.init.command import init
 from cbt_crypto.run.preflight import check as preflight
 from cbt_crypto.run.preflight import table
 
 if TYPE_CHECKING:
-    from cbt_crypto.report import Report
+    from cbt_crypto.report import Report, ReportOptions
+
+#: Seconds after which a watched page reloads, and between looks at its archive.
+_RELOAD_S, _LOOK_S = 10, 2.0
 
 
 @click.group(cls=SentenceGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -80,6 +88,27 @@ def cleanup(archive: Path) -> None:
         cleared = clear_archive(archive, Console(), log, insist=True)
     if not cleared:
         click.echo(f"{archive}: nothing is left on any host that its journal knows of")
+
+
+@cbt_crypto.command()
+@click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
+def watch(archive: Path) -> None:
+    """Show where the campaign that runs into ARCHIVE is, and its tables so far. Touches nothing.
+
+    Until it ends, on a terminal; else once. Ctrl-C ends the watching and not the campaign.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        watch_archive(archive, Console())
+
+
+@cbt_crypto.command()
+@click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
+def stop(archive: Path) -> None:
+    """End the campaign that runs into ARCHIVE as Ctrl-C does, and wait until its cluster is down.
+
+    What is measured is kept. Only on the machine that it runs on.
+    """
+    stop_campaign(archive, click.echo)
 
 
 @cbt_crypto.command()
@@ -134,23 +163,46 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="DIR",
     help="Where to write the report's files. Default: the archive itself.",
 )
-def report(archive: Path, out_dir: Optional[Path], **options: Any) -> None:
+@click.option(
+    "--watch",
+    "watched",
+    is_flag=True,
+    help="Write it again whenever a cell has ended, until the campaign does; the page reloads.",
+)
+def report(archive: Path, out_dir: Optional[Path], watched: bool, **options: Any) -> None:
     """Print the tables of ARCHIVE and write report.md, .csv, .json, .html and charts/.
 
     ARCHIVE is a directory, or a pack that somebody sent; then its report goes to NAME-report.
     """
     from cbt_crypto.report import ReportOptions, build  # noqa: PLC0415
 
-    if not is_pack(archive):
+    if watched:
+        _follow(archive, out_dir or archive, ReportOptions(**options))
+    elif not is_pack(archive):
         _finish(build(archive, ReportOptions(**options)), out_dir or archive)
-        return
-    with opened(archive) as pack:
-        found = (
-            _reopened(pack, **options)
-            if pack.is_summary
-            else build(pack.folder, ReportOptions(**options))
-        )
-        _finish(found, out_dir or Path(f"{archive.name.partition('.')[0]}-report"))
+    else:
+        with opened(archive) as pack:
+            if pack.is_summary:
+                found = _reopened(pack, **options)
+            else:
+                found = build(pack.folder, ReportOptions(**options))
+            _finish(found, out_dir or Path(f"{archive.name.partition('.')[0]}-report"))
+
+
+def _follow(archive: Path, out_dir: Path, options: ReportOptions) -> None:
+    """Write the report whenever a cell has ended; the last one's page does not reload."""
+    from cbt_crypto.report import build, write  # noqa: PLC0415
+
+    seen: Any = ...
+    with contextlib.suppress(KeyboardInterrupt):
+        while running(archive) is not None:
+            now = changed(archive)
+            if now != seen:
+                write(build(archive, options), out_dir, reload_s=_RELOAD_S)
+                click.echo(f"written: {out_dir / 'report.html'}, which reloads itself")
+            seen = now
+            time.sleep(_LOOK_S)
+    _finish(build(archive, options), out_dir)
 
 
 def _reopened(pack: Pack, only: Sequence[str], baseline: Optional[str], **options: Any) -> Report:

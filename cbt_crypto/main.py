@@ -31,6 +31,7 @@ from cbt_crypto.plan.pacing import Pacing
 from cbt_crypto.plan.show import show_plan
 from cbt_crypto.plan.steps import Plan, plan
 from cbt_crypto.run.campaign import Outcome, run_campaign
+from cbt_crypto.run.detached.start import detach
 from cbt_crypto.run.interrupt import Abandoned, interrupts
 from cbt_crypto.run.journal import left_over
 from cbt_crypto.run.locks.archive import locked
@@ -51,11 +52,17 @@ from cbt_crypto.run.take_down import clear
     metavar="ARCHIVE",
     help="With --plan: predict how long it takes, from an earlier archive or a short pilot's.",
 )
+@click.option(
+    "--detach",
+    "detached",
+    is_flag=True,
+    help="Run on when this terminal, or the ssh that brought it, ends; see cbt-crypto watch.",
+)
 @click.version_option(__version__)
 def cbt(  # noqa: PLR0913 - one parameter an option
     *, config_file: Path, archive: Optional[Path], conf: Optional[Path], checkout: Optional[Path],
     plan_only: bool, like: Optional[Path], only: tuple[str, ...], again: tuple[str, ...],
-    no_report: bool, verbose: bool,
+    no_report: bool, verbose: bool, detached: bool,
 ) -> None:  # fmt: skip
     """Deploy each configuration of CONFIG.yaml, prove it, measure it, and print how they compare.
 
@@ -71,6 +78,9 @@ def cbt(  # noqa: PLR0913 - one parameter an option
         show_plan(plan(campaign, only, _finished(archive, campaign, again)), console, like)
         return
     archive = needed(archive)
+    if detached:
+        arguments = [word for word in sys.argv[1:] if word != "--detach"]
+        sys.exit(detach(archive, arguments, partial(_say, console)))
     show = partial(_say, console) if verbose else None
     try:
         with command_log.recording(show) as log:

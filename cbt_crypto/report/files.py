@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Optional
 
 from cbt_crypto.errors import RunError
 from cbt_crypto.report.charts.chart import Chart, charts
@@ -28,10 +29,11 @@ from cbt_crypto.report.text.markdown import markdown
 _WORTH_A_POOL = 24
 
 
-def write(report: Report, out_dir: Path) -> list[Path]:
+def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list[Path]:
     """Write the report's files into `out_dir`, made when it is not there; return their paths.
 
-    report.md, .csv, .json and .html, and the charts of the page as SVG in charts/.
+    report.md, .csv, .json and .html, and the charts of the page as SVG in charts/. The page loads
+    itself anew every `reload_s` seconds.
 
     Raises RunError when the directory cannot be written.
     """
@@ -41,7 +43,7 @@ def write(report: Report, out_dir: Path) -> list[Path]:
             "report.md": markdown(shown),
             "report.csv": tidy(report),
             "report.json": json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n",
-            "report.html": page(shown),
+            "report.html": page(shown, reload_s),
             **_picture(shown),
             **dict(charts_of_it),
         }

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from html import escape
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import Any, Optional
 
 from lxml import html
 from lxml.html import builder as E
@@ -45,8 +45,11 @@ _NAVIGATION = (
 )
 
 
-def page(report: Report) -> str:
-    """The report as one HTML document, with its styles, scripts and chart data inside."""
+def page(report: Report, reload_s: Optional[int] = None) -> str:
+    """The report as one HTML document, with its styles, scripts and chart data inside.
+
+    With `reload_s` it loads itself anew after so many seconds.
+    """
     figures = _Figures(bool(report.emulated_hosts))
     body = E.BODY(
         E.A("Skip to the tables", E.CLASS("skip"), href="#main"),
@@ -63,6 +66,7 @@ def page(report: Report) -> str:
         E.META(name="viewport", content="width=device-width, initial-scale=1"),
         E.META(**{"http-equiv": "Content-Security-Policy", "content": _POLICY}),
         E.META(name="color-scheme", content="light dark"),
+        *_reloads(reload_s),
         E.TITLE(f"{report.title or 'campaign'}: cbt-crypto report"),
         E.STYLE((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
     )
@@ -70,6 +74,11 @@ def page(report: Report) -> str:
         E.HTML(head, body, lang="en"), doctype="<!DOCTYPE html>", encoding="unicode"
     )
     return f"{text.replace(_PLOTLY_HERE, _plotly(), 1)}\n"
+
+
+def _reloads(seconds: Optional[int]) -> Iterator[Element]:
+    if seconds is not None:
+        yield E.META(**{"http-equiv": "refresh", "content": str(seconds)})
 
 
 class _Figures:

@@ -1,0 +1,92 @@
+"""What a person sees of a campaign from elsewhere, or after the terminal was lost."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Optional
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from cbt_crypto.archive.folder import open_archive
+from cbt_crypto.archive.json_file import read_json
+from cbt_crypto.archive.problem import printable
+from cbt_crypto.plan.forecast import Left
+from cbt_crypto.run.detached.running import running
+
+_REFRESH_S = 1.0
+
+
+def watch(archive: Path, console: Console) -> None:
+    """Show where the campaign is and its tables so far, until it ends.
+
+    Not on a terminal: once. Raises UsageError for no archive. Changes nothing.
+    """
+    open_archive(archive)
+    seen: Any = ...
+    if not console.is_terminal:
+        _tables(archive, console)
+        console.print(status(archive), soft_wrap=True)
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            now = changed(archive)
+            if now != seen:
+                seen = now
+                live.update(Text(""), refresh=True)
+                _tables(archive, console)
+            live.update(status(archive), refresh=True)
+            if running(archive) is None:
+                return
+            time.sleep(_REFRESH_S)
+
+
+def changed(archive: Path) -> Optional[int]:
+    """Something that is another when a cell has ended; None before the first."""
+    try:
+        return (archive / "results" / "timeline.json").stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def status(archive: Path) -> Text:
+    """One line: the cell, its phase, the time left; or that it ended, and how."""
+    told = read_json(archive / "results" / "progress.json") or {}
+    phase = printable(str(told.get("phase", ""))).replace("\n", " ")
+    is_running = running(archive) is not None
+    at = told.get("at")
+    since = max(0.0, time.time() - at) if isinstance(at, (int, float)) else 0.0
+    if not is_running:
+        return Text(_ended(archive, told, phase), "yellow")
+    place = f"{told.get('cell')}/{told.get('cells')}"
+    words = [place, phase, f"for {round(since)} s", _left(told, since)]
+    return Text("  ".join(word for word in words if word), "cyan")
+
+
+def _ended(archive: Path, told: dict[str, Any], phase: str) -> str:
+    if not told:
+        return "no campaign is seen to run into it on this machine"
+    if told.get("ended"):
+        return f"{phase}; cell {told.get('cell')} of {told.get('cells')}"
+    return (
+        f"it was killed at: {phase}; the command that started it goes on, and "
+        f"cbt-crypto cleanup {archive} takes down what it left"
+    )
+
+
+def _left(told: dict[str, Any], since: float) -> str:
+    seconds, uncertainty = told.get("seconds_left"), told.get("uncertainty_s")
+    if not isinstance(seconds, (int, float)) or not isinstance(uncertainty, (int, float)):
+        return ""
+    return str(Left(max(0.0, seconds - since), uncertainty))
+
+
+def _tables(archive: Path, console: Console) -> None:
+    # A node that only measures need not have the libraries of the report.
+    try:
+        from cbt_crypto import report  # noqa: PLC0415
+    except ImportError:
+        return
+    report.show(report.build(archive), report.widened(console))

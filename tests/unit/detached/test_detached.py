@@ -1,0 +1,190 @@
+"""Who runs a campaign is what the kernel says; only that process is asked to end."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from cbt_crypto.errors import UsageError
+from cbt_crypto.run.detached.running import running
+from cbt_crypto.run.detached.start import command, detach, log_of
+from cbt_crypto.run.detached.stop import stop
+from cbt_crypto.run.detached.watch import status, watch
+
+pytestmark = pytest.mark.unit
+
+_LOCKS = """
+import fcntl, signal, sys, time
+file = open(sys.argv[1], "a+")
+if sys.argv[2] == "lock":
+    fcntl.flock(file, fcntl.LOCK_EX)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    (tmp_path / "archive/results").mkdir(parents=True)
+    (tmp_path / "archive/results/plan.json").write_text('{"format": 1}')
+    return tmp_path / "archive"
+
+
+@pytest.fixture
+def holder() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a process that has a file open, and locked when it is to."""
+    started = []
+
+    def start(path: Path, how: str = "lock") -> subprocess.Popen[str]:
+        argv = [sys.executable, "-c", _LOCKS, str(path), how]
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_nobody_runs_into_it(archive: Path) -> None:
+    assert running(archive) is None
+    assert running(archive / "nowhere") is None
+    with pytest.raises(UsageError, match="no campaign runs into it on this machine"):
+        stop(archive, print)
+
+
+def test_the_one_that_holds_the_lock_is_asked_to_end_and_waited_for(
+    archive: Path, holder: Any
+) -> None:
+    other = holder(archive / ".lock", "open")
+    process = holder(archive / ".lock")
+    found = running(archive)
+    assert found is not None and (found.pid, found.uid) == (process.pid, os.geteuid())
+    said: list[str] = []
+    stop(archive, said.append)
+    assert process.wait(5) == 7
+    assert other.poll() is None, "it only had the file open"
+    assert f"asked process {process.pid}" in said[0]
+
+
+def test_what_the_lock_says_in_words_is_no_proof(archive: Path, holder: Any) -> None:
+    bystander = holder(archive / "elsewhere")
+    (archive / ".lock").write_text(f"root@here (process {bystander.pid}, archive x)")
+    journal = {"event": "begin", "run": "1", "by": {"pid": bystander.pid}}
+    (archive / "results/journal.jsonl").write_text(json.dumps(journal))
+    (archive / "results/progress.json").write_text(json.dumps({"pid": bystander.pid}))
+    with pytest.raises(UsageError):
+        stop(archive, print)
+    assert bystander.poll() is None
+
+
+@pytest.mark.parametrize("how", ["link", "symlink"])
+def test_a_lock_that_is_another_file_is_no_proof(
+    archive: Path, tmp_path: Path, holder: Any, how: str
+) -> None:
+    bystander = holder(tmp_path / "of-another-daemon")
+    if how == "link":
+        os.link(tmp_path / "of-another-daemon", archive / ".lock")
+    else:
+        (archive / ".lock").symlink_to(tmp_path / "of-another-daemon")
+    with pytest.raises(UsageError):
+        stop(archive, print)
+    assert bystander.poll() is None
+
+
+def told(archive: Path, **values: Any) -> None:
+    about = {"phase": "deploy", "cell": 3, "cells": 9, "at": time.time(), "ended": False}
+    (archive / "results/progress.json").write_text(json.dumps({**about, **values}))
+
+
+def test_the_line_of_an_onlooker(archive: Path, holder: Any) -> None:
+    assert "no campaign is seen" in status(archive).plain
+    told(archive)
+    assert "was killed at: deploy" in status(archive).plain
+    assert "cleanup" in status(archive).plain
+    told(archive, ended=True, phase="ended")
+    assert status(archive).plain == "ended; cell 3 of 9"
+    holder(archive / ".lock")
+    told(archive, at=time.time() - 10, seconds_left=100, uncertainty_s=5)
+    assert status(archive).plain.startswith("3/9  deploy  for 10 s  1:30 left ±5 s")
+    told(archive, phase="evil\x1b[2J\nline", at="x", seconds_left="y", cell={})
+    assert "\x1b" not in status(archive).plain and "\n" not in status(archive).plain
+
+
+def test_watching_from_a_pipe_is_one_look(small_archive: Path, holder: Any) -> None:
+    holder(small_archive / ".lock")
+    told(small_archive)
+    output = io.StringIO()
+    watch(small_archive, Console(file=output, width=120))
+    assert "random reads" in output.getvalue()
+    assert output.getvalue().splitlines()[-1].startswith("3/9  deploy")
+    with pytest.raises(UsageError):
+        watch(small_archive / "nowhere", Console(file=output))
+
+
+@pytest.fixture
+def small_archive(tmp_path: Path) -> Path:
+    import zipfile  # noqa: PLC0415
+
+    packed = Path(__file__).parent.parent / "data/packs/archive-format-1.zip"
+    with zipfile.ZipFile(packed) as file:
+        file.extractall(tmp_path / "small")
+    return tmp_path / "small"
+
+
+def test_a_detached_run_has_a_session_of_its_own_and_a_log(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "run.py"
+    script.write_text(f"import os\nprint('sid', os.getsid(0), os.getpid())\n{_LOCKS}")
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    said: list[str] = []
+    assert detach(archive, [str(archive / ".lock"), "lock"], said.append) == 0
+    found = running(archive)
+    assert found is not None and f"process {found.pid}" in said[0]
+    assert "cbt-crypto watch" in said[1]
+    with pytest.raises(UsageError, match="a campaign runs into it"):
+        detach(archive, [], said.append)
+    os.kill(found.pid, signal.SIGKILL)
+    text = log_of(archive).read_text()
+    words = text.split()
+    assert words[1] == words[2] == str(found.pid), "it leads its session"
+    assert not (archive / "campaign.log").exists(), "the archive holds results alone"
+
+
+def test_what_ends_at_once_says_why_here(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "run.py"
+    script.write_text("import sys\nprint('of today')\nsys.exit(2)")
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    log_of(archive).write_text("of yesterday\n")
+    said: list[str] = []
+    assert detach(archive, [], said.append) == 2
+    assert said == ["of today"]
+
+
+def test_under_systemd_it_leaves_the_scope_of_the_login(
+    programs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["cbt.py"])
+    programs("systemd-run", "exit 0")
+    monkeypatch.setattr(os.path, "isdir", lambda path: path == "/run/systemd/system")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert command(["-a", "x"])[:5] == ["systemd-run", "--scope", "--quiet", "--collect", "--"]
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert command(["-a", "x"])[0] == sys.executable
