@@ -43,8 +43,6 @@ CONTRACT: dict[str, dict[str, list[str]]] = {
         "Ceph.make_osds": [],
         "Ceph.check_health": [],
         "Ceph.mkpool": ["name", "profile", "application"],
-        "Ceph.rmpool": ["name", "profile"],
-        "Ceph.mkimage": ["name", "size", "pool", "data_pool", "order"],
     },
     "benchmark.benchmark": {
         "Benchmark": ["archive_dir", "cluster", "config"],

@@ -17,18 +17,16 @@ from typing import Any, Optional
 from cbt_crypto.engine.contract import Hooks, Section
 from cbt_crypto.engine.embedded import admin_session, common, keyring
 from cbt_crypto.engine.embedded.admin_session import Step
+from cbt_crypto.engine.embedded.daemons import Daemons, together
 from cbt_crypto.engine.embedded.keyring import KeyForm
 from cbt_crypto.engine.embedded.options import (
-    WITHOUT_MODULES,
     base_options,
     file_size,
-    mon_vector,
     setting_options,
     without,
-    without_modules,
 )
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts import ceph_conf, shell
+from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.devices import logical_volumes
 from cbt_crypto.hosts.devices.logical_volumes import Group, LogicalVolume
 from cbt_crypto.hosts.remote import Remote, kill_script
@@ -77,6 +75,7 @@ class Ceph:
         self.conf_text = ""
         self.remote = Remote(common, self.tmp_dir, self.section.user)
         self._base = ceph_dir(self.section)
+        self._daemons = Daemons(self.section)
         self._keys: dict[str, str] = {}
         self._epoch = 0
         self._form: Optional[KeyForm] = None
@@ -135,7 +134,7 @@ class Ceph:
         stop = {host: kill_script() for host in self._daemon_hosts()}
         self._run(stop, "stop the daemons")
         self.distribute_conf()
-        self._run(self._mon_scripts(make=False), "start the monitors")
+        self._run(self._daemons.mon_scripts(), "start the monitors")
         self.start_mgrs()
         self._start_osds("start the OSDs", make=False)
         self._run(self.hooks.after_osds(), "finish the restart")
@@ -159,19 +158,11 @@ class Ceph:
 
     def make_mons(self) -> None:
         """Make and start the monitors, with every daemon's key and all OSDs in the first map."""
-        self._run(self._mon_scripts(make=True), "make the monitors")
+        self._run(self._daemons.mon_scripts(self._first_maps()), "make the monitors")
 
     def start_mgrs(self) -> None:
         """Start the managers; nothing waits for them but what needs them."""
-        scripts = {host: self._mgr_script(names) for host, names in self.section.mgrs.items()}
-        self._run(scripts, "start the managers")
-
-    def _mgr_script(self, names: Iterable[str]) -> str:
-        program = self.section.ceph_mgr_cmd
-        starts = [self._start(program, f"mgr.{name}", options=WITHOUT_MODULES) for name in names]
-        # A manager needs seconds to load its modules before it detaches: do not wait for it.
-        detached = [f"setsid {start} </dev/null &" for start in starts]
-        return "\n".join((without_modules(self.tmp_conf), *detached))
+        self._run(self._daemons.mgr_scripts(), "start the managers")
 
     def setup_fs(self) -> None:
         """Prepare the devices: what the overlays lay over them, when each is noted as ours."""
@@ -225,25 +216,6 @@ class Ceph:
         self._session(steps)
         self._pools.add(name)
 
-    def rmpool(self, name: str, profile: str) -> None:
-        """Remove a pool that we made."""
-        self._session([
-            _mon("config set", who="mon", name="mon_allow_pool_delete", value="true"),
-            _mon("osd pool delete", pool=name, pool2=name, yes_i_really_really_mean_it=True),
-        ])  # fmt: skip
-        self._pools.discard(name)
-
-    def mkimage(
-        self, name: str, size: int, pool: str, data_pool: Optional[str] = None, order: int = 22
-    ) -> None:
-        """Make an RBD image of `size` MB with objects of 2**order bytes."""
-        where = f" --data-pool {quote(data_pool)}" if data_pool else ""
-        command = (
-            f"{shell.command(self.rbd_cmd)} -c {quote(self.tmp_conf)} create {quote(name)} "
-            f"--size {int(size)} --pool {quote(pool)}{where} --object-size {1 << order}B"
-        )
-        self._run({self.site.head: command}, f"make image {name}")
-
     # -- how ----------------------------------------------------------------------------------
 
     def _new_identity(self) -> None:
@@ -264,6 +236,11 @@ class Ceph:
             except ValueError as error:
                 raise HostError(host, what, "failed", str(error)) from error
         return self._form
+
+    def _first_maps(self) -> str:
+        """Shell text that makes the monitors' first maps."""
+        addresses = {n: a for named in self._addressed().mons.values() for n, a in named.items()}
+        return self._daemons.first_maps(self.fsid, addresses, self._key_form())
 
     def _addressed(self) -> ClusterSection:
         """The section with the addresses at which the monitors really are."""
@@ -288,46 +265,16 @@ class Ceph:
         if handle.returncode or handle.timed_out or "exited with exit code" in stderr:
             raise HostError(nodes, f"copy {name}", "failed", stderr.strip()[-600:])
 
-    def _mon_scripts(self, make: bool) -> HostScripts:
-        pairs = [
-            f"--addv {quote(name)} {quote(mon_vector(address))}"
-            for named in self._addressed().mons.values()
-            for name, address in named.items()
-        ]
-        conf = quote(self.tmp_conf)
-        maps = (
-            f"cd {quote(self._base)}\n"
-            f"monmaptool --create --clobber --fsid {self.fsid} {self._key_form().monmap_options()} "
-            f"{' '.join(pairs)} monmap >&2\n"
-            f"osdmaptool -c {conf} --clobber --create-from-conf osdmap > log/osdmap.out 2>&1 "
-            "|| { cat log/osdmap.out >&2; exit 1; }\n"
-        )
-        return {
-            host: (maps if make else "") + _together(
-                [self._mon_script(name, make) for name in named]
-            )
-            for host, named in self.section.mons.items()
-        }  # fmt: skip
-
-    def _mon_script(self, name: str, make: bool) -> str:
-        start = self._start(self.section.ceph_mon_cmd, f"mon.{name}")
-        if not make:
-            return start
-        return (
-            f"{quote(self.section.ceph_mon_cmd)} -c {quote(self.tmp_conf)} -i {quote(name)} "
-            "--mkfs --monmap monmap --osdmap osdmap --keyring daemons.keyring >&2\n" + start
-        )
-
     def _osd_scripts(self, make: bool) -> HostScripts:
         return {
-            host: _together([self._osd_script(osd, make) for osd in self.site.osds_of(host)])
+            host: together([self._osd_script(osd, make) for osd in self.site.osds_of(host)])
             for host in self.site.osd_hosts
         }
 
     def _osd_script(self, osd: Osd, make: bool) -> str:
         sudo = "" if osd.is_file else "$SUDO "
         program = f"{quote(self.ceph_osd_cmd)} -c {quote(self.tmp_conf)} -i {osd.id}"
-        start = self._start(self.ceph_osd_cmd, f"osd.{osd.id}", sudo)
+        start = self._daemons.start(self.ceph_osd_cmd, f"osd.{osd.id}", sudo)
         # Some packages make OSDs look for their classes relative to the working directory.
         lines = ["cd /", self.hooks.osd_command(osd, start)]
         if make:
@@ -392,16 +339,6 @@ class Ceph:
             for host, disks in shared.items()
         }
 
-    def _start(self, program: str, name: str, sudo: str = "", options: str = "") -> str:
-        """Shell text that starts a daemon; it returns when the daemon has read its data."""
-        daemon_id = name.partition(".")[2]
-        keys = f"{self._base}/daemons.keyring"
-        mark = 'CBT_CRYPTO_MARK="$CBT_CRYPTO_MARK"'
-        return (
-            f"{sudo}env {mark} {quote(program)} -c {quote(self.tmp_conf)} -i {quote(daemon_id)} "
-            f"--keyring {quote(keys)} {options}>> {quote(f'{self.log_dir}/{name}.out')} 2>&1"
-        )
-
     def _all_osds(self) -> Step:
         return {"wait": "osds", "count": len(self.site.osds), "since": self._epoch}
 
@@ -420,17 +357,6 @@ class Ceph:
 
 def _mon(prefix: str, **arguments: Any) -> Step:
     return {"mon": {"prefix": prefix, **arguments}}
-
-
-def _together(scripts: list[str]) -> str:
-    """Shell text that runs scripts at once, and fails when one of them fails."""
-    if len(scripts) == 1:
-        return scripts[0]
-    starts = "\n".join(f'(\n{script}\n) & pids="$pids $!"' for script in scripts)
-    return (
-        f"pids=\n{starts}\nstatus=0\n"
-        "for pid in $pids; do wait $pid || status=$?; done\n[ $status = 0 ]"
-    )
 
 
 def _claim(tmp_dir: str) -> str:
