@@ -101,11 +101,15 @@ class OverlayProof(_Document):
 
 
 class Proof(_Document):
-    """proof.json: whether a cell's configuration was in force."""
+    """proof.json: whether a cell's configuration was in force.
+
+    `required` is False where the file said `proof: none`: then nothing was looked at.
+    """
 
     format: int
     configuration: str
     proved: bool
+    required: bool = True
     overlays: tuple[OverlayProof, ...] = ()
 
 

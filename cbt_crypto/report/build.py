@@ -114,6 +114,10 @@ def _intervals(
     return Intervals(loads, spread.ASSUMED_PERCENT if assumed is None else assumed, in_turns)
 
 
+#: Of a row whose configuration nobody looked at.
+_NOT_PROVED = "not proved"
+
+
 @dataclass(frozen=True)
 class _Comparer:
     """Makes rows of runs: figures, percents of the baseline, intervals, warnings."""
@@ -154,9 +158,12 @@ class _Comparer:
         reason = None
         if len(failed) == len(runs):
             reason = next((r.failure for r in failed if not r.is_missing), failed[0].failure)
+        elif _is_waived(runs):
+            reason = _NOT_PROVED
         is_baseline = value == self.baseline
+        name = name_of(section.dimension, value)
         return ReportCell(
-            name=name_of(section.dimension, value),
+            name=f"{name}, {reason}" if reason == _NOT_PROVED else name,
             dimensions=runs[0].dimensions,
             direction=direction,
             state=_state(runs),
@@ -179,6 +186,11 @@ class _Comparer:
 def name_of(dimension: str, value: Scalar) -> str:
     """What a row is called: a value of the compared dimension, sizes with their unit."""
     return label.op_size(value) if dimension == "op_size" else str(value)
+
+
+def _is_waived(runs: Sequence[Run]) -> bool:
+    """Whether nobody looked at the configuration of some of them, as the file wanted it."""
+    return any(run.proof is not None and not run.proof.required for run in runs)
 
 
 def _alone(dimension: str, value: Scalar) -> str:

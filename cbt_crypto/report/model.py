@@ -37,7 +37,8 @@ class Comparison:
 class ReportCell:
     """One row of one section: a value of the compared dimension under one load.
 
-    `state` is measured, failed or missing; `reason` says why when it is not measured. `figures`
+    `state` is measured, failed or missing; `reason` says why when it is not measured, and "not
+    proved" when the file wanted no proof. `figures`
     and `comparisons` are by the key of a metric. `warnings` are sentences. `alone` is the name
     where no heading says what it is a value of, as in the legend of a chart.
     """

@@ -130,6 +130,11 @@ class ClusterSection(Section):
     use_existing: bool = Field(
         False, description="measure a cluster that is there already; deploy and remove nothing"
     )
+    proof: Literal["required", "none"] = Field(
+        "required",
+        description="`none`: with use_existing, measure without looking at the OSDs, for clusters "
+        "whose hosts or admin sockets cannot be reached; every row then says `not proved`",
+    )
     fs: Literal["bluestore"] = Field("bluestore", description="object store of the OSDs")
     conf_file: Optional[str] = Field(
         None, description="ceph.conf to start from; `-c` on the command line comes first"

@@ -23,6 +23,8 @@ def contradictions(cluster: ClusterSection, needs_cluster: bool = True) -> Itera
     yield from _order(cluster)
     if cluster.use_existing:
         return
+    if cluster.proof == "none":
+        yield ("cluster", "proof"), "none is for clusters that exist already; leave it out"
     for key in ("osds", "mons", "mgrs"):
         if needs_cluster and not getattr(cluster, key):
             yield ("cluster", key), "is empty; name at least one host"

@@ -142,7 +142,7 @@ def _refusal(cell: CellDocument, proof: Optional[Proof]) -> Optional[str]:
         return "cell.json names no client process"
     if proof is None:
         return "proof.json is missing, and nothing unproved is published"
-    if not proof.proved:
+    if not proof.proved and proof.required:
         reasons = [f"{o.overlay}: {o.reason}" for o in proof.overlays if not o.proved]
         return f"the configuration is not proved: {'; '.join(reasons)}"
     return None

@@ -16,7 +16,7 @@ import pytest
 from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.luks.proof import found_fault
-from cbt_crypto.errors import HostError, RunError
+from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.run.targets import existing, sockets_on_host
@@ -193,3 +193,9 @@ def test_what_is_not_encrypted_is_told_by_part() -> None:
     assert found == "it has sdb2 open, below which is no dm-crypt"
     found = found_fault(both, wanted, (), ("db",))
     assert found == "its data device lies on theirs, which is encrypted"
+
+
+def test_nothing_is_proved_of_a_cluster_that_we_deploy_by_saying_so(campaign_of: Make) -> None:
+    with pytest.raises(UsageError, match="none is for clusters that exist already"):
+        campaign_of(cluster={"proof": "none"})
+    assert campaign_of(cluster={**EXISTING, "proof": "none"}).cluster.proof == "none"

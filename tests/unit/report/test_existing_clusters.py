@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.report import ReportOptions
+from cbt_crypto.report import ReportOptions, build
 from cbt_crypto.report.comparison import compare
 from cbt_crypto.report.files import write
 
@@ -48,3 +48,23 @@ def test_archives_are_joined_by_their_labels(synthetic, tmp_path: Path) -> None:
             assert all("osd_cpu_us_per_io" not in cell.figures for cell in section.cells)
     names = {path.name for path in write(joined, tmp_path / "report")}
     assert "rbd_single_client_by_size_small_random_reads.svg" in names
+
+
+def test_what_nobody_looked_at_says_so_in_every_row(synthetic, tmp_path: Path) -> None:
+    archive = _existing(synthetic, tmp_path / "host", 1000.0)
+    for proof in archive.glob("results/*/id-*/proof.json"):
+        document = {**json.loads(proof.read_text()), "proved": False, "overlays": []}
+        proof.write_text(json.dumps(document))
+    refused = build(archive, ReportOptions())
+    cells = [c for table in refused.tables for section in table.sections for c in section.cells]
+    assert {cell.state for cell in cells} == {"failed"}
+    for proof in archive.glob("results/*/id-*/proof.json"):
+        proof.write_text(json.dumps({**json.loads(proof.read_text()), "required": False}))
+    shown = build(archive, ReportOptions())
+    cells = [c for table in shown.tables for section in table.sections for c in section.cells]
+    assert {(cell.state, cell.name) for cell in cells} == {("measured", "Default, not proved")}
+    write(shown, tmp_path / "report")
+    for name in ("report.md", "report.html"):
+        assert "Default, not proved" in (tmp_path / "report" / name).read_text(), name
+    _, *rows = (tmp_path / "report" / "report.csv").read_text().splitlines()
+    assert all(",measured,not proved," in row for row in rows)
