@@ -20,24 +20,29 @@ from rich.console import Console
 
 from cbt_crypto import __version__
 from cbt_crypto.archive.pack import pack, pack_summary
+from cbt_crypto.archive.problem import printable
 from cbt_crypto.archive.unpack import Pack, is_pack, opened
 from cbt_crypto.command_line import SentenceGroup, checkout_option
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.engine.upstream.contribute.command import contribute_command
 from cbt_crypto.errors import UsageError
-from cbt_crypto.hosts import command_log
+from cbt_crypto.hosts import command_log, temporary
 from cbt_crypto.lab.command import lab
-from cbt_crypto.main import clear_archive
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import json_schema, load
 from cbt_crypto.plan.steps import plan
+from cbt_crypto.run import take_down
 from cbt_crypto.run.detached.running import running
 from cbt_crypto.run.detached.stop import stop as stop_campaign
 from cbt_crypto.run.detached.watch import changed
 from cbt_crypto.run.detached.watch import watch as watch_archive
 from cbt_crypto.run.init.command import init
+from cbt_crypto.run.journal import Deployment
+from cbt_crypto.run.locks.archive import locked
+from cbt_crypto.run.locks.holder import describe
 from cbt_crypto.run.preflight import check as preflight
 from cbt_crypto.run.preflight import table
+from cbt_crypto.run.resume import check_own
 
 if TYPE_CHECKING:
     from cbt_crypto.report import Report, ReportOptions
@@ -77,17 +82,49 @@ def check(config_file: Path, checkout: Optional[Path], hosts: bool) -> None:
 
 @cbt_crypto.command()
 @click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
-def cleanup(archive: Path) -> None:
-    """Take down what runs into ARCHIVE left on their hosts: that and nothing else.
+@click.option("--plan", "plan_only", is_flag=True, help="Print what would be done; touch nothing.")
+@click.option(
+    "--foreign",
+    is_flag=True,
+    help="Also what ARCHIVE alone says: of another user's runs, or from another machine.",
+)
+@click.option("--forget", is_flag=True, help="Touch nothing, and give up what is left there.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def cleanup(archive: Path, plan_only: bool, foreign: bool, forget: bool, yes: bool) -> None:
+    """Take down what your runs into ARCHIVE left on their hosts: that and nothing else.
 
     For a campaign that was killed and shall not go on; cbt.py does the same when it does.
     """
     if not archive.is_dir():
         raise UsageError(f"{archive}: there is no such directory; name the archive of a campaign")
-    with command_log.recording() as log:
-        cleared = clear_archive(archive, Console(), log, insist=True)
-    if not cleared:
+    check_own(archive)
+    left = take_down.to_clear(archive, foreign)
+    if not left:
         click.echo(f"{archive}: nothing is left on any host that its journal knows of")
+        return
+    if plan_only:
+        take_down.show_plan(archive, left, click.echo)
+        return
+    _agree(yes, "Forget it, and leave it where it is?" if forget else "Take it down?", left)
+    temporary.clear_dead()
+    with locked(archive), command_log.recording() as log:
+        log.open(archive)
+        if forget:
+            take_down.forget(archive, left)
+        else:
+            take_down.clear(archive, left, click.echo, insist=True)
+
+
+def _agree(yes: bool, question: str, left: Sequence[Deployment]) -> None:
+    """Raise UsageError unless somebody says yes."""
+    if yes:
+        return
+    for deployment in left:
+        click.echo(printable(f"{describe(deployment.by)}: {deployment.describe()}"))
+    if not sys.stdin.isatty():
+        raise UsageError("nobody is there to ask; look at it with --plan, and say --yes")
+    if not click.confirm(question):
+        raise UsageError("nothing was touched")
 
 
 @cbt_crypto.command()

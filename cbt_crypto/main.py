@@ -18,7 +18,7 @@ from rich.console import Console
 from cbt_crypto import __version__
 from cbt_crypto.command_line import SentenceCommand, needed, run_options
 from cbt_crypto.engine import Engine
-from cbt_crypto.engine.choice import check_same_engine, choose, engine_at
+from cbt_crypto.engine.choice import check_same_engine, choose
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import command_log, marked_processes, temporary
 from cbt_crypto.hosts.command_log import CommandLog
@@ -40,7 +40,7 @@ from cbt_crypto.run.locks.hosts import hosts_held, own_id
 from cbt_crypto.run.preflight import check
 from cbt_crypto.run.progress import CampaignProgress
 from cbt_crypto.run.resume import changes, check_archive, finished_cells
-from cbt_crypto.run.take_down import clear
+from cbt_crypto.run.take_down import clear, to_clear
 
 
 @click.command(cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
@@ -151,17 +151,14 @@ def _tell_engine(engine: Engine, console: Console) -> None:
     console.print(f"engine: {engine.name} {engine.version}{commit}", highlight=False)
 
 
-def clear_archive(archive: Path, console: Console, log: CommandLog, insist: bool = False) -> int:
-    """Take down what runs of this archive left behind; return how many there were.
-
-    `insist`: also what a run of another machine left, which this one cannot know to be dead.
-    """
+def clear_archive(archive: Path, console: Console, log: CommandLog) -> None:
+    """Take down what this user's killed runs of the archive left behind."""
     temporary.clear_dead()
-    if not left_over(archive):
-        return 0
-    with locked(archive):
-        log.open(archive)
-        return clear(archive, engine_at, lambda text: _say(console, text), insist)
+    left = to_clear(archive)
+    if left:
+        with locked(archive):
+            log.open(archive)
+            clear(archive, left, lambda text: _say(console, text))
 
 
 def _measure(
@@ -178,11 +175,11 @@ def _measure(
     remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
     places = replace(site_of(cluster), drives=drives_of(cluster))
     held = hosts_held(remote, places, run, this_run(archive))
-    with marked_processes.named(run), held, locked(archive):
+    with marked_processes.named(run), held as hold, locked(archive):
         log.open(archive)
         try:
             with interrupts(progress.note):
-                return run_campaign(todo, engine, archive, config_file, progress, run)
+                return run_campaign(todo, engine, archive, config_file, progress, run, hold.check)
         except Abandoned:
             for deployment in left_over(archive):
                 click.echo(f"stopped at once; left on {deployment.describe()}", err=True)

@@ -14,7 +14,7 @@ from typing_extensions import Self, override
 
 from cbt_crypto.cluster_overlays.base import Overlay, Verdict
 from cbt_crypto.cluster_overlays.findings import Finding, judge_all
-from cbt_crypto.hosts.devices import logical_volumes, storage
+from cbt_crypto.hosts.devices import destroy, logical_volumes, storage
 from cbt_crypto.hosts.devices.guard import device_guard
 from cbt_crypto.hosts.devices.logical_volumes import Group, LogicalVolume
 from cbt_crypto.hosts.devices.storage import Facts
@@ -22,6 +22,9 @@ from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
 
 _Path = Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")]
+# A file of this name that is there already is somebody else's, or a link to what is.
+_MAKE_FILE = "(set -C; : > {file})\ntruncate -s {size} {file}"
+_REMOVE_FILE = "[ -L {file} ] || [ ! -f {file} ] || [ ! -O {file} ] || rm {file}"
 _METADATA = "@metadata"
 _LINKS = "@links"
 _STORAGE = "@storage"
@@ -114,7 +117,7 @@ class DbDevice(Overlay):
         if self.directory:
             return {
                 host: "\n".join(
-                    f"truncate -s {self.size} {shlex.quote(self._path(osd))}"
+                    _MAKE_FILE.format(file=shlex.quote(self._path(osd)), size=self.size)
                     for osd in site.osds_of(host)
                 )
                 for host in site.osd_hosts
@@ -125,10 +128,7 @@ class DbDevice(Overlay):
         groups: dict[str, list[Osd]] = {}
         for osd in site.osds_of(host):
             groups.setdefault(self._disk(osd), []).append(osd)
-        # Noted as ours before anything is written, as the engine does with the data devices.
-        note = "\n".join(
-            f"echo {shlex.quote(disk)} >> {shlex.quote(site.tmp_dir)}/devices" for disk in groups
-        )
+        claim = destroy.claim(site.tmp_dir, groups)
         made = [
             Group(
                 self._group(osds[0]), disk,
@@ -136,7 +136,7 @@ class DbDevice(Overlay):
             )
             for disk, osds in groups.items()
         ]  # fmt: skip
-        return f"{note}\n{logical_volumes.make(made, _notes(site))}"
+        return f"{claim}\n{logical_volumes.make(made, _notes(site))}"
 
     @override
     def take_down(self, site: Site) -> HostScripts:
@@ -144,7 +144,10 @@ class DbDevice(Overlay):
             return {}
         if self.directory:
             return {
-                host: "rm -f " + " ".join(shlex.quote(self._path(o)) for o in site.osds_of(host))
+                host: "\n".join(
+                    _REMOVE_FILE.format(file=shlex.quote(self._path(osd)))
+                    for osd in site.osds_of(host)
+                )
                 for host in site.osd_hosts
             }
         return dict.fromkeys(site.osd_hosts, logical_volumes.remove(_notes(site)))

@@ -115,6 +115,12 @@ def _merged(base: Any, changes: Any) -> Any:
     return {key: value for key, value in result.items() if value is not ...}
 
 
+@pytest.fixture(autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open runs of a test are known to that test alone."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
 @pytest.fixture
 def write_campaign(tmp_path: Path) -> Callable[..., Path]:
     """Write a small valid campaign with `cluster`, `benchmarks` and other sections changed."""

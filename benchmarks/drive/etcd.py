@@ -101,8 +101,8 @@ class Etcd(FileSystemScenario):
             "$SUDO kill $etcd; wait $etcd || :",
             "echo $s > exit_status.0",
         )
-        cell = f"cd {shlex.quote(run_dir)}\n{self.mounted(drive, chr(10).join(work))}"
-        return {drive.host: cell}
+        cell = self.mounted(drive, site.tmp_dir, "\n".join(work))
+        return {drive.host: f"cd {shlex.quote(run_dir)}\n{cell}"}
 
     def etcd_command(self, drive: Drive) -> str:
         """A cluster of this one member, on the loopback interface alone."""

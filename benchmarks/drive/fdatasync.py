@@ -52,8 +52,8 @@ class Fdatasync(FileSystemScenario):
             f"s=0; {fio} > output.0 2>&1 || s=$?; echo $s > exit_status.0",
             "wait",
         )
-        cell = f"cd {shlex.quote(run_dir)}\n{self.mounted(drive, chr(10).join(work))}"
-        return {drive.host: cell}
+        cell = self.mounted(drive, site.tmp_dir, "\n".join(work))
+        return {drive.host: f"cd {shlex.quote(run_dir)}\n{cell}"}
 
     def fio_command(self, directory: str) -> str:
         """The fio that measures: synchronous writes with fdatasync, in a file in `directory`."""

@@ -9,16 +9,9 @@ from typing import Literal
 from pydantic import Field
 
 from cbt_crypto.benchmarks.drive.base import DROP_CACHES, DriveScenario
+from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Drive, Site
-
-#: The label by which a file system is known to be ours. XFS takes 12 characters.
-LABEL = "cbt-crypto"
-_MAKE = {
-    # Else ext4 goes on initializing itself while it is measured.
-    "ext4": f"mkfs.ext4 -q -F -L {LABEL} -E lazy_itable_init=0,lazy_journal_init=0",
-    "xfs": f"mkfs.xfs -q -f -L {LABEL}",
-}
 
 
 class FileSystemScenario(DriveScenario):
@@ -40,13 +33,13 @@ class FileSystemScenario(DriveScenario):
         )
         return (*super().requirements(site), Requirement(program, (drive.host,), script))
 
-    def mounted(self, drive: Drive, work: str) -> str:
+    def mounted(self, drive: Drive, tmp_dir: str, work: str) -> str:
         """Shell text that does `work` in a fresh file system on the drive, caches dropped."""
         path, place = shlex.quote(drive.path), shlex.quote(drive.mount_point)
         return "\n".join(
             (
                 "PATH=$PATH:/usr/sbin:/sbin",
-                f"$SUDO {_MAKE[self.filesystem]} {path}",
+                destroy.file_system(tmp_dir, self.filesystem, drive.path),
                 f"mkdir -p {place}",
                 f"$SUDO mount {path} {place}",
                 f"trap '$SUDO umount {place}' EXIT",

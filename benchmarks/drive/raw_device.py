@@ -11,6 +11,7 @@ from pydantic import Field
 from cbt_crypto.benchmarks import fio_job
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume, WrapClient
 from cbt_crypto.benchmarks.drive.base import AS_ROOT, DROP_CACHES, DriveScenario, capacity
+from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site
 
@@ -31,9 +32,7 @@ class RawDevice(DriveScenario):
     ioengine: Literal["libaio", "io_uring"] = Field(
         "libaio", description="how fio asks the kernel for IO"
     )
-    size: int = Field(
-        16384, ge=4, le=1 << 30, description="MiB at the beginning of the drive that are worked on"
-    )
+    size: int = Field(16384, ge=4, le=1 << 30, description="MiB that are worked on, from 1 MiB on")
     prefill: bool = Field(
         True, description="write them once from end to end before the drive is measured"
     )
@@ -70,7 +69,14 @@ else echo ok; fi"""
         if not self.prefill:
             return ()
         return tuple(
-            Volume(f"{drive.path} {self.size}", "", drive.host, self.size, drive.path)
+            Volume(
+                name=f"{drive.path} {self.size}",
+                pool="",
+                client=drive.host,
+                size_mb=self.size,
+                device=drive.path,
+                tmp_dir=site.tmp_dir,
+            )
             for drive in site.drives
         )
 
@@ -81,6 +87,7 @@ else echo ok; fi"""
         return {
             volume.client: (
                 f"cd {shlex.quote(run_dir)}\n"
+                f"{destroy.overwrite(volume.tmp_dir, volume.device)}\n"
                 f"{AS_ROOT} {fio_job.command(self.fio_cmd, self._fill(volume))} > prefill.out 2>&1"
                 " || { tail -n 5 prefill.out >&2; exit 1; }"
             )
@@ -97,9 +104,10 @@ else echo ok; fi"""
 
     def _base(self, path: str, name: str) -> fio_job.Job:
         engine = {"ioengine": self.ioengine, "direct": 1, "invalidate": 1}
+        # The first MiB says that the drive is ours, until the end: fio stays behind it.
         # A colon would end the name of one file for fio.
         file = path.replace(":", "\\:")
-        return {"name": name, "filename": file, "size": f"{self.size}M", **engine}
+        return {"name": name, "filename": file, "size": f"{self.size}M", "offset": "1M", **engine}
 
     def measure(
         self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
@@ -110,6 +118,7 @@ else echo ok; fi"""
         lines = (
             f"cd {shlex.quote(run_dir)}",
             DROP_CACHES,
+            destroy.overwrite(site.tmp_dir, drive.path),
             self.watch(site, drive),
             f"s=0; {fio} > output.0 2>&1 || s=$?; echo $s > exit_status.0",
             "wait",

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import yaml
 
 from cbt_crypto.archive.problem import Malformed
 
@@ -36,3 +38,43 @@ def open_regular(path: Path) -> BinaryIO:
         os.close(descriptor)
         raise Malformed("is not a regular file")
     return os.fdopen(descriptor, "rb")
+
+
+#: Values that a YAML document may unfold to, by its aliases, and how deep they may lie.
+YAML_VALUES, YAML_DEPTH = 20_000, 32
+_YAML_BYTES = 1 << 20
+
+
+def read_yaml(data: bytes) -> Any:
+    """The value of a YAML document that someone sent. Raises Malformed.
+
+    One alias may stand for a million values, or for what it is a part of: they are counted first.
+    """
+    if len(data) > _YAML_BYTES:
+        raise Malformed("is larger than 1 MiB, so it was not read")
+    try:
+        depth = 0
+        for event in yaml.parse(data, Loader=yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > YAML_DEPTH:
+                raise Malformed(f"is nested deeper than {YAML_DEPTH} levels")
+        node = yaml.compose(data, Loader=yaml.SafeLoader)
+        if node is not None:
+            _count(node, 0, [0])
+        return yaml.safe_load(data)
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError, KeyError) as error:
+        raise Malformed(f"is not YAML ({type(error).__name__})") from None
+
+
+def _count(node: Any, depth: int, seen: list[int]) -> None:
+    seen[0] += 1
+    if seen[0] > YAML_VALUES or depth > YAML_DEPTH:
+        raise Malformed("has aliases that unfold to more than anybody wrote")
+    if isinstance(node, yaml.MappingNode):
+        for pair in node.value:
+            for one in pair:
+                _count(one, depth + 1, seen)
+    elif isinstance(node, yaml.SequenceNode):
+        for one in node.value:
+            _count(one, depth + 1, seen)

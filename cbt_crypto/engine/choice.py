@@ -7,7 +7,7 @@ from typing import Optional
 
 from cbt_crypto.archive.json_file import read_json
 from cbt_crypto.engine.contract import Engine, embedded
-from cbt_crypto.engine.upstream.checkout import EMBEDDED, find
+from cbt_crypto.engine.upstream.checkout import find
 from cbt_crypto.errors import UsageError
 
 #: Beside which `../cbt` is looked for: the project's checkout, where this is one.
@@ -25,11 +25,6 @@ def choose(checkout: Optional[Path]) -> Engine:
     from cbt_crypto.engine.upstream.engine import upstream  # noqa: PLC0415 - loaded when chosen
 
     return upstream(found)
-
-
-def engine_at(checkout: Optional[Path]) -> Engine:
-    """The engine of exactly that checkout, or for None the embedded one."""
-    return choose(checkout or Path(EMBEDDED))
 
 
 def check_same_engine(archive: Path, engine: Engine) -> None:

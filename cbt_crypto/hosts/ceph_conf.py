@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import configparser
+import errno
+import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from cbt_crypto.errors import UsageError
+
+_MOST_BYTES = 1 << 20
+#: `rgw_keystone_admin_password = x`, `"rgw_ldap_secret": "x"`; a path is no secret.
+_SECRET = re.compile(
+    r'^([ \t]*"?(?:[a-z0-9 _-]*[_ -])?(?:key|secrets?|passw(?:or)?d|passphrase|token|credentials?)'
+    r'(?:[_ -](?!ring|file|path|size|type|rota)[a-z0-9 _-]*)?"?[ \t]*[=:][ \t]*"?)'
+    r'(?!/|")[^"\n]+',
+    re.MULTILINE | re.IGNORECASE,
+)
 
 Sections = dict[str, dict[str, str]]
 
@@ -25,7 +37,7 @@ def read(path: Path) -> Sections:
     )  # fmt: skip
     parser.optionxform = normal_name  # type: ignore[assignment,method-assign]
     try:
-        parser.read_string(_unfolded(path.read_text(encoding="utf-8")), source=str(path))
+        parser.read_string(_unfolded(_text(path)), source=str(path))
     except FileNotFoundError as error:
         raise UsageError(f"{path}: no such ceph.conf; mend conf_file or -c") from error
     except OSError as error:
@@ -34,6 +46,22 @@ def read(path: Path) -> Sections:
         sentence = " ".join(str(error).split())
         raise UsageError(f"{path}: not a ceph.conf: {sentence}") from error
     return {name: dict(parser.items(name)) for name in parser.sections()}
+
+
+def _text(path: Path) -> str:
+    """Of a regular file: a pipe would keep us waiting, and /dev/zero has no end."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "is not a regular file")
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise OSError(errno.EFBIG, "is larger than 1 MiB")
+    return data.decode("utf-8")
+
+
+def without_secrets(text: str) -> str:
+    """A ceph.conf, or what a daemon says of its options, as it may be shown to others."""
+    return _SECRET.sub(lambda match: match[1] + "***", text)
 
 
 def _unfolded(text: str) -> str:

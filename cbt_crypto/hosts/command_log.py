@@ -47,7 +47,9 @@ _FILE_BYTES = 64 << 20
 _HELD = 10_000
 #: A here-document of more lines than this is told by their number.
 _SHOWN_LINES = 6
-_HERE = re.compile(r"<<-?[ ]*'?(?P<word>\w+)'?(?P<rest>[^\n]*)\n(?P<body>.*?)\n(?P=word)\b", re.S)
+_HERE = re.compile(
+    r"<<-?[ ]*['\\]?(?P<word>\w+)'?(?P<rest>[^\n]*)\n(?P<body>.*?)\n(?P=word)\b", re.S
+)
 
 
 def record(

@@ -6,6 +6,8 @@ one that never answered is told from one that failed.
 
 from __future__ import annotations
 
+import base64
+import gzip
 import shlex
 import time
 from collections import defaultdict
@@ -112,12 +114,26 @@ def _record(
         command_log.record(hosts, what, text, ending, seconds, said)
 
 
+def packed(text: str) -> str:
+    """Shell text that does the same as a longer one."""
+    data = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return f'eval "$(echo {data} | base64 -d | gzip -dc)"'
+
+
 def preamble(tmp_dir: str) -> str:
-    """What every script can rely on: `$SUDO`, and the mark of everything that we start."""
+    """What every script can rely on: `$SUDO`, and the mark of everything that we start.
+
+    sudo clears the environment: `$SUDO` sets the mark again, so that root's own commands carry it
+    too. `$BARE_SUDO` does not. $CBT_CRYPTO_UID is the campaign's user there, also for root.
+    """
     return (
-        f"export {MARK}={shlex.quote(tmp_dir)}@$CBT_HOST\n"
+        f"export {MARK}={shlex.quote(tmp_dir)}@$CBT_HOST CBT_CRYPTO_UID=$(id -u)\n"
         # Without sudo, OSDs on files work all the same; what needs root says so itself.
-        "SUDO=; [ \"$(id -u)\" = 0 ] || ! sudo -n true 2>/dev/null || SUDO='sudo -n'"
+        "SUDO=; BARE_SUDO=\n"
+        "if [ $CBT_CRYPTO_UID != 0 ] && sudo -n true 2>/dev/null; then\n"
+        '    BARE_SUDO="sudo -n env CBT_CRYPTO_UID=$CBT_CRYPTO_UID"\n'
+        '    SUDO="$BARE_SUDO CBT_CRYPTO_MARK=$CBT_CRYPTO_MARK"\n'
+        "fi"
     )
 
 
@@ -127,15 +143,16 @@ def kill_script(signals: Sequence[str] = ("TERM", "KILL"), timeout: int = 30) ->
     The next signal is sent when processes are still there after `timeout` seconds.
     """
     return f"""\
-mark=$CBT_CRYPTO_MARK; unset CBT_CRYPTO_MARK
+mark=$CBT_CRYPTO_MARK; unset CBT_CRYPTO_MARK; SUDO=${{BARE_SUDO:-}}
+now() {{ cut -d. -f1 /proc/uptime; }}
 marked() {{
     $SUDO grep -lzxF "CBT_CRYPTO_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 || :
 }}
 for signal in {" ".join(signals)}; do
-    ends=$(( $(date +%s) + {timeout} ))
+    ends=$(( $(now) + {timeout} ))
     pids=$(marked)
     [ -z "$pids" ] || $SUDO kill -$signal $pids 2>/dev/null || :
-    while pids=$(marked); [ -n "$pids" ] && [ "$(date +%s)" -lt $ends ]; do
+    while pids=$(marked); [ -n "$pids" ] && [ "$(now)" -lt $ends ]; do
         # Children that were born meanwhile; SIGTERM would disturb what is shutting down.
         [ $signal != KILL ] || $SUDO kill -KILL $pids 2>/dev/null || :
         sleep 0.1

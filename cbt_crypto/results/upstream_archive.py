@@ -10,11 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
-import yaml
-
 from cbt_crypto.archive.documents import FORMAT, CellDocument, PlannedCell, Process
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.safe_read import read_yaml
 from cbt_crypto.results.cell.run import Run, dimensions_of, read_unproved_run
 from cbt_crypto.results.readers.process_output import parse_output
 
@@ -48,9 +47,9 @@ def _yaml(folder: Folder, name: str) -> Mapping[str, Any]:
     """A YAML mapping; empty when the file is missing. Raises Malformed."""
     data = folder.read(name)
     try:
-        value = None if data is None else yaml.safe_load(data)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise Malformed(f"{folder.label(name)} is not YAML ({type(error).__name__})") from None
+        value = None if data is None else read_yaml(data)
+    except Malformed as error:
+        raise Malformed(f"{folder.label(name)} {error}") from None
     return value if isinstance(value, Mapping) else {}
 
 

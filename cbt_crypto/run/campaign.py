@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,11 +13,13 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import CellBenchmark, CellOutcome, Engine
 from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.plan.pacing import Pacing, block_state
 from cbt_crypto.plan.steps import Measure, Pending, Plan, Step
 from cbt_crypto.results.precision.block import read_block
+from cbt_crypto.run import devices
 from cbt_crypto.run.cell.collect import Collector
 from cbt_crypto.run.cell.figures import check_figures
 from cbt_crypto.run.cell.measure import attempt
@@ -54,8 +57,12 @@ class CampaignRun:
     def __init__(
         self, plan: Plan, engine: Engine, archive: Path, config_file: Path,
         progress: CampaignProgress, run: Optional[str] = None,
+        check_hold: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        """Touches nothing yet. `run` is the name under which the hosts are held."""
+        """Touches nothing yet. `run` is the name under which the hosts are held.
+
+        `check_hold` raises LostHold when they are so no more.
+        """
         self.plan = plan
         self.campaign = plan.campaign
         self.archive = archive
@@ -72,11 +79,14 @@ class CampaignRun:
         self._pending = Pending()
         self._collector = Collector(self._failed)
         self._failed_in_a_row = 0
+        self._check_hold = check_hold
+        self._devices: devices.Notes = {}
 
     def run(self) -> Outcome:
         """Take every step; whatever happens, what is deployed is taken down."""
         self._begin()
         try:
+            self._note_devices(devices.recording)
             self._decide()
             for step in self.plan.steps:
                 self._take(step)
@@ -117,9 +127,23 @@ class CampaignRun:
         )  # fmt: skip
         # Whoever reads settings finds the defaults too.
         settings.cluster.setdefault("tmp_dir", cluster.tmp_dir)
+        self._devices = devices.look(self._remote, self.campaign, self.plan.cells)
+        devices.check_same(self.archive, self._devices)
         set_aside_strangers(self.archive, self.plan.cells)
         write_plan(self.archive, self.plan)
-        self._journal.begin(self.campaign, this_run(self.archive), self._engine)
+        this = this_run(self.archive)
+        self._journal.begin(self.campaign, this, self._engine, self._devices)
+
+    def _note_devices(self, scripts: Callable[[str, devices.Notes], HostScripts]) -> None:
+        """Note on the hosts which devices the paths led to when this run began."""
+        made = scripts(self.campaign.cluster.tmp_dir, self._devices)
+        self._remote.run(made, "note the devices", self.campaign.cluster.deploy_timeout)
+
+    def _before_rebuild(self) -> None:
+        """What is still to be brought is on the hosts that are cleared then; they must be held."""
+        self._collector.wait()
+        self._check_hold()
+        self._note_devices(devices.restoring)
 
     def _decide(self) -> None:
         """Ask the hosts for what options leave to them, such as the fastest cipher."""
@@ -143,7 +167,7 @@ class CampaignRun:
             self._pending.add(step)
         if isinstance(step, Measure) or not self._pacing.may_pass_over:
             for before in self._pending.take():
-                self._preparation.take(before, self._collector.wait)
+                self._preparation.take(before, self._before_rebuild)
         if isinstance(step, Measure):
             self._measure(step.cell)
 
@@ -155,7 +179,7 @@ class CampaignRun:
     def _measure(self, cell: Cell) -> None:
         done = self._preparation
         healthy, done.is_healthy = done.is_healthy, False
-        done.restore_trust(cell.configuration, cell.scenario.drive_name, self._collector.wait)
+        done.restore_trust(cell.configuration, cell.scenario.drive_name, self._before_rebuild)
         self.progress.cell(cell.label)
         directory = self.archive / cell.path
         set_aside(self.archive, directory)
@@ -204,6 +228,7 @@ class CampaignRun:
         except (RunError, OSError) as error:
             self.outcome.error = self.outcome.error or error
         try:
+            self._check_hold()
             self._preparation.end()
             self._journal.end()
         except RunError as error:
@@ -217,8 +242,9 @@ class CampaignRun:
 
 def run_campaign(
     plan: Plan, engine: Engine, archive: Path, config_file: Path, progress: CampaignProgress,
-    run: Optional[str] = None,
+    run: Optional[str] = None, check_hold: Callable[[], None] = lambda: None,
 ) -> Outcome:  # fmt: skip
     """Execute a plan into an archive. Raises UsageError before anything is touched."""
     with progress:
-        return CampaignRun(plan, engine, archive, config_file, progress, run).run()
+        made = CampaignRun(plan, engine, archive, config_file, progress, run, check_hold)
+        return made.run()

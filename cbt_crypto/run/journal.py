@@ -1,17 +1,21 @@
-"""What a run deployed where, kept in its archive, so that exactly that can be taken down later.
+"""What a run deployed where: kept in its archive for people, and in the user's own state to act on.
 
 `results/journal.jsonl` has a line for each start of a run, each deployment, and each end at which
-everything was taken down. A line is appended before what it tells of is done.
+everything was taken down. A line is appended before what it tells of is done. An archive is data:
+a run is taken down by what `open_runs` has of it, unless the user takes the archive's word.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Optional
 
 from cbt_crypto.archive.problem import Malformed
@@ -20,6 +24,7 @@ from cbt_crypto.engine import Engine
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.file import Campaign, load_data
 from cbt_crypto.plan.layout import drives_of, site_of
+from cbt_crypto.run import open_runs
 
 _LIMIT = 64 << 20
 
@@ -34,6 +39,10 @@ class Deployment:
     document: Any
     checkout: Optional[str] = None
     started: float = 0.0
+    #: Host -> path -> what was noted of the device there; of this user's own runs alone.
+    devices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: Whether it is this user's own: else the archive says so.
+    is_own: bool = False
 
     def campaign(self, archive: Path) -> Campaign:
         """The campaign as its file was then. Raises UsageError when it is none any more."""
@@ -52,15 +61,22 @@ class Journal:
     run: str
     deployment: Optional[Deployment] = field(default=None)
 
-    def begin(self, campaign: Campaign, by: dict[str, Any], engine: Engine) -> None:
-        """Note what this run may touch from now on."""
+    def begin(
+        self, campaign: Campaign, by: dict[str, Any], engine: Engine,
+        devices: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
+        """Note what this run may touch from now on; `devices`: host -> path -> its note."""
         checkout = str(engine.checkout.absolute()) if engine.checkout else None
         document = json.loads(json.dumps(campaign.document, default=str))
         hosts = places_of(campaign)
         self.deployment = Deployment(self.run, by, hosts, document, checkout, time.time())
-        self._append(
-            event="begin", by=by, hosts=hosts, document=document, checkout=checkout
-        )  # fmt: skip
+        told: dict[str, Any] = {"by": by, "hosts": hosts, "document": document}
+        noted = {host: dict(own) for host, own in devices.items()}
+        told.update(checkout=checkout, devices=noted)
+        open_runs.note(
+            self.run, archive=str(self.archive.absolute()), started=self.deployment.started, **told
+        )
+        self._append(event="begin", **told)
 
     def deploy(self, configuration: str, how: str) -> None:
         """Note that a configuration is about to be deployed."""
@@ -69,12 +85,13 @@ class Journal:
     def end(self) -> None:
         """Note that everything of this run has been taken down."""
         self._append(event="end")
+        open_runs.forget(self.run)
 
     def _append(self, **entry: Any) -> None:
         path = path_of(self.archive)
         path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"format": 1, "run": self.run, "time": time.time(), **entry})
-        with path.open("a+b") as file:
+        with os.fdopen(_open_own(path), "r+b") as file:
             # A line that a full disk or a kill cut short must not swallow this one.
             size = file.seek(0, os.SEEK_END)
             whole = size == 0 or _last_byte(file.fileno(), size) == b"\n"
@@ -109,8 +126,19 @@ def places_of(campaign: Campaign) -> dict[str, dict[str, Any]]:
     return places
 
 
+def own_left_over(archive: Path) -> list[Deployment]:
+    """This user's own runs of the archive that were not taken down, as his state has them."""
+    here = os.path.realpath(archive)
+    told = {one.run for one in left_over(archive)}
+    return [
+        _deployment(str(entry["run"]), {**entry, "time": entry.get("started")}, is_own=True)
+        for entry in open_runs.all_open()
+        if entry.get("run") in told or os.path.realpath(str(entry.get("archive"))) == here
+    ]
+
+
 def left_over(archive: Path) -> list[Deployment]:
-    """What earlier runs deployed and did not take down, oldest first."""
+    """What the archive says that runs deployed and did not take down, oldest first: hearsay."""
     open_runs: dict[str, Deployment] = {}
     for entry in _entries(archive):
         run = entry.get("run")
@@ -123,8 +151,22 @@ def left_over(archive: Path) -> list[Deployment]:
     return list(open_runs.values())
 
 
-def _deployment(run: str, entry: dict[str, Any]) -> Deployment:
+def devices_before(archive: Path) -> dict[tuple[str, str], dict[str, str]]:
+    """(host, path) -> the device that the archive's last run found there."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for entry in _entries(archive):
+        hosts = entry.get("devices") if entry.get("event") == "begin" else None
+        for host, own in (hosts if isinstance(hosts, dict) else {}).items():
+            for path, note in (own if isinstance(own, dict) else {}).items():
+                known = note.get("identity") if isinstance(note, dict) else None
+                if isinstance(known, dict):
+                    found[str(host), str(path)] = {str(k): str(v) for k, v in known.items()}
+    return found
+
+
+def _deployment(run: str, entry: dict[str, Any], is_own: bool = False) -> Deployment:
     by, hosts, checkout = entry.get("by"), entry.get("hosts"), entry.get("checkout")
+    devices = entry.get("devices") if is_own else None
     return Deployment(
         run=run,
         by=by if isinstance(by, dict) else {},
@@ -134,6 +176,8 @@ def _deployment(run: str, entry: dict[str, Any]) -> Deployment:
         document=entry.get("document"),
         checkout=checkout if isinstance(checkout, str) else None,
         started=float(entry["time"]) if isinstance(entry.get("time"), (int, float)) else 0.0,
+        devices=devices if isinstance(devices, dict) else {},
+        is_own=is_own,
     )
 
 
@@ -153,6 +197,22 @@ def _entries(archive: Path) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(entry, dict):
             yield entry
+
+
+def _open_own(path: Path) -> int:
+    """The journal for appending. Raises UsageError for a link, a pipe, or a file of two names."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, flags, 0o644)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise UsageError(f"{path}: is a link or a pipe; remove it") from None
+        raise
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(descriptor)
+        raise UsageError(f"{path}: is no file of its own; remove it")
+    return descriptor
 
 
 def _last_byte(descriptor: int, size: int) -> bytes:

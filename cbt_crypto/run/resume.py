@@ -59,7 +59,7 @@ def check_archive(archive: Path, campaign: Campaign) -> None:
     """Raise UsageError when the archive is somebody else's or another file's, or leads out."""
     if archive.exists() and not archive.is_dir():
         raise UsageError(f"{archive}: is not a directory; name another archive with -a")
-    check_links(archive)
+    check_own(archive)
     plan = read_json(archive / "results" / "plan.json")
     if plan is None:
         if archive.is_dir() and any(path.name != ".lock" for path in archive.iterdir()):
@@ -71,6 +71,19 @@ def check_archive(archive: Path, campaign: Campaign) -> None:
             f"{archive}: was written by another file ({plan.get('title')}), with which this one "
             "has no cell in common; name a new directory with -a"
         )
+
+
+def check_own(archive: Path) -> None:
+    """Raise UsageError for an archive in which somebody else could have us write elsewhere."""
+    check_links(archive)
+    if archive.exists():
+        owner = archive.stat().st_uid
+        allowed = {0, os.geteuid(), int(os.environ.get("SUDO_UID") or 0)}
+        if owner not in allowed or archive.stat().st_mode & 0o002:
+            raise UsageError(
+                f"{archive}: belongs to uid {owner}, or anybody may write to it; copy it, or name "
+                "another archive with -a"
+            )
 
 
 def check_links(archive: Path) -> None:

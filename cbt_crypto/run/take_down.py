@@ -1,44 +1,120 @@
-"""Taking down what runs of an archive left on the hosts: exactly that, as the journal has it."""
+"""Taking down what killed runs left on the hosts, under the hosts' locks, and nothing else.
+
+A run of this user is taken down by what his own state has of it; what an archive says of a run
+that he does not know is done only when he has seen it and agreed. No code of an archive is run:
+the embedded engine takes down, whichever engine had deployed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
+from cbt_crypto.archive.problem import printable
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.engine import Engine
+from cbt_crypto.engine.contract import Engine, embedded
 from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts import marked_processes
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.layout import site_of
-from cbt_crypto.run.journal import Deployment, Journal, left_over
+from cbt_crypto.plan.layout import drives_of, site_of
+from cbt_crypto.run import devices
+from cbt_crypto.run.journal import Deployment, Journal, left_over, own_left_over, places_of
 from cbt_crypto.run.locks import holder
-from cbt_crypto.run.locks.hosts import free_hosts
+from cbt_crypto.run.locks.hosts import free_hosts, hosts_held, own_id
 from cbt_crypto.run.targets.cluster import overlaid, take_down
 
 Say = Callable[[str], None]
-ChooseEngine = Callable[[Any], Engine]
 
 
-def clear(archive: Path, engine_of: ChooseEngine, say: Say, insist: bool = False) -> int:
-    """Take down what earlier runs of this archive left; return how many runs that were.
+@dataclass
+class Shown:
+    """Takes the place of a Remote, and keeps what would have run: (step, host -> script)."""
 
-    `engine_of` gives the engine for a checkout, or None for the embedded one. The archive must be
-    held. Raises UsageError for a run that is alive, or, unless the caller insists, that may be so
-    on another machine; RunError for what cannot be taken down. The journal keeps it then.
+    steps: list[tuple[str, HostScripts]] = field(default_factory=list)
+
+    def run(
+        self, scripts: HostScripts, what: str, timeout: Optional[float] = None
+    ) -> dict[str, str]:
+        """As of a Remote; every host answers nothing."""
+        self.steps.append((what, dict(scripts)))
+        return dict.fromkeys(scripts, "")
+
+
+def to_clear(archive: Path, foreign: bool = False) -> list[Deployment]:
+    """What is to be taken down of this archive's runs.
+
+    Raises UsageError for a run that this user does not know, unless `foreign` says to take the
+    archive's word for it.
     """
-    deployments = left_over(archive)
+    own = own_left_over(archive)
+    known = {one.run for one in own}
+    told = [one for one in left_over(archive) if one.run not in known]
+    if told and not foreign:
+        raise UsageError(
+            f"{archive}: says that {holder.describe(told[0].by)} left something on "
+            f"{printable(', '.join(told[0].hosts))}, which is none of your runs here; look at it "
+            f"with cbt-crypto cleanup --foreign --plan {archive}"
+        )
+    return [*own, *told]
+
+
+def clear(archive: Path, deployments: Sequence[Deployment], say: Say, insist: bool = False) -> None:
+    """Take them down, each while this run holds its hosts. The archive must be held.
+
+    Raises UsageError for a run that is alive, or whose hosts another one holds, or, unless the
+    caller insists, that may be alive on another machine; RunError for what cannot be taken down.
+    """
     for deployment in deployments:
         _check_dead(archive, deployment, insist)
     for deployment in deployments:
-        say(f"taking down what {_who(deployment)} left on {', '.join(deployment.hosts)}")
-        marked_processes.end(deployment.run)
-        checkout = Path(deployment.checkout) if deployment.checkout else None
-        _clear_one(deployment, deployment.campaign(archive), engine_of(checkout))
+        campaign = deployment.campaign(archive)
+        with _held(campaign, archive, deployment.run if deployment.is_own else ""):
+            hosts = ", ".join(places_of(campaign))
+            say(f"taking down what {_who(deployment)} left on {hosts}")
+            if deployment.is_own:
+                marked_processes.end(deployment.run)
+            _clear_one(deployment, campaign)
         Journal(archive, deployment.run).end()
-    return len(deployments)
+
+
+def show_plan(archive: Path, deployments: Sequence[Deployment], say: Say) -> None:
+    """Print what `clear` would do: every device, and every command by step and host."""
+    for deployment in deployments:
+        campaign = deployment.campaign(archive)
+        say(f"what {_who(deployment)} left:")
+        for host, place in places_of(campaign).items():
+            devices = ", ".join(place["devices"]) or "none"
+            say(f"  {host}: {place['tmp_dir']}, processes with {place['mark']}, devices: {devices}")
+        shown = Shown()
+        cluster = _cluster(campaign)
+        cluster.remote = shown
+        take_down(cluster)
+        for what, scripts in shown.steps:
+            for host, text in scripts.items():
+                say(f"# {host}: {what}")
+                say(printable(text))
+
+
+def forget(archive: Path, deployments: Sequence[Deployment]) -> None:
+    """Give up what is left of them: nothing is touched, and no later start tries to."""
+    for deployment in deployments:
+        Journal(archive, deployment.run).end()
+
+
+@contextlib.contextmanager
+def _held(campaign: Campaign, archive: Path, dead: str) -> Iterator[None]:
+    """Nobody else works on the hosts meanwhile; what the dead run held there is taken over."""
+    remote, site = _remote(campaign), _site(campaign)
+    try:
+        with hosts_held(remote, site, own_id(), holder.this_run(archive), dead):
+            yield
+    except HostError as error:
+        raise _again(error) from error
 
 
 def _check_dead(archive: Path, deployment: Deployment, insist: bool) -> None:
@@ -55,20 +131,44 @@ def _check_dead(archive: Path, deployment: Deployment, insist: bool) -> None:
         )
 
 
-def _clear_one(deployment: Deployment, campaign: Campaign, engine: Engine) -> None:
+def _clear_one(deployment: Deployment, campaign: Campaign) -> None:
+    try:
+        _restore(deployment, campaign)
+        take_down(_cluster(campaign))
+        free_hosts(_remote(campaign), _site(campaign), deployment.run)
+    except HostError as error:
+        raise _again(error) from error
+
+
+def _restore(deployment: Deployment, campaign: Campaign) -> None:
+    """Put back the notes on devices that are gone with their directory, as after a power cut."""
+    if not campaign.cluster.use_existing:
+        scripts = devices.restoring(campaign.cluster.tmp_dir, deployment.devices)
+        _remote(campaign).run(scripts, "look for notes on devices", 60)
+
+
+def _cluster(campaign: Campaign) -> Any:
     stacks = [Stack(overlays) for overlays in campaign.configurations.values()]
     section = dict(campaign.document["cluster"])
     section.setdefault("tmp_dir", campaign.cluster.tmp_dir)
+    engine: Engine = embedded()
     engine.settings.cluster.clear()
     engine.settings.cluster.update(section)
-    remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
-    try:
-        take_down(overlaid(engine, section, stacks)[0])
-        free_hosts(remote, site_of(campaign.cluster), deployment.run)
-    except HostError as error:
-        raise RunError(
-            f"{error}; once that is mended, run the same command again: it takes down the rest"
-        ) from error
+    return overlaid(engine, section, stacks)[0]
+
+
+def _remote(campaign: Campaign) -> Remote:
+    return Remote(embedded().common, campaign.cluster.tmp_dir, campaign.cluster.user)
+
+
+def _site(campaign: Campaign) -> Site:
+    return replace(site_of(campaign.cluster), drives=drives_of(campaign.cluster))
+
+
+def _again(error: HostError) -> RunError:
+    return RunError(
+        f"{error}; once that is mended, run the same command again: it takes down the rest"
+    )
 
 
 def _who(deployment: Deployment) -> str:

@@ -10,6 +10,7 @@ import gzip
 import json
 import os
 import re
+import stat
 import struct
 import subprocess
 import sys
@@ -65,6 +66,16 @@ def namespaces(name: str, root: str = "/sys/class/block") -> List[str]:
     return sorted(n for n in os.listdir(root) if re.match(own.group(1) + r"\d+$", n) and n != name)
 
 
+def is_root_s(key: str) -> bool:
+    """Whether a key is there, where nobody but root could have put it."""
+    try:
+        folder, file = os.lstat(os.path.dirname(key)), os.lstat(key)
+    except OSError:
+        return False
+    closed = stat.S_ISDIR(folder.st_mode) and not folder.st_mode & 0o077
+    return closed and folder.st_uid == file.st_uid == os.geteuid() and stat.S_ISREG(file.st_mode)
+
+
 def drive(path: str, keys: List[str]) -> Dict[str, Any]:
     """What is to be known of a drive before anything is done to it; `keys` would be our own."""
     release = os.uname().release
@@ -74,7 +85,7 @@ def drive(path: str, keys: List[str]) -> Dict[str, Any]:
         "config": has_option(release),
         "partition": os.path.exists(f"/sys/class/block/{name}/partition"),
         "namespaces": namespaces(name),
-        "ours": any(map(os.path.exists, keys)),
+        "ours": any(map(is_root_s, keys)),
     }  # type: Dict[str, Any]
     try:
         facts["flags"] = flags(path)

@@ -159,7 +159,9 @@ class Luks(Overlay):
         if not self.is_present:
             return {}
         made = {
-            host: scripts.make(mappings, self._formatting(), self._flags, bool(self.hw_opal))
+            host: scripts.make(
+                mappings, self._formatting(), self._flags, site.tmp_dir, bool(self.hw_opal)
+            )
             for host, mappings in self._mappings(site).items()
         }
         return joined((ceph_volume.make(site, self.devices) if self.like else {}, made))
@@ -240,7 +242,10 @@ class Luks(Overlay):
 
     @override
     def take_down(self, site: Site) -> HostScripts:
-        closed = {h: scripts.remove(own) for h, own in mappings_of(self._below(site)).items()}
+        closed = {
+            host: scripts.remove(own, site.tmp_dir)
+            for host, own in mappings_of(self._below(site)).items()
+        }
         volumes = ceph_volume.remove(site) if self.like else {}
         return joined((closed, volumes), keep_going=True) if volumes else closed
 

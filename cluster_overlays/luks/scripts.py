@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from cbt_crypto.cluster_overlays.luks import opal
 from cbt_crypto.cluster_overlays.luks.mapping import CryptMapping
+from cbt_crypto.hosts.devices import destroy
 
 #: Options that change on an open mapping, by dm-crypt's name, with cryptsetup's.
 LIVE = {
@@ -46,9 +47,9 @@ more() {
 """
 
 _MAKE = """
-mkdir -p "$keys"
-[ -O "$keys" ] || { echo "$keys is not root's" >&2; exit 1; }
-chmod 700 "$keys"
+# Made anew or root's already: what others may have put there is no place for keys.
+mkdir -m 700 "$keys" 2> /dev/null || is_root_s "$keys" ||
+    { echo "$keys is not root's alone; remove it" >&2; exit 1; }
 # Text without a newline, as one ends it where it is read; drives need not take more than 32 bytes.
 # One that is there already may be the drive's.
 admin_key() {
@@ -58,7 +59,7 @@ make() {
     head -c 64 /dev/urandom > "$keys/$1"
     admin=/dev/null
     [ -z "$OPAL" ] || { admin=$keys/$1.opal; admin_key "$admin"; }
-    cryptsetup luksFormat --batch-mode $FORMAT --label "$1" --key-file "$keys/$1" "$2" < "$admin"
+    format_luks "$1" "$2" "$admin"
     cryptsetup open --type luks $FLAGS $(more "$2" "$FLASH") --key-file "$keys/$1" "$2" "$1"
 }
 """
@@ -75,43 +76,6 @@ refresh() {
 }
 """
 
-# Without its range a drive would still be ours, and nobody else could have it encrypt without the
-# PSID on its label. So it is reset as a whole, which preflight has made sure is nobody else's.
-_RESET = """
-reset() {
-    cryptsetup luksErase --batch-mode --key-file "$2" "$1" >/dev/null 2>&1 || :
-    if ! python3 -I -c "$DRIVES" revert "$1" "$2"; then
-        echo "the OPAL admin key of $1 is kept in $2; without it, use the PSID on its label" >&2
-        return 1
-    fi
-    wipefs -q -a "$1"
-    rm -f "$2"
-}
-"""
-
-# A device is erased only when the header on it carries our label: another's data is never touched.
-_REMOVE = """
-remove() {
-    ends=$(( $(date +%s) + 20 ))
-    while [ -e "/dev/mapper/$1" ]; do
-        said=$(cryptsetup close "$1" 2>&1) && break
-        if [ "$(date +%s)" -ge $ends ]; then
-            echo "cannot close $1: $(echo "$said" | tail -n 1)" >&2
-            return 1
-        fi
-        sleep 0.1
-    done
-    for admin in "/run/cbt-crypto/$1.opal" "/dev/shm/cbt-crypto/$1.opal"; do
-        [ ! -e "$admin" ] || reset "$2" "$admin" || return 1
-    done
-    if [ -b "$2" ] && [ "$(blkid -p -s LABEL -o value "$2" 2>/dev/null)" = "$1" ]; then
-        cryptsetup luksErase --batch-mode "$2"
-        wipefs -q -a "$2"
-    fi
-    rm -f "/run/cbt-crypto/$1" "/dev/shm/cbt-crypto/$1"
-}
-"""
-
 _NO_KEYS_LEFT = "rmdir /run/cbt-crypto /dev/shm/cbt-crypto 2>/dev/null || :"
 
 
@@ -124,8 +88,9 @@ class Flags:
 
 
 def make(
-    mappings: Sequence[CryptMapping], formatting: Iterable[str], flags: Flags, hw_opal: bool = False
-) -> str:
+    mappings: Sequence[CryptMapping], formatting: Iterable[str], flags: Flags, tmp_dir: str,
+    hw_opal: bool = False,
+) -> str:  # fmt: skip
     """Keys, headers and open mappings; `formatting` are cryptsetup's options."""
     settings = _settings(
         FORMAT=formatting,
@@ -133,7 +98,7 @@ def make(
         FLASH=map(_option, flags.on_flash),
         OPAL=["yes"] if hw_opal else [],
     )
-    return _as_root(settings + _KEYS + _MORE + _MAKE + _each("make", mappings))
+    return destroy.luks(tmp_dir, settings + _KEYS + _MORE + _MAKE + _each("make", mappings))
 
 
 def refresh(mappings: Sequence[CryptMapping], flags: Flags) -> str:
@@ -148,10 +113,10 @@ def refresh(mappings: Sequence[CryptMapping], flags: Flags) -> str:
     return _as_root(settings + _KEYS + _MORE + _REFRESH + _each("refresh", mappings))
 
 
-def remove(mappings: Sequence[CryptMapping]) -> str:
+def remove(mappings: Sequence[CryptMapping], tmp_dir: str) -> str:
     """Close the mapping, erase its header and destroy its key; what is not there is no error."""
     settings = _settings(DRIVES=[opal.source()])
-    return _as_root(settings + _RESET + _REMOVE + _each("remove", mappings) + _NO_KEYS_LEFT)
+    return destroy.luks(tmp_dir, settings + _each("close_luks", mappings) + _NO_KEYS_LEFT)
 
 
 def _option(flag: str) -> str:

@@ -26,8 +26,8 @@ from cbt_crypto.engine.embedded.options import (
     without,
 )
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts import ceph_conf
-from cbt_crypto.hosts.devices import logical_volumes
+from cbt_crypto.hosts import ceph_conf, own_directory
+from cbt_crypto.hosts.devices import destroy, logical_volumes
 from cbt_crypto.hosts.devices.logical_volumes import Group, LogicalVolume
 from cbt_crypto.hosts.remote import Remote, kill_script
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
@@ -44,9 +44,6 @@ _POLL = "bdev_aio_poll_ms"
 _SHORT_POLL_MS = "10"
 #: Nor does mkfs then look through the empty store that it has just written.
 _QUICK_MKFS = f"--{_POLL}={_SHORT_POLL_MS} --bluestore-fsck-on-mkfs=false"
-
-#: Left in a tmp_dir that we made, so that we never empty a directory that is somebody else's.
-MARKER = ".cbt-crypto"
 
 
 class Ceph:
@@ -119,13 +116,16 @@ class Ceph:
     def cleanup(self) -> None:
         """Remove the cluster's files and the BlueStore labels on its devices."""
         self._pools.clear()
-        script = "\n".join((_claim(self.tmp_dir), _wipe_claimed(self._base), _remake(self._base)))
+        script = own_directory.make(self.tmp_dir)
+        if not self.use_existing:
+            script += f"{destroy.empty_all(self.tmp_dir)}\n"
+        script += own_directory.remove(self.tmp_dir, os.path.basename(self._base))
+        script += _remake(self._base)
         self._run({host: script for host in self.site.hosts}, "prepare tmp_dir")
 
     def purge(self) -> None:
         """Remove `tmp_dir` on every host, if it is ours."""
-        path = quote(self.tmp_dir)
-        script = f"[ ! -e {path}/{MARKER} ] || $SUDO rm -rf {path}"
+        script = own_directory.remove(self.tmp_dir)
         self._run({host: script for host in self.site.hosts}, "remove tmp_dir")
 
     def restart(self) -> None:
@@ -167,7 +167,7 @@ class Ceph:
     def setup_fs(self) -> None:
         """Prepare the devices: what the overlays lay over them, when each is noted as ours."""
         claims = {host: self._claim_devices(host) for host in self.site.osd_hosts}
-        self._run(claims, "note the devices")
+        self._run(claims, "claim the devices")
         self._run(self._volumes(), "divide the devices")
         self._run(self.hooks.before_osds(), "prepare the devices")
 
@@ -289,30 +289,23 @@ class Ceph:
         log = quote(f"{self.log_dir}/osd.{osd.id}.mkfs.log")
         # mkfs talks to nobody: its key is in the monitors already.
         mkfs = (
-            f"{program} --mkfs --osd-uuid {uuid.uuid4()} --no-mon-config {paths} "
+            f'{program} --mkfs --osd-uuid "$uuid" --no-mon-config {paths} '
             f"--keyring {quote(self._base)}/daemons.keyring {_QUICK_MKFS}"
         )
+        mkfs = f"{mkfs} > {log} 2>&1 || {{ tail -n 5 {log} >&2; exit 1; }}"
+        folder = f"mkdir -p {quote(osd.data_dir)}"
+        if not osd.is_file:
+            return [folder, destroy.format_osd(self.tmp_dir, device, mkfs)]
         size = f"{file_size(self.section) >> 20}M"
-        return [
-            *([f"truncate -s {size} {quote(osd.device)}"] if osd.is_file else []),
-            f"mkdir -p {quote(osd.data_dir)}",
-            f"{mkfs} > {log} 2>&1 || {{ tail -n 5 {log} >&2; exit 1; }}",
-        ]
+        make = f"truncate -s {size} {quote(osd.device)}"
+        return [make, folder, f"uuid={uuid.uuid4()}", mkfs]
 
     def _claim_devices(self, host: str) -> str:
-        """Shell text that notes a host's devices, so that a killed run can be cleared."""
-        osds = self.site.osds_of(host)
-        devices = [
-            device
-            for osd in osds
-            if not osd.is_file
-            for device in (osd.disk or osd.device, osd.db_device)
-            if device
-        ]
-        return "\n".join(
-            f"echo {quote(device)} >> {quote(self._base)}/../devices"
-            for device in dict.fromkeys(devices)
-        )
+        """Shell text that claims a host's devices: from then on a killed run can be cleared."""
+        osds = [osd for osd in self.site.osds_of(host) if not osd.is_file]
+        named = (device for osd in osds for device in (osd.disk or osd.device, osd.db_device))
+        devices = list(dict.fromkeys(filter(None, named)))
+        return destroy.claim(self.tmp_dir, devices) if devices else ""
 
     @property
     def _volume_notes(self) -> str:
@@ -359,32 +352,5 @@ def _mon(prefix: str, **arguments: Any) -> Step:
     return {"mon": {"prefix": prefix, **arguments}}
 
 
-def _claim(tmp_dir: str) -> str:
-    path = quote(tmp_dir)
-    return f"""\
-mkdir -p {path}
-if [ ! -e {path}/{MARKER} ] && [ -n "$(ls -A {path})" ]; then
-    echo {path} 'is not empty and not ours; name another tmp_dir' >&2; exit 1
-fi
-touch {path}/{MARKER}"""
-
-
-def _wipe_claimed(base: str) -> str:
-    """Remove what BlueStore left on the devices that an earlier deployment noted as its own."""
-    devices = f"{quote(base)}/../devices"
-    return f"""\
-if [ -e {devices} ]; then
-    while read -r device; do
-        [ -b "$device" ] || continue
-        $SUDO wipefs -q -a "$device"
-        $SUDO dd if=/dev/zero of="$device" bs=1M count=4 conv=fsync status=none
-    done < {devices}
-    rm -f {devices}
-fi"""
-
-
 def _remake(base: str) -> str:
-    return (
-        f"$SUDO rm -rf {quote(base)}\n"
-        f"(umask 077; mkdir -p {quote(base)}/run {quote(base)}/log {quote(base)}/crash)"
-    )
+    return f"(umask 077; mkdir -p {quote(base)}/run {quote(base)}/log {quote(base)}/crash)"

@@ -23,6 +23,8 @@ from typing import Optional
 from cbt_crypto.engine.embedded import settings
 from cbt_crypto.engine.embedded.fan_out import SCRIPT, STDERR, STDOUT, Handle
 from cbt_crypto.errors import HostError
+from cbt_crypto.hosts import own_directory
+from cbt_crypto.hosts.remote import preamble
 
 #: pdsh's default fan-out is 32; a step is to run on all hosts at once.
 MAX_FANOUT = 512
@@ -208,10 +210,11 @@ def make_remote_dir(remote: str) -> None:
 
 def clean_remote_dir(remote: str) -> None:
     """Remove a directory on every node; refuses one that is not below `tmp_dir`."""
-    tmp_dir = str(settings.cluster.get("tmp_dir", "/tmp/cbt-crypto"))
+    tmp_dir = str(settings.cluster.get("tmp_dir", own_directory.DEFAULT))
     if not os.path.normpath(remote).startswith(os.path.normpath(tmp_dir) + "/"):
         raise ValueError(f"{remote} is not below tmp_dir, {tmp_dir}")
-    _everywhere(f"rm -rf -- {shlex.quote(remote)}")
+    part = os.path.relpath(os.path.normpath(remote), os.path.normpath(tmp_dir))
+    _everywhere(f"{preamble(tmp_dir)}\n{own_directory.remove(tmp_dir, part)}")
 
 
 def mkdir_p(path: str) -> None:

@@ -135,7 +135,12 @@ class UpstreamCeph:
             section.ceph_osd_cmd,
         )  # fmt: skip
         scripts = programs.install(
-            self.site, self.base, names, self.hooks.osd_command, self.hooks.client_command
+            self.site,
+            self.base,
+            names,
+            self.hooks.osd_command,
+            self.hooks.client_command,
+            self.hooks.osd_device,
         )
         one_pid = write_one_pid(f"{self.base}/run")
         self.own.run(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts.directory_on_host import Refused, check_directory
 
 #: What only a checkout of CBT has side by side. This project has a cbt.py too. Of those on one
 #: line, one is there: monitoring is a package since 2026.
@@ -93,7 +94,9 @@ def _git(path: Path, *arguments: str) -> Optional[str]:
     """What git prints; None where it fails or is not there."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(path), *arguments],
+            # A repository's own configuration names no program that we would run.
+            ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
+             "--no-optional-locks", "-C", str(path), *arguments],
             capture_output=True, text=True, check=False, timeout=30,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
@@ -114,8 +117,28 @@ def find(named: Optional[Path], project: Path, cwd: Path) -> Optional[Checkout]:
     if listed:
         return None if listed[0] == EMBEDDED else read_checkout(Path(listed[0]), "CBT_HOME")
     for path in siblings(project, cwd):
+        _check_trusted(path)
         return read_checkout(path, "../cbt")
     return None
+
+
+def _check_trusted(path: Path) -> None:
+    """Raise UsageError for a folder that nobody named, and that others may write to.
+
+    Its code would run as whoever runs this.
+    """
+    try:
+        for part in (path, *(path / names[0] for names in _FILES if (path / names[0]).exists())):
+            check_directory(str((part if part.is_dir() else part.parent).resolve()))
+            status = part.stat()
+            if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+                raise Refused(f"{part} can be changed by others")
+    except (Refused, OSError) as error:
+        reason = str(error).partition(";")[0]
+        raise UsageError(
+            f"../cbt: {reason}, so its code is not run; name it with --cbt {path} if you trust it, "
+            f"or say --cbt {EMBEDDED}"
+        ) from None
 
 
 def named_by_environment() -> list[str]:

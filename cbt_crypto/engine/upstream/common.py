@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto.errors import HostError, RunError
+from cbt_crypto.hosts.remote import packed
+
+#: Linux allows 128 KiB for one argument of a program, and quotes and pdsh add to ours.
+_ARGUMENT_BYTES = 60_000
 
 
 class Fan:
@@ -93,7 +97,8 @@ class Common:
         handles = {}
         for node, text in commands.items():
             host = node.rpartition("@")[2]
-            command = f"exec env CBT_HOST={host} sh -c {shlex.quote(text)}"
+            whole = text if len(text.encode()) < _ARGUMENT_BYTES else packed(text)
+            command = f"exec env CBT_HOST={host} sh -c {shlex.quote(whole)}"
             try:
                 handles[host] = self._module.pdsh(node, command)
             except OSError as error:

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.remote import preamble
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 
@@ -42,8 +43,12 @@ def install(
     names: Names,
     wrap_osd: Callable[[Osd, str], str],
     wrap_client: Callable[[str, str], str],
+    device: Callable[[Osd], str],
 ) -> HostScripts:
-    """Shell text for every host that writes them. `base` is the cluster's directory."""
+    """Shell text for every host that writes them. `base` is the cluster's directory.
+
+    `device` is what an OSD is made on.
+    """
     plain = {"ceph": names.ceph, "rbd": names.rbd}
     daemons = {"ceph-mon": names.mon, "ceph-mgr": names.mgr}
     clients = dict(zip(CLIENTS, (names.fio, names.rados)))
@@ -53,7 +58,7 @@ def install(
         files.update({name: _daemon(real, name) for name, real in daemons.items()})
         for name, real in clients.items():
             files[name] = _noting(wrap_client(host, f'{_word(real)} "$@"'), name, always=True)
-        files["ceph-osd"] = _osd(site, site.osds_of(host), names.osd, wrap_osd)
+        files["ceph-osd"] = _osd(site, site.osds_of(host), names.osd, wrap_osd, device)
         scripts[host] = _write(base, {n: _head(site, host, base) + t for n, t in files.items()})
     return scripts
 
@@ -90,19 +95,40 @@ def _noted_daemon(command: str, name: str) -> str:
     )
 
 
-def _osd(site: Site, osds: Sequence[Osd], program: str, wrap: Callable[[Osd, str], str]) -> str:
+def _osd(
+    site: Site, osds: Sequence[Osd], program: str, wrap: Callable[[Osd, str], str],
+    device: Callable[[Osd], str],
+) -> str:  # fmt: skip
     """mkfs as upstream asks for it; a start as overlays have it, with the pid where ours is."""
-    mkfs = _noted_daemon(f'{_word(program)} "$@"', "ceph-osd")
-    cases = []
+    proofs, cases = [], []
     for osd in osds:
+        if not osd.is_file:
+            proofs.append(f'*" -i {osd.id} "*) device={_word(device(osd))} ;;')
         command = f"{_word(program)} -c {_word(site.conf)} -i {osd.id} --pid-file={osd.pid_file}"
         start = _noted_daemon(f"{{ {wrap(osd, command)}; }}", "ceph-osd")
         cases.append(f'*" -i {osd.id} "*)\n{start};;')
+    mkfs = _noted_daemon(f'{{ ours "$@" && {_word(program)} "$@"; }}', "ceph-osd")
+    which = 'device=\ncase " $* " in\n' + "\n".join(proofs) + "\nesac\n"
     return (
-        "log=$base/log/ceph-osd.out\ncd /\n"
-        f'case " $* " in\n*" --mkfs "*)\n{mkfs};;\n' + "\n".join(cases) + "\nesac\n"
+        f"log=$base/log/ceph-osd.out\ncd /\n{destroy.proof(site.tmp_dir)}{_OURS}"
+        f'case " $* " in\n*" --mkfs "*)\n{which}{mkfs};;\n' + "\n".join(cases) + "\nesac\n"
         'echo "ceph-osd $*: not an OSD of this host" >&2\nexit 2\n'
     )
+
+
+# Upstream chooses the OSD's uuid itself. What runs this as root is sudo, of the campaign's user.
+_OURS = """
+CBT_CRYPTO_UID=${SUDO_UID:-$CBT_CRYPTO_UID}
+ours() {
+    [ -n "$device" ] || return 0
+    uuid=
+    for word; do
+        [ "$uuid" != next ] || uuid=$word
+        [ "$word" != --osd-uuid ] || uuid=next
+    done
+    prove ready "$device" bluestore > /dev/null && prove share "$device" "$uuid"
+}
+"""
 
 
 def _write(base: str, files: Mapping[str, str]) -> str:

@@ -38,7 +38,7 @@ class Directory(Ceph):
 
     def claim_devices(self) -> None:
         """Note the OSDs' devices as ours, before anything is written to them, and divide them."""
-        self._run({h: self._claim_devices(h) for h in self.site.osd_hosts}, "note the devices")
+        self._run({h: self._claim_devices(h) for h in self.site.osd_hosts}, "claim the devices")
         self._run(self._volumes(), "divide the devices")
 
     def ask(self, *steps: Step) -> list[str]:

@@ -6,49 +6,13 @@ Whatever cannot be found out counts against the device.
 from __future__ import annotations
 
 import fnmatch
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Optional, Union
 
+from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Site
-
-_FUNCTION = r"""
-look_at() {
-    [ -b "$1" ] || { echo 'is not a block device there; mend '"$3"; return; }
-    real=$(readlink -f "$1"); holders=/sys/class/block/$(basename "$real")/holders
-    mounted=$(lsblk -nro MOUNTPOINT "$real" 2>/dev/null) ||
-        { echo 'cannot be looked at with lsblk; install util-linux'; return; }
-    [ -z "$(echo "$mounted" | tr -d '\n')" ] ||
-        { echo 'is mounted, or a part of it is; name another device'; return; }
-    for place in / /boot /boot/efi /usr /var; do
-        source=$(findmnt -nvo SOURCE -T $place 2>/dev/null) || continue
-        ! lsblk -snro PATH "$source" 2>/dev/null | grep -qxF -e "$real" ||
-            { echo 'holds the system; name another device'; return; }
-    done
-    found=$($SUDO wipefs -n -O TYPE,USAGE,LABEL -p "$real" 2>&1) ||
-        { echo "cannot be read ($found); use a root user, or give yours sudo"; return; }
-    found=$(echo "$found" | sed '/^#/d')
-    if [ -e "$2" ] && grep -qxF -e "$1" "$2"; then
-        # A killed run of ours noted it before writing to it, and may have left a mapping on it.
-        found=$(echo "$found" | grep ',filesystem,' | grep -v ',cbt-crypto$')
-    else
-        [ -z "$(ls "$holders" 2>/dev/null)" ] ||
-            { echo 'is in use by' $(ls "$holders") '; name another device'; return; }
-        # The kernel gives nobody the only use of a device that is in use in any other way.
-        $SUDO python3 -I -c "$only_use" "$real" 2>/dev/null ||
-            { echo 'is in use; name another device'; return; }
-        [ "$(lsblk -nro NAME "$real" | wc -l)" = 1 ] || found="partitions
-$found"
-        label=$($SUDO head -c 22 "$real" | tr -d '\000')
-        [ "$label" != 'bluestore block device' ] || found="bluestore
-$found"
-    fi
-    [ -z "$found" ] && echo ok || echo signature $(echo "$found" | cut -d, -f1)
-}
-only_use='import os, sys; os.open(sys.argv[1], os.O_RDONLY | os.O_EXCL)'
-"""
 
 
 @dataclass(frozen=True)
@@ -96,8 +60,7 @@ def device_guards(site: Site, wipe: Union[bool, Sequence[str]]) -> list[Requirem
 
 def device_guard(site: Site, host: str, device: str, key: str = "osd_devices") -> DeviceGuard:
     """The requirement for one device, which `key` of the file names."""
-    noted = shlex.quote(f"{site.tmp_dir}/devices")
-    script = f"{_FUNCTION}look_at {shlex.quote(device)} {noted} {key}"
+    script = destroy.look(site.tmp_dir, device, key)
     wipe = _may_wipe(site.wipe, device)
     return DeviceGuard(f"device {device}", (host,), script, device=device, wipe=wipe)
 

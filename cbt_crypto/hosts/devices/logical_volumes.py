@@ -7,10 +7,13 @@ can be cleared. What stands in no note is never touched.
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
+
+from cbt_crypto.hosts.devices import destroy
 
 #: Prints ok where volumes can be made.
 REQUIREMENT = """
@@ -24,35 +27,20 @@ else echo ok; fi
 
 _MAKE = """
 group() {
-    echo "$1 $2" >> "$NOTES"
-    wipefs -q -a "$2"
-    pvcreate -q -ff -y "$2" > /dev/null
-    vgcreate -q -y "$1" "$2" > /dev/null
+    echo "$1 $2" >> "$NOTED_GROUPS"
+    make_group "$1" "$2"
 }
 by_size() { lvcreate -q -y -W y -n "$2" -L "$3" "$1" > /dev/null; }
 share() { lvcreate -q -y -W y -n "$2" -l $(( $(free "$1") / $3 )) "$1" > /dev/null; }
 free() { vgs --noheadings -o vg_free_count "$1"; }
 """
 
-# The volumes' users have ended, but udev may still look at one: try again for a while.
 _REMOVE = """
-remove() {
-    ends=$(( $(date +%s) + 20 ))
-    while vgs "$1" > /dev/null 2>&1; do
-        said=$(vgremove -q -f -y "$1" 2>&1) && break
-        if [ "$(date +%s)" -ge $ends ]; then
-            echo "cannot remove $1: $(echo "$said" | tail -n 1)" >&2
-            return 1
-        fi
-        sleep 0.2
-    done
-    [ ! -b "$2" ] || wipefs -q -a -t LVM2_member "$2"
-}
-[ -e "$NOTES" ] || exit 0
+[ -e "$NOTED_GROUPS" ] || exit 0
 while read -r group device; do
-    remove "$group" "$device" < /dev/null
-done < "$NOTES"
-rm -f "$NOTES"
+    remove_group "$group" "$device" < /dev/null
+done < "$NOTED_GROUPS"
+rm -f "$NOTED_GROUPS"
 """
 
 
@@ -91,11 +79,11 @@ def path(group: str, volume: str) -> str:
 
 def make(groups: Sequence[Group], notes: str) -> str:
     """Shell text that makes groups with their volumes, noted in the file `notes`."""
-    lines = [f"NOTES={shlex.quote(notes)}", _MAKE]
+    lines = [_MAKE]
     for group in groups:
         lines.append(f"group {group.name} {shlex.quote(group.device)}")
         lines += _volumes(group)
-    return _as_root("\n".join(lines))
+    return _as_root("\n".join(lines), notes)
 
 
 def _volumes(group: Group) -> list[str]:
@@ -112,8 +100,9 @@ def _volumes(group: Group) -> list[str]:
 
 def remove(notes: str) -> str:
     """Shell text that removes every group that the file `notes` names; safe to repeat."""
-    return _as_root(f"NOTES={shlex.quote(notes)}\n{_REMOVE}")
+    return _as_root(_REMOVE, notes)
 
 
-def _as_root(text: str) -> str:
-    return f"$SUDO sh -euc {shlex.quote('PATH=$PATH:/usr/sbin:/sbin' + chr(10) + text)}"
+def _as_root(text: str, notes: str) -> str:
+    # The notes on groups stand beside those on devices.
+    return destroy.groups(os.path.dirname(notes), f"NOTED_GROUPS={shlex.quote(notes)}\n{text}")

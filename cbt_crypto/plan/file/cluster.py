@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from pydantic import Field, field_validator
 
+from cbt_crypto.hosts import own_directory
 from cbt_crypto.plan.file.drives import DriveSection
 from cbt_crypto.plan.file.field_types import (
     AbsolutePath,
@@ -140,8 +141,9 @@ class ClusterSection(Section):
         None, description="ceph.conf to start from; `-c` on the command line comes first"
     )
     tmp_dir: OwnDirectory = Field(
-        "/tmp/cbt-crypto",
-        description="the one directory, on every host, that is written to",
+        own_directory.DEFAULT,
+        description="the one directory, on every host, that is written to; nobody else may "
+        "be able to write there, or to put another in its place",
     )
     neighbours: Optional[Neighbours] = Field(
         None, description="load by stress-ng beside every cell, the same in all configurations"

@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.safe_read import read_document
 from cbt_crypto.errors import UsageError
 
 KeyPath = tuple[Any, ...]
@@ -88,16 +90,15 @@ def _check_depth(path: Path, text: str) -> None:
 
 
 def _text(path: Path) -> str:
+    if not path.exists():
+        raise UsageError(f"{path}: no such file; name a campaign's YAML file")
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UsageError(f"{path}: larger than 1 MiB, so it is not a campaign file")
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise UsageError(f"{path}: no such file; name a campaign's YAML file") from error
+        return read_document(path, MAX_BYTES).decode("utf-8")
+    except Malformed as error:
+        sentence = str(error).replace("so it was not read", "so it is not a campaign file")
+        raise UsageError(f"{path}: {sentence}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a text in UTF-8; is it a YAML file?") from error
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _note_lines(node: yaml.Node, path: KeyPath, document: Document, seen: list[int]) -> None:

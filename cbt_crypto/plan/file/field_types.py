@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
+from cbt_crypto.hosts import own_directory
 from cbt_crypto.results.precision.until import PERCENT
 
 _MEANINGS: dict[str, str] = {PERCENT: "a percent from 0.0001% to 99%, as 1%"}
@@ -19,6 +20,13 @@ def _like(pattern: str, meaning: str) -> StringConstraints:
 def meaning_of(pattern: str) -> str:
     """What a text of that pattern is, in words."""
     return _MEANINGS.get(pattern, f"a text like `{pattern}`")
+
+
+def _not_the_system_s(path: str) -> str:
+    fault = own_directory.fault(path)
+    if fault:
+        raise ValueError(fault)
+    return path
 
 
 #: A host as ssh and pdsh take it. No character that a shell or pdsh's host lists would expand.
@@ -43,6 +51,7 @@ OwnDirectory = Annotated[
         r"^(/\.?[A-Za-z0-9_][A-Za-z0-9_.+-]*)+$",
         "an absolute path of letters, digits and _.+- between slashes",
     ),
+    AfterValidator(_not_the_system_s),
 ]
 #: A number of bytes with a binary unit, as truncate(1) reads it: 512M, 8G, 4T.
 Size = Annotated[

@@ -73,7 +73,9 @@ def page(report: Report, reload_s: Optional[int] = None) -> str:
     text = html.tostring(
         E.HTML(head, body, lang="en"), doctype="<!DOCTYPE html>", encoding="unicode"
     )
-    return f"{text.replace(_PLOTLY_HERE, _plotly(), 1)}\n"
+    # The last one: a title may say the same.
+    before, _, after = text.rpartition(_PLOTLY_HERE)
+    return f"{before}{_plotly()}{after}\n"
 
 
 def _reloads(seconds: Optional[int]) -> Iterator[Element]:

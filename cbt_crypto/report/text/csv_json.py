@@ -30,16 +30,26 @@ def tidy(report: Report) -> str:
     dimensions = list(dict.fromkeys(name for cell in report.cells for name in cell.dimensions))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*dimensions, *_COLUMNS])
+    writer.writerow([*map(_plain_text, dimensions), *_COLUMNS])
     for cell in report.cells:
-        placed = [cell.dimensions.get(name, "") for name in dimensions]
-        state = [cell.direction, cell.state, cell.reason or "", bool(report.emulated_hosts)]
+        placed = [_plain_text(cell.dimensions.get(name, "")) for name in dimensions]
+        state = [
+            cell.direction,
+            cell.state,
+            _plain_text(cell.reason or ""),
+            bool(report.emulated_hosts),
+        ]
         if not cell.figures:
             writer.writerow([*placed, *state, *[""] * (len(_COLUMNS) - len(state))])
         for key, value in cell.figures.items():
             compared = _compared(cell.comparisons.get(key))
             writer.writerow([*placed, *state, key, BY_KEY[key].unit, value, *compared])
     return text.getvalue()
+
+
+def _plain_text(value: Any) -> Any:
+    """Text that a spreadsheet does not take for a formula, which might start a program."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") else value
 
 
 def _compared(comparison: Comparison | None) -> list[Any]:

@@ -9,9 +9,11 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from cbt_crypto.archive.problem import printable
 from cbt_crypto.report import label
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
+from cbt_crypto.report.sanitize import map_text
 from cbt_crypto.report.shown import without_missing
 
 #: From this width on there is room for a bar beside each percent.
@@ -40,7 +42,8 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 def show(report: Report, console: Console) -> None:
     """Print every table, with its warnings below it; of what was not run, the number alone."""
-    report = without_missing(report)
+    # A terminal would obey what an archive has in its names.
+    report = map_text(without_missing(report), printable)
     console.print()
     console.print(Text(report.title or "campaign", "bold"), Text(_subtitle(report), "dim"))
     for table in report.tables:
@@ -60,7 +63,7 @@ def _show_conclusions(report: Report, console: Console) -> None:
     grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("", min_width=_NAME)
     for name in names:
-        grid.add_column(report.named(name), max_width=24)
+        grid.add_column(Text(report.named(name)), max_width=24)
     for load, found in by_load.items():
         grid.add_row(Text(f"  {load}"), *(_effect(found.get(name)) for name in names))
     console.print()

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from cbt_crypto.engine import Engine
-from cbt_crypto.engine.choice import engine_at
+from cbt_crypto.engine.contract import embedded
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import cells_of
@@ -61,7 +61,7 @@ def init(
     """
     if os.path.lexists(output):
         raise UsageError(f"{output}: is there already; name another file with -o")
-    console, engine = Console(), engine_at(None)
+    console, engine = Console(), embedded()
     remote = Remote(engine.common, _TMP_DIR, user)
     hosts = hardware.look(remote, expand(host_list), _TMP_DIR)
     table.show(hosts, console)

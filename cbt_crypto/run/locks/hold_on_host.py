@@ -1,7 +1,9 @@
 """Runs on a host: holds names for a campaign, tells who holds them, and gives them up.
 
 The names are abstract sockets: the kernel gives each to one process only, they leave no file, and
-are gone with the process, so at the latest with the host's next boot. Needs only Python 3.6.
+are gone with the process, so at the latest with the host's next boot. Anybody may bind a name, so
+what a holder says is believed, and a holder ended, only when the kernel says that it is a process
+of ours. Needs only Python 3.6.
 """
 
 import hashlib
@@ -10,6 +12,8 @@ import os
 import select
 import signal
 import socket
+import stat
+import struct
 import sys
 import time
 from typing import Any, Dict, List, NoReturn, Optional
@@ -17,34 +21,75 @@ from typing import Any, Dict, List, NoReturn, Optional
 PATIENCE_S = 5
 
 
-def address(resource: List[str]) -> str:
-    """The socket's name for a directory or a device, whichever link names it."""
+def addresses(resource: List[str]) -> List[str]:
+    """The sockets' names for a directory, or for the disks that a device is on, whatever the path.
+
+    Partitions of one disk are one resource: what works on the one disturbs the other.
+    """
     kind, path = resource
     real = os.path.realpath(path)
-    return "\0cbt-crypto-" + hashlib.sha256((kind + " " + real).encode()).hexdigest()
+    names = disks(real) if kind == "device" else [real]
+    digests = [hashlib.sha256((kind + " " + name).encode()).hexdigest() for name in names]
+    return ["\0cbt-crypto-" + digest for digest in digests]
 
 
-def ask(resource: List[str]) -> Optional[Dict[str, Any]]:
-    """What the holder of a resource says, or None when nobody holds it."""
+def disks(path: str) -> List[str]:
+    """The whole disks at the bottom of a device, by the kernel's names; the path itself of none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return [path]
+    if not stat.S_ISBLK(status.st_mode):
+        return [path]
+    number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+    return sorted(set(bottoms(os.path.realpath("/sys/dev/block/" + number))))
+
+
+def bottoms(folder: str) -> List[str]:
+    """The same of a device's directory in sysfs."""
+    if os.path.exists(folder + "/partition"):
+        folder = os.path.dirname(folder)
+    try:
+        slaves = os.listdir(folder + "/slaves")
+    except OSError:
+        slaves = []
+    found = [one for n in slaves for one in bottoms(os.path.realpath("/sys/class/block/" + n))]
+    return found or [os.path.basename(folder)]
+
+
+def peer(connection: socket.socket) -> Any:
+    """The process that listens, and its user: the kernel's word."""
+    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return struct.unpack("3i", told)[:2]
+
+
+def ask(address: str) -> Optional[Dict[str, Any]]:
+    """What the holder of a name says, or None when nobody holds it.
+
+    `keeper` is its process; of one that is not ours, `stranger`, its user, is all that is told.
+    """
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(PATIENCE_S)
         try:
-            client.connect(address(resource))
+            client.connect(address)
+            keeper, user = peer(client)
         except OSError:
             return None
+        if user not in (0, os.geteuid(), int(os.environ.get("CBT_CRYPTO_UID") or 0)):
+            return {"stranger": user, "keeper": keeper}
         try:
             with client.makefile() as answer:
                 found = json.loads(answer.read(65536))
-                return found if isinstance(found, dict) else {}
         except (OSError, ValueError):
-            return {}
+            found = {}
+        return dict(found, keeper=keeper) if isinstance(found, dict) else {"keeper": keeper}
 
 
-def insist(resource: List[str]) -> Dict[str, Any]:
+def insist(address: str) -> Dict[str, Any]:
     """The same of one that somebody holds, who may be about to listen."""
-    ends = time.time() + PATIENCE_S
-    while time.time() < ends:
-        found = ask(resource)
+    ends = time.monotonic() + PATIENCE_S
+    while time.monotonic() < ends:
+        found = ask(address)
         if found:
             return found
         time.sleep(0.05)
@@ -53,35 +98,45 @@ def insist(resource: List[str]) -> Dict[str, Any]:
 
 def hold(resources: List[List[str]], holder: Dict[str, Any]) -> None:
     """Hold all resources in a process of its own, or none."""
-    held = []
+    held = {}  # type: Dict[str, socket.socket]
     for resource in resources:
-        one = socket.socket(socket.AF_UNIX)
-        try:
-            one.bind(address(resource))
-        except OSError:
-            other = insist(resource)
-            if other.get("run") == holder["run"]:
-                continue  # this machine by another of its names
-            print("busy " + json.dumps({"resource": resource, "holder": other}))
-            return
-        one.listen(8)
-        held.append(one)
+        for address in addresses(resource):
+            if address in held:
+                continue  # two partitions of one disk
+            one = socket.socket(socket.AF_UNIX)
+            try:
+                one.bind(address)
+            except OSError:
+                other = insist(address)
+                if other.get("run") == holder["run"]:
+                    continue  # this machine by another of its names
+                print("busy " + json.dumps({"resource": resource, "holder": other}))
+                return
+            held[address] = one
     sys.stdout.flush()
     # Without a name to keep there is nobody to ask for it, nor to end it.
-    if held and os.fork() == 0:
-        serve(held, holder)
+    if held:
+        listening, told = os.pipe()
+        if os.fork() == 0:
+            serve(list(held.values()), holder, told)
+        os.close(told)
+        os.read(listening, 1)
     print("held")
 
 
-def serve(held: List[socket.socket], holder: Dict[str, Any]) -> NoReturn:
-    """Answer those who ask, until ended."""
+def serve(held: List[socket.socket], holder: Dict[str, Any], told: int) -> NoReturn:
+    """Answer those who ask, until ended. It listens itself, as the kernel names who does that."""
     os.setsid()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for one in held:
+        one.listen(8)
+    os.write(told, b"1")
+    os.close(told)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
     os.chdir("/")
-    answer = json.dumps(dict(holder, keeper=os.getpid())).encode()
+    answer = json.dumps(holder).encode()
     while True:
         for one in select.select(held, [], [])[0]:
             try:
@@ -95,21 +150,50 @@ def serve(held: List[socket.socket], holder: Dict[str, Any]) -> NoReturn:
 
 def free(resources: List[List[str]], run: str) -> None:
     """End the keeper of that run, and wait until its names are free."""
-    for resource in resources:
-        found = ask(resource)
-        if not found or found.get("run") != run or not isinstance(found.get("keeper"), int):
+    for address in [one for resource in resources for one in addresses(resource)]:
+        found = ask(address)
+        if not found or found.get("run") != run or found["keeper"] <= 0:
             continue
-        os.kill(found["keeper"], signal.SIGKILL)
-        ends = time.time() + PATIENCE_S
-        while ask(resource) is not None and time.time() < ends:
+        end(address, found["keeper"])
+        ends = time.monotonic() + PATIENCE_S
+        while ask(address) is not None and time.monotonic() < ends:
             time.sleep(0.02)
     print("free")
 
 
+def end(address: str, keeper: int) -> None:
+    """Kill the process that holds the name, and none that has its number since."""
+    opened = getattr(os, "pidfd_open", None)
+    if opened is None:  # before Python 3.9
+        os.kill(keeper, signal.SIGKILL)
+        return
+    try:
+        process = opened(keeper)
+    except ProcessLookupError:
+        return
+    again = ask(address)
+    if again and again["keeper"] == keeper:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+    os.close(process)
+
+
+def check(resources: List[List[str]], run: str) -> None:
+    """Print `held` when that run still holds all of them, else which it does not, and who does."""
+    for resource in resources:
+        for address in addresses(resource):
+            found = ask(address)
+            if not found or found.get("run") != run:
+                print("busy " + json.dumps({"resource": resource, "holder": found or {}}))
+                return
+    print("held")
+
+
 def main(order: Dict[str, Any]) -> None:
-    """Do what `order` says: `hold` for a holder, or `free` what a run holds."""
+    """Do what `order` says: `hold` for a holder, `free` or `check` what a run holds."""
     if order["action"] == "hold":
         hold(order["resources"], order["holder"])
+    elif order["action"] == "check":
+        check(order["resources"], order["run"])
     else:
         free(order["resources"], order["run"])
     sys.stdout.flush()

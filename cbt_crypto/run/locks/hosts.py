@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cbt_crypto.errors import HostError, UsageError
+from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.site import Site
+from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.run.interrupt import Abandoned
 from cbt_crypto.run.locks import hold_on_host, holder
 
@@ -30,6 +30,11 @@ class _Busy:
 
     def sentence(self) -> str:
         kind, path = self.resource
+        if "stranger" in self.holder:
+            return (
+                f"{self.host}: {kind} {path} is held by process {self.holder.get('keeper')} of uid "
+                f"{self.holder['stranger']}, which is no campaign of yours; end it"
+            )
         text = f"{self.host}: {kind} {path} is in use by {holder.describe(self.holder)}; "
         if holder.is_dead(self.holder) is None and self.holder.get("host"):
             return text + (
@@ -54,16 +59,45 @@ def resources_of(site: Site) -> dict[str, list[Resource]]:
     return result
 
 
+@dataclass(frozen=True)
+class Hold:
+    """What a run holds. A keeper may die, or be ended by somebody, while the run lasts."""
+
+    remote: Remote
+    site: Site
+    who: Mapping[str, Any]
+
+    def check(self) -> None:
+        """Take back what was lost. Raises RunError when somebody else has it by now."""
+        resources = resources_of(self.site)
+        order = {"action": "check", "run": self.who["run"]}
+        answers = self.remote.attempt(_scripts(resources, order), _TIMEOUT_S)
+        # One that does not answer says nothing; what follows will find it silent too.
+        lost = [one.host for one in _busy({h: a.stdout for h, a in answers.items()})]
+        busy = _hold(self.remote, {host: resources[host] for host in lost}, self.who)
+        if busy:
+            sentences = "\n".join(one.sentence() for one in busy)
+            raise LostHold(f"{sentences}; this run held it before, and touches nothing more")
+
+
+class LostHold(RunError):
+    """Somebody else holds what this run held: nothing may be touched any more, nor taken down."""
+
+
 @contextlib.contextmanager
-def hosts_held(remote: Remote, site: Site, run: str, who: Mapping[str, Any]) -> Iterator[None]:
+def hosts_held(
+    remote: Remote, site: Site, run: str, who: Mapping[str, Any], dead_run: str = ""
+) -> Iterator[Hold]:
     """Hold the hosts of `site` for `run` while the block runs.
 
-    What a dead run still holds is taken from it. Raises UsageError that names a living holder, or
-    one of which this machine cannot tell; then nothing is held.
+    What a dead run still holds is taken from it, and what `dead_run` does, which the caller knows
+    to be dead. Raises UsageError that names a living holder, or one of which this machine cannot
+    tell; then nothing is held.
     """
     told = {**who, "run": run}
     busy = _hold(remote, resources_of(site), told)
-    dead = {one.holder["run"] for one in busy if one.holder.get("run") and _is_dead(one)}
+    runs = {str(one.holder.get("run")) for one in busy if _is_dead(one)}
+    dead = (runs | ({dead_run} & {str(one.holder.get("run")) for one in busy})) - {"None", ""}
     if dead:
         for each in dead:
             free_hosts(remote, site, each)
@@ -74,7 +108,7 @@ def hosts_held(remote: Remote, site: Site, run: str, who: Mapping[str, Any]) -> 
         free_hosts(remote, site, run)
         raise UsageError("\n".join(one.sentence() for one in busy))
     try:
-        yield
+        yield Hold(remote, site, told)
     except Abandoned:
         raise  # at once; the next start sees that this run is dead
     except BaseException:
@@ -103,14 +137,18 @@ def _free_quietly(remote: Remote, site: Site, run: str) -> None:
 def _hold(
     remote: Remote, resources: Mapping[str, list[Resource]], who: Mapping[str, Any]
 ) -> list[_Busy]:
-    scripts = {
-        host: _script({"action": "hold", "resources": wanted, "holder": who})
-        for host, wanted in resources.items()
-    }
     try:
-        answers = remote.run(scripts, "hold the host", _TIMEOUT_S)
+        order = {"action": "hold", "holder": who}
+        return _busy(remote.run(_scripts(resources, order), "hold the host", _TIMEOUT_S))
     except HostError as error:
         raise UsageError(str(error)) from error
+
+
+def _scripts(resources: Mapping[str, list[Resource]], order: Mapping[str, Any]) -> HostScripts:
+    return {host: _script({**order, "resources": wanted}) for host, wanted in resources.items()}
+
+
+def _busy(answers: Mapping[str, str]) -> list[_Busy]:
     return [
         _Busy(host, **json.loads(text.strip()[len("busy ") :]))
         for host, text in answers.items()
@@ -125,7 +163,7 @@ def _is_dead(busy: _Busy) -> bool:
 def _script(order: Mapping[str, Any]) -> str:
     # What keeps the names is none of the processes that end with the cluster.
     source = inspect.getsource(hold_on_host)
-    return f"unset CBT_CRYPTO_MARK\n{shell.python(source, order)}"
+    return f"unset CBT_CRYPTO_MARK; SUDO=${{BARE_SUDO:-}}\n{shell.python(source, order)}"
 
 
 def own_id() -> str:

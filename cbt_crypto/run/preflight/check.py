@@ -93,6 +93,13 @@ def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -
     return list(dict.fromkeys(needs))
 
 
+def needs_of(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]:
+    """What `cells` need, without the columns of the table."""
+    names = dict.fromkeys(cell.configuration for cell in cells)
+    stacks = [Stack(campaign.configurations[name]) for name in names]
+    return [need for _, need in checks(campaign, cells, stacks)]
+
+
 def _checks_at(site: Site, stacks: Sequence[Stack]) -> list[Check]:
     """What volumes and overlays need, with these OSDs."""
     needs: list[Check] = [

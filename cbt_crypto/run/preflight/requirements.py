@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.embedded.common import is_local
+from cbt_crypto.hosts import own_directory
 from cbt_crypto.hosts.devices import logical_volumes
 from cbt_crypto.hosts.devices.guard import device_guards
 from cbt_crypto.hosts.requirement import Requirement
@@ -149,11 +150,5 @@ else echo 'fio has no rbd engine; install one that has (dnf: fio-engine-rbd)'; f
 
 
 def _tmp_dir(tmp_dir: str, site: Site) -> Requirement:
-    path = shlex.quote(tmp_dir)
-    script = f"""\
-parent={path}; while [ ! -e "$parent" ]; do parent=$(dirname "$parent"); done
-if [ -e {path} ] && [ ! -e {path}/.cbt-crypto ] && [ -n "$(ls -A {path})" ]; then
-    echo {path} 'is not empty and not ours; name another tmp_dir'
-elif [ ! -w "$parent" ]; then echo {path} 'cannot be made there; name another tmp_dir'
-else echo ok; fi"""
-    return Requirement("tmp_dir", site.hosts, script)
+    script = f"if said=$({{\n{own_directory.check(tmp_dir)}}} 2>&1); then echo ok\n"
+    return Requirement("tmp_dir", site.hosts, f'{script}else echo "$said" | tail -n 1; fi')

@@ -11,7 +11,7 @@ from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, leftovers
 from cbt_crypto.engine.contract import Cluster
-from cbt_crypto.hosts.devices import md_array
+from cbt_crypto.hosts.devices import destroy, md_array
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.shell import sequence
 from cbt_crypto.hosts.site import Drive, HostScripts, Site
@@ -75,13 +75,14 @@ class DriveTarget:
         drive = next(drive for drive in self._drives if drive.name == name)
         self._in_use = drive
         site = replace(self.site, osds=(), clients=(drive.host,), drives=(drive,))
-        self._run({drive.host: _claim(drive, self.site.tmp_dir)}, "note the devices")
+        self._run({drive.host: _claim(drive, self.site.tmp_dir)}, "claim the devices")
         if drive.array and not drive.encrypts_members:
-            self._run({drive.host: md_array.make(drive, drive.devices)}, "make the RAID-0")
+            array = md_array.make(drive, drive.devices, site.tmp_dir)
+            self._run({drive.host: array}, "make the RAID-0")
         self._run(stack.before_osds(site), "prepare the drive")
         if drive.array and drive.encrypts_members:
             members = [stack.drive_device(drive, part) for part in drive.parts]
-            self._run({drive.host: md_array.make(drive, members)}, "make the RAID-0")
+            self._run({drive.host: md_array.make(drive, members, site.tmp_dir)}, "make the RAID-0")
         self._run(stack.after_osds(site), "finish the drive")
 
     def _change(self, stack: Stack, how: Transition) -> None:
@@ -122,19 +123,19 @@ def undo(drives: Sequence[Drive], stacks: Sequence[Stack], site: Site) -> HostSc
         own = [drive for drive in drives if drive.host == host]
         texts = [_unmount(drive) for drive in own]
         # An array over members that are encrypted goes before their mappings, another after its.
-        texts += [md_array.stop(drive) for drive in own if drive.encrypts_members]
+        texts += [md_array.stop(drive, site.tmp_dir) for drive in own if drive.encrypts_members]
         texts += [overlays[host]] if host in overlays else []
-        texts += [md_array.stop(drive) for drive in own if not drive.encrypts_members]
+        texts += [md_array.stop(drive, site.tmp_dir) for drive in own if not drive.encrypts_members]
+        devices = dict.fromkeys(device for drive in own for device in drive.devices)
+        texts.append(destroy.empty(site.tmp_dir, devices))
         scripts[host] = sequence(texts, keep_going=True)
     return scripts
 
 
 def _claim(drive: Drive, tmp_dir: str) -> str:
-    """Note the devices as ours, so that a killed run can be cleared; make the drive's folder."""
-    noted = shlex.quote(f"{tmp_dir}/devices")
-    lines = [f"mkdir -p {shlex.quote(drive.mount_point)}"]
-    lines += [f"echo {shlex.quote(device)} >> {noted}" for device in drive.devices]
-    return "\n".join(lines)
+    """Claim the devices, so that a killed run can be cleared; make the drive's folder."""
+    claim = destroy.claim(tmp_dir, drive.devices)
+    return f"mkdir -p {shlex.quote(drive.mount_point)}\n{claim}"
 
 
 def _unmount(drive: Drive) -> str:

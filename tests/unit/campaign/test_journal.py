@@ -15,8 +15,12 @@ from hypothesis import strategies as st
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign, load
-from cbt_crypto.run.journal import Journal, left_over, path_of, places_of
+from cbt_crypto.plan.layout import site_of
+from cbt_crypto.run.journal import Journal, left_over, own_left_over, path_of, places_of
+from cbt_crypto.run.locks.holder import this_run
+from cbt_crypto.run.locks.hosts import hosts_held
 
 pytestmark = pytest.mark.unit
 
@@ -48,8 +52,8 @@ def test_what_is_where(campaign_of: Make) -> None:
     places = places_of(campaign)
     assert list(places) == ["head", "o0", "o1", "c0", "c1"]
     assert places["o1"] == {
-        "tmp_dir": "/tmp/cbt-crypto",
-        "mark": "CBT_CRYPTO_MARK=/tmp/cbt-crypto@o1",
+        "tmp_dir": "/var/lib/cbt-crypto",
+        "mark": "CBT_CRYPTO_MARK=/var/lib/cbt-crypto@o1",
         "devices": ["/dev/a", "/dev/b"],
         "overlays": ["luks"],
     }
@@ -120,16 +124,88 @@ def test_cleanup_says_that_nothing_is_left(tmp_path: Path) -> None:
     assert none.exit_code == 2
 
 
+def cleanup(*words: Any) -> Any:
+    return CliRunner().invoke(cbt_crypto, ["cleanup", *map(str, words)])
+
+
 def test_cleanup_takes_down_what_a_dead_run_left(
     tmp_path: Path, host: Any, no_overlays: None
 ) -> None:
     """On this machine: a directory that is marked as ours goes, another stays."""
     campaign = load(host.write())
     begun(host.archive, campaign)
-    (host.tmp_dir / "ceph").mkdir(parents=True)
-    (host.tmp_dir / ".cbt-crypto").touch()
-    done = CliRunner().invoke(cbt_crypto, ["cleanup", str(host.archive)])
+    left_behind(host)
+    asked = cleanup(host.archive)
+    assert asked.exit_code != 0 and "say --yes" in asked.output and host.tmp_dir.exists()
+    planned = cleanup("--plan", host.archive)
+    assert planned.exit_code == 0 and "remove tmp_dir" in planned.output and host.tmp_dir.exists()
+    done = cleanup("--yes", host.archive)
     assert done.exit_code == 0, done.output
     assert "taking down what a run that ended early" in done.output
     assert not host.tmp_dir.exists()
-    assert left_over(host.archive) == []
+    assert left_over(host.archive) == own_left_over(host.archive) == []
+
+
+def left_behind(host: Any) -> None:
+    (host.tmp_dir / "ceph").mkdir(parents=True, mode=0o700)
+    (host.tmp_dir / ".cbt-crypto").touch()
+
+
+@pytest.fixture
+def checkout_with_a_trap(tmp_path: Path) -> Path:
+    """A checkout of CBT, as far as anybody can tell, that says when its code runs."""
+    folder = tmp_path / "trap"
+    for name in (
+        "cbt.py", "settings.py", "common.py", "monitoring.py", "benchmarkfactory.py",
+        "cluster/ceph.py", "benchmark/benchmark.py",
+    ):  # fmt: skip
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')\n")
+    return folder
+
+
+def test_an_archive_s_word_is_neither_code_nor_an_order(
+    tmp_path: Path, host: Any, no_overlays: None, checkout_with_a_trap: Path
+) -> None:
+    """Somebody sends an archive: its journal names a checkout, a dead holder, our directory."""
+    path = path_of(host.archive)
+    path.parent.mkdir(parents=True)
+    entry = {
+        "event": "begin", "run": "r9", "by": {**this_run(host.archive), "pid": 1, "started": 1},
+        "hosts": {"his-host": {"devices": []}}, "document": load(host.write()).document,
+        "checkout": str(checkout_with_a_trap), "time": 1.0,
+    }  # fmt: skip
+    path.write_text(json.dumps(entry) + "\n")
+    left_behind(host)
+    for words in (("--yes",), ("--plan",), ()):
+        done = cleanup(*words, host.archive)
+        assert done.exit_code != 0 and "is none of your runs here" in str(done.output)
+    assert host.tmp_dir.exists()
+    plan = cleanup("--foreign", "--plan", host.archive)
+    assert f"localhost: {host.tmp_dir}" in plan.output and "his-host" not in plan.output
+    assert host.tmp_dir.exists()
+    assert cleanup("--foreign", "--yes", host.archive).exit_code == 0
+    assert not host.tmp_dir.exists(), "somebody has looked at it, and agreed"
+    assert not (tmp_path / "sprung").exists(), "but its code is nobody's"
+
+
+def test_a_living_campaign_on_the_same_hosts_is_left_alone(
+    tmp_path: Path, host: Any, no_overlays: None
+) -> None:
+    campaign = load(host.write())
+    begun(host.archive, campaign)
+    left_behind(host)
+    site, cluster = site_of(campaign.cluster), campaign.cluster
+    remote = Remote(embedded().common, cluster.tmp_dir)
+    with hosts_held(remote, site, "living", this_run(tmp_path / "other")):
+        done = cleanup("--yes", host.archive)
+        assert done.exit_code != 0 and "is in use by" in done.output
+        assert host.tmp_dir.exists()
+    assert [one.run for one in own_left_over(host.archive)] == ["r1"]
+
+
+def test_what_is_given_up_is_not_touched(host: Any, no_overlays: None) -> None:
+    begun(host.archive, load(host.write()))
+    left_behind(host)
+    assert cleanup("--forget", "--yes", host.archive).exit_code == 0
+    assert host.tmp_dir.exists() and own_left_over(host.archive) == []

@@ -13,7 +13,7 @@ from cbt_crypto.benchmarks.drive.etcd import Etcd
 from cbt_crypto.benchmarks.drive.fdatasync import Fdatasync
 from cbt_crypto.benchmarks.drive.raw_device import RawDevice
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.hosts.devices import md_array
+from cbt_crypto.hosts.devices import destroy, md_array
 from cbt_crypto.hosts.site import Drive
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.layout import drives_of, site_of
@@ -74,22 +74,28 @@ def test_every_script_is_valid_shell(on_drives: Any, place_of: Any, name: str) -
     assert "/dev/a b'\"'\"'c" in scripts["c0"]
 
 
-def test_an_array_is_made_and_taken_down(on_drives: Any, programs: Any, tmp_path: Any) -> None:
+def test_an_array_is_made_and_taken_down(
+    on_drives: Any, programs: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agrees = "prove() { case $1 in ready) echo 1:2:3:4 ;; where) : ;; esac; }\n"
+    monkeypatch.setattr(destroy, "proof", lambda tmp_dir: agrees)
     programs("mdadm", f'echo "$@" >> {tmp_path}/calls')
     programs("modprobe", "exit 0")
-    drive = Drive("R", "h", ("/dev/x", "/dev/y"), "/f", array=f"{tmp_path}/array", chunk_kib=64)
-    script = f"set -eu; SUDO=\n{md_array.make(drive, ['/dev/x', '/dev/y'])}"
+    drive = Drive(
+        "R", "h", ("/dev/x", "/dev/y"), "/f", array=f"{tmp_path}/cbt-crypto-1", chunk_kib=64
+    )
+    script = f"set -eu; SUDO=\n{md_array.make(drive, ['/dev/x', '/dev/y'], '/own')}"
     made = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert made.returncode == 1 and "mdadm made no" in made.stderr
-    (tmp_path / "array").write_text("")
-    subprocess.run(["sh", "-c", f"set -eu; SUDO=\n{md_array.stop(drive)}"], check=True)
+    (tmp_path / "cbt-crypto-1").write_text("")
+    subprocess.run(["sh", "-c", f"set -eu; SUDO=\n{md_array.stop(drive, '/own')}"], check=True)
     make, stop = (tmp_path / "calls").read_text().splitlines()
     assert make == (
-        f"--create {tmp_path}/array --level=0 --raid-devices=2 --chunk=64 --metadata=1.2 "
-        "--run --quiet /dev/x /dev/y"
+        f"--create {tmp_path}/cbt-crypto-1 --level=0 --raid-devices=2 --chunk=64 --metadata=1.2 "
+        "--uuid=1:2:3:4 --run --quiet /dev/x /dev/y"
     )
-    assert stop == f"--stop --quiet {tmp_path}/array"
-    assert not (tmp_path / "array").exists()
+    assert stop == f"--stop --quiet {tmp_path}/cbt-crypto-1"
+    assert not (tmp_path / "cbt-crypto-1").exists()
 
 
 def test_arrays_and_mappings_are_undone_from_the_top(on_drives: Any) -> None:
@@ -99,8 +105,9 @@ def test_arrays_and_mappings_are_undone_from_the_top(on_drives: Any) -> None:
     for text in scripts.values():
         subprocess.run(["sh", "-n"], input=text, text=True, check=True)
     # over the array on c0, under it on c1
-    assert scripts["c0"].index("cryptsetup close") < scripts["c0"].index("mdadm --stop")
-    assert scripts["c1"].index("mdadm --stop") < scripts["c1"].index("cryptsetup close")
+    close, stop = "\nclose_luks cbt-crypto-", "\nstop_array /dev/md/cbt-crypto-"
+    assert scripts["c0"].index(close) < scripts["c0"].index(stop)
+    assert scripts["c1"].index(stop) < scripts["c1"].index(close)
 
 
 def test_no_ceph_is_asked_for_and_the_devices_are_guarded(on_drives: Any) -> None:

@@ -49,9 +49,7 @@ Judge = Callable[..., Optional[str]]
 
 @pytest.fixture
 def judge(tmp_path: Path) -> Judge:
-    def judged(device: str, wipe: Any = False, noted: Optional[str] = None) -> Optional[str]:
-        if noted:
-            (tmp_path / "devices").write_text(f"{noted}\n")
+    def judged(device: str, wipe: Any = False) -> Optional[str]:
         (guard,) = device_guards(site_with(tmp_path, device), wipe)
         text = f"set -eu\nSUDO=\n(\n{guard.script}\n) 2>&1 || :"
         return guard.judge(_run("sh", "-c", text))
@@ -83,7 +81,6 @@ def test_the_system_s_device_is_refused_always(
     programs("findmnt", f"echo {device}")
     for wipe in (False, True, ["*"]):
         assert judge(device, wipe=wipe) == f"{device} holds the system; name another device"
-    assert judge(device, noted=device) == f"{device} holds the system; name another device"
 
 
 def test_a_file_system_is_refused_unless_it_may_be_wiped(
@@ -111,9 +108,8 @@ def test_a_bluestore_of_another_cluster_is_refused(
     assert "bluestore" in sentence
 
 
-@pytest.mark.parametrize("noted", [False, True])
 def test_a_mounted_device_is_refused_whatever_the_file_says(
-    image: Path, attach: Callable[[], str], judge: Judge, tmp_path: Path, noted: bool
+    image: Path, attach: Callable[[], str], judge: Judge, tmp_path: Path
 ) -> None:
     _run("mkfs.ext4", "-q", str(image))
     device = attach()
@@ -121,7 +117,7 @@ def test_a_mounted_device_is_refused_whatever_the_file_says(
     mount.mkdir()
     _run("mount", device, str(mount))
     try:
-        sentence = judge(device, wipe=True, noted=device if noted else None)
+        sentence = judge(device, wipe=True)
     finally:
         _run("umount", str(mount))
     assert sentence == f"{device} is mounted, or a part of it is; name another device"
@@ -132,29 +128,8 @@ def test_a_device_that_somebody_holds_is_refused(attach: Callable[[], str], judg
     held = os.open(device, os.O_RDONLY | os.O_EXCL)
     try:
         assert judge(device, wipe=True) == f"{device} is in use; name another device"
-        assert judge(device, noted=device) is None, "what a killed run of ours holds is ended"
     finally:
         os.close(held)
-
-
-def test_what_a_killed_run_left_is_ours(
-    image: Path, attach: Callable[[], str], judge: Judge
-) -> None:
-    with image.open("r+b") as file:
-        file.write(b"bluestore block device\n2f1c\n")
-    device = attach()
-    assert judge(device, noted=device) is None
-    assert judge(device, noted=f"{device}1") is not None, "another device was noted"
-
-
-def test_a_file_system_made_since_a_killed_run_is_not_ours(
-    image: Path, attach: Callable[[], str], judge: Judge
-) -> None:
-    _run("mkfs.ext4", "-q", str(image))
-    device = attach()
-    sentence = judge(device, noted=device)
-    assert sentence is not None
-    assert "carries data (ext4)" in sentence
 
 
 @pytest.mark.parametrize("there", ["file", "nothing"])

@@ -13,7 +13,7 @@ import pytest
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.remote import Remote, packed
 
 pytestmark = pytest.mark.unit
 
@@ -187,6 +187,15 @@ def test_one_call_for_any_number_of_hosts_and_any_length(shims: Any) -> None:
 def test_no_script_is_in_an_argument(shims: Any) -> None:
     Remote(common, "/t").run({"a": "echo s3cret"}, "run")
     assert "s3cret" not in str(shims.calls())
+
+
+def test_what_is_long_is_packed() -> None:
+    text = ": " + "x" * 200_000 + '\necho "it\'s $CBT_HOST"'
+    short = packed(text)
+    done = subprocess.run(
+        ["sh", "-c", short], env={**os.environ, "CBT_HOST": "h0"}, check=True, capture_output=True
+    )
+    assert done.stdout == b"it's h0\n" and len(short) < 10_000
 
 
 @pytest.mark.parametrize("status", [0, 1, 127, 255])

@@ -25,13 +25,13 @@ def test_no_such_file(tmp_path: Path) -> None:
 
 
 def test_a_directory(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+    with pytest.raises(UsageError, match="is not a regular file"):
         load(tmp_path)
 
 
 def test_below_a_file(tmp_path: Path) -> None:
     (tmp_path / "campaign.yaml").touch()
-    with pytest.raises(UsageError, match="cannot be read: Not a directory"):
+    with pytest.raises(UsageError, match="no such file"):
         load(tmp_path / "campaign.yaml" / "x")
 
 

@@ -14,9 +14,29 @@ from typing import Callable
 
 import pytest
 
+from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.site import Osd, Site
 
 DATA = Path(__file__).parents[1] / "data" / "overlays"
+
+
+#: As if every device were ours: tests/unit/safety has the proof itself, on real devices.
+_AGREES = """
+prove() {
+    case $1 in
+        ready) echo 11111111-2222-4333-8444-555555555555 ;;
+        where) case $2 in *theirs*) ;; *) echo "$2" ;; esac ;;
+        is-stacked) return 1 ;;
+    esac
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def proof_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(destroy, "proof", lambda tmp_dir: _AGREES)
+    monkeypatch.setattr(destroy, "_ROOT_S", 'is_root_s() { [ -d "$1" ]; }\n')
+    monkeypatch.setattr(destroy, "_WIPE", 'wipe_node() { wipefs -q -a "$1"; }\n')
 
 
 def make_osd(number: int, host: str, **changes: object) -> Osd:

@@ -28,7 +28,7 @@ def test_osds_of_a_host_share_one_group_of_volumes(site: Site) -> None:
     assert script.count("\ngroup cbt-crypto-") == 1
     assert script.count("by_size cbt-crypto-") == 2
     assert "osd.0-db 2G" in script and "osd.1-db 2G" in script
-    assert script.index("echo /dev/nvme0n1 >> /tmp/cbt/devices") < script.index("vgcreate")
+    assert script.index("\nclaim /dev/nvme0n1") < script.index("\ngroup cbt-crypto-")
     paths = {_volume(DB, osd) for osd in site.osds}
     assert len(paths) == 4 and all(path.startswith("/dev/cbt-crypto-") for path in paths)
 
@@ -86,8 +86,7 @@ def test_luks_can_leave_the_volume_or_the_data_plain(site: Site) -> None:
 
 def test_mappings_of_every_configuration_go_before_any_volume(site: Site) -> None:
     text = leftovers([Stack([DB]), Stack([DB, Luks()])], site)["node2"]
-    assert text.rindex("remove cbt-crypto-") > 0
-    assert text.rindex("luksErase") < text.index("vgremove")
+    assert text.rindex("\nclose_luks cbt-crypto-") < text.index('remove_group "$group"')
 
 
 def _outputs(site: Site, overlay: DbDevice, **changes: Any) -> dict[str, str]:

@@ -87,7 +87,8 @@ def test_a_drive_is_formatted_with_an_admin_key_on_the_standard_input(
     own = [call for call in tools.calls if call[0] == "cryptsetup" and osd.device in call]
     assert own == [
         shlex.split(
-            f"cryptsetup luksFormat --batch-mode --type luks2 {words} --label {name} "
+            f"cryptsetup luksFormat --batch-mode --type luks2 {words} "
+            f"--uuid 11111111-2222-4333-8444-555555555555 --label {name} "
             f"--key-file {keys}/{name} {osd.device}"
         ),
         shlex.split(f"cryptsetup open --type luks --key-file {keys}/{name} {osd.device} {name}"),
@@ -137,12 +138,13 @@ def test_taking_down_erases_the_range_and_resets_the_drive(
     assert own == [
         ["cryptsetup", "luksErase", "--batch-mode", "--key-file", admin, device],
         ["drive", "revert", device, admin],
+        ["blkid", "-p", "-s", "TYPE", "-o", "value", device],
         ["wipefs", "-q", "-a", device],
     ]
     assert list((tools.folder / "run").iterdir()) == []
-    calls = len(tools.calls)
     sh(down)
-    assert len(tools.calls) == calls
+    reverted = [call for call in tools.calls if call[:2] == ["drive", "revert"]]
+    assert [call[2] for call in reverted].count(device) == 1
 
 
 def test_the_key_of_a_drive_that_cannot_be_reset_is_kept(two: Site, tools: Any, sh: Shell) -> None:
@@ -163,7 +165,7 @@ def test_the_sent_program_is_whole(two: Site, tools: Any, sh: Shell) -> None:
     keys.mkdir()
     (keys / f"{mapping_of(site.osds[0], 'data', '').name}.opal").write_text("k" * 32)
     sh(tools.script(ONLY.take_down(site)["n"]))
-    assert [call[0] for call in tools.calls] == ["cryptsetup", "wipefs"]
+    assert [call[0] for call in tools.calls] == ["cryptsetup", "blkid", "wipefs"]
 
 
 # -- what hosts and drives must offer -------------------------------------------------------------

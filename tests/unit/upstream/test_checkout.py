@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cbt_crypto.archive.json_file import write_json
-from cbt_crypto.engine.choice import check_same_engine, choose, engine_at
+from cbt_crypto.engine.choice import check_same_engine, choose
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.engine.upstream.checkout import find, is_checkout, read_checkout
 from cbt_crypto.engine.upstream.modules import missing_library
@@ -129,11 +129,6 @@ def test_the_order_of_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert found and found.path == beside
     assert find(None, elsewhere, elsewhere) is None
     assert find(None, elsewhere, project) == found
-
-
-def test_what_a_journal_names_is_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CBT_HOME", "/nonexistent")
-    assert engine_at(None).name == "embedded"
 
 
 def test_an_archive_keeps_to_its_engine(tmp_path: Path) -> None:

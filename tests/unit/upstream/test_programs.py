@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cbt_crypto.engine.upstream.programs import Names, endings, install, read_notes
+from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import ceph_dir, site_of
 
@@ -24,6 +25,7 @@ class Host:
             Names("ceph", "rbd", "ceph-mon", "ceph-mgr", "ceph-osd"),
             lambda osd, command: f"WRAPPED={osd.id} {command}",
             lambda host, command: f"CLIENT={host} {command}",
+            lambda osd: osd.device,
         )  # fmt: skip
         subprocess.run(["sh", "-euc", scripts["o0"]], check=True)
 
@@ -40,7 +42,11 @@ class Host:
 
 
 @pytest.fixture
-def host(campaign_of: Callable[..., Campaign], tmp_path: Path) -> Host:
+def host(
+    campaign_of: Callable[..., Campaign], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Host:
+    agrees = f'prove() {{ echo "$1 $2 $3" >> {tmp_path}/proved; }}\n'
+    monkeypatch.setattr(destroy, "proof", lambda tmp_dir: agrees)
     return Host(campaign_of(cluster={"tmp_dir": f"{tmp_path}/own", "osds_per_node": 2}))
 
 
@@ -89,5 +95,8 @@ def test_an_osd_starts_as_overlays_have_it_and_is_made_as_upstream_has_it(
     assert host.run("ceph-osd", "-c", "x", "-i", "1", "--pid-file=y").returncode == 0
     made, started = (host.base / "log" / "ceph-osd.out").read_text().splitlines()
     assert made.endswith("||-c x -i 1 --mkfs --osd-uuid u")
+    proved = (tmp_path / "proved").read_text().splitlines()
+    device = "/dev/disk/by-partlabel/osd-device-1-data"
+    assert proved == [f"ready {device} bluestore", f"share {device} u"]
     assert started.endswith(f"|1|-c {own}/ceph.conf -i 1 --pid-file={own}/run/osd.1.pid")
     assert host.run("ceph-osd", "-i", "7").returncode == 2, "an OSD of another host"

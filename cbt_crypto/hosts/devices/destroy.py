@@ -1,0 +1,317 @@
+"""Every command that destroys what is on a device, each behind the proof that the device is ours.
+
+This is the one rule, in one place: a path is never proof. Each function of the shell text below
+first runs `prove` (proof_on_host.py) in the same shell: the device is the one that was looked at
+before the run, by its WWN or serial number and size; what is on it carries a uuid that we chose;
+and nobody uses it. Where that fails, one sentence is printed and nothing is touched.
+tests/unit/safety shows that no other module has such a command.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import shlex
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from cbt_crypto.hosts import directory_on_host
+from cbt_crypto.hosts.devices import identity_on_host, proof_on_host
+
+#: The name of the notes in `tmp_dir`.
+NOTES = "devices.json"
+
+# $1 is the path. What is wiped is the device by the kernel's own name, which proof has printed.
+_WIPE = """
+wipe_node() {
+    wipefs -q -a "$1"
+    dd if=/dev/zero of="$1" bs=1M count=4 conv=fsync status=none 2> /dev/null || blank "$1"
+}
+# A device of less than 4 MiB ends early.
+blank() { [ "$(blockdev --getsize64 "$1")" -lt 4194304 ]; }
+"""
+
+_CLAIM = """
+claim() {
+    node=$(prove claim "$1")
+    [ -z "$node" ] || wipe_node "$node"
+    prove claimed "$1"
+}
+"""
+
+_EMPTY = """
+empty() {
+    node=$(prove where "$1") || return 1
+    [ -n "$node" ] || return 0
+    prove begin "$1" && wipe_node "$node" && prove emptied "$1" "$node"
+}
+empty_all() {
+    bad=0
+    paths=$(prove all-claimed)
+    while read -r path; do
+        [ -z "$path" ] || empty "$path" < /dev/null || bad=1
+    done <<PATHS
+$paths
+PATHS
+    [ $bad = 0 ]
+}
+"""
+
+# What holds keys leaves no core.
+_NO_CORE = "ulimit -c 0\n"
+
+# What others put there is not ours, whatever its name.
+_ROOT_S = """
+is_root_s() {
+    [ -d "$1" ] && [ ! -L "$1" ] && [ "$(stat -c '%u %a' "$1")" = "0 700" ]
+}
+"""
+
+# $1 is the mapping's name, $2 the device below it, $3 what it reads; FORMAT and $keys are the
+# caller's.
+_LUKS = """
+format_luks() {
+    uuid=$(prove ready "$2" luks)
+    cryptsetup luksFormat --batch-mode $FORMAT --uuid "$uuid" --label "$1" \\
+        --key-file "$keys/$1" "$2" < "$3"
+    prove made "$2"
+}
+"""
+
+# Without its range a drive would still be ours, and nobody else could have it encrypt without the
+# PSID on its label. So it is reset as a whole, which preflight has made sure is nobody else's.
+_CLOSE_LUKS = """
+now() { cut -d. -f1 /proc/uptime; }
+close_luks() {
+    ends=$(( $(now) + 20 ))
+    while [ -e "/dev/mapper/$1" ]; do
+        prove own-mapping "$1" ||
+            { echo "/dev/mapper/$1 is not ours; it is left open" >&2; return 1; }
+        said=$(cryptsetup close "$1" 2>&1) && break
+        if [ "$(now)" -ge $ends ]; then
+            echo "cannot close $1: $(echo "$said" | tail -n 1)" >&2
+            return 1
+        fi
+        sleep 0.1
+    done
+    node=$(prove where "$2") || return 1
+    for place in /run/cbt-crypto /dev/shm/cbt-crypto; do
+        is_root_s "$place" || continue
+        [ -z "$node" ] || [ ! -f "$place/$1.opal" ] ||
+            reset_opal "$node" "$place/$1.opal" || return 1
+        rm -f "$place/$1"
+    done
+    [ -n "$node" ] || return 0
+    prove begin "$2"
+    if [ "$(blkid -p -s TYPE -o value "$node" 2> /dev/null)" = crypto_LUKS ]; then
+        cryptsetup luksErase --batch-mode "$node"
+    fi
+    if prove is-stacked "$2"; then wipefs -q -a "$node"
+    else wipe_node "$node"; prove emptied "$2" "$node"; fi
+}
+reset_opal() {
+    cryptsetup luksErase --batch-mode --key-file "$2" "$1" > /dev/null 2>&1 || :
+    if ! python3 -I -c "$DRIVES" revert "$1" "$2"; then
+        echo "the OPAL admin key of $1 is kept in $2; without it, use the PSID on its label" >&2
+        return 1
+    fi
+    rm -f "$2"
+}
+"""
+
+# $1 is the group, $2 its device.
+_GROUP = """
+make_group() {
+    uuid=$(prove ready "$2" lvm)
+    pvcreate -q -ff -y --uuid "$uuid" --norestorefile "$2" > /dev/null
+    vgcreate -q -y "$1" "$2" > /dev/null
+    prove made "$2"
+}
+"""
+
+# The volumes' users have ended, but udev may still look at one: try again for a while.
+_REMOVE_GROUP = """
+now() { cut -d. -f1 /proc/uptime; }
+remove_group() {
+    case $1 in cbt-crypto-*) ;; *) echo "$1 is no group of ours" >&2; return 1 ;; esac
+    ends=$(( $(now) + 20 ))
+    while vgs "$1" > /dev/null 2>&1; do
+        node=$(prove where "$2") || return 1
+        [ "$(vgs --noheadings -o pv_name "$1" | tr -d ' ')" = "$node" ] ||
+            { echo "the volume group $1 lies not on our device alone" >&2; return 1; }
+        said=$(vgremove -q -f -y "$1" 2>&1) && break
+        if [ "$(now)" -ge $ends ]; then
+            echo "cannot remove $1: $(echo "$said" | tail -n 1)" >&2
+            return 1
+        fi
+        sleep 0.2
+    done
+    empty "$2"
+}
+"""
+
+# The link may come a moment after mdadm returns: udev makes it where it runs.
+_ARRAY = """
+make_array() {
+    array=$1 chunk=$2; shift 2
+    uuid=
+    for member; do uuid=$(prove ready "$member" md); done
+    modprobe -q raid0 2> /dev/null || :
+    for member; do prove share "$member" "$uuid"; done
+    mdadm --create "$array" --level=0 --raid-devices=$# --chunk="$chunk" --metadata=1.2 \\
+        --uuid="$uuid" --run --quiet "$@" 2>&1 | grep -v 'array .* started' || :
+    n=0; while [ ! -b "$array" ] && [ $n -lt 50 ]; do sleep 0.1; n=$((n + 1)); done
+    [ -b "$array" ] || { echo "mdadm made no $array" >&2; exit 1; }
+    for member; do prove made "$member" "$uuid"; done
+}
+"""
+
+# A stopped array leaves superblocks on its members, where these are not mappings that are gone.
+_STOP_ARRAY = """
+stop_array() {
+    array=$1; shift
+    case $array in
+        */cbt-crypto-*) ;;
+        *) echo "$array is no array of ours" >&2; return 1 ;;
+    esac
+    if [ -e "$array" ]; then
+        prove stacked "$array" || return 1
+        mdadm --stop --quiet "$(readlink -f "$array")"
+    fi
+    rm -f "$array"
+    for member; do empty "$member" || return 1; done
+}
+"""
+
+#: The label by which a file system is known to be ours. XFS takes 12 characters.
+LABEL = "cbt-crypto"
+_FILE_SYSTEM = f"""
+make_ext4() {{
+    uuid=$(prove ready "$1" ext4)
+    mkfs.ext4 -q -F -L {LABEL} -U "$uuid" -E lazy_itable_init=0,lazy_journal_init=0 "$1"
+    prove made "$1"
+}}
+make_xfs() {{
+    uuid=$(prove ready "$1" xfs)
+    mkfs.xfs -q -f -L {LABEL} -m uuid="$uuid" "$1"
+    prove made "$1"
+}}
+"""
+
+
+def proof(tmp_dir: str) -> str:
+    """Shell text that defines `prove`; it ends what follows it where something is not ours.
+
+    `prove ready PATH WHAT` prints the uuid to give to what is made on the device, and `prove made
+    PATH [UUID]` follows; for take-down, `prove where PATH` prints the device, or nothing.
+    """
+    notes = shlex.quote(f"{tmp_dir}/{NOTES}")
+    return (
+        f"PROOF=$(cat <<\\PROOF_PROGRAM\n{_source()}PROOF_PROGRAM\n)\n"
+        f'prove() {{ ${{SUDO:-}} python3 -I -c "$PROOF" {notes} "$@"; }}\n'
+    )
+
+
+def look(tmp_dir: str, device: str, key: str) -> str:
+    """Shell text for the check: prints ok, `signature` and what the device carries, or why not."""
+    return (
+        f"{proof(tmp_dir)}prove look {shlex.quote(device)} {shlex.quote(key)} ||\n"
+        "    echo 'cannot be looked at; install python3 and util-linux, and use a root user'"
+    )
+
+
+def identify(tmp_dir: str, devices: Iterable[str]) -> str:
+    """Shell text that prints, as JSON by path, what tells these devices from others."""
+    return f"{proof(tmp_dir)}prove identify {' '.join(map(shlex.quote, devices))}"
+
+
+def record(tmp_dir: str, notes: Mapping[str, Any]) -> str:
+    """Shell text that notes the devices of a run: path -> `identity`, `uuid` and `wipe`."""
+    return f"{proof(tmp_dir)}prove record {shlex.quote(json.dumps(notes))}"
+
+
+def restore(tmp_dir: str, notes: Mapping[str, Any]) -> str:
+    """Shell text that puts back notes which were lost; those that are there stay."""
+    return f"{proof(tmp_dir)}prove restore {shlex.quote(json.dumps(notes))}"
+
+
+def claim(tmp_dir: str, devices: Iterable[str]) -> str:
+    """Shell text that takes devices for this campaign, and wipes those that may be wiped."""
+    return _as_root(tmp_dir, _WIPE + _CLAIM, (f"claim {shlex.quote(path)}" for path in devices))
+
+
+def empty_all(tmp_dir: str) -> str:
+    """Shell text after which nothing of ours is on any device that a campaign has claimed."""
+    return _as_root(tmp_dir, _WIPE + _EMPTY, ["empty_all"])
+
+
+def empty(tmp_dir: str, devices: Iterable[str]) -> str:
+    """The same of these devices alone."""
+    calls = [f"empty {shlex.quote(path)} || bad=1" for path in devices]
+    return _as_root(tmp_dir, _WIPE + _EMPTY, ["bad=0", *calls, "[ $bad = 0 ]"])
+
+
+def format_osd(tmp_dir: str, device: str, mkfs: str) -> str:
+    """`mkfs`, shell text that takes the OSD's uuid from `$uuid`, behind the proof."""
+    quoted = shlex.quote(device)
+    return f"{proof(tmp_dir)}uuid=$(prove ready {quoted} bluestore)\n{mkfs}\nprove made {quoted}"
+
+
+def luks(tmp_dir: str, text: str) -> str:
+    """`text` as root, with the functions that format, close and erase LUKS devices."""
+    return _as_root(tmp_dir, _NO_CORE + _ROOT_S + _WIPE + _LUKS + _CLOSE_LUKS, [text])
+
+
+def groups(tmp_dir: str, text: str) -> str:
+    """`text` as root, with the functions that make and remove volume groups."""
+    return _as_root(tmp_dir, _WIPE + _EMPTY + _GROUP + _REMOVE_GROUP, [text])
+
+
+def array(tmp_dir: str, text: str) -> str:
+    """`text` as root, with the functions that make and stop MD arrays."""
+    return _as_root(tmp_dir, _WIPE + _EMPTY + _ARRAY + _STOP_ARRAY, [text])
+
+
+def file_system(tmp_dir: str, kind: str, device: str) -> str:
+    """Shell text that makes a file system, `ext4` or `xfs`, labelled as ours."""
+    return _as_root(tmp_dir, _FILE_SYSTEM, [f"make_{kind} {shlex.quote(device)}"])
+
+
+def overwrite(tmp_dir: str, device: str) -> str:
+    """Shell text that ends the script unless a device of ours may be overwritten from 1 MiB on."""
+    return f"{proof(tmp_dir)}prove ready {shlex.quote(device)} '' > /dev/null"
+
+
+def _as_root(tmp_dir: str, functions: str, calls: Iterable[str]) -> str:
+    text = f"PATH=$PATH:/usr/sbin:/sbin\nSUDO=\n{proof(tmp_dir)}{functions}" + "\n".join(calls)
+    return f"$SUDO sh -euc {shlex.quote(text)}"
+
+
+@lru_cache(maxsize=1)
+def _source() -> str:
+    """The proof as one program, without what only readers need: an engine may limit its length."""
+    modules = (directory_on_host, identity_on_host, proof_on_host)
+    body = "\n".join(_bare(inspect.getsource(module)) for module in modules)
+    return f"{body}\nsys.exit(main(sys.argv[1:]))\n"
+
+
+def _bare(source: str) -> str:
+    """Without docstrings, comments, imports from this package and the start as a program."""
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            _replace(lines, node, " " * node.col_offset + '""')
+        elif (isinstance(node, ast.ImportFrom) and str(node.module).startswith("cbt_crypto")) or (
+            isinstance(node, ast.If) and "__main__" in ast.dump(node.test)
+        ):
+            _replace(lines, node, "")
+    kept = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return "\n".join(" " * ((len(line) - len(line.lstrip())) // 4) + line.lstrip() for line in kept)
+
+
+def _replace(lines: list[str], node: ast.stmt, text: str) -> None:
+    """One statement by a line; the others keep their numbers."""
+    last = node.end_lineno or node.lineno
+    lines[node.lineno - 1 : last] = [text] + [""] * (last - node.lineno)

@@ -1,0 +1,319 @@
+"""Which device a path leads to, and what is on it. This file runs on the hosts, as root.
+
+A path is never proof: after a reboot it may lead to another disk. What tells disks apart is what
+they say of themselves, a WWN or a serial number; and for one that says nothing, the number that
+the kernel gave it in this boot. Needs nothing but Python 3.6 and util-linux.
+"""
+
+import glob
+import os
+import stat
+import subprocess
+import time
+from typing import Any, Dict, List, Optional
+
+from cbt_crypto.hosts.directory_on_host import Refused
+
+Identity = Dict[str, str]
+
+#: The beginning of a device that a campaign has claimed or left: it says that nothing is lost.
+TAG = b"cbt-crypto: there is nothing of worth on this device\n"
+TAG_BYTES = 4096
+#: Where BlueStore keeps copies of its label, from Squid on; the first is at the beginning.
+BLUESTORE_LABELS = (0, 1 << 30, 10 << 30, 100 << 30, 1000 << 30)
+BLUESTORE = b"bluestore block device\n"
+#: What of an identity must be the same, of what was known.
+_TELLING = ("size", "start", "wwn", "serial", "partuuid", "dm", "backing")
+#: Any one of these tells a disk from every other, also after a reboot.
+_STRONG = ("wwn", "serial", "partuuid", "dm", "backing")
+_HEAD = 4 << 20
+_SAMPLES = 64
+_SAMPLE = 64 << 10
+_PATIENCE_S = 3.0
+
+
+def text_of(*paths: str) -> str:
+    """The first of these files that says something, on one line."""
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                found = file.read(4096)
+        except OSError:
+            continue
+        if path.endswith("/vpd_pg80"):
+            found = found[4:]
+        said = " ".join(found.decode("utf-8", "replace").replace("\0", " ").split())
+        if said:
+            return said
+    return ""
+
+
+def folder_of(path: str) -> str:
+    """The device's directory in sysfs. Raises Refused for what is no block device."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        status = None
+    if status is None or not stat.S_ISBLK(status.st_mode):
+        raise Refused("is not a block device there")
+    number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+    return os.path.realpath("/sys/dev/block/" + number)
+
+
+def node_of(path: str) -> str:
+    """The kernel's own name of the device, as /dev/sdb."""
+    return "/dev/" + os.path.basename(folder_of(path)).replace("!", "/")
+
+
+def disk_of(folder: str) -> str:
+    """The directory of the whole disk that a device is, or is a partition of."""
+    return os.path.dirname(folder) if os.path.exists(folder + "/partition") else folder
+
+
+def identity(path: str) -> Identity:
+    """What tells the device from others: text by name, only what is known. Raises Refused."""
+    folder = folder_of(path)
+    disk = disk_of(folder)
+    found = {
+        "size": str(int(text_of(folder + "/size") or 0) * 512),
+        "start": text_of(folder + "/start"),
+        "wwn": text_of(disk + "/wwid", disk + "/device/wwid"),
+        "serial": text_of(disk + "/serial", disk + "/device/serial", disk + "/device/vpd_pg80"),
+        "dm": text_of(disk + "/dm/uuid"),
+        "backing": _backing(disk),
+        "seen": " ".join(
+            (
+                text_of("/proc/sys/kernel/random/boot_id"),
+                text_of(disk + "/diskseq"),
+                text_of(folder + "/dev"),
+            )
+        ),
+    }
+    if disk != folder:
+        found["partuuid"] = _said(["blkid", "-p", "-s", "PART_ENTRY_UUID", "-o", "value", path])
+    return {name: value for name, value in found.items() if value}
+
+
+def _backing(disk: str) -> str:
+    """The file behind a loop device, and which one of that name."""
+    path = text_of(disk + "/loop/backing_file")
+    try:
+        status = os.stat(path)
+    except OSError:
+        return path
+    return f"{path} {status.st_dev}:{status.st_ino}"
+
+
+def _said(command: List[str]) -> str:
+    try:
+        return subprocess.check_output(command, stderr=subprocess.DEVNULL).decode().strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def words(known: Identity) -> str:
+    """`serial A, 10737418240 bytes`, for people."""
+    names = (
+        ("serial", "serial {}"),
+        ("wwn", "WWN {}"),
+        ("backing", "file {}"),
+        ("dm", "mapping {}"),
+        ("partuuid", "partition {}"),
+    )
+    said = [form.format(known[name]) for name, form in names if name in known]
+    return ", ".join((said or ["no serial number"]) + [known.get("size", "?") + " bytes"])
+
+
+def difference(then: Identity, now: Identity) -> Optional[str]:
+    """Why `now` is not the device that `then` was; None when it is."""
+    if any(then.get(name, "") != now.get(name, "") for name in _TELLING):
+        return f"is another device now: {words(now)}; it was: {words(then)}"
+    if then.get("seen") == now.get("seen"):
+        return None
+    if not any(name in then for name in _STRONG) or has_twin(now):
+        return "cannot be told from another since it was plugged in anew: " + words(now)
+    return None
+
+
+def everywhere() -> List[str]:
+    """All block devices of this host, by the kernel's names."""
+    names = sorted(os.listdir("/sys/class/block"))
+    return [path for path in ("/dev/" + n.replace("!", "/") for n in names) if os.path.exists(path)]
+
+
+def alike(known: Identity) -> List[str]:
+    """The devices that say of themselves what `known` says."""
+    found = []
+    for path in everywhere():
+        try:
+            own = identity(path)
+        except (Refused, ValueError):
+            continue
+        if all(known.get(name, "") == own.get(name, "") for name in _TELLING):
+            found.append(path)
+    return found
+
+
+def has_twin(known: Identity) -> bool:
+    """Whether two devices say the same of themselves, as cheap and virtual disks may."""
+    return len(alike(known)) > 1
+
+
+# -- who uses it ---------------------------------------------------------------------------------
+
+
+def family(folder: str) -> List[str]:
+    """The device, the disk that it is on, and its partitions: directories in sysfs."""
+    partitions = [os.path.dirname(path) for path in glob.glob(glob.escape(folder) + "/*/partition")]
+    return sorted({folder, disk_of(folder), *partitions})
+
+
+def check_unused(path: str, ours: Any = None) -> None:
+    """Raise Refused for a device that something uses. `ours` judges the names of its holders."""
+    folder = folder_of(path)
+    node = node_of(path)
+    if text_of(folder + "/ro") == "1":
+        raise Refused("is read-only; name another device")
+    _check_mounts(node)
+    holders = [name for one in family(folder) for name in _names(one + "/holders")]
+    foreign = [name for name in holders if not (ours and ours(name))]
+    if foreign:
+        raise Refused("is in use by {}; name another device".format(" ".join(foreign)))
+    if holders:
+        return  # what is on it is ours, and has it open
+    _check_exclusive(node)
+    users = writers(folder)
+    if users:
+        raise Refused("is held open by {}; name another device".format(", ".join(users)))
+
+
+def _names(folder: str) -> List[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _check_mounts(node: str) -> None:
+    try:
+        listed = subprocess.check_output(
+            ["lsblk", "-nro", "MOUNTPOINT", node], stderr=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.CalledProcessError):
+        raise Refused("cannot be looked at with lsblk; install util-linux") from None
+    if listed.strip():
+        raise Refused("is mounted, or a part of it is; name another device")
+    for place in ("/", "/boot", "/boot/efi", "/usr", "/var"):
+        source = _said(["findmnt", "-nvo", "SOURCE", "-T", place])
+        below = _said(["lsblk", "-snro", "PATH", source]).splitlines() if source else []
+        if node in [source, *below]:
+            raise Refused("holds the system; name another device")
+
+
+def _check_exclusive(node: str) -> None:
+    """The kernel gives nobody the only use of a device that is mounted, swapped to or mapped."""
+    ends = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            os.close(os.open(node, os.O_RDONLY | os.O_EXCL))
+            return
+        except OSError as error:
+            # udev may look at it for a moment.
+            if time.monotonic() > ends:
+                what = "is in use" if error.errno == 16 else f"cannot be opened ({error.strerror})"
+                raise Refused(what + "; name another device") from None
+        time.sleep(0.1)
+
+
+def writers(folder: str) -> List[str]:
+    """Processes that have the device, its disk or its partitions open for writing: a virtual
+    machine, for one, asks for no exclusive use."""
+    numbers = {text_of(one + "/dev") for one in family(folder)}
+    found = []
+    for path in glob.glob("/proc/[0-9]*/fd/*"):
+        pid = path.split("/")[2]
+        try:
+            status = os.stat(path)
+            if not stat.S_ISBLK(status.st_mode) or int(pid) == os.getpid():
+                continue
+            if f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}" in numbers:
+                flags = text_of(path.replace("/fd/", "/fdinfo/")).partition("flags: ")[2].split()[0]
+                if int(flags, 8) & os.O_ACCMODE != os.O_RDONLY:
+                    found.append("{} (process {})".format(text_of("/proc/" + pid + "/comm"), pid))
+        except (OSError, IndexError, ValueError):
+            continue
+    return sorted(set(found))
+
+
+# -- what is on it -------------------------------------------------------------------------------
+
+
+def signatures(path: str) -> List[Dict[str, str]]:
+    """What can be recognised on the device: `type` and `uuid` of each. Raises Refused."""
+    node = node_of(path)
+    command = ["wipefs", "-n", "-p", "-O", "TYPE,UUID", node]
+    try:
+        done = subprocess.run(  # noqa: UP022 - Python 3.6 has no capture_output
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True
+        )
+    except OSError:
+        raise Refused("cannot be read; install util-linux") from None
+    except subprocess.CalledProcessError as error:
+        said = " ".join(error.stderr.decode("utf-8", "replace").split())
+        raise Refused(f"cannot be read ({said}); use a root user, or give yours sudo") from None
+    rows = [line.split(",") for line in done.stdout.decode("utf-8", "replace").splitlines()]
+    found = [
+        {"type": row[0], "uuid": ([*row, ""])[1]} for row in rows if not row[0].startswith("#")
+    ]
+    uuids = bluestore_uuids(node)
+    kept = [one for one in found if one["type"] != "ceph_bluestore"]
+    kept += [{"type": "bluestore", "uuid": uuid} for uuid in uuids]
+    folder = folder_of(path)
+    parts = [one for one in family(folder) if one not in (folder, disk_of(folder))]
+    return kept + [{"type": "partitions", "uuid": ""}] * bool(parts)
+
+
+def bluestore_uuids(node: str) -> List[str]:
+    """The uuids of the OSDs whose labels are on the device, copies included."""
+    found = []
+    with open(node, "rb", buffering=0) as device:
+        size = device.seek(0, os.SEEK_END)
+        for place in BLUESTORE_LABELS:
+            if place + 4096 <= size:
+                device.seek(place)
+                label = device.read(4096)
+                if label.startswith(BLUESTORE):
+                    uuid = label[len(BLUESTORE) :].split(b"\n")[0].decode("ascii", "replace")
+                    found.append(uuid)
+    return sorted(set(found))
+
+
+def is_tagged(path: str) -> bool:
+    """Whether the device begins with our tag."""
+    with open(node_of(path), "rb", buffering=0) as device:
+        return device.read(len(TAG)) == TAG
+
+
+def raw_data(path: str) -> Optional[int]:
+    """The place of bytes that nothing recognises: a database without a file system, for one.
+
+    The beginning, the end and samples between them are read. None for an empty device; one that
+    begins with our tag need be empty at its beginning alone: the rest is what we measured with.
+    """
+    with open(node_of(path), "rb", buffering=0) as device:
+        size = device.seek(0, os.SEEK_END)
+        places = [
+            (place, min(1 << 20, size - place)) for place in range(0, min(_HEAD, size), 1 << 20)
+        ]
+        if is_tagged(path):
+            places = [(TAG_BYTES, min(1 << 20, size) - TAG_BYTES)]
+        else:
+            step = max(_SAMPLE, size // _SAMPLES // 4096 * 4096)
+            places += [(place, _SAMPLE) for place in range(_HEAD, size, step)]
+            places.append((max(0, size - (1 << 20)), 1 << 20))
+        for place, length in places:
+            device.seek(place)
+            block = device.read(length)
+            if block.strip(b"\0") and block.strip(b"\xff"):
+                return place
+    return None

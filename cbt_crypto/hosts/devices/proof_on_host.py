@@ -1,0 +1,419 @@
+"""Proves that a device is ours, in the script that is about to destroy what is on it.
+
+This file runs on the hosts, as root, behind identity_on_host. The notes are a file in the
+campaign's own directory: path -> `identity` and `wipe`, as they were at the check; `uuid`, which
+everything that the campaign makes on the device gets; `claimed`, from when on it may be written
+to; `working`, while a command of ours is at work on it; and `older`, notes of runs before.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import sys
+import uuid
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+from cbt_crypto.hosts.devices.identity_on_host import (
+    BLUESTORE,
+    BLUESTORE_LABELS,
+    TAG,
+    TAG_BYTES,
+    alike,
+    check_unused,
+    difference,
+    folder_of,
+    identity,
+    is_tagged,
+    node_of,
+    raw_data,
+    signatures,
+    text_of,
+    words,
+)
+from cbt_crypto.hosts.directory_on_host import Refused, check_directory
+
+Note = Dict[str, Any]
+#: What is made on a device of a stacked one has a uuid that follows from both.
+_SPACE = uuid.UUID("6f9d1cf2-6f0c-4b52-8a8e-2a1c3f1f5d2b")
+
+
+@contextlib.contextmanager
+def locked(path: str) -> Iterator[None]:
+    """One at a time; without a directory there is nothing to lock, nor to note."""
+    if not os.path.isdir(os.path.dirname(path)):
+        yield
+        return
+    check_directory(os.path.dirname(path))
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class Notes:
+    """The notes of this host's devices."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.by_path = {}  # type: Dict[str, Note]
+        if not os.path.lexists(os.path.dirname(path)):
+            return
+        check_directory(os.path.dirname(path))
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return
+        with os.fdopen(descriptor) as file:
+            self.by_path = json.load(file)
+
+    def save(self) -> None:
+        """The old file or the new one, whatever happens."""
+        temporary = self.path + ".new"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with os.fdopen(os.open(temporary, flags, 0o600), "w") as file:
+            json.dump(self.by_path, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, self.path)
+        directory = os.open(os.path.dirname(self.path), os.O_RDONLY)
+        os.fsync(directory)
+        os.close(directory)
+
+    def each(self, path: str) -> List[Note]:
+        """The notes on a path, the newest first."""
+        newest = self.by_path.get(path)
+        return [newest, *newest.get("older", [])] if newest else []
+
+    def of_node(self, node: str) -> List[Note]:
+        """The notes on the device of that name in the kernel, by whatever path."""
+        found = []
+        now = identity(node)
+        for path in self.by_path:
+            found += [n for n in self.each(path) if not difference(n["identity"], now)]
+        return found
+
+
+# -- what is ours --------------------------------------------------------------------------------
+
+
+def stacked_uuid(note: Note, name: str) -> str:
+    """The uuid of what is made on a volume, an array or a mapping of ours."""
+    return str(uuid.uuid5(_SPACE, note["uuid"] + name))
+
+
+def plain(text: str) -> str:
+    """A uuid as every tool writes it: MD has colons, LVM letters of both cases."""
+    return "".join(char for char in text.lower() if char.isalnum())
+
+
+def foreign_content(path: str, uuids: List[str], working: bool) -> List[str]:
+    """What is on the device and not ours by a uuid that we chose. Raises Refused."""
+    ours = {plain(one) for one in uuids}
+    found = signatures(path)
+    foreign = [one["type"] for one in found if plain(one["uuid"]) not in ours]
+    place = None if found or is_tagged(path) or working else raw_data(path)
+    return foreign + ([f"data without a name at byte {place}"] if place is not None else [])
+
+
+def below(folder: str) -> List[str]:
+    """The devices at the bottom of a mapping, a volume or an array: nodes; itself for a disk."""
+    slaves = folder + "/slaves"
+    names = sorted(os.listdir(slaves)) if os.path.isdir(slaves) else []
+    found = []  # type: List[str]
+    for name in names:
+        found += below(os.path.realpath("/sys/class/block/" + name))
+    return found or ["/dev/" + os.path.basename(folder).replace("!", "/")]
+
+
+def is_stacked(path: str) -> bool:
+    """Whether the device is a mapping, a volume or an array."""
+    folder = folder_of(path)
+    return os.path.isdir(folder + "/dm") or os.path.isdir(folder + "/md")
+
+
+def stacked_note(notes: Notes, path: str) -> Note:
+    """A note on the devices below a stacked one. Raises Refused unless all of them are ours."""
+    folder = folder_of(path)
+    name = text_of(folder + "/dm/name").replace("--", "-") or "cbt-crypto-"
+    bottoms = below(folder)
+    found = [note for node in bottoms for note in notes.of_node(node)[:1] if note.get("claimed")]
+    if not name.startswith("cbt-crypto-") or not found or len(found) < len(bottoms):
+        raise Refused("is not made of devices of ours")
+    return found[0]
+
+
+def holder_is_ours(notes: Notes) -> Callable[[str], bool]:
+    """Whether a mapping, volume or array, by its name in the kernel, is made of our devices."""
+
+    def judge(name: str) -> bool:
+        try:
+            return bool(stacked_note(notes, "/dev/" + name.replace("!", "/")))
+        except Refused:
+            return False
+
+    return judge
+
+
+def uuids_of(notes: List[Note]) -> List[str]:
+    """All that these notes say was made."""
+    return [one for note in notes for one in (note["uuid"], *note.get("uuids", ()))]
+
+
+# -- what is asked --------------------------------------------------------------------------------
+
+
+def look(notes: Notes, path: str, key: str) -> None:
+    """For the check: print ok, `signature` and what is there, or a sentence."""
+    try:
+        now = identity(path)
+        own = [note for note in notes.each(path) if not difference(note["identity"], now)]
+        check_unused(path, holder_is_ours(notes))
+        working = any(note.get("working") for note in own)
+        foreign = foreign_content(path, uuids_of(own), working)
+    except Refused as error:
+        said = str(error)
+        print(said + "; mend " + key if "not a block device" in said else said)
+        return
+    print("signature " + ", ".join(dict.fromkeys(foreign)) if foreign else "ok")
+
+
+def identify(notes: Notes, *paths: str) -> str:
+    """What tells these devices from others, as JSON by path. Touches nothing."""
+    return json.dumps({path: identity(path) for path in paths})
+
+
+def record(notes: Notes, kept: str) -> None:
+    """Note the devices of a run that begins, as it has looked at them; `kept` is JSON by path."""
+    for path, note in json.loads(kept).items():
+        older = [dict(one) for one in notes.each(path) if one.get("claimed")]
+        for one in older:
+            one.pop("older", None)
+        notes.by_path[path] = dict(note, claimed=False, older=older)
+    notes.save()
+
+
+def restore(notes: Notes, kept: str) -> None:
+    """Put notes back that were lost with their directory, as after a power cut."""
+    missing = {p: note for p, note in json.loads(kept).items() if p not in notes.by_path}
+    if missing:
+        notes.by_path.update({path: dict(note, claimed=True) for path, note in missing.items()})
+        notes.save()
+
+
+def noted(notes: Notes, path: str) -> Note:
+    """The note on a device that the path still leads to. Raises Refused."""
+    note = notes.by_path.get(path)
+    if note is None:
+        raise Refused("was not looked at before this run, so it is left alone")
+    now = identity(path)
+    fault = difference(note["identity"], now)
+    if fault:
+        raise Refused(fault + elsewhere(note["identity"]) + "; nothing was touched")
+    return note
+
+
+def elsewhere(known: Dict[str, str]) -> str:
+    """Where a device is that is not at its path any more."""
+    found = alike(known)
+    return ", which is now " + found[0] if len(found) == 1 else ", which is not on this host"
+
+
+def claim(notes: Notes, path: str) -> str:
+    """Before anything is written: it is the device that was checked, and free, or may be wiped.
+
+    Returns its name when it is to be wiped first.
+    """
+    note = noted(notes, path)
+    check_unused(path)
+    mine = uuids_of(notes.each(path))
+    foreign = foreign_content(path, mine, bool(note.get("working")))
+    if foreign and not note["wipe"]:
+        raise Refused("carries data ({}); nothing was touched".format(", ".join(foreign)))
+    note["claimed"], note["working"] = True, "claim"
+    notes.save()
+    return node_of(path) if foreign or signatures(path) else ""
+
+
+def claimed(notes: Notes, path: str) -> None:
+    """After that: begin it with our tag."""
+    note = noted(notes, path)
+    write_tag(path)
+    note["working"] = ""
+    notes.save()
+
+
+def write_tag(path: str) -> None:
+    """Say at the beginning of a device that nothing is lost with it."""
+    with open(node_of(path), "r+b", buffering=0) as device:
+        device.write(TAG.ljust(TAG_BYTES, b"\0"))
+        os.fsync(device.fileno())
+
+
+def ready(notes: Notes, path: str, what: str) -> str:
+    """Before a command formats or overwrites a device: it is claimed, unused, and as we left it.
+
+    Returns the uuid that is to be given to what is made.
+    """
+    if is_stacked(path):
+        note = stacked_note(notes, path)
+        check_unused(path)
+        return stacked_uuid(note, path)
+    note = noted(notes, path)
+    if not note.get("claimed"):
+        raise Refused("was not claimed by this run, so it is left alone")
+    check_unused(path)
+    foreign = foreign_content(path, uuids_of([note]), bool(note.get("working")))
+    if foreign:
+        raise Refused(
+            "carries data ({}) since it was claimed; nothing was touched".format(", ".join(foreign))
+        )
+    note["working"] = what
+    notes.save()
+    return lvm_form(note["uuid"]) if what == "lvm" else str(note["uuid"])
+
+
+def made(notes: Notes, path: str, own: Optional[str] = None) -> None:
+    """After that; `own` is a uuid that the command chose itself."""
+    if not is_stacked(path):
+        note = noted(notes, path)
+        note["working"] = ""
+        if own:
+            note["uuids"] = sorted({own, *note.get("uuids", ())})
+        notes.save()
+
+
+def share(notes: Notes, path: str, own: str) -> None:
+    """What is about to be made on the device has this uuid, which another one gave."""
+    if not is_stacked(path):
+        note = noted(notes, path)
+        note["uuids"] = sorted({own, *note.get("uuids", ())})
+        notes.save()
+
+
+def where(notes: Notes, path: str) -> str:
+    """For taking down: the device as the kernel calls it now, when what is on it is ours.
+
+    Empty when nothing of ours is there, as on a path that no run has claimed.
+    """
+    if os.path.exists(path) and is_stacked(path):
+        stacked_note(notes, path)
+        return path
+    for note in notes.each(path):
+        if not note.get("claimed"):
+            continue
+        node = present(path, note)
+        check_unused(node, holder_is_ours(notes))
+        foreign = foreign_content(node, uuids_of([note]), bool(note.get("working")))
+        if not foreign:
+            return node
+    return ""
+
+
+def present(path: str, note: Note) -> str:
+    """The noted device, wherever it is now. Raises Refused when it is nowhere, or not for sure."""
+    try:
+        if not difference(note["identity"], identity(path)):
+            return node_of(path)
+        now = "is now " + words(identity(path))
+    except Refused:
+        now = "is gone"
+    found = [p for p in alike(note["identity"]) if not difference(note["identity"], identity(p))]
+    if len(found) == 1:
+        return found[0]
+    raise Refused(
+        "{}, and ours was {}, which is not on this host; nothing was touched. Plug it in again, or "
+        "give it up with cbt-crypto cleanup --forget".format(now, words(note["identity"]))
+    )
+
+
+def own_mapping(notes: Notes, name: str) -> bool:
+    """Whether a mapping of that name is of LUKS with a uuid that we chose, on devices of ours."""
+    path = "/dev/mapper/" + name
+    folder = folder_of(path)
+    kind = text_of(folder + "/dm/uuid")
+    stacked_note(notes, path)
+    known = set()
+    for below_it in sorted(os.listdir(folder + "/slaves")):
+        node = "/dev/" + below_it.replace("!", "/")
+        if is_stacked(node):
+            return kind.startswith("CRYPT-LUKS")
+        known |= {plain(one) for one in uuids_of(notes.of_node(node))}
+    return kind.startswith("CRYPT-LUKS") and plain(kind.split("-")[2]) in known
+
+
+def emptied(notes: Notes, path: str, node: str) -> None:
+    """After a device was wiped: no copies of labels, our tag, and it is nobody's any more."""
+    with open(node, "r+b", buffering=0) as device:
+        size = device.seek(0, os.SEEK_END)
+        for place in BLUESTORE_LABELS[1:]:
+            if place + TAG_BYTES <= size:
+                device.seek(place)
+                if device.read(len(BLUESTORE)) == BLUESTORE:
+                    device.seek(place)
+                    device.write(bytes(TAG_BYTES))
+    write_tag(node)
+    for note in notes.each(path):
+        if not difference(note["identity"], identity(node)):
+            note["claimed"], note["working"] = False, ""
+    notes.save()
+
+
+def begin(notes: Notes, path: str) -> None:
+    """A command of ours is at work on the device until `made` or `emptied`."""
+    for note in notes.each(path):
+        if note.get("claimed"):
+            note["working"] = "wipe"
+    notes.save()
+
+
+def all_claimed(notes: Notes) -> List[str]:
+    """Paths of all devices that were written to and not emptied."""
+    return [p for p in notes.by_path if any(note.get("claimed") for note in notes.each(p))]
+
+
+def lvm_form(own: str) -> str:
+    """A uuid as LVM writes it."""
+    text = plain(own)
+    ends = (6, 10, 14, 18, 22, 26, 32)
+    return "-".join(text[start:end] for start, end in zip((0, *ends), ends))
+
+
+#: What is asked for by its name; what it returns is printed, or for a bool the exit status.
+ACTIONS = {
+    "look": look, "identify": identify,
+    "record": record, "restore": restore, "claim": claim, "claimed": claimed,
+    "ready": ready, "made": made, "share": share, "where": where, "begin": begin,
+    "emptied": emptied, "own-mapping": own_mapping, "stacked": stacked_note,
+    "is-stacked": lambda notes, path: os.path.exists(path) and is_stacked(path),
+    "all-claimed": lambda notes: "\n".join(all_claimed(notes)),
+}  # type: Dict[str, Callable[..., Any]]  # fmt: skip
+
+
+def act(action: str, notes: Notes, rest: List[str]) -> int:
+    """Do one thing; the exit status is what a shell's `if` asks for."""
+    found = ACTIONS[action](notes, *rest)
+    if isinstance(found, bool):
+        return 0 if found else 1
+    if isinstance(found, str):
+        print(found)
+    return 0
+
+
+def main(arguments: List[str]) -> int:
+    """NOTES ACTION [PATH ...]; what is refused is one sentence on standard error, and status 1."""
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    try:
+        with locked(arguments[0] + ".lock"):
+            return act(arguments[1], Notes(arguments[0]), arguments[2:])
+    except Refused as error:
+        print(
+            "{} {}".format(arguments[2] if len(arguments) > 2 else "", error).strip(),
+            file=sys.stderr,
+        )
+    except (OSError, ValueError) as error:
+        print("{} {}".format(" ".join(arguments[1:3]), error), file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,150 @@
+"""A campaign's own directory on a host: made, judged and removed. This file runs on the hosts.
+
+A directory that anybody could have made, or could replace, decides nothing: it must belong to us,
+be open to nobody else, and be reached through no link. Needs nothing but Python 3.6.
+"""
+
+import os
+import shutil
+import stat
+import sys
+from typing import List, Set
+
+#: Left in a directory that we made, so that we never empty one that is somebody else's.
+MARKER = ".cbt-crypto"
+
+
+class Refused(Exception):
+    """One sentence."""
+
+
+def owners() -> Set[int]:
+    """Root, and the user that the campaign runs as: what it does as root knows him by this."""
+    return {0, int(os.environ.get("CBT_CRYPTO_UID") or os.geteuid())}
+
+
+def check_above(path: str) -> None:
+    """Raise Refused when somebody else could put another directory in this one's place."""
+    parent = path
+    while parent != "/":
+        parent = os.path.dirname(parent)
+        status = os.lstat(parent)
+        if stat.S_ISLNK(status.st_mode):
+            raise Refused(path + " is reached through a link; name the directory itself")
+        open_to_others = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
+        if status.st_uid not in owners() or open_to_others:
+            raise Refused(
+                f"{path} could be replaced by who may write to {parent}; name another tmp_dir"
+            )
+
+
+def check_directory(path: str) -> None:
+    """Raise Refused unless the directory is ours alone."""
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        raise Refused(path + " is a link; name the directory itself as tmp_dir")
+    if not stat.S_ISDIR(status.st_mode):
+        raise Refused(path + " is not a directory; name another tmp_dir")
+    if status.st_uid not in owners():
+        raise Refused(f"{path} belongs to uid {status.st_uid} and not to us; name another tmp_dir")
+    if status.st_mode & 0o022:
+        raise Refused(path + " can be written to by others; remove it, or name another tmp_dir")
+    check_above(path)
+
+
+def check(path: str) -> None:
+    """For what is there: ours and marked, or empty."""
+    if not os.path.lexists(path):
+        above = path
+        while not os.path.lexists(above):
+            above = os.path.dirname(above)
+        check_above(above + "/x")
+        return
+    check_directory(path)
+    if not os.path.lexists(path + "/" + MARKER) and os.listdir(path):
+        raise Refused(path + " is not empty and not ours; name another tmp_dir")
+
+
+def make(path: str) -> None:
+    """The directory, marked, open to its owner alone. Safe to repeat."""
+    check(path)
+    owner = max(owners())
+    missing = []  # type: List[str]
+    above = path
+    while not os.path.lexists(above):
+        missing.append(above)
+        above = os.path.dirname(above)
+    for each in reversed(missing):
+        os.mkdir(each, 0o755)
+        os.chmod(each, 0o755)
+        os.chown(each, owner, -1)
+    os.chmod(path, 0o700)
+    marker = os.open(path + "/" + MARKER, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    os.fchown(marker, owner, -1)
+    os.close(marker)
+    check_directory(path)
+
+
+def mounts_below(path: str) -> List[str]:
+    """Where something is mounted below the directory, a bind mount included."""
+    found = []
+    with open("/proc/self/mountinfo") as file:
+        for line in file:
+            place = line.split()[4]
+            for code in ("040", "011", "012", "134"):
+                place = place.replace("\\" + code, chr(int(code, 8)))
+            if place.startswith(path + "/"):
+                found.append(place)
+    return found
+
+
+def remove(path: str, part: str = "") -> None:
+    """Remove what is below the directory, or `part` of it; nothing when it is not there.
+
+    Links are removed and not followed; where something is mounted, nothing is removed.
+    """
+    if not os.path.lexists(path):
+        return
+    check_directory(path)
+    if not os.path.lexists(path + "/" + MARKER):
+        raise Refused(path + " has no mark of ours, so it is left alone")
+    target = os.path.normpath(os.path.join(path, part))
+    if target != path and not target.startswith(path + "/"):
+        raise Refused(target + " is not below " + path)
+    if os.path.realpath(os.path.dirname(target)) != os.path.dirname(target):
+        raise Refused(target + " is reached through a link")
+    mounted = mounts_below(target) + (
+        [target] if target != path and os.path.ismount(target) else []
+    )
+    if mounted:
+        raise Refused(f"{mounted[0]} is mounted below {path}; unmount it")
+    if target == path and os.path.ismount(path):
+        for name in os.listdir(path):
+            _remove(os.path.join(path, name))
+    else:
+        _remove(target)
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
+def main(arguments: List[str]) -> int:
+    """`check`, `make` or `remove`, the directory, and of `remove` a part of it."""
+    actions = {"check": check, "make": make, "remove": remove}
+    try:
+        actions[arguments[0]](*arguments[1:])
+    except Refused as error:
+        print(error, file=sys.stderr)
+    except OSError as error:
+        print(f"{error.filename or arguments[1]}: {error.strerror}", file=sys.stderr)
+    else:
+        return 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

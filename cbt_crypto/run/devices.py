@@ -1,0 +1,75 @@
+"""Which devices a run works on: looked at once, kept in the journal, noted on the hosts."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cbt_crypto.errors import HostError, UsageError
+from cbt_crypto.hosts import own_directory
+from cbt_crypto.hosts.devices import destroy
+from cbt_crypto.hosts.devices.guard import DeviceGuard
+from cbt_crypto.hosts.devices.identity_on_host import words
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import HostScripts
+from cbt_crypto.plan.cells import Cell
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.run.journal import devices_before
+from cbt_crypto.run.preflight.check import needs_of
+
+#: Host -> path -> `identity`, `uuid` and `wipe`.
+Notes = Mapping[str, Mapping[str, Any]]
+_LIMIT_S = 120
+_TELLING = ("wwn", "serial", "partuuid", "dm", "size", "start")
+
+
+def look(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -> Notes:
+    """What the campaign's paths lead to now. Touches nothing. Raises UsageError."""
+    wanted: dict[str, dict[str, bool]] = {}
+    if not campaign.cluster.use_existing:
+        for need in needs_of(campaign, cells):
+            if isinstance(need, DeviceGuard):
+                for host in need.hosts:
+                    wanted.setdefault(host, {})[need.device] = need.wipe
+    tmp_dir = campaign.cluster.tmp_dir
+    scripts = {host: destroy.identify(tmp_dir, paths) for host, paths in wanted.items()}
+    try:
+        answers = remote.run(scripts, "identify the devices", _LIMIT_S)
+    except HostError as error:
+        raise UsageError(str(error)) from error
+    return {
+        host: {
+            path: {"identity": known, "uuid": str(uuid.uuid4()), "wipe": wanted[host][path]}
+            for path, known in json.loads(answer.strip() or "{}").items()
+        }
+        for host, answer in answers.items()
+    }
+
+
+def check_same(archive: Path, notes: Notes) -> None:
+    """Raise UsageError for a path that led to another device when the archive was written."""
+    before = devices_before(archive)
+    for host, own in notes.items():
+        for path, note in own.items():
+            then, now = before.get((host, path)), note["identity"]
+            if then is not None and any(then.get(n, "") != now.get(n, "") for n in _TELLING):
+                raise UsageError(
+                    f"{host}: {path} is another device now: {words(now)}; this archive knows it "
+                    f"as {words(then)}; nothing was touched. Name devices by their ids, as below "
+                    "/dev/disk/by-id, or name a new archive with -a"
+                )
+
+
+def recording(tmp_dir: str, notes: Notes) -> HostScripts:
+    """Scripts that note them on their hosts, in a directory of ours."""
+    make = own_directory.make(tmp_dir)
+    return {host: make + destroy.record(tmp_dir, own) for host, own in notes.items()}
+
+
+def restoring(tmp_dir: str, notes: Notes) -> HostScripts:
+    """Scripts that put notes back which were lost with their directory."""
+    make = own_directory.make(tmp_dir)
+    return {host: make + destroy.restore(tmp_dir, own) for host, own in notes.items() if own}

@@ -1,0 +1,94 @@
+"""Disks that are files on loop devices, with the real wipefs, dd, lsblk and mkfs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+from cbt_crypto.hosts import own_directory
+from cbt_crypto.hosts.devices import destroy
+
+
+def run(*argv: str) -> str:
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@dataclass
+class Bench:
+    """A host with a directory of ours and disks."""
+
+    folder: Path
+    attached: list[str] = field(default_factory=list)
+
+    @property
+    def tmp_dir(self) -> str:
+        return str(self.folder / "own")
+
+    def disk(self, name: str, mib: int = 64) -> tuple[Path, str]:
+        """A file and the device on it."""
+        path = self.folder / name
+        with path.open("wb") as file:
+            file.truncate(mib << 20)
+        return path, self.attach(path)
+
+    def attach(self, path: Path, device: Optional[str] = None) -> str:
+        if device is None:
+            device = run("losetup", "--find", "--show", str(path))
+        else:
+            run("losetup", device, str(path))
+        self.attached.append(device)
+        return device
+
+    def detach(self, device: str) -> None:
+        run("losetup", "--detach", device)
+        self.attached.remove(device)
+
+    def sh(self, text: str) -> subprocess.CompletedProcess[str]:
+        """As a host runs it."""
+        script = f"set -eu\nSUDO=\n{text}"
+        return subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+
+    def begin(self, *paths: str, wipe: bool = False) -> None:
+        """What a run does first."""
+        said = self.good(destroy.identify(self.tmp_dir, paths))
+        notes = {
+            path: {"identity": known, "uuid": f"{n:08x}-0000-4000-8000-00000000c0de", "wipe": wipe}
+            for n, (path, known) in enumerate(json.loads(said).items(), 0xCB7)
+        }
+        self.good(own_directory.make(self.tmp_dir) + destroy.record(self.tmp_dir, notes))
+
+    def good(self, text: str) -> str:
+        done = self.sh(text)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def refused(self, text: str) -> str:
+        done = self.sh(text)
+        assert done.returncode != 0, done.stdout
+        return done.stderr
+
+    def notes(self) -> Any:
+        return json.loads((Path(self.tmp_dir) / destroy.NOTES).read_text())
+
+
+def digest(path: Path) -> str:
+    os.sync()
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
+        pytest.skip("loop devices need root and the loop module")
+    made = Bench(tmp_path)
+    yield made
+    for device in made.attached:
+        run("losetup", "--detach", device)

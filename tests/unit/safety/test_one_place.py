@@ -1,0 +1,79 @@
+"""What destroys stands in few modules, each behind its proof; and in no other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).resolve().parents[3]
+DEVICES = "cbt_crypto/hosts/devices/destroy.py"
+#: Command -> the modules that may have it.
+ALLOWED = {
+    r"\bwipefs\b[^\n]* -a\b": {DEVICES},
+    r"\bdd if=": {DEVICES},
+    r"\b(luksFormat|luksErase|reencrypt)\b": {DEVICES},
+    r"\bcryptsetup close\b": {DEVICES},
+    r"\b(pvcreate|vgremove|pvremove|lvremove)\b": {DEVICES},
+    r"\bmdadm --(create|stop|zero-superblock)\b": {DEVICES},
+    r"\bmkfs\.(ext4|xfs) -": {DEVICES},
+    r"\b(blkdiscard|sgdisk|parted|zap)\b": set(),
+    r"\brm -[a-z]*r": set(),
+    r"\bshred\b": set(),
+    r"\b(killall|pkill)\b": set(),
+}  # fmt: skip
+#: A lab's machines are disposable: what is done in them is done to nobody.
+DISPOSABLE = ("cbt_crypto/lab/",)
+
+
+@cache
+def texts(path: Path) -> list[str]:
+    """The module's strings, docstrings left out: what may be a command."""
+    tree = ast.parse(path.read_text())
+    documents = {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    return [
+        "\n".join(line for line in node.value.splitlines() if not line.lstrip().startswith("#"))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documents
+    ]
+
+
+def modules() -> list[str]:
+    found = [*ROOT.glob("cbt_crypto/**/*.py"), *ROOT.glob("benchmarks/**/*.py")]
+    found += ROOT.glob("cluster_overlays/**/*.py")
+    names = sorted({path.resolve().relative_to(ROOT).as_posix() for path in found})
+    return [name for name in names if not name.startswith(DISPOSABLE)]
+
+
+@pytest.mark.parametrize("command", ALLOWED)
+def test_no_other_module_has_it(command: str) -> None:
+    found = {
+        name for name in modules() if any(re.search(command, text) for text in texts(ROOT / name))
+    }
+    assert found <= ALLOWED[command]
+
+
+def test_every_function_that_destroys_proves_first() -> None:
+    """In the shell text of each function, `prove` stands before the first such command."""
+    text = (ROOT / DEVICES).read_text()
+    functions = re.findall(r"^(\w+)\(\) \{\n(.*?)^\}", text, re.M | re.S)
+    # These are called by functions that have proved.
+    helpers = {"wipe_node", "blank", "reset_opal", "now", "is_root_s"}
+    destroying = re.compile("|".join([*ALLOWED, r"\bwipe_node\b"]))
+    seen = set()
+    for name, body in functions:
+        first = destroying.search(body)
+        if first and name not in helpers:
+            seen.add(name)
+            assert "prove " in body[: first.start()], name
+    assert seen >= {"claim", "empty", "format_luks", "close_luks", "make_group", "remove_group"}
+    assert seen >= {"make_array", "stop_array"}

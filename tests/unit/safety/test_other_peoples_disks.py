@@ -1,0 +1,204 @@
+"""A path is never proof: what a disk is, and what is on it, decides. Contents are compared."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cbt_crypto.hosts.devices import destroy
+from cbt_crypto.hosts.devices.identity_on_host import TAG
+
+from .conftest import Bench, digest, run
+
+pytestmark = pytest.mark.unit
+
+
+def ours(bench: Bench, path: str) -> str:
+    """Format as an OSD does: BlueStore's label with the uuid that proof gives."""
+    label = "printf 'bluestore block device\\n%s\\n' \"$uuid\" | dd of=DEV conv=notrunc status=none"
+    return destroy.format_osd(bench.tmp_dir, path, label.replace("DEV", path))
+
+
+@pytest.mark.parametrize("stranger", ["ext4", "swap", "raw", "partitions"])
+@pytest.mark.parametrize("wipe", [False, True])
+def test_a_path_that_leads_to_another_disk_since(bench: Bench, stranger: str, wipe: bool) -> None:
+    """The disks swap their places between a kill and the next start."""
+    mine, place = bench.disk("mine")
+    other, elsewhere = bench.disk("other")
+    bench.begin(place, wipe=wipe)
+    bench.good(destroy.claim(bench.tmp_dir, [place]))
+    bench.good(ours(bench, place))
+    bench.detach(place)
+    bench.detach(elsewhere)
+    make(other, stranger)
+    bench.attach(other, place)
+    before = digest(other)
+    said = bench.refused(destroy.empty_all(bench.tmp_dir))
+    assert str(mine) in said and str(other) in said and "nothing was touched" in said
+    said = bench.refused(destroy.claim(bench.tmp_dir, [place]))
+    assert str(mine) in said and str(other) in said
+    bench.refused(ours(bench, place))
+    bench.refused(destroy.overwrite(bench.tmp_dir, place))
+    assert digest(other) == before
+    # Once it is there again, wherever, it is emptied; the other one is left alone.
+    bench.attach(mine, elsewhere)
+    bench.good(destroy.empty_all(bench.tmp_dir))
+    assert digest(other) == before
+    assert mine.read_bytes().startswith(TAG)
+
+
+def make(path: Path, kind: str) -> None:
+    if kind == "ext4":
+        run("mkfs.ext4", "-q", str(path))
+    elif kind == "swap":
+        run("mkswap", str(path))
+    elif kind == "raw":
+        with path.open("r+b") as file:
+            file.seek(20 << 20)
+            file.write(os.urandom(8 << 20))
+    else:
+        write_mbr(path)
+
+
+def write_mbr(path: Path) -> None:
+    """One partition, as any partitioning tool writes it."""
+    entry = b"\0\x20\x21\0\x83\xfe\xff\xff" + (2048).to_bytes(4, "little")
+    entry += (64 << 20 >> 9).to_bytes(4, "little")
+    with path.open("r+b") as file:
+        file.seek(446)
+        file.write(entry.ljust(64, b"\0") + b"\x55\xaa")
+
+
+def test_what_somebody_made_on_our_disk_since_is_his(bench: Bench) -> None:
+    mine, place = bench.disk("mine")
+    bench.begin(place)
+    bench.good(destroy.claim(bench.tmp_dir, [place]))
+    bench.good(ours(bench, place))
+    run("mkfs.ext4", "-q", "-F", place)
+    before = digest(mine)
+    bench.good(destroy.empty_all(bench.tmp_dir))
+    assert digest(mine) == before, "nothing of ours is there, so nothing is done"
+    assert "carries data (ext4)" in bench.refused(ours(bench, place))
+    assert "carries data (ext4)" in bench.refused(destroy.claim(bench.tmp_dir, [place]))
+    assert digest(mine) == before
+
+
+def test_what_was_not_looked_at_is_not_written_to(bench: Bench) -> None:
+    disk, place = bench.disk("disk")
+    before = digest(disk)
+    bench.begin()
+    for text in (destroy.claim(bench.tmp_dir, [place]), ours(bench, place)):
+        assert "was not looked at before this run" in bench.refused(text)
+    bench.good(destroy.empty_all(bench.tmp_dir))
+    assert digest(disk) == before
+
+
+def test_what_is_looked_at_and_not_claimed_is_not_formatted(bench: Bench) -> None:
+    disk, place = bench.disk("disk")
+    bench.begin(place)
+    assert "was not claimed" in bench.refused(ours(bench, place))
+    bench.good(destroy.empty_all(bench.tmp_dir))
+    assert not disk.read_bytes().strip(b"\0")
+
+
+def test_a_campaign_leaves_a_disk_that_the_next_one_takes(bench: Bench) -> None:
+    disk, place = bench.disk("disk")
+    for _ in range(2):
+        bench.begin(place)
+        assert bench.good(destroy.look(bench.tmp_dir, place, "osd_devices")).strip() == "ok"
+        bench.good(destroy.claim(bench.tmp_dir, [place]))
+        bench.good(ours(bench, place))
+        with open(place, "r+b") as device:  # what was measured with
+            device.seek(30 << 20)
+            device.write(os.urandom(1 << 20))
+        bench.good(destroy.empty_all(bench.tmp_dir))
+        assert disk.read_bytes().startswith(TAG)
+
+
+def test_only_what_may_be_wiped_is(bench: Bench) -> None:
+    disk, place = bench.disk("disk")
+    make(disk, "ext4")
+    before = digest(disk)
+    bench.begin(place)
+    assert "carries data (ext4)" in bench.refused(destroy.claim(bench.tmp_dir, [place]))
+    assert digest(disk) == before
+    bench.begin(place, wipe=True)
+    bench.good(destroy.claim(bench.tmp_dir, [place]))
+    assert disk.read_bytes().startswith(TAG)
+
+
+def test_a_disk_that_a_virtual_machine_has_open(bench: Bench) -> None:
+    disk, place = bench.disk("disk")
+    bench.begin(place, wipe=True)
+    with open(place, "r+b") as opened:
+        user = subprocess.Popen(["sleep", "30"], stdin=opened)
+    try:
+        said = bench.good(destroy.look(bench.tmp_dir, place, "osd_devices"))
+        assert said.startswith("is held open by sleep (process ")
+        assert "held open by sleep" in bench.refused(destroy.claim(bench.tmp_dir, [place]))
+    finally:
+        user.kill()
+        user.wait()
+    assert not disk.read_bytes().strip(b"\0")
+
+
+def test_a_mounted_disk_is_not_emptied(bench: Bench) -> None:
+    disk, place = bench.disk("disk")
+    bench.begin(place)
+    bench.good(destroy.claim(bench.tmp_dir, [place]))
+    bench.good(destroy.file_system(bench.tmp_dir, "ext4", place))
+    mount = bench.folder / "mnt"
+    mount.mkdir()
+    run("mount", place, str(mount))
+    try:
+        (mount / "file").write_text("his")
+        assert "is mounted" in bench.refused(destroy.empty_all(bench.tmp_dir))
+        assert (mount / "file").read_text() == "his"
+    finally:
+        run("umount", str(mount))
+    bench.good(destroy.empty_all(bench.tmp_dir))
+    assert disk.read_bytes().startswith(TAG)
+
+
+def test_a_copy_of_bluestore_s_label_goes_too(bench: Bench) -> None:
+    disk, place = bench.disk("disk", mib=1100)
+    bench.begin(place)
+    bench.good(destroy.claim(bench.tmp_dir, [place]))
+    bench.good(ours(bench, place))
+    with open(place, "r+b") as device:
+        label = device.read(4096)
+        device.seek(1 << 30)
+        device.write(label)
+    bench.good(destroy.empty_all(bench.tmp_dir))
+    with disk.open("rb") as file:
+        file.seek(1 << 30)
+        assert not file.read(4096).strip(b"\0")
+
+
+def test_notes_of_somebody_else_decide_nothing(bench: Bench) -> None:
+    """/tmp/own, made by another user first, with notes that name our system's disk."""
+    disk, place = bench.disk("disk")
+    make(disk, "ext4")
+    bench.begin(place, wipe=True)
+    before = digest(disk)
+    os.chown(bench.tmp_dir, 65534, 65534)
+    for text in (destroy.claim(bench.tmp_dir, [place]), destroy.empty_all(bench.tmp_dir)):
+        assert "belongs to uid 65534" in bench.refused(text)
+    os.chown(bench.tmp_dir, 0, 0)
+    os.chmod(bench.tmp_dir, 0o777)
+    assert "can be written to by others" in bench.refused(destroy.claim(bench.tmp_dir, [place]))
+    assert digest(disk) == before
+
+
+def test_lost_notes_are_put_back(bench: Bench) -> None:
+    disk, place = bench.disk("disk")
+    bench.begin(place)
+    notes = bench.notes()
+    bench.good(destroy.claim(bench.tmp_dir, [place]))
+    bench.good(ours(bench, place))
+    os.unlink(Path(bench.tmp_dir) / destroy.NOTES)
+    bench.good(destroy.restore(bench.tmp_dir, notes) + "\n" + destroy.empty_all(bench.tmp_dir))
+    assert disk.read_bytes().startswith(TAG)
