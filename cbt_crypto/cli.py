@@ -27,6 +27,7 @@ from cbt_crypto.engine.choice import choose
 from cbt_crypto.engine.upstream.contribute.command import contribute_command
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import command_log, temporary
+from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.lab.command import lab
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import json_schema, load
@@ -41,7 +42,7 @@ from cbt_crypto.run.journal import Deployment
 from cbt_crypto.run.locks.archive import locked
 from cbt_crypto.run.locks.holder import describe
 from cbt_crypto.run.preflight import check as preflight
-from cbt_crypto.run.preflight import table
+from cbt_crypto.run.preflight import mend, table
 from cbt_crypto.run.resume import check_own
 
 if TYPE_CHECKING:
@@ -61,7 +62,11 @@ def cbt_crypto() -> None:
 @click.argument("config_file", type=click.Path(path_type=Path), metavar="CONFIG.yaml")
 @checkout_option
 @click.option("--hosts/--no-hosts", default=True, help="Look at the hosts too (the default).")
-def check(config_file: Path, checkout: Optional[Path], hosts: bool) -> None:
+@click.option(
+    "--fix-commands", is_flag=True,
+    help="Print a script of the commands that mend it, for a person to read and run.",
+)  # fmt: skip
+def check(config_file: Path, checkout: Optional[Path], hosts: bool, fix_commands: bool) -> None:
     """Validate a campaign's file, and print what its hosts offer. Touches nothing.
 
     Exit status 2 when something will not do: then every such field says how to mend it.
@@ -70,13 +75,20 @@ def check(config_file: Path, checkout: Optional[Path], hosts: bool) -> None:
     cells = cells_of(campaign)
     plan(campaign)
     if hosts:
-        found = preflight.look(campaign, choose(checkout), cells)
-        table.show(found, Console())
+        engine = choose(checkout)
+        found = preflight.look(campaign, engine, cells)
+        # The script alone is what a pipe or a file gets.
+        table.show(found, Console(stderr=fix_commands))
+        if fix_commands:
+            remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
+            manager = mend.managers(remote, found)
+            click.echo("\n".join(mend.script(found, manager, campaign.cluster.user)))
         if any(one.error for one in found):
             sys.exit(UsageError.exit_status)
     click.echo(
-        f"{config_file}: good: {len(campaign.configurations)} configurations, "
-        f"{len(campaign.scenarios)} scenarios, {len(cells)} cells"
+        err=fix_commands,
+        message=f"{config_file}: good: {len(campaign.configurations)} configurations, "
+        f"{len(campaign.scenarios)} scenarios, {len(cells)} cells",
     )
 
 
