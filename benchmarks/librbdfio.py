@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Optional
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from typing_extensions import TypeGuard
 
 from cbt_crypto.benchmarks.upstream import OfUpstream
 
@@ -25,12 +26,51 @@ class Librbdfio(OfUpstream):
         "fio_out_format": "json+,normal",
     }
 
+    workload: Optional[str] = Field(
+        None, description="the workload's name; filled in where the section has `workloads`"
+    )
+    pre_workload_script: Optional[str] = Field(
+        None, description="command that each client runs before each cell"
+    )
+    total_iodepth: Optional[int] = Field(
+        None, ge=1, le=1 << 20, description="IOs in flight on each client, divided among volumes"
+    )
     volumes_per_client: int = Field(1, ge=1, le=1000, description="images on each client")
     vol_size: int = Field(16384, ge=4, le=1 << 30, description="MiB of each image")
     iodepth: int = Field(16, ge=1, le=65536, description="IOs in flight per fio process")
     op_size: int = Field(4194304, ge=512, le=1 << 30, description="bytes of one IO")
     mode: str = Field("write", pattern="^[a-z]+$", description="fio's rw")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _depth_of_total(cls, given: Any) -> Any:
+        """`iodepth` is what a volume gets of `total_iodepth`, which wins for upstream too."""
+        if not isinstance(given, dict):
+            return given
+        total, volumes = given.get("total_iodepth"), given.get("volumes_per_client", 1)
+        if not _is_count(total) or not _is_count(volumes):
+            return given
+        return {**given, "iodepth": total // min(volumes, total)}
+
+    def options(self) -> dict[str, Any]:
+        """Without what is nothing to upstream's object, or not set."""
+        found = super().options()
+        del found["pre_workload_script"], found["workload"]
+        if self.total_iodepth is None:
+            del found["total_iodepth"]
+        else:
+            del found["iodepth"]
+        return found
+
+    def before(self) -> Optional[str]:
+        """What each client runs before a cell."""
+        return self.pre_workload_script
+
     def volume_numbers(self) -> tuple[str, ...]:
-        """One process for each image."""
-        return tuple(str(n) for n in range(self.volumes_per_client))
+        """One process for each image; upstream uses fewer where the total depth is less."""
+        volumes = min(self.volumes_per_client, self.total_iodepth or self.volumes_per_client)
+        return tuple(str(n) for n in range(volumes))
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

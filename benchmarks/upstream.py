@@ -6,7 +6,7 @@ Their options are upstream's, passed on as they are; here is only what a campaig
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Optional
 
 from pydantic import ConfigDict, model_validator
 from typing_extensions import Self
@@ -35,16 +35,17 @@ class OfUpstream(Scenario):
     def _one_value_each(self) -> Self:
         for key, value in (self.model_extra or {}).items():
             if isinstance(value, dict) and key != "prefill":
-                raise ValueError(
-                    f"{key} is a mapping: one cell is one run, so CBT's workloads cannot be "
-                    "measured; write their values as lists"
-                )
+                raise ValueError(f"{key} is a mapping; give one value, or a list of values")
         return self
 
     def options(self) -> dict[str, Any]:
         """The options for upstream's object."""
         own = self.model_dump(mode="json", exclude={"configuration"})
         return {**self.defaults, **own}
+
+    def before(self) -> Optional[str]:
+        """What each client runs before a cell; None for nothing."""
+        return None
 
     def phases(self) -> tuple[tuple[str, str], ...]:
         """What one run does, one after another: a word of the command line, and the folder."""

@@ -1,13 +1,18 @@
 """Archives of upstream CBT's own benchmarks: no plan, no proof, one configuration each.
 
 What a cell was comes from `benchmark_config.yaml` and from the options that fio repeats in its
-output; where the OSDs were comes from `cbt_config.yaml`.
+output; where the OSDs were comes from `cbt_config.yaml`. There are two layouts:
+
+- `id-x/json_output.<volume>.<host>`: one run a directory;
+- `id-x/<workload>.<host>/rbdfio/numjobs-N/[total_iodepth-N/]iodepth-N/json_output.<volume>`: each
+  workload and combination is a cell, of all hosts together.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from cbt_crypto.archive.documents import FORMAT, CellDocument, PlannedCell, Process
@@ -18,6 +23,10 @@ from cbt_crypto.results.cell.run import Run, dimensions_of, read_unproved_run
 from cbt_crypto.results.readers.process_output import parse_output
 
 _OUTPUT = re.compile(r"(?:json_)?output\.(\d+)\.([A-Za-z0-9][^/]*)")
+#: The same below a workload's directory, whose name has the host.
+_OUTPUT_OF_WORKLOAD = re.compile(r"(?:json_)?output\.(\d+)")
+#: Of directories that differ between the volumes of one cell: total_iodepth is divided.
+_OF_ONE_VOLUME = re.compile(r"(/total_iodepth-[^/]+)/iodepth-[^/]+$")
 _ITERATION = re.compile(r"\d{8}")
 _SIZE = re.compile(r"(\d+)\s*([kmgKMG]?)(?:i?[bB])?")
 _FACTOR = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -29,18 +38,29 @@ _NO_PARAMETER = ("iteration", "benchmark", "acceptable", "log_iops", "log_bw", "
 
 def read_upstream(root: Folder, configuration: str) -> Iterator[Run]:
     """A run for each directory with fio output; `configuration` is what the archive stands for."""
-    osds = _osd_hosts(root)
+    hosts = _Hosts(_hosts(root, "osds"), _hosts(root, "clients"))
     for folder in _cell_folders(root.below("results"), 0):
-        yield _run(root, folder, configuration, osds)
+        cells = _workload_cells(folder, hosts) or {folder.relative: _processes(folder)}
+        for path, processes in cells.items():
+            yield _run(folder, path, processes, configuration, hosts)
 
 
-def _osd_hosts(root: Folder) -> tuple[str, ...]:
-    """The OSD hosts of the campaign's file; empty where there is no such file."""
+@dataclass(frozen=True)
+class _Hosts:
+    """Names from the campaign's file; empty where there is no such file."""
+
+    osds: tuple[str, ...]
+    clients: tuple[str, ...]
+
+
+def _hosts(root: Folder, role: str) -> tuple[str, ...]:
+    """The hosts of that role in the campaign's file, without users."""
     cluster = _yaml(root.below("results"), "cbt_config.yaml").get("cluster")
-    osds = cluster.get("osds") if isinstance(cluster, Mapping) else None
-    if isinstance(osds, str):
-        osds = [osds]
-    return tuple(str(host) for host in osds) if isinstance(osds, list) else ()
+    listed = cluster.get(role) if isinstance(cluster, Mapping) else None
+    if isinstance(listed, str):
+        listed = [listed]
+    names = listed if isinstance(listed, (list, Mapping)) else ()
+    return tuple(str(host).rpartition("@")[2] for host in names)
 
 
 def _yaml(folder: Folder, name: str) -> Mapping[str, Any]:
@@ -54,29 +74,84 @@ def _yaml(folder: Folder, name: str) -> Mapping[str, Any]:
 
 
 def _cell_folders(folder: Folder, depth: int) -> Iterator[Folder]:
+    """Directories with output of their own, or with that of workloads."""
     names = folder.names
-    if any(_OUTPUT.fullmatch(name) for name in names):
+    if any(_OUTPUT.fullmatch(name) for name in names) or (
+        "benchmark_config.yaml" in names and any(_outputs_below(folder, 0))
+    ):
         yield folder
     elif depth < _DEEPEST:
-        for name in names:
-            path = folder.root / folder.relative / name
-            if path.is_dir() and not path.is_symlink():
-                yield from _cell_folders(folder.below(name), depth + 1)
+        for name in _directories(folder):
+            yield from _cell_folders(folder.below(name), depth + 1)
 
 
-def _run(root: Folder, folder: Folder, configuration: str, osds: tuple[str, ...]) -> Run:
+def _directories(folder: Folder) -> Iterator[str]:
+    for name in folder.names:
+        path = folder.root / folder.relative / name
+        if path.is_dir() and not path.is_symlink():
+            yield name
+
+
+def _outputs_below(folder: Folder, depth: int) -> Iterator[tuple[str, str]]:
+    """(directory seen from `folder`, name) of the output of workloads."""
+    for directory in _directories(folder) if depth < _DEEPEST else ():
+        below = folder.below(directory)
+        for name in below.names:
+            if depth and _OUTPUT_OF_WORKLOAD.fullmatch(name):
+                yield directory, name
+        for deeper, name in _outputs_below(below, depth + 1):
+            yield f"{directory}/{deeper}", name
+
+
+def _workload_cells(folder: Folder, hosts: _Hosts) -> dict[str, tuple[Process, ...]]:
+    """Path of the cell, without hosts -> its processes on all of them."""
+    found: dict[str, dict[tuple[str, str], Process]] = {}
+    for directory, name in _outputs_below(folder, 0):
+        first, _, rest = directory.partition("/")
+        workload, host = _workload_and_host(first, hosts)
+        match = _OUTPUT_OF_WORKLOAD.fullmatch(name)
+        if match is None or not host:
+            continue
+        cell = _OF_ONE_VOLUME.sub(r"\1", f"{folder.relative}/{workload}/{rest}")
+        own = found.setdefault(cell, {})
+        key, volume = (host, match.group(1)), match.group(1)
+        known = own.get(key)
+        if known is None or name < known.json_file.rpartition("/")[2]:  # json_ sorts first
+            own[key] = Process(
+                host=host,
+                volume=volume,
+                exit_status=0,
+                json=f"{directory}/{name}",
+                logs=f"{directory}/output.{volume}",
+            )
+    return {cell: tuple(own[key] for key in sorted(own)) for cell, own in found.items()}
+
+
+def _workload_and_host(name: str, hosts: _Hosts) -> tuple[str, str]:
+    """Both may have dots: the file's clients tell where one ends, else the first dot does."""
+    for host in hosts.clients:
+        if name.endswith(f".{host}"):
+            return name[: -len(host) - 1], host
+    workload, _, host = name.partition(".")
+    return workload, host
+
+
+def _run(
+    folder: Folder, path: str, processes: tuple[Process, ...], configuration: str, hosts: _Hosts
+) -> Run:
     parts = folder.relative.split("/")
     iteration = next((int(part) for part in parts if _ITERATION.fullmatch(part)), 0)
+    inner = path[len(folder.relative) + 1 :]
     planned = PlannedCell(
         id=parts[-1],
-        path=folder.relative,
+        path=path,
         iteration=iteration,
         scenario="librbdfio",
         configuration=configuration,
     )
     try:
-        processes = _processes(folder)
-        parameters = {**_parameters(folder), **_from_fio(folder, processes[0].json_file)}
+        found = _from_fio(folder, processes[0].json_file)
+        parameters = {**_parameters(folder, inner.partition("/")[0]), **found}
     except Malformed as error:
         return Run(planned, dimensions_of(planned), failure=str(error))
     planned = planned.model_copy(update={"parameters": parameters})
@@ -84,10 +159,17 @@ def _run(root: Folder, folder: Folder, configuration: str, osds: tuple[str, ...]
         **planned.model_dump(exclude={"path"}),
         format=FORMAT,
         state="finished",
-        osd_hosts=tuple(h for h in osds if f"collectl.{h}" in folder.names),
+        osd_hosts=tuple(h for h in hosts.osds if _is_sampled(folder, h, processes)),
         processes=processes,
     )
-    return read_unproved_run(root, planned, cell)
+    return read_unproved_run(replace(folder, shown=""), planned, cell)
+
+
+def _is_sampled(folder: Folder, host: str, processes: Sequence[Process]) -> bool:
+    beside = {p.json_file.rpartition("/")[0] for p in processes if p.host == host} - {""}
+    return f"collectl.{host}" in folder.names or any(
+        "collectl" in folder.below(directory).names for directory in beside
+    )
 
 
 def _processes(folder: Folder) -> tuple[Process, ...]:
@@ -104,12 +186,18 @@ def _processes(folder: Folder) -> tuple[Process, ...]:
     )
 
 
-def _parameters(folder: Folder) -> dict[str, Any]:
+def _parameters(folder: Folder, workload: str) -> dict[str, Any]:
+    """Options of the benchmark; those of a workload instead of those above it, as for CBT."""
     config = _yaml(folder, "benchmark_config.yaml")
     inner = config.get("cluster", config)
     if not isinstance(inner, Mapping):
         return {}
-    return {str(key): value for key, value in inner.items() if key not in _NO_PARAMETER}
+    found = {str(key): value for key, value in inner.items() if key not in _NO_PARAMETER}
+    workloads = found.pop("workloads", None)
+    own = workloads.get(workload) if isinstance(workloads, Mapping) else None
+    if workload:
+        found.update(own if isinstance(own, Mapping) else {}, workload=workload)
+    return found
 
 
 def _from_fio(folder: Folder, name: str) -> dict[str, Any]:

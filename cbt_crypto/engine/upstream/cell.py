@@ -32,6 +32,10 @@ _OUTPUT = re.compile(r"output\.\d+\..+")
 _JSON = re.compile(r"^\{$.*?^\}$\n?", re.MULTILINE | re.DOTALL)
 
 
+#: Seconds that a script before a cell may take.
+_SCRIPT_S = 600
+
+
 class NativeBenchmark:
     """One cell, run by one object of upstream's."""
 
@@ -88,6 +92,9 @@ class NativeBenchmark:
         """
         offsets = clock_offsets(self.remote, self.site)
         on_head = offsets[self.site.head]
+        if before := self.scenario.before():
+            scripts = dict.fromkeys(self.site.clients, before)
+            self.remote.run(scripts, "run pre_workload_script", _SCRIPT_S)
         started = time.time() + on_head
         with told(f"run {self.scenario.name}"), _without_prints():
             self._own.run()

@@ -36,6 +36,11 @@ class Modules:
         """Whether perf is started for each pid file, as it was before monitoring was a package."""
         return isinstance(self.monitoring, ModuleType)
 
+    @property
+    def divides_total_iodepth(self) -> bool:
+        """Whether librbdfio knows the depth of all volumes together; older ones pass it over."""
+        return hasattr(self.benchmark("librbdfio"), "_calculate_iodepth_per_volume")
+
     def benchmark(self, name: str) -> Any:
         """Upstream's own class of that benchmark."""
         module, kind = BENCHMARKS[name]

@@ -52,9 +52,7 @@ def problems(campaign: Campaign, common: Common, modules: Modules) -> Iterator[s
 
     Also for a benchmark of upstream's own that lacks a library here: it is imported last of all.
     """
-    for name in campaign.scenarios:
-        if name in BENCHMARKS and (missing := missing_library(modules.path, name)):
-            yield missing
+    yield from _benchmarks(campaign, modules)
     site = site_of(campaign.cluster)
     user = f"{campaign.cluster.user}@" if campaign.cluster.user else ""
     local = [host for host in site.hosts if common.get_localnode(f"{user}{host}")]
@@ -65,12 +63,30 @@ def problems(campaign: Campaign, common: Common, modules: Modules) -> Iterator[s
             "alone when that is this machine; name a user in the cluster section, so that it is "
             "reached by ssh too"
         )
-    if campaign.cluster.use_existing:
-        for name in campaign.scenarios:
-            if name in BENCHMARKS:
-                yield (
-                    f"benchmarks.{name}: makes and removes pools, which nothing may with "
-                    "use_existing; use one of the other scenarios"
-                )
     if len(local) > 1:
         yield f"{', '.join(local)}: are one machine; upstream CBT wants one name for it"
+
+
+def _benchmarks(campaign: Campaign, modules: Modules) -> Iterator[str]:
+    for name in campaign.scenarios:
+        if name not in BENCHMARKS:
+            continue
+        if missing := missing_library(modules.path, name):
+            yield missing
+        elif name == "librbdfio" and _has_total_iodepth(campaign, modules):
+            yield (
+                "benchmarks.librbdfio: this checkout of CBT does not know total_iodepth; give "
+                "iodepth, which is per volume, or use a checkout of its branch main"
+            )
+        if campaign.cluster.use_existing:
+            yield (
+                f"benchmarks.{name}: makes and removes pools, which nothing may with "
+                "use_existing; use one of the other scenarios"
+            )
+
+
+def _has_total_iodepth(campaign: Campaign, modules: Modules) -> bool:
+    """Whether the file has one and the checkout would pass it over in silence."""
+    scenarios = campaign.scenarios["librbdfio"]
+    wanted = any(getattr(scenario, "total_iodepth", None) for scenario in scenarios)
+    return wanted and not modules.divides_total_iodepth

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, Optional, Union
 
 from pydantic import Field, create_model
 
@@ -29,6 +29,15 @@ def flatten(section: Mapping[str, Any]) -> dict[str, list[Any]]:
         values.pop(key, None)
         values[key] = _as_list(value)
     return values
+
+
+def named_workloads(section: Any) -> Optional[Mapping[str, Any]]:
+    """Upstream's workloads, each with a name and options of its own; None where there are none."""
+    workloads = section.get("workloads") if isinstance(section, dict) else None
+    if not isinstance(workloads, dict) or not workloads:
+        return None
+    is_named = any(isinstance(options, dict) for options in workloads.values())
+    return {str(name): options for name, options in workloads.items()} if is_named else None
 
 
 def combinations(section: Mapping[str, Any]) -> Iterator[Combination]:

@@ -13,12 +13,13 @@ from pydantic import BaseModel, ValidationError
 from cbt_crypto.archive.documents import Baseline
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.benchmarks.base import Scenario
+from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.file.baseline import baseline_of, unmeasured
 from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.file.combinations import combinations, flatten
+from cbt_crypto.plan.file.combinations import combinations, flatten, named_workloads
 from cbt_crypto.plan.file.consistency import contradictions
 from cbt_crypto.plan.file.dimensions import at, places
 from cbt_crypto.plan.file.document import Document, KeyPath, printable, read
@@ -191,12 +192,11 @@ def _scenarios(file: CampaignFile, cluster: ClusterSection) -> dict[str, tuple[S
     for name, section in sections.items():
         if file.known(("benchmarks", name), name, "benchmark", SCENARIOS):
             path: KeyPath = ("benchmarks", name)
-            parts = list(enumerate(section)) if isinstance(section, list) else []
             if isinstance(section, list) and not section:
                 file.problem(path, "is empty; give at least one")
             made[name] = tuple(
                 scenario
-                for place, part in ([((*path, n), part) for n, part in parts] or [(path, section)])
+                for place, part in _parts(file, name, path, section)
                 for scenario in _scenario_objects(file, cluster, name, place, part)
             )
             _check_overlays(file, cluster, made[name])
@@ -205,6 +205,26 @@ def _scenarios(file: CampaignFile, cluster: ClusterSection) -> dict[str, tuple[S
         wrong = "must be 1 where time is a precision, which decides how often a cell is measured"
         file.problem(("cluster", "iterations"), f"{wrong}; leave it out")
     return made
+
+
+def _parts(file: CampaignFile, name: str, path: KeyPath, section: Any) -> list[tuple[KeyPath, Any]]:
+    """What a benchmark's section consists of, with the place of each in the file.
+
+    A list has several parts; so has a benchmark of upstream's with workloads, one each.
+    """
+    listed = list(enumerate(section)) if isinstance(section, list) else []
+    parts: list[tuple[KeyPath, Any]] = [((*path, n), part) for n, part in listed]
+    found: list[tuple[KeyPath, Any]] = []
+    for place, part in parts or [(path, section)]:
+        named = named_workloads(part) if issubclass(SCENARIOS[name], OfUpstream) else None
+        if named is None:
+            found.append((place, part))
+            continue
+        for workload, options in named.items():
+            own = file.mapping((*place, "workloads", workload), options)
+            shared = {key: value for key, value in part.items() if key != "workloads"}
+            found.append(((*place, "workloads", workload), {**shared, **own, "workload": workload}))
+    return found
 
 
 def _check_overlays(

@@ -171,7 +171,7 @@ class Logs:
         self.problems: list[Problem] = []
         self._folder = folder
         self._prefix = process.logs or ""
-        self._names = _beginning(f"{self._prefix}_", folder.names) if process.logs else []
+        self._names = _beginning(f"{self._prefix}_", _beside(folder, self._prefix))
         self._host = process.host
 
     def read(self, kind: str, parse: Callable[[Path], _Log]) -> tuple[_Log, ...]:
@@ -193,6 +193,16 @@ class Logs:
             lines = "a torn line" if log.torn == 1 else f"{log.torn} torn lines"
             self.problems.append(Problem(label, f"has {lines}, left out"))
         return log
+
+
+def _beside(folder: Folder, prefix: str) -> Sequence[str]:
+    """What stands where logs with this prefix would be, named as seen from the cell's folder."""
+    directory = prefix.rpartition("/")[0]
+    if not prefix:
+        return []
+    if not directory:
+        return folder.names
+    return [f"{directory}/{name}" for name in folder.below(directory).names]
 
 
 def _beginning(prefix: str, names: Sequence[str]) -> Sequence[str]:

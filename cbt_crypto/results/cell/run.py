@@ -120,10 +120,13 @@ def read_run(folder: Folder, planned: PlannedCell) -> Run:
 
 
 def read_unproved_run(folder: Folder, planned: PlannedCell, cell: CellDocument) -> Run:
-    """The same for an archive that proves nothing; `cell` stands for its missing cell.json."""
+    """The same for an archive that proves nothing; `cell` stands for its missing cell.json.
+
+    `folder` is the cell's own.
+    """
     run = Run(planned, dimensions_of(planned), hosts=(*cell.osd_hosts, *cell.clients))
     try:
-        return _measured(run, folder.cell(planned.path), cell)
+        return _measured(run, folder, cell)
     except Malformed as error:
         return replace(run, failure=str(error))
 
@@ -293,10 +296,9 @@ def _mean(parts: Sequence[tuple[Floats, Floats]], seconds: int) -> tuple[Floats,
 def _nodes(folder: Folder, cell: CellDocument, problems: list[Problem]) -> list[Node]:
     """The samples of OSD hosts, and of clients that have some; the unreadable are problems."""
     nodes = []
-    present = folder.names
     for host in dict.fromkeys((*cell.osd_hosts, *cell.clients)):
-        directory = f"collectl.{host}"
-        if directory not in present and host not in cell.osd_hosts:
+        directory = _samples_of(host, folder, cell)
+        if directory is None:
             continue
         try:
             series = _samples(folder.below(directory), host in cell.osd_hosts)
@@ -305,6 +307,21 @@ def _nodes(folder: Folder, cell: CellDocument, problems: list[Problem]) -> list[
             continue
         nodes.append(Node(host, series, cell.clock_offset_s.get(host, 0.0)))
     return nodes
+
+
+def _samples_of(host: str, folder: Folder, cell: CellDocument) -> Optional[str]:
+    """Where a host's samples are, or must be; None for a client without any.
+
+    Upstream's workloads have them beside the results of the processes on that host.
+    """
+    name = f"collectl.{host}"
+    if name in folder.names:
+        return name
+    for process in cell.processes:
+        directory = process.json_file.rpartition("/")[0]
+        if directory and process.host == host and "collectl" in folder.below(directory).names:
+            return f"{directory}/collectl"
+    return name if host in cell.osd_hosts else None
 
 
 def _samples(folder: Folder, with_processes: bool) -> NodeSeries:
