@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Optional
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from typing_extensions import TypeGuard
 
 from cbt_crypto.benchmarks.upstream import OfUpstream
+
+_OF_WORKLOADS = ("workload", "pre_workload_script", "total_iodepth")
 
 
 class Librbdfio(OfUpstream):
@@ -55,12 +57,16 @@ class Librbdfio(OfUpstream):
     def options(self) -> dict[str, Any]:
         """Without what is nothing to upstream's object, or not set."""
         found = super().options()
-        del found["pre_workload_script"], found["workload"]
-        if self.total_iodepth is None:
-            del found["total_iodepth"]
-        else:
-            del found["iodepth"]
-        return found
+        ours = {"pre_workload_script", "workload"}
+        if self.total_iodepth is not None:
+            ours.add("iodepth")
+        return {key: value for key, value in found.items() if key not in ours}
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """So that cells without workloads are named as before there were any."""
+        found: dict[str, Any] = handler(self)
+        return {k: v for k, v in found.items() if v is not None or k not in _OF_WORKLOADS}
 
     def before(self) -> Optional[str]:
         """What each client runs before a cell."""

@@ -104,4 +104,38 @@ counters before it goes on. Without the key nothing about a deployment changes."
     ),
 )  # fmt: skip
 
-PARTS: Mapping[str, Part] = {part.key: part for part in (PLUGINS, MESSENGER)}
+CPUSETS = Part(
+    key="B3",
+    branch="cpusets",
+    subject="cluster: Give CPUs to OSDs and clients, and check that they keep to them",
+    body="""\
+How many cores does an OSD need, beside virtual machines on the same node? crimson_cpusets answers
+that for crimson; for the classic OSD there was only a wrapper script in place of ceph-osd.
+
+With cpusets in the cluster section OSDs and clients are started by taskset. Hosts are asked for
+the CPUs before a cluster is made, and the kernel is asked where the OSDs' threads may run before
+anything is measured. Without the key commands are what they were.""",
+    limit=450,
+    edits=(
+        Edit("cluster/ceph.py", "after", r"from \.cluster import Cluster",
+             "from .cpusets import Cpusets\n"),
+        Edit("cluster/ceph.py", "after", r" +self\.disable_bal = .*",
+             "        self.cpusets = Cpusets(config.get('cpusets'))\n"),
+        Edit("cluster/ceph.py", "after", r"            phost = sshtarget\(.*, self\.host\)",
+             "            ceph_osd_cmd = self.cl_obj.cpusets.get_osd_command("
+             "ceph_osd_cmd, self.devnumstr)\n"),
+        Edit("cluster/ceph.py", "before", r"        # unmount any rbd volumes",
+             "        self.cpusets.check_hosts()\n\n"),
+        Edit("cluster/ceph.py", "before", r" +# Disable scrub and wait .*",
+             "        self.cpusets.check_osds(self.pid_dir, list(self.config.get('osds')), "
+             "self.config.get('osds_per_node'))\n\n"),
+        Edit("benchmark/librbdfio.py", "instead", r" +self\.cmd_path = config\.get\('cmd_path'.*",
+             "        self.cmd_path = cluster.cpusets.get_client_command("
+             "config.get('cmd_path', '/usr/bin/fio'))\n"),
+        Edit("benchmark/radosbench.py", "instead", r" +cmd=self\.cmd_path_full,",
+             "                    cmd=self.cluster.cpusets.get_client_command("
+             "self.cmd_path_full),\n"),
+    ),
+)  # fmt: skip
+
+PARTS: Mapping[str, Part] = {part.key: part for part in (PLUGINS, MESSENGER, CPUSETS)}
