@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, Optional
 
 from pydantic import Field
 
-from cbt_crypto.benchmarks import fio_job
+from cbt_crypto.benchmarks import fio_job, load
 from cbt_crypto.benchmarks.base import (
     ClientProcess,
     ClusterCommands,
@@ -29,6 +29,18 @@ class RbdFio(Scenario):
 
     volumes_per_client: int = Field(1, ge=1, le=1000, description="volumes on each client")
     iodepth: int = Field(1, ge=1, le=65536, description="IOs in flight per fio process")
+    total_iodepth: Optional[int] = Field(
+        None,
+        ge=1,
+        le=1 << 20,
+        description="IOs in flight on each client, shared out among its volumes, instead of "
+        "iodepth; CBT's key",
+    )
+    rate: load.Rate = Field(
+        "max",
+        description="IOPS of all processes together: as many as they can (max), a number, or "
+        "percent of what the baseline did at max, e.g. [max, 50%]: equal load for all",
+    )
     vol_size: int = Field(
         16384, ge=4, le=1 << 30, description="MiB of each volume, which CBT calls MB"
     )
@@ -99,8 +111,13 @@ class RbdFio(Scenario):
         return tuple(
             ClientProcess(host, str(n))
             for host in self.active_clients(site.clients)
-            for n in range(self.volumes_per_client)
+            for n in range(len(self.depths))
         )
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """IOs in flight of each process of a client."""
+        return load.depths(self.total_iodepth, self.iodepth, self.volumes_per_client)
 
     def measure(
         self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
@@ -114,8 +131,8 @@ class RbdFio(Scenario):
                 (
                     f"cd {shlex.quote(run_dir)}",
                     *(
-                        self._measure_one(host, n, volume, commands, wrap)
-                        for n, volume in enumerate(own)
+                        self._measure_one(host, n, volume, commands, wrap, len(by_client))
+                        for n, volume in enumerate(own[: len(self.depths)])
                     ),
                     "wait",
                 )
@@ -124,22 +141,28 @@ class RbdFio(Scenario):
         }
 
     def _measure_one(
-        self, host: str, n: int, volume: Volume, commands: ClusterCommands, wrap: WrapClient
-    ) -> str:
-        fio = wrap(host, f"{commands.environment} {self.fio_command(n, volume)}")
+        self, host: str, n: int, volume: Volume, commands: ClusterCommands, wrap: WrapClient,
+        clients: int,
+    ) -> str:  # fmt: skip
+        fio = wrap(host, f"{commands.environment} {self.fio_command(n, volume, clients)}")
         return f"(s=0; {fio} > output.{n} 2>&1 || s=$?; echo $s > exit_status.{n}) &"
 
-    def fio_command(self, n: int, volume: Volume) -> str:
-        """The fio command of one process; its files are `*.<n>*` in the working directory."""
+    def fio_command(self, n: int, volume: Volume, clients: int = 1) -> str:
+        """The fio command of one process; its files are `*.<n>*` in the working directory.
+
+        `clients` is the number of hosts that run as many processes as this one.
+        """
+        jobs = clients * len(self.depths) * self.numjobs
         job: dict[str, object] = {
             "rw": self.mode,
             # With a unit, and all before the job's name: so CBT's report tools want it.
             "bs": f"{self.op_size}B",
-            "iodepth": self.iodepth,
+            "iodepth": self.depths[n],
             "numjobs": self.numjobs,
             "time_based": None,
             "runtime": self.measured_s,
             "ramp_time": self.ramp,
+            **load.options(self.rate, jobs, self.mode, self.rwmixread),
             **fio_job.results(n, self.log_avg_msec),
         }
         if self.mode in ("rw", "randrw"):

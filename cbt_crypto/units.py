@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Union
+import re
+from typing import Optional, Union
+
+_SIZE = re.compile(r"(\d+)\s*([kmgKMG]?)(?:i?[bB])?")
+_FACTOR = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def short_size(size: Union[int, str, float, None]) -> str:
@@ -11,3 +15,9 @@ def short_size(size: Union[int, str, float, None]) -> str:
         if isinstance(size, int) and size and size % factor == 0:
             return f"{size // factor}{unit}"
     return str(size)
+
+
+def parse_size(text: str) -> Optional[int]:
+    """Bytes of fio's `4k`, `4KiB` or `4096`; None for anything else."""
+    match = _SIZE.fullmatch(text.strip())
+    return int(match.group(1)) * _FACTOR[match.group(2).lower()] if match else None

@@ -87,6 +87,7 @@ class CellDocument(_Document):
     processes: tuple[Process, ...] = ()
     deployment: Optional[str] = None
     block: Optional[Block] = None
+    rate_iops: Optional[float] = Field(None, gt=0)
 
 
 class OverlayProof(_Document):

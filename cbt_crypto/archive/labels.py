@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from cbt_crypto import units
 from cbt_crypto.archive.documents import PlannedCell
 
@@ -9,12 +12,20 @@ from cbt_crypto.archive.documents import PlannedCell
 CLUSTER_DIMENSIONS = ("drive", "osds_per_device", "replication")
 
 
+def depth_words(options: Mapping[str, Any]) -> str:
+    """`iodepth 32`, or the total where that counts; the rate behind it where there is one."""
+    total = options.get("total_iodepth")
+    depth = f"iodepth {options['iodepth']}" if total is None else f"total_iodepth {total}"
+    rate = options.get("rate", "max")
+    return depth if rate == "max" else f"{depth} rate {rate}"
+
+
 def label_of(cell: PlannedCell) -> str:
     """One line for people, the one that `cbt.py --plan` prints."""
     options = cell.parameters
     words = [str(options.get("mode", ""))]
     words += [units.short_size(options["op_size"])] if "op_size" in options else []
-    words += [f"iodepth {options['iodepth']}"] if "iodepth" in options else []
+    words += [depth_words(options)] if "iodepth" in options else []
     words += [f"{key} {options[key]}" for key in CLUSTER_DIMENSIONS if key in options]
     words += [f"iteration {cell.iteration}"] if cell.iteration else []
     return f"{cell.scenario} / {cell.configuration} / {' '.join(words)}"

@@ -213,6 +213,7 @@ class CellOutcome(TypedDict, total=False):
     neighbours: Mapping[str, object]
     deployment: Optional[str]
     block: Optional[Mapping[str, object]]
+    rate_iops: int
 
 
 class CellBenchmark(Protocol):

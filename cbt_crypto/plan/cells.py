@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cbt_crypto.archive.json_file import digest, hash_of
-from cbt_crypto.archive.labels import CLUSTER_DIMENSIONS
+from cbt_crypto.archive.labels import CLUSTER_DIMENSIONS, depth_words
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
@@ -84,7 +84,7 @@ class Cell:
         options = self.parameters
         words = [self.scenario.name, self.configuration, str(options.get("mode", ""))]
         words += [short_size(options["op_size"])] if "op_size" in options else []
-        words += [f"iodepth {options['iodepth']}"] if "iodepth" in options else []
+        words += [depth_words(options)] if "iodepth" in options else []
         words += [f"{key} {options[key]}" for key in CLUSTER_DIMENSIONS if key in options]
         words += [f"iteration {self.iteration}"] if self.iteration else []
         return " / ".join(words[:2]) + " / " + " ".join(words[2:])

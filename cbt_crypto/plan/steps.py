@@ -10,6 +10,7 @@ from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.errors import UsageError
+from cbt_crypto.plan import rates
 from cbt_crypto.plan.cells import Cell, cells_of, select
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.dimensions import Place, at
@@ -95,6 +96,9 @@ def plan(
     pattern matches no cell.
     """
     cells = cells_of(campaign)
+    wrong = list(dict.fromkeys(rates.problems(campaign, cells)))
+    if wrong:
+        raise UsageError("\n".join(f"{campaign.title}: {sentence}" for sentence in wrong))
     done = set(finished)
     wanted = [cell for cell in select(cells, only) if cell.path not in done]
     return Plan(campaign, cells, tuple(_steps(campaign, wanted)))

@@ -75,7 +75,7 @@ def assemble(
         baseline=baseline,
         options=options,
         tables=tables,
-        conclusions=conclude(tables, archive.plan.configurations),
+        conclusions=conclude([t for t in tables if not _is_held(t)], archive.plan.configurations),
         environment={} if environment is None else environment.model_dump(mode="json"),
         configurations=archive.plan.configurations,
         emulated_hosts=tuple(name for name, host in hosts.items() if host.emulated),
@@ -84,6 +84,11 @@ def assemble(
     )
     report = map_text(report, printable)
     return anonymized(report) if options.anonymize else report
+
+
+def _is_held(table: Table) -> bool:
+    """Whether its throughput is what the file asked for, so that it says nothing by itself."""
+    return table.dimensions.get("rate", "max") != "max"
 
 
 def order_of(plan: PlanDocument, dimension: str) -> list[Scalar]:

@@ -22,9 +22,11 @@ from cbt_crypto.report.figures.selection import baseline_of, chosen_cells
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.results.cell.run import Run, dimensions_of
+from cbt_crypto.results.published import read_published
 from cbt_crypto.results.upstream_archive import read_upstream
 
 _UNPROVED = "its configuration is not proved: the archive is upstream CBT's"
+_PUBLISHED = "its configuration is not proved: this is what somebody published"
 
 
 def compare(archives: Mapping[str, Path], options: ReportOptions) -> Report:
@@ -111,15 +113,16 @@ def _replaced(run: Run, placed: PlannedCell) -> Run:
 def _runs(name: str, path: Path) -> list[Run]:
     if (path / "results" / "plan.json").exists():
         return [_renamed(run, name) for run in _own(name, path)]
-    if not (path / "results").is_dir():
-        raise UsageError(f"{name}={path}: there is no results directory, so this is no archive")
     try:
-        runs = list(read_upstream(Folder(path), name))
+        if (path / "results").is_dir():
+            runs, why = list(read_upstream(Folder(path), name)), _UNPROVED
+        else:
+            runs, why = read_published(path, name), _PUBLISHED
     except Malformed as error:
         raise UsageError(f"{name}={path}: {error}") from None
     if not runs:
         raise UsageError(f"{name}={path}: there is no output of fio below results")
-    return [replace(run, problems=(*run.problems, Problem("", _UNPROVED))) for run in runs]
+    return [replace(run, problems=(*run.problems, Problem("", why))) for run in runs]
 
 
 def _own(name: str, path: Path) -> Sequence[Run]:

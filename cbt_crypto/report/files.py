@@ -15,6 +15,7 @@ from typing import Optional
 
 from cbt_crypto.errors import RunError
 from cbt_crypto.report.charts.chart import Chart, charts
+from cbt_crypto.report.charts.depth_chart import depth_charts
 from cbt_crypto.report.charts.forest import forest
 from cbt_crypto.report.charts.forest_svg import forest_text
 from cbt_crypto.report.charts.size_chart import size_charts
@@ -69,6 +70,7 @@ def _drawn_beside(report: Report) -> Iterator[Iterable[tuple[str, str]]]:
     """
     drawn = [(chart, table.title) for table in report.tables for chart in charts(table)]
     drawn += [(chart, heading) for heading, chart in size_charts(report.tables)]
+    drawn += [(chart, heading) for heading, chart in depth_charts(report.tables)]
     draw = partial(_drawn, bool(report.emulated_hosts))
     workers = min(len(os.sched_getaffinity(0)), len(drawn))
     if workers < 2 or len(drawn) < _WORTH_A_POOL:

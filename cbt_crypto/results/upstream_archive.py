@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Optional
+from typing import Any
 
 from cbt_crypto.archive.documents import FORMAT, CellDocument, PlannedCell, Process
 from cbt_crypto.archive.folder import Folder
@@ -21,6 +21,7 @@ from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.archive.safe_read import read_yaml
 from cbt_crypto.results.cell.run import Run, dimensions_of, read_unproved_run
 from cbt_crypto.results.readers.process_output import parse_output
+from cbt_crypto.units import parse_size
 
 _OUTPUT = re.compile(r"(?:json_)?output\.(\d+)\.([A-Za-z0-9][^/]*)")
 #: The same below a workload's directory, whose name has the host.
@@ -28,8 +29,6 @@ _OUTPUT_OF_WORKLOAD = re.compile(r"(?:json_)?output\.(\d+)")
 #: Of directories that differ between the volumes of one cell: total_iodepth is divided.
 _OF_ONE_VOLUME = re.compile(r"(/total_iodepth-[^/]+)/iodepth-[^/]+$")
 _ITERATION = re.compile(r"\d{8}")
-_SIZE = re.compile(r"(\d+)\s*([kmgKMG]?)(?:i?[bB])?")
-_FACTOR = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 #: Directories below `results/`; deeper ones are no cells of CBT's.
 _DEEPEST = 6
 #: What tells cells apart for CBT but is no parameter of the measurement.
@@ -207,14 +206,9 @@ def _from_fio(folder: Folder, name: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if mode := options.get("rw") or options.get("readwrite"):
         found["mode"] = mode
-    size = _bytes(options.get("bs") or options.get("blocksize") or "")
+    size = parse_size(options.get("bs") or options.get("blocksize") or "")
     if size is not None:
         found["op_size"] = size
     if (depth := options.get("iodepth", "")).isdigit():
         found["iodepth"] = int(depth)
     return found
-
-
-def _bytes(text: str) -> Optional[int]:
-    match = _SIZE.fullmatch(text.strip())
-    return int(match.group(1)) * _FACTOR[match.group(2).lower()] if match else None

@@ -9,11 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Optional
 
+from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import CellBenchmark, CellOutcome, Engine
 from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts
+from cbt_crypto.plan import rates
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.plan.pacing import Pacing, block_state
@@ -21,6 +23,7 @@ from cbt_crypto.plan.steps import Measure, Pending, Plan, Step
 from cbt_crypto.results.precision.block import read_block
 from cbt_crypto.run import devices
 from cbt_crypto.run.cell.collect import Collector
+from cbt_crypto.run.cell.equal_load import loaded
 from cbt_crypto.run.cell.figures import check_figures
 from cbt_crypto.run.cell.measure import attempt
 from cbt_crypto.run.diagnosis import diagnosis
@@ -185,6 +188,8 @@ class CampaignRun:
         set_aside(self.archive, directory)
         benchmark = done.benchmark(cell)
         try:
+            scenario = self._at_equal_load(cell)
+            benchmark = done.benchmark(cell, scenario)
             with done.timeline.step("measure", seconds_measured=cell.scenario.measured_s):
                 outcome = attempt(cell, benchmark, done.target, directory, healthy)
         except RunError as error:
@@ -193,8 +198,19 @@ class CampaignRun:
             self._failed_in_a_row = 0
             done.is_healthy = True
             outcome["deployment"] = done.deployment
+            rate = getattr(scenario, "rate", None)
+            if isinstance(rate, int):
+                outcome["rate_iops"] = rate
             self._collector.submit(cell, partial(self._keep, cell, benchmark, outcome))
         self.progress.done(cell.seconds)
+
+    def _at_equal_load(self, cell: Cell) -> Scenario:
+        """The cell's load, with IOPS where its rate is a part of another cell's."""
+        if rates.share(cell) is None:
+            return cell.scenario
+        self._collector.wait()
+        baseline = self.campaign.first_configuration
+        return loaded(cell, self.plan.cells, baseline, self.archive)
 
     def _keep(self, cell: Cell, benchmark: CellBenchmark, outcome: CellOutcome) -> None:
         """Bring a measured cell's files here, read what it says, and finish it. In a thread."""

@@ -118,13 +118,13 @@ class Preparation:
             benchmark.cleanup()
         self._filled.update({v.name: (step.scenario, v) for v in step.volumes})
 
-    def benchmark(self, cell: Cell) -> CellBenchmark:
-        """What runs a cell on the target as it is now."""
+    def benchmark(self, cell: Cell, scenario: Optional[Scenario] = None) -> CellBenchmark:
+        """What runs a cell on the target as it is now; with a `scenario`, that as its load."""
         target = self.target
         site = target.measure_on(cell.scenario)
         work = CellWork(
-            str(self._archive), target.cluster, cell.config, cell.scenario, site, target.stack,
-            self._remote,
+            str(self._archive), target.cluster, cell.config, scenario or cell.scenario, site,
+            target.stack, self._remote,
         )  # fmt: skip
         made = benchmark_of(self._engine, work)
         made.energy_hosts = self._environment.energy_hosts(site)

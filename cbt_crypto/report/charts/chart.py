@@ -59,17 +59,25 @@ class Stacks:
 
 @dataclass(frozen=True)
 class Line:
-    """One curve: `y` at each `x`, None where nothing was measured. `group` shares a color."""
+    """One curve: `y` at each `x`, None where nothing was measured. `group` shares a color.
+
+    Where its points are shown, `labels` has a word for each and `mark` is the one that stands out.
+    """
 
     name: str
     x: tuple[float, ...]
     y: tuple[Optional[float], ...]
     group: str = ""
+    labels: tuple[str, ...] = ()
+    mark: Optional[int] = None
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Curves over one axis; `is_nines` marks an axis of percentiles, where 2 is 99 % and 3 99.9."""
+    """Curves over one axis; `is_nines` marks an axis of percentiles, where 2 is 99 % and 3 99.9.
+
+    `is_path` marks curves whose points, in their order, are what was measured.
+    """
 
     key: str
     title: str
@@ -77,6 +85,7 @@ class Lines:
     y_label: str
     lines: tuple[Line, ...]
     is_nines: bool = False
+    is_path: bool = False
 
 
 Chart = Union[Bars, Stacks, Lines]

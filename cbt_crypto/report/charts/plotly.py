@@ -39,6 +39,10 @@ def plotly_figure(chart: Chart) -> dict[str, Any]:
         ticks = _latency_ticks(chart)
         layout["yaxis"].update(type="log", tickvals=ticks, ticktext=[f"{t:g}" for t in ticks])
         layout["hovermode"] = "closest"
+    elif chart.is_path:
+        layout["xaxis"]["rangemode"] = "tozero"
+        layout["yaxis"]["type"] = "log"
+        layout["hovermode"] = "closest"
     else:
         layout["yaxis"]["rangemode"] = "tozero"
     return {"data": traces, "layout": layout}
@@ -113,8 +117,20 @@ def _line(chart: Lines, line: Line, ink: int) -> dict[str, Any]:
         "y": list(line.y),
         "ink": ink,
         **_group(line),
+        **(_points(line) if chart.is_path else {}),
         "line": {"dash": palette.DASHES[ink % len(palette.DASHES)], "width": 2},
         "hovertemplate": f"%{{y:.4~g}} {chart.y_label}<extra>%{{fullData.name}}</extra>",
+    }
+
+
+def _points(line: Line) -> dict[str, Any]:
+    """The measured points with their labels; the one that stands out is larger."""
+    sizes = [12 if n == line.mark else 6 for n in range(len(line.x))]
+    return {
+        "mode": "lines+markers+text",
+        "text": list(line.labels),
+        "textposition": "top center",
+        "marker": {"size": sizes},
     }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from cbt_crypto.report import label
 from cbt_crypto.report.charts import palette
-from cbt_crypto.report.charts.chart import Bars, BarSeries, Chart, Lines, Stacks
+from cbt_crypto.report.charts.chart import Bars, BarSeries, Chart, Line, Lines, Stacks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,12 +123,28 @@ def _draw_lines(axes: Axes, chart: Lines) -> None:
         dash = _DASHES[number % len(_DASHES)]
         name = _plain(f"{line.name}, {line.group}" if line.group else line.name)
         axes.plot(line.x, y, color=colour, linestyle=dash, linewidth=1.4, label=name)
+        if chart.is_path:
+            _draw_points(axes, line, colour)
     axes.set_xlabel(chart.x_label)
     axes.set_ylabel(chart.y_label)
     if chart.is_nines:
         _scale_distribution(axes, chart)
+    elif chart.is_path:
+        axes.set_xlim(left=0)
+        axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)
+
+
+def _draw_points(axes: Axes, line: Line, colour: str) -> None:
+    """The measured points with their labels; the one that stands out is a ring."""
+    for number, (x, y, text) in enumerate(zip(line.x, line.y, line.labels)):
+        if y is None:
+            continue
+        axes.plot([x], [y], "o", color=colour, markersize=3)
+        axes.annotate(_plain(text), (x, y), (3, 3), textcoords="offset points", fontsize=7)
+        if number == line.mark:
+            axes.plot([x], [y], "o", color=colour, markersize=9, markerfacecolor="none")
 
 
 def _scale_distribution(axes: Axes, chart: Lines) -> None:

@@ -10,11 +10,14 @@ from cbt_crypto.report.figures.metric import SKEW_S, records_of
 from cbt_crypto.results.cell.node import BUSY_STATES, NodeUse
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run
+from cbt_crypto.results.readers.fio_job import SYNC
 
 #: Largest difference of a client or volume from the mean of all, in percent.
 UNEVEN_PERCENT = 15.0
 #: A second with less than this share of the median IOPS is one without IO.
 IDLE_SHARE = 0.01
+#: A rate is kept when it is no further from what was asked for, in percent.
+RATE_PERCENT = 2.0
 #: From these shares on a node is saturated, or throttled by its hypervisor, in percent.
 BUSY_PERCENT, STEAL_PERCENT, NETWORK_PERCENT = 95.0, 5.0, 90.0
 
@@ -27,6 +30,7 @@ def warnings(run: Run, direction: str) -> Iterator[str]:
     if run.start_skew_s > SKEW_S:
         late = f"the last fio process began {run.start_skew_s:.1f} s after the first"
         yield f"{late}; throughput is of the seconds in which all ran"
+    yield from _rate(run)
     yield from _idle(run, direction)
     yield from _nodes(run.nodes)
 
@@ -44,6 +48,17 @@ def _uneven(records: list[Record], what: str, key: Callable[[Record], str]) -> I
     if abs(off) > UNEVEN_PERCENT:
         more = "more" if off > 0 else "less"
         yield f"{what} {name} did {abs(off):.0f} % {more} than the mean of {len(iops)} {what}s"
+
+
+def _rate(run: Run) -> Iterator[str]:
+    """Whether the load was as high as it was to be; reads and writes are told it together."""
+    if run.rate_iops is None:
+        return
+    done = sum(record.iops for record in run.records if record.direction != SYNC)
+    off = 100 * (done / run.rate_iops - 1)
+    if abs(off) > RATE_PERCENT:
+        kept = f"the rate was to be {run.rate_iops:,.0f} IOPS and was {done:,.0f}"
+        yield f"{kept} ({off:+.1f} %): this is not equal load"
 
 
 def _idle(run: Run, direction: str) -> Iterator[str]:

@@ -18,10 +18,12 @@ from cbt_crypto import __version__
 from cbt_crypto.report import label
 from cbt_crypto.report.charts import palette
 from cbt_crypto.report.charts.chart import Chart, charts
+from cbt_crypto.report.charts.depth_chart import depth_charts
 from cbt_crypto.report.charts.forest import forest
 from cbt_crypto.report.charts.forest_svg import forest_svg
 from cbt_crypto.report.charts.plotly import plotly_figure
 from cbt_crypto.report.charts.size_chart import size_charts
+from cbt_crypto.report.figures.depth_path import depth_paths, in_words
 from cbt_crypto.report.html import facts
 from cbt_crypto.report.html import tables as page_tables
 from cbt_crypto.report.html.losses import losses
@@ -200,6 +202,7 @@ def _sections(report: Report, figures: _Figures) -> Iterator[Element]:
             E.H2(name),
             *losses(report, name),
             *_by_size(tables, figures),
+            *_by_depth(tables, figures),
             *loads,
             id=f"load-{number}",
         )
@@ -219,6 +222,15 @@ def _by_size(tables: Sequence[Table], figures: _Figures) -> Iterator[Element]:
     found = [figures.place(chart, heading) for heading, chart in size_charts(tables)]
     if found:
         yield E.DIV(E.CLASS("charts"), *found)
+
+
+def _by_depth(tables: Sequence[Table], figures: _Figures) -> Iterator[Element]:
+    found = [figures.place(chart, heading) for heading, chart in depth_charts(tables)]
+    if found:
+        yield E.DIV(E.CLASS("charts"), *found)
+        paths = depth_paths(tables)
+        lines = (f"{p.heading}, {p.label}: {in_words(p, c)}" for p in paths for c in p.curves)
+        yield E.UL(*(E.LI(line) for line in lines))
 
 
 def _load(report: Report, table: Table, figures: _Figures) -> Iterator[Element]:

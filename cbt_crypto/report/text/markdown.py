@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from cbt_crypto.report import label
 from cbt_crypto.report.charts.forest import forest
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
+from cbt_crypto.report.figures.depth_path import depth_paths, in_words
 from cbt_crypto.report.figures.host_words import (
     CIPHER_HEADINGS,
     CipherSpeed,
@@ -33,6 +34,7 @@ def markdown(report: Report) -> str:
         tables = [table for table in report.tables if table.scenario == scenario]
         lines += [f"## {escape(scenario)}", "", *_emulated(report)]
         lines += [*_percents(report, tables), ""]
+        lines += _curves(report, tables)
         for losses in loss_tables(report, scenario):
             lines += [f"### {escape(losses.title)}", "", *_emulated(report), *_losses(losses), ""]
         for table in tables:
@@ -73,6 +75,22 @@ def _percents(report: Report, tables: Sequence[Table]) -> list[str]:
             ]
             percents = (_percent(cell, report.options.loss) for cell in cells)
             lines.append(_row([_size(table), escape(name), *percents]))
+    return lines
+
+
+def _curves(report: Report, tables: Sequence[Table]) -> list[str]:
+    """Each load that was measured at several depths: a row a depth and configuration, and knees."""
+    lines: list[str] = []
+    for path in depth_paths(tables):
+        heading = f"{path.heading}, {path.label}: latency over IOPS by {path.depth}"
+        lines += [f"### {escape(heading)}", "", *_emulated(report)]
+        lines += [_row([report.compared, path.depth, "IOPS", "mean ms", "p99 ms"])]
+        lines += [_row(["---", *["---:"] * 4])]
+        for curve in path.curves:
+            for p in curve.points:
+                words = (label.milliseconds(p.clat_ns_mean), label.milliseconds(p.clat_ns_p99))
+                lines.append(_row([escape(curve.name), str(p.depth), label.number(p.iops), *words]))
+        lines += ["", *(f"- {escape(in_words(path, curve))}" for curve in path.curves), ""]
     return lines
 
 

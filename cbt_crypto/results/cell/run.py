@@ -71,6 +71,8 @@ class Run:
     started: Optional[float] = None
     deployment: Optional[str] = None
     warmup_s: float = 0.0
+    #: What the processes together were told not to exceed.
+    rate_iops: Optional[float] = None
     hosts: tuple[str, ...] = ()
     records: tuple[Record, ...] = ()
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
@@ -108,7 +110,7 @@ def read_run(folder: Folder, planned: PlannedCell) -> Run:
         if cell is None:
             return replace(run, failure="it has not been run", is_missing=True)
         run = replace(run, started=cell.started, hosts=(*cell.osd_hosts, *cell.clients))
-        run = replace(run, deployment=cell.deployment)
+        run = replace(run, deployment=cell.deployment, rate_iops=cell.rate_iops)
         proof = cell_folder.document("proof.json", Proof)
         run = replace(run, proof=proof)
         failure = _refusal(cell, proof)

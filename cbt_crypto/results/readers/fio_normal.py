@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Optional
 
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.results.readers.fio_job import FioOutput, Job, Side
+from cbt_crypto.results.readers.fio_job import SYNC, FioOutput, Job, Side
 
 _VERSION = re.compile(r"^fio-\d[\w.-]*", re.MULTILINE)
 _JOB = re.compile(r"^(?:<[^>]*> )?(.*): \(groupid=\d+, jobs=\d+\): err=\s*(-?\d+)", re.MULTILINE)
@@ -32,9 +33,20 @@ _LATENCY = re.compile(
 _PERCENTILES = re.compile(
     r"^ +clat percentiles \((nsec|usec|msec)\):\n((?: +\|.*\n?)+)", re.MULTILINE
 )
+_SYNC = re.compile(
+    r"^  fsync/fdatasync/sync_file_range:\n"
+    r" +sync \((nsec|usec|msec)\): min=.*?, max=\s*(\d+\.?\d*)([kMG]?), avg=\s*(\d+\.?\d*)",
+    re.MULTILINE,
+)
+_SYNC_PERCENTILES = re.compile(
+    r"^ +sync percentiles \((nsec|usec|msec)\):\n((?: +\|.*\n?)+)", re.MULTILINE
+)
+#: Shares of the reads and writes; syncs are counted in, so together they are more than all.
+_DEPTHS = re.compile(r"^  IO depths +: (.*)$", re.MULTILINE)
+_SHARE = re.compile(r"=(\d+\.?\d*)%")
 _PERCENTILE = re.compile(r"(\d+\.?\d*)th=\[\s*(\d+)\]")
 _CPU = re.compile(r"^  cpu +: usr=(\d+\.?\d*)%, sys=(\d+\.?\d*)%", re.MULTILINE)
-_ISSUED = re.compile(r"^ +issued rwts: total=(\d+),(\d+),", re.MULTILINE)
+_ISSUED = re.compile(r"^ +issued rwts: total=(\d+),(\d+),\d+,(\d+)", re.MULTILINE)
 #: fio prints some kilobytes a job.
 _LIMIT = 4 << 20
 _SUMMARY_JOB = "All clients"
@@ -75,6 +87,8 @@ def _job(start: re.Match[str], block: str, declared: re.Match[str] | None) -> Jo
     if cpu is None or issued is None:
         raise Malformed(f"is cut off in the block of job {name}")
     ios = {"read": int(issued.group(1)), "write": int(issued.group(2))}
+    sides = tuple(_sides(name, block, ios, declared))
+    syncs = _syncs(block, sides, sum(ios.values()), int(issued.group(3)))
     return Job(
         name=name,
         host=None,
@@ -82,7 +96,7 @@ def _job(start: re.Match[str], block: str, declared: re.Match[str] | None) -> Jo
         options=_options(declared),
         usr_cpu_percent=float(cpu.group(1)),
         sys_cpu_percent=float(cpu.group(2)),
-        sides=tuple(_sides(name, block, ios, declared)),
+        sides=sides if syncs is None else (*sides, syncs),
     )
 
 
@@ -132,8 +146,36 @@ def _sides(
             )
 
 
-def _percentiles(part: str) -> dict[float, float]:
-    found = _PERCENTILES.search(part)
+def _syncs(block: str, sides: tuple[Side, ...], ios: int, counted: int) -> Optional[Side]:
+    """fsync and fdatasync as a direction of their own, as in fio's JSON.
+
+    fio does not print how many there were, but for versions that count them as issued: it prints
+    to a tenth of a percent how many more IOs its depths saw than it issued reads and writes.
+    """
+    found, depths = _SYNC.search(block), _DEPTHS.search(block)
+    runtime_s = max((side.runtime_s for side in sides), default=0.0)
+    if found is None or depths is None or not runtime_s:
+        return None
+    more = sum(map(float, _SHARE.findall(depths.group(1)))) - 100
+    count = counted or round(ios * more / 100)
+    if count < 1:
+        return None
+    unit = _NS[found.group(1)]
+    return Side(
+        direction=SYNC,
+        ios=count,
+        bytes=0,
+        iops=count / runtime_s,
+        bandwidth_bytes_per_s=0.0,
+        runtime_s=runtime_s,
+        clat_ns_mean=float(found.group(4)) * unit,
+        clat_ns_max=float(found.group(2)) * _DECIMAL[found.group(3)] * unit,
+        percentiles_ns=_percentiles(block, _SYNC_PERCENTILES),
+    )
+
+
+def _percentiles(part: str, of: re.Pattern[str] = _PERCENTILES) -> dict[float, float]:
+    found = of.search(part)
     if found is None:
         return {}
     unit = _NS[found.group(1)]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.readers.etcd_benchmark import parse_etcd_benchmark
 from cbt_crypto.results.readers.fio_job import FioOutput
 from cbt_crypto.results.readers.fio_json import parse_fio_json
 from cbt_crypto.results.readers.fio_normal import parse_fio_normal
+from cbt_crypto.results.readers.kbench import parse_kbench
 from cbt_crypto.results.readers.rados_bench import parse_rados_bench
 
 _JSON = re.compile(rb"^\{", re.MULTILINE)
@@ -28,12 +30,22 @@ READERS: Mapping[str, Callable[[bytes], FioOutput]] = {
     "fio": parse_output,
     "etcd_benchmark": parse_etcd_benchmark,
     "rados_bench": parse_rados_bench,
+    "kbench": parse_kbench,
 }
+#: Between a kind and the name of the one job that counts, of a file with the jobs of several loads.
+NAMED = ":"
 
 
 def read_output(kind: str, data: bytes) -> FioOutput:
     """The results of a process. Raises Malformed, also for a kind that is not known."""
+    kind, _, name = kind.partition(NAMED)
     reader = READERS.get(kind)
     if reader is None:
         raise Malformed(f"is of a process of kind {kind!r}, which this version cannot read")
-    return reader(data)
+    output = reader(data)
+    if not name:
+        return output
+    jobs = tuple(job for job in output.jobs if job.name == name)
+    if not jobs:
+        raise Malformed(f"holds no job {name!r}")
+    return replace(output, jobs=jobs)

@@ -65,3 +65,25 @@ def test_a_job_s_name_is_shown_as_it_is_written(data):
 def test_text_without_a_job_is_malformed():
     with pytest.raises(Malformed, match="holds no job"):
         parse_fio_normal(b"fio: failed parsing rw=rondread\n")
+
+
+@pytest.mark.parametrize("name", ["fdatasync", "fsync"])
+def test_syncs_agree_with_the_json_of_the_same_run(data, name):
+    """Of fdatasync after each write, which fio does not count as issued; and of fsync."""
+    both = (data / f"fio/{name}.json_normal").read_bytes()
+    (exact,) = [s for s in parse_fio_json(both).jobs[0].sides if s.direction == "sync"]
+    (printed,) = [s for s in parse_fio_normal(both).jobs[0].sides if s.direction == "sync"]
+    assert printed.ios == pytest.approx(exact.ios, rel=0.001)
+    assert printed.iops == pytest.approx(exact.iops, rel=0.001)
+    assert printed.clat_ns_mean == pytest.approx(exact.clat_ns_mean, rel=0.001)
+    assert printed.clat_ns_max == pytest.approx(exact.clat_ns_max, rel=0.001)
+    assert printed.percentiles_ns.keys() == exact.percentiles_ns.keys()
+    for percent, value in exact.percentiles_ns.items():
+        assert printed.percentiles_ns[percent] == pytest.approx(
+            value, abs=1000
+        )  # rounded up to a whole us
+
+
+def test_without_a_block_of_syncs_there_are_none(data):
+    for job in parse_fio_normal((data / "fio/randrw.normal").read_bytes()).jobs:
+        assert {side.direction for side in job.sides} == {"read", "write"}

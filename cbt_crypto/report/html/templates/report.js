@@ -28,6 +28,7 @@
         if (trace.error_y) copy.error_y = { ...trace.error_y, color: colour("--ink") };
       } else {
         copy.line = { ...trace.line, color: ink };
+        if (trace.marker) copy.marker = { ...trace.marker, color: ink };
       }
       return copy;
     });

@@ -1,0 +1,158 @@
+"""Response curves: latency over IOPS along the depths of one load, and where each curve bends.
+
+The knee is the depth with the most power, IOPS divided by mean latency (Kleinrock, "Power and
+deterministic rules of thumb for probabilistic problems in computer communications", ICC 1979):
+from there on a deeper queue costs more in latency than it gains in throughput. Depths are measured
+one by one, so the bend itself lies somewhere between the neighbours of that depth: that is its
+bound, and over several iterations the widest of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from cbt_crypto.archive.documents import Scalar
+from cbt_crypto.report.figures.metric import BY_KEY
+from cbt_crypto.report.model import ReportCell, Table
+
+#: The parameters that are depths; the total wins, as it does in a run.
+DEPTHS = ("total_iodepth", "iodepth")
+#: With fewer depths there is no curve.
+_LEAST = 3
+
+
+@dataclass(frozen=True)
+class Point:
+    """One depth: IOPS and mean and 99th percentile of completion latency in ns."""
+
+    depth: int
+    iops: float
+    clat_ns_mean: float
+    clat_ns_p99: Optional[float]
+
+
+@dataclass(frozen=True)
+class Knee:
+    """The depth with the most power; the bend lies between the depths `low` and `high`."""
+
+    depth: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One configuration's points by depth, and its knee; None where it was not reached."""
+
+    name: str
+    points: tuple[Point, ...]
+    knee: Optional[Knee]
+
+
+@dataclass(frozen=True)
+class DepthPath:
+    """The curves of one load: a scenario, an op size, a mode in one direction, and what else."""
+
+    heading: str
+    key: str
+    label: str
+    depth: str
+    curves: tuple[Curve, ...]
+
+
+def depth_paths(tables: Iterable[Table]) -> Iterator[DepthPath]:
+    """One for each load that was measured at three depths or more."""
+    for dimension in DEPTHS:
+        for members in _alike(tables, dimension).values():
+            if len(members) >= _LEAST:
+                yield from _paths(members, dimension)
+
+
+def _alike(tables: Iterable[Table], dimension: str) -> dict[object, dict[int, Table]]:
+    """Tables of one load by their depth."""
+    found: dict[object, dict[int, Table]] = {}
+    for table in tables:
+        depth = table.dimensions.get(dimension)
+        if isinstance(depth, int) and not isinstance(depth, bool):
+            rest = tuple((k, v) for k, v in table.dimensions.items() if k != dimension)
+            found.setdefault(rest, {})[depth] = table
+    return found
+
+
+def _paths(members: Mapping[int, Table], dimension: str) -> Iterator[DepthPath]:
+    depths = sorted(members)
+    first = members[depths[0]]
+    heading = _without(first.title, dimension, first.dimensions[dimension])
+    sections = dict.fromkeys(s.label for depth in depths for s in members[depth].sections)
+    for label in sections:
+        rows = {depth: _row(members[depth], label) for depth in depths}
+        names = dict.fromkeys(name for row in rows.values() for name in row)
+        curves = tuple(_curve(name, {d: rows[d].get(name) for d in depths}) for name in names)
+        curves = tuple(curve for curve in curves if len(curve.points) >= _LEAST)
+        if curves:
+            key = f"by_{dimension}_{label.replace(' ', '_')}"
+            yield DepthPath(heading, key, label, dimension, curves)
+
+
+def _without(title: str, dimension: str, value: Scalar) -> str:
+    return ", ".join(part for part in title.split(", ") if part != f"{dimension} {value}")
+
+
+def _row(table: Table, label: str) -> dict[str, ReportCell]:
+    return {cell.in_legend: cell for s in table.sections if s.label == label for cell in s.cells}
+
+
+def _curve(name: str, cells: Mapping[int, Optional[ReportCell]]) -> Curve:
+    points = tuple(point for depth, cell in cells.items() if (point := _point(depth, cell)))
+    by_iteration = [knee for powers in _powers(cells) if (knee := _knee(powers))]
+    overall = _knee({p.depth: p.iops / p.clat_ns_mean for p in points})
+    knee = None
+    if overall is not None:
+        every = [overall, *by_iteration]
+        knee = Knee(overall.depth, min(k.low for k in every), max(k.high for k in every))
+    return Curve(name, points, knee)
+
+
+def _point(depth: int, cell: Optional[ReportCell]) -> Optional[Point]:
+    figures = {} if cell is None else cell.figures
+    if not figures.get("iops") or not figures.get("clat_ns_mean"):
+        return None
+    mean, p99 = figures["clat_ns_mean"], figures.get("clat_ns_p99")
+    return Point(depth, figures["iops"], mean, p99)
+
+
+def _powers(cells: Mapping[int, Optional[ReportCell]]) -> Iterator[dict[int, float]]:
+    """Depth -> IOPS by ns, for each iteration that has them at every depth."""
+    runs: dict[int, dict[int, float]] = {}
+    for depth, cell in cells.items():
+        for run in () if cell is None else cell.runs:
+            direction = "" if cell is None else cell.direction
+            iops = BY_KEY["iops"].of([run], direction) if run.failure is None else None
+            mean = BY_KEY["clat_ns_mean"].of([run], direction) if iops else None
+            if iops and mean:
+                runs.setdefault(run.planned.iteration, {})[depth] = iops / mean
+    yield from (powers for powers in runs.values() if len(powers) == len(cells))
+
+
+def _knee(powers: Mapping[int, float]) -> Optional[Knee]:
+    """None where the most power is at the last depth: the curve was not followed to its bend."""
+    depths: Sequence[int] = sorted(powers)
+    if len(depths) < _LEAST:
+        return None
+    best = max(range(len(depths)), key=lambda place: powers[depths[place]])
+    if best == len(depths) - 1:
+        return None
+    return Knee(depths[best], depths[max(best - 1, 0)], depths[best + 1])
+
+
+def in_words(path: DepthPath, curve: Curve) -> str:
+    """`LUKS: knee at iodepth 16 (8 to 32): 12,300 IOPS at 1.30 ms`, for lists."""
+    if curve.knee is None:
+        deepest = curve.points[-1].depth
+        return f"{curve.name}: no knee up to {path.depth} {deepest}; measure deeper"
+    knee = curve.knee
+    point = next(one for one in curve.points if one.depth == knee.depth)
+    where = f"knee at {path.depth} {knee.depth} (between {knee.low} and {knee.high})"
+    return f"{curve.name}: {where}: {point.iops:,.0f} IOPS at {point.clat_ns_mean / 1e6:.3g} ms"

@@ -1,0 +1,173 @@
+"""kbench's summaries in both of its forms, and files that authors publish without an archive.
+
+The figures are those of kbench's own repository and of the raw results beside "Ceph, etcd and the
+sync-hole"; what is checked is that they arrive, and what is made of those that do not fit.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.cli import cbt_crypto
+from cbt_crypto.results.published import read_published
+from cbt_crypto.results.readers.kbench import parse_kbench
+
+pytestmark = pytest.mark.unit
+
+NEW = """\
+TEST_FILE: /data/testfile
+Benchmarking iops.fio into test_device-iops.json
+
+=====================
+FIO Benchmark Summary
+For: test_device
+SIZE: 20G
+QUICK MODE: DISABLED
+=====================
+IOPS (Read/Write)
+        Random:            7,800 / 4,651
+    Sequential:            1,362 / 3,248
+  CPU Idleness:                      81%
+
+Bandwidth in KiB/sec (Read/Write)
+        Random:        837,862 / 526,258
+    Sequential:        742,420 / 462,604
+  CPU Idleness:                      77%
+
+Latency in ns (Read/Write)
+        Random:    2,874,734 / 7,031,035
+    Sequential:    5,760,606 / 8,754,407
+  CPU Idleness:                      80%
+"""
+OLD = """
+=====================
+FIO Benchmark Summary
+For: ./fio-results/Samsung_850_PRO_512GB/raw-block
+=====================
+
+Random Read/Write
+IOPS:             97,831  / 87,143
+Bandwidth:        546,501 KiB/sec   / 506,343 KiB/sec
+Average Latency:  118,385 ns  / 45,925 ns
+
+Sequential Read/Write
+IOPS:             106,640 / 105,740
+Bandwidth:        548,037 KiB/sec   / 513,163 KiB/sec
+Average Latency:  43,137 ns  / 46,133 ns
+
+CPU Idleness: 74%
+"""
+#: As of 2024 the same latencies follow as percentiles.
+WITH_P99 = (
+    NEW.replace("IOPS (", "IOPS in ops (")
+    + """
+=========================
+FIO Benchmark Latency P99 Summary
+For: test_device
+=========================
+Latency in ns (Read/Write)
+        Random:      667,648 / 1,028,096
+    Sequential:      618,496 / 1,003,520
+"""
+)
+
+
+def _figures(text: str) -> dict[str, tuple[float, float, float]]:
+    return {
+        job.name: (side.iops, side.bandwidth_bytes_per_s / 1024, side.clat_ns_mean)
+        for job in parse_kbench(text.encode()).jobs
+        for side in job.sides
+    }
+
+
+@pytest.mark.parametrize("text", [NEW, WITH_P99, NEW.replace("81%", "").replace(",", "")])
+def test_the_new_form(text: str) -> None:
+    assert _figures(text) == {
+        "randread": (7800, 837862, 2874734),
+        "randwrite": (4651, 526258, 7031035),
+        "read": (1362, 742420, 5760606),
+        "write": (3248, 462604, 8754407),
+    }
+
+
+def test_the_old_form() -> None:
+    assert _figures(OLD) == {
+        "randread": (97831, 546501, 118385),
+        "randwrite": (87143, 506343, 45925),
+        "read": (106640, 548037, 43137),
+        "write": (105740, 513163, 46133),
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("FIO Benchmark Summary", "", "holds no summary"),
+        ("Latency in ns", "Delay in ns", "randread has no latency"),
+        ("7,800 /", "/", "randread has no iops"),
+        ("7,800", "7" * 30, "where a number belongs"),
+    ],
+)
+def test_a_damaged_summary(old: str, new: str, sentence: str) -> None:
+    with pytest.raises(Malformed, match=sentence):
+        parse_kbench(NEW.replace(old, new).encode())
+
+
+def test_files_of_the_same_load_are_iterations(tmp_path: Path, data: Path) -> None:
+    output = (data / "fio/fdatasync.json_normal").read_bytes()
+    normal = output[output.rindex(b"\n}") :]
+    declared = b"nvme: (g=0): rw=write, bs=(R) 2300B-2300B, (W) 2300B-2300B, (T) 2300B-2300B, "
+    for n in range(3):
+        (tmp_path / f"FIO-{n}.txt").write_bytes(
+            declared + b"ioengine=sync, iodepth=1\nfio-3.33\n" + normal
+        )
+    (tmp_path / "README.md").write_text("no results")
+    runs = read_published(tmp_path, "drive")
+    assert [run.planned.iteration for run in runs] == [0, 1, 2]
+    assert all(run.failure is None for run in runs), runs[0].failure
+    assert runs[0].dimensions["op_size"] == 2300
+    assert {record.direction for record in runs[0].records} == {"write", "sync"}
+    assert len(read_published(tmp_path / "FIO-[01]*", "drive")) == 2
+
+
+def test_jobs_that_ran_one_after_another_are_loads_of_their_own(tmp_path: Path, data: Path) -> None:
+    document = _json(data)
+    job = document["jobs"][0]
+    options = {**document.get("global options", {}), **job["job options"]}
+    document["global options"] = {}
+    document["jobs"] = [
+        {**job, "jobname": name, "job options": {**options, "bs": size}}
+        for name, size in (("iops", "4K"), ("bandwidth", "128k"))
+    ]
+    (tmp_path / "raw-benchmark.json").write_text(json.dumps(document))
+    runs = read_published(tmp_path / "raw-benchmark.json", "raw")
+    assert [run.dimensions["op_size"] for run in runs] == [4096, 131072]
+    assert [len(run.records) for run in runs] == [1, 1]
+
+
+def _json(data: Path) -> dict:
+    text = (data / "fio/randread.json").read_text()
+    found: dict = json.JSONDecoder().raw_decode(text, text.index("{"))[0]
+    return found
+
+
+def test_several_summaries_are_refused_as_nobody_says_what_they_are_of(tmp_path: Path) -> None:
+    for name in ("CEPH-REPLICA1", "CEPH-REPLICA3"):
+        (tmp_path / name).write_text(NEW)
+    result = CliRunner().invoke(
+        cbt_crypto, ["compare", f"a={tmp_path}", f"b={tmp_path}", "-o", str(tmp_path / "out")]
+    )
+    assert result.exit_code == 2
+    assert "holds 2 summaries of kbench" in result.output
+    assert "name one, e.g." in result.output
+
+
+def test_a_directory_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing")
+    with pytest.raises(Malformed, match="no archive, and no file of fio, kbench or"):
+        read_published(tmp_path, "a")
