@@ -122,4 +122,4 @@ def _runs(folder: Folder, found: Iterable[_Found], configuration: str) -> Iterat
             state="finished",
             processes=(process,),
         )
-        yield read_unproved_run(Folder(folder.root.parent), planned, cell)
+        yield read_unproved_run(folder, planned, cell)
