@@ -22,7 +22,8 @@ define install
 		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(1); }
 endef
 
-.PHONY: help quickstart test test-long test-faults fuzz packages test-packages venv lint unit contract e2e lab clean
+.PHONY: help quickstart test test-long test-faults fuzz packages test-packages venv lint unit contract e2e lab \
+	dist site man clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -64,10 +65,19 @@ lint: $(TOX) ## Check rules and format only
 unit contract e2e lab: $(TOX) ## Run one kind of test only
 	$(TOX) -e py -- -m $@
 
+dist: $(TOX) ## Build wheel and sdist into dist/, and check them
+	$(TOX) -e dist
+
+site: $(TOX) ## Build the documentation as a site into site/, and check its links
+	$(TOX) -e site
+
+man: $(TOX) ## Make man pages of the commands in man/
+	$(TOX) -e man
+
 # tox makes the environments that it tests in; its own holds nothing else.
 $(TOX):
 	$(PYTHON) -m venv $(VENV)/tox
 	$(VENV)/tox/bin/pip install -q tox
 
 clean: ## Remove what make made here
-	rm -rf $(VENV) .tox build dist *.egg-info
+	rm -rf $(VENV) .tox build dist site man *.egg-info

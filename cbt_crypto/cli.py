@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import click
+from click.shell_completion import get_completion_class
 from rich.console import Console
 
 from cbt_crypto import __version__
@@ -29,6 +30,7 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import command_log, temporary
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.lab.command import lab
+from cbt_crypto.main import cbt
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import json_schema, load
 from cbt_crypto.plan.steps import plan
@@ -170,6 +172,21 @@ def schema(of_report: bool) -> None:
 
         found = report_schema()
     click.echo(json.dumps(found, indent=2))
+
+
+@cbt_crypto.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes SHELL complete the commands of this program and of cbt.py.
+
+    \b
+      cbt-crypto completion bash > ~/.local/share/bash-completion/completions/cbt-crypto
+    """
+    kind = get_completion_class(shell)
+    for name, program in (("cbt-crypto", cbt_crypto), ("cbt.py", cbt)):
+        variable = f"_{name.replace('-', '_').replace('.', '_').upper()}_COMPLETE"
+        if kind is not None:
+            click.echo(kind(program, {}, name, variable).source())
 
 
 _OPTIONS = (
