@@ -27,6 +27,7 @@ from cbt_crypto.command_line import SentenceGroup, checkout_option
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.engine.upstream.contribute.command import contribute_command
 from cbt_crypto.errors import UsageError
+from cbt_crypto.gate_command import gate
 from cbt_crypto.hosts import command_log, temporary
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.lab.command import lab
@@ -369,5 +370,5 @@ def _finish(built: Report, out_dir: Path) -> None:
     click.echo(f"\nwritten: {own} and {out_dir / 'charts'}/*.svg")
 
 
-for command in (init, report, compare, pack_command, lab, contribute_command):
+for command in (init, report, compare, gate, pack_command, lab, contribute_command):
     cbt_crypto.add_command(command)

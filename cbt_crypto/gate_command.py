@@ -1,0 +1,75 @@
+"""`cbt-crypto gate`: whether a change loses more than it may, for CI."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Optional
+
+import click
+
+from cbt_crypto.errors import UsageError
+
+
+def _percent(ctx: click.Context, option: click.Parameter, value: Any) -> float:
+    """Of `5%` or `5`, from 0 to below 100."""
+    try:
+        number = float(str(value).removesuffix("%"))
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 100:
+        raise click.BadParameter(f"{value!r} is no percent; write, for example, 5%")
+    return number
+
+
+@click.command()
+@click.argument("archive", type=click.Path(path_type=Path))
+@click.option(
+    "--loss",
+    "may_lose",
+    callback=_percent,
+    required=True,
+    metavar="PERCENT",
+    help="What may be lost of the baseline's figure, such as 5%.",
+)
+@click.option("--baseline", metavar="NAME", help="As of `report`. Default: the campaign's.")
+@click.option("--only", multiple=True, metavar="PATTERN", help="Only such cells, as of `report`.")
+@click.option(
+    "--metric",
+    "key",
+    default="iops",
+    show_default=True,
+    metavar="KEY",
+    help="The figure that counts, by its key in report.json, e.g. clat_ns_p99.",
+)
+@click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("--junit", "junit_file", type=click.Path(path_type=Path), metavar="FILE")
+def gate(
+    archive: Path, may_lose: float, baseline: Optional[str], only: tuple[str, ...], key: str,
+    json_file: Optional[Path], junit_file: Optional[Path],
+) -> None:  # fmt: skip
+    """Tell whether any load of ARCHIVE loses more than --loss; for CI.
+
+    Exit status: 0 for no, 1 for yes, 3 when it cannot be told; 2 when the question is wrong. One
+    line a load, and --json and --junit write the same to files. The 95 % interval decides.
+    """
+    from cbt_crypto.report import ReportOptions, build, gate  # noqa: PLC0415
+    from cbt_crypto.report.figures.metric import BY_KEY  # noqa: PLC0415
+
+    metric = BY_KEY.get(key)
+    if metric is None or not metric.better:
+        known = ", ".join(name for name, one in BY_KEY.items() if one.better)
+        raise UsageError(f"--metric {key}: is none of {known}")
+    built = build(archive, ReportOptions(baseline=baseline, only=only))
+    found = gate.findings(built, metric, may_lose)
+    for line in (one.line for one in found):
+        click.echo(line)
+    answer = gate.overall(found)
+    click.echo(f"more than {may_lose:g} % lost against {built.baseline_name}: {answer.value}")
+    for path, text in (
+        (json_file, gate.as_json(found, metric, may_lose)),
+        (junit_file, gate.as_junit(found, built.title)),
+    ):
+        if path is not None:
+            path.write_text(text, encoding="utf-8")
+    sys.exit(gate.EXIT_STATUS[answer])
