@@ -313,12 +313,21 @@ def compare(archives: tuple[str, ...], out_dir: Path, **options: Any) -> None:
 
 def _place(path: Path, stack: contextlib.ExitStack) -> Path:
     """Where an archive is, unpacked for as long as `stack` lives."""
-    if not is_pack(path):
+    if not is_pack(path) or _is_other(path):
         return path
     pack = stack.enter_context(opened(path))
     if pack.is_summary:
         raise UsageError(f"{path}: is a summary; compare needs a pack of the runs")
     return pack.folder
+
+
+def _is_other(path: Path) -> bool:
+    """Whether a file is no pack by name and by its first bytes: what somebody published, then."""
+    try:
+        with path.open("rb") as file:
+            return path.suffix != ".zip" and file.read(2) != b"PK"
+    except OSError:
+        return False
 
 
 @click.command("pack")

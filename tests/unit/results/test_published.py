@@ -167,6 +167,15 @@ def test_several_summaries_are_refused_as_nobody_says_what_they_are_of(tmp_path:
     assert "name one, e.g." in result.output
 
 
+def test_single_files_are_compared(tmp_path: Path) -> None:
+    for name, text in (("new.txt", NEW), ("old.summary", OLD)):
+        (tmp_path / name).write_text(text)
+    names = [f"new={tmp_path / 'new.txt'}", f"old={tmp_path / 'old.summary'}"]
+    result = CliRunner().invoke(cbt_crypto, ["compare", *names, "-o", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert "1254.24" in result.output  # 97,831 of 7,800 IOPS
+
+
 def test_a_directory_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing")
     with pytest.raises(Malformed, match="no archive, and no file of fio, kbench or"):
