@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,26 @@ def needed(archive: Path | None) -> Path:
     return archive
 
 
+#: What stands for characters that a terminal or pipe cannot show; as wide as they are.
+_ASCII = {"±": "~", "µ": "u", "…": ".", "█": "#", "━": "-", "↕": "|", "·": "."}
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    return "".join(_ASCII.get(char, "#" if "▁" <= char <= "▏" else "?") for char in text), error.end
+
+
+def speak_ascii() -> None:
+    """Have output that knows no other characters show near ones, and not end the program."""
+    codecs.register_error("cbt-crypto-ascii", _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None and getattr(stream, "errors", "") == "strict":
+            reconfigure(errors="cbt-crypto-ascii")
+
+
 class SentenceCommand(click.Command):
     """A command; CampaignError becomes its sentence and its exit status."""
 
@@ -79,6 +100,7 @@ class SentenceGroup(click.Group):
 
 
 def _guarded(invoke: Any, ctx: click.Context) -> Any:
+    speak_ascii()
     try:
         return invoke(ctx)
     except CampaignError as error:

@@ -1,7 +1,8 @@
-"""The tables on a terminal of 100 columns or more."""
+"""The tables on a terminal, in as many columns as fit; report.md and report.html have all."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from rich.console import Console
@@ -28,6 +29,8 @@ _COLUMNS = (
     ("user %", 6),
     ("sys %", 5),
 )
+#: A column of effects that is narrower than this cuts its words.
+_EFFECT = 18
 _EFFECT_STYLE = {
     "High": "bold red",
     "Moderate": "bold",
@@ -60,18 +63,36 @@ def _show_conclusions(report: Report, console: Console) -> None:
     by_load: dict[str, dict[str, Conclusion]] = {}
     for conclusion in report.conclusions:
         by_load.setdefault(conclusion.load, {})[conclusion.name] = conclusion
-    grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    grid.add_column("", min_width=_NAME)
-    for name in names:
-        grid.add_column(Text(report.named(name)), max_width=24)
-    for load, found in by_load.items():
-        grid.add_row(Text(f"  {load}"), *(_effect(found.get(name)) for name in names))
+    fits = _NAME + len(names) * _EFFECT <= console.width
+    grid = _effects_across(report, names, by_load) if fits else _effects_down(report, by_load)
     console.print()
     console.print(Text("effect on throughput", "bold"))
     if report.emulated_hosts:
         console.print(Text(label.EMULATED, "italic yellow"))
     console.print(grid)
     console.print(Padding(Text(THRESHOLDS, "dim"), (0, 0, 0, 2)))
+
+
+def _effects_across(
+    report: Report, names: Sequence[str], by_load: Mapping[str, Mapping[str, Conclusion]]
+) -> Grid:
+    grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    grid.add_column("", min_width=_NAME)
+    for name in names:
+        grid.add_column(Text(report.named(name)), max_width=24)
+    for load, found in by_load.items():
+        grid.add_row(Text(f"  {load}"), *(_effect(found.get(name)) for name in names))
+    return grid
+
+
+def _effects_down(report: Report, by_load: Mapping[str, Mapping[str, Conclusion]]) -> Grid:
+    """A row for each configuration, where columns for all of them would be too narrow."""
+    grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
+    for load, found in by_load.items():
+        grid.add_row(Text(load, "bold cyan"), "")
+        for name, conclusion in found.items():
+            grid.add_row(Text(f"  {report.named(name)}"), _effect(conclusion))
+    return grid
 
 
 def _effect(conclusion: Optional[Conclusion]) -> Text:
@@ -89,7 +110,7 @@ def _subtitle(report: Report) -> str:
 def _show_table(report: Report, table: Table, console: Console) -> None:
     notes: list[str] = []
     with_bars = console.width >= _WITH_BARS
-    grid = _grid(report, with_bars)
+    grid = _grid(report, with_bars, console.width)
     for section in table.sections:
         _add_section(grid, section, report, with_bars, notes)
     console.print()
@@ -107,15 +128,20 @@ def _show_table(report: Report, table: Table, console: Console) -> None:
         console.print(Padding(Text(f"{number}  {note}", "yellow"), (0, 0, 0, 2)))
 
 
-def _grid(report: Report, with_bars: bool) -> Grid:
+def _grid(report: Report, with_bars: bool, width: int) -> Grid:
     grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("", width=_NAME, overflow="fold")
     if with_bars:
         grid.add_column("", width=_BAR)
     grid.add_column("% lost" if report.options.loss else "percent", justify="right", width=7)
     grid.add_column("95 % interval", justify="right", width=18)
-    for heading, width in _COLUMNS:
-        grid.add_column(heading, justify="right", width=width, no_wrap=True)
+    left = width - sum((column.width or 0) + 1 for column in grid.columns)
+    for heading, own in _COLUMNS:
+        left -= own + 1
+        # A figure that is cut is worse than none; the pad behind the last one is not needed.
+        if left < -1:
+            break
+        grid.add_column(heading, justify="right", width=own, no_wrap=True)
     return grid
 
 
@@ -128,7 +154,8 @@ def _add_section(
         marks = _marks(cell, notes)
         name = Text.assemble(f"  {cell.name}", (f" {marks}" if marks else "", "yellow"))
         bar = [_bar(cell)] if with_bars else []
-        grid.add_row(name, *bar, *_figures(cell, report.options.loss))
+        figures = _figures(cell, report.options.loss)[: columns - 1 - len(bar)]
+        grid.add_row(name, *bar, *figures)
 
 
 def _marks(cell: ReportCell, notes: list[str]) -> str:

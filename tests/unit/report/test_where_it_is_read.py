@@ -1,0 +1,99 @@
+"""The report where people read it: 80 columns, no colour, ASCII, a pipe, and GitHub."""
+
+from __future__ import annotations
+
+import io
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import cmarkgfm
+import pytest
+from lxml import html
+from rich.console import Console
+
+from cbt_crypto.command_line import speak_ascii
+from cbt_crypto.report import Report, build, show
+from cbt_crypto.report.text.markdown import markdown
+
+pytestmark = pytest.mark.unit
+
+EVIL = "a|b <script>x</script> `c` *d* [e](f)"
+
+
+def printed(report: Report, width: int) -> list[str]:
+    output = io.StringIO()
+    console = Console(file=output, width=width, force_terminal=True, color_system=None)
+    show(report, console)
+    assert "\x1b" not in output.getvalue(), "no colour"
+    return output.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [72, 80, 100, 116, 200])
+def test_no_line_is_too_long_and_no_figure_is_cut(small: Path, width: int) -> None:
+    lines = printed(build(small), width)
+    assert all(len(line) <= width for line in lines)
+    assert not any("…" in line for line in lines)
+    row = next(line for line in lines if line.startswith("  LUKS"))
+    assert "50.00" in row or "50.0" in row
+
+
+def test_more_columns_where_there_is_room(small: Path) -> None:
+    report = build(small)
+    heads = {}
+    for width in (80, 100):
+        lines = printed(report, width)
+        heads[width] = next(one for one in lines if "percent" in one and "IOPS" in one)
+    assert "mean ms" in heads[80] and "p99" not in heads[80]
+    assert "sys %" in heads[100]
+
+
+def test_many_configurations_go_down_and_not_across(small: Path) -> None:
+    report = build(small)
+    many = tuple(
+        replace(one, name=f"{one.name} {number}")
+        for number in range(8)
+        for one in report.conclusions
+    )
+    lines = printed(replace(report, conclusions=many), 80)
+    assert all(len(line) <= 80 for line in lines)
+    assert any(line.startswith("  LUKS 7 ") for line in lines)
+
+
+def test_a_pipe_that_knows_ascii_alone(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    speak_ascii()
+    show(replace(build(small), title="µ ± … 日本"), Console(file=stream, width=120))
+    stream.flush()
+    text = raw.getvalue().decode("ascii")
+    assert "u ~ . ??" in text
+    assert "##########  100.00" in text
+
+
+def test_github_renders_the_markdown_as_it_is(small: Path) -> None:
+    """By cmark-gfm, GitHub's own renderer."""
+    report = build(small)
+    tree = html.fromstring(cmarkgfm.github_flavored_markdown_to_html(markdown(report)))
+    tables = tree.findall(".//table")
+    assert len(tables) >= 2
+    for table in tables:
+        widths = {len(row.findall("./*")) for row in table.iter("tr")}
+        assert len(widths) == 1, "every row has all cells"
+    assert not any("|" in (one.text_content()) for one in tree.iter("p")), "no table fell apart"
+    assert tree.find(".//img").get("src") == "charts/forest.svg"
+
+
+def test_github_shows_a_hostile_name_as_text(small: Path) -> None:
+    report = build(small)
+    tables = tuple(
+        replace(t, sections=tuple(
+            replace(s, cells=tuple(replace(c, name=EVIL) for c in s.cells)) for s in t.sections
+        ))
+        for t in report.tables
+    )  # fmt: skip
+    text = markdown(replace(report, tables=tables))
+    tree = html.fromstring(cmarkgfm.github_flavored_markdown_to_html(text))
+    assert any(EVIL in cell.text_content() for cell in tree.iter("td"))
+    assert not list(tree.iter("script"))
