@@ -3,7 +3,10 @@
 # and /var/lib/ceph, with no ms_ option. Run it where those directories may be written to, as in
 # isolated.sh. Nothing of this project has a part in it.
 #
-#   stock_cluster.sh [OPTION = VALUE ...]   each for [global] of ceph.conf; $OSDS of them, or 2
+#   stock_cluster.sh [OPTION = VALUE ...]   each for [global] of ceph.conf
+#
+# $OSDS of them on files, 2 when it is not set; one more by `ceph-volume --dmcrypt` on each of the
+# $DEVICES, and by ceph-volume without it on each of the $PLAIN_DEVICES.
 set -eu
 fsid=$(cat /proc/sys/kernel/random/uuid)
 host=$(hostname)
@@ -21,8 +24,8 @@ mkdir -p /etc/ceph /var/lib/ceph/mon/ceph-"$host" /var/lib/ceph/mgr/ceph-"$host"
         "osd_crush_chooseleaf_type = 0" "$@"
 } > /etc/ceph/ceph.conf
 
-exec > "$work/log" 2>&1
-trap '[ $? = 0 ] || tail -n 20 "$work/log" >/dev/tty 2>/dev/null || :' EXIT
+exec 3>&2 > "$work/log" 2>&1
+trap '[ $? = 0 ] || tail -n 20 "$work/log" >&3' EXIT
 ceph-authtool --create-keyring "$work/mon.keyring" --gen-key -n mon. --cap mon 'allow *'
 ceph-authtool --create-keyring $admin --gen-key -n client.admin --cap mon 'allow *' \
     --cap osd 'allow *' --cap mds 'allow *' --cap mgr 'allow *'
@@ -37,7 +40,7 @@ ceph-mon -i "$host"
 ceph auth get-or-create mgr."$host" mon 'allow profile mgr' osd 'allow *' mds 'allow *' \
     > /var/lib/ceph/mgr/ceph-"$host"/keyring
 ceph-mgr -i "$host"
-for _ in $(seq "${OSDS:-2}"); do
+for _ in $(seq 1 "${OSDS:-2}"); do
     uuid=$(cat /proc/sys/kernel/random/uuid)
     secret=$(ceph-authtool --gen-print-key)
     id=$(echo "{\"cephx_secret\": \"$secret\"}" |
@@ -50,7 +53,14 @@ for _ in $(seq "${OSDS:-2}"); do
     # Debian's OSDs look for their classes below the working directory.
     (cd / && ceph-osd -i "$id")
 done
+volume() {
+    ceph-volume lvm create --bluestore --no-systemd --data "$@"
+    # The newest one is this device's.
+    (cd / && ceph-osd -i "$(ceph osd ls | tail -n 1)")
+}
+for device in ${DEVICES:-}; do volume "$device" --dmcrypt; done
+for device in ${PLAIN_DEVICES:-}; do volume "$device"; done
 ceph osd pool create rbd 16 16
-ceph osd pool application enable rbd rbd
+rbd pool init rbd
 until ceph pg stat | grep -q '16 active+clean\|17 active+clean'; do sleep 0.5; done
 rm -r "$work"

@@ -1,0 +1,87 @@
+"""A cluster whose OSDs ceph-volume made with --dmcrypt, in a virtual machine: it is recognised."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.console import Console
+
+import cbt_crypto
+from cbt_crypto.lab import lifecycle, transfer
+from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab.progress import Steps
+from cbt_crypto.lab.run import _CBT
+from cbt_crypto.lab.shape import Kind, Lab, Shape
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1500)]
+
+_STOCK = Path(__file__).resolve().parents[1] / "programs" / "stock_cluster.sh"
+_MAKE = """
+for disk in /dev/vd?; do wipefs -qa "$disk"?* "$disk"; partx -d "$disk" 2>/dev/null || :; done
+cd /root/campaign
+OSDS=0 DEVICES='/dev/vda /dev/vdb' sh stock.sh 'osd_memory_target = 900000000'
+"""
+_RUN = """
+cd /root/campaign
+if python3 cbt.py --no-report -a /root/{name} {name}.yaml > {name}.log 2>&1
+then echo {name}: proved; else echo {name}: refused; cat {name}.log; fi
+grep -h '"reason"' /root/{name}/results/*/id-*/proof.json || :
+"""
+_STATE = """
+for what in 'config dump' 'auth ls' 'osd tree' 'mon dump'; do ceph $what 2>/dev/null; done
+dmsetup table | sed 's/ :[0-9]*:logon:[^ ]*//' | sort; lvs --noheadings -o lv_name,lv_tags; rbd ls
+find /etc/ceph /var/lib/ceph -name store.db -prune -o -printf '%p %M %u %l\\n' | sort
+"""
+CLAIMS = {
+    "encrypted": {"luks": {}},
+    "plain": {},
+    "options": {"luks": {"sector_size": 512, "allow_discards": False}},
+}
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    name = f"stock-volumes-{os.getpid()}"
+    shape = Shape(kind=Kind.VM, nodes=1, disks=2, disk_size=4 << 30, memory=4 << 30, cpus=2)
+    with Steps(Console(file=io.StringIO())) as steps:
+        started, _ = lifecycle.up(name, shape, steps)
+    load = {"vol_size": 16, "iodepth": 4, "time": 5, "op_size": 65536, "mode": "randwrite"}
+    cluster = {"head": "node0", "clients": ["node0"], "use_existing": True, "tmp_dir": "/root/mine"}
+    files: dict[str, Path | str] = {
+        f"{claim}.yaml": yaml.safe_dump(
+            {
+                "cluster": {**cluster, "configurations": {"As it is": overlays}},
+                "benchmarks": {"rbd_single_client": load},
+            }
+        )
+        for claim, overlays in CLAIMS.items()
+    }
+    files |= {"cbt.py": _CBT, "cbt_crypto": Path(cbt_crypto.__file__).parent, "stock.sh": _STOCK}
+    transfer.put(started, started.head, "/root/campaign", files)
+    ssh.run(started, started.head, _MAKE)
+    yield started
+    lifecycle.down(name)
+
+
+def run(lab: Lab, name: str) -> str:
+    return ssh.run(lab, lab.head, _RUN.replace("{name}", name))
+
+
+def test_dmcrypt_of_ceph_volume_is_recognised_and_left_as_it_was(lab: Lab) -> None:
+    before = ssh.run(lab, lab.head, _STATE)
+    assert " crypt " in before
+    encrypted = run(lab, "encrypted")
+    assert encrypted.startswith("encrypted: proved"), encrypted
+    assert "2 of 2 OSDs are on dm-crypt" in encrypted
+    plain = run(lab, "plain")
+    assert plain.startswith("plain: refused"), plain
+    assert "which is encrypted" in plain
+    options = run(lab, "options")
+    assert options.startswith("options: refused"), options
+    assert "has flags allow_discards" in options
+    assert ssh.run(lab, lab.head, _STATE) == before
