@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
@@ -25,6 +26,9 @@ from cbt_crypto.run.targets.base import Target
 
 #: What systemd-detect-virt says of a machine whose CPU is emulated in software.
 _EMULATED = {"qemu", "bochs", "uml"}
+
+#: How the keys end that `ceph mon dump` has for ciphers.
+_CIPHERS = ("_cipher", "_ciphers")
 
 _SCRIPT = r"""
 say() { printf '%s\t%s\n' "$1" "$(printf '%s' "$2" | tr '\n\t' '  ')"; }
@@ -109,8 +113,32 @@ def collect(
         "engine": {"name": engine.name, "version": engine.version, "commit": engine.commit},
         "commit": git_commit(Path(__file__).parent),
         "ceph_conf": {},
+        "auth": authentication(remote, site),
         "hosts": hosts,
     }
+
+
+def authentication(remote: Remote, site: Site) -> dict[str, Any]:
+    """The ciphers of cephx that the monitors have in force, by the names of `ceph mon dump`.
+
+    Empty without a cluster. Monitors before 19.2.6 and 20.2.4 know `aes` alone and say nothing.
+    """
+    if not site.osds:
+        return {}
+    ask = f"timeout 60 {site.ceph_command} mon dump --format json 2>/dev/null || :"
+    try:
+        told = json.loads(remote.run({site.head: ask}, "ask for the ciphers", 90)[site.head])
+        found = {key: _names(value) for key, value in told.items() if key.endswith(_CIPHERS)}
+    except (ValueError, AttributeError):
+        return {}
+    return found or {"auth_service_cipher": "aes"}
+
+
+def _names(cipher: Any) -> Any:
+    """A cipher's name, or those of several, which monitors give with a number each."""
+    if isinstance(cipher, list):
+        return [_names(one) for one in cipher]
+    return cipher.get("name") if isinstance(cipher, Mapping) else cipher
 
 
 def host_facts(site: Site, host: str, printed: str) -> dict[str, Any]:

@@ -97,10 +97,23 @@ def _cluster_programs(cluster: ClusterSection, site: Site) -> list[Requirement]:
         needs += [
             _librados(cluster.ceph_cmd, site.head),
             *(_program(program, site.mons) for program in (cluster.ceph_mon_cmd, *tools)),
+            *_auth_cipher(cluster, site),
             *(_program(program, site.mgrs) for program in (cluster.ceph_mgr_cmd, "ceph-conf")),
             _program(cluster.ceph_osd_cmd, site.osd_hosts),
         ]
     return needs
+
+
+def _auth_cipher(cluster: ClusterSection, site: Site) -> list[Requirement]:
+    """That the release can make such keys; those that cannot choose make aes."""
+    if cluster.auth_cipher in (None, "aes"):
+        return []
+    sentence = f"ceph-authtool makes no keys of {cluster.auth_cipher}; leave auth_cipher out"
+    script = (
+        f"if ceph-authtool --gen-print-key --key-type {cluster.auth_cipher} >/dev/null 2>&1\n"
+        f"then echo ok; else echo {shlex.quote(sentence)}; fi"
+    )
+    return [Requirement("auth_cipher", site.mons, script)]
 
 
 def _hosts(site: Site, roles: Iterable[str]) -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,7 @@ from cbt_crypto.engine.contract import embedded
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.run.environment import collect, git_commit, host_facts
+from cbt_crypto.run.environment import authentication, collect, git_commit, host_facts
 
 pytestmark = pytest.mark.unit
 
@@ -74,3 +76,36 @@ def test_this_machine() -> None:
 
 def test_a_directory_that_is_no_checkout(tmp_path: Path) -> None:
     assert git_commit(tmp_path) is None
+
+
+#: Of `ceph mon dump --format json`, 20.2.4; then 18.2.
+TENTACLE = """{"epoch": 1, "auth_epoch": 0, "auth_service_cipher": {"name": "aes256k", "value": 2},
+ "auth_allowed_ciphers": [{"name": "aes256k", "value": 2}],
+ "auth_preferred_cipher": {"name": "aes256k", "value": 2}}"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "found"),
+    [
+        (
+            TENTACLE,
+            {
+                "auth_service_cipher": "aes256k",
+                "auth_allowed_ciphers": ["aes256k"],
+                "auth_preferred_cipher": "aes256k",
+            },
+        ),
+        ('{"epoch": 1}', {"auth_service_cipher": "aes"}),
+        ("", {}),
+        ("[]", {}),
+    ],
+)
+def test_the_ciphers_in_force_are_asked_of_the_monitors(printed: str, found: object) -> None:
+    class Told:
+        def run(self, scripts: dict[str, str], what: str, timeout: float) -> dict[str, str]:
+            assert "ceph -c /c mon dump" in scripts["localhost"]
+            return {"localhost": printed}
+
+    remote: Any = Told()
+    assert authentication(remote, SITE) == found
+    assert authentication(remote, replace(SITE, osds=())) == {}

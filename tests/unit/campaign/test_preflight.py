@@ -256,3 +256,9 @@ def test_the_table_has_a_field_for_each_host_and_column() -> None:
     assert lines[1].split() == ["a", "ok", "18.2.7", "powersave", "!"]
     assert lines[2].split() == ["b[bold]", "no"]
     assert lines[3:] == ["error: b[bold]: cannot be reached", "warning: a: set it"]
+
+
+def test_a_cipher_that_the_release_may_not_know_is_asked_for(campaign_of: Make) -> None:
+    assert "auth_cipher" not in names(campaign_of(cluster={"auth_cipher": "aes"}))
+    found = names(campaign_of(cluster={"auth_cipher": "aes256k"}))
+    assert found["auth_cipher"] == ("head",)
