@@ -6,6 +6,7 @@ import configparser
 import errno
 import os
 import re
+import socket
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,8 @@ _SECRET = re.compile(
     r'(?!/|")[^"\n]+',
     re.MULTILINE | re.IGNORECASE,
 )
+_MSGR2_PORT = 3300
+_MSGR1_PORT = 6789
 
 Sections = dict[str, dict[str, str]]
 
@@ -87,3 +90,23 @@ def render(sections: Mapping[str, Mapping[str, str]]) -> str:
         lines += [f"{name} = {value}" for name, value in options.items()]
         lines.append("")
     return "\n".join(lines)
+
+
+def mon_vector(address: str) -> str:
+    """`host[:port]` as a msgr2 address vector; CBT's 6789 is msgr1's, so it means 3300.
+
+    Monitor maps hold addresses only, so a name is looked up here. Raises UsageError when it has
+    no IPv4 address.
+    """
+    host, _, given = address.partition(":")
+    port = int(given) if given and int(given) != _MSGR1_PORT else _MSGR2_PORT
+    return f"[v2:{_ipv4(host)}:{port}]"
+
+
+def _ipv4(host: str) -> str:
+    try:
+        return str(socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0])
+    except OSError as error:
+        raise UsageError(
+            f"cluster.mons: {host}: has no IPv4 address; write the monitor's address"
+        ) from error

@@ -10,7 +10,7 @@ import contextlib
 import shlex
 from collections.abc import Iterator, Sequence
 
-from cbt_crypto.hosts import background
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
 
 #: Where the kernel has the zones. AMD's processors are there under Intel's name.
@@ -73,12 +73,12 @@ def start_script(run_dir: str, powercap: str = POWERCAP) -> str:
     # sudo gives its child an environment of its own, which has to have our mark.
     as_root = '$SUDO env CBT_CRYPTO_MARK="$CBT_CRYPTO_MARK"'
     arguments = f"{shlex.quote(_SAMPLER)} sh {shlex.quote(powercap)} {file}"
-    return background.start(f"{as_root} sh -c {arguments}", _pid_file(run_dir))
+    return shell.start_in_background(f"{as_root} sh -c {arguments}", _pid_file(run_dir))
 
 
 def stop_script(run_dir: str) -> str:
     """Shell text that has the sampler take its last sample and end; safe to repeat."""
-    return background.stop(_pid_file(run_dir))
+    return shell.stop_in_background(_pid_file(run_dir))
 
 
 @contextlib.contextmanager

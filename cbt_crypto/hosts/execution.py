@@ -1,11 +1,14 @@
-"""The seam of remote execution: what runs commands and copies files on many hosts at once.
+"""The seam of remote execution: what runs commands on many hosts at once, and which is this one.
 
 Nodes are given as CBT has them: `user@a,user@b`, or without a user. docs/contract.md has the rest.
 """
 
 from __future__ import annotations
 
+import getpass
+import socket
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Optional, Protocol
 
 
@@ -37,3 +40,16 @@ class Execution(Protocol):
 
     def clean_remote_dir(self, remote: str) -> None:
         """Remove a directory on every node; refuses one that is not below `tmp_dir`."""
+
+
+@lru_cache(maxsize=1)
+def local_names() -> frozenset[str]:
+    """Names of this machine."""
+    name = socket.gethostname()
+    return frozenset({"localhost", "127.0.0.1", name, name.split(".")[0], socket.getfqdn()})
+
+
+def is_local(node: str) -> bool:
+    """Whether `user@host` or `host` is this machine, as the user who runs this."""
+    user, _, host = node.rpartition("@")
+    return host in local_names() and user in ("", getpass.getuser())

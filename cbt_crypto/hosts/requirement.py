@@ -11,12 +11,14 @@ class Requirement:
     """Something a host must offer: a script that prints a fact, and the judge of that fact.
 
     `script` runs on each of `hosts`; `judge` takes its stripped output and returns None when
-    it will do, else one sentence that says what is missing and what to do.
+    it will do, else one sentence that says what is missing and what to do. `column` is that of
+    `check`'s table; an overlay's requirements have one of their own there.
     """
 
     name: str
     hosts: tuple[str, ...]
     script: str
+    column: str = "tools"
 
     def judge(self, output: str) -> Optional[str]:
         """Return None when `output` is satisfactory. The default wants the script to print ok."""

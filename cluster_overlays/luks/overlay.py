@@ -138,7 +138,9 @@ class Luks(Overlay):
         options = (*self._flags.everywhere, *self._flags.on_flash)
         options += ("sector_size",) if self._chosen_sector_size not in (None, 512) else ()
         options += ("hw_opal",) if self.hw_opal else ()
-        needs: list[Requirement] = [DmCrypt("dm-crypt", site.storage_hosts, SCRIPT, options)]
+        needs: list[Requirement] = [
+            DmCrypt("dm-crypt", site.storage_hosts, SCRIPT, options=options)
+        ]
         if self.hw_opal:
             own = self._mappings(site).items()
             needs += [opal.requirement(host, one) for host, each in own for one in each]

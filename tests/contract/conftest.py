@@ -15,9 +15,9 @@ import pytest
 
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.contract import embedded
-from cbt_crypto.engine.embedded import common
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.engine.upstream.engine import upstream as make_upstream
+from cbt_crypto.hosts import execution
 
 #: Upstream's modules, by the top-level names under which one process can hold them once.
 _UPSTREAM = ("settings", "common", "monitoring", "cluster", "benchmark", "client_endpoints_factory")
@@ -44,7 +44,7 @@ def own_bench(
 
     For what the embedded engine promises beyond CBT.
     """
-    monkeypatch.setattr(common, "_local_names", frozenset)
+    monkeypatch.setattr(execution, "local_names", frozenset)
     return _maker(embedded(), write_campaign, tmp_path)
 
 
@@ -72,7 +72,7 @@ def bench(
 ) -> Iterator[Make]:  # fmt: skip
     """Each engine in turn: the embedded one, and every checkout that was found."""
     if request.param is None:
-        monkeypatch.setattr(common, "_local_names", frozenset)
+        monkeypatch.setattr(execution, "local_names", frozenset)
         yield _maker(embedded(), write_campaign, tmp_path)
         return
     with _imported(request.param, monkeypatch, programs) as engine:

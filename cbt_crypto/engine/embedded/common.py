@@ -8,11 +8,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
-import getpass
 import os
 import shlex
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -24,6 +22,7 @@ from cbt_crypto.engine.embedded import settings
 from cbt_crypto.engine.embedded.fan_out import SCRIPT, STDERR, STDOUT, Handle
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import own_directory
+from cbt_crypto.hosts.execution import is_local
 from cbt_crypto.hosts.remote import preamble
 
 #: pdsh's default fan-out is 32; a step is to run on all hosts at once.
@@ -44,18 +43,6 @@ _CONTROL_PREFIX = "cbt-ssh-"
 #: What each host is told to run. The script itself comes by standard input: there it may be of
 #: any length, and no list of processes shows it.
 _READ_SCRIPT = 'script=$(cat) && exec </dev/null && eval "$script"'
-
-
-@lru_cache(maxsize=1)
-def _local_names() -> frozenset[str]:
-    name = socket.gethostname()
-    return frozenset({"localhost", "127.0.0.1", name, name.split(".")[0], socket.getfqdn()})
-
-
-def is_local(node: str) -> bool:
-    """Whether `user@host` or `host` is this machine, as the user who runs this."""
-    user, _, host = node.rpartition("@")
-    return host in _local_names() and user in ("", getpass.getuser())
 
 
 def _split(nodes: str) -> tuple[list[str], list[str]]:

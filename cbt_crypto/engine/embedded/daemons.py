@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from cbt_crypto.engine.embedded.keyring import KeyForm
-from cbt_crypto.engine.embedded.options import WITHOUT_MODULES, mon_vector, without_modules
+from cbt_crypto.engine.embedded.options import WITHOUT_MODULES, without_modules
+from cbt_crypto.hosts.ceph_conf import mon_vector
 from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.layout import ceph_dir, conf_path

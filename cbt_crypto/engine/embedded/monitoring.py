@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from cbt_crypto.engine.embedded import common, settings
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts import background
+from cbt_crypto.hosts import shell
 from cbt_crypto.plan.file.monitoring import MonitoringProfiles
 
 #: Directories of running monitors, so that `stop()` without one ends them all.
@@ -34,7 +34,7 @@ def stop(directory: Optional[str] = None) -> None:
     """End the profiles of one directory, or of all that were started."""
     for path in [directory] if directory else list(_running):
         for name, profile in _profiles().items():
-            _pdsh(profile["nodes"], background.stop(_pid_file(f"{path}/{name}")))
+            _pdsh(profile["nodes"], shell.stop_in_background(_pid_file(f"{path}/{name}")))
         if path in _running:
             _running.remove(path)
 
@@ -65,9 +65,9 @@ def _start_script(name: str, profile: dict[str, Any], directory: str) -> str:
         f"-o {shlex.quote(target)}/perf.out",
     }
     script = f"mkdir -p {shlex.quote(target)}\n"
-    script += background.start(commands[name], _pid_file(target), f"{target}/.messages")
+    script += shell.start_in_background(commands[name], _pid_file(target), f"{target}/.messages")
     if name == "collectl":
-        script += "\n" + background.first_sample(target, _PATIENCE_S, '[ -e "/proc/$!/exe" ]')
+        script += "\n" + shell.first_sample(target, _PATIENCE_S, '[ -e "/proc/$!/exe" ]')
     return script
 
 

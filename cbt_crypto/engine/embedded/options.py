@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import shlex
-import socket
 
-from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts.ceph_conf import mon_vector
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.layout import ceph_dir, per_device, site_of
 
 Sections = dict[str, dict[str, str]]
 
 _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
-DEFAULT_MSGR2_PORT = 3300
-_MSGR1_PORT = 6789
 
 #: Manager modules that are loaded. Each takes up to seconds on a cluster that lives for minutes,
 #: and some work in the background while a cell is measured.
@@ -57,26 +54,6 @@ def file_size(cluster: ClusterSection) -> int:
     """Bytes of one OSD's file, in whole MiB: its part of `osd_file_size`; 0 without files."""
     size = size_bytes(cluster.osd_file_size) if cluster.osd_file_size else 0
     return size // per_device(cluster) >> 20 << 20
-
-
-def mon_vector(address: str) -> str:
-    """`host[:port]` as a msgr2 address vector; CBT's 6789 is msgr1's, so it means 3300.
-
-    Monitor maps hold addresses only, so a name is looked up here. Raises UsageError when it has
-    no IPv4 address.
-    """
-    host, _, given = address.partition(":")
-    port = int(given) if given and int(given) != _MSGR1_PORT else DEFAULT_MSGR2_PORT
-    return f"[v2:{_ipv4(host)}:{port}]"
-
-
-def _ipv4(host: str) -> str:
-    try:
-        return str(socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0])
-    except OSError as error:
-        raise UsageError(
-            f"cluster.mons: {host}: has no IPv4 address; write the monitor's address"
-        ) from error
 
 
 def base_options(cluster: ClusterSection, fsid: str) -> Sections:

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from cbt_crypto.engine.contract import Hooks, Section
-from cbt_crypto.engine.embedded.options import mon_vector
 from cbt_crypto.engine.upstream import programs
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.conf import sections
@@ -223,7 +222,9 @@ class UpstreamCeph:
     def get_mon_hosts(self) -> dict[str, dict[str, str]]:
         """Monitors by host: {id: address}, msgr2's, as upstream's would speak msgr1 alone."""
         return {
-            host: {name: mon_vector(address).strip("[]") for name, address in named.items()}
+            host: {
+                name: ceph_conf.mon_vector(address).strip("[]") for name, address in named.items()
+            }
             for host, named in self.own.addressed.mons.items()
         }
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.settings import Settings
-from cbt_crypto.hosts import background
+from cbt_crypto.hosts import shell
 
 #: Seconds that collectl may take to write its first sample; upstream does not wait for it.
 _PATIENCE_S = 30
@@ -46,5 +46,5 @@ class Monitoring:
         """A collectl without any by then is not waited for: the report says what it lacks."""
         roles = self._settings.monitoring_profiles["collectl"]["nodes"]
         nodes = filter(None, self._settings.getnodes(*roles).split(","))
-        text = background.first_sample(f"{directory}/collectl", _PATIENCE_S)
+        text = shell.first_sample(f"{directory}/collectl", _PATIENCE_S)
         self._common.pdsh_each(dict.fromkeys(nodes, text)).communicate(_PATIENCE_S + 15)

@@ -62,7 +62,7 @@ def device_guard(site: Site, host: str, device: str, key: str = "osd_devices") -
     """The requirement for one device, which `key` of the file names."""
     script = destroy.look(site.tmp_dir, device, key)
     wipe = _may_wipe(site.wipe, device)
-    return DeviceGuard(f"device {device}", (host,), script, device=device, wipe=wipe)
+    return DeviceGuard(f"device {device}", (host,), script, "devices", device=device, wipe=wipe)
 
 
 def _may_wipe(wipe: Union[bool, Sequence[str]], device: str) -> bool:

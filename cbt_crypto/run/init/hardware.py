@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
 from cbt_crypto.errors import UsageError
@@ -15,7 +15,7 @@ from cbt_crypto.hosts.remote import HostResult, Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.run.init import hardware_on_host
-from cbt_crypto.run.preflight.survey import Check, survey
+from cbt_crypto.run.preflight.survey import survey
 
 _TIMEOUT_S = 120
 _BY_ID, _BY_PARTLABEL = "/dev/disk/by-id/", "/dev/disk/by-partlabel/"
@@ -127,11 +127,11 @@ def _guarded(
 ) -> dict[tuple[str, str], Optional[str]]:
     """(host, device) -> what `check` would have against it, None for nothing."""
     site = Site(tmp_dir=tmp_dir, conf="", head="", clients=(), osds=())
-    checks: list[Check] = []
+    checks: list[Requirement] = []
     for host, document in documents.items():
         for drive in document["drives"]:
-            guard: Requirement = device_guard(site, host, drive["path"])
-            checks.append((f"{host} {drive['path']}", guard))
+            guard = device_guard(site, host, drive["path"])
+            checks.append(replace(guard, column=f"{host} {drive['path']}"))
     if not checks:
         return {}
     hosts = [host for host, document in documents.items() if document["drives"]]

@@ -11,10 +11,11 @@ import yaml
 
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.run.init.roles import Proposal
-from cbt_crypto.run.preflight.survey import Check, survey
+from cbt_crypto.run.preflight.survey import survey
 
 _ARTICLES = Path(__file__).parent / "articles"
 #: Articles whose files name no devices beyond those of the OSDs.
@@ -117,7 +118,8 @@ def _parts(section: Any) -> list[Mapping[str, Any]]:
 
 def fitting(start: Start, campaign: Campaign, remote: Remote) -> Start:
     """The start without what the hosts lack for it: each overlay's own requirements are asked."""
-    site, checks = site_of(campaign.cluster), []
+    site = site_of(campaign.cluster)
+    checks: list[Requirement] = []
     asked: dict[str, tuple[str, str]] = {}
     for name, overlays in campaign.configurations.items():
         stack = Stack(overlays)
@@ -125,14 +127,14 @@ def fitting(start: Start, campaign: Campaign, remote: Remote) -> Start:
             column = f"requirement {len(asked)}"
             asked[column] = (name, overlay.name)
             needs = overlay.requirements(stack.below(overlay, site))
-            checks += [(column, need) for need in needs]
+            checks += [replace(need, column=column) for need in needs]
     return _without(start, _wanting(remote, site.hosts, checks, asked))
 
 
 def _wanting(
     remote: Remote,
     hosts: Sequence[str],
-    checks: Sequence[Check],
+    checks: Sequence[Requirement],
     asked: Mapping[str, tuple[str, str]],
 ) -> dict[tuple[str, str], str]:
     """(configuration, overlay) -> the first host's sentence."""

@@ -12,11 +12,9 @@ from pathlib import Path
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
-from cbt_crypto.engine.embedded.common import is_local
-from cbt_crypto.engine.embedded.options import mon_vector
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import ceph_conf
-from cbt_crypto.hosts.devices.guard import device_guards
+from cbt_crypto.hosts.execution import is_local
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Site
@@ -26,25 +24,14 @@ from cbt_crypto.plan.file.dimensions import at
 from cbt_crypto.plan.layout import cell_site, site_of
 from cbt_crypto.run.preflight.host_facts import facts, version_facts
 from cbt_crypto.run.preflight.requirements import (
-    _PACKAGES,
     _hosts,
     _root,
+    device_needs,
     requirements,
     site_with_drives,
-    volume_needs,
 )
-from cbt_crypto.run.preflight.survey import Check, Finding, survey
+from cbt_crypto.run.preflight.survey import Finding, survey
 from cbt_crypto.run.targets import existing
-
-#: What a requirement of ours is part of in the table of `check`.
-_COLUMNS = {
-    "root": "sudo",
-    "tmp_dir": "space",
-    "collectl": "collectl",
-    "perf": "perf",
-    "python3": "python3",
-    "pdcp": "pdsh",
-}
 
 
 def check(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Finding]:
@@ -66,58 +53,45 @@ def look(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Find
     _raise(existing.problems(campaign, configurations))
     for addresses in campaign.cluster.mons.values():
         for address in addresses.values():
-            mon_vector(address)
+            ceph_conf.mon_vector(address)
     site = site_of(campaign.cluster)
     unknown = _unresolved(site)
     reachable = [host for host in site.hosts if host not in unknown]
     remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
-    wanted = [
-        *checks(campaign, cells, stacks),
-        *(("tools", need) for need in engine.requirements(campaign)),
-    ]
+    wanted = [*checks(campaign, cells, stacks), *engine.requirements(campaign)]
     asked = survey(remote, reachable, wanted) if reachable else []
     return [*(Finding(host, "ssh", "no", why) for host, why in unknown.items()), *asked]
 
 
-def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -> list[Check]:
-    """Column and requirement of all that is looked at on the hosts."""
+def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -> list[Requirement]:
+    """All that is looked at on the hosts."""
     cluster, site = campaign.cluster, site_with_drives(campaign, cells)
-    needs: list[Check] = [
+    places = dict.fromkeys(cell.place for cell in cells)
+    sites = [replace(site_of(at(cluster, place)), drives=site.drives) for place in places]
+    needs: list[Requirement] = [
         *facts(site, cluster.user, _data_bytes_per_osd(campaign, cells)),
         *version_facts(_versions(campaign, cells)),
+        *requirements(campaign, cells),
+        *_root(campaign, stacks, site),
+        *device_needs(sites),
     ]
-    own = [*requirements(campaign, cells), *_root(campaign, stacks, site)]
-    needs += [(_column(need), need) for need in own]
-    for place in dict.fromkeys(cell.place for cell in cells):
-        needs += _checks_at(replace(site_of(at(cluster, place)), drives=site.drives), stacks)
+    for one in sites:
+        for stack in stacks:
+            needs += _overlay_needs(stack, one)
+    # Configurations that name the same overlay need the same.
     return list(dict.fromkeys(needs))
 
 
 def needs_of(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]:
-    """What `cells` need, without the columns of the table."""
+    """What `cells` need, in all their configurations."""
     names = dict.fromkeys(cell.configuration for cell in cells)
-    stacks = [Stack(campaign.configurations[name]) for name in names]
-    return [need for _, need in checks(campaign, cells, stacks)]
+    return checks(campaign, cells, [Stack(campaign.configurations[name]) for name in names])
 
 
-def _checks_at(site: Site, stacks: Sequence[Stack]) -> list[Check]:
-    """What volumes and overlays need, with these OSDs."""
-    needs: list[Check] = [
-        ("devices", need) for need in (*volume_needs(site), *device_guards(site, site.wipe))
-    ]
-    for stack in stacks:
-        for overlay in stack.overlays:
-            below = stack.below(overlay, site)
-            needs += [(overlay.name, need) for need in overlay.requirements(below)]
-    return needs
-
-
-def _column(need: Requirement) -> str:
-    if need.name in _COLUMNS:
-        return _COLUMNS[need.name]
-    if need.name.startswith("device "):
-        return "devices"
-    return "ceph" if need.name in _PACKAGES or need.name == "librados" else "tools"
+def _overlay_needs(stack: Stack, site: Site) -> Iterator[Requirement]:
+    for overlay in stack.overlays:
+        for need in overlay.requirements(stack.below(overlay, site)):
+            yield replace(need, column=overlay.name)
 
 
 def _versions(campaign: Campaign, cells: Sequence[Cell]) -> dict[str, tuple[str, tuple[str, ...]]]:

@@ -120,28 +120,25 @@ class Version(Fact):
         return found.group() if found else "?"
 
 
-def facts(site: Site, user: Optional[str], data_bytes_per_osd: int) -> list[tuple[str, Fact]]:
-    """Column and fact for every host. Where OSDs are files, they need room for their data."""
+def facts(site: Site, user: Optional[str], data_bytes_per_osd: int) -> list[Fact]:
+    """Those of every host. Where OSDs are files, they need room for their data."""
     hosts = site.hosts
     return [
-        ("user", Login("user", hosts, "id -un", user=user)),
-        ("sudo", Fact("sudo", hosts, _SUDO)),
-        *(("space", _space(site, host, data_bytes_per_osd)) for host in hosts),
-        ("network", Network("network", hosts, _NETWORK)),
-        ("governor", Governor("governor", hosts, _GOVERNOR)),
-        ("SMT", Fact("SMT", hosts, "cat /sys/devices/system/cpu/smt/control")),
-        ("load", LoadAverage("load", hosts, _LOAD)),
+        Login("user", hosts, "id -un", "user", user=user),
+        Fact("sudo", hosts, _SUDO, "sudo"),
+        *(_space(site, host, data_bytes_per_osd) for host in hosts),
+        Network("network", hosts, _NETWORK, "network"),
+        Governor("governor", hosts, _GOVERNOR, "governor"),
+        Fact("SMT", hosts, "cat /sys/devices/system/cpu/smt/control", "SMT"),
+        LoadAverage("load", hosts, _LOAD, "load"),
     ]
 
 
-def version_facts(programs: Mapping[str, tuple[str, Sequence[str]]]) -> list[tuple[str, Fact]]:
+def version_facts(programs: Mapping[str, tuple[str, Sequence[str]]]) -> list[Fact]:
     """Column -> (program, hosts) as facts."""
     return [
-        (
-            column,
-            Version(
-                f"version of {program}", tuple(hosts), f"{shlex.quote(program)} --version 2>&1"
-            ),
+        Version(
+            f"version of {program}", tuple(hosts), f"{shlex.quote(program)} --version 2>&1", column
         )
         for column, (program, hosts) in programs.items()
     ]
@@ -153,7 +150,7 @@ def _space(site: Site, host: str, data_bytes_per_osd: int) -> Space:
     script = f"""\
 parent={path}; while [ ! -e "$parent" ]; do parent=$(dirname "$parent"); done
 echo $(( $(df -Pk "$parent" | awk 'NR == 2 {{ print $4 }}') * 1024 ))"""
-    return Space("space", (host,), script, needed=(1 << 29) + files * data_bytes_per_osd)
+    return Space("space", (host,), script, "space", needed=(1 << 29) + files * data_bytes_per_osd)
 
 
 _SUDO = """\

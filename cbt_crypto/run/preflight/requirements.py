@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.engine.embedded.common import is_local
 from cbt_crypto.hosts import own_directory
 from cbt_crypto.hosts.devices import logical_volumes
 from cbt_crypto.hosts.devices.guard import device_guards
+from cbt_crypto.hosts.execution import is_local
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell
@@ -41,19 +41,29 @@ _PACKAGES = {
     "perf": "linux-perf (dnf: perf)",
     "stress-ng": "stress-ng",
 }
+#: Program -> its column in the table of `check`: its own, that of its package, or Ceph's.
+_COLUMNS = {
+    **dict.fromkeys(_PACKAGES, "ceph"),
+    **{name: name for name in ("collectl", "perf", "python3")},
+    "pdcp": "pdsh",
+}
 
 
-def volume_needs(site: Site) -> list[Requirement]:
-    """What dividing devices among OSDs takes."""
-    hosts = tuple(dict.fromkeys(osd.host for osd in site.osds if osd.disk))
-    return [Requirement("lvm2", hosts, logical_volumes.REQUIREMENT)] if hosts else []
+def device_needs(sites: Sequence[Site]) -> list[Requirement]:
+    """A guard for each device that OSDs or drives are on at any of these places, and lvm2."""
+    if not sites:
+        return []
+    osds = dict.fromkeys(osd for site in sites for osd in site.osds)
+    everywhere = replace(sites[0], osds=tuple(osds))
+    hosts = tuple(dict.fromkeys(osd.host for osd in osds if osd.disk))
+    lvm2 = [Requirement("lvm2", hosts, logical_volumes.REQUIREMENT, "devices")] if hosts else []
+    return [*lvm2, *device_guards(everywhere, everywhere.wipe)]
 
 
 def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]:
     """What the engine, the monitoring and the scenarios need, whatever the configuration."""
     cluster, site = campaign.cluster, site_with_drives(campaign, cells)
     needs = [
-        *device_guards(site, cluster.wipe),
         _program("python3", site.hosts),
         _program("pdcp", tuple(host for host in site.hosts if not is_local(host))),
         _program("collectl", _hosts(site, campaign.monitoring.collectl.nodes)),
@@ -132,7 +142,7 @@ def _root(campaign: Campaign, stacks: Sequence[Stack], site: Site) -> list[Requi
     sentence = f"{reason}; use a root user, or give {campaign.cluster.user or 'yours'} sudo "
     sentence += "without a password"
     script = f'[ "$(id -u)" = 0 ] || [ -n "$SUDO" ] && echo ok || echo {shlex.quote(sentence)}'
-    return [Requirement("root", hosts, script)]
+    return [Requirement("root", hosts, script, "sudo")]
 
 
 def _program(program: str, hosts: tuple[str, ...]) -> Requirement:
@@ -142,7 +152,7 @@ def _program(program: str, hosts: tuple[str, ...]) -> Requirement:
     script = (
         f"command -v {shlex.quote(program)} >/dev/null && echo ok || echo {shlex.quote(sentence)}"
     )
-    return Requirement(program, hosts, script)
+    return Requirement(program, hosts, script, _COLUMNS.get(program, "tools"))
 
 
 def _librados(ceph_cmd: str, head: str) -> Requirement:
@@ -151,7 +161,7 @@ ceph=$(command -v {shlex.quote(ceph_cmd)}) || {{ echo ok; exit 0; }}
 python=$(sed -n '1s/^#! *//p' "$ceph")
 ${{python:-python3}} -c 'import rados' 2>/dev/null && echo ok ||
     echo "Python's rados module is missing; install python3-rados\""""
-    return Requirement("librados", (head,), script)
+    return Requirement("librados", (head,), script, "ceph")
 
 
 def _rbd_engine(fio: str, hosts: tuple[str, ...]) -> Requirement:
@@ -164,4 +174,5 @@ else echo 'fio has no rbd engine; install one that has (dnf: fio-engine-rbd)'; f
 
 def _tmp_dir(tmp_dir: str, site: Site) -> Requirement:
     script = f"if said=$({{\n{own_directory.check(tmp_dir)}}} 2>&1); then echo ok\n"
-    return Requirement("tmp_dir", site.hosts, f'{script}else echo "$said" | tail -n 1; fi')
+    script += 'else echo "$said" | tail -n 1; fi'
+    return Requirement("tmp_dir", site.hosts, script, "space")

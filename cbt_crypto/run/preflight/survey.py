@@ -16,8 +16,6 @@ _BEGIN = "@cbt-crypto-requirement"
 _CLOCK = "@cbt-crypto-clock"
 _TIMEOUT_S = 120
 
-Check = tuple[str, Requirement]
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -30,9 +28,9 @@ class Finding:
     warning: Optional[str] = None
 
 
-def survey(remote: Remote, hosts: Sequence[str], checks: Sequence[Check]) -> list[Finding]:
+def survey(remote: Remote, hosts: Sequence[str], needs: Sequence[Requirement]) -> list[Finding]:
     """Ask every host in one call; one that cannot be reached is a finding too."""
-    scripts = {host: _script(host, checks) for host in hosts}
+    scripts = {host: _script(host, needs) for host in hosts}
     sent = time.time()
     results = remote.attempt(scripts, _TIMEOUT_S, "look at the host")
     received = time.time()
@@ -40,7 +38,7 @@ def survey(remote: Remote, hosts: Sequence[str], checks: Sequence[Check]) -> lis
     for host, result in results.items():
         findings.append(_reached(host, result))
         if result.status == 0:
-            findings += _findings(host, checks, parts_of(result.stdout))
+            findings += _findings(host, needs, parts_of(result.stdout))
     reached = {host: result.stdout for host, result in results.items() if result.status == 0}
     return [*findings, *_clocks(reached, sent, received), *_differences(findings)]
 
@@ -51,13 +49,13 @@ def parts_of(text: str) -> dict[str, str]:
     return {number.strip(): said.partition(_CLOCK)[0].strip() for number, _, said in parts}
 
 
-def _script(host: str, checks: Sequence[Check]) -> str:
+def _script(host: str, needs: Sequence[Requirement]) -> str:
     # A campaign with this mark may be ending here now, and would end this too.
     unmark = "mark=$CBT_CRYPTO_MARK; unset CBT_CRYPTO_MARK\n"
     clock = f'echo; echo {_CLOCK} "$(date +%s.%N)"\n'
     return unmark + clock + "".join(
         f"echo; echo {_BEGIN} {index}\n(\n{need.script}\n) 2>&1 || :\n"
-        for index, (_, need) in enumerate(checks)
+        for index, need in enumerate(needs)
         if host in need.hosts
     ) + clock  # fmt: skip
 
@@ -80,9 +78,9 @@ def _why(result: HostResult) -> str:
     return f": {lines[-1].strip()}" if lines else ""
 
 
-def _findings(host: str, checks: Sequence[Check], parts: Mapping[str, str]) -> list[Finding]:
+def _findings(host: str, needs: Sequence[Requirement], parts: Mapping[str, str]) -> list[Finding]:
     found = []
-    for index, (column, need) in enumerate(checks):
+    for index, need in enumerate(needs):
         if host not in need.hosts:
             continue
         # What a host did not say anything about is judged too, and found wanting.
@@ -91,7 +89,7 @@ def _findings(host: str, checks: Sequence[Check], parts: Mapping[str, str]) -> l
         shown, warning = "no" if error else "ok", None
         if isinstance(need, Fact):
             shown, warning = need.shown(said), need.advice(said)
-        found.append(Finding(host, column, shown, error, warning))
+        found.append(Finding(host, need.column, shown, error, warning))
     return found
 
 

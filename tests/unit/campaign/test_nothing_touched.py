@@ -91,7 +91,7 @@ def test_pdsh_is_missing_and_a_host_is_not_this_one(
 def test_fio_without_the_rbd_engine(host: Any) -> None:
     host.programs("fio", 'echo "Available IO engines:"; echo "	libaio"')
     assert refused(host, host.write()) == (
-        "localhost: fio has no rbd engine; install one that was built with librbd"
+        "localhost: fio has no rbd engine; install one that has (dnf: fio-engine-rbd)"
     )
 
 

@@ -16,6 +16,7 @@ from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.run.preflight import requirements, table
+from cbt_crypto.run.preflight.check import checks
 from cbt_crypto.run.preflight.host_facts import (
     Governor,
     LoadAverage,
@@ -84,7 +85,7 @@ NEEDS = [
 
 def unmet(common: Any) -> list[str]:
     """What is wrong, as `cbt.py` prints it."""
-    found = survey(Remote(common, "/t"), ["a", "b"], [("tools", need) for need in NEEDS])
+    found = survey(Remote(common, "/t"), ["a", "b"], NEEDS)
     return [f"{one.host}: {one.error}" for one in found if one.error]
 
 
@@ -162,9 +163,8 @@ def test_an_existing_cluster_needs_no_daemons(campaign_of: Make) -> None:
 
 def test_every_device_is_looked_at_on_its_host(campaign_of: Make) -> None:
     devices = {"o0": ["/dev/a", "/dev/b"], "o1": ["/dev/a", "/dev/c"]}
-    found = requirements.requirements(
-        campaign_of(cluster={"osd_devices": devices, "osds_per_node": 2}), []
-    )
+    campaign = campaign_of(cluster={"osd_devices": devices, "osds_per_node": 2})
+    found = checks(campaign, cells_of(campaign), [])
     looked_at = [(need.hosts, need.device) for need in found if hasattr(need, "device")]
     assert looked_at == [
         (("o0",), "/dev/a"),
@@ -232,8 +232,8 @@ def test_differences_between_hosts_and_clocks_are_found() -> None:
         mark = "@cbt-crypto-clock"
         return f"{mark} {clock}\n@cbt-crypto-requirement 0\nfio-{version}\n{mark} {clock}\n"
 
-    checks = [("fio", Version("fio", ("a", "b"), "fio --version"))]
-    found = survey(Remote(FakeCommon(say), "/t"), ["a", "b"], checks)
+    needs = [Version("fio", ("a", "b"), "fio --version", "fio")]
+    found = survey(Remote(FakeCommon(say), "/t"), ["a", "b"], needs)
     said = [f"{one.host}: {one.error or one.warning}" for one in found if one.error or one.warning]
     assert said[0].startswith("b: its clock is 7.0 s ahead of the head's; start chrony")
     assert said[1] == "b: fio is 3.39 and 3.33 on a; make them the same"

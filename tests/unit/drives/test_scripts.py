@@ -17,7 +17,7 @@ from cbt_crypto.hosts.devices import destroy, md_array
 from cbt_crypto.hosts.site import Drive
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.layout import drives_of, site_of
-from cbt_crypto.run.preflight.requirements import requirements
+from cbt_crypto.run.preflight.check import checks
 from cbt_crypto.run.targets.drive import undo
 
 pytestmark = pytest.mark.unit
@@ -112,7 +112,7 @@ def test_arrays_and_mappings_are_undone_from_the_top(on_drives: Any) -> None:
 
 def test_no_ceph_is_asked_for_and_the_devices_are_guarded(on_drives: Any) -> None:
     campaign = on_drives(RAW)
-    needs = {need.name for need in requirements(campaign, cells_of(campaign))}
+    needs = {need.name for need in checks(campaign, cells_of(campaign), [])}
     assert not needs & {"ceph", "rbd", "librados", "ceph-osd", "fio with rbd"}
     assert {"fio", "libaio of fio", "MD RAID-0", "size of drive NVMe"} <= needs
     assert {"device /dev/nvme0n1", "device /dev/sda", "device /dev/sdb"} <= needs

@@ -104,7 +104,7 @@ def scripts_of(campaign: Campaign, cluster: Any, notebook: Any) -> Iterator[str]
         yield from scripts.values()
     cells = cells_of(campaign)
     stack = Stack(next(iter(campaign.configurations.values())))
-    for _, need in checks(campaign, cells, [stack]):
+    for need in checks(campaign, cells, [stack]):
         yield need.script
     site, commands = site_of(campaign.cluster), commands_of(cluster)
     run_dir = f"{campaign.cluster.tmp_dir}/run"

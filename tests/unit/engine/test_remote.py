@@ -13,6 +13,7 @@ import pytest
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError
+from cbt_crypto.hosts import execution
 from cbt_crypto.hosts.remote import Remote, packed
 
 pytestmark = pytest.mark.unit
@@ -46,7 +47,7 @@ def remote(request: pytest.FixtureRequest, shims: Any, monkeypatch: pytest.Monke
     if request.param == "plain":
         return Remote(PlainCommon(), "/t")
     here = frozenset({"a", "b"}) if request.param == "embedded, here" else frozenset()
-    monkeypatch.setattr(common, "_local_names", lambda: here)
+    monkeypatch.setattr(execution, "local_names", lambda: here)
     return Remote(common, "/t")
 
 
@@ -122,7 +123,7 @@ def test_what_every_script_can_rely_on(remote: Remote) -> None:
 
 
 def test_the_user_is_the_campaign_s(shims: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "_local_names", frozenset)
+    monkeypatch.setattr(execution, "local_names", frozenset)
     assert Remote(common, "/t", "bench").run({"a": "echo $CBT_HOST"}, "x") == {"a": "a"}
     (call,) = shims.calls("ssh")
     assert call[call.index("-l") + 1] == "bench"
