@@ -30,10 +30,11 @@ from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.plan.pacing import Pacing
 from cbt_crypto.plan.show import show_plan
 from cbt_crypto.plan.steps import Plan, plan
+from cbt_crypto.run import devices
 from cbt_crypto.run.campaign import Outcome, run_campaign
 from cbt_crypto.run.detached.start import detach
 from cbt_crypto.run.interrupt import Abandoned, interrupts
-from cbt_crypto.run.journal import left_over
+from cbt_crypto.run.journal import devices_before, left_over
 from cbt_crypto.run.locks.archive import locked
 from cbt_crypto.run.locks.holder import this_run
 from cbt_crypto.run.locks.hosts import hosts_held, own_id
@@ -138,6 +139,7 @@ def _run(  # noqa: PLR0913 - the command's own parameters
     if not todo.to_measure:
         console.print("every cell is in the archive already")
         return Outcome()
+    _check_devices(todo, archive, engine)
     for found in check.check(campaign, engine, todo.to_measure):
         if found.warning:
             _say(console, f"warning: {found.host}: {found.warning}")
@@ -149,6 +151,14 @@ def _run(  # noqa: PLR0913 - the command's own parameters
 def _tell_engine(engine: Engine, console: Console) -> None:
     commit = f" at {engine.commit[:12]}" if engine.commit else ""
     console.print(f"engine: {engine.name} {engine.version}{commit}", highlight=False)
+
+
+def _check_devices(todo: Plan, archive: Path, engine: Engine) -> None:
+    """An archive is gone on with on the devices that it knows, whatever is on others by now."""
+    if devices_before(archive):
+        cluster = todo.campaign.cluster
+        remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
+        devices.check_same(archive, devices.look(remote, todo.campaign, todo.cells))
 
 
 def clear_archive(archive: Path, console: Console, log: CommandLog) -> None:
