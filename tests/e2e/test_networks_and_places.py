@@ -144,7 +144,7 @@ LEFT = """
 ls /sys/class/net /dev/shm
 ls /run/cbt-crypto 2> /dev/null || :
 pgrep -l stress-ng || :
-ls -d /tmp/cbt-crypto 2> /dev/null || :
+ls -d /var/lib/cbt-crypto 2> /dev/null || :
 """
 
 

@@ -25,7 +25,7 @@ from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import Job
 from cbt_crypto.lab.shape import Kind, Lab, Node, Shape
 
-HOME, ARCHIVE, TMP_DIR = "/root/campaign", "/root/archive", "/tmp/cbt-crypto"
+HOME, ARCHIVE, TMP_DIR = "/root/campaign", "/root/archive", "/var/lib/cbt-crypto"
 #: Commands and clients on node0 and node1, OSDs on node2 and node3.
 CLUSTER: dict[str, Any] = {
     "head": "node0",

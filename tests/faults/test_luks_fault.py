@@ -53,7 +53,7 @@ exec /usr/sbin/cryptsetup "$@"
 SHIM
 chmod +x /usr/local/bin/cryptsetup"""
 LEFT = """dmsetup table --target crypt | grep crypt || :
-ls -d /tmp/cbt-crypto /run/cbt-crypto /dev/shm/cbt-crypto 2> /dev/null || :
+ls -d /var/lib/cbt-crypto /run/cbt-crypto /dev/shm/cbt-crypto 2> /dev/null || :
 for disk in /dev/disk/by-partlabel/osd-device-*; do blkid -p $disk | grep -e LUKS -e ceph || :; done
 ps -e -o comm= | grep -e ceph -e fio || :"""
 

@@ -69,10 +69,10 @@ def test_a_partial_archive_on_another_machine(story: Story) -> None:
     refused = story.lab.start(index=1)
     assert refused.finish() == 2, refused.said()
     said = refused.lines[-1][1]
-    assert "ran on another machine" in said and "cbt-crypto cleanup" in said
+    assert "is none of your runs here" in said and "cleanup --foreign" in said
     assert running.finish() == 0, running.said()
     cleanup = f"cd {'/root/campaign'} && python3 -c 'from cbt_crypto.cli import cbt_crypto; "
-    cleanup += "cbt_crypto()' cleanup /root/archive >&2"
+    cleanup += "cbt_crypto()' cleanup --foreign --yes /root/archive >&2"
     story.lab.on(1, cleanup)
     there = story.lab.start(index=1)
     assert there.finish() == 0, there.said()

@@ -33,7 +33,7 @@ ls /sys/class/net | grep '^cbtx' || :
 ls /run/cbt-crypto /dev/shm/cbt-crypto 2> /dev/null || :
 dmsetup ls | grep -v '^No devices' || :
 vgs --noheadings 2> /dev/null || :
-ls -d /tmp/cbt-crypto /sys/fs/cgroup/cbt-crypto-* 2> /dev/null || :
+ls -d /var/lib/cbt-crypto /sys/fs/cgroup/cbt-crypto-* 2> /dev/null || :
 pgrep -l 'ceph|fio' || :
 for n in 0 1; do wipefs --noheadings /dev/disk/by-partlabel/osd-device-$n-data; done
 """
