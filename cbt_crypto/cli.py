@@ -35,6 +35,7 @@ from cbt_crypto.main import cbt
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import json_schema, load
 from cbt_crypto.plan.steps import plan
+from cbt_crypto.results.upstream_layout import lay_out
 from cbt_crypto.run import take_down
 from cbt_crypto.run.detached.running import running
 from cbt_crypto.run.detached.stop import stop as stop_campaign
@@ -161,6 +162,17 @@ def stop(archive: Path) -> None:
     What is measured is kept. Only on the machine that it runs on.
     """
     stop_campaign(archive, click.echo)
+
+
+@cbt_crypto.command("lay-out")
+@click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
+@click.argument("out", type=click.Path(path_type=Path), metavar="OUT")
+def lay_out_archive(archive: Path, out: Path) -> None:
+    """Write fio's results of ARCHIVE into OUT as upstream CBT's report tools of 2026 look for them.
+
+    The tools of before August 2025 read an archive as it is.
+    """
+    click.echo(f"written: {out}, {lay_out(archive, out)} results")
 
 
 @cbt_crypto.command()

@@ -95,7 +95,7 @@ def test_it_is_as_small_as_a_review_wants(branch: Path, part: Part) -> None:
         ["ruff", "check", "--isolated", "--line-length=120", "--target-version=py39",
          "--select=E,F,W,I,B,UP"],
         ["black", "--check", "-q", "-l", "120"],
-        ["mypy", "--strict", "--follow-imports=silent"],
+        ["mypy", "--strict", "--follow-imports=silent", "--explicit-package-bases"],
     ],
     ids=lambda words: words[0],
 )  # fmt: skip

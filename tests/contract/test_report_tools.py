@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from cbt_crypto.archive.documents import FORMAT
 from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
 from cbt_crypto.engine.upstream.checkout import Checkout
+from cbt_crypto.results.upstream_layout import lay_out
 
 pytestmark = pytest.mark.contract
 
@@ -50,10 +52,46 @@ def tool(checkout: Checkout, name: str, archive: Path, *options: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_upstream_s_formatter_reads_our_cells(archive: Path, checkout: Checkout) -> None:
-    tool(checkout, "fio_common_output_wrapper", archive, "--results_file_root", "json_output*")
-    (written,) = (archive / "visualisation").glob("*.json")
-    assert written.name.startswith("4096B_")
+@pytest.fixture
+def readable(archive: Path, checkout: Checkout, tmp_path: Path) -> Path:
+    """The archive as this snapshot's tools look for results: as it is, or laid out for them."""
+    if not (checkout.path / "post_processing" / "run_results").is_dir():
+        return archive
+    (output,) = archive.glob("results/*/*/json_output.*")
+    cell = {
+        "format": FORMAT, "id": "id-0a1b2c3d", "iteration": 0, "scenario": "rbd_single_client",
+        "configuration": "A", "parameters": {"iodepth": 4, "numjobs": 1},
+    }  # fmt: skip
+    process = {"host": HOST, "volume": "0", "exit_status": 0, "json": output.name}
+    measured = {**cell, "state": "finished", "processes": [process]}
+    (output.parent / "cell.json").write_text(json.dumps(measured))
+    planned = {**cell, "path": "results/00000000/id-0a1b2c3d"}
+    del planned["format"]
+    plan = {
+        "format": FORMAT, "title": "t", "baseline": {"dimension": "configuration", "value": "A"},
+        "configurations": {"A": {}}, "cells": [planned],
+    }  # fmt: skip
+    (archive / "results" / "plan.json").write_text(json.dumps(plan))
+    assert lay_out(archive, tmp_path / "laid out") == 1
+    return tmp_path / "laid out"
+
+
+def intermediate(archive: Path) -> Path:
+    """What the formatter wrote: beside all results, or since 2026 beside those of an operation."""
+    found = [
+        path for path in archive.rglob("visualisation/*.json") if "timeseries" not in path.name
+    ]
+    (written,) = found
+    return written
+
+
+def test_upstream_s_formatter_reads_our_cells(
+    archive: Path, readable: Path, checkout: Checkout
+) -> None:
+    root = "json_output*" if readable == archive else "json_output"
+    tool(checkout, "fio_common_output_wrapper", readable, "--results_file_root", root)
+    written = intermediate(readable)
+    assert written.name.startswith(("4096B_", "4096_"))
     (figures,) = [v for v in json.loads(written.read_text()).values() if isinstance(v, dict)]
     (output,) = archive.glob("results/*/*/json_output.*")
     (job,) = json.loads(output.read_text())["jobs"]
@@ -61,14 +99,16 @@ def test_upstream_s_formatter_reads_our_cells(archive: Path, checkout: Checkout)
 
 
 def test_upstream_s_report_is_made_of_our_cells(
-    archive: Path, checkout: Checkout, tmp_path: Path
+    archive: Path, readable: Path, checkout: Checkout, tmp_path: Path
 ) -> None:
-    tool(checkout, "fio_common_output_wrapper", archive, "--results_file_root", "json_output*")
+    root = "json_output*" if readable == archive else "json_output"
+    tool(checkout, "fio_common_output_wrapper", readable, "--results_file_root", root)
     (tmp_path / "report").mkdir()
     tool(
-        checkout, "generate_performance_report", archive,
+        checkout, "generate_performance_report", readable,
         "--output_directory", str(tmp_path / "report"),
     )  # fmt: skip
     (page,) = (tmp_path / "report").rglob("*.md")
     assert "IOps" in page.read_text()
-    assert list((tmp_path / "report").rglob("*.png"))
+    if readable == archive:
+        assert list((tmp_path / "report").rglob("*.png"))

@@ -149,7 +149,7 @@ def test_the_checkout_is_as_it_was(both: Any, checkout: Checkout) -> None:
 
 
 def test_upstream_s_benchmarks_run_under_overlays(
-    needs_ceph: None, checkout: Checkout, tmp_path: Path
+    needs_ceph: None, checkout: Checkout, tmp_path: Path, report_cells: Callable[[Path], Any]
 ) -> None:
     config = write(
         tmp_path, "campaign.yaml",
@@ -164,10 +164,12 @@ def test_upstream_s_benchmarks_run_under_overlays(
     assert [p["exit_status"] for p in measured["radosbench"]["processes"]] == [0, 0]
     for name in measured:
         assert f"{name}, " in done.stdout, "a table of its own"
-    found = json.loads((tmp_path / "archive" / "report" / "report.json").read_text())
-    iops = {row["scenario"]: row["iops"] for row in found["records"]}
-    assert set(iops) == {"librbdfio", "radosbench"}
-    assert min(iops.values()) > 0, "a finished cell has figures"
+    figures = [
+        (cell["dimensions"]["scenario"], cell["figures"]["iops"])
+        for cell in report_cells(tmp_path / "archive")
+    ]
+    assert {scenario for scenario, _ in figures} == {"librbdfio", "radosbench"}
+    assert min(iops for _, iops in figures) > 0, "a finished cell has figures"
 
 
 def test_a_monitor_that_does_not_start_ends_the_campaign(
@@ -207,7 +209,7 @@ def stock(directory: Path, clone: Path, archive: Path, config: Path) -> Any:
 
 
 def test_with_the_plugin_mechanism_stock_cbt_runs_a_campaign_and_prints_our_table(
-    needs_ceph: None, with_plugins: Path, tmp_path: Path
+    needs_ceph: None, with_plugins: Path, tmp_path: Path, report_cells: Callable[[Path], Any]
 ) -> None:
     config = write(
         tmp_path, "campaign.yaml",
@@ -221,9 +223,9 @@ def test_with_the_plugin_mechanism_stock_cbt_runs_a_campaign_and_prints_our_tabl
     assert done.returncode == 0, done.stdout + done.stderr
     assert "throughput as percent of Plain" in done.stdout
     assert "random reads" in done.stdout
-    found = json.loads((tmp_path / "archive" / "report" / "report.json").read_text())
-    assert {row["configuration"] for row in found["records"]} == {"Plain", "One core"}
-    assert min(row["iops"] for row in found["records"]) > 0
+    found = report_cells(tmp_path / "archive")
+    assert {cell["name"] for cell in found} == {"Plain", "One core"}
+    assert min(cell["figures"]["iops"] for cell in found) > 0
     told = ["git", "-C", str(with_plugins), "rev-parse", "HEAD"]
     commit = subprocess.run(told, capture_output=True, text=True, check=True).stdout.strip()
     noted = json.loads((tmp_path / "archive" / "results" / "environment.json").read_text())

@@ -108,7 +108,7 @@ def test_the_frozen_branch_is_refused(repository: Path) -> None:
 
 def test_where_a_place_is_not_found_nothing_is_made(repository: Path) -> None:
     for part in PARTS.values():
-        with pytest.raises(UsageError, match=r"0 lines are like .* too unlike those"):
+        with pytest.raises(UsageError, match="too unlike those"):
             contribute(repository, part)
     assert git(repository, "branch", "--format=%(refname:short)") == "main"
     assert git(repository, "status", "--porcelain") == ""

@@ -14,6 +14,7 @@ from cbt_crypto.engine.upstream.contribute.edits import Edit
 
 FILES = Path(__file__).resolve().parent / "files"
 _PULL_REQUEST = "PULL_REQUEST.md.in"
+_COMPARISON = "post_processing/reports/comparison_report_generator.py"
 
 
 @dataclass(frozen=True)
@@ -138,4 +139,27 @@ anything is measured. Without the key commands are what they were.""",
     ),
 )  # fmt: skip
 
-PARTS: Mapping[str, Part] = {part.key: part for part in (PLUGINS, MESSENGER, CPUSETS)}
+PERCENT = Part(
+    key="B4",
+    branch="percent-of-baseline",
+    subject="post_processing: Compare throughput, latency and CPU at equal iodepth",
+    body="""\
+The comparison report compares maxima, which can be at one depth in one archive and at another in
+the next, and says nothing of CPU. With this it has a second table: percent of the baseline at each
+iodepth, for throughput, latency and CPU time for each I/O. Both archives are read by the result
+classes as before; the other tables do not change.""",
+    limit=450,
+    edits=(
+        Edit(_COMPARISON, "before", r"from post_processing\.plotter\.directory_comp.*",
+             "from post_processing.percent_of_baseline import get_percent_lines\n"),
+        Edit(_COMPARISON, "before", r"        self\._generate_table_rows\(data_tables\)",
+             "        percent_lines: list[str] = get_percent_lines("
+             "self._archive_directories, self._data_files)\n"),
+        Edit(_COMPARISON, "before", r"    def _add_configuration_yaml_files\(self\) -> None:",
+             "        for line in percent_lines:\n"
+             "            self._report.new_line(text=line)\n"
+             "        self._report.new_line()\n\n"),
+    ),
+)  # fmt: skip
+
+PARTS: Mapping[str, Part] = {part.key: part for part in (PLUGINS, MESSENGER, CPUSETS, PERCENT)}

@@ -1,0 +1,56 @@
+"""An archive as upstream's later report tools look for results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cbt_crypto.archive.documents import FORMAT
+from cbt_crypto.errors import UsageError
+from cbt_crypto.results.upstream_layout import lay_out
+
+pytestmark = pytest.mark.unit
+
+
+def archive(root: Path, state: str = "finished") -> Path:
+    cell = {
+        "id": "id-1", "iteration": 0, "scenario": "rbd_single_client", "configuration": "A",
+        "parameters": {"iodepth": 16},
+    }  # fmt: skip
+    processes = [
+        {"host": "c0", "volume": "0", "exit_status": 0, "json": "json_output.0.c0"},
+        {"host": "c0", "volume": "1", "exit_status": 0, "json": "gone"},
+    ]
+    plan = {
+        "format": FORMAT, "title": "t", "baseline": {"dimension": "configuration", "value": "A"},
+        "configurations": {"A": {}}, "cells": [{**cell, "path": "results/00000000/id-1"}],
+    }  # fmt: skip
+    folder = root / "results/00000000/id-1"
+    (folder / "collectl.c0").mkdir(parents=True)
+    (folder / "json_output.0.c0").write_text("{}")
+    document = {**cell, "format": FORMAT, "state": state, "processes": processes}
+    (folder / "cell.json").write_text(json.dumps(document))
+    (root / "results/plan.json").write_text(json.dumps(plan))
+    (root / "results/cbt_config.yaml").write_text("cluster: {}\n")
+    return root
+
+
+def test_results_stand_where_workloads_leave_them(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert lay_out(archive(tmp_path / "in"), out) == 1
+    found = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
+    below = "rbd_single_client.c0/rbdfio/numjobs-001/iodepth-000016/json_output.0"
+    assert found == [f"results/00000000/id-1/{below}", "results/cbt_config.yaml"]
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UsageError, match="exists already; name a new directory"):
+        lay_out(archive(tmp_path / "in"), tmp_path / "out")
+
+
+def test_failed_cells_have_no_results(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no results of fio's"):
+        lay_out(archive(tmp_path / "in", state="failed"), tmp_path / "out")
