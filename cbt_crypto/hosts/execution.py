@@ -6,6 +6,7 @@ Nodes are given as CBT has them: `user@a,user@b`, or without a user. docs/contra
 from __future__ import annotations
 
 import getpass
+import shutil
 import socket
 from collections.abc import Mapping
 from functools import lru_cache
@@ -53,3 +54,12 @@ def is_local(node: str) -> bool:
     """Whether `user@host` or `host` is this machine, as the user who runs this."""
     user, _, host = node.rpartition("@")
     return host in local_names() and user in ("", getpass.getuser())
+
+
+#: What pdsh's package brings; a fan-out over it needs all of them.
+PDSH_PROGRAMS = ("pdsh", "pdcp", "rpdcp")
+
+
+def fan_out() -> str:
+    """What reaches all hosts at once: `pdsh`, or where it is not installed `ssh`, one a host."""
+    return "pdsh" if all(map(shutil.which, PDSH_PROGRAMS)) else "ssh"

@@ -15,6 +15,7 @@ from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
 from cbt_crypto.hosts import ceph_conf, energy_sampler
+from cbt_crypto.hosts.execution import fan_out
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.secret import masked
 from cbt_crypto.hosts.site import Site
@@ -111,6 +112,7 @@ def collect(
     return {
         "started": time.time(),
         "engine": {"name": engine.name, "version": engine.version, "commit": engine.commit},
+        "fan_out": fan_out() if engine.name == "embedded" else "pdsh",
         "commit": git_commit(Path(__file__).parent),
         "ceph_conf": {},
         "auth": authentication(remote, site),

@@ -197,6 +197,19 @@ def test_a_campaign_runs_and_its_archive_comes_back(up: Up, config: Path, tmp_pa
     assert {"report.html", "report.md", "results"} <= {path.name for path in archive.iterdir()}
 
 
+def test_a_campaign_runs_over_ssh_where_there_is_no_pdsh(
+    up: Up, config: Path, tmp_path: Path
+) -> None:
+    lab = up()
+    for node in (0, 1):
+        on(lab, node, "rm /usr/bin/pdsh /usr/bin/pdcp /usr/bin/rpdcp")
+    archive = tmp_path / "archive"
+    run_campaign(config, archive, "--only", "randread")
+    assert states(archive) == ["finished"]
+    noted = json.loads((archive / "results" / "environment.json").read_text())
+    assert noted["fan_out"] == "ssh"
+
+
 def test_an_interrupted_campaign_is_taken_down_and_brought_back(
     up: Up, config: Path, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""Remote execution: CBT's `common`, through pdsh over ssh; local names run here.
+"""Remote execution: CBT's `common`, through pdsh over ssh, or ssh alone; local names run here.
 
 ssh connections are opened once and reused. Output lines come as `host: text`, also from here.
 """
@@ -22,7 +22,7 @@ from cbt_crypto.engine.embedded import settings
 from cbt_crypto.engine.embedded.fan_out import SCRIPT, STDERR, STDOUT, Handle
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import own_directory
-from cbt_crypto.hosts.execution import is_local
+from cbt_crypto.hosts.execution import fan_out, is_local
 from cbt_crypto.hosts.remote import preamble
 
 #: pdsh's default fan-out is 32; a step is to run on all hosts at once.
@@ -96,8 +96,11 @@ def pdsh_each(commands: Mapping[str, str], continue_if_error: bool = True) -> Ha
     handle = Handle(what, not continue_if_error, scripts)
     for host in map(_host, local):
         handle.start(host, ["sh", "-c", _READ_SCRIPT], {"CBT_HOST": host})
-    if remote:
+    if remote and fan_out() == "pdsh":
         handle.start("@pdsh", _pdsh_argv(remote, str(handle.path("%h", ""))))
+    elif remote:
+        for node in remote:
+            handle.start(_host(node), _ssh_argv(node))
     return handle
 
 
@@ -117,6 +120,18 @@ def _pdsh_argv(nodes: Sequence[str], files: str) -> list[str]:
     ]  # fmt: skip
 
 
+def _ssh_argv(node: str) -> list[str]:
+    """The same for one host, without pdsh: over the same shared connection."""
+    user, _, host = node.rpartition("@")
+    command = f"exec env CBT_HOST={shlex.quote(host)} sh -c {shlex.quote(_READ_SCRIPT)}"
+    own = ["-l", user] if user else []
+    return ["ssh", "-x", *_ssh_arguments(), *own, host, "--", command]
+
+
+def _scp_argv(flags: Optional[str], source: str, target: str) -> list[str]:
+    return ["scp", "-q", *_cp_flags(flags), *_ssh_arguments(), source, target]
+
+
 def _copy_environment() -> dict[str, str]:
     return {
         "PDSH_RCMD_TYPE": "ssh",
@@ -131,8 +146,11 @@ def pdcp(nodes: str, flags: Optional[str], local: str, remote: str) -> Handle:
     handle.logged(list(map(_host, (*here, *there))), "copy to", f"{local} {remote}")
     if here and os.path.realpath(local) != os.path.realpath(remote):
         handle.start("@cp", ["cp", *_cp_flags(flags), "-T", "--", local, remote])
-    if there:
+    if there and fan_out() == "pdsh":
         handle.start("@pdcp", _copy_argv("pdcp", there, flags, local, remote), _copy_environment())
+    elif there:
+        for node in there:
+            handle.start(f"@scp.{_host(node)}", _scp_argv(flags, local, f"{node}:{remote}"))
     return handle
 
 
@@ -145,10 +163,14 @@ def rpdcp(nodes: str, flags: Optional[str], remote: str, local: str) -> Handle:
     for host in map(_host, here):
         target = os.path.join(local, f"{name}.{host}")
         handle.start(f"@cp.{host}", ["cp", *_cp_flags(flags), "-T", "--", remote, target])
-    if there:
+    if there and fan_out() == "pdsh":
         handle.start(
             "@rpdcp", _copy_argv("rpdcp", there, flags, remote, local), _copy_environment()
         )
+    elif there:
+        for node in there:
+            target = os.path.join(local, f"{name}.{_host(node)}")
+            handle.start(f"@scp.{_host(node)}", _scp_argv(flags, f"{node}:{remote}", target))
     return handle
 
 

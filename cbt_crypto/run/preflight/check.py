@@ -14,7 +14,7 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import ceph_conf
-from cbt_crypto.hosts.execution import is_local
+from cbt_crypto.hosts.execution import PDSH_PROGRAMS, fan_out, is_local
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Site
@@ -48,7 +48,7 @@ def look(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Find
     """The same, with errors as findings. Raises UsageError where no host can be asked at all."""
     configurations = list(dict.fromkeys(cell.configuration for cell in cells))
     stacks = [Stack(campaign.configurations[name]) for name in configurations]
-    _raise([*_local_tools(campaign), *_conf_problems(campaign, configurations, stacks)])
+    _raise([*_local_tools(campaign, engine), *_conf_problems(campaign, configurations, stacks)])
     _raise([*benchmarks_of_upstream(engine, cells), *engine.problems(campaign)])
     _raise(existing.problems(campaign, configurations))
     for addresses in campaign.cluster.mons.values():
@@ -128,12 +128,15 @@ def _raise(problems: Iterable[str]) -> None:
         raise UsageError("\n".join(lines))
 
 
-def _local_tools(campaign: Campaign) -> list[str]:
+def _local_tools(campaign: Campaign, engine: Engine) -> list[str]:
     remote = [host for host in site_of(campaign.cluster).hosts if not is_local(host)]
-    wanted = ("ssh", "pdsh", "pdcp", "rpdcp") if remote else ()
+    # Upstream's engine calls pdsh by name; ours does without where there is none.
+    needs_pdsh = engine.name != "embedded" or fan_out() == "pdsh"
+    tools = ("ssh", *(PDSH_PROGRAMS if needs_pdsh else ("scp",)))
+    wanted = tools if remote else ()
     return [
         f"{tool} is missing on this machine and {remote[0]} is not this machine; install "
-        f"{'openssh-client' if tool == 'ssh' else 'pdsh'}"
+        f"{'pdsh' if tool in PDSH_PROGRAMS else 'openssh-client'}"
         for tool in wanted
         if shutil.which(tool) is None
     ]

@@ -10,7 +10,7 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts import own_directory
 from cbt_crypto.hosts.devices import logical_volumes
 from cbt_crypto.hosts.devices.guard import device_guards
-from cbt_crypto.hosts.execution import is_local
+from cbt_crypto.hosts.execution import fan_out, is_local
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell
@@ -36,6 +36,7 @@ _PACKAGES = {
     "collectl": "collectl (dnf: from EPEL)",
     "etcd": "etcd-server (dnf: etcd)",
     "fio": "fio (dnf: and fio-engine-rbd)",
+    "scp": "openssh-client (dnf: openssh-clients)",
     "pdsh": "pdsh (dnf: pdsh-rcmd-ssh, from EPEL)",
     "pdcp": "pdsh (dnf: pdsh-rcmd-ssh, from EPEL)",
     "perf": "linux-perf (dnf: perf)",
@@ -46,6 +47,7 @@ _COLUMNS = {
     **dict.fromkeys(_PACKAGES, "ceph"),
     **{name: name for name in ("collectl", "perf", "python3")},
     "pdcp": "pdsh",
+    "scp": "pdsh",
 }
 
 
@@ -63,9 +65,10 @@ def device_needs(sites: Sequence[Site]) -> list[Requirement]:
 def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]:
     """What the engine, the monitoring and the scenarios need, whatever the configuration."""
     cluster, site = campaign.cluster, site_with_drives(campaign, cells)
+    remote = tuple(host for host in site.hosts if not is_local(host))
     needs = [
         _program("python3", site.hosts),
-        _program("pdcp", tuple(host for host in site.hosts if not is_local(host))),
+        _program("pdcp" if fan_out() == "pdsh" else "scp", remote),
         _program("collectl", _hosts(site, campaign.monitoring.collectl.nodes)),
         _tmp_dir(cluster.tmp_dir, site),
     ]

@@ -74,17 +74,17 @@ def test_a_host_that_cannot_be_reached(host: Any, shims: Any) -> None:
     )
 
 
-def test_pdsh_is_missing_and_a_host_is_not_this_one(
+def test_ssh_is_missing_and_a_host_is_not_this_one(
     host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     present = shutil.which
     monkeypatch.setattr(
-        shutil, "which", lambda name: None if name in ("pdsh", "ssh") else present(name)
+        shutil, "which", lambda name: None if name in ("pdsh", "ssh", "scp") else present(name)
     )
     said = refused(host, host.write(cluster={"clients": ["127.9.9.9"]}))
     assert said.splitlines()[:2] == [
         "ssh is missing on this machine and 127.9.9.9 is not this machine; install openssh-client",
-        "pdsh is missing on this machine and 127.9.9.9 is not this machine; install pdsh",
+        "scp is missing on this machine and 127.9.9.9 is not this machine; install openssh-client",
     ]
 
 
