@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Optional, Union
 
+_FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
 _SIZE = re.compile(r"(\d+)\s*([kmgKMG]?)(?:i?[bB])?")
 _FACTOR = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -21,3 +23,19 @@ def parse_size(text: str) -> Optional[int]:
     """Bytes of fio's `4k`, `4KiB` or `4096`; None for anything else."""
     match = _SIZE.fullmatch(text.strip())
     return int(match.group(1)) * _FACTOR[match.group(2).lower()] if match else None
+
+
+def size_bytes(text: str) -> int:
+    """Bytes of "8G", "512M" or "3GiB". Raises ValueError for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if not match:
+        raise ValueError(f"{text!r} is not a size such as 512M or 8G")
+    return int(float(match[1]) * _FACTORS[match[2].upper()])
+
+
+def size_text(size: int) -> str:
+    """The shortest exact text that `size_bytes` reads back as `size`."""
+    for unit, factor in reversed(_FACTORS.items()):
+        if size % factor == 0:
+            return f"{size // factor}{unit}"
+    raise AssertionError("the last factor is 1")

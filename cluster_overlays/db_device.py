@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Optional, Union
 
 from pydantic import Field, StringConstraints, model_validator
@@ -14,6 +14,7 @@ from typing_extensions import Self, override
 
 from cbt_crypto.cluster_overlays.base import Overlay, Verdict
 from cbt_crypto.cluster_overlays.findings import Finding, judge_all
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy, logical_volumes, storage
 from cbt_crypto.hosts.devices.guard import device_guard
 from cbt_crypto.hosts.devices.logical_volumes import Group, LogicalVolume
@@ -230,7 +231,7 @@ class _Look:
         self.storage: dict[str, Facts] = {}
         self.metadata: dict[str, Mapping[str, str]] = {}
         for output in outputs.values():
-            for kind, text in _parts(output):
+            for kind, text in shell.sections(output, _LINKS, _STORAGE, _METADATA):
                 self._take(kind, text)
 
     def _take(self, kind: str, text: str) -> None:
@@ -257,18 +258,6 @@ class _Look:
             **({"metadata": shown} if shown else {}),
             **({"opened": self.storage[name].get("opened")} if name in self.storage else {}),
         }
-
-
-def _parts(output: str) -> Iterable[tuple[str, str]]:
-    """The parts of a probe's output by the line that each begins with."""
-    kind, lines = "", []  # type: str, list[str]
-    for line in [*output.splitlines(), "@end"]:
-        if line in (_LINKS, _STORAGE, _METADATA, "@end"):
-            if kind:
-                yield kind, "\n".join(lines)
-            kind, lines = line, []
-        else:
-            lines.append(line)
 
 
 def _base(osd: Osd) -> str:

@@ -8,7 +8,6 @@ from typing import Optional
 
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
-from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.shell import joined, sequence
 from cbt_crypto.hosts.site import Drive, HostScripts, Osd, Site
 
@@ -97,22 +96,10 @@ class Stack:
         """What runs when the OSDs are up, from the lowest overlay to the highest."""
         return joined(overlay.after_osds(self.below(overlay, site)) for overlay in self.overlays)
 
-    def take_down(self, site: Site) -> HostScripts:
-        """What takes all overlays down, the highest first; a failure does not stop the rest."""
-        return joined((script for _, script in self.takings_down(site)), keep_going=True)
-
     def takings_down(self, site: Site) -> Iterable[tuple[Overlay, HostScripts]]:
         """What takes each overlay down, top first."""
         for overlay in reversed(self.overlays):
             yield overlay, overlay.take_down(self.below(overlay, site))
-
-    def requirements(self, site: Site) -> list[Requirement]:
-        """What hosts must offer for all of it."""
-        return [
-            need
-            for overlay in self.overlays
-            for need in overlay.requirements(self.below(overlay, site))
-        ]
 
     def check_ceph_conf(self, conf: Mapping[str, Mapping[str, str]]) -> list[str]:
         """A sentence for each overlay that the campaign's own ceph.conf contradicts."""

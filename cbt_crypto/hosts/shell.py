@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Optional
 
 from cbt_crypto.hosts.site import HostScripts
 
@@ -91,3 +91,26 @@ while ! sampled && {while_true} && [ $n -lt {2 * patience_s} ]; do
     sleep 0.5
     n=$((n+1))
 done"""
+
+
+def section(marker: str, text: str) -> str:
+    """Shell text whose output is one of the `sections` of a script; it fails as `text` does."""
+    return f"echo; echo {marker}\n(\n{text}\n)\n"
+
+
+def sections(output: str, *markers: str) -> Iterator[tuple[str, str]]:
+    """(what stands on a line that begins with a marker, the stripped lines up to the next).
+
+    A marker counts as a whole word; what comes before the first is nobody's.
+    """
+    name: Optional[str] = None
+    lines: list[str] = []
+    for line in output.split("\n"):
+        if line.split(" ", 1)[0].rstrip() in markers:
+            if name is not None:
+                yield name, "\n".join(lines).strip()
+            name, lines = line.rstrip(), []
+        else:
+            lines.append(line)
+    if name is not None:
+        yield name, "\n".join(lines).strip()

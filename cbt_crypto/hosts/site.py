@@ -43,6 +43,12 @@ class Osd:
     #: Deployed by somebody else: what it lies on has their names.
     is_existing: bool = False
 
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The block devices, whole ones, that deploying it writes to."""
+        own = None if self.is_file else self.disk or self.device
+        return tuple(device for device in (own, self.db_device) if device)
+
 
 @dataclass(frozen=True)
 class Drive:

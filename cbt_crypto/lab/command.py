@@ -20,7 +20,8 @@ from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import Job
 from cbt_crypto.lab.run import run as run_job
-from cbt_crypto.lab.shape import MOST_NODES, Kind, Lab, Release, Shape, parse_size
+from cbt_crypto.lab.shape import MOST_NODES, Kind, Lab, Release, Shape
+from cbt_crypto.units import size_bytes
 
 
 def _lab_name(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -42,7 +43,7 @@ _NAME = click.option(
 
 def _size(context: click.Context, parameter: click.Parameter, value: str) -> int:
     try:
-        return parse_size(value)
+        return size_bytes(value)
     except ValueError as error:
         raise click.BadParameter(str(error), context, parameter) from None
 

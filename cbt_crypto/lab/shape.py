@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import enum
 import ipaddress
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
 from pydantic import BaseModel, ConfigDict, Field
 
-_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+from cbt_crypto.units import size_text
+
 _FIRST_NODE = 10
 #: Nodes 0..N have the addresses .10 .. .10+N of their network, whose .1 is the host's.
 MOST_NODES = 32
@@ -113,19 +113,3 @@ def make_nodes(
             Node(name=f"node{index}", address=address, ssh_host=host or address, ssh_port=port)
         )
     return tuple(nodes)
-
-
-def parse_size(text: str) -> int:
-    """Bytes of "8G", "512M" or "3GiB". Raises ValueError for anything else."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    if not match:
-        raise ValueError(f"{text!r} is not a size such as 512M or 8G")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
-
-
-def size_text(size: int) -> str:
-    """The shortest exact text that `parse_size` reads back as `size`."""
-    for unit, factor in reversed(_UNITS.items()):
-        if size % factor == 0:
-            return f"{size // factor}{unit}"
-    raise AssertionError("the last factor is 1")

@@ -112,7 +112,7 @@ def places_of(campaign: Campaign) -> dict[str, dict[str, Any]]:
     places: dict[str, dict[str, Any]] = {}
     for host in site.hosts:
         osds = () if campaign.cluster.use_existing else site.osds_of(host)
-        devices = [d for o in osds if not o.is_file for d in (o.disk or o.device, o.db_device) if d]
+        devices = [device for osd in osds for device in osd.devices]
         drives = [drive for drive in drives_of(campaign.cluster) if drive.host == host]
         devices += [device for drive in drives for device in drive.devices]
         mark = f"CBT_CRYPTO_MARK={site.tmp_dir}@{host}"

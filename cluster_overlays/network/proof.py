@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from cbt_crypto.cluster_overlays.base import Verdict
 from cbt_crypto.cluster_overlays.secure_messenger.traffic import COUNTERS, Counters
-from cbt_crypto.hosts import admin_socket
+from cbt_crypto.hosts import admin_socket, shell
 from cbt_crypto.hosts.admin_socket import Question
 from cbt_crypto.hosts.site import HostOutputs, Osd, Site
 
@@ -41,7 +41,7 @@ class Look:
         """Of the outputs of all hosts; what cannot be read is left out."""
         look = cls()
         for host, output in outputs.items():
-            for what, text in _parts(output):
+            for what, text in shell.sections(output, TUNNEL, BYTES, *DUMPS):
                 try:
                     look.take(host, what, text)
                 except (ValueError, KeyError, TypeError):
@@ -64,17 +64,6 @@ class Look:
             self.osds = {f"osd.{one['osd']}": one for one in document["osds"]}
         else:
             self.mons = {one["name"]: one for one in document["mons"]}
-
-
-def _parts(output: str) -> Iterator[tuple[str, str]]:
-    what, lines = "", []  # type: str, list[str]
-    for line in [*output.splitlines(), "@end"]:
-        if line in (TUNNEL, BYTES, *DUMPS, "@end"):
-            if what:
-                yield what, "\n".join(lines)
-            what, lines = line, []
-        else:
-            lines.append(line)
 
 
 def judge_absence(site: Site, looks: Sequence[HostOutputs]) -> Verdict:

@@ -302,9 +302,8 @@ class Ceph:
 
     def _claim_devices(self, host: str) -> str:
         """Shell text that claims a host's devices: from then on a killed run can be cleared."""
-        osds = [osd for osd in self.site.osds_of(host) if not osd.is_file]
-        named = (device for osd in osds for device in (osd.disk or osd.device, osd.db_device))
-        devices = list(dict.fromkeys(filter(None, named)))
+        named = (device for osd in self.site.osds_of(host) for device in osd.devices)
+        devices = list(dict.fromkeys(named))
         return destroy.claim(self.tmp_dir, devices) if devices else ""
 
     @property

@@ -8,10 +8,10 @@ import shlex
 from cbt_crypto.hosts.ceph_conf import mon_vector
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.layout import ceph_dir, per_device, site_of
+from cbt_crypto.units import size_bytes
 
 Sections = dict[str, dict[str, str]]
 
-_UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 #: Manager modules that are loaded. Each takes up to seconds on a cluster that lives for minutes,
 #: and some work in the background while a cell is measured.
@@ -43,11 +43,6 @@ def without_modules(conf: str) -> str:
         f"folder=$(ceph-conf -c {shlex.quote(conf)} --show-config-value mgr_module_path)\n"
         f'modules=$(ls "$folder" | grep -vxE \'({wanted})\' | tr "\\n" " ")'
     )
-
-
-def size_bytes(size: str) -> int:
-    """A size of the file in bytes: `16G` is 17179869184."""
-    return int(size[:-1]) << _UNITS[size[-1]]
 
 
 def file_size(cluster: ClusterSection) -> int:

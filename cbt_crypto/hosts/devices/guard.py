@@ -43,12 +43,7 @@ def device_guards(site: Site, wipe: Union[bool, Sequence[str]]) -> list[Requirem
 
     `wipe`: whether devices that carry data may be overwritten, or patterns of those that may.
     """
-    pairs = [
-        (osd.host, device)
-        for osd in site.osds
-        for device in (None if osd.is_file else osd.disk or osd.device, osd.db_device)
-        if device
-    ]
+    pairs = [(osd.host, device) for osd in site.osds for device in osd.devices]
     site = replace(site, wipe=wipe if isinstance(wipe, bool) else tuple(wipe))
     guards = [device_guard(site, host, device) for host, device in dict.fromkeys(pairs)]
     drives = {(drive.host, device) for drive in site.drives for device in drive.devices}

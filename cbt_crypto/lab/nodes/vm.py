@@ -16,7 +16,8 @@ from cbt_crypto.lab.nodes import accelerator, qemu, seed, ssh
 from cbt_crypto.lab.nodes.disks import make_disks
 from cbt_crypto.lab.nodes.qemu import Guest, Machine
 from cbt_crypto.lab.paths import gigabytes, lab_dir
-from cbt_crypto.lab.shape import Lab, Node, Shape, make_nodes, size_text
+from cbt_crypto.lab.shape import Lab, Node, Shape, make_nodes
+from cbt_crypto.units import size_text
 
 #: Exists between the guests only, so it is the same in every lab.
 _NETWORK = ipaddress.IPv4Network("10.231.0.0/24")

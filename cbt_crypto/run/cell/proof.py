@@ -7,6 +7,7 @@ from typing import Any
 
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostOutputs, Site
 from cbt_crypto.run.targets.drive_proof import DriveProof
@@ -32,14 +33,13 @@ def probe(remote: Remote, stack: Stack, site: Site) -> Probed:
     scripts: dict[str, str] = {}
     for overlay in _overlays(stack, site):
         for host, text in overlay.probe(_below(stack, overlay, site)).items():
-            part = f"echo; echo {_BEGIN} {overlay.name}\n(\n{text}\n)\n"
+            part = shell.section(f"{_BEGIN} {overlay.name}", text)
             scripts[host] = scripts.get(host, "") + part
     outputs = remote.run(scripts, "read what proves the configuration", timeout=300)
     probed: dict[str, dict[str, str]] = {}
     for host, text in outputs.items():
-        for part in text.split(_BEGIN + " ")[1:]:
-            name, _, printed = part.partition("\n")
-            probed.setdefault(name.strip(), {})[host] = printed.strip()
+        for line, printed in shell.sections(text, _BEGIN):
+            probed.setdefault(line.removeprefix(_BEGIN).strip(), {})[host] = printed
     return dict(probed)
 
 

@@ -48,10 +48,7 @@ def resources_of(site: Site) -> dict[str, list[Resource]]:
     """Host -> what a campaign must have there for itself."""
     result: dict[str, list[Resource]] = {}
     for host in site.hosts:
-        osds = [osd for osd in site.osds_of(host) if not osd.is_file]
-        devices = [
-            device for osd in osds for device in (osd.disk or osd.device, osd.db_device) if device
-        ]
+        devices = [device for osd in site.osds_of(host) for device in osd.devices]
         drives = [drive for drive in site.drives if drive.host == host]
         devices += [device for drive in drives for device in drive.devices]
         result[host] = [("tmp_dir", site.tmp_dir)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.clock import clock_offset
 from cbt_crypto.hosts.remote import HostResult, Remote
 from cbt_crypto.hosts.requirement import Fact, Requirement
@@ -45,8 +46,10 @@ def survey(remote: Remote, hosts: Sequence[str], needs: Sequence[Requirement]) -
 
 def parts_of(text: str) -> dict[str, str]:
     """Number of the requirement -> what its script printed."""
-    parts = (part.partition("\n") for part in text.split(_BEGIN + " ")[1:])
-    return {number.strip(): said.partition(_CLOCK)[0].strip() for number, _, said in parts}
+    return {
+        line.removeprefix(_BEGIN).strip(): said.partition(_CLOCK)[0].strip()
+        for line, said in shell.sections(text, _BEGIN)
+    }
 
 
 def _script(host: str, needs: Sequence[Requirement]) -> str:
@@ -54,7 +57,7 @@ def _script(host: str, needs: Sequence[Requirement]) -> str:
     unmark = "mark=$CBT_CRYPTO_MARK; unset CBT_CRYPTO_MARK\n"
     clock = f'echo; echo {_CLOCK} "$(date +%s.%N)"\n'
     return unmark + clock + "".join(
-        f"echo; echo {_BEGIN} {index}\n(\n{need.script}\n) 2>&1 || :\n"
+        shell.section(f"{_BEGIN} {index}", need.script).rstrip() + " 2>&1 || :\n"
         for index, need in enumerate(needs)
         if host in need.hosts
     ) + clock  # fmt: skip

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Drive, HostScripts
 
@@ -39,8 +40,8 @@ def scripts(drives: Iterable[Drive]) -> HostScripts:
 def parse(output: str) -> dict[str, dict[str, Any]]:
     """Device -> model, firmware, whether it is rotational, size in bytes; None where not known."""
     found = {}
-    for part in output.split(f"{_BEGIN} ")[1:]:
-        device, *lines = part.splitlines()
+    for line, text in shell.sections(output, _BEGIN):
+        device, lines = line.removeprefix(_BEGIN).strip(), text.splitlines()
         facts = {key: value.strip() for key, _, value in (line.partition(" ") for line in lines)}
         size = facts.get("size_bytes", "")
         found[device] = {

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_crypto.lab.shape import Kind, Lab, Shape, parse_size, size_text
+from cbt_crypto.lab.shape import Kind, Lab, Shape
+from cbt_crypto.units import size_bytes, size_text
 
 pytestmark = pytest.mark.unit
 
@@ -16,18 +17,18 @@ pytestmark = pytest.mark.unit
     [("8G", 8 * 2**30), ("512M", 2**29), ("3GiB", 3 * 2**30), ("1.5g", 3 * 2**29), ("700", 700)],
 )
 def test_sizes_are_binary(text: str, size: int) -> None:
-    assert parse_size(text) == size
+    assert size_bytes(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "8X", "-1G", "G", "8 G B", "0x10"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size such as"):
-        parse_size(text)
+        size_bytes(text)
 
 
 @given(st.integers(min_value=1, max_value=2**50))
 def test_a_size_written_is_read_back(size: int) -> None:
-    assert parse_size(size_text(size)) == size
+    assert size_bytes(size_text(size)) == size
 
 
 def test_a_shape_describes_itself_as_options(shape: Shape) -> None:

@@ -69,7 +69,7 @@ def test_luks_lies_on_the_volume_wherever_the_file_names_it(site: Site) -> None:
         text = stack.before_osds(site)["node2"]
         assert text.index("vgcreate") < text.index("luksFormat")
         assert _volume(DB, osd) in text.partition("luksFormat")[2]
-        down = stack.take_down(site)["node2"]
+        down = leftovers([stack], site)["node2"]
         assert down.index("cryptsetup close") < down.index("vgremove")
 
 

@@ -64,7 +64,7 @@ def test_a_script_that_fails_ends_its_host(overlay: Make, monkeypatch: pytest.Mo
 
 def test_take_down_goes_top_first_and_on_after_a_failure(overlay: Make) -> None:
     stack = Stack([overlay("restart"), overlay("live", value=7)])
-    scripts = stack.take_down(SITE)
+    scripts = leftovers([stack], SITE)
     status, printed = sh(scripts["o0"])
     assert status != 0
     assert printed == ["down live 7", "down restart"]
