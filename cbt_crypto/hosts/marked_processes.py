@@ -1,51 +1,107 @@
-"""The processes of a run on this machine, such as pdsh and ssh: a killed run leaves them at work.
+"""Processes on this machine that are ours, found by a mark in their environment.
 
-They go on with the step they were at, and could start a daemon after everything was taken down.
+An id that was written down can be lost by a kill, or belong to somebody else by now; the mark is
+there from the start of a process to its end. A run marks what it starts, such as pdsh and ssh:
+killed, these go on with the step they were at, and could start a daemon after everything was taken
+down. A lab marks its nodes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-_VARIABLE = "CBT_CRYPTO_RUN"
-_PATIENCE_S = 10.0
+import psutil
+
+from cbt_crypto.errors import RunError
+
+_RUN = "CBT_CRYPTO_RUN"
+_LAB = "CBT_CRYPTO_LAB"
+_PATIENCE_S = 20.0
 
 
 @contextlib.contextmanager
 def named(run: str) -> Iterator[None]:
     """Everything that is started on this machine within the block carries the run's name."""
-    before = os.environ.get(_VARIABLE)
-    os.environ[_VARIABLE] = run
+    before = os.environ.get(_RUN)
+    os.environ[_RUN] = run
     try:
         yield
     finally:
         if before is None:
-            del os.environ[_VARIABLE]
+            del os.environ[_RUN]
         else:
-            os.environ[_VARIABLE] = before
+            os.environ[_RUN] = before
 
 
-def end(run: str) -> None:
-    """Kill what carries that run's name on this machine, and wait until it is gone."""
+def end_run(run: str) -> None:
+    """Kill what carries that run's name, and wait until it is gone."""
     ends = time.monotonic() + _PATIENCE_S
-    while (pids := list(_find(run))) and time.monotonic() < ends:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.05)
+    while (found := _marked(_RUN, run)) and time.monotonic() < ends:
+        _kill(found)
 
 
-def _find(run: str) -> Iterator[int]:
-    wanted = f"{_VARIABLE}={run}".encode()
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            found = wanted in path.read_bytes().split(b"\0")
-        except OSError:
+def lab_environment(directory: Path) -> dict[str, str]:
+    """This process's environment, with the mark of the lab (or the node) in `directory`."""
+    return {**os.environ, _LAB: str(directory)}
+
+
+def of_lab(directory: Path) -> list[int]:
+    """Ids of the processes marked with `directory` or something below it."""
+    return [process.pid for process in _of_lab(directory)]
+
+
+def end_lab(directory: Path) -> None:
+    """Kill those, and with them every process of namespaces they are in.
+
+    Returns when they are gone. Raises RunError when they are not after some seconds.
+    """
+    own = _pid_namespace(os.getpid())
+    namespaces: set[str] = set()
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        marked = _of_lab(directory)
+        namespaces |= {_pid_namespace(process.pid) for process in marked} - {own, ""}
+        members = [pid for pid in psutil.pids() if _pid_namespace(pid) in namespaces]
+        if not marked and not members:
+            return
+        if time.monotonic() > deadline:
+            left = sorted({*(process.pid for process in marked), *members})
+            raise RunError(f"processes {left} of {directory} do not end")
+        _kill(marked)
+
+
+def _of_lab(directory: Path) -> list[psutil.Process]:
+    return [*_marked(_LAB, str(directory)), *_marked(_LAB, f"{directory}/", begins=True)]
+
+
+def _marked(variable: str, value: str, begins: bool = False) -> list[psutil.Process]:
+    """The processes whose environment has that value, or one that begins with it."""
+    found = []
+    for process in psutil.process_iter():
+        if process.pid == os.getpid():
             continue
-        if found and int(path.parent.name) != os.getpid():
-            yield int(path.parent.name)
+        # One that ended meanwhile, or is somebody else's, has none for us.
+        with contextlib.suppress(psutil.Error, OSError):
+            has = process.environ().get(variable)
+            if has is not None and (has.startswith(value) if begins else has == value):
+                found.append(process)
+    return found
+
+
+def _kill(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        # psutil compares the start time, so an id that belongs to somebody else by now is spared.
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    time.sleep(0.05)
+
+
+def _pid_namespace(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""

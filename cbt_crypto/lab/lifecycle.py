@@ -10,7 +10,7 @@ from typing import Optional, Union
 from pydantic import ValidationError
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.lab import processes
+from cbt_crypto.hosts import marked_processes
 from cbt_crypto.lab.image import image
 from cbt_crypto.lab.nodes import accelerator, bridge, namespace, seed, ssh, vm
 from cbt_crypto.lab.paths import lab_dir, locked
@@ -73,7 +73,7 @@ def running(name: str) -> Lab:
 
 def dead_nodes(lab: Lab) -> list[str]:
     """Names of the nodes that have no process."""
-    return [node.name for node in lab.nodes if not processes.find(lab.node_dir(node))]
+    return [node.name for node in lab.nodes if not marked_processes.of_lab(lab.node_dir(node))]
 
 
 def down(name: str) -> bool:
@@ -144,7 +144,7 @@ def _nodes(
 
 
 def _end(directory: Path) -> None:
-    processes.end(directory)
+    marked_processes.end_lab(directory)
     bridge.remove(directory)
 
 

@@ -77,7 +77,7 @@ def clear(archive: Path, deployments: Sequence[Deployment], say: Say, insist: bo
             hosts = ", ".join(places_of(campaign))
             say(f"taking down what {_who(deployment)} left on {hosts}")
             if deployment.is_own:
-                marked_processes.end(deployment.run)
+                marked_processes.end_run(deployment.run)
             _clear_one(deployment, campaign)
         Journal(archive, deployment.run).end()
 

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from cbt_crypto.engine import Engine
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.engine.upstream.engine import upstream as make_upstream
-from cbt_crypto.hosts import execution
+from cbt_crypto.hosts import execution, own_directory
 
 #: Upstream's modules, by the top-level names under which one process can hold them once.
 _UPSTREAM = ("settings", "common", "monitoring", "cluster", "benchmark", "client_endpoints_factory")
@@ -103,7 +104,7 @@ def _forget() -> None:
 def _maker(engine: Engine, write_campaign: Callable[..., Path], tmp_path: Path) -> Make:
     def make(**sections: Any) -> Bench:
         tmp_dir = tmp_path / "cbt"
-        tmp_dir.mkdir(exist_ok=True)
+        subprocess.run(["sh", "-c", own_directory.make(str(tmp_dir))], check=True)
         cluster = {"tmp_dir": str(tmp_dir), **sections.pop("cluster", {})}
         path = write_campaign(cluster=cluster, **sections)
         archive = tmp_path / "archive"

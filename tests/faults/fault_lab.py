@@ -18,7 +18,8 @@ import yaml
 from rich.console import Console
 
 from cbt_crypto.errors import RunError
-from cbt_crypto.lab import lifecycle, processes, transfer
+from cbt_crypto.hosts import marked_processes
+from cbt_crypto.lab import lifecycle, transfer
 from cbt_crypto.lab.image import image
 from cbt_crypto.lab.nodes import bridge, namespace, ssh
 from cbt_crypto.lab.progress import Steps
@@ -192,7 +193,7 @@ class Laboratory:
 
     def power_off(self, index: int) -> None:
         """End every process of a node at once; its network ends with them."""
-        processes.end(self.lab.node_dir(self.node(index)))
+        marked_processes.end_lab(self.lab.node_dir(self.node(index)))
 
     def power_on(self, index: int) -> None:
         """Start the node again on its disk."""
@@ -211,7 +212,7 @@ class Laboratory:
         """Processes of a node by the name of their program, as this machine counts them."""
         namespaces = {
             os.readlink(f"/proc/{pid}/ns/pid_for_children")
-            for pid in processes.find(self.lab.node_dir(self.node(index)))
+            for pid in marked_processes.of_lab(self.lab.node_dir(self.node(index)))
         } - {os.readlink("/proc/self/ns/pid")}
         found = []
         for entry in Path("/proc").glob("[0-9]*"):

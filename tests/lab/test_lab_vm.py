@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.errors import RunError
-from cbt_crypto.lab import lifecycle, processes
+from cbt_crypto.hosts import marked_processes
+from cbt_crypto.lab import lifecycle
 from cbt_crypto.lab.nodes import ssh, vm
 from cbt_crypto.lab.paths import lab_dir
 from cbt_crypto.lab.progress import Steps
@@ -97,9 +98,9 @@ def test_dm_crypt_is_real_and_keeps_its_flags(two: Lab) -> None:
 
 
 def test_nothing_stays_when_it_is_down(two: Lab) -> None:
-    assert processes.find(two.directory)
+    assert marked_processes.of_lab(two.directory)
     lifecycle.down(NAME)
-    assert processes.find(two.directory) == []
+    assert marked_processes.of_lab(two.directory) == []
     assert not two.directory.exists()
     for node in two.nodes:
         with socket.socket() as connection:
@@ -112,14 +113,14 @@ def test_what_a_killed_start_leaves_is_cleared() -> None:
     command = [sys.executable, "-c", program, "lab", "up", "--name", name, "--memory", "512M"]
     starting = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
-    while not processes.find(lab_dir(name)):
+    while not marked_processes.of_lab(lab_dir(name)):
         assert starting.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
     starting.kill()
     starting.wait()
-    assert processes.find(lab_dir(name))
+    assert marked_processes.of_lab(lab_dir(name))
     assert lifecycle.down(name) is True
-    assert processes.find(lab_dir(name)) == []
+    assert marked_processes.of_lab(lab_dir(name)) == []
     assert not lab_dir(name).exists()
 
 
@@ -132,5 +133,5 @@ def test_a_port_that_is_taken_meanwhile_is_one_sentence(monkeypatch: pytest.Monk
         monkeypatch.setattr(vm, "free_tcp_ports", lambda count: [port] * count)
         with pytest.raises(RunError, match=rf"node0 ended while it started: .*127\.0\.0\.1:{port}"):
             start(name, SHAPE.model_copy(update={"nodes": 1}))
-    assert processes.find(lab_dir(name)) == []
+    assert marked_processes.of_lab(lab_dir(name)) == []
     lifecycle.down(name)

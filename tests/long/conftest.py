@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cbt_crypto.lab import processes
+from cbt_crypto.hosts import marked_processes
 from cbt_crypto.lab.shape import Lab
 
 #: One unit of what pattern_client.py writes, up to its number.
@@ -61,7 +61,7 @@ class Wire:
 
     def __init__(self, lab: Lab) -> None:
         """Joins the group that the lab's QEMU processes are in."""
-        (pid, *_) = processes.find(lab.directory)
+        (pid, *_) = marked_processes.of_lab(lab.directory)
         words = Path(f"/proc/{pid}/cmdline").read_text()
         group, port = re.findall(r"mcast=([\d.]+):(\d+)", words)[0]
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

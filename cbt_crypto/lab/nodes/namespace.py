@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.lab import processes
+from cbt_crypto.hosts import marked_processes
 from cbt_crypto.lab.image.image import Image
 from cbt_crypto.lab.nodes import bridge, seed
 from cbt_crypto.lab.nodes.disks import make_disks
@@ -86,7 +86,7 @@ class Nodes:
         return None if status is None else f"{node.name} ended while it started, status {status}"
 
     def _start_node(self, node: Node) -> subprocess.Popen[bytes]:
-        mark = processes.marked_environment(self.lab.node_dir(node))
+        mark = marked_processes.lab_environment(self.lab.node_dir(node))
         with self.lab.console(node).open("wb") as console:
             return subprocess.Popen(
                 command(self.lab, node, self._image),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.lab import processes
+from cbt_crypto.hosts import marked_processes
 from cbt_crypto.lab.image.image import Image, check_tools
 from cbt_crypto.lab.nodes import accelerator, qemu, seed, ssh
 from cbt_crypto.lab.nodes.disks import make_disks
@@ -118,7 +118,7 @@ class Nodes:
     def _start_node(self, node: Node, guest: Guest) -> subprocess.Popen[bytes]:
         directory = self.lab.node_dir(node)
         # QEMU keeps what a node writes to its system disk in an unlinked file in TMPDIR.
-        environment = {**processes.marked_environment(directory), "TMPDIR": str(directory)}
+        environment = {**marked_processes.lab_environment(directory), "TMPDIR": str(directory)}
         with self._errors(node).open("wb") as errors:
             return subprocess.Popen(
                 qemu.command(self._host, guest),

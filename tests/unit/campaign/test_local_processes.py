@@ -17,7 +17,7 @@ def test_only_that_run_s() -> None:
         one = subprocess.Popen(["sleep", "60"])
     with marked_processes.named("a11"):
         other = subprocess.Popen(["sleep", "60"])
-    marked_processes.end("a1")
+    marked_processes.end_run("a1")
     assert one.wait(5) == -9
     assert other.poll() is None
     other.kill()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.lab import processes
+from cbt_crypto.hosts import marked_processes
 
 pytestmark = pytest.mark.unit
 
@@ -21,10 +21,10 @@ def start() -> Iterator[Start]:
     started: list[subprocess.Popen[bytes]] = []
 
     def run(command: list[str], directory: Path) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(command, env=processes.marked_environment(directory))
+        process = subprocess.Popen(command, env=marked_processes.lab_environment(directory))
         started.append(process)
         deadline = time.monotonic() + 10
-        while process.pid not in processes.find(directory):
+        while process.pid not in marked_processes.of_lab(directory):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         return process
@@ -37,16 +37,16 @@ def start() -> Iterator[Start]:
 
 def test_marked_processes_are_found_by_lab_and_by_node(tmp_path: Path, start: Start) -> None:
     process = start(["sleep", "60"], tmp_path / "lab" / "node1")
-    assert processes.find(tmp_path / "lab") == [process.pid]
-    assert processes.find(tmp_path / "lab" / "node1") == [process.pid]
-    assert processes.find(tmp_path / "lab" / "node") == []
-    assert processes.find(tmp_path / "la") == []
+    assert marked_processes.of_lab(tmp_path / "lab") == [process.pid]
+    assert marked_processes.of_lab(tmp_path / "lab" / "node1") == [process.pid]
+    assert marked_processes.of_lab(tmp_path / "lab" / "node") == []
+    assert marked_processes.of_lab(tmp_path / "la") == []
 
 
 def test_only_those_are_ended(tmp_path: Path, start: Start) -> None:
     stubborn = ["sh", "-c", "trap '' TERM INT HUP; while :; do sleep 0.1; done"]
     doomed, other = start(stubborn, tmp_path / "one"), start(["sleep", "60"], tmp_path / "two")
-    processes.end(tmp_path / "one")
+    marked_processes.end_lab(tmp_path / "one")
     assert doomed.wait(10) != 0
     assert other.poll() is None
 
@@ -62,12 +62,12 @@ def test_what_runs_in_a_marked_process_s_namespace_ends_with_it(
     while not _commands("61.25"):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    processes.end(tmp_path / "lab")
+    marked_processes.end_lab(tmp_path / "lab")
     assert not _commands("61.25")
 
 
 def test_ending_nothing_is_no_error(tmp_path: Path) -> None:
-    processes.end(tmp_path / "lab")
+    marked_processes.end_lab(tmp_path / "lab")
 
 
 def _commands(argument: str) -> list[str]:
