@@ -63,10 +63,13 @@ def forest(report: Report) -> Optional[Forest]:
     if not any(point.percent is not None for row in rows for point in row.points):
         return None
     what = "lost against" if loss else "of"
+    bounded = [point for row in rows for point in row.points if point.low is not None]
+    within = bool(bounded) and all(point.is_of_one_deployment for point in bounded)
+    ends = "the range within single runs" if within else "95 % intervals"
     reference = 0.0 if loss else 100.0
     low, high = _ends((p for row in rows for p in row.points), reference, loss)
     return Forest(
-        title=f"Throughput, percent {what} {report.baseline_name}, with 95 % intervals",
+        title=f"Throughput, percent {what} {report.baseline_name}, with {ends}",
         reference=reference,
         low=low,
         high=high,

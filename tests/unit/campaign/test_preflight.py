@@ -262,3 +262,20 @@ def test_a_cipher_that_the_release_may_not_know_is_asked_for(campaign_of: Make) 
     assert "auth_cipher" not in names(campaign_of(cluster={"auth_cipher": "aes"}))
     found = names(campaign_of(cluster={"auth_cipher": "aes256k"}))
     assert found["auth_cipher"] == ("head",)
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_nothing_is_cut_on_a_narrow_terminal(width: int) -> None:
+    columns = ("ssh", "user", "space", "network", "governor", "collectl", "python3", "luks")
+    found = [
+        Finding(f"osd{n}", column, "59.6 GiB" if column == "space" else "ok")
+        for n in range(3)
+        for column in columns
+    ]
+    output = io.StringIO()
+    table.show(found, Console(file=output, width=width, force_terminal=True, color_system=None))
+    text = output.getvalue().replace("\u00a0", " ")
+    assert all(len(line) <= width for line in text.splitlines())
+    assert "…" not in text
+    assert text.count("59.6 GiB") == 3
+    assert ("host" in text) == (width >= 80), "a table where there is room"
