@@ -15,6 +15,7 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell, cells_of, select
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.file.document import printable
 from cbt_crypto.plan.steps import Plan
 from cbt_crypto.plan.turns import seed_of
 
@@ -95,7 +96,7 @@ def check_links(archive: Path) -> None:
             if not os.path.islink(path):
                 continue
             if os.path.commonpath((root, os.path.realpath(path))) != root:
-                raise UsageError(f"{path}: is a link out of the archive; remove it")
+                raise UsageError(f"{printable(path)}: is a link out of the archive; remove it")
 
 
 def changes(archive: Path, campaign: Campaign) -> Optional[tuple[int, list[Cell]]]:

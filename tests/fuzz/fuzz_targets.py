@@ -5,7 +5,10 @@ A target that raises anything else, or does not come back, is a finding.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +17,9 @@ from typing import Any
 
 from cbt_crypto.archive import documents, json_file
 from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.safe_read import read_yaml
 from cbt_crypto.errors import UsageError
-from cbt_crypto.hosts import ceph_conf
+from cbt_crypto.hosts import ceph_conf, own_directory
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.results.cell.energy import read_energy
@@ -25,9 +29,10 @@ from cbt_crypto.results.readers.fio_json import parse_fio_json
 from cbt_crypto.results.readers.fio_log import read_fio_log
 from cbt_crypto.results.readers.fio_normal import parse_fio_normal
 from cbt_crypto.results.readers.histogram_log import read_histogram_log
-from cbt_crypto.run import journal
+from cbt_crypto.run import journal, take_down
 from cbt_crypto.run.locks.holder import describe, is_dead
 from cbt_crypto.run.preflight.survey import parts_of
+from cbt_crypto.run.resume import check_links
 
 _DATA = Path(__file__).resolve().parents[1] / "unit" / "data"
 _ROOT = Path(__file__).resolve().parents[2]
@@ -77,6 +82,37 @@ def _journal(data: bytes) -> None:
         deployment.campaign(_ARCHIVE)
 
 
+def _cleanup(data: bytes) -> None:
+    """What `cleanup --foreign --plan` would say of an archive that somebody sent."""
+    path = journal.path_of(_ARCHIVE)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    journal.devices_before(_ARCHIVE)
+    for deployment in take_down.to_clear(_ARCHIVE, foreign=True):
+        if deployment.is_own or deployment.devices:
+            raise AssertionError("an archive's word was taken for this user's own")
+        for place in journal.places_of(deployment.campaign(_ARCHIVE)).values():
+            fault = own_directory.fault(str(place["tmp_dir"]))
+            if fault:
+                raise AssertionError(fault)
+
+
+def _links(data: bytes) -> None:
+    """An archive of links, a line each, `name target`; whatever is let through stays inside."""
+    root = Path(_DIRECTORY.name) / "links"
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir()
+    for line in data.decode("ascii", "ignore").splitlines()[:8]:
+        name, _, target = line.partition(" ")
+        with contextlib.suppress(OSError, ValueError):
+            place = root / name.replace("/", "_")[:50]
+            place.mkdir() if not target else place.symlink_to(target[:200])
+    check_links(root)
+    for path in root.iterdir():
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
+            raise AssertionError(f"{path} leads out")
+
+
 def _collectl(data: bytes) -> Any:
     _FILE.write_bytes(data if data[:2] == b"\x1f\x8b" else gzip.compress(data, 1))
     return read_collectl(_FILE)
@@ -120,6 +156,11 @@ TARGETS: dict[str, Target] = {
         _by_path(ceph_conf.read), (b"[global]\nms client mode = secure\n[osd.0]\nhost=a\n",)
     ),
     "journal.jsonl": Target(_journal, (_JOURNAL,)),
+    "what cleanup takes from a journal": Target(_cleanup, (_JOURNAL,)),
+    "links in an archive": Target(_links, (b"a ../b\nb a\nc .\nd /etc\ne\n",)),
+    "upstream's YAML": Target(
+        read_yaml, (b"cluster: {osds: [a, b]}\n", b"a: &a [x, x]\nb: [*a, *a]\n<<: {c: 1}\n")
+    ),
     "cell.json as the campaign reads it": Target(_by_path(json_file.read_json), (_CELL,)),
     "plan, cell, proof, environment as the report reads them": Target(
         _document, tuple(bytes([n]) + _CELL for n in range(4))
