@@ -139,7 +139,7 @@ class Luks(Overlay):
         options += ("sector_size",) if self._chosen_sector_size not in (None, 512) else ()
         options += ("hw_opal",) if self.hw_opal else ()
         needs: list[Requirement] = [
-            DmCrypt("dm-crypt", site.storage_hosts, SCRIPT, options=options)
+            DmCrypt("dm-crypt", site.storage_hosts, SCRIPT, options=options),
         ]
         if self.hw_opal:
             own = self._mappings(site).items()

@@ -9,7 +9,7 @@ from typing import Optional
 
 from typing_extensions import override
 
-from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.requirement import Fact
 
 Version = tuple[int, ...]
 
@@ -27,6 +27,8 @@ echo "kernel $(uname -r)"
 for place in /run /dev/shm; do
     echo "on $(stat -f -c %T $place 2> /dev/null || :)"
 done
+# zram is memory itself.
+sed '1d; /^\\/dev\\/zram/d; s/ .*//; s/^/swap /' /proc/swaps
 """.strip()
 
 _PACKAGES = {
@@ -71,10 +73,22 @@ _FLAGS = frozenset(
 
 
 @dataclass(frozen=True)
-class DmCrypt(Requirement):
+class DmCrypt(Fact):
     """`options` are those of `OPTIONS` that are asked for."""
 
     options: tuple[str, ...] = ()
+
+    @override
+    def shown(self, output: str) -> str:
+        return "no" if self.judge(output) else "ok"
+
+    @override
+    def advice(self, output: str) -> Optional[str]:
+        places = [line[len("swap ") :] for line in output.splitlines() if line.startswith("swap ")]
+        if not places or self.judge(output):
+            return None
+        where = ", ".join(places)
+        return f"keys in memory may be written to swap ({where}); swapoff -a for the campaign"
 
     @override
     def judge(self, output: str) -> Optional[str]:

@@ -20,7 +20,7 @@ import rados
 # Up to so many placement groups are asked for one by one: the manager's summary is 5 s old.
 DIRECT = 512
 
-conf, deadline, steps = sys.argv[1], time.time() + float(sys.argv[2]), json.loads(sys.argv[3])
+conf, deadline, steps = sys.argv[1], time.monotonic() + float(sys.argv[2]), json.loads(sys.argv[3])
 
 
 def fail(sentence):
@@ -85,14 +85,14 @@ def wait(cluster, step):
         reason = missing(cluster, step)
         if reason is None:
             return ""
-        if time.time() > deadline:
+        if time.monotonic() > deadline:
             fail("after %s s still: %s" % (sys.argv[2], reason))
         time.sleep(0.1)
 
 
 cluster = rados.Rados(conffile=conf, name="client.admin")
 try:
-    cluster.connect(timeout=max(1, int(deadline - time.time())))
+    cluster.connect(timeout=max(1, int(deadline - time.monotonic())))
 except rados.Error as error:
     fail("no monitor answers: %s" % error)
 for step in steps:

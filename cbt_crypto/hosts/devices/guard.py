@@ -6,21 +6,40 @@ Whatever cannot be found out counts against the device.
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Optional, Union
 
 from cbt_crypto.hosts.devices import destroy
-from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.requirement import Fact, Requirement
 from cbt_crypto.hosts.site import Site
+
+#: What the next boot may give to another drive.
+_BY_ORDER = re.compile(
+    r"/dev/(sd[a-z]+\d*|vd[a-z]+\d*|xvd[a-z]+\d*|hd[a-z]+\d*|nvme\d+n\d+(p\d+)?)"
+)
 
 
 @dataclass(frozen=True)
-class DeviceGuard(Requirement):
+class DeviceGuard(Fact):
     """One device of one host. `script` prints ok, `signature` and what it found, or a sentence."""
 
     device: str = ""
     wipe: bool = False
+
+    def shown(self, output: str) -> str:
+        """Whether it will do."""
+        return "no" if self.judge(output) else "ok"
+
+    def advice(self, output: str) -> Optional[str]:
+        """Names that the kernel gives by the order in which it finds drives are no names."""
+        if not _BY_ORDER.fullmatch(self.device) or self.judge(output):
+            return None
+        stable = output.partition("\nstable ")[2].partition("\n")[0]
+        if not stable:
+            return None
+        return f"{self.device} may be another drive after a reboot; name it {stable}, which stays"
 
     def judge(self, output: str) -> Optional[str]:
         """None for a free device; and for one with signatures that may be wiped."""

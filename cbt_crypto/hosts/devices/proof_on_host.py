@@ -175,6 +175,16 @@ def look(notes: Notes, path: str, key: str) -> None:
         print(said + "; mend " + key if "not a block device" in said else said)
         return
     print("signature " + ", ".join(dict.fromkeys(foreign)) if foreign else "ok")
+    print("stable " + stable_name(path))
+
+
+def stable_name(path: str) -> str:
+    """A name that udev makes of what the device says of itself; empty where there is none."""
+    for folder in ("/dev/disk/by-id", "/dev/disk/by-partuuid"):
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+            if os.path.realpath(os.path.join(folder, name)) == os.path.realpath(path):
+                return os.path.join(folder, name)
+    return ""
 
 
 def identify(notes: Notes, *paths: str) -> str:

@@ -160,3 +160,15 @@ def test_silence_counts_against_the_device() -> None:
 def test_the_device_of_a_database_is_guarded_too(tmp_path: Path) -> None:
     guards = device_guards(site_with(tmp_path, "/dev/a", "/dev/b"), wipe=False)
     assert [guard.device for guard in guards] == ["/dev/a", "/dev/b"]
+
+
+def test_names_by_order_are_warned_of() -> None:
+    guard = DeviceGuard("d", ("o0",), "", device="/dev/sdb")
+    said = guard.advice("ok\nstable /dev/disk/by-id/wwn-0x5000\n")
+    assert said == (
+        "/dev/sdb may be another drive after a reboot; name it /dev/disk/by-id/wwn-0x5000, which "
+        "stays"
+    )
+    assert guard.advice("ok\nstable \n") is None
+    stable = DeviceGuard("d", ("o0",), "", device="/dev/disk/by-id/wwn-0x5000")
+    assert stable.advice("ok\nstable /dev/disk/by-id/wwn-0x5000\n") is None

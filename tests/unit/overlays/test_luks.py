@@ -18,6 +18,7 @@ from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable
 from cbt_crypto.cluster_overlays.luks.mapping import mapping_of
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
+from cbt_crypto.cluster_overlays.luks.requirements import DmCrypt
 from cbt_crypto.hosts.site import Osd, Site
 
 pytestmark = pytest.mark.unit
@@ -452,3 +453,15 @@ def test_crypt_table() -> None:
     assert (full.sector_size, full.flags) == (4096, {"allow_discards"})
     with pytest.raises(ValueError, match="not a line of dm-crypt"):
         CryptTable.parse("0 2048 linear 8:1 0")
+
+
+def test_swap_is_warned_of(two: Site, sh: Shell) -> None:
+    (need,) = PLAIN.requirements(two)
+    assert isinstance(need, DmCrypt)
+    good = f"{REQUIREMENTS}swap /dev/sda2\nswap /swap\n"
+    assert need.advice(REQUIREMENTS) is None
+    assert need.judge(good) is None
+    assert need.advice(good) == (
+        "keys in memory may be written to swap (/dev/sda2, /swap); swapoff -a for the campaign"
+    )
+    assert sh("set -e\n" + need.script.splitlines()[-1]).count("zram") == 0
