@@ -24,8 +24,8 @@ mkdir -p /etc/ceph /var/lib/ceph/mon/ceph-"$host" /var/lib/ceph/mgr/ceph-"$host"
         "osd_crush_chooseleaf_type = 0" "$@"
 } > /etc/ceph/ceph.conf
 
-exec 3>&2 > "$work/log" 2>&1
-trap '[ $? = 0 ] || tail -n 20 "$work/log" >&3' EXIT
+exec > "$work/log" 2>&1
+trap '[ $? = 0 ] || cat "$work/log" >/dev/tty 2>/dev/null' EXIT
 ceph-authtool --create-keyring "$work/mon.keyring" --gen-key -n mon. --cap mon 'allow *'
 ceph-authtool --create-keyring $admin --gen-key -n client.admin --cap mon 'allow *' \
     --cap osd 'allow *' --cap mds 'allow *' --cap mgr 'allow *'
