@@ -15,12 +15,13 @@ import yaml
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.engine.embedded import common
+from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.run.targets.cluster import DeployedCluster, overlaid
 
 
 @dataclass
-class Notebook:
+class Notebook(Remote):
     """Takes the place of a cluster's Remote, and of pdcp."""
 
     #: (step, host -> script), in order.

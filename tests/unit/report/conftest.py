@@ -5,6 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -38,7 +39,7 @@ def data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def _small(tmp_path_factory, synthetic):
+def _small(tmp_path_factory: pytest.TempPathFactory, synthetic: Any) -> Path:
     """Two configurations, two modes, two processes on two clients; each 12 s."""
     shape = synthetic.SyntheticScenario("rbd_multi_client", 2, 1, (4096,))
     campaign = synthetic.SyntheticCampaign(
@@ -48,10 +49,11 @@ def _small(tmp_path_factory, synthetic):
         cpu=lambda cell: {"user": 20.0, "sys": 20.0 if cell.configuration == "LUKS" else 10.0},
         seconds=12,
     )
-    return synthetic.write_archive(campaign, tmp_path_factory.mktemp("small"))
+    written: Path = synthetic.write_archive(campaign, tmp_path_factory.mktemp("small"))
+    return written
 
 
 @pytest.fixture
-def small(tmp_path, _small) -> Path:
+def small(tmp_path: Path, _small: Path) -> Path:
     """A small archive of this test's own: LUKS has half the IOPS and twice the sys time."""
     return Path(shutil.copytree(_small, tmp_path / "archive"))
