@@ -33,6 +33,8 @@ class Volume:
     size_mb: int
     #: The block device that it is on, where it is no image of a cluster.
     device: str = ""
+    #: The pool of its data, where that is another one.
+    data_pool: str = ""
     #: Where its host keeps the proof that this device is ours.
     tmp_dir: str = ""
 

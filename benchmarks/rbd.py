@@ -36,6 +36,11 @@ class RbdFio(Scenario):
         description="IOs in flight on each client, shared out among its volumes, instead of "
         "iodepth; CBT's key",
     )
+    data_pool_profile: Optional[str] = Field(
+        None,
+        description="the pool profile of the volumes' data, and the pool's name, such as an "
+        "erasure-coded one; CBT's key. That of pool_profile itself means no pool besides",
+    )
     rate: load.Rate = Field(
         "max",
         description="IOPS of all processes together: as many as they can (max), a number, or "
@@ -69,11 +74,25 @@ class RbdFio(Scenario):
 
     def volumes(self, site: Site) -> tuple[Volume, ...]:
         """`volumes_per_client` for each client; scenarios share those of the same size."""
+        data = self.data_pool
+        suffix = f"-{data}" if data else ""
         return tuple(
-            Volume(f"cbt-{host}-{n}-{self.vol_size}", self.pool_profile, host, self.vol_size)
+            Volume(
+                f"cbt-{host}-{n}-{self.vol_size}{suffix}",
+                self.pool_profile,
+                host,
+                self.vol_size,
+                data_pool=data,
+            )
             for host in self.active_clients(site.clients)
             for n in range(self.volumes_per_client)
         )
+
+    @property
+    def data_pool(self) -> str:
+        """The pool of the volumes' data; empty where it is that of their headers."""
+        data = self.data_pool_profile
+        return "" if data in (None, self.pool_profile) else str(data)
 
     def create(self, volumes: Sequence[Volume], commands: ClusterCommands) -> str:
         """`rbd create` for each volume, a few at a time."""
@@ -81,6 +100,8 @@ class RbdFio(Scenario):
             f"{shlex.quote(volume.pool)}/{shlex.quote(volume.name)}\n" for volume in volumes
         )
         options = f"--size {self.vol_size} --object-size {1 << self.order}B"
+        if self.data_pool:
+            options += f" --data-pool {shlex.quote(self.data_pool)}"
         return f"xargs -P 8 -n 1 {commands.rbd} create {options} <<'VOLUMES'\n{lines}VOLUMES"
 
     def prefill_scripts(

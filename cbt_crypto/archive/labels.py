@@ -16,7 +16,8 @@ def depth_words(options: Mapping[str, Any]) -> str:
     """`iodepth 32`, or the total where that counts; the rate behind it where there is one."""
     total = options.get("total_iodepth")
     depth = f"iodepth {options['iodepth']}" if total is None else f"total_iodepth {total}"
-    rate = options.get("rate", "max")
+    rate, data = options.get("rate", "max"), options.get("data_pool_profile")
+    depth = depth if data is None else f"{depth} data_pool {data}"
     return depth if rate == "max" else f"{depth} rate {rate}"
 
 

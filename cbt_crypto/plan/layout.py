@@ -11,7 +11,7 @@ from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.devices import logical_volumes
 from cbt_crypto.hosts.site import Drive, Osd, Site
-from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile
 from cbt_crypto.plan.file.dimensions import at
 
 
@@ -88,6 +88,12 @@ def per_device(cluster: ClusterSection) -> int:
     """How many OSDs share a device."""
     count = cluster.osds_per_device
     return count[0] if isinstance(count, list) else count
+
+
+def pieces_of(cluster: ClusterSection, pool: PoolProfile) -> int:
+    """On how many OSDs an object of a pool is."""
+    code = cluster.erasure_profiles.get(pool.erasure_profile or "")
+    return pool.replication if code is None else code.erasure_k + code.erasure_m
 
 
 def _osd(cluster: ClusterSection, host: str, n: int, osd_id: int) -> Osd:

@@ -19,7 +19,8 @@ from cbt_crypto.plan.layout import cell_site
 
 #: Options of a scenario that say how its volumes are made and filled.
 _FILLING = (
-    "pool_profile", "vol_size", "order", "prefill", "prefill_op_size", "prefill_iodepth", "fio_cmd",
+    "pool_profile", "data_pool_profile", "vol_size", "order", "prefill", "prefill_op_size",
+    "prefill_iodepth", "fio_cmd",
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto.engine.contract import Hooks, Section
-from cbt_crypto.engine.embedded import admin_session, common, keyring
+from cbt_crypto.engine.embedded import admin_session, common, keyring, pools
 from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.engine.embedded.daemons import Daemons, together
 from cbt_crypto.engine.embedded.keyring import KeyForm
@@ -208,12 +208,16 @@ class Ceph:
         if self.use_existing or name in self._pools:
             return
         pool = self.section.pool_profiles[profile]
-        create = _mon("osd pool create", pool=name, pg_num=pool.pg_size, pgp_num=pool.pgp_size,
-                      pool_type="replicated", size=pool.replication)  # fmt: skip
-        steps = [create, _mon("osd pool application enable", pool=name, app=application)]
+        steps = [
+            *pools.create(self.section, name, pool),
+            _mon("osd pool application enable", pool=name, app=application),
+        ]
         if pool.min_size is not None:
             steps.append(_mon("osd pool set", pool=name, var="min_size", val=str(pool.min_size)))
-        self._session(steps)
+        said = self._session([*steps, *pools.ask(pool, name)])
+        fault = pools.fault(self.section, pool, said[len(steps) :])
+        if fault:
+            raise HostError(self.site.head, f"make the pool {name}", "is not as asked for", fault)
         self._pools.add(name)
 
     # -- how ----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import shlex
 
 from cbt_crypto.hosts.ceph_conf import mon_vector
 from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.layout import ceph_dir, per_device, site_of
+from cbt_crypto.plan.layout import ceph_dir, per_device, pieces_of, site_of
 from cbt_crypto.units import size_bytes
 
 Sections = dict[str, dict[str, str]]
@@ -110,11 +110,11 @@ def setting_options(cluster: ClusterSection) -> Sections:
 
 def _pgs_per_osd(cluster: ClusterSection) -> int:
     osds = max(1, len(cluster.osds) * cluster.osds_per_node * per_device(cluster))
-    copies = sum(pool.pg_size * pool.replication for pool in cluster.pool_profiles.values())
+    copies = sum(pool.pg_size * pieces_of(cluster, pool) for pool in cluster.pool_profiles.values())
     return max(250, 2 * math.ceil(copies / osds))
 
 
 def _failure_domain(cluster: ClusterSection) -> str:
     """Hosts where there are enough for the replicas, else OSDs."""
-    replicas = max(pool.replication for pool in cluster.pool_profiles.values())
+    replicas = max(pieces_of(cluster, pool) for pool in cluster.pool_profiles.values())
     return "1" if len(set(cluster.osds)) >= replicas else "0"

@@ -53,6 +53,12 @@ def problems(campaign: Campaign, common: Common, modules: Modules) -> Iterator[s
     Also for a benchmark of upstream's own that lacks a library here: it is imported last of all.
     """
     yield from _benchmarks(campaign, modules)
+    for name, profile in campaign.cluster.pool_profiles.items():
+        if profile.erasure_profile is not None:
+            yield (
+                f"cluster.pool_profiles.{name}: erasure-coded pools are made by this program's own "
+                "engine alone; say --cbt embedded"
+            )
     site = site_of(campaign.cluster)
     user = f"{campaign.cluster.user}@" if campaign.cluster.user else ""
     local = [host for host in site.hosts if common.get_localnode(f"{user}{host}")]

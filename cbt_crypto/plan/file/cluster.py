@@ -29,6 +29,20 @@ Rebuild = Literal["scenario", "configuration", "needed", "never"]
 Order = Literal["sequential", "interleaved"]
 
 
+class ErasureProfile(Section):
+    """How a pool's objects are coded; CBT's keys."""
+
+    erasure_k: int = Field(ge=2, le=32, description="pieces that an object is cut into")
+    erasure_m: int = Field(ge=1, le=16, description="pieces more, of which as many may be lost")
+    erasure_plugin: Literal["jerasure", "isa", "clay", "shec"] = Field(
+        "jerasure", description="Ceph's plugin that codes"
+    )
+    erasure_stripe_unit: Optional[int] = Field(
+        None, ge=512, le=1 << 26, multiple_of=512,
+        description="bytes of a piece of one stripe; Ceph's default, 4096, when absent",
+    )  # fmt: skip
+
+
 class PoolProfile(Section):
     """How a pool is made; CBT's keys."""
 
@@ -39,6 +53,11 @@ class PoolProfile(Section):
         ge=1,
         le=16,
         description="replicas of each object, on hosts of their own where there are enough hosts",
+    )
+    erasure_profile: Optional[PoolName] = Field(
+        None,
+        description="a name of cluster.erasure_profiles: the pool is erasure-coded and not "
+        "replicated, and can only be a data_pool_profile",
     )
     min_size: Optional[int] = Field(
         None,
@@ -155,6 +174,9 @@ class ClusterSection(Section):
     pool_profiles: dict[PoolName, PoolProfile] = Field(
         default_factory=lambda: {"rbd": PoolProfile(pg_size=128, pgp_size=128, replication=3)},
         description="name: how a pool is made; scenarios name one",
+    )
+    erasure_profiles: dict[PoolName, ErasureProfile] = Field(
+        default_factory=dict, description="name: how an erasure-coded pool codes"
     )
     settings: CephSettings = Field(
         default_factory=lambda: CephSettings(osd_memory_target=None),

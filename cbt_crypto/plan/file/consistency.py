@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
-from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile
 from cbt_crypto.plan.file.document import KeyPath
 
 #: Where, and one sentence.
@@ -34,12 +34,30 @@ def contradictions(cluster: ClusterSection, needs_cluster: bool = True) -> Itera
         yield from _twice(("cluster", key), names, "daemon")
     yield from _devices(cluster)
     for name, profile in cluster.pool_profiles.items():
+        yield from _erasure(cluster, name, profile)
         if profile.pgp_size > profile.pg_size:
             place = ("cluster", "pool_profiles", name, "pgp_size")
             yield place, f"is larger than pg_size, {profile.pg_size}; lower it"
         if profile.min_size is not None and profile.min_size > profile.replication:
             place = ("cluster", "pool_profiles", name, "min_size")
             yield place, f"is larger than replication, {profile.replication}; lower it"
+
+
+def _erasure(cluster: ClusterSection, name: str, profile: PoolProfile) -> Iterator[Contradiction]:
+    wanted = profile.erasure_profile
+    if wanted is None:
+        return
+    place = ("cluster", "pool_profiles", name, "erasure_profile")
+    code = cluster.erasure_profiles.get(wanted)
+    if code is None:
+        yield place, f'"{wanted}" is none of cluster.erasure_profiles'
+        return
+    shared = cluster.osds_per_device
+    osds = len(cluster.osds) * cluster.osds_per_node
+    osds *= shared if isinstance(shared, int) else min(shared)
+    pieces = code.erasure_k + code.erasure_m
+    if not cluster.use_existing and osds < pieces:
+        yield place, f"makes {pieces} pieces, and there are {osds} OSDs; add OSDs"
 
 
 def _neighbours(cluster: ClusterSection) -> Iterator[Contradiction]:

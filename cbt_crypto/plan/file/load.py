@@ -314,6 +314,7 @@ def _check_references(
     for key, kind, names in (
         ("configuration", "configuration", cluster.configurations),
         ("pool_profile", "pool profile", cluster.pool_profiles),
+        ("data_pool_profile", "pool profile", cluster.pool_profiles),
         ("drive", "drive", cluster.drives),
     ):
         for value in values.get(key, []):

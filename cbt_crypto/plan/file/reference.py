@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays import OVERLAYS
-from cbt_crypto.plan.file.cluster import CephSettings, ClusterSection, PoolProfile
+from cbt_crypto.plan.file.cluster import CephSettings, ClusterSection, ErasureProfile, PoolProfile
 from cbt_crypto.plan.file.field_types import meaning_of
 from cbt_crypto.plan.file.monitoring import CollectlProfile, PerfProfile
 from cbt_crypto.plan.file.neighbours import Neighbours
@@ -105,6 +105,8 @@ def reference() -> str:
             *_table(ClusterSection),
             "### cluster.pool_profiles.NAME\n",
             *_table(PoolProfile),
+            "### cluster.erasure_profiles.NAME\n",
+            *_table(ErasureProfile),
             "### cluster.neighbours\n",
             *_table(Neighbours),
             "### cluster.settings\n",

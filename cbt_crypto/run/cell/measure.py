@@ -62,7 +62,8 @@ class ScenarioBenchmark:
         """Make and fill the volumes that are not there yet."""
         if self.scenario.needs_cluster:
             profile = self.scenario.pool_profile
-            self.cluster.mkpool(profile, profile, "rbd")
+            for pool in dict.fromkeys((profile, *(v.data_pool for v in volumes if v.data_pool))):
+                self.cluster.mkpool(pool, pool, "rbd")
             create = self.scenario.create(volumes, self.commands)
             self.remote.run({self.site.head: create}, "make the volumes", 600)
         fill = self.scenario.prefill_scripts(volumes, self.run_dir, self.commands)

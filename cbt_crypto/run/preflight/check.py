@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Optional
 
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.stack import Stack
@@ -20,6 +21,7 @@ from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.file.cluster import PoolProfile
 from cbt_crypto.plan.file.dimensions import at
 from cbt_crypto.plan.layout import cell_site, site_of
 from cbt_crypto.run.preflight.host_facts import facts, version_facts
@@ -116,10 +118,18 @@ def _data_bytes_per_osd(campaign: Campaign, cells: Sequence[Cell]) -> int:
     for cell in cells:
         volumes = by_configuration.setdefault(cell.configuration, {})
         for volume in cell.scenario.volumes(site):
-            replicas = profiles[volume.pool].replication if volume.pool in profiles else 1
-            volumes[volume.name] = (volume.size_mb << 20) * replicas
+            pool = profiles.get(volume.data_pool or volume.pool)
+            volumes[volume.name] = round((volume.size_mb << 20) * _copies(campaign, pool))
     most = max((sum(volumes.values()) for volumes in by_configuration.values()), default=0)
     return most // max(1, len(site.osds))
+
+
+def _copies(campaign: Campaign, pool: Optional[PoolProfile]) -> float:
+    """Bytes on OSDs for each byte of a volume in a pool."""
+    code = campaign.cluster.erasure_profiles.get((pool and pool.erasure_profile) or "")
+    if code is not None:
+        return (code.erasure_k + code.erasure_m) / code.erasure_k
+    return 1 if pool is None else pool.replication
 
 
 def _raise(problems: Iterable[str]) -> None:

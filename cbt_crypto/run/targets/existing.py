@@ -61,7 +61,9 @@ def requirements(cluster: ClusterSection, site: Site, cells: Iterable[Cell]) -> 
     """That the cluster answers, and has the pools."""
     ceph = f"{shell.command(cluster.ceph_cmd)} -c {shlex.quote(site.conf)}"
     needs = []
-    for pool in dict.fromkeys(cell.scenario.pool_profile for cell in cells):
+    data = (getattr(cell.scenario, "data_pool", "") for cell in cells)
+    pools = [*(cell.scenario.pool_profile for cell in cells), *filter(None, data)]
+    for pool in dict.fromkeys(pools):
         missing = f"the cluster of {site.conf} does not answer, or has no pool {pool}; make it"
         script = (
             f"timeout 60 {ceph} osd pool get {shlex.quote(pool)} size >/dev/null 2>&1 "

@@ -1,0 +1,75 @@
+"""The monitors' commands that make a pool, replicated or erasure-coded, and what it then is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Optional
+
+from cbt_crypto.engine.embedded.admin_session import Step
+from cbt_crypto.plan.file.cluster import ClusterSection, ErasureProfile, PoolProfile
+
+
+def create(cluster: ClusterSection, name: str, pool: PoolProfile) -> list[Step]:
+    """Make a pool; an erasure-coded one may be overwritten, as RBD does."""
+    sizes = {"pool": name, "pg_num": pool.pg_size, "pgp_num": pool.pgp_size}
+    if pool.erasure_profile is None:
+        return [_mon("osd pool create", **sizes, pool_type="replicated", size=pool.replication)]
+    code = cluster.erasure_profiles[pool.erasure_profile]
+    words = [f"{key}={value}" for key, value in _wanted(cluster, code).items()]
+    profile = _profile(pool)
+    return [
+        _mon("osd erasure-code-profile set", name=profile, profile=words, force=True,
+             yes_i_really_mean_it=True),
+        _mon("osd pool create", **sizes, pool_type="erasure", erasure_code_profile=profile),
+        _mon("osd pool set", pool=name, var="allow_ec_overwrites", val="true"),
+    ]  # fmt: skip
+
+
+def ask(pool: PoolProfile, name: str) -> list[Step]:
+    """What the monitors say of a pool that was made: nothing is asked of a replicated one."""
+    if pool.erasure_profile is None:
+        return []
+    return [
+        _mon("osd erasure-code-profile get", name=_profile(pool), format="json"),
+        _mon("osd pool get", pool=name, var="erasure_code_profile", format="json"),
+        _mon("osd pool get", pool=name, var="size", format="json"),
+        _mon("osd pool get", pool=name, var="allow_ec_overwrites", format="json"),
+    ]
+
+
+def fault(cluster: ClusterSection, pool: PoolProfile, said: Sequence[str]) -> Optional[str]:
+    """What contradicts that the pool is coded as the file wants it, by the answers to `ask`."""
+    if pool.erasure_profile is None:
+        return None
+    code = cluster.erasure_profiles[pool.erasure_profile]
+    profile, used, size, overwrites = (json.loads(answer) for answer in said)
+    for key, value in _wanted(cluster, code).items():
+        if str(profile.get(key)) != str(value):
+            return f"its {key} is {profile.get(key)} and not {value}"
+    if used.get("erasure_code_profile") != _profile(pool):
+        return f"it uses the profile {used.get('erasure_code_profile')}"
+    if size.get("size") != code.erasure_k + code.erasure_m:
+        return f"it has {size.get('size')} pieces of an object"
+    return None if overwrites.get("allow_ec_overwrites") else "it cannot be overwritten"
+
+
+def _profile(pool: PoolProfile) -> str:
+    return f"cbt-crypto-{pool.erasure_profile}"
+
+
+def _wanted(cluster: ClusterSection, code: ErasureProfile) -> dict[str, Any]:
+    """Pieces on hosts of their own where there are enough hosts."""
+    is_enough = len(set(cluster.osds)) >= code.erasure_k + code.erasure_m
+    unit = code.erasure_stripe_unit
+    return {
+        "k": code.erasure_k,
+        "m": code.erasure_m,
+        "plugin": code.erasure_plugin,
+        "crush-failure-domain": "host" if is_enough else "osd",
+        **({"stripe_unit": unit} if unit else {}),
+    }
+
+
+def _mon(prefix: str, **arguments: Any) -> Step:
+    return {"mon": {"prefix": prefix, **arguments}}
