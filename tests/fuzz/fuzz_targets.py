@@ -29,6 +29,7 @@ from cbt_crypto.results.readers.fio_json import parse_fio_json
 from cbt_crypto.results.readers.fio_log import read_fio_log
 from cbt_crypto.results.readers.fio_normal import parse_fio_normal
 from cbt_crypto.results.readers.histogram_log import read_histogram_log
+from cbt_crypto.results.readers.kbench import parse_kbench
 from cbt_crypto.run import journal, take_down
 from cbt_crypto.run.locks.holder import describe, is_dead
 from cbt_crypto.run.preflight.survey import parts_of
@@ -148,6 +149,14 @@ _ENERGY = (
     b"1700000002.256000000 177000000 4000000\n"
 )
 
+_KBENCH = (
+    b"FIO Benchmark Summary\nIOPS (Read/Write)\n        Random:            7,800 / 4,651\n"
+    b"    Sequential:            1,362 / 3,248\nBandwidth in KiB/sec (Read/Write)\n"
+    b"        Random:        837,862 / 526,258\n    Sequential:        742,420 / 462,604\n"
+    b"Latency in ns (Read/Write)\n        Random:    2,874,734 / 7,031,035\n"
+    b"    Sequential:    5,760,606 / 8,754,407\n"
+)
+
 TARGETS: dict[str, Target] = {
     "campaign file (YAML)": Target(
         _by_path(_campaign), tuple(p.read_bytes() for p in sorted(_ROOT.glob("configs/*.yaml")))
@@ -166,7 +175,10 @@ TARGETS: dict[str, Target] = {
         _document, tuple(bytes([n]) + _CELL for n in range(4))
     ),
     "fio's JSON": Target(parse_fio_json, _seeds("fio/*.json", "fio/*.json_normal")),
-    "fio's normal output": Target(parse_fio_normal, _seeds("fio/*.normal")),
+    "fio's normal output": Target(
+        parse_fio_normal, _seeds("fio/*.normal", "fio/*sync.json_normal")
+    ),
+    "kbench's summaries": Target(parse_kbench, (_KBENCH,)),
     "fio's logs": Target(_by_path(read_fio_log), _seeds("fio/*_iops.log", "fio/*_bw.log")),
     "fio's histogram logs": Target(_by_path(read_histogram_log), _seeds("fio/*_hist.log")),
     "collectl's raw files": Target(_collectl, _seeds("collectl/*.gz")),

@@ -22,13 +22,11 @@ from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.lab import lifecycle
 from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.shape import Kind, Shape
+from cbt_crypto.lab.shape import Kind, Release, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1500)]
 
 MIB = 1 << 20
-SHAPE = Shape(kind=Kind.VM, nodes=1, disks=2, disk_size=1024 * MIB, memory=2048 * MIB, cpus=2)
-NAME = "ceph-volume-test"
 HOST = "node0"
 DIR = "/tmp/ceph-volume-test"
 LIKE = Luks(like="ceph-volume")
@@ -64,19 +62,29 @@ timeout 120 ceph -s
 """
 
 
-@pytest.fixture(scope="module")
-def sh() -> Iterator[Shell]:
+@pytest.fixture(scope="module", params=list(Release), ids=lambda release: release.value)
+def sh(request: pytest.FixtureRequest) -> Iterator[Shell]:
+    """Runs shell text on the machine; one of Debian 13, and one of its next."""
+    shape = Shape(
+        kind=Kind.VM, ceph=request.param, nodes=1, disks=2,
+        disk_size=1024 * MIB, memory=2048 * MIB, cpus=2,
+    )  # fmt: skip
+    name = f"ceph-volume-{request.param.value}"
     with Steps(Console(file=io.StringIO())) as steps:
-        lab, _ = lifecycle.up(NAME, SHAPE, steps)
+        lab, _ = lifecycle.up(name, shape, steps)
     try:
         yield lambda text: ssh.run(lab, lab.head, f"set -eu\nSUDO=\n(\n{text}\n)")
     finally:
-        lifecycle.down(NAME)
+        lifecycle.down(name)
 
 
 def _osd(number: int, device: str) -> Osd:
     data_dir = f"{DIR}/osd.{number}"
     return Osd(number, HOST, device, data_dir, f"{data_dir}.asok", f"{data_dir}.pid")
+
+
+def _site(osd: Osd) -> Site:
+    return Site(tmp_dir=DIR, conf=f"{DIR}/ceph.conf", head=HOST, clients=(HOST,), osds=(osd,))
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +111,7 @@ def by_ceph_volume(sh: Shell, disks: list[str]) -> str:
 def by_us(sh: Shell, disks: list[str], by_ceph_volume: str) -> Iterator[str]:
     """The mapping that the overlay opened, held open in place of an OSD."""
     osd = _osd(1, disks[1])
-    site = Site(tmp_dir=DIR, conf=f"{DIR}/ceph.conf", head=HOST, clients=(HOST,), osds=(osd,))
+    site = _site(osd)
     sh(f"mkdir -p {DIR}")
     sh(LIKE.before_osds(site)[HOST])
     path = LIKE.osd_device(osd, osd.device)
@@ -155,6 +163,17 @@ def test_the_headers_are_alike(sh: Shell, by_ceph_volume: str, by_us: str) -> No
         dumps.append(sh(f"cryptsetup luksDump {device}"))
     print("\n".join(dumps))
     assert _of_data(dumps[0]) == _of_data(dumps[1])
+
+
+def test_high_priority_where_cryptsetup_knows_it(sh: Shell, by_us: str) -> None:
+    """The requirement answers as cryptsetup and the kernel do when they are asked to do it."""
+    (need,) = Luks(high_priority=True).requirements(_site(_osd(1, "/dev/null")))
+    refused = need.judge(sh(need.script))
+    done = sh(
+        f"cryptsetup refresh --perf-high_priority --key-file /run/cbt-crypto/{by_us} {by_us} "
+        f"2>&1 && dmsetup table {by_us} || echo refused"
+    )
+    assert ("high_priority" in done.split()) == (refused is None), (done, refused)
 
 
 def _of_data(dump: str) -> dict[str, Any]:

@@ -22,11 +22,15 @@ from cbt_crypto.lab.shape import Lab
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "lab"
-#: The files of the published experiments; sync_writes is two, as one part of it needs no Ceph.
+#: The files of the published experiments, and of questions that labs ask; sync_writes is two, as
+#: one part of it needs no Ceph.
 FILES = (
+    "as_deployed",
+    "erasure_coding",
     "hci_tuning",
     "luks_raw_device",
     "network_overhead",
+    "response_curves",
     "sync_writes",
     "sync_writes_ceph",
     "tunnels",
@@ -104,3 +108,18 @@ def test_it_ends_in_tables_and_charts(ran: Ran, report_cells: Any) -> None:
     cells = report_cells(ran.archive)
     assert {cell["state"] for cell in cells} == {"measured"}
     assert {cell["name"] for cell in cells if cell["is_baseline"]}
+
+
+def test_rates_are_kept_within_two_percent(ran: Ran) -> None:
+    """By fio's own words."""
+    told = 0
+    for path in ran.archive.glob("results/0*/id-*/cell.json"):
+        cell = json.loads(path.read_text())
+        if cell.get("rate_iops"):
+            texts = [path.with_name(one["json"]).read_text() for one in cell["processes"]]
+            outputs = [json.loads(text[text.index("{") :]) for text in texts]
+            jobs = [job for output in outputs for job in output["jobs"]]
+            done = sum(job["read"]["iops"] + job["write"]["iops"] for job in jobs)
+            assert done == pytest.approx(cell["rate_iops"], rel=0.02)
+            told += 1
+    assert told == (4 if ran.name == "response_curves" else 0)
