@@ -213,6 +213,7 @@ METRICS = (
     Metric("bandwidth_bytes_per_s", "throughput", "B/s", 1, _bandwidth),
     Metric("clat_ns_mean", "mean latency", "ns", -1, _mean_latency),
     Metric("clat_ns_p50", "p50 latency", "ns", -1, _percentile(50, "clat_ns_p50")),
+    Metric("clat_ns_p90", "p90 latency", "ns", -1, _percentile(90, "clat_ns_p90")),
     Metric("clat_ns_p95", "p95 latency", "ns", -1, _percentile(95, "clat_ns_p95")),
     Metric("clat_ns_p99", "p99 latency", "ns", -1, _percentile(99, "clat_ns_p99")),
     Metric("clat_ns_p999", "p99.9 latency", "ns", -1, _percentile(99.9, "clat_ns_p999")),

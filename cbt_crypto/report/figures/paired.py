@@ -15,7 +15,14 @@ from cbt_crypto.results.precision.until import until_of
 
 #: Of these the percent comes from all bins added up, and only its interval from the pairs:
 #: percentiles of blocks must not be averaged.
-_FROM_BINS = ("clat_ns_p50", "clat_ns_p95", "clat_ns_p99", "clat_ns_p999", "clat_ns_max")
+_FROM_BINS = (
+    "clat_ns_p50",
+    "clat_ns_p90",
+    "clat_ns_p95",
+    "clat_ns_p99",
+    "clat_ns_p999",
+    "clat_ns_max",
+)
 
 
 def compare_pairs(

@@ -25,6 +25,7 @@ _COLUMNS = (
     ("MB/s", "bandwidth_bytes_per_s", 1e-6),
     ("mean ms", "clat_ns_mean", 1e-6),
     ("p50 ms", "clat_ns_p50", 1e-6),
+    ("p90 ms", "clat_ns_p90", 1e-6),
     ("p95 ms", "clat_ns_p95", 1e-6),
     ("p99 ms", "clat_ns_p99", 1e-6),
     ("p99.9 ms", "clat_ns_p999", 1e-6),

@@ -33,6 +33,7 @@ class Record:
     bandwidth_bytes_per_s: float
     clat_ns_mean: float
     clat_ns_p50: Optional[float]
+    clat_ns_p90: Optional[float]
     clat_ns_p95: Optional[float]
     clat_ns_p99: Optional[float]
     clat_ns_p999: Optional[float]

@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 #: The percentiles of a record, by the name of their column.
-PERCENTILES = {"clat_ns_p50": 50.0, "clat_ns_p95": 95.0, "clat_ns_p99": 99.0, "clat_ns_p999": 99.9}
+PERCENTILES = {
+    "clat_ns_p50": 50.0,
+    "clat_ns_p90": 90.0,
+    "clat_ns_p95": 95.0,
+    "clat_ns_p99": 99.0,
+    "clat_ns_p999": 99.9,
+}
 #: Bins to an octave.
 _OCTAVE = 64
 
