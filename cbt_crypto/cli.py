@@ -212,11 +212,11 @@ _OPTIONS = (
     click.option("--loss", is_flag=True, help="Print percent lost instead of percent of baseline."),
     click.option("--anonymize", is_flag=True, help="Hide host names and addresses."),
     click.option(
-        "--run-spread",
-        "run_spread_percent",
-        type=click.FloatRange(0, 100),
-        metavar="PERCENT",
-        help="Assumed spread between deployments where nothing was measured twice. Default: 2.",
+        "--spread-from",
+        "spread_from",
+        type=click.Path(path_type=Path),
+        metavar="ARCHIVE",
+        help="An archive measured in rounds, for how much deployments differ where each was one.",
     ),
 )
 

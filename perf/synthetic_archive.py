@@ -83,6 +83,8 @@ class SyntheticCampaign:
     #: All cells at the same time of day, so that equal files are written once and linked.
     at_once: bool = False
     seed: int = 1
+    #: Iterations as rounds, each of every configuration on a deployment of its own.
+    rounds: bool = False
 
 
 def write_archive(campaign: SyntheticCampaign, root: Path) -> Path:
@@ -120,6 +122,11 @@ def write_archive(campaign: SyntheticCampaign, root: Path) -> Path:
 
 
 def _cells(campaign: SyntheticCampaign) -> list[SyntheticCell]:
+    cells = _one_by_one(campaign)
+    return sorted(cells, key=lambda cell: cell.iteration) if campaign.rounds else cells
+
+
+def _one_by_one(campaign: SyntheticCampaign) -> list[SyntheticCell]:
     return [
         SyntheticCell(scenario, configuration, op_size, mode, iteration)
         for configuration in campaign.configurations
@@ -197,6 +204,7 @@ class _Writer:
                 "osd_hosts": self.osds,
                 "clock_offset_s": {},
                 "processes": processes,
+                "deployment": f"{cell.iteration}-{cell.configuration}" if campaign.rounds else None,
             },
         )
         _write_json(

@@ -60,6 +60,7 @@ def campaign(directory: Path, cluster: Mapping[str, Any], measured: Any) -> Path
         "tmp_dir": str(directory / "cluster"),
         "pool_profiles": {"rbd": {"pg_size": 32, "pgp_size": 32, "replication": 2}},
         "settings": {"osd_memory_target": "1G"},
+        "control": False,
         "configurations": CONFIGURATIONS,
         **cluster,
     }

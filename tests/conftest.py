@@ -100,6 +100,8 @@ BASE: dict[str, Any] = {
         "osds": ["o0", "o1"],
         "mons": {"head": {"a": "10.0.0.1"}},
         "mgrs": {"head": {"x": None}},
+        # tests of the control turn it on
+        "control": False,
     },
     "benchmarks": {"rbd_single_client": {"time": 10}},
 }

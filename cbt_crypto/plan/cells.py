@@ -18,7 +18,7 @@ from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.file.dimensions import Place, at, places
 from cbt_crypto.plan.order import cheapest_order
-from cbt_crypto.plan.turns import in_turns, rounds_of
+from cbt_crypto.plan.turns import in_rounds, in_turns, is_in_rounds, rounds_of
 from cbt_crypto.units import short_size
 
 #: What changes cost beside one another, roughly in seconds of a small cluster. Only their order
@@ -91,21 +91,23 @@ class Cell:
 
 
 def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
-    """Every cell, in an order in which the cluster changes as rarely as the file allows.
+    """Every cell, in the order in which they are measured.
 
-    Configurations are outermost: the baseline first, then, where the file leaves it to us with
-    `rebuild: needed` or `never`, in the cheapest order. Scenarios, iterations, and the other
-    dimensions follow in the file's order. With `order: interleaved`, the configurations that can
-    be on one cluster take turns instead, round by round; iterations are rounds. Drives come
+    Rounds are outermost: each measures every configuration once, in random order. In a single
+    round, and with `order: sequential`, configurations are: the baseline first, then, where the
+    file leaves it to us with `rebuild: needed` or `never`, in the cheapest order. Scenarios and the
+    other dimensions follow in the file's order. With `order: interleaved`, the configurations that
+    can be on one cluster take turns instead, round by round. Drives come
     before any cluster, which may be deployed on the same devices. Raises UsageError when two cells
     would be the same.
     """
-    measured = _one_by_one if campaign.cluster.order == "sequential" else in_turns
+    by_drive = in_rounds if is_in_rounds(campaign) else _one_by_one
+    measured = in_turns if campaign.cluster.order == "interleaved" else by_drive
     cells = [
         Cell(scenario, iteration, _definition(campaign, cluster, scenario), place)
         for needs_cluster in (False, True)
         for place, cluster in _measured_clusters(campaign.cluster, needs_cluster)
-        for scenario, iteration in (measured if needs_cluster else _one_by_one)(
+        for scenario, iteration in (measured if needs_cluster else by_drive)(
             campaign, order_of(campaign)
         )
         if scenario.needs_cluster is needs_cluster
@@ -175,7 +177,7 @@ def _measured_cluster(section: ClusterSection) -> dict[str, Any]:
     cluster = section.model_dump(mode="json")
     for key in ("configurations", "baseline", "iterations", "rebuild", "deploy_timeout", "order"):
         del cluster[key]
-    del cluster["seed"]
+    del cluster["seed"], cluster["control"]
     if section.conf_file:
         cluster["conf_file"] = ceph_conf.read(Path(section.conf_file))
     return cluster

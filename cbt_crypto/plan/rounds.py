@@ -1,10 +1,11 @@
-"""The order within rounds: random, and balanced, so that no configuration is always first.
+"""The order within rounds: random, so that nothing that recurs can keep step with it.
 
-A Williams design: in each set of rounds every configuration stands in every place equally often,
-and follows every other one equally often (E. J. Williams, "Experimental designs balanced for the
-estimation of residual effects of treatments", Australian Journal of Scientific Research A2, 1949).
-Which configuration is which letter of the design, and the order of its rounds, are drawn anew for
-each set.
+Each round is shuffled by itself. Then, whatever disturbs a campaign and whenever, it is as likely
+to hit a configuration as the one beside it, and what a round's difference is taken for has either
+sign with the same chance: the argument of a randomised block design (R. A. Fisher, The Design of
+Experiments, 1935). A design that also balances places exactly, as Williams's, leaves fewer orders
+to draw from, and a disturbance that returns every second round meets them more often in step:
+`perf/coverage.py` has both.
 """
 
 from __future__ import annotations
@@ -15,27 +16,61 @@ from typing import TypeVar
 
 NameT = TypeVar("NameT")
 
+#: Seconds that the pauses of one round take at most, all visits together. A cycle of up to two
+#: minutes then does not meet the same configuration at the same phase in each round.
+PAUSES_S = 60.0
+#: Draws of a campaign's order before the last one is taken as it is.
+_ATTEMPTS = 2000
+
 
 def orders(names: Sequence[NameT], rounds: int, seed: int) -> tuple[tuple[NameT, ...], ...]:
     """The order of `names` in each of so many rounds; the same for the same seed.
 
     More rounds begin with the same ones.
     """
-    generator = random.Random(seed)
-    made: list[tuple[NameT, ...]] = []
-    while len(made) < rounds:
-        letters = generator.sample(list(names), len(names))
-        rows = _williams(len(names))
-        generator.shuffle(rows)
-        made += [tuple(letters[place] for place in row) for row in rows]
-    return tuple(made[:rounds])
+    return tuple(
+        tuple(_generator(seed, turn).sample(list(names), len(names))) for turn in range(rounds)
+    )
 
 
-def _williams(count: int) -> list[list[int]]:
-    """`count` rows where that is even, else twice as many, of the numbers below it."""
-    # 0, 1, n-1, 2, n-2, ...: all differences of neighbours are there once
-    first = [(n + 1) // 2 if n % 2 else -(n // 2) % count for n in range(count)]
-    rows = [[(place + shift) % count for place in first] for shift in range(count)]
-    if count % 2 and count > 1:
-        rows += [row[::-1] for row in rows]
-    return rows
+def round_orders(
+    groups: Sequence[Sequence[str]], rounds: int, seed: int, baseline: str
+) -> list[tuple[str, ...]]:
+    """The order of each round, in which those of one group stand together.
+
+    Drawn anew where chance has the baseline before, or behind, the same configuration in every
+    round: a drift would be taken for a difference.
+    """
+    for attempt in range(_ATTEMPTS):
+        start = seed + 1009 * attempt
+        outer = orders(range(len(groups)), rounds, start)
+        inner = [orders(group, rounds, start + 1 + n) for n, group in enumerate(groups)]
+        found = [
+            tuple(name for number in order for name in inner[number][turn])
+            for turn, order in enumerate(outer)
+        ]
+        if _is_balanced(found, baseline):
+            break
+    return found
+
+
+def _is_balanced(rounds: Sequence[tuple[str, ...]], baseline: str) -> bool:
+    if len(rounds) < 2 or len(rounds[0]) < 2 or baseline not in rounds[0]:
+        return True
+    if len(rounds) == 2:
+        return any(order[0] != baseline for order in rounds)
+    behind: list[set[str]] = [
+        {name for name in order if order.index(name) > order.index(baseline)} for order in rounds
+    ]
+    others = set(rounds[0]) - {baseline}
+    return all(0 < sum(name in one for one in behind) < len(rounds) for name in others)
+
+
+def pause_s(seed: int, turn: int, name: str, visits: int, longest: float = PAUSES_S) -> float:
+    """Seconds to wait before a configuration is measured in a round of so many visits."""
+    share = min(PAUSES_S / max(visits, 1), longest)
+    return round(_generator(seed, turn, name).uniform(0, share), 1)
+
+
+def _generator(*of: object) -> random.Random:
+    return random.Random(" ".join(map(str, of)))

@@ -14,6 +14,8 @@ from rich.text import Text
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.plan.predict import Durations, Earlier, in_words, predict
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
+from cbt_crypto.plan.turns import is_in_rounds
+from cbt_crypto.results.precision.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, half_of_rounds
 
 
 def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None:
@@ -70,7 +72,7 @@ def _rows(plan: Plan, durations: Durations) -> Iterator[tuple[int, tuple[str, st
 
 def _rounds(plan: Plan) -> Iterator[tuple[int, list[Step]]]:
     """Steps with the round whose cells they are for; all are of round 0 in any other order."""
-    in_turns = plan.campaign.cluster.order == "interleaved"
+    in_turns = plan.campaign.cluster.order == "interleaved" or is_in_rounds(plan.campaign)
     found: list[Step] = []
     current = 0
     changes: list[Step] = []
@@ -126,5 +128,32 @@ def _summary(plan: Plan) -> str:
         f"{cells} cells to measure{f', {kept} not' if kept else ''}; "
         f"{', '.join(kinds) or 'nothing to deploy'}; prefill of {plan.prefill_mb / 1024:.1f} GiB. "
         f"Measuring takes {most}{measured} by the file's own times; deployments and prefill come "
-        "on top."
+        f"on top{_pauses(plan)}. {_buys(plan)}"
+    )
+
+
+def _pauses(plan: Plan) -> str:
+    return f", and pauses of {plan.pauses_s:.0f} s" if plan.pauses_s else ""
+
+
+def _buys(plan: Plan) -> str:
+    """What the design is good for: how narrow an interval can be, in deployments' own spread."""
+    section = plan.campaign.cluster
+    if section.order == "interleaved":
+        return (
+            "Turns: percents of one cluster, from pairs of blocks on it; a verdict takes "
+            f"{FEWEST_PAIRS}."
+        )
+    if not is_in_rounds(plan.campaign):
+        return (
+            "One deployment of each configuration: percents without a verdict; iterations: 3 or "
+            "more gives one."
+        )
+    rounds = section.iterations
+    half = half_of_rounds(rounds)
+    verdict = "" if rounds >= FEWEST_ROUNDS else ", and without a verdict, which takes 3 rounds"
+    return (
+        f"{rounds} rounds: each percent rests on {rounds} deployments of each configuration"
+        f"{verdict}; where deployments of one configuration differ by 5 %, it is known to about "
+        f"±{5 * half:.0f} %."
     )

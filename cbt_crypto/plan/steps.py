@@ -13,9 +13,12 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.plan import rates
 from cbt_crypto.plan.cells import Cell, cells_of, select
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.file.control import CONTROL
 from cbt_crypto.plan.file.dimensions import Place, at
 from cbt_crypto.plan.file.dimensions import words as place_words
 from cbt_crypto.plan.layout import cell_site
+from cbt_crypto.plan.rounds import PAUSES_S, pause_s
+from cbt_crypto.plan.turns import is_in_rounds, seed_of, shares
 
 #: Options of a scenario that say how its volumes are made and filled.
 _FILLING = (
@@ -45,9 +48,10 @@ class Prefill:
 
 @dataclass(frozen=True)
 class Measure:
-    """Run one cell on the cluster, or the drive, as the steps before left it."""
+    """Run one cell, `pause_s` later: so nothing that recurs keeps step with the rounds."""
 
     cell: Cell
+    pause_s: float = 0.0
 
 
 Step = Union[Deploy, Prefill, Measure]
@@ -70,6 +74,11 @@ class Plan:
     def seconds(self) -> int:
         """Time that the file itself asks for: ramps and measured times. No deployments."""
         return sum(cell.seconds for cell in self.to_measure)
+
+    @property
+    def pauses_s(self) -> float:
+        """Pauses before the visits of a round, all together."""
+        return sum(step.pause_s for step in self.steps if isinstance(step, Measure))
 
     @property
     def prefill_mb(self) -> int:
@@ -108,6 +117,7 @@ def plan(
 def _steps(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[Step]:
     there: set[str] = set()
     changes = _changes(campaign, cells)
+    pauses = _pauses(campaign, cells)
     for number, (cell, change) in enumerate(zip(cells, changes)):
         if change is not None:
             yield change
@@ -119,7 +129,23 @@ def _steps(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[Step]:
             missing = _missing(campaign, on_this_cluster, there)
             yield Prefill(cell.scenario, missing)
             there.update(volume.name for volume in missing)
-        yield Measure(cell)
+        yield Measure(cell, pauses[number])
+
+
+def _pauses(campaign: Campaign, cells: Sequence[Cell]) -> list[float]:
+    """Before the first cell of each visit to a configuration, but for the very first."""
+    section, seed = campaign.cluster, seed_of(campaign)
+    in_turns = section.order == "interleaved"
+    if not in_turns and not is_in_rounds(campaign):
+        return [0.0] * len(cells)
+    visits = len({cell.configuration for cell in cells})
+    found = [0.0]
+    for last, cell in zip(cells, cells[1:]):
+        goes_on = (last.configuration, last.iteration) == (cell.configuration, cell.iteration)
+        longest = cell.scenario.measured_s / 2 if in_turns else PAUSES_S
+        name = cell.configuration
+        found.append(0.0 if goes_on else pause_s(seed, cell.iteration, name, visits, longest))
+    return found
 
 
 def _changes(campaign: Campaign, cells: Sequence[Cell]) -> list[Optional[Deploy]]:
@@ -178,8 +204,26 @@ def _change(
         return Deploy(name, Transition.REBUILD, "first", cell.place)
     if last.place != cell.place:
         return Deploy(name, Transition.REBUILD, place_words(cell.place), cell.place)
+    if _needs_own(campaign, last, cell):
+        return Deploy(name, Transition.REBUILD, _round_words(cell), cell.place)
     change = _change_of_configuration(campaign, stacks, last, cell)
     return replace(change, place=cell.place) if change else None
+
+
+def _needs_own(campaign: Campaign, last: Cell, cell: Cell) -> bool:
+    """Whether a round does not measure the cell on what the last one was measured on."""
+    if not is_in_rounds(campaign) or campaign.cluster.rebuild == "never":
+        return False
+    if cell.iteration != last.iteration:
+        return True
+    return CONTROL in (last.configuration, cell.configuration) and not (
+        last.configuration == cell.configuration
+        or shares(campaign, last.configuration, cell.configuration)
+    )
+
+
+def _round_words(cell: Cell) -> str:
+    return f"round {cell.iteration + 1}"
 
 
 def _change_of_configuration(
@@ -212,6 +256,8 @@ def _drive_change(
     name, drive = cell.configuration, cell.scenario.drive_name
     if last is None or last.scenario.drive_name != drive:
         return Deploy(name, Transition.REBUILD, f"drive {drive}", drive=drive)
+    if _needs_own(campaign, last, cell):
+        return Deploy(name, Transition.REBUILD, f"drive {drive}, {_round_words(cell)}", drive=drive)
     if last.configuration == name:
         return None
     how = transition(stacks[last.configuration], stacks[name])

@@ -1,4 +1,4 @@
-"""`order: interleaved`: configurations that take turns on one cluster, in balanced random order."""
+"""Which configuration is measured when: rounds of deployments, or turns on one cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.rounds import orders
+from cbt_crypto.plan.file.control import CONTROL
+from cbt_crypto.plan.rounds import orders, round_orders
 
 
 def rounds_of(scenario: Scenario, iterations: int) -> int:
@@ -40,13 +41,69 @@ def partners(campaign: Campaign, names: Sequence[str]) -> list[list[str]]:
     """The configurations that take turns with one another; each alone in any other order."""
     if campaign.cluster.order != "interleaved":
         return [[name] for name in names]
-    stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
+    return groups(names, lambda one, other: _needs_no_rebuild(campaign, one, other))
 
-    def together(one: str, other: str) -> bool:
-        both = (transition(stacks[one], stacks[other]), transition(stacks[other], stacks[one]))
-        return Transition.REBUILD not in both
 
-    return groups(names, together)
+def is_in_rounds(campaign: Campaign) -> bool:
+    """Whether iterations are rounds, with new deployments in each."""
+    return campaign.cluster.order == "rounds" and campaign.cluster.iterations > 1
+
+
+def shares(campaign: Campaign, one: str, other: str) -> bool:
+    """Whether a round may measure both configurations on one deployment.
+
+    The control has its own where any configuration needs one: else it would be nearer to the
+    baseline than what it is a test of.
+    """
+    section = campaign.cluster
+    if section.rebuild == "never" or section.use_existing:
+        return True
+    if section.rebuild != "needed" or section.rebuild_every_test:
+        return False
+    if CONTROL in (one, other) and section.control and one != other:
+        first = campaign.first_configuration
+        if not all(_needs_no_rebuild(campaign, first, name) for name in campaign.configurations):
+            return False
+    return _needs_no_rebuild(campaign, one, other)
+
+
+def _needs_no_rebuild(campaign: Campaign, one: str, other: str) -> bool:
+    stacks = [Stack(campaign.configurations[name]) for name in (one, other)]
+    both = (transition(stacks[0], stacks[1]), transition(stacks[1], stacks[0]))
+    return Transition.REBUILD not in both
+
+
+def in_rounds(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:
+    """Every scenario object of every round, in order. Raises nothing; touches nothing.
+
+    Configurations that share a deployment are measured one after another, in random order too.
+    """
+    iterations = campaign.cluster.iterations
+    together = groups(names, lambda one, other: shares(campaign, one, other))
+    drawn = round_orders(together, iterations, seed_of(campaign), campaign.first_configuration)
+    if _asks_the_baseline_first(campaign):
+        drawn[0] = _baseline_first(drawn[0], together, campaign.first_configuration)
+    for turn, order in enumerate(drawn):
+        for name in order:
+            for scenarios in campaign.scenarios.values():
+                for scenario in scenarios:
+                    if scenario.configuration == name and turn < rounds_of(scenario, iterations):
+                        yield scenario, turn
+
+
+def _asks_the_baseline_first(campaign: Campaign) -> bool:
+    """Whether a load is a part of what the baseline does at most, which must be known then."""
+    rates = (str(getattr(one, "rate", "")) for own in campaign.scenarios.values() for one in own)
+    return any(rate.endswith("%") for rate in rates)
+
+
+def _baseline_first(
+    order: tuple[str, ...], together: Sequence[Sequence[str]], baseline: str
+) -> tuple[str, ...]:
+    """One round with the baseline before all others, and behind it what shares its deployment."""
+    own = next((group for group in together if baseline in group), ())
+    places = {name: (name != baseline, name not in own) for name in order}
+    return tuple(sorted(order, key=lambda name: places[name]))
 
 
 def in_turns(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -19,12 +19,14 @@ from cbt_crypto.report import label
 from cbt_crypto.report.anonymize import anonymized
 from cbt_crypto.report.figures import doubts, spread
 from cbt_crypto.report.figures.conclusion import conclude
+from cbt_crypto.report.figures.control import control_of, control_sentences
 from cbt_crypto.report.figures.drive_group import groups
 from cbt_crypto.report.figures.group import SectionRuns, TableRuns, group
-from cbt_crypto.report.figures.interval import Intervals, Load
+from cbt_crypto.report.figures.interval import Comparisons, Load
+from cbt_crypto.report.figures.known_spread import KnownLoad, KnownSpread
 from cbt_crypto.report.figures.metric import BY_KEY, METRICS
 from cbt_crypto.report.figures.selection import baseline_of, chosen_cells, values_of
-from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
+from cbt_crypto.report.model import Comparison, Pair, Report, ReportCell, Section, Table
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.report.sanitize import map_text
 from cbt_crypto.results.cell import record
@@ -67,8 +69,13 @@ def assemble(
     hosts = {} if environment is None else environment.hosts
     order = order_of(archive.plan, baseline.dimension)
     grouped = group(runs, baseline.dimension, order)
-    intervals = _intervals(grouped, runs, baseline, options, archive.plan.order)
-    comparer = _Comparer(baseline.value, intervals, groups(environment, baseline.dimension))
+    control = control_of(archive.plan, baseline)
+    known = None if options.spread_from is None else known_spread(options.spread_from)
+    loads = _loads(grouped, runs, baseline)
+    comparisons = Comparisons(loads, baseline.value, control is not None, known)
+    comparer = _Comparer(
+        baseline.value, loads, comparisons, groups(environment, baseline.dimension)
+    )
     tables = tuple(comparer.table(table) for table in grouped)
     report = Report(
         title=archive.plan.title,
@@ -81,6 +88,8 @@ def assemble(
         emulated_hosts=tuple(name for name, host in hosts.items() if host.emulated),
         notes=tuple(str(problem) for problem in archive.problems),
         records=tuple(record.table(r for run in runs for r in run.records)),
+        verdicts=comparisons.count("iops"),
+        control=() if control is None else tuple(control_sentences(tables, control)),
     )
     report = map_text(report, printable)
     return anonymized(report) if options.anonymize else report
@@ -98,25 +107,37 @@ def order_of(plan: PlanDocument, dimension: str) -> list[Scalar]:
     return values_of(dimension, plan.cells)
 
 
-def _intervals(
-    tables: Sequence[TableRuns],
-    runs: Sequence[Run],
-    baseline: Baseline,
-    options: ReportOptions,
-    order: str,
-) -> Intervals:
-    in_turns = order == "interleaved"
-    numbers = spread.stretches(runs, baseline.dimension, in_turns)
-    loads = {
-        (id(section.rows), section.direction): Load(
+def _loads(
+    tables: Sequence[TableRuns], runs: Sequence[Run], baseline: Baseline
+) -> dict[Hashable, Load]:
+    """Every section by `_key`, its runs by row and stretch."""
+    numbers = spread.stretches(runs, baseline.dimension)
+    return {
+        _key(section): Load(
             section.direction,
             {value: spread.split(found, numbers) for value, found in section.rows.items()},
+            section.load,
         )
         for table in tables
         for section in table.sections
     }
-    assumed = options.run_spread_percent
-    return Intervals(loads, spread.ASSUMED_PERCENT if assumed is None else assumed, in_turns)
+
+
+def _key(section: SectionRuns) -> Hashable:
+    return id(section.rows), section.direction
+
+
+def known_spread(archive: Path) -> KnownSpread:
+    """How much the deployments of another archive differed. Raises UsageError for none."""
+    opened = open_archive(archive)
+    baseline = baseline_of(opened.plan, ReportOptions())
+    runs = read_runs(opened.folder, opened.plan.cells)
+    grouped = group(runs, baseline.dimension, order_of(opened.plan, baseline.dimension))
+    loads = _loads(grouped, runs, baseline).values()
+    return KnownSpread(
+        str(archive),
+        tuple(KnownLoad(load.dimensions, load.direction, load.cells) for load in loads),
+    )
 
 
 #: Of a row whose configuration nobody looked at.
@@ -128,7 +149,8 @@ class _Comparer:
     """Makes rows of runs: figures, percents of the baseline, intervals, warnings."""
 
     baseline: Scalar
-    intervals: Intervals
+    loads: Mapping[Hashable, Load]
+    comparisons: Comparisons
     groups: Mapping[str, str]
 
     def table(self, runs: TableRuns) -> Table:
@@ -144,19 +166,17 @@ class _Comparer:
         )
 
     def _section(self, runs: SectionRuns) -> Section:
-        base = _figures(runs.rows.get(self.baseline, ()), runs.direction)
-        load = self.intervals.loads[id(runs.rows), runs.direction]
+        key = _key(runs)
         return Section(
             label=runs.label,
             mode=runs.mode,
             direction=runs.direction,
-            cells=tuple(self._cell(value, runs, load, base) for value in runs.rows),
-            drift_percent=_drift(load, self.baseline),
+            cells=tuple(self._cell(value, runs) for value in runs.rows),
+            drift_percent=_drift(self.loads[key], self.baseline),
+            pairs=tuple(self._pairs(key, runs)),
         )
 
-    def _cell(
-        self, value: Scalar, section: SectionRuns, load: Load, base: Mapping[str, float]
-    ) -> ReportCell:
+    def _cell(self, value: Scalar, section: SectionRuns) -> ReportCell:
         runs, direction = section.rows[value], section.direction
         figures = _figures(runs, direction)
         failed = [run for run in runs if run.failure is not None]
@@ -167,6 +187,7 @@ class _Comparer:
             reason = _NOT_PROVED
         is_baseline = value == self.baseline
         name = name_of(section.dimension, value)
+        own = ((key, self._compared(_key(section), value, key)) for key in figures)
         return ReportCell(
             name=f"{name}, {reason}" if reason == _NOT_PROVED else name,
             dimensions=runs[0].dimensions,
@@ -175,17 +196,24 @@ class _Comparer:
             is_baseline=is_baseline,
             reason=reason,
             figures=figures,
-            comparisons={
-                key: Comparison(100.0) if is_baseline else self._compared(key, load, value, percent)
-                for key, percent in _percents(figures, base).items()
-            },
+            comparisons={key: compared for key, compared in own if compared is not None},
             warnings=tuple(_warnings(runs, direction)),
             runs=runs,
             alone=_alone(section.dimension, value),
         )
 
-    def _compared(self, key: str, load: Load, value: Scalar, percent: float) -> Comparison:
-        return self.intervals.compare(BY_KEY[key], load, value, self.baseline, percent)
+    def _compared(self, load: Hashable, value: Scalar, key: str) -> Optional[Comparison]:
+        if value == self.baseline:
+            return Comparison(100.0) if BY_KEY[key].better else None
+        return self.comparisons.of(load, value, key)
+
+    def _pairs(self, load: Hashable, section: SectionRuns) -> Iterator[Pair]:
+        for value in section.rows:
+            for other in section.rows:
+                found = self.comparisons.between(load, value, other)
+                if found is not None and self.baseline not in (value, other):
+                    name = name_of(section.dimension, value)
+                    yield Pair(name, name_of(section.dimension, other), found)
 
 
 def name_of(dimension: str, value: Scalar) -> str:
@@ -227,14 +255,6 @@ def _figures(runs: Sequence[Run], direction: str) -> dict[str, float]:
     measured = [run for run in runs if run.failure is None]
     found = {metric.key: metric.of(measured, direction) for metric in METRICS}
     return {key: value for key, value in found.items() if value is not None}
-
-
-def _percents(figures: Mapping[str, float], base: Mapping[str, float]) -> dict[str, float]:
-    return {
-        key: 100 * value / base[key]
-        for key, value in figures.items()
-        if base.get(key) and BY_KEY[key].better
-    }
 
 
 def _drift(load: Load, baseline: Scalar) -> Optional[float]:

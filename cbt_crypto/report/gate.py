@@ -104,7 +104,8 @@ def _finding(load: str, cell: ReportCell, metric: Metric, loss: float) -> Findin
 
 
 def _ends(comparison: Comparison, metric: Metric) -> Optional[tuple[float, float]]:
-    if comparison.low is None or comparison.high is None:
+    if comparison.low is None or comparison.high is None or comparison.is_of_one_deployment:
+        # the range within single runs says nothing of another deployment
         return None
     low, high = sorted(_lost(end, metric) for end in (comparison.low, comparison.high))
     return low, high

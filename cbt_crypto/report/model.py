@@ -14,23 +14,37 @@ from cbt_crypto.results.cell.run import Run
 
 @dataclass(frozen=True)
 class Comparison:
-    """A figure in percent of the baseline's.
+    """A figure in percent of another row's, the baseline's as a rule.
 
     `low` and `high` bound the 95 % interval, `basis` says what it rests on; all None where there
-    is none.
+    is none. `level` is what was repeated: rounds, turns, elsewhere (in another archive), or run,
+    where nothing was and the bounds are no more than the range within single runs. `p` is the
+    chance of such a difference where there is none; None where no verdict may rest on what was
+    repeated, as then `differs` is.
     """
 
     percent: float
     low: Optional[float] = None
     high: Optional[float] = None
     basis: Optional[str] = None
+    level: Optional[str] = None
+    p: Optional[float] = None
+    #: The verdict: whether a difference is shown, family-wise over the report.
+    differs: Optional[bool] = None
 
     @property
-    def is_within_noise(self) -> Optional[bool]:
-        """Whether the interval includes 100 %; None without an interval."""
-        if self.low is None or self.high is None:
-            return None
-        return self.low <= 100 <= self.high
+    def is_of_one_deployment(self) -> bool:
+        """Whether the bounds are a range within single runs, and no interval of the percent."""
+        return self.level == "run"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The throughput of a row in percent of another row's, neither of which is the baseline."""
+
+    name: str
+    other: str
+    iops: Comparison
 
 
 @dataclass(frozen=True)
@@ -74,6 +88,8 @@ class Section:
     direction: str
     cells: tuple[ReportCell, ...]
     drift_percent: Optional[float] = None
+    #: Rows compared with one another.
+    pairs: tuple[Pair, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -144,6 +160,10 @@ class Report:
     emulated_hosts: tuple[str, ...]
     notes: tuple[str, ...]
     records: tuple[Mapping[str, Scalar], ...]
+    #: How many comparisons of throughput the verdicts hold over, together.
+    verdicts: int = 0
+    #: What the campaign's test of itself says: sentences, where the control is not as it must be.
+    control: tuple[str, ...] = ()
 
     @property
     def baseline_name(self) -> str:

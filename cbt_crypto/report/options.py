@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Optional
 
 
@@ -13,13 +14,12 @@ class ReportOptions:
     `baseline` is a value of the compared dimension, or `dimension=value` to compare another one;
     None takes the plan's. `only` keeps cells whose label contains, or as a glob matches, one of
     these, and their baseline. `loss` prints percent lost instead of percent of the baseline.
-    `anonymize` hides host names and addresses. `run_spread_percent` is how much one and the same
-    measurement differs between deployments, as a standard deviation, where nothing was measured
-    twice; None takes `report.spread.ASSUMED_PERCENT`.
+    `anonymize` hides host names and addresses. `spread_from` is an archive, measured in rounds,
+    that says how much deployments of this site differ, for what was deployed once here.
     """
 
     baseline: Optional[str] = None
     only: tuple[str, ...] = ()
     loss: bool = False
     anonymize: bool = False
-    run_spread_percent: Optional[float] = None
+    spread_from: Optional[Path] = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -42,6 +43,8 @@ from cbt_crypto.run.resume import (
     write_plan,
 )
 
+#: Waits before a visit of a round, so that nothing keeps step with it.
+_pause = time.sleep
 #: Cells that may fail one after another before the rest is given up.
 _PATIENCE = 3
 
@@ -172,6 +175,7 @@ class CampaignRun:
             for before in self._pending.take():
                 self._preparation.take(before, self._before_rebuild)
         if isinstance(step, Measure):
+            _pause(step.pause_s)
             self._measure(step.cell)
 
     def _is_needed(self, cell: Cell) -> bool:
@@ -219,7 +223,8 @@ class CampaignRun:
         check_figures(self.archive, cell.path, outcome)
         if cell.scenario.until is not None:
             interval_ms = int(cell.parameters.get("log_avg_msec", 1000))
-            block = read_block(directory, outcome["processes"], interval_ms)
+            warmup_s = cell.scenario.until.warmup_s
+            block = read_block(directory, outcome["processes"], interval_ms, warmup_s)
             outcome["block"] = block_state(block)
         keep_cell(directory, cell, benchmark.site, outcome, None)
         self._pacing.note(cell, outcome)

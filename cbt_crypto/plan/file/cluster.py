@@ -26,7 +26,7 @@ from cbt_crypto.plan.file.neighbours import Neighbours
 
 _Count = Annotated[int, Field(ge=1, le=16)]
 Rebuild = Literal["scenario", "configuration", "needed", "never"]
-Order = Literal["sequential", "interleaved"]
+Order = Literal["rounds", "interleaved", "sequential"]
 
 
 class ErasureProfile(Section):
@@ -167,7 +167,12 @@ class ClusterSection(Section):
     neighbours: Optional[Neighbours] = Field(
         None, description="load by stress-ng beside every cell, the same in all configurations"
     )
-    iterations: int = Field(1, ge=1, le=1000, description="times each cell is measured")
+    iterations: int = Field(
+        1,
+        ge=1,
+        le=1000,
+        description="rounds, or times each cell is measured; a verdict takes at least 3",
+    )
     rebuild_every_test: bool = Field(
         False, description="CBT's key: a new cluster for each cell, whatever `rebuild` says"
     )
@@ -198,9 +203,16 @@ class ClusterSection(Section):
         "every configuration, when a change of configuration needed it, or never",
     )
     order: Order = Field(
-        "sequential",
-        description="each configuration by itself, or all that need no rebuild in turns: short "
-        "blocks in balanced random order, compared pair by pair",
+        "rounds",
+        description="rounds: iterations are rounds, each of which measures every configuration "
+        "once, in random order, on a deployment of its own; interleaved: all that need no rebuild "
+        "take turns on one cluster, in short blocks that are compared pair by pair; sequential: "
+        "each configuration by itself with all its iterations, which carries no verdict",
+    )
+    control: bool = Field(
+        True,
+        description="measure the baseline a second time, as a configuration called control: the "
+        "campaign's test of itself",
     )
     seed: Optional[int] = Field(
         None, ge=0, le=1 << 31, description="of the random order; made from the file when absent"

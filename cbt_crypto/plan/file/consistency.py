@@ -68,7 +68,7 @@ def _neighbours(cluster: ClusterSection) -> Iterator[Contradiction]:
 
 
 def _order(cluster: ClusterSection) -> Iterator[Contradiction]:
-    if cluster.order == "sequential":
+    if cluster.order != "interleaved":
         return
     place: KeyPath = ("cluster", "order")
     if cluster.use_existing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Optional, TypeVar
 
@@ -17,6 +18,7 @@ from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.errors import UsageError
+from cbt_crypto.plan.file import control
 from cbt_crypto.plan.file.baseline import baseline_of, unmeasured
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.combinations import combinations, flatten, named_workloads
@@ -115,7 +117,8 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
     baseline = _baseline(file, cluster)
     if baseline is None:
         return None
-    scenarios = _scenarios(file, cluster)
+    cluster, configurations = _controlled(file, cluster, configurations, baseline)
+    scenarios = _scenarios(file, cluster, baseline)
     for place, wrong in unmeasured(cluster, baseline, scenarios):
         file.problem(place, wrong)
     return Campaign(
@@ -128,6 +131,22 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
         monitoring=monitoring,
         document=data,
     )
+
+
+def _controlled(
+    file: CampaignFile,
+    cluster: ClusterSection,
+    configurations: dict[str, tuple[Overlay, ...]],
+    baseline: Baseline,
+) -> tuple[ClusterSection, dict[str, tuple[Overlay, ...]]]:
+    """The section and the overlays with the control among them, where there is one."""
+    for place, wrong in control.name_taken(cluster, baseline):
+        file.problem(place, wrong)
+    if not control.wants_control(cluster, baseline):
+        return cluster, configurations
+    names = control.behind_baseline(cluster.configurations, baseline)
+    with_control = control.behind_baseline(configurations, baseline)
+    return cluster.model_copy(update={"configurations": names}), with_control
 
 
 def _check_cluster(file: CampaignFile, cluster: ClusterSection, needs_cluster: bool) -> None:
@@ -184,11 +203,14 @@ def _check_until(file: CampaignFile, name: str, scenarios: tuple[Scenario, ...])
         file.problem(("benchmarks", name, "time"), "cannot be a precision here; give seconds")
 
 
-def _scenarios(file: CampaignFile, cluster: ClusterSection) -> dict[str, tuple[Scenario, ...]]:
+def _scenarios(
+    file: CampaignFile, cluster: ClusterSection, baseline: Baseline
+) -> dict[str, tuple[Scenario, ...]]:
     sections = file.mapping(("benchmarks",), file.document.data.get("benchmarks"))
     if not sections and "benchmarks" in file.document.data:
         file.problem(("benchmarks",), f"is empty; name a scenario: {', '.join(SCENARIOS)}")
     made = {}
+    with_control = partial(_with_control, cluster, baseline)
     for name, section in sections.items():
         if file.known(("benchmarks", name), name, "benchmark", SCENARIOS):
             path: KeyPath = ("benchmarks", name)
@@ -197,7 +219,7 @@ def _scenarios(file: CampaignFile, cluster: ClusterSection) -> dict[str, tuple[S
             made[name] = tuple(
                 scenario
                 for place, part in _parts(file, name, path, section)
-                for scenario in _scenario_objects(file, cluster, name, place, part)
+                for scenario in _scenario_objects(file, cluster, name, place, with_control(part))
             )
             _check_overlays(file, cluster, made[name])
             _check_until(file, name, made[name])
@@ -225,6 +247,14 @@ def _parts(file: CampaignFile, name: str, path: KeyPath, section: Any) -> list[t
             shared = {key: value for key, value in part.items() if key != "workloads"}
             found.append(((*place, "workloads", workload), {**shared, **own, "workload": workload}))
     return found
+
+
+def _with_control(cluster: ClusterSection, baseline: Baseline, section: Any) -> Any:
+    """A section that lists the configurations of its scenario lists the control too."""
+    listed = section.get("configuration") if isinstance(section, dict) else None
+    if listed is None or control.CONTROL not in cluster.configurations:
+        return section
+    return {**section, "configuration": control.in_section(listed, baseline)}
 
 
 def _check_overlays(

@@ -148,11 +148,11 @@ def _scaled(cell: Optional[ReportCell], figure: str, scale: float) -> Optional[f
 
 
 def _end(cell: Optional[ReportCell], figure: str, scale: float, end: str) -> Optional[float]:
-    """An end of the interval of the percent, on the scale of the figure."""
+    """An end of the interval of the percent, on the scale of the figure; a range is none."""
     value = _scaled(cell, figure, scale)
     comparison = None if cell is None else cell.comparisons.get(figure)
     bound = None if comparison is None else getattr(comparison, end)
-    if value is None or comparison is None or bound is None:
+    if value is None or comparison is None or bound is None or comparison.is_of_one_deployment:
         return None
     return float(value * bound / comparison.percent)
 

@@ -97,18 +97,8 @@ def _point(cell: ReportCell, series: int, compared: Optional[Comparison], loss: 
     text = f"{cell.in_legend}: {percent:.1f} %"
     if low is not None and high is not None:
         text += f", {low:.1f} to {high:.1f}"
-    return Point(series, percent, low, high, _is_shown(compared), _of_one(compared), text)
-
-
-def _is_shown(compared: Comparison) -> bool:
-    """The verdict where there is one, else whether the interval leaves the baseline out."""
-    if hasattr(compared, "differs"):
-        return bool(compared.differs)
-    return compared.is_within_noise is False
-
-
-def _of_one(compared: Comparison) -> bool:
-    return bool(getattr(compared, "is_of_one_deployment", False))
+    shown, of_one = bool(compared.differs), compared.is_of_one_deployment
+    return Point(series, percent, low, high, shown, of_one, text)
 
 
 def _ends(points: Iterable[Point], reference: float, loss: bool) -> tuple[float, float]:

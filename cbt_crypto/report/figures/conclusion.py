@@ -1,7 +1,8 @@
-"""The effect of each configuration on each kind of load, as None, Low, Moderate or High.
+"""The effect of each configuration on each kind of load, in a word that its whole interval allows.
 
-A difference within noise has no figure of its own: it is None where the interval leaves no room
-for a moderate change, else Unclear.
+None is a claim too: it takes an interval that lies inside of a margin (two one-sided tests:
+D. J. Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15(6), 1987). What was deployed
+once has no word.
 """
 
 from __future__ import annotations
@@ -10,27 +11,29 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cbt_crypto.report.model import Conclusion, ReportCell, Section, Table
+from cbt_crypto.report.model import Comparison, Conclusion, ReportCell, Section, Table
 from cbt_crypto.results.cell.run import Run
 
+#: An effect that lies within so much either way, in percent, is none.
+MARGIN = 1.0
 #: Throughput lost against the baseline from which on an effect has this name, in percent.
-LOW_FROM, MODERATE_FROM, HIGH_FROM = 1.0, 10.0, 20.0
+_BANDS = ((20.0, "High"), (10.0, "Moderate"), (0.0, "Low"))
 #: The largest op size that counts as small, in bytes.
 SMALL = 64 << 10
 #: The overlay -> what it is a case of.
 _KINDS = {"luks": "on-disk", "secure_messenger": "over-the-wire"}
 
 THRESHOLDS = (
-    f"Low: less than {MODERATE_FROM:g} % of throughput lost; Moderate: less than {HIGH_FROM:g} %; "
-    f"High: more; Gain: significantly more throughput than the baseline. None: less than "
-    f"{LOW_FROM:g} % either way, or within noise with an interval that excludes a change of "
-    f"{MODERATE_FROM:g} %. Unclear: within noise, and such a change is not excluded. "
-    "Small: up to 64 KiB."
+    "Low: less than 10 % of throughput lost; Moderate: less than 20 %; High: more; Gain: more "
+    "throughput than the baseline. A word stands where the whole 95 % interval allows it, and "
+    "two where it reaches from one to the other. "
+    f"None: the interval lies within {MARGIN:g} % either way. Unclear: no difference is shown, "
+    "and none is excluded. Small: up to 64 KiB."
 )
 
 
 def conclude(tables: Iterable[Table], configurations: Mapping[str, Any]) -> tuple[Conclusion, ...]:
-    """One conclusion for each measured cell that has a baseline."""
+    """One conclusion for each comparison with the baseline that carries a verdict."""
     tables = list(tables)
     loads = Counter(
         _load(cell, table, section)
@@ -44,14 +47,16 @@ def conclude(tables: Iterable[Table], configurations: Mapping[str, Any]) -> tupl
             load=_own_load(loads, cell, table, section),
             name=cell.name,
             kind=_kind(configurations.get(cell.name)),
-            effect=effect(cell),
+            effect=effect(cell.comparisons["iops"]),
             iops=cell.comparisons["iops"],
             cpu_per_io_percent=_cpu(cell),
         )
         for table in tables
         for section in table.sections
         for cell in section.cells
-        if not cell.is_baseline and "iops" in cell.comparisons
+        if not cell.is_baseline
+        and "iops" in cell.comparisons
+        and cell.comparisons["iops"].differs is not None
     )
 
 
@@ -66,26 +71,31 @@ def _own_load(loads: Mapping[str, int], cell: ReportCell, table: Table, section:
     return load if loads.get(load, 0) < 2 else f"{load} ({table.title})"
 
 
-def effect(cell: ReportCell) -> str:
-    """The name of the effect on throughput."""
-    comparison = cell.comparisons["iops"]
-    lost = 100 - comparison.percent
-    if comparison.is_within_noise and comparison.low is not None and comparison.high is not None:
-        widest = max(100 - comparison.low, comparison.high - 100)
-        return "Unclear" if widest >= MODERATE_FROM else "None"
-    if abs(lost) < LOW_FROM:
+def effect(iops: Comparison) -> str:
+    """The name of the effect on throughput; nothing without a verdict."""
+    if iops.differs is None or iops.low is None or iops.high is None:
+        return ""
+    least, most = 100 - iops.high, 100 - iops.low
+    if least >= -MARGIN and most <= MARGIN:
         return "None"
-    if lost < 0:
+    if not iops.differs:
+        return "Unclear"
+    if most <= 0:
         return "Gain"
-    return "Low" if lost < MODERATE_FROM else "Moderate" if lost < HIGH_FROM else "High"
+    first, last = _band(least), _band(most)
+    return first if first == last else f"{first} to {last}"
+
+
+def _band(lost: float) -> str:
+    return next((name for start, name in _BANDS if lost >= start), _BANDS[-1][1])
 
 
 def change(conclusion: Conclusion) -> str:
-    """What stands beside the word: the change in percent; within noise, what it may be."""
+    """What stands beside the word: the change in percent, or what it may be where none is shown."""
     iops = conclusion.iops
-    if iops.is_within_noise and iops.low is not None and iops.high is not None:
-        return f"within noise, {iops.low - 100:+.1f} to {iops.high - 100:+.1f} %"
-    return f"{iops.percent - 100:+.1f} %" + ("" if iops.low is not None else ", no interval")
+    if iops.low is not None and iops.high is not None and not iops.differs:
+        return f"{iops.low - 100:+.1f} to {iops.high - 100:+.1f} %"
+    return f"{iops.percent - 100:+.1f} %"
 
 
 def _cpu(cell: ReportCell) -> float | None:

@@ -29,6 +29,13 @@ class SectionRuns:
     rows: Mapping[Scalar, tuple[Run, ...]]
 
     @property
+    def load(self) -> Mapping[str, Scalar]:
+        """What all its runs have in common: every dimension but the compared one."""
+        first = next((run for runs in self.rows.values() for run in runs), None)
+        found = {} if first is None else first.dimensions
+        return {name: value for name, value in found.items() if name != self.dimension}
+
+    @property
     def label(self) -> str:
         """The mode in words."""
         return label.mode(self.mode, self.direction)

@@ -1,128 +1,215 @@
-"""The 95 % interval of a percent, and what it rests on. docs/figures.md says it in words."""
+"""Every comparison of a report: its percent, its interval, what that rests on, and its verdict.
+
+docs/figures.md says it in words. A percent has a verdict only where what varies most was repeated;
+else it stands with a range that is named for what it is.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Optional
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Optional
 
 from scipy.special import stdtrit
 
 from cbt_crypto.archive.documents import Scalar
-from cbt_crypto.report.figures import spread
-from cbt_crypto.report.figures.metric import Metric
-from cbt_crypto.report.figures.paired import compare_pairs, half_of_blocks
-from cbt_crypto.report.figures.spread import Pooled, Stretches
+from cbt_crypto.report.figures.known_spread import KnownSpread
+from cbt_crypto.report.figures.metric import BY_KEY, Metric
+from cbt_crypto.report.figures.repeats import Estimate, Level, Value, estimate
+from cbt_crypto.report.figures.spread import Stretches, log_value, values_of
+from cbt_crypto.report.figures.verdicts import differing
 from cbt_crypto.report.model import Comparison
+from cbt_crypto.results.cell.run import Run
+from cbt_crypto.results.precision.until import until_of
 
-#: With fewer degrees of freedom a measured variance says too little by itself.
-_ENOUGH = 3
-_NORMAL = 1.959964
 _TAIL = 0.975
+#: Of these the percent comes from all bins added up, and only its interval from the repetitions:
+#: percentiles of runs must not be averaged.
+_FROM_BINS = ("clat_ns_p50", "clat_ns_p90", "clat_ns_p95", "clat_ns_p99", "clat_ns_p999")
+#: A maximum is of one IO: nothing says how far another would be from it.
+_WITHOUT = ("clat_ns_max",)
+#: The figure by which rows are also compared with one another.
+_AMONG_ROWS = "iops"
+
+#: A section, one of its rows, the row it is compared with, and the figure.
+_Key = tuple[Hashable, Scalar, Scalar, str]
 
 
 @dataclass(frozen=True)
 class Load:
-    """All cells of one section: the same load under each value of the compared dimension."""
+    """All cells of one section: the same load under each value of the compared dimension.
+
+    `dimensions` are what the load is, without the compared one.
+    """
 
     direction: str
     cells: Mapping[Scalar, Stretches]
+    dimensions: Mapping[str, Scalar] = field(default_factory=dict)
+    _values: dict[tuple[str, Scalar], list[Value]] = field(default_factory=dict)
+
+    def runs(self, value: Scalar) -> list[Run]:
+        """The measured runs of one row."""
+        return [run for stretch in self.cells.get(value, ()) for run in stretch]
+
+    def values(self, metric: Metric, value: Scalar) -> list[Value]:
+        """The figures of one row's runs; made once, as every row is compared with every other."""
+        key = (metric.key, value)
+        if key not in self._values:
+            self._values[key] = values_of(metric, self.cells.get(value, ()), self.direction)
+        return self._values[key]
 
 
-@dataclass
-class Intervals:
-    """Comparisons with intervals, from every load of a report, whatever its keys are.
+class Comparisons:
+    """All comparisons of a report, with their verdicts.
 
-    `assumed_percent` is the standard deviation between runs where nothing was measured twice;
-    `in_turns` says that configurations took turns, so that their blocks are pairs.
+    A verdict is of one figure over the whole report: with a chance of 95 % every difference that
+    is shown in a figure is one. Rows among one another are a family of their own.
     """
 
-    loads: Mapping[Any, Load]
-    assumed_percent: float = spread.ASSUMED_PERCENT
-    in_turns: bool = False
-    _everywhere: dict[str, Pooled] = field(default_factory=dict)
+    def __init__(
+        self,
+        loads: Mapping[Hashable, Load],
+        baseline: Scalar,
+        has_control: bool = True,
+        known: Optional[KnownSpread] = None,
+    ) -> None:
+        """`known` is how much deployments differed in another archive."""
+        self._baseline = baseline
+        # A campaign without a control has one comparison less to be wrong with, and no test of
+        # itself: its absent control counts.
+        self._absent = 0 if has_control else len(loads)
+        with_baseline = dict(_compared(loads, baseline, known))
+        self._found = self._judged(with_baseline) | self._judged(_among(loads, baseline, known))
 
-    def compare(
-        self, metric: Metric, load: Load, value: Scalar, baseline: Scalar, percent: float
-    ) -> Comparison:
-        """`percent` of the baseline with its interval; without one where nothing can be said."""
-        cell, base = load.cells[value], load.cells[baseline]
-        if self.in_turns:
-            pairs = compare_pairs(metric, load.direction, cell, base, percent)
-            if pairs is not None:
-                return pairs
-        measured = self._between(metric, load)
-        if measured.degrees >= _ENOUGH:
-            half = _t(measured.degrees) * math.sqrt(measured.variance * _inverse(cell, base))
-            runs = f"{_runs(cell)} and {_runs(base)} runs"
-            return _comparison(
-                percent, half, f"{runs}; run to run, {measured.degrees} degrees of freedom"
-            )
-        sides = [self._within(metric, load, side) for side in (cell, base)]
-        if sides[0] is None or sides[1] is None:
-            return Comparison(percent)
-        variance = max((self.assumed_percent / 100) ** 2, measured.variance)
-        half = math.hypot(
-            _NORMAL * math.sqrt(variance * _inverse(cell, base)), sides[0].half, sides[1].half
+    def of(self, load: Hashable, value: Scalar, key: str) -> Optional[Comparison]:
+        """A row's figure in percent of the baseline's; None where one of them has none."""
+        return self._found.get((load, value, self._baseline, key))
+
+    def between(self, load: Hashable, value: Scalar, other: Scalar) -> Optional[Comparison]:
+        """A row's throughput in percent of another row's."""
+        return self._found.get((load, value, other, _AMONG_ROWS))
+
+    def count(self, key: str) -> int:
+        """How many comparisons of a figure with the baseline carry a verdict."""
+        return sum(
+            found.differs is not None
+            for (_, _, other, figure), found in self._found.items()
+            if figure == key and other == self._baseline
         )
-        assumed = f"{100 * math.sqrt(variance):.2g} % assumed between deployments"
-        return _comparison(percent, half, f"{sides[0].basis}; {assumed}")
 
-    def _between(self, metric: Metric, load: Load) -> Pooled:
-        """Run to run: of this load where it was repeated enough, else of all loads together."""
-        here = spread.between(load.cells.values(), metric, load.direction)
-        if here.degrees >= _ENOUGH:
-            return here
-        if metric.key not in self._everywhere:
-            self._everywhere[metric.key] = spread.add(
-                spread.between(one.cells.values(), metric, one.direction)
-                for one in self.loads.values()
-            )
-        return self._everywhere[metric.key]
-
-    def _within(self, metric: Metric, load: Load, cell: Stretches) -> Optional[_Side]:
-        """Half the interval of one side's own mean, from iterations or from blocks of seconds."""
-        runs = [run for stretch in cell for run in stretch]
-        blocks = half_of_blocks(metric, load.direction, runs)
-        if blocks is not None:
-            return _Side(blocks, f"{len(runs)} blocks in a row")
-        repeated = spread.within(load.cells.values(), metric, load.direction)
-        if repeated.degrees >= _ENOUGH:
-            half = _t(repeated.degrees) * math.sqrt(repeated.variance / len(runs))
-            return _Side(half, f"{len(runs)} runs in a row")
-        found = [run.within[load.direction] for run in runs if load.direction in run.within]
-        spreads = [own.log_sd[metric.key] for own in found if metric.key in own.log_sd]
-        if not runs or len(spreads) < len(runs):
-            return None
-        degrees = max(sum(own.blocks - 1 for own in found), 1.0)
-        half = _t(degrees) * math.sqrt(sum(one**2 for one in spreads)) / len(runs)
-        return _Side(half, f"blocks of the seconds of {_one_or_more(len(runs))}")
+    def _judged(self, found: Mapping[_Key, Comparison]) -> dict[_Key, Comparison]:
+        shown: dict[_Key, bool] = {}
+        for figure in {key[3] for key in found}:
+            p_values = {k: c.p for k, c in found.items() if k[3] == figure and c.p is not None}
+            shown |= differing(p_values, self._absent)
+        return {key: replace(one, differs=shown.get(key)) for key, one in found.items()}
 
 
-@dataclass(frozen=True)
-class _Side:
-    """Half an interval, of a logarithm, and what it rests on."""
-
-    half: float
-    basis: str
-
-
-def _t(degrees: float) -> float:
-    return float(stdtrit(degrees, _TAIL))
-
-
-def _inverse(cell: Stretches, base: Stretches) -> float:
-    return 1 / len(cell) + 1 / len(base)
+def _compared(
+    loads: Mapping[Hashable, Load], baseline: Scalar, known: Optional[KnownSpread]
+) -> Iterator[tuple[_Key, Comparison]]:
+    for name, load in loads.items():
+        for value in load.cells:
+            if value != baseline:
+                for metric in BY_KEY.values():
+                    found = _compare(metric, load, value, baseline, known)
+                    if found is not None:
+                        yield (name, value, baseline, metric.key), found
 
 
-def _runs(cell: Stretches) -> int:
-    return sum(len(stretch) for stretch in cell)
+def _among(
+    loads: Mapping[Hashable, Load], baseline: Scalar, known: Optional[KnownSpread]
+) -> dict[_Key, Comparison]:
+    """Each row with each that stands above it, the baseline aside."""
+    metric, found = BY_KEY[_AMONG_ROWS], {}
+    for name, load in loads.items():
+        rows = [value for value in load.cells if value != baseline]
+        for place, value in enumerate(rows):
+            for other in rows[:place]:
+                compared = _compare(metric, load, value, other, known)
+                if compared is not None:
+                    found[name, value, other, metric.key] = compared
+    return found
 
 
-def _one_or_more(count: int) -> str:
-    return "one run" if count == 1 else f"{count} runs"
+def _compare(
+    metric: Metric, load: Load, value: Scalar, other: Scalar, known: Optional[KnownSpread]
+) -> Optional[Comparison]:
+    """One figure of a row in percent of another row's; without an interval where nothing is known.
+
+    None where one of them has no such figure, or a percent of it would mean nothing.
+    """
+    own, base = load.runs(value), load.runs(other)
+    figures = [metric.of(runs, load.direction) for runs in (own, base)]
+    if not metric.better or figures[0] is None or not figures[1]:
+        return None
+    percent = 100 * figures[0] / figures[1]
+    if metric.key in _WITHOUT:
+        return Comparison(percent)
+    found = _repeated(metric, load, value, other, known)
+    if found is None:
+        return _within_runs(metric, load.direction, own, base, percent)
+    if found.level is not Level.ELSEWHERE and metric.key not in _FROM_BINS:
+        percent = 100 * math.exp(found.center)
+    basis = found.basis
+    if metric.key == _AMONG_ROWS:
+        basis += _wish(own[0], found.half)
+    return _comparison(percent, found.half, found.level, basis, found.p)
 
 
-def _comparison(percent: float, half: float, basis: str) -> Comparison:
-    return Comparison(percent, percent * math.exp(-half), percent * math.exp(half), basis)
+def _repeated(
+    metric: Metric, load: Load, value: Scalar, other: Scalar, known: Optional[KnownSpread]
+) -> Optional[Estimate]:
+    sides = [load.values(metric, one) for one in (value, other)]
+    if not all(sides):
+        return None
+    until = any(until_of(run.planned.parameters) for run in load.runs(value))
+    found = estimate(sides[0], sides[1], until)
+    if found is None and known is not None:
+        found = known.estimate(metric, load.dimensions, load.direction, (value, other), sides)
+    return found
+
+
+def _within_runs(
+    metric: Metric, direction: str, own: Sequence[Run], base: Sequence[Run], percent: float
+) -> Comparison:
+    """What varied while this was measured. Another deployment may differ by more."""
+    sides = [_error(metric, direction, runs) for runs in (own, base)]
+    if sides[0] is None or sides[1] is None:
+        return Comparison(percent)
+    degrees = min(sides[0][1], sides[1][1])
+    half = float(stdtrit(degrees, _TAIL)) * math.hypot(sides[0][0], sides[1][0])
+    many = len(own) > 1 or len(base) > 1
+    basis = f"within {'these runs' if many else 'this run'}, of one deployment; no verdict"
+    return _comparison(percent, half, Level.RUN, basis, None)
+
+
+def _error(metric: Metric, direction: str, runs: Sequence[Run]) -> Optional[tuple[float, float]]:
+    """Standard error of the logarithm of one side's mean, with its degrees of freedom."""
+    logs = [log_value(metric, run, direction) for run in runs]
+    known = [log for log in logs if log is not None]
+    if len(known) > 1:
+        mean = math.fsum(known) / len(known)
+        squares = math.fsum((log - mean) ** 2 for log in known)
+        return math.sqrt(squares / (len(known) - 1) / len(known)), len(known) - 1
+    found = [run.within[direction] for run in runs if direction in run.within]
+    spreads = [one.log_sd[metric.key] for one in found if metric.key in one.log_sd]
+    if not spreads:
+        return None
+    return spreads[0], max(found[0].blocks - 1, 1.0)
+
+
+def _wish(run: Run, half: float) -> str:
+    """What is said where a precision was asked for and not reached."""
+    until = until_of(run.planned.parameters)
+    if until is None or half <= until.half:
+        return ""
+    return f"; {until.precision} was asked for and not reached"
+
+
+def _comparison(
+    percent: float, half: float, level: Level, basis: str, p: Optional[float]
+) -> Comparison:
+    low, high = percent * math.exp(-min(half, 50.0)), percent * math.exp(min(half, 50.0))
+    return Comparison(percent, low, high, basis, level.value, p)

@@ -15,7 +15,7 @@ from lxml import html
 from lxml.html import builder as E
 
 from cbt_crypto import __version__
-from cbt_crypto.report import label
+from cbt_crypto.report import label, text_of
 from cbt_crypto.report.charts import palette
 from cbt_crypto.report.charts.chart import Chart, charts
 from cbt_crypto.report.charts.depth_chart import depth_charts
@@ -153,6 +153,7 @@ def _head(report: Report) -> Element:
                     E.B(report.baseline_name),
                     ", with 95 % intervals. A click on a configuration leads to its proof.",
                 ),
+                *(E.P(E.CLASS("banner"), sentence, role="alert") for sentence in report.control),
             ),
             E.BUTTON("Dark", E.CLASS("theme"), type="button", hidden="hidden"),
         ),
@@ -239,10 +240,12 @@ def _load(report: Report, table: Table, figures: _Figures) -> Iterator[Element]:
     yield from page_tables.bases(table)
     yield from page_tables.warnings(table)
     yield E.DIV(E.CLASS("charts"), *(figures.place(chart, table.title) for chart in charts(table)))
+    yield from page_tables.pairs(report, table)
     yield page_tables.everything(report, table)
 
 
 def _method(report: Report) -> Iterator[Element]:
+    yield E.P(E.CLASS("note"), text_of.verdicts(report))
     for text in _METHOD:
         yield E.P(E.CLASS("note"), text)
     if report.notes:
@@ -254,8 +257,9 @@ _METHOD = (
     " are read from the added latency bins of all processes and iterations, never averaged.",
     "CPU is of all OSD nodes together, over the seconds in which all processes measured, as a share"
     " of all hardware threads. CPU time per IO counts user, sys, irq and softirq.",
-    "An interval that includes 100 % is called within noise. Error bars of charts are the interval"
-    " of the percent of the baseline. A cell whose configuration is not proved, or of which a fio"
-    " process failed, has no figures.",
+    "A percent in bold differs from the baseline; one that is not bold is not shown to. What was"
+    " deployed once has a range within its run, and no verdict. Error bars of charts are the"
+    " interval of the percent of the baseline. A cell whose configuration is not proved, or of"
+    " which a fio process failed, has no figures.",
     "docs/figures.md of cbt-crypto says how each figure and each interval is computed.",
 )

@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 from lxml.html import builder as E
 
-from cbt_crypto.report import label
+from cbt_crypto.report import label, text_of
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.figures.notes import notes_of, numbers
@@ -146,7 +146,7 @@ def _percent_cell(cell: Optional[ReportCell], loss: bool) -> Element:
     if comparison is None:
         return E.TD("-", title="the baseline was not measured", **{"data-value": ""})
     width = f"width:{max(0.0, min(comparison.percent, 100.0)):.1f}%"
-    classes = "percent noise" if comparison.is_within_noise else "percent"
+    classes = "percent" if comparison.differs or cell.is_baseline else "percent noise"
     return E.TD(
         E.CLASS(classes),
         E.SPAN(E.CLASS("big"), f"{label.percent(comparison.percent, loss)} %"),
@@ -161,13 +161,33 @@ def _percent_cell(cell: Optional[ReportCell], loss: bool) -> Element:
 def _interval(cell: ReportCell, comparison: Comparison, loss: bool) -> str:
     if cell.is_baseline:
         return "baseline"
-    if comparison.low is None or comparison.high is None:
+    if comparison.low is None:
         return "no interval"
-    if comparison.is_within_noise:
-        return f"within noise ±{(comparison.high - comparison.low) / 2:.1f}"
-    ends = (comparison.low, comparison.high)
-    low, high = sorted(100 - end for end in ends) if loss else ends
-    return f"{low:.1f} to {high:.1f}"
+    text = text_of.interval(comparison, loss)
+    return f"{text_of.OF_ONE}, {text}" if comparison.is_of_one_deployment else text
+
+
+def pairs(report: Report, table: Table) -> Iterator[Element]:
+    """The rows of one load compared with one another, folded away."""
+    rows = [
+        E.TR(
+            E.TD(section.label, E.CLASS("name")),
+            E.TD(pair.name, E.CLASS("name")),
+            E.TD(pair.other, E.CLASS("name")),
+            E.TD(f"{pair.iops.percent:.2f}", **{"data-value": f"{pair.iops.percent:.6g}"}),
+            E.TD(text_of.interval(pair.iops, loss=False)),
+            E.TD({True: "yes", False: "not shown", None: ""}[pair.iops.differs]),
+        )
+        for section in table.sections
+        for pair in section.pairs
+    ]
+    if not rows:
+        return
+    headings = ("Mode", report.compared, "In percent of", "IOPS", "95 % interval", "Differs")
+    heads = [_sortable(text, place < 3) for place, text in enumerate(headings)]
+    tree = E.TABLE(E.CLASS("sortable"), *caption(report), E.THEAD(E.TR(*heads)), E.TBODY(*rows))
+    name = f"Rows among one another, {table.title}"
+    yield E.DETAILS(E.SUMMARY("Rows among one another"), E.DIV(scrolling(tree, name)))
 
 
 def effects(report: Report) -> Iterator[Element]:
@@ -196,7 +216,7 @@ def _effect(conclusion: Optional[Conclusion]) -> Element:
     if conclusion is None:
         return E.TD("-")
     parts = [
-        E.SPAN(E.CLASS(f"effect {conclusion.effect}"), conclusion.effect),
+        E.SPAN(E.CLASS(f"effect {conclusion.effect.split()[-1]}"), conclusion.effect),
         E.BR(),
         E.SPAN(E.CLASS("small"), change(conclusion)),
     ]
@@ -309,7 +329,7 @@ def _marks(table: Table, numbers: Sequence[int]) -> list[Element]:
 def bases(table: Table) -> Iterable[Element]:
     """What the intervals rest on, and how the baseline drifted."""
     for basis in table.bases:
-        yield E.P(E.CLASS("note"), f"95 % interval: {basis}.")
+        yield E.P(E.CLASS("note"), f"{basis[:1].upper()}{basis[1:]}.")
     for section in table.sections:
         if section.drift_percent is not None:
             drift = f"the baseline drifted by {section.drift_percent:+.1f} %"

@@ -11,17 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from cbt_crypto.report import label
+from cbt_crypto.report import label, text_of
 from cbt_crypto.report.figures.conclusion import THRESHOLDS
 from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Table
+from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.results.cell.run import Run, Series
 
-FORMAT = 1
+FORMAT = 2
 _COLUMNS = (
     "direction", "state", "reason", "emulated", "figure", "unit", "value",
-    "percent_of_baseline", "interval_low_percent", "interval_high_percent", "within_noise",
-    "basis",
+    "percent_of_baseline", "interval_low_percent", "interval_high_percent", "level", "differs",
+    "basis", "control_differs",
 )  # fmt: skip
 
 
@@ -31,6 +32,7 @@ def tidy(report: Report) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*map(_plain_text, dimensions), *_COLUMNS])
+    doubt = bool(report.control)
     for cell in report.cells:
         placed = [_plain_text(cell.dimensions.get(name, "")) for name in dimensions]
         state = [
@@ -40,10 +42,10 @@ def tidy(report: Report) -> str:
             bool(report.emulated_hosts),
         ]
         if not cell.figures:
-            writer.writerow([*placed, *state, *[""] * (len(_COLUMNS) - len(state))])
+            writer.writerow([*placed, *state, *[""] * (len(_COLUMNS) - len(state) - 1), doubt])
         for key, value in cell.figures.items():
             compared = _compared(cell.comparisons.get(key))
-            writer.writerow([*placed, *state, key, BY_KEY[key].unit, value, *compared])
+            writer.writerow([*placed, *state, key, BY_KEY[key].unit, value, *compared, doubt])
     return text.getvalue()
 
 
@@ -54,9 +56,11 @@ def _plain_text(value: Any) -> Any:
 
 def _compared(comparison: Comparison | None) -> list[Any]:
     if comparison is None:
-        return [""] * 5
-    within = comparison.is_within_noise
-    values = (comparison.percent, comparison.low, comparison.high, within, comparison.basis)
+        return [""] * 6
+    values = (
+        comparison.percent, comparison.low, comparison.high, comparison.level, comparison.differs,
+        comparison.basis,
+    )  # fmt: skip
     return ["" if value is None else value for value in values]
 
 
@@ -65,8 +69,11 @@ def document(report: Report) -> dict[str, Any]:
     whole = {
         "format": FORMAT,
         "title": report.title,
+        "control": list(report.control),
+        "verdicts": report.verdicts,
+        "verdicts_in_words": text_of.verdicts(report),
         "baseline": report.baseline.model_dump(),
-        "options": asdict(report.options),
+        "options": _options(report.options),
         "emulated_hosts": list(report.emulated_hosts),
         "emulated_note": label.EMULATED if report.emulated_hosts else None,
         "notes": list(report.notes),
@@ -81,12 +88,13 @@ def document(report: Report) -> dict[str, Any]:
     return plain
 
 
+def _options(options: ReportOptions) -> dict[str, Any]:
+    spread = None if options.spread_from is None else str(options.spread_from)
+    return {**asdict(options), "spread_from": spread}
+
+
 def _conclusion(conclusion: Conclusion) -> dict[str, Any]:
-    return {**asdict(conclusion), "iops": _comparison(conclusion.iops)}
-
-
-def _comparison(comparison: Comparison) -> dict[str, Any]:
-    return {**asdict(comparison), "within_noise": comparison.is_within_noise}
+    return asdict(conclusion)
 
 
 def _table(table: Table) -> dict[str, Any]:
@@ -100,6 +108,7 @@ def _table(table: Table) -> dict[str, Any]:
                 "direction": section.direction,
                 "baseline_drift_percent": section.drift_percent,
                 "cells": [_cell(cell) for cell in section.cells],
+                "pairs": [asdict(pair) for pair in section.pairs],
             }
             for section in table.sections
         ],
@@ -114,9 +123,7 @@ def _cell(cell: ReportCell) -> dict[str, Any]:
         "reason": cell.reason,
         "is_baseline": cell.is_baseline,
         "figures": cell.figures,
-        "comparisons": {
-            key: _comparison(comparison) for key, comparison in cell.comparisons.items()
-        },
+        "comparisons": {key: asdict(comparison) for key, comparison in cell.comparisons.items()},
         "warnings": cell.warnings,
         "runs": [_run(run, cell.direction) for run in cell.runs],
     }

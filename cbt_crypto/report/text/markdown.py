@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from cbt_crypto.report import label
+from cbt_crypto.report import label, text_of
 from cbt_crypto.report.charts.forest import forest
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
@@ -26,6 +26,8 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!&~])")
 def markdown(report: Report) -> str:
     """The report as Markdown: tables, conclusions, hosts and notes. Names are escaped."""
     lines = [f"# {escape(report.title or 'campaign')}", ""]
+    for sentence in report.control:
+        lines += [f"> **{escape(sentence)}**", ""]
     what = "Percent lost against" if report.options.loss else "Percent of"
     lines += [f"{what} **{escape(report.baseline_name)}**, by throughput (IOPS).", ""]
     if forest(report) is not None:
@@ -40,7 +42,8 @@ def markdown(report: Report) -> str:
         for table in tables:
             lines += [f"### {escape(table.title)}", "", *_emulated(report)]
             lines += [*_figures(report, table), "", *_bases(table), *_notes(table)]
-    lines += [*_conclusions(report), *_hosts(report)]
+    lines += [*_conclusions(report), text_of.verdicts(report), "", *_pairs(report)]
+    lines += _hosts(report)
     for note in report.notes:
         lines += [f"Note: {escape(note)}", ""]
     return "\n".join(lines).rstrip() + "\n"
@@ -118,13 +121,12 @@ def _percent(cell: ReportCell | None, loss: bool) -> str:
     if comparison is None:
         return "-"
     text = f"{label.percent(comparison.percent, loss)}%"
-    if cell.is_baseline or comparison.low is None or comparison.high is None:
+    if cell.is_baseline or comparison.low is None:
         return text
-    if comparison.is_within_noise:
-        return f"{text} (within noise)"
-    ends = (comparison.low, comparison.high)
-    low, high = sorted(100 - end for end in ends) if loss else ends
-    return f"{text} ({low:.1f} to {high:.1f})"
+    if comparison.is_of_one_deployment:
+        return f"{text} {text_of.OF_ONE} ({text_of.interval(comparison, loss)})"
+    shown = f"**{text}**" if comparison.differs else text
+    return f"{shown} ({text_of.interval(comparison, loss)})"
 
 
 def _figures(report: Report, table: Table) -> list[str]:
@@ -168,7 +170,7 @@ def _columns(table: Table) -> list[tuple[str, str, Callable[[float | None], str]
 
 def _bases(table: Table) -> list[str]:
     """What the intervals rest on, and how the baseline drifted."""
-    lines = [f"95 % interval: {escape(basis)}." for basis in table.bases]
+    lines = [f"Interval: {escape(basis)}." for basis in table.bases]
     lines += [
         f"{section.label}: the baseline drifted by {section.drift_percent:+.1f} % from its first"
         " to its last run."
@@ -190,6 +192,26 @@ def _conclusions(report: Report) -> list[str]:
         found = {c.name: c for c in report.conclusions if c.load == load}
         lines.append(_row([escape(load), *(_effect(found.get(name)) for name in names)]))
     return [*lines, "", THRESHOLDS, ""]
+
+
+def _pairs(report: Report) -> list[str]:
+    """Rows compared with one another."""
+    rows = [
+        _row([
+            escape(table.title), section.label, escape(pair.name), escape(pair.other),
+            f"**{pair.iops.percent:.2f}%**" if pair.iops.differs else f"{pair.iops.percent:.2f}%",
+            text_of.interval(pair.iops, loss=False),
+        ])
+        for table in report.tables
+        for section in table.sections
+        for pair in section.pairs
+        if not pair.iops.is_of_one_deployment
+    ]  # fmt: skip
+    if not rows:
+        return []
+    head = [_row(["Load", "Mode", report.compared, "In percent of", "IOPS", "95 % interval"])]
+    rule = [_row(["---", "---", "---", "---", "---:", "---"])]
+    return ["## Rows among one another", "", *head, *rule, *rows, ""]
 
 
 def _effect(conclusion: Conclusion | None) -> str:

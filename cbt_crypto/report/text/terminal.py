@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from cbt_crypto.archive.problem import printable
-from cbt_crypto.report import label
+from cbt_crypto.report import label, text_of
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
 from cbt_crypto.report.sanitize import map_text
@@ -38,8 +38,6 @@ _EFFECT_STYLE = {
     "None": "dim",
     "Unclear": "dim italic",
 }
-#: Intervals from this half on, in percent, have no decimals: the column has no room for them.
-_WIDE = 99.95
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -49,10 +47,14 @@ def show(report: Report, console: Console) -> None:
     report = map_text(without_missing(report), printable)
     console.print()
     console.print(Text(report.title or "campaign", "bold"), Text(_subtitle(report), "dim"))
+    for sentence in report.control:
+        console.print(Text(sentence, "bold red"))
     for table in report.tables:
         _show_table(report, table, console)
     if report.conclusions:
         _show_conclusions(report, console)
+    console.print()
+    console.print(Padding(Text(text_of.verdicts(report), "dim"), (0, 0, 0, 2)))
     for note in report.notes:
         console.print(Text(f"note: {note}", "yellow"))
 
@@ -119,7 +121,7 @@ def _show_table(report: Report, table: Table, console: Console) -> None:
         console.print(Text(label.EMULATED, "italic yellow"))
     console.print(grid)
     for basis in table.bases:
-        console.print(Text(f"  95 % interval: {basis}", "dim"))
+        console.print(Text(f"  {basis}", "dim"))
     for section in table.sections:
         if section.drift_percent is not None:
             text = f"  {section.label}: the baseline drifted by {section.drift_percent:+.1f} %"
@@ -202,23 +204,18 @@ def _figures(cell: ReportCell, loss: bool) -> list[Text]:
 
 
 def _percent(comparison: Optional[Comparison], loss: bool) -> Text:
+    """Bold where a difference is shown, dim where it was looked for and is not."""
     if comparison is None:
         return Text("-")
-    within = comparison.is_within_noise
-    return Text(label.percent(comparison.percent, loss), "dim" if within else "bold")
+    style = {True: "bold", False: "dim", None: ""}[comparison.differs]
+    return Text(label.percent(comparison.percent, loss), style)
 
 
 def _interval(cell: ReportCell, comparison: Optional[Comparison], loss: bool) -> Text:
     if cell.is_baseline:
         return Text("baseline", "dim")
-    if comparison is None or comparison.low is None or comparison.high is None:
-        return Text("-")
-    if comparison.is_within_noise:
-        half = (comparison.high - comparison.low) / 2
-        return Text(f"within noise ±{half:.{1 if half < _WIDE else 0}f}", "dim")
-    low, high = comparison.low, comparison.high
-    ends = sorted((100 - low, 100 - high)) if loss else (low, high)
-    return Text(f"{ends[0]:.1f} to {ends[1]:.1f}")
+    dim = comparison is None or not comparison.differs
+    return Text(text_of.interval(comparison, loss), "dim" if dim else "")
 
 
 #: Columns in which no heading of a table is cut.

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.results.precision.warmup import warmup
-
 _DIRECTIONS = {"0": "read", "1": "write"}
 
 #: Direction -> number of the interval -> IOPS.
@@ -33,11 +31,16 @@ class Block:
 
 
 def read_block(
-    directory: Path, processes: Iterable[Mapping[str, Any]], interval_ms: int
+    directory: Path,
+    processes: Iterable[Mapping[str, Any]],
+    interval_ms: int,
+    warmup_s: float = 0.0,
 ) -> Optional[Block]:
     """The block whose files are in `directory`; None where a process left no log of its IOPS.
 
     `processes` are those of cell.json, `interval_ms` is what a line of their logs stands for.
+    `warmup_s` is left out of every block of a load alike, at most half of it: where each block's
+    own seconds decide, those that stalled are left out as if they were warm-up.
     """
     parts = [_process(directory, process, interval_ms) for process in processes]
     length = min((_length(part) for part in parts), default=0)
@@ -49,7 +52,7 @@ def read_block(
         for name in names
     }
     series = tuple(sum(values) for values in zip(*rates.values()))
-    cut = warmup(series)
+    cut = min(round(warmup_s * 1000 / interval_ms), length // 2)
     iops = {name: sum(values[cut:]) / (length - cut) for name, values in rates.items()}
     return Block(cut * interval_ms / 1000, iops, series)
 

@@ -66,6 +66,27 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(center, boundary(count) * deviation / math.sqrt(count), count, batch)
 
 
+def p_value(values: Sequence[float]) -> float:
+    """The chance of such values, ever, where the mean is 0: the sequence's own verdict.
+
+    It is at most ALPHA exactly where `interval` leaves 0 out.
+    """
+    own, _ = unlike(values)
+    count = len(own)
+    squares = _squares(own) if count > 1 else 0.0
+    mean = sum(values) / len(values) if values else 0.0
+    if count < 2 or (squares == 0 and mean == 0):
+        return 1.0
+    k = 1 + count * _MIXTURE
+    if squares == 0:
+        # the ratio at an infinite t
+        log_ratio = -math.log(k) / 2 + math.log(k) * count / 2
+    else:
+        share = mean**2 * count * 1.0 / squares  # t squared over v
+        log_ratio = -math.log(k) / 2 + (math.log1p(share) - math.log1p(share / k)) * count / 2
+    return min(1.0, math.exp(-log_ratio))
+
+
 def unlike(values: Sequence[float]) -> tuple[list[float], int]:
     """Means of batches of neighbours, so long that the means do not resemble one another.
 

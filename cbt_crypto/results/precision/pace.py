@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from cbt_crypto.results.precision.confidence_sequence import interval
+from cbt_crypto.results.precision.repetition import FEWEST_PAIRS
 from cbt_crypto.results.precision.until import MeasureUntil
 
 #: The report reads the same logs more finely; what just reaches the precision here does so there.
@@ -43,6 +44,8 @@ class Load:
         if turn < self.until.fewest:
             return False
         group = self._group(configuration)
+        if len(group) > 1 and turn < FEWEST_PAIRS:
+            return False
         if configuration != self.baseline or len(group) == 1:
             return self.half(configuration) <= _MARGIN * self.until.half
         # the baseline is measured for the others

@@ -31,12 +31,26 @@ class MeasureUntil(BaseModel):
     min: int = Field(30, ge=1, le=2_592_000, description="seconds measured in any case")
     max: int = Field(300, ge=1, le=2_592_000, description="seconds measured at most")
     block: int = Field(10, ge=2, le=86_400, description="seconds of one block")
+    warmup: Optional[int] = Field(
+        None,
+        ge=0,
+        le=43_200,
+        description="seconds left out at the start of every block, whatever they hold; a fifth of "
+        "the block when absent",
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if not self.block <= self.max or not self.min <= self.max:
             raise ValueError("max must be at least min, and at least one block")
+        if self.warmup_s > self.block / 2:
+            raise ValueError("warmup must be at most half of a block")
         return self
+
+    @property
+    def warmup_s(self) -> float:
+        """Seconds that are left out of each block, the same under every configuration."""
+        return float(self.block // 5 if self.warmup is None else self.warmup)
 
     @property
     def half(self) -> float:

@@ -42,6 +42,7 @@ class Turn(Overlay):
 @pytest.fixture
 def turns(host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setitem(OVERLAYS, "turn", Turn)
+    monkeypatch.setattr("cbt_crypto.run.campaign._pause", lambda seconds: None)
     host.programs("fio", FIO.replace("DIRECTORY", str(host.directory)))
     (host.directory / "iops").write_text("1000 1000 1000 1000")
     return host
@@ -75,12 +76,12 @@ def test_it_stops_when_every_percent_is_known(turns: Any) -> None:
     result = turns.cbt(campaign(turns))
     assert result.exit_code == 0, result.output
     done = measured(turns)
-    # of values that do not vary, four pairs are the fewest that say anything
-    assert sorted(done) == [(n, name) for n in range(4) for name in "ABC"]
+    # of values that do not vary, six pairs are the fewest that carry a verdict
+    assert sorted(done) == [(n, name) for n in range(6) for name in "ABC"]
     assert [turn for turn, _ in done] == sorted(turn for turn, _ in done)
     assert result.output.count("(rebuild") == 1
     assert result.output.count("prefill ") == 1
-    assert len(plan_of(turns)["cells"]) == 12
+    assert len(plan_of(turns)["cells"]) == 18
 
 
 def test_what_the_archive_says_of_it(turns: Any) -> None:
@@ -94,15 +95,21 @@ def test_what_the_archive_says_of_it(turns: Any) -> None:
     assert len({cell["deployment"] for cell in cells}) == 1
     assert all(cell["block"] == {"warmup_s": 0.0, "iops": {"read": 1000.0}} for cell in cells)
     steps = json.loads((turns.archive / "results" / "timeline.json").read_text())["steps"]
-    assert sum(step["step"] == "measure" for step in steps) == 12
+    assert sum(step["step"] == "measure" for step in steps) == 18
     assert {step["how"] for step in steps if step["step"] == "deploy"} == {"rebuild", "live"}
 
 
-def test_the_warmup_is_cut(turns: Any) -> None:
-    (turns.directory / "iops").write_text("100 1000 1001 999 1000 1001")
-    turns.cbt(campaign(turns))
-    path = next(turns.archive.glob("results/0*/id-*/cell.json"))
-    assert json.loads(path.read_text())["block"]["warmup_s"] == 1.0
+def test_the_warmup_is_the_same_for_every_block_whatever_it_holds(turns: Any) -> None:
+    """What each block's seconds decided left out stalls as if they were warm-up."""
+    (turns.directory / "iops").write_text("100 100 1001 999 1000 1001")
+    time = {"precision": "5%", "min": 4, "max": 40, "block": 4, "warmup": 1}
+    turns.cbt(campaign(turns, time=time))
+    blocks = [
+        json.loads(path.read_text())["block"]
+        for path in turns.archive.glob("results/0*/id-*/cell.json")
+    ]
+    assert len(blocks) >= 18 and {block["warmup_s"] for block in blocks} == {1.0}
+    assert blocks[0]["iops"]["read"] == pytest.approx((100 + 1001 + 999 + 1000 + 1001) / 5)
 
 
 def test_a_campaign_that_is_known_well_enough_is_finished(turns: Any) -> None:

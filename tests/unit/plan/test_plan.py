@@ -31,8 +31,11 @@ def order(campaign: Campaign) -> list[tuple[Any, ...]]:
 
 def test_configurations_then_scenarios_then_iterations_then_dimensions(campaign_of: Make) -> None:
     campaign = campaign_of(
-        cluster={"configurations": {"B": {}, "A": {}}, "iterations": 2}, benchmarks=TWO
-    )
+        cluster={
+            "configurations": {"B": {}, "A": {}}, "iterations": 2, "order": "sequential",
+        },
+        benchmarks=TWO,
+    )  # fmt: skip
     many, sync = "rbd_single_client", "rbd_single_client_sync"
     assert order(campaign) == [
         (configuration, *rest)

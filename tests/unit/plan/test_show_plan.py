@@ -41,7 +41,8 @@ def test_configurations_steps_and_sums(shown: Callable[..., list[str]]) -> None:
     assert steps == ["rebuild", "prefill", "measure", "live", "measure"]
     assert lines[-1] == (
         "2 cells to measure; 1 rebuilds, 1 live changes; prefill of 2.0 GiB. Measuring takes "
-        "2:02:00 by the file's own times; deployments and prefill come on top."
+        "2:02:00 by the file's own times; deployments and prefill come on top. One deployment of "
+        "each configuration: percents without a verdict; iterations: 3 or more gives one."
     )
 
 

@@ -1,4 +1,4 @@
-"""A small run of the simulation: the method holds, and what it is compared with does not."""
+"""A short run of the trial of designs, with a fixed seed; without options it is long."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ import pytest
 pytestmark = pytest.mark.unit
 
 COMMAND = Path(__file__).parents[3] / "perf" / "coverage.py"
+DESIGNS = ("one run", "2 rounds", "3 rounds", "6 turns")
 
 
-def test_the_intervals_are_right_often_enough() -> None:
+def test_verdicts_are_right_often_enough() -> None:
+    """The default first: a single run, which gave 27 to 63 % false verdicts, now gives none."""
+    only = [word for name in DESIGNS for word in ("--only", name)]
     done = subprocess.run(
-        [sys.executable, str(COMMAND), "--campaigns", "100"],
+        [sys.executable, str(COMMAND), "--campaigns", "40", "--markdown", *only],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = [line.split("│") for line in done.stdout.splitlines() if line.startswith("│")]
-    false = {row[2].strip(): float(row[4].strip(" %")) for row in rows if "bursts" in row[1]}
-    assert false["in turns, until it differs"] <= 5 < false["(in turns, until Student's differs)"]
-    assert false["(one by one, Student's of 30 blocks)"] > 10
+    rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "|" in line]
+    assert rows[0] == ["disturbance", *DESIGNS]
+    for name in ("AR(1) 0.97", "level shifts", "cycle of 60 s", "heavy tails", "deployments 10 %"):
+        (row,) = [row for row in rows if row[0] == name]
+        assert row[1:3] == ["none", "none"], name
+        assert all(float(share) <= 18 for share in row[3:]), name

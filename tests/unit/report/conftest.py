@@ -54,6 +54,24 @@ def _small(tmp_path_factory: pytest.TempPathFactory, synthetic: Any) -> Path:
 
 
 @pytest.fixture
+def repeated(tmp_path: Path, synthetic: Any) -> Path:
+    """The same with a control, in four rounds, each configuration on a deployment of its own."""
+    wobble = (1.0, 1.01, 0.995, 1.004)
+    share = {"LUKS": 0.5}
+    shape = synthetic.SyntheticScenario("rbd_multi_client", 2, 1, (4096,))
+
+    def load(cell: Any) -> Any:
+        turn = (cell.iteration + len(cell.configuration)) % len(wobble)
+        return synthetic.Load(1000.0 * share.get(cell.configuration, 1.0) * wobble[turn], 2.0)
+
+    campaign = synthetic.SyntheticCampaign(
+        scenarios=[shape], configurations=["Unencrypted", "control", "LUKS"], load=load,
+        seconds=12, iterations=4, rounds=True,
+    )  # fmt: skip
+    return Path(synthetic.write_archive(campaign, tmp_path / "archive"))
+
+
+@pytest.fixture
 def small(tmp_path: Path, _small: Path) -> Path:
     """A small archive of this test's own: LUKS has half the IOPS and twice the sys time."""
     return Path(shutil.copytree(_small, tmp_path / "archive"))

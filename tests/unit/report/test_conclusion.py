@@ -11,7 +11,7 @@ from rich.console import Console
 from cbt_crypto.report.build import build
 from cbt_crypto.report.figures.conclusion import change, conclude, effect
 from cbt_crypto.report.html.page import page
-from cbt_crypto.report.model import Comparison, Conclusion, ReportCell
+from cbt_crypto.report.model import Comparison, Conclusion
 from cbt_crypto.report.text.csv_json import document
 from cbt_crypto.report.text.markdown import markdown
 from cbt_crypto.report.text.terminal import show
@@ -20,34 +20,43 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize(
-    ("percent", "low", "high", "name", "beside"),
+    ("percent", "low", "high", "differs", "name", "beside"),
     [
-        (99.8, 98.0, 101.6, "None", "within noise, -2.0 to +1.6 %"),
-        (93.0, 90.5, 100.2, "None", "within noise, -9.5 to +0.2 %"),
-        (99.8, 85.0, 117.0, "Unclear", "within noise, -15.0 to +17.0 %"),
-        (104.0, 95.0, 114.0, "Unclear", "within noise, -5.0 to +14.0 %"),
-        (99.5, 99.3, 99.7, "None", "-0.5 %"),
-        (98.0, 97.0, 99.0, "Low", "-2.0 %"),
-        (90.1, 89.0, 91.0, "Low", "-9.9 %"),
-        (89.9, 89.0, 91.0, "Moderate", "-10.1 %"),
-        (79.9, 79.0, 81.0, "High", "-20.1 %"),
-        (105.0, 103.0, 107.0, "Gain", "+5.0 %"),
-        (79.9, None, None, "High", "-20.1 %, no interval"),
+        (99.8, 98.9, 101.6, False, "Unclear", "-1.1 to +1.6 %"),
+        (93.0, 90.5, 100.2, False, "Unclear", "-9.5 to +0.2 %"),
+        (104.0, 95.0, 114.0, False, "Unclear", "-5.0 to +14.0 %"),
+        (99.5, 99.3, 99.7, True, "None", "-0.5 %"),
+        (97.0, 96.0, 98.5, True, "Low", "-3.0 %"),
+        (99.8, 99.1, 100.9, False, "None", "-0.9 to +0.9 %"),
+        (90.5, 89.0, 92.0, True, "Low to Moderate", "-9.5 %"),
+        (85.0, 81.0, 89.0, True, "Moderate", "-15.0 %"),
+        (79.0, 70.0, 88.0, True, "Moderate to High", "-21.0 %"),
+        (75.5, 64.4, 83.1, True, "Moderate to High", "-24.5 %"),
+        (70.0, 65.0, 79.9, True, "High", "-30.0 %"),
+        (85.0, 65.0, 96.0, True, "Low to High", "-15.0 %"),
+        (85.0, 65.0, 96.0, False, "Unclear", "-35.0 to -4.0 %"),
+        (105.0, 103.0, 107.0, True, "Gain", "+5.0 %"),
     ],
 )
-def test_the_effect_in_a_word_and_the_change(percent, low, high, name, beside):
-    iops = Comparison(percent, low, high)
-    cell = ReportCell("LUKS", {}, "read", "measured", comparisons={"iops": iops})
-    assert effect(cell) == name
+def test_the_effect_in_a_word_and_the_change(percent, low, high, differs, name, beside):
+    iops = Comparison(percent, low, high, "", "rounds", 0.01, differs)
+    assert effect(iops) == name
     assert change(Conclusion("small reads", "LUKS", "", name, iops, None)) == beside
+
+
+@pytest.mark.parametrize("percent", [50.0, 99.9, 130.0])
+def test_what_was_deployed_once_has_no_word(percent):
+    assert effect(Comparison(percent)) == ""
+    assert effect(Comparison(percent, percent - 0.1, percent + 0.1, "", "run")) == ""
 
 
 def test_loads_of_one_kind_have_a_row_each(tmp_path, synthetic):
     shape = synthetic.SyntheticScenario("rbd", 1, 1, (1024, 2048), ("randread",))
     iops = {("A", 1024): 1000.0, ("A", 2048): 1000.0, ("B", 1024): 700.0, ("B", 2048): 850.0}
     campaign = synthetic.SyntheticCampaign(
-        [shape], ["A", "B"], lambda c: synthetic.Load(iops[c.configuration, c.op_size], 1.0)
-    )
+        [shape], ["A", "B"], lambda c: synthetic.Load(iops[c.configuration, c.op_size], 1.0),
+        iterations=3, rounds=True,
+    )  # fmt: skip
     report = build(synthetic.write_archive(campaign, tmp_path / "archive"))
     found = {one.load: one.effect for one in conclude(report.tables, report.configurations)}
     assert found == {
@@ -56,8 +65,8 @@ def test_loads_of_one_kind_have_a_row_each(tmp_path, synthetic):
     }
 
 
-def test_every_output_says_the_same(small):
-    report = build(small)
+def test_every_output_says_the_same(repeated):
+    report = build(repeated)
     assert report.conclusions
     out = io.StringIO()
     show(report, Console(file=out, width=200))

@@ -9,17 +9,14 @@ from typing import Any
 import pytest
 
 from cbt_crypto.archive.documents import PlannedCell
-from cbt_crypto.report.figures.interval import Intervals, Load
-from cbt_crypto.report.figures.metric import BY_KEY
+from cbt_crypto.report.figures.interval import Comparisons, Load
 from cbt_crypto.report.figures.spread import split, stretches
-from cbt_crypto.report.model import Comparison
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.precision.confidence_sequence import boundary
+from cbt_crypto.results.precision.confidence_sequence import ALPHA, boundary, interval, p_value
 
 pytestmark = pytest.mark.unit
 
-IOPS = BY_KEY["iops"]
 UNTIL = {"precision": "5%", "min": 4, "max": 40, "block": 4}
 
 
@@ -45,13 +42,13 @@ def _block(name: str, turn: int, iops: float, deployment: str = "d", **changes: 
     return replace(run, **changes)
 
 
-def _compare(runs: list[Run], in_turns: bool = True, key: str = "iops") -> Comparison:
-    numbers = stretches(runs, "configuration", in_turns)
+def _compare(runs: list[Run], key: str = "iops") -> Any:
+    numbers = stretches(runs, "configuration")
     by_name: dict[Any, list[Run]] = {}
     for run in runs:
         by_name.setdefault(run.planned.configuration, []).append(run)
     load = Load("read", {name: split(found, numbers) for name, found in by_name.items()})
-    return Intervals({0: load}, in_turns=in_turns).compare(BY_KEY[key], load, "B", "A", 77.0)
+    return Comparisons({0: load}, "A").of(0, "B", key)
 
 
 NOISE = [1.01, 0.99, 1.02, 0.98, 1.0, 1.01]
@@ -86,29 +83,32 @@ def test_what_was_asked_for_and_not_reached_is_said() -> None:
 
 def test_pairs_are_of_one_round_and_one_deployment_and_of_measured_blocks() -> None:
     failed = replace(PAIRS[1], failure="fio exited with 1")
-    later = [replace(run, deployment="e") if run is PAIRS[3] else run for run in PAIRS[2:]]
-    assert str(_compare([PAIRS[0], failed, *later]).basis).startswith("4 pairs of blocks")
+    assert "pairs" not in str(_compare([PAIRS[0], failed, *PAIRS[2:]]).basis)
+    more = [*PAIRS, _block("A", 6, 1000.0), _block("B", 6, 800.0)]
+    assert str(_compare([PAIRS[0], failed, *more[2:]]).basis).startswith("6 pairs of blocks")
     both = [replace(run, deployment="e") if run.started == 5 else run for run in PAIRS]
     assert _compare(both).basis == "6 pairs of blocks, in turns on 2 clusters"
 
 
-def test_too_few_pairs_say_no_more_than_single_runs() -> None:
-    few = _compare(PAIRS[:6])
-    assert few.percent == 77.0
-    assert "pairs" not in str(few.basis)
+def test_too_few_pairs_carry_no_verdict() -> None:
+    few = _compare(PAIRS[:10])
+    assert few.level == "run" and few.differs is None
+    assert _compare(PAIRS).differs is True
 
 
-def test_latency_is_paired_too_and_its_percentiles_keep_their_own_percent() -> None:
+def test_latency_is_paired_too() -> None:
     latency = _compare(PAIRS, key="clat_ns_mean")
     assert latency.percent == pytest.approx(1e4 / _compare(PAIRS).percent)
-    assert _compare(PAIRS, key="clat_ns_max").percent == 77.0
-
-
-def test_blocks_of_other_orders_are_no_pairs() -> None:
-    assert "pairs" not in str(_compare(PAIRS, in_turns=False).basis)
+    assert _compare(PAIRS, key="clat_ns_max").low is None
 
 
 def test_blocks_that_took_turns_share_a_deployment() -> None:
-    numbers = stretches(PAIRS, "configuration", in_turns=True)
-    assert set(numbers.values()) == {1}
+    assert {run.deployment for run in PAIRS} == {"d"}
     assert len(set(stretches(PAIRS, "configuration").values())) == 12
+
+
+def test_the_sequences_p_is_what_its_interval_says() -> None:
+    for shift in (0.0, 0.01, 0.03, 0.05, 0.1, 0.3):
+        values = [shift + noise - 1 for noise in NOISE]
+        found = interval(values)
+        assert (p_value(values) <= ALPHA) == (abs(found.center) > found.half)

@@ -6,7 +6,7 @@ import csv
 
 import pytest
 
-from cbt_crypto.report import ReportOptions, build
+from cbt_crypto.report import build
 from cbt_crypto.report.charts.size_chart import size_charts
 from cbt_crypto.report.figures.loss_table import loss_tables
 from cbt_crypto.report.text.markdown import markdown
@@ -66,7 +66,7 @@ def report(tmp_path_factory, synthetic, published):
 
     campaign = synthetic.SyntheticCampaign(scenarios, ["Plain", "LUKS"], load, seconds=4)
     root = synthetic.write_archive(campaign, tmp_path_factory.mktemp("drives") / "archive")
-    return build(root, ReportOptions(run_spread_percent=0.3))
+    return build(root)
 
 
 def test_all_384_published_losses_to_two_decimals(report, published):

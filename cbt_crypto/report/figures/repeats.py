@@ -1,0 +1,204 @@
+"""What repetitions tell of the ratio of two configurations: pure arithmetic on logarithms.
+
+The unit is the deployment: two runs on one cluster say little of another. Reports and the trial in
+`perf/coverage.py` use the same functions. docs/method.md says what they assume and how often they
+are wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Optional
+
+from scipy.special import stdtr, stdtrit
+
+from cbt_crypto.results.precision.confidence_sequence import interval, p_value
+from cbt_crypto.results.precision.repetition import FEWEST_PAIRS, FEWEST_ROUNDS
+
+_TAIL = 0.975
+
+
+@dataclass(frozen=True)
+class Value:
+    """The logarithm of one run's figure, the round it was measured in, and on which deployment."""
+
+    log: float
+    round: int
+    deployment: Hashable
+
+
+class Level(Enum):
+    """What an interval is made of."""
+
+    ROUNDS = "rounds"
+    TURNS = "turns"
+    #: Of another archive's repetitions.
+    ELSEWHERE = "elsewhere"
+    #: Seconds of single runs: no more than a range within them.
+    RUN = "run"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """`center` +- `half` of the logarithm of a ratio, at 95 %.
+
+    `p` is the chance of such a difference where there is none; None where no verdict may rest on
+    what was repeated.
+    """
+
+    center: float
+    half: float
+    level: Level
+    basis: str
+    p: Optional[float] = None
+
+
+def estimate(
+    own: Sequence[Value], base: Sequence[Value], until_precise: bool = False
+) -> Optional[Estimate]:
+    """What the repetitions of two configurations say of their ratio; None where nothing repeats.
+
+    `until_precise` says that the campaign ended when it knew enough, so that only a sequence of
+    intervals that hold whenever one stops is right.
+    """
+    shared = {value.deployment for value in own} & {value.deployment for value in base}
+    if not shared:
+        return _apart(own, base, until_precise)
+    pairs = _pairs(own, base)
+    units = _units(pairs)
+    on_one_cluster = [one.log - two.log for one, two in pairs if one.deployment == two.deployment]
+    if until_precise or len(pairs) >= 2 * len(units):
+        return _in_turns(on_one_cluster, len(units))
+    return _paired([math.fsum(unit) / len(unit) for unit in units])
+
+
+def _apart(own: Sequence[Value], base: Sequence[Value], until_precise: bool) -> Optional[Estimate]:
+    """Each configuration on deployments of its own: none serves both."""
+    one, two = _means(own), _means(base)
+    if min(len(one), len(two)) < 2:
+        return None
+    differences = [a.log - b.log for a, b in _pairs(one, two)]
+    if until_precise:
+        found = interval(differences)
+        known = math.isfinite(found.half)
+        basis = f"{len(differences)} rounds of deployments, until it was known well enough"
+        p = p_value(differences) if len(differences) >= FEWEST_PAIRS else None
+        return Estimate(found.center, found.half, Level.ROUNDS, basis, p) if known else None
+    welch = _welch([value.log for value in one], [value.log for value in two])
+    rounds = _student(differences) if len(differences) > 1 else welch
+    # Whichever knows less: rounds differ where one disturbance lasts over several of them,
+    # configurations where a disturbance changes from one of them to the next.
+    half, p = max(welch[1], rounds[1]), max(welch[2], rounds[2])
+    least = min(len(one), len(two))
+    count = f"{len(one)}" if len(one) == len(two) else f"{len(one)} and {len(two)}"
+    basis = f"{count} deployments of each, in rounds"
+    return Estimate(welch[0], half, Level.ROUNDS, basis, p if least >= FEWEST_ROUNDS else None)
+
+
+def _paired(differences: Sequence[float]) -> Optional[Estimate]:
+    """Deployments that serve both configurations; several of them.
+
+    One degree of freedom is given away: a cycle that is longer than a round makes differences that
+    are alike more often than normal ones are, and here nothing else tells of it.
+    """
+    if len(differences) < 3:
+        return None
+    center, half, p = _student(differences, 2)
+    basis = f"{len(differences)} deployments that served both, in rounds"
+    return Estimate(center, half, Level.ROUNDS, basis, p)
+
+
+def _in_turns(differences: Sequence[float], clusters: int) -> Optional[Estimate]:
+    """Pairs of blocks of one round on one cluster."""
+    found = interval(differences)
+    if len(differences) < FEWEST_PAIRS or not math.isfinite(found.half):
+        return None
+    batches = f", {found.batch} at a time" if found.batch > 1 else ""
+    where = "one cluster" if clusters == 1 else f"{clusters} clusters"
+    basis = f"{len(differences)} pairs of blocks{batches}, in turns on {where}"
+    return Estimate(found.center, found.half, Level.TURNS, basis, p_value(differences))
+
+
+def _welch(one: Sequence[float], two: Sequence[float]) -> tuple[float, float, float]:
+    """Center, half and p of means of unlike variance.
+
+    Degrees of freedom are the fewer ones, less one: Welch's own estimate of them is too many where
+    two or three values happen to be alike.
+    """
+    error = math.sqrt(_variance(one) / len(one) + _variance(two) / len(two))
+    center = math.fsum(one) / len(one) - math.fsum(two) / len(two)
+    return (center, *_of_t(center, error, min(len(one), len(two)) - 1))
+
+
+def _student(values: Sequence[float], less: int = 1) -> tuple[float, float, float]:
+    error = math.sqrt(_variance(values) / len(values))
+    center = math.fsum(values) / len(values)
+    return (center, *_of_t(center, error, len(values) - less))
+
+
+def of_known_spread(center: float, parts: Iterable[tuple[float, int, int]], basis: str) -> Estimate:
+    """A ratio of which each side's variance, with its degrees of freedom, is known from elsewhere.
+
+    `parts` has (variance, degrees, runs here) of each side. It carries no verdict: one run that
+    met a stall is too far off for any variance of others.
+    """
+    sides = list(parts)
+    error = math.sqrt(sum(variance / runs for variance, _, runs in sides))
+    half, _ = _of_t(center, error, min(degrees for _, degrees, _ in sides))
+    return Estimate(center, half, Level.ELSEWHERE, basis)
+
+
+def _of_t(center: float, error: float, degrees: int) -> tuple[float, float]:
+    half = float(stdtrit(degrees, _TAIL)) * error
+    if error == 0:
+        return half, float(center == 0)
+    return half, 2 * float(stdtr(degrees, -abs(center) / error))
+
+
+def variance_of(values: Sequence[Value]) -> Optional[tuple[float, int]]:
+    """The variance between deployments and its degrees of freedom; None where there is one."""
+    means = [value.log for value in _means(values)]
+    return (_variance(means), len(means) - 1) if len(means) > 1 else None
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+def _means(values: Iterable[Value]) -> list[Value]:
+    """One value a deployment, in the order of their first rounds."""
+    found: dict[Hashable, list[Value]] = {}
+    for value in sorted(values, key=lambda value: value.round):
+        found.setdefault(value.deployment, []).append(value)
+    return [
+        Value(math.fsum(v.log for v in own) / len(own), own[0].round, deployment)
+        for deployment, own in found.items()
+    ]
+
+
+def _pairs(own: Sequence[Value], base: Sequence[Value]) -> list[tuple[Value, Value]]:
+    """The runs of one round, in the order of rounds."""
+    other: Mapping[int, Value] = {value.round: value for value in base}
+    return [
+        (value, other[value.round])
+        for value in sorted(own, key=lambda value: value.round)
+        if value.round in other
+    ]
+
+
+def _units(pairs: Sequence[tuple[Value, Value]]) -> list[list[float]]:
+    """Differences of pairs, those together that have a deployment in common, in order."""
+    units: list[tuple[set[Hashable], list[float]]] = []
+    for one, two in pairs:
+        deployments: set[Hashable] = {one.deployment, two.deployment}
+        differences: list[float] = []
+        for unit in [unit for unit in units if unit[0] & deployments]:
+            units.remove(unit)
+            deployments |= unit[0]
+            differences += unit[1]
+        units.append((deployments, [*differences, one.log - two.log]))
+    return [differences for _, differences in units]

@@ -1,0 +1,43 @@
+"""What the tables say of a comparison and its verdict, the same in every output."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from cbt_crypto.report.model import Comparison, Report
+
+#: Half ranges from this on, in percent, have no decimals: no column has room for them.
+_WIDE = 99.95
+
+#: Stands at a percent of what was deployed once.
+OF_ONE = "of this deployment"
+#: Stands where no comparison of a report carries a verdict.
+NO_VERDICT = (
+    "No verdict: each configuration was deployed once, and nothing here says how much another "
+    "deployment would differ. With iterations: 3 or more, each round measures every configuration "
+    "on a deployment of its own; --spread-from takes the spread from an archive that was measured "
+    "so."
+)
+
+
+def interval(comparison: Optional[Comparison], loss: bool) -> str:
+    """`64.0 to 84.7`, or `within run +-1.3` for what is no interval; a dash for none."""
+    if comparison is None or comparison.low is None or comparison.high is None:
+        return "-"
+    low, high = comparison.low, comparison.high
+    if comparison.is_of_one_deployment:
+        half = (high - low) / 2
+        return f"within run ±{half:.{1 if half < _WIDE else 0}f}"
+    ends = sorted((100 - low, 100 - high)) if loss else (low, high)
+    return f"{ends[0]:.1f} to {ends[1]:.1f}"
+
+
+def verdicts(report: Report) -> str:
+    """What bold percents and intervals mean, together and one by one."""
+    if not report.verdicts:
+        return NO_VERDICT
+    count = f"all {report.verdicts} comparisons" if report.verdicts > 1 else "the one comparison"
+    return (
+        "Each interval holds by itself, at 95 %. Differences in bold hold together, at 95 % over "
+        f"{count} of throughput with the baseline (Holm)."
+    )

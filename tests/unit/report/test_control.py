@@ -1,0 +1,90 @@
+"""The campaign's own test of itself, and what a report says where nothing carries a verdict."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from cbt_crypto.report import ReportOptions, build
+from cbt_crypto.report.html.page import page
+from cbt_crypto.report.model import Report
+from cbt_crypto.report.text.csv_json import document, tidy
+from cbt_crypto.report.text.markdown import markdown
+from cbt_crypto.report.text.terminal import show
+
+pytestmark = pytest.mark.unit
+
+
+def _campaign(synthetic, root, control, **options):
+    shape = synthetic.SyntheticScenario("rbd_single_client", 1, 1, (4096,), ("randread",))
+    wobble = (1.0, 1.01, 0.995, 1.004, 0.99)
+    share = {"control": control, "LUKS": 0.7}
+
+    def load(cell):
+        noise = wobble[(cell.iteration + len(cell.configuration)) % 5]
+        return synthetic.Load(1000.0 * share.get(cell.configuration, 1.0) * noise, 2.0)
+
+    names = ["Unencrypted", "control", "LUKS"]
+    campaign = synthetic.SyntheticCampaign([shape], names, load, seconds=12, **options)
+    return synthetic.write_archive(campaign, root)
+
+
+def _printed(report: Report) -> str:
+    out = io.StringIO()
+    show(report, Console(file=out, width=120))
+    return " ".join(out.getvalue().split())
+
+
+def test_a_control_that_differs_is_said_at_the_top_of_every_output(synthetic, tmp_path):
+    report = build(_campaign(synthetic, tmp_path / "a", 0.9, iterations=5, rounds=True))
+    (sentence,) = report.control
+    assert "rbd_single_client, 4 KiB, random reads" in sentence
+    printed = _printed(report)
+    assert printed.index(sentence) < printed.index("percent 95 % interval")
+    assert markdown(report).index("The control differs") < markdown(report).index("| IO size")
+    html = page(report)
+    assert html.index("The control differs") < html.index("Summary</h2>")
+    assert json.loads(json.dumps(document(report)))["control"] == [sentence]
+    rows = list(csv.DictReader(io.StringIO(tidy(report))))
+    assert {row["control_differs"] for row in rows} == {"True"}
+
+
+def test_a_control_that_is_the_baseline_says_nothing(synthetic, tmp_path):
+    report = build(_campaign(synthetic, tmp_path / "a", 1.0, iterations=5, rounds=True))
+    assert report.control == ()
+    (section,) = report.tables[0].sections
+    by_name = {cell.name: cell.comparisons["iops"] for cell in section.cells}
+    assert by_name["control"].differs is False and by_name["LUKS"].differs is True
+    assert "all 2 comparisons of throughput" in _printed(report)
+    assert [(pair.name, pair.other) for pair in section.pairs] == [("LUKS", "control")]
+    assert "**" in markdown(report).partition("## Rows among one another")[2]
+
+
+def test_where_nothing_repeats_nothing_is_a_verdict(synthetic, tmp_path):
+    report = build(_campaign(synthetic, tmp_path / "a", 0.5))
+    assert report.control == () and report.conclusions == () and report.verdicts == 0
+    printed, text = _printed(report), markdown(report)
+    assert "No verdict: each configuration was deployed once" in printed
+    assert "of this deployment (within run" in text and "**5" not in text
+    for word in ("High", "Moderate", "Gain", "95 % interval:"):
+        assert word not in printed.replace("95 % interval IOPS", "")
+
+
+def test_the_spread_of_deployments_may_come_from_another_archive(synthetic, tmp_path):
+    once = _campaign(synthetic, tmp_path / "once", 1.0)
+    rounds = _campaign(synthetic, tmp_path / "rounds", 1.0, iterations=5, rounds=True)
+    report = build(once, ReportOptions(spread_from=rounds))
+    (section,) = report.tables[0].sections
+    luks = next(cell.comparisons["iops"] for cell in section.cells if cell.name == "LUKS")
+    # an interval, and no verdict: one run that met a stall is off by more than any variance says
+    assert luks.level == "elsewhere" and luks.differs is None
+    assert str(rounds) in str(luks.basis)
+    assert luks.low < 70 < luks.high
+    # what was measured once there too says nothing
+    same = build(once, ReportOptions(spread_from=once))
+    (section,) = same.tables[0].sections
+    assert section.cells[2].comparisons["iops"].level == "run"
