@@ -32,9 +32,9 @@ _PUBLISHED = "its configuration is not proved: this is what somebody published"
 def compare(archives: Mapping[str, Path], options: ReportOptions) -> Report:
     """Compare archives by the names given to them; `options.baseline` is one of the names.
 
-    Where each of several holds several configurations, these are compared within each archive, and the names
-    are the dimension `hardware`. Raises UsageError when one is no archive, or when only some of
-    them hold several.
+    Where there are several and each holds several configurations, these are compared within each
+    archive, and the names are the dimension `hardware`. Raises UsageError when one is no archive,
+    or when only some of them hold several.
     """
     if len(archives) > 1 and all(_holds_several(path) for path in archives.values()):
         return _by_hardware(archives, options)
