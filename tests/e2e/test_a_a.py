@@ -18,7 +18,7 @@ import pytest
 pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).resolve().parents[2]
-ROUNDS, SECONDS = 2, 8
+ROUNDS, SECONDS = 3, 8
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +38,13 @@ def test_the_same_configuration_twice_and_one_that_encrypts(needs_ceph, a_a, tmp
     whole, *rounds = a_a.judge(archive)
     (twin,), (other,) = whole.of(a_a.TWIN), whole.of(a_a.OTHER)
     for cell in (twin, other):
-        assert "run to run" in cell.iops.basis
+        assert "in rounds" in cell.iops.basis
         assert cell.iops.low < cell.iops.percent < cell.iops.high
-    # with three degrees of freedom, five times the interval leaves one chance in two thousand
+    # with one degree of freedom, five times the interval leaves one chance in a hundred
     half = math.log(twin.iops.high / twin.iops.percent)
     assert abs(math.log(twin.iops.percent / 100)) < 5 * half
     assert other.iops.low < 100, "encryption made it significantly faster"
     assert len(rounds) == ROUNDS
     for report in rounds:
-        assert all("assumed between deployments" in cell.iops.basis for cell in report.cells)
+        assert all("of one deployment; no verdict" in cell.iops.basis for cell in report.cells)
+        assert all(cell.verdict == "no verdict" for cell in report.cells)
