@@ -47,6 +47,8 @@ class Machine:
             "pool_profiles": {"rbd": {"pg_size": 16, "pgp_size": 16, "replication": 2}},
             "settings": {"osd_memory_target": "1G"},
             "rebuild": "needed",
+            # tests of the control turn it on
+            "control": False,
             "configurations": configurations,
         }
         path.write_text(

@@ -39,6 +39,7 @@ CAMPAIGN: dict[str, Any] = {
         "settings": {"osd_memory_target": "900M"},
         "neighbours": {"hosts": ["node2"], "cpu": 1, "cpu_load": 20, "least_percent": 5},
         "rebuild": "needed",
+        "control": False,
         "configurations": {
             "Host": {},
             "VXLAN": {

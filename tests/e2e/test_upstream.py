@@ -87,7 +87,10 @@ def both(
             directory = tmp_path_factory.mktemp("engine")
             config = write(
                 directory, "campaign.yaml",
-                {"configurations": {"Plain": {}, "Secure": {"secure_messenger": {}}}},
+                {
+                    "configurations": {"Plain": {}, "Secure": {"secure_messenger": {}}},
+                    "control": False,
+                },
                 {"rbd_single_client": {**_SHORT, "mode": ["randread", "randwrite"]}},
             )  # fmt: skip
             done = isolated(directory, *campaign(engine, directory / "archive", config))
@@ -215,6 +218,7 @@ def test_with_the_plugin_mechanism_stock_cbt_runs_a_campaign_and_prints_our_tabl
         tmp_path, "campaign.yaml",
         {
             "type": "overlays",
+            "control": False,
             "configurations": {"Plain": {}, "One core": {"cpuset": {"osd_cores": 1}}},
         },
         {"rbd_single_client": {**_SHORT, "mode": "randread"}},

@@ -46,6 +46,7 @@ def _campaign(path: Path) -> Path:
         "rebuild": "needed",
         "order": "interleaved",
         "iterations": ROUNDS,
+        "control": False,
         "configurations": {
             name: {"luks": dict.fromkeys(sorted(flags), True)} for name, flags in FLAGS.items()
         },

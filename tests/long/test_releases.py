@@ -46,6 +46,7 @@ def campaign(path: Path, host: str) -> Path:
         "osds_per_node": 2, "osd_file_size": "4G", "tmp_dir": f"{path}/cluster",
         "pool_profiles": {"rbd": {"pg_size": 16, "pgp_size": 16, "replication": 2}},
         "settings": {"osd_memory_target": "900M"}, "rebuild": "needed",
+        "control": False,
         "configurations": CONFIGURATIONS,
     }  # fmt: skip
     file = path / "releases.yaml"

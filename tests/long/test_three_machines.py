@@ -115,7 +115,8 @@ class Machines:
             "mons": {"node0": {"a": "node0"}}, "mgrs": {"node0": {"x": None}},
             "pool_profiles": {"rbd": {"pg_size": 8, "pgp_size": 8, "replication": 2}},
             "settings": {"osd_memory_target": "900M"},
-            "deploy_timeout": 600, "rebuild": "needed", "configurations": configurations,
+            "deploy_timeout": 600, "rebuild": "needed", "control": False,
+            "configurations": configurations,
         }  # fmt: skip
         client = {
             "cmd_path": "/root/pattern_client.py", "vol_size": 16, "iodepth": 4, "time": 6,
