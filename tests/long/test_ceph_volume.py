@@ -92,7 +92,8 @@ def disks(sh: Shell) -> list[str]:
     """Two whole disks without a partition; the lab has said that they are flash."""
     found = sh(
         "cd /dev/disk/by-id; for disk in virtio-osd-device-[01]; do disk=$(readlink -f $disk)\n"
-        "wipefs -q -a -f ${disk}1; wipefs -q -a -f $disk; partx -d $disk 2>/dev/null || :; echo $disk; done"
+        "wipefs -q -a -f ${disk}1; wipefs -q -a -f $disk; partx -d $disk 2>/dev/null || :\n"
+        "echo $disk; done"
     )
     return found.split()
 
