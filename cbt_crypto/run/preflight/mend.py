@@ -26,6 +26,7 @@ _PACKAGES: Mapping[str, tuple[str, str]] = {
     "ceph-osd": ("ceph-osd",) * 2,
     "Python's rados module": ("python3-rados",) * 2,
     "python3": ("python3",) * 2,
+    "scp": ("openssh-client", "openssh-clients"),
     "collectl": ("collectl", "epel-release collectl"),
     "etcd": ("etcd-server", "etcd"),
     "fio": ("fio", "fio fio-engine-rbd"),
