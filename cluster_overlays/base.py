@@ -85,6 +85,14 @@ class Overlay(BaseModel):
         """False for the instance that `absent` made."""
         return self._is_present
 
+    @property
+    def covers_devices(self) -> bool:
+        """Whether it lays something between a device and what other overlays find there.
+
+        Such a layer is taken down before another configuration looks at the device itself.
+        """
+        return False
+
     def requirements(self, site: Site) -> Sequence[Requirement]:
         """What hosts must offer; checked before anything is touched."""
         return ()

@@ -124,7 +124,9 @@ def leftovers(stacks: Sequence[Stack], *sites: Site) -> HostScripts:
     scripts: dict[str, list[str]] = {}
     parts = [part for site in sites for stack in stacks for part in stack.takings_down(site)]
     # Of all configurations first what lies on top: nothing can be removed from under it.
-    for _, part in sorted(parts, key=lambda part: not part[0].lies_on):
+    for _, part in sorted(
+        parts, key=lambda part: (not part[0].lies_on, not part[0].covers_devices)
+    ):
         for host, text in part.items():
             if text not in scripts.setdefault(host, []):
                 scripts[host].append(text)

@@ -131,6 +131,11 @@ class Luks(Overlay):
         """None where cryptsetup chooses."""
         return None if self.like or self.sector_size == "auto" else self.sector_size
 
+    @property
+    @override
+    def covers_devices(self) -> bool:
+        return self.like is not None
+
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
         if not self.is_present:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.luks.mapping import mapping_of
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
+from cbt_crypto.cluster_overlays.stack import Stack, leftovers
 from cbt_crypto.hosts.devices import logical_volumes
 from cbt_crypto.hosts.site import Osd, Site
 
@@ -151,6 +152,18 @@ def test_taking_down_removes_the_volumes_after_the_mappings(two: Site) -> None:
     down = LIKE.take_down(two)["node0"]
     assert down.index("luksErase") < down.index("vgremove")
     assert "vgremove" not in Luks().take_down(two)["node0"]
+
+
+def test_the_volumes_go_before_another_configuration_looks_at_the_disks(two: Site) -> None:
+    """A disk that still carries a group is in use, and cannot be emptied."""
+    stacks = [Stack([]), Stack([Luks()]), Stack([LIKE])]
+    device = two.osds[1].device
+    group = logical_volumes.group_name("/tmp/cbt/ceph", "node0", device)
+    for order in (stacks, stacks[::-1]):
+        down = leftovers(order, two)["node0"]
+        on_volume = down.index(f"/dev/{group}")
+        name = mapping_of(two.osds[1], "data", "").name
+        assert on_volume < down.index(f"{name} {device}")
 
 
 def test_transitions() -> None:
