@@ -49,6 +49,8 @@ class Machine:
             "rebuild": "needed",
             # tests of the control turn it on
             "control": False,
+            # as the file names them, so that a test knows what is measured first
+            "order": "sequential",
             "configurations": configurations,
         }
         path.write_text(
