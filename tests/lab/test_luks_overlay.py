@@ -6,6 +6,8 @@ A process that holds the devices open stands for each OSD.
 from __future__ import annotations
 
 import io
+import json
+import uuid
 from collections.abc import Iterator
 from typing import Any, Callable
 
@@ -15,11 +17,13 @@ from rich.console import Console
 from cbt_crypto.cluster_overlays.base import Verdict
 from cbt_crypto.cluster_overlays.luks.mapping import mappings_of
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
+from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.lab import lifecycle
 from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Shape
+from cbt_crypto.run import devices
 
 pytestmark = pytest.mark.lab
 
@@ -72,18 +76,34 @@ class Machine:
 
     def __init__(self, sh: Shell) -> None:
         self.sh = sh
-        self.sh(f"mkdir -p {DIR}")
+        self.paths = [device for osd in SITE.osds for device in osd.devices]
+        looked = json.loads(self.sh(destroy.identify(DIR, self.paths)))
+        notes = {
+            path: {"identity": identity, "uuid": str(uuid.uuid4()), "wipe": False}
+            for path, identity in looked.items()
+        }
+        self.do(devices.recording(DIR, {HOST: notes}))
 
     def do(self, scripts: HostScripts) -> str:
         return self.sh(scripts[HOST])
 
+    def prepare(self, overlay: Luks) -> None:
+        """What a campaign does before its OSDs. That nothing may be wiped shows that the take-down
+        before has left every device empty."""
+        self.sh(destroy.claim(DIR, self.paths))
+        self.do(overlay.before_osds(SITE))
+
+    def blank(self, device: str) -> None:
+        """Nothing is left of what somebody else has done to a device."""
+        self.sh(f"dd if=/dev/zero of={device} bs=1M count={SHAPE.disk_size // MIB} || :; sync")
+
     def start_osds(self, overlay: Luks) -> None:
         """Open the devices that the overlay offers, and hold them."""
         for osd in SITE.osds:
-            devices = [overlay.osd_device(osd, osd.device)]
+            opened = [overlay.osd_device(osd, osd.device)]
             db_device = overlay.osd_db_device(osd, osd.db_device)
-            devices += [db_device] if db_device else []
-            opens = "; ".join(f"exec {n}<> {path}" for n, path in enumerate(devices, start=5))
+            opened += [db_device] if db_device else []
+            opens = "; ".join(f"exec {n}<> {path}" for n, path in enumerate(opened, start=5))
             hold = HOLD.format(opens=opens)
             self.sh(f"setsid sh -c '{hold}' & echo $! > {osd.pid_file}; sleep 0.5")
 
@@ -102,11 +122,11 @@ class Machine:
 
     def left(self) -> str:
         """Whatever there is of mappings, keys and headers."""
-        devices = " ".join(own.device for own in mappings_of(SITE)[HOST])
+        looked_at = " ".join(own.device for own in mappings_of(SITE)[HOST])
         return self.sh(
             "dmsetup table --target crypt | grep crypt || :\n"
             "ls /run/cbt-crypto /dev/shm/cbt-crypto 2> /dev/null || :\n"
-            f"for device in {devices}; do blkid -p $device | grep LUKS || :; done"
+            f"for device in {looked_at}; do blkid -p $device | grep LUKS || :; done"
         )
 
 
@@ -119,7 +139,7 @@ def machine(sh: Shell) -> Machine:
 def encrypted(machine: Machine) -> Iterator[Machine]:
     """OSDs on mappings without any flag, with 4 KiB sectors."""
     overlay = Luks(sector_size=4096)
-    machine.do(overlay.before_osds(SITE))
+    machine.prepare(overlay)
     machine.start_osds(overlay)
     yield machine
     machine.end_osds()
@@ -160,7 +180,7 @@ def test_every_flag_alone_and_together_on_open_mappings(encrypted: Machine) -> N
 
 def test_flags_from_the_start(machine: Machine) -> None:
     overlay = Luks(submit_from_crypt_cpus=True, no_read_workqueue=True)
-    machine.do(overlay.before_osds(SITE))
+    machine.prepare(overlay)
     machine.start_osds(overlay)
     options, verdict = machine.tables(), machine.verdict(overlay)
     machine.end_osds()
@@ -179,12 +199,16 @@ def test_flags_from_the_start(machine: Machine) -> None:
     ],
 )
 def test_what_a_killed_run_left_is_cleared(machine: Machine, accident: str) -> None:
-    machine.do(Luks().before_osds(SITE))
+    machine.prepare(Luks())
     assert machine.left().count("crypto_LUKS") == 3
     machine.sh(accident)
     for _ in range(2):
         machine.do(ABSENT.take_down(SITE))
-    assert machine.left() == ""
+    left = machine.left()
+    if "wipefs" in accident:
+        # Without its header nothing says that the device is ours, so it stays as it is.
+        machine.blank(SITE.osds[1].device)
+    assert left == ""
 
 
 def test_another_s_header_is_left_alone(machine: Machine) -> None:
@@ -194,7 +218,7 @@ def test_another_s_header_is_left_alone(machine: Machine) -> None:
     )
     machine.do(ABSENT.take_down(SITE))
     left = machine.left()
-    machine.sh(f"wipefs -q -a {device}")
+    machine.blank(device)
     assert 'LABEL="theirs"' in left
 
 
