@@ -37,10 +37,10 @@ test: test-packages $(TOX) ## Run the whole test suite
 	$(TOX)
 
 test-long: test-packages $(TOX) ## Campaigns that take emulated machines long; two hours
-	$(TOX) -e py -- -v tests/long
+	$(TOX) -e real -- -v tests/long
 
 test-faults: test-packages $(TOX) ## Break things under campaigns; writes docs/faults.md; an hour
-	$(TOX) -e py -- -v tests/faults
+	$(TOX) -e real -- -v tests/faults
 
 fuzz: venv ## Fuzz everything that reads what others wrote; writes docs/fuzz.md
 	$(BIN)/pip install -q atheris
@@ -62,8 +62,11 @@ $(VENV)/.stamp: setup.cfg pyproject.toml
 lint: $(TOX) ## Check rules and format only
 	$(TOX) -e lint
 
-unit contract e2e lab: $(TOX) ## Run one kind of test only
-	$(TOX) -e py -- -m $@
+unit contract: $(TOX) ## Run one kind of test only
+	$(TOX) -e py -- -n 4 --dist loadgroup tests/$@
+
+e2e lab: $(TOX) ## Run one kind of test only
+	$(TOX) -e real -- tests/$@
 
 dist: $(TOX) ## Build wheel and sdist into dist/, and check them
 	$(TOX) -e dist

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -117,7 +118,11 @@ def daemon(tmp_path: Path) -> Iterator[Path]:
     server.listen()
 
     def serve() -> None:
-        peer, _ = server.accept()
+        # `shutdown` below ends the wait where nobody asked.
+        with contextlib.suppress(OSError):
+            answer(*server.accept())
+
+    def answer(peer: socket.socket, _: object) -> None:
         with peer:
             peer.recv(100)
             said = json.dumps({"cluster_fsid": "x", "whoami": 4}).encode()
@@ -126,6 +131,9 @@ def daemon(tmp_path: Path) -> Iterator[Path]:
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     yield path
+    with contextlib.suppress(OSError):
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
     server.close()
 
 

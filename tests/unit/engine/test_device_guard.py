@@ -13,7 +13,8 @@ import pytest
 from cbt_crypto.hosts.devices.guard import DeviceGuard, device_guards
 from cbt_crypto.hosts.site import Osd, Site
 
-pytestmark = pytest.mark.unit
+# One after another: some take a loop device that another test gave back.
+pytestmark = [pytest.mark.unit, pytest.mark.xdist_group("loop devices")]
 
 
 def _run(*argv: str) -> str:
