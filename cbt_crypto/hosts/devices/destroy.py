@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from cbt_crypto.hosts import directory_on_host
-from cbt_crypto.hosts.devices import identity_on_host, proof_on_host
+from cbt_crypto.hosts.devices import identity_on_host, notes_on_host, proof_on_host
 
 #: The name of the notes in `tmp_dir`.
 NOTES = "devices.json"
@@ -292,7 +292,7 @@ def _as_root(tmp_dir: str, functions: str, calls: Iterable[str]) -> str:
 @lru_cache(maxsize=1)
 def _source() -> str:
     """The proof as one program, without what only readers need: an engine may limit its length."""
-    modules = (directory_on_host, identity_on_host, proof_on_host)
+    modules = (directory_on_host, identity_on_host, notes_on_host, proof_on_host)
     body = "\n".join(_bare(inspect.getsource(module)) for module in modules)
     return f"{body}\nsys.exit(main(sys.argv[1:]))\n"
 
