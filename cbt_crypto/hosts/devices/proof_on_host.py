@@ -6,7 +6,7 @@ This file runs on the hosts, as root, behind notes_on_host.
 import json
 import os
 import sys
-from typing import Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from cbt_crypto.hosts.devices.identity_on_host import (
     BLUESTORE,
@@ -265,14 +265,14 @@ def lvm_form(own: str) -> str:
 
 
 #: What is asked for by its name; what it returns is printed, or for a bool the exit status.
-ACTIONS = {
+ACTIONS: Dict[str, Callable[..., Any]] = {
     "look": look, "identify": identify,
     "record": record, "restore": restore, "claim": claim, "claimed": claimed,
     "ready": ready, "made": made, "share": share, "where": where, "begin": begin,
     "emptied": emptied, "own-mapping": own_mapping, "stacked": stacked_note,
     "is-stacked": lambda notes, path: os.path.exists(path) and is_stacked(path),
     "all-claimed": lambda notes: "\n".join(all_claimed(notes)),
-}  # type: Dict[str, Callable[..., Any]]  # fmt: skip
+}  # fmt: skip
 
 
 def act(action: str, notes: Notes, rest: List[str]) -> int:
