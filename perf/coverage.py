@@ -38,7 +38,7 @@ from cbt_crypto.report.figures.repeats import (
     variance_of,
 )
 from cbt_crypto.report.figures.verdicts import differing
-from cbt_crypto.results.precision.pace import Load, Measured
+from cbt_crypto.results.precision.pace import LoadPace, Measured
 from cbt_crypto.results.precision.until import MeasureUntil
 
 #: Rows of a campaign: the baseline, the control, and what is compared.
@@ -140,7 +140,7 @@ def fixed(values: Values, figure: int) -> dict[str, Optional[Estimate]]:
 def until_precise(values: Values, figure: int, precision: str) -> dict[str, Optional[Estimate]]:
     """Turns until the throughput of each row is known so well, as campaigns stop."""
     until = MeasureUntil(precision=precision, min=30, max=300, block=10)
-    load = Load(until, "baseline", [list(NAMES)])
+    load = LoadPace(until, "baseline", [list(NAMES)])
     measured: dict[str, int] = dict.fromkeys(NAMES, 0)
     for turn in range(len(values[0]["baseline"])):
         for name in [name for name in NAMES if not load.is_settled(name, turn)]:

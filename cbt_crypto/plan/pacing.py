@@ -11,7 +11,7 @@ from cbt_crypto.plan.cells import Cell, order_of
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.turns import partners
 from cbt_crypto.results.precision.block import Block
-from cbt_crypto.results.precision.pace import Load, Measured
+from cbt_crypto.results.precision.pace import LoadPace, Measured
 
 
 class Pacing:
@@ -26,10 +26,10 @@ class Pacing:
         is_usual = campaign.compared == "configuration"
         baseline = str(campaign.baseline) if is_usual else ""
         together = partners(campaign, order_of(campaign))
-        self._loads: dict[str, Load] = {}
+        self._loads: dict[str, LoadPace] = {}
         for cell in self._cells:
             if cell.scenario.until is not None and load_key(cell) not in self._loads:
-                self._loads[load_key(cell)] = Load(cell.scenario.until, baseline, together)
+                self._loads[load_key(cell)] = LoadPace(cell.scenario.until, baseline, together)
         for cell in self._cells:
             if cell.scenario.until is not None and cell.path in done:
                 self.note(cell, read_json(archive / cell.path / "cell.json") or {})

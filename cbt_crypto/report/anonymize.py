@@ -22,13 +22,13 @@ def anonymized(report: Report) -> Report:
 
 def _hosts(report: Report) -> list[str]:
     """Every host that anything in the report names, the longest names first."""
-    found = list(report.environment.get("hosts", {}))
+    hosts = list(report.environment.get("hosts", {}))
     for cell in report.cells:
         for run in cell.runs:
-            found += [record.host for record in run.records]
-            found += [node.host for node in run.nodes]
-            found += run.hosts
-    return list(dict.fromkeys(found))
+            hosts += [record.host for record in run.records]
+            hosts += [node.host for node in run.nodes]
+            hosts += run.hosts
+    return list(dict.fromkeys(hosts))
 
 
 class _Hider:

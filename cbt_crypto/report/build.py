@@ -22,7 +22,7 @@ from cbt_crypto.report.figures.conclusion import conclude
 from cbt_crypto.report.figures.control import control_of, control_sentences
 from cbt_crypto.report.figures.drive_group import groups
 from cbt_crypto.report.figures.group import SectionRuns, TableRuns, group
-from cbt_crypto.report.figures.interval import Comparisons, Load
+from cbt_crypto.report.figures.interval import Comparisons, LoadRuns
 from cbt_crypto.report.figures.known_spread import KnownLoad, KnownSpread
 from cbt_crypto.report.figures.metric import BY_KEY, METRICS
 from cbt_crypto.report.figures.selection import baseline_of, chosen_cells, values_of
@@ -109,13 +109,16 @@ def order_of(plan: PlanDocument, dimension: str) -> list[Scalar]:
 
 def _loads(
     tables: Sequence[TableRuns], runs: Sequence[Run], baseline: Baseline
-) -> dict[Hashable, Load]:
+) -> dict[Hashable, LoadRuns]:
     """Every section by `_key`, its runs by row and stretch."""
     numbers = spread.stretches(runs, baseline.dimension)
     return {
-        _key(section): Load(
+        _key(section): LoadRuns(
             section.direction,
-            {value: spread.split(found, numbers) for value, found in section.rows.items()},
+            {
+                value: spread.split(runs_of_row, numbers)
+                for value, runs_of_row in section.rows.items()
+            },
             section.load,
         )
         for table in tables
@@ -149,7 +152,7 @@ class _Comparer:
     """Makes rows of runs: figures, percents of the baseline, intervals, warnings."""
 
     baseline: Scalar
-    loads: Mapping[Hashable, Load]
+    loads: Mapping[Hashable, LoadRuns]
     comparisons: Comparisons
     groups: Mapping[str, str]
 
@@ -187,7 +190,7 @@ class _Comparer:
             reason = _NOT_PROVED
         is_baseline = value == self.baseline
         name = name_of(section.dimension, value)
-        own = ((key, self._compared(_key(section), value, key)) for key in figures)
+        comparisons = ((key, self._compared(_key(section), value, key)) for key in figures)
         return ReportCell(
             name=f"{name}, {reason}" if reason == _NOT_PROVED else name,
             dimensions=runs[0].dimensions,
@@ -196,7 +199,7 @@ class _Comparer:
             is_baseline=is_baseline,
             reason=reason,
             figures=figures,
-            comparisons={key: compared for key, compared in own if compared is not None},
+            comparisons={key: compared for key, compared in comparisons if compared is not None},
             warnings=tuple(_warnings(runs, direction)),
             runs=runs,
             alone=_alone(section.dimension, value),
@@ -210,10 +213,10 @@ class _Comparer:
     def _pairs(self, load: Hashable, section: SectionRuns) -> Iterator[Pair]:
         for value in section.rows:
             for other in section.rows:
-                found = self.comparisons.between(load, value, other)
-                if found is not None and self.baseline not in (value, other):
+                comparison = self.comparisons.between(load, value, other)
+                if comparison is not None and self.baseline not in (value, other):
                     name = name_of(section.dimension, value)
-                    yield Pair(name, name_of(section.dimension, other), found)
+                    yield Pair(name, name_of(section.dimension, other), comparison)
 
 
 def name_of(dimension: str, value: Scalar) -> str:
@@ -240,30 +243,32 @@ def _state(runs: Sequence[Run]) -> str:
 
 def _warnings(runs: Sequence[Run], direction: str) -> list[str]:
     """Problems of files, doubts about the measurement, and iterations that gave nothing."""
-    found: list[str] = []
+    warnings: list[str] = []
     failed = [run for run in runs if run.failure is not None]
     for reason, count in Counter(run.failure for run in failed).items():
         if len(failed) < len(runs):
-            found.append(f"{count} of {len(runs)} runs gave nothing: {reason}")
+            warnings.append(f"{count} of {len(runs)} runs gave nothing: {reason}")
     for run in runs:
-        found += [str(problem) for problem in run.problems]
-        found += doubts.warnings(run, direction)
-    return list(dict.fromkeys(found))
+        warnings += [str(problem) for problem in run.problems]
+        warnings += doubts.warnings(run, direction)
+    return list(dict.fromkeys(warnings))
 
 
 def _figures(runs: Sequence[Run], direction: str) -> dict[str, float]:
     measured = [run for run in runs if run.failure is None]
-    found = {metric.key: metric.of(measured, direction) for metric in METRICS}
-    return {key: value for key, value in found.items() if value is not None}
+    figures = {metric.key: metric.of(measured, direction) for metric in METRICS}
+    return {key: value for key, value in figures.items() if value is not None}
 
 
-def _drift(load: Load, baseline: Scalar) -> Optional[float]:
+def _drift(load: LoadRuns, baseline: Scalar) -> Optional[float]:
     """Change of the baseline's IOPS from its first to its last stretch, in percent.
 
     None unless it was measured both before and after other configurations.
     """
-    found = load.cells.get(baseline, ())
-    if len(found) < 2:
+    stretches = load.cells.get(baseline, ())
+    if len(stretches) < 2:
         return None
-    first, last = (BY_KEY["iops"].of(stretch, load.direction) for stretch in (found[0], found[-1]))
+    first, last = (
+        BY_KEY["iops"].of(stretch, load.direction) for stretch in (stretches[0], stretches[-1])
+    )
     return 100 * (last / first - 1) if first and last else None

@@ -47,8 +47,8 @@ def compare(archives: Mapping[str, Path], options: ReportOptions) -> Report:
         cells=tuple(run.planned for run in runs),
     )
     baseline = baseline_of(plan, options)
-    kept = {(c.configuration, c.path) for c in chosen_cells(plan.cells, options, baseline)}
-    chosen = [run for run in runs if (run.planned.configuration, run.planned.path) in kept]
+    chosen_keys = {(c.configuration, c.path) for c in chosen_cells(plan.cells, options, baseline)}
+    chosen = [run for run in runs if (run.planned.configuration, run.planned.path) in chosen_keys]
     environment, problems = _environment(archives)
     together = Archive(Folder(Path()), plan, environment, problems)
     return assemble(together, baseline, chosen, options)
@@ -81,11 +81,11 @@ def _by_hardware(archives: Mapping[str, Path], options: ReportOptions) -> Report
         }
     )
     baseline = baseline_of(plan, options)
-    kept = {id(cell) for cell in chosen_cells(plan.cells, options, baseline)}
+    chosen = {id(cell) for cell in chosen_cells(plan.cells, options, baseline)}
     runs = [
         _replaced(run, placed)
         for archive in opened.values()
-        for run, placed in _read(archive, [c for c in cells if c[0] is archive.folder], kept)
+        for run, placed in _read(archive, [c for c in cells if c[0] is archive.folder], chosen)
     ]
     environment, problems = _environment(archives)
     return assemble(Archive(Folder(Path()), plan, environment, problems), baseline, runs, options)
@@ -95,10 +95,10 @@ _Placed = tuple[Folder, PlannedCell, PlannedCell]
 
 
 def _read(
-    archive: Archive, cells: Sequence[_Placed], kept: Container[int]
+    archive: Archive, cells: Sequence[_Placed], chosen_ids: Container[int]
 ) -> Iterable[tuple[Run, PlannedCell]]:
-    chosen = [(own, placed) for _, own, placed in cells if id(placed) in kept]
-    runs = read_runs(archive.folder, [own for own, _ in chosen])
+    chosen = [(cell, placed) for _, cell, placed in cells if id(placed) in chosen_ids]
+    runs = read_runs(archive.folder, [cell for cell, _ in chosen])
     return zip(runs, (placed for _, placed in chosen))
 
 
@@ -112,7 +112,7 @@ def _replaced(run: Run, placed: PlannedCell) -> Run:
 
 def _runs(name: str, path: Path) -> list[Run]:
     if (path / "results" / "plan.json").exists():
-        return [_renamed(run, name) for run in _own(name, path)]
+        return [_renamed(run, name) for run in _runs_of_archive(name, path)]
     try:
         if (path / "results").is_dir():
             runs, why = list(read_upstream(Folder(path), name)), _UNPROVED
@@ -125,7 +125,7 @@ def _runs(name: str, path: Path) -> list[Run]:
     return [replace(run, problems=(*run.problems, Problem("", why))) for run in runs]
 
 
-def _own(name: str, path: Path) -> Sequence[Run]:
+def _runs_of_archive(name: str, path: Path) -> Sequence[Run]:
     archive = open_archive(path)
     configurations = {cell.configuration for cell in archive.plan.cells}
     if len(configurations) != 1:
@@ -146,9 +146,9 @@ def _environment(archives: Mapping[str, Path]) -> tuple[Environment | None, tupl
     hosts: dict[str, Host] = {}
     for name, path in archives.items():
         try:
-            found = Folder(path).document("results/environment.json", Environment)
+            environment = Folder(path).document("results/environment.json", Environment)
         except Malformed as error:
             return None, (Problem("", f"{name}={path}: {error}"),)
-        if found is not None:
-            hosts |= {f"{name}: {host}": about for host, about in found.hosts.items()}
+        if environment is not None:
+            hosts |= {f"{name}: {host}": about for host, about in environment.hosts.items()}
     return Environment(format=FORMAT, hosts=hosts) if hosts else None, ()

@@ -20,7 +20,7 @@ from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.report.sanitize import map_text
 from cbt_crypto.report.text.csv_json import FORMAT
 
-_Made = TypeVar("_Made")
+_DataclassT = TypeVar("_DataclassT")
 _Value = Union[bool, int, float, str, None]
 
 
@@ -116,9 +116,9 @@ def reopened(data: bytes) -> Report:
         document = ReportDocument.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        why = f"{place}: {first['msg']}"
-        if place == "format":
+        key = ".".join(map(str, first["loc"]))
+        why = f"{key}: {first['msg']}"
+        if key == "format":
             why = "is of a newer format; a newer cbt-crypto reads it"
         raise UsageError(f"report.json {printable(why)}") from None
     return _report(document)
@@ -131,9 +131,9 @@ def _report(document: ReportDocument) -> Report:
     report = Report(
         title=document.title,
         baseline=document.baseline,
-        options=_made(ReportOptions, options),
+        options=_dataclass_of(ReportOptions, options),
         tables=tuple(_table(table) for table in document.tables),
-        conclusions=tuple(_conclusion(one) for one in document.conclusions),
+        conclusions=tuple(_conclusion(part) for part in document.conclusions),
         environment=document.environment,
         configurations=document.configurations,
         emulated_hosts=tuple(document.emulated_hosts),
@@ -174,29 +174,29 @@ def _cell(cell: CellPart, direction: str) -> ReportCell:
         is_baseline=cell.is_baseline,
         reason=cell.reason,
         figures={key: value for key, value in cell.figures.items() if value is not None},
-        comparisons={key: _comparison(one) for key, one in cell.comparisons.items()},
+        comparisons={key: _comparison(part) for key, part in cell.comparisons.items()},
         warnings=tuple(cell.warnings),
     )
 
 
 def _comparison(compared: ComparisonPart) -> Comparison:
-    return _made(Comparison, compared.model_dump())
+    return _dataclass_of(Comparison, compared.model_dump())
 
 
-def _conclusion(one: ConclusionPart) -> Conclusion:
-    told = {**one.model_dump(), "iops": _comparison(one.iops)}
-    return _made(Conclusion, told)
+def _conclusion(part: ConclusionPart) -> Conclusion:
+    values = {**part.model_dump(), "iops": _comparison(part.iops)}
+    return _dataclass_of(Conclusion, values)
 
 
-def _made(kind: type[_Made], told: Mapping[str, Any]) -> _Made:
+def _dataclass_of(kind: type[_DataclassT], values: Mapping[str, Any]) -> _DataclassT:
     """A dataclass of those of its fields that are told."""
-    names = {one.name for one in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{key: value for key, value in told.items() if key in names})
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{key: value for key, value in values.items() if key in names})
 
 
 def _more(kind: type[Any], document: _Part) -> dict[str, Any]:
     """Plain fields that newer documents have and the model has too."""
-    extra, names = document.model_extra or {}, {one.name for one in fields(kind)}
+    extra, names = document.model_extra or {}, {field.name for field in fields(kind)}
     return {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in extra.items()

@@ -61,20 +61,20 @@ def findings(report: Report, metric: Metric, loss: float) -> list[Finding]:
     `loss` is what may be lost, in percent. Loads at a given rate are left out where the figure is
     that rate.
     """
-    found = []
+    answers = []
     for table in report.tables:
         if table.dimensions.get("rate", "max") != "max" and metric.key == "iops":
             continue
         for section in table.sections:
             load = f"{table.title}, {section.label}"
             rows = (cell for cell in section.cells if not cell.is_baseline)
-            found += [_finding(load, cell, metric, loss) for cell in rows]
-    return found
+            answers += [_finding(load, cell, metric, loss) for cell in rows]
+    return answers
 
 
-def overall(found: Sequence[Finding]) -> Answer:
+def overall(findings: Sequence[Finding]) -> Answer:
     """Yes where any load loses too much; else cannot tell where any cannot be told, or none is."""
-    answers = {one.answer for one in found}
+    answers = {finding.answer for finding in findings}
     if Answer.YES in answers:
         return Answer.YES
     return Answer.NO if answers == {Answer.NO} else Answer.CANNOT_TELL
@@ -116,39 +116,39 @@ def _lost(percent: float, metric: Metric) -> float:
     return (100 - percent) * metric.better + 0.0
 
 
-def as_json(found: Sequence[Finding], metric: Metric, loss: float) -> str:
+def as_json(findings: Sequence[Finding], metric: Metric, loss: float) -> str:
     """All of it as one document."""
     document = {
         "question": f"is more than {loss:g} % of {metric.label} lost?",
         "metric": metric.key,
         "loss_percent": loss,
-        "answer": overall(found).value,
-        "findings": [{**asdict(one), "answer": one.answer.value} for one in found],
+        "answer": overall(findings).value,
+        "findings": [{**asdict(finding), "answer": finding.answer.value} for finding in findings],
     }
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def as_junit(found: Sequence[Finding], title: str) -> str:
+def as_junit(findings: Sequence[Finding], title: str) -> str:
     """A test case for each load, as CI servers show them: yes fails, cannot tell is skipped."""
     counts = {
-        "tests": str(len(found)),
-        "failures": str(sum(one.answer is Answer.YES for one in found)),
-        "skipped": str(sum(one.answer is Answer.CANNOT_TELL for one in found)),
+        "tests": str(len(findings)),
+        "failures": str(sum(finding.answer is Answer.YES for finding in findings)),
+        "skipped": str(sum(finding.answer is Answer.CANNOT_TELL for finding in findings)),
         "errors": "0",
     }
-    suite = E.testsuite(*_cases(found), name=_text(title), **counts)
+    suite = E.testsuite(*_cases(findings), name=_text(title), **counts)
     tree = E.testsuites(suite, name="cbt-crypto gate", **counts)
     text: bytes = etree.tostring(tree, pretty_print=True, xml_declaration=True, encoding="UTF-8")
     return text.decode()
 
 
-def _cases(found: Sequence[Finding]) -> Iterator[etree._Element]:
-    for one in found:
-        case = E.testcase(name=_text(one.load), classname=_text(one.name), time="0")
-        if one.answer is Answer.YES:
-            case.append(E.failure(_text(one.reason), message=_text(one.reason)))
-        elif one.answer is Answer.CANNOT_TELL:
-            case.append(E.skipped(message=_text(one.reason)))
+def _cases(findings: Sequence[Finding]) -> Iterator[etree._Element]:
+    for finding in findings:
+        case = E.testcase(name=_text(finding.load), classname=_text(finding.name), time="0")
+        if finding.answer is Answer.YES:
+            case.append(E.failure(_text(finding.reason), message=_text(finding.reason)))
+        elif finding.answer is Answer.CANNOT_TELL:
+            case.append(E.skipped(message=_text(finding.reason)))
         yield case
 
 

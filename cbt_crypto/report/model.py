@@ -121,13 +121,13 @@ class Table:
     @property
     def bases(self) -> list[str]:
         """What the intervals of its percents rest on, each once."""
-        found = (
+        bases = (
             cell.comparisons["iops"].basis
             for section in self.sections
             for cell in section.cells
             if "iops" in cell.comparisons
         )
-        return list(dict.fromkeys(basis for basis in found if basis is not None))
+        return list(dict.fromkeys(basis for basis in bases if basis is not None))
 
 
 @dataclass(frozen=True)

@@ -99,8 +99,8 @@ def charts(table: Table) -> Iterator[Chart]:
         yield from _some(*_over_time(section), _distribution(section, table.groups))
 
 
-def _some(*found: Chart) -> Iterator[Chart]:
-    for chart in found:
+def _some(*parts: Chart) -> Iterator[Chart]:
+    for chart in parts:
         if isinstance(chart, Lines):
             if chart.lines:
                 yield chart
@@ -207,8 +207,8 @@ def _over_time(section: Section) -> Iterator[Lines]:
 def _each(
     cells: Sequence[ReportCell], curve: Callable[[ReportCell], Optional[Line]]
 ) -> Iterable[Line]:
-    found = (curve(cell) for cell in cells)
-    return [line for line in found if line is not None]
+    lines = (curve(cell) for cell in cells)
+    return [line for line in lines if line is not None]
 
 
 def _seconds(cell: ReportCell, column: str) -> Optional[Line]:
@@ -240,10 +240,10 @@ def _distribution(section: Section, groups: Mapping[str, str]) -> Lines:
 
 def _curve(cell: ReportCell) -> Optional[Line]:
     """Percentiles up to the last that enough IOs stand behind, on an axis of nines."""
-    found = [
+    histograms = [
         run.histograms[cell.direction] for run in cell.runs if cell.direction in run.histograms
     ]
-    histogram = merge(found) if found else Histogram(np.empty(0, int), np.empty(0, int))
+    histogram = merge(histograms) if histograms else Histogram(np.empty(0, int), np.empty(0, int))
     if not histogram.total:
         return _known_curve(cell)
     nines = _NINES[10.0**-_NINES * histogram.total >= 1]
@@ -254,8 +254,14 @@ def _curve(cell: ReportCell) -> Optional[Line]:
 
 def _known_curve(cell: ReportCell) -> Optional[Line]:
     """Of a process that told percentiles and no bins; those of several cannot be put together."""
-    told = [run.percentiles_ns.get(cell.direction, {}) for run in cell.runs if not run.failure]
-    points = [(p, ns) for p, ns in sorted(told[0].items()) if p < 100] if len(told) == 1 else []
+    percentiles = [
+        run.percentiles_ns.get(cell.direction, {}) for run in cell.runs if not run.failure
+    ]
+    points = (
+        [(p, ns) for p, ns in sorted(percentiles[0].items()) if p < 100]
+        if len(percentiles) == 1
+        else []
+    )
     if not points:
         return None
     nines = tuple(round(float(-np.log10(1 - percent / 100)), 4) for percent, _ in points)

@@ -22,7 +22,7 @@ def _chart(path: DepthPath) -> Lines:
             tuple(point.iops for point in curve.points),
             tuple(point.clat_ns_mean / 1e6 for point in curve.points),
             labels=tuple(str(point.depth) for point in curve.points),
-            mark=None if curve.knee is None else _place(path, curve.name, curve.knee.depth),
+            mark=None if curve.knee is None else _point_at(path, curve.name, curve.knee.depth),
         )
         for curve in path.curves
     )
@@ -36,7 +36,7 @@ def _chart(path: DepthPath) -> Lines:
     )
 
 
-def _place(path: DepthPath, name: str, depth: int) -> int:
+def _point_at(path: DepthPath, name: str, depth: int) -> int:
     """Which point of a curve is at that depth."""
     points = next(curve.points for curve in path.curves if curve.name == name)
     return next(n for n, point in enumerate(points) if point.depth == depth)

@@ -104,9 +104,9 @@ def _point(cell: ReportCell, series: int, compared: Optional[Comparison], loss: 
 def _ends(points: Iterable[Point], reference: float, loss: bool) -> tuple[float, float]:
     """An axis that holds every point and interval, but no more than people can use."""
     limits = (100 - _MOST, 100 - _LEAST) if loss else (_LEAST, _MOST)
-    found = [reference - _STEP, reference + _STEP]
+    percents = [reference - _STEP, reference + _STEP]
     for point in points:
-        found += [end for end in (point.percent, point.low, point.high) if end is not None]
-    low = max(min(found), limits[0]) // _STEP * _STEP
-    high = -(-min(max(found), limits[1]) // _STEP) * _STEP
+        percents += [end for end in (point.percent, point.low, point.high) if end is not None]
+    low = max(min(percents), limits[0]) // _STEP * _STEP
+    high = -(-min(max(percents), limits[1]) // _STEP) * _STEP
     return low, high

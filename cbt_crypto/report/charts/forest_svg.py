@@ -47,8 +47,8 @@ class _Drawing:
         self._forest = forest
         legend = list(_legend_rows(forest.series))
         top = _TITLE + (18 if forest.note else 0) + _LEGEND * len(legend) + 8
-        places = list(_places(forest.rows, top))
-        bottom = places[-1][1] + _row_height(forest.rows[-1]) if places else top
+        rows = list(_placed_rows(forest.rows, top))
+        bottom = rows[-1][1] + _row_height(forest.rows[-1]) if rows else top
         height = bottom + _AXIS
         self.element = etree.Element(
             f"{{{_SVG}}}svg",
@@ -62,7 +62,7 @@ class _Drawing:
             self._text(16, 42, forest.note, _SOFT)
         self._legend(legend, _TITLE + (18 if forest.note else 0))
         self._axis(top - 4, bottom)
-        for row, at, has_heading in places:
+        for row, at, has_heading in rows:
             self._row(row, at, has_heading)
 
     def _legend(self, rows: Sequence[Sequence[tuple[int, float]]], top: float) -> None:
@@ -130,13 +130,13 @@ class _Drawing:
         """Told apart by shape too; hollow where no difference is shown."""
         colour = _colour(series)
         path = _SHAPES[series % len(_SHAPES)]
-        made = self._add(
+        element = self._add(
             "path", into, d=path, transform=f"translate({_n(x)} {_n(y)})",
             colour=colour if filled else _PAPER,
         )  # fmt: skip
-        made.set("stroke", colour[0])
-        made.set("stroke-width", "2")
-        made.set("style", f"{made.get('style')};stroke:light-dark({colour[0]},{colour[1]})")
+        element.set("stroke", colour[0])
+        element.set("stroke-width", "2")
+        element.set("style", f"{element.get('style')};stroke:light-dark({colour[0]},{colour[1]})")
 
     def _x(self, percent: float) -> float:
         low, high = self._forest.low, self._forest.high
@@ -150,9 +150,9 @@ class _Drawing:
         self, x: float, y: float, text: str, colour: Colour, *, size: int = 13,
         weight: str = "400", anchor: str = "start",
     ) -> None:  # fmt: skip
-        made = self._add("text", x=_n(x), y=_n(y), colour=colour)
-        made.text = text
-        made.attrib.update(
+        element = self._add("text", x=_n(x), y=_n(y), colour=colour)
+        element.text = text
+        element.attrib.update(
             {"font-size": str(size), "font-weight": weight, "text-anchor": anchor}
         )  # fmt: skip
 
@@ -161,24 +161,24 @@ class _Drawing:
         dash: str = "", into: Element = None,
     ) -> None:  # fmt: skip
         names = zip(("x1", "y1", "x2", "y2"), map(_n, ends))
-        made = self._add("line", into, **dict(names))
-        made.set("stroke", colour[0])
-        made.set("stroke-width", str(width))
-        made.set("style", f"stroke:light-dark({colour[0]},{colour[1]})")
+        element = self._add("line", into, **dict(names))
+        element.set("stroke", colour[0])
+        element.set("stroke-width", str(width))
+        element.set("style", f"stroke:light-dark({colour[0]},{colour[1]})")
         if dash:
-            made.set("stroke-dasharray", dash)
+            element.set("stroke-dasharray", dash)
 
     def _add(self, tag: str, into: Element = None, **attributes: Any) -> Element:
         colour = attributes.pop("colour", None)
         parent = self.element if into is None else into
-        made = etree.SubElement(parent, f"{{{_SVG}}}{tag}")
+        element = etree.SubElement(parent, f"{{{_SVG}}}{tag}")
         for key, value in attributes.items():
-            made.set(key, str(value))
+            element.set(key, str(value))
         if colour:
             # The style is for pages in the dark; what does not know it takes the attribute.
-            made.set("fill", colour[0])
-            made.set("style", f"fill:light-dark({colour[0]},{colour[1]})")
-        return made
+            element.set("fill", colour[0])
+            element.set("style", f"fill:light-dark({colour[0]},{colour[1]})")
+        return element
 
 
 #: Around 0: circle, square, diamond, triangles, cross, hexagon, bar.
@@ -214,7 +214,7 @@ def _legend_rows(names: Sequence[str]) -> Iterator[list[tuple[int, float]]]:
         yield line
 
 
-def _places(rows: Sequence[Row], top: float) -> Iterator[tuple[Row, float, bool]]:
+def _placed_rows(rows: Sequence[Row], top: float) -> Iterator[tuple[Row, float, bool]]:
     """Each row with its top, and whether a heading stands above it."""
     before, at = None, top
     for row in rows:

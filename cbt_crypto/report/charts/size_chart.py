@@ -36,19 +36,19 @@ def size_charts(tables: Iterable[Table]) -> Iterator[tuple[str, Bars]]:
         chosen = [("small", _IOPS, small), ("large", _THROUGHPUT, large)]
         if members[0].is_of_drives:
             chosen = [("iops", _IOPS, members), ("throughput", _THROUGHPUT, members)]
-        for key, shown, ones in chosen:
-            if len(ones) > 1:
-                yield from _charts(ones, key, shown)
+        for key, shown, sizes in chosen:
+            if len(sizes) > 1:
+                yield from _charts(sizes, key, shown)
 
 
 def _alike(tables: Iterable[Table]) -> dict[object, list[Table]]:
     """Tables of one load, by everything but the size."""
-    found: dict[object, list[Table]] = {}
+    by_load: dict[object, list[Table]] = {}
     for table in tables:
         if table.op_size is not None:
             rest = tuple((k, v) for k, v in table.dimensions.items() if k != "op_size")
-            found.setdefault(rest, []).append(table)
-    return found
+            by_load.setdefault(rest, []).append(table)
+    return by_load
 
 
 def _charts(tables: Sequence[Table], key: str, shown: _Shown) -> Iterator[tuple[str, Bars]]:

@@ -72,7 +72,7 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def _bar_places(groups: int, bars: int) -> Iterator[tuple[int, np.ndarray[Any, Any], float]]:
+def _bar_positions(groups: int, bars: int) -> Iterator[tuple[int, np.ndarray[Any, Any], float]]:
     width = 0.8 / bars
     for number in range(bars):
         yield number, np.arange(groups) - 0.4 + width * (number + 0.5), width
@@ -84,32 +84,36 @@ def _ink(number: int, colours: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _draw_bars(axes: Axes, chart: Bars) -> None:
-    for number, places, width in _bar_places(len(chart.groups), len(chart.series)):
+    for number, positions, width in _bar_positions(len(chart.groups), len(chart.series)):
         series = chart.series[number]
         name = _plain(series.name)
-        axes.bar(places, _filled(series.values), width, label=name, **_ink(number, palette.LIGHT))
-        _draw_errors(axes, places, series)
+        axes.bar(
+            positions, _filled(series.values), width, label=name, **_ink(number, palette.LIGHT)
+        )
+        _draw_errors(axes, positions, series)
     axes.set_xticks(range(len(chart.groups)), [_plain(group) for group in chart.groups])
     axes.set_ylabel(chart.unit)
     if chart.is_log:
         axes.set_yscale("log")
 
 
-def _draw_errors(axes: Axes, places: Iterable[float], series: BarSeries) -> None:
-    for place, value, low, high in zip(places, series.values, series.low, series.high):
+def _draw_errors(axes: Axes, positions: Iterable[float], series: BarSeries) -> None:
+    for x, value, low, high in zip(positions, series.values, series.low, series.high):
         if value is not None and low is not None and high is not None:
             ends = [[value - low], [high - value]]
-            axes.errorbar([place], [value], yerr=ends, color="#222222", capsize=3, linewidth=1)
+            axes.errorbar([x], [value], yerr=ends, color="#222222", capsize=3, linewidth=1)
 
 
 def _draw_stacks(axes: Axes, chart: Stacks) -> None:
-    places = np.arange(len(chart.names))
-    left = np.zeros(len(places))
+    positions = np.arange(len(chart.names))
+    left = np.zeros(len(positions))
     for number, series in enumerate(chart.series):
         values = _filled(series.values)
-        axes.barh(places, values, 0.7, left, label=series.name, **_ink(number, palette.PARTS_LIGHT))
+        axes.barh(
+            positions, values, 0.7, left, label=series.name, **_ink(number, palette.PARTS_LIGHT)
+        )
         left += values
-    axes.set_yticks(places, [_plain(name) for name in chart.names])
+    axes.set_yticks(positions, [_plain(name) for name in chart.names])
     axes.invert_yaxis()
     axes.grid(visible=True, axis="x")
     axes.grid(visible=False, axis="y")
@@ -155,9 +159,9 @@ def _scale_distribution(axes: Axes, chart: Lines) -> None:
     axes.yaxis.set_major_formatter(FormatStrFormatter("%g"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     last = max(line.x[-1] for line in chart.lines)
-    shown = [place for place, tick in enumerate(_NINE_TICKS) if tick <= last]
-    labels = [_NINE_LABELS[place] for place in shown]
-    axes.set_xticks([_NINE_TICKS[place] for place in shown], labels)
+    shown = [index for index, tick in enumerate(_NINE_TICKS) if tick <= last]
+    labels = [_NINE_LABELS[index] for index in shown]
+    axes.set_xticks([_NINE_TICKS[index] for index in shown], labels)
 
 
 def _filled(values: Iterable[Optional[float]]) -> np.ndarray[Any, Any]:

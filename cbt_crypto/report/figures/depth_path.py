@@ -72,13 +72,13 @@ def depth_paths(tables: Iterable[Table]) -> Iterator[DepthPath]:
 
 def _alike(tables: Iterable[Table], dimension: str) -> dict[object, dict[int, Table]]:
     """Tables of one load by their depth."""
-    found: dict[object, dict[int, Table]] = {}
+    by_load: dict[object, dict[int, Table]] = {}
     for table in tables:
         depth = table.dimensions.get(dimension)
         if isinstance(depth, int) and not isinstance(depth, bool):
             rest = tuple((k, v) for k, v in table.dimensions.items() if k != dimension)
-            found.setdefault(rest, {})[depth] = table
-    return found
+            by_load.setdefault(rest, {})[depth] = table
+    return by_load
 
 
 def _paths(members: Mapping[int, Table], dimension: str) -> Iterator[DepthPath]:
@@ -141,7 +141,7 @@ def _knee(powers: Mapping[int, float]) -> Optional[Knee]:
     depths: Sequence[int] = sorted(powers)
     if len(depths) < _LEAST:
         return None
-    best = max(range(len(depths)), key=lambda place: powers[depths[place]])
+    best = max(range(len(depths)), key=lambda index: powers[depths[index]])
     if best == len(depths) - 1:
         return None
     return Knee(depths[best], depths[max(best - 1, 0)], depths[best + 1])
@@ -153,6 +153,6 @@ def in_words(path: DepthPath, curve: Curve) -> str:
         deepest = curve.points[-1].depth
         return f"{curve.name}: no knee up to {path.depth} {deepest}; measure deeper"
     knee = curve.knee
-    point = next(one for one in curve.points if one.depth == knee.depth)
+    point = next(candidate for candidate in curve.points if candidate.depth == knee.depth)
     where = f"knee at {path.depth} {knee.depth} (between {knee.low} and {knee.high})"
     return f"{curve.name}: {where}: {point.iops:,.0f} IOPS at {point.clat_ns_mean / 1e6:.3g} ms"

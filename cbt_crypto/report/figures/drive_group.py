@@ -16,10 +16,10 @@ _PLP = {
 
 def groups(environment: Environment | None, dimension: str) -> Mapping[str, str]:
     """Drive -> its group; empty unless drives are compared and the archive tells of them."""
-    told: Any = getattr(environment, "drives", None)
-    if dimension != "drive" or not isinstance(told, Mapping):
+    drives: Any = getattr(environment, "drives", None)
+    if dimension != "drive" or not isinstance(drives, Mapping):
         return {}
-    facts = {str(name): about for name, about in told.items() if isinstance(about, Mapping)}
+    facts = {str(name): about for name, about in drives.items() if isinstance(about, Mapping)}
     return {name: _group(about) for name, about in facts.items()}
 
 

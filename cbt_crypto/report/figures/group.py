@@ -32,8 +32,8 @@ class SectionRuns:
     def load(self) -> Mapping[str, Scalar]:
         """What all its runs have in common: every dimension but the compared one."""
         first = next((run for runs in self.rows.values() for run in runs), None)
-        found = {} if first is None else first.dimensions
-        return {name: value for name, value in found.items() if name != self.dimension}
+        dimensions = {} if first is None else first.dimensions
+        return {name: value for name, value in dimensions.items() if name != self.dimension}
 
     @property
     def label(self) -> str:
@@ -84,7 +84,7 @@ def _varied(runs: Sequence[Run], compared: str) -> dict[Scalar, list[str]]:
             if name not in _PLACED and name != compared:
                 seen.setdefault(name, set()).add(value)
     return {
-        scenario: [name for name, found in seen.items() if len(found) > 1]
+        scenario: [name for name, distinct in seen.items() if len(distinct) > 1]
         for scenario, seen in values.items()
     }
 
@@ -105,11 +105,11 @@ def _rows(
     rows: dict[Scalar, list[Run]] = {}
     for run in runs:
         rows.setdefault(run.dimensions.get(compared), []).append(run)
-    place = {value: number for number, value in enumerate(order)}
-    names = sorted(rows, key=lambda value: place.get(value, len(place)))
+    position = {value: number for number, value in enumerate(order)}
+    names = sorted(rows, key=lambda value: position.get(value, len(position)))
     return {name: tuple(rows[name]) for name in names}
 
 
 def _directions(mode: str, runs: Sequence[Run]) -> tuple[str, ...]:
-    found = {record.direction for run in runs for record in run.records}
-    return tuple(sorted(found)) or _DIRECTIONS.get(mode, ("read", "write"))
+    directions = {record.direction for run in runs for record in run.records}
+    return tuple(sorted(directions)) or _DIRECTIONS.get(mode, ("read", "write"))

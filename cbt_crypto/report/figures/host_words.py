@@ -49,23 +49,23 @@ def not_measured(host: str) -> str:
 
 def energy_counters(environment: Mapping[str, Any]) -> dict[str, str]:
     """Host -> the zones that it counts energy in, or that it has none; empty if nobody asked."""
-    found = {}
+    zones_by_host = {}
     for host, about in _mapping(environment.get("hosts")).items():
         zones = _mapping(about).get("energy")
         if isinstance(zones, (list, tuple)):
-            found[host] = ", ".join(map(str, zones)) or ABSENT
-    return found
+            zones_by_host[host] = ", ".join(map(str, zones)) or ABSENT
+    return zones_by_host
 
 
 def cipher_speeds(environment: Mapping[str, Any]) -> dict[str, list[CipherSpeed]]:
     """Host -> its rows, for the hosts that were asked; an empty list where nothing was measured."""
-    found = {}
+    speeds_by_host = {}
     for host, about in _mapping(environment.get("hosts")).items():
         luks = _mapping(_mapping(_mapping(about).get("overlays")).get("luks"))
         if "benchmark" in luks:
             drivers = {row.get("name"): _driver(row) for row in _rows(luks.get("drivers"))}
-            found[host] = list(_speeds(host, luks, drivers))
-    return found
+            speeds_by_host[host] = list(_speeds(host, luks, drivers))
+    return speeds_by_host
 
 
 def _speeds(

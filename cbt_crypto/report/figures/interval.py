@@ -37,7 +37,7 @@ _Key = tuple[Hashable, Scalar, Scalar, str]
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadRuns:
     """All cells of one section: the same load under each value of the compared dimension.
 
     `dimensions` are what the load is, without the compared one.
@@ -69,7 +69,7 @@ class Comparisons:
 
     def __init__(
         self,
-        loads: Mapping[Hashable, Load],
+        loads: Mapping[Hashable, LoadRuns],
         baseline: Scalar,
         has_control: bool = True,
         known: Optional[KnownSpread] = None,
@@ -80,107 +80,112 @@ class Comparisons:
         # itself: its absent control counts.
         self._absent = 0 if has_control else len(loads)
         with_baseline = dict(_compared(loads, baseline, known))
-        self._found = self._judged(with_baseline) | self._judged(_among(loads, baseline, known))
+        self._by_key = self._judged(with_baseline) | self._judged(_among(loads, baseline, known))
 
     def of(self, load: Hashable, value: Scalar, key: str) -> Optional[Comparison]:
         """A row's figure in percent of the baseline's; None where one of them has none."""
-        return self._found.get((load, value, self._baseline, key))
+        return self._by_key.get((load, value, self._baseline, key))
 
     def between(self, load: Hashable, value: Scalar, other: Scalar) -> Optional[Comparison]:
         """A row's throughput in percent of another row's."""
-        return self._found.get((load, value, other, _AMONG_ROWS))
+        return self._by_key.get((load, value, other, _AMONG_ROWS))
 
     def count(self, key: str) -> int:
         """How many comparisons of a figure with the baseline carry a verdict."""
         return sum(
-            found.differs is not None
-            for (_, _, other, figure), found in self._found.items()
+            comparison.differs is not None
+            for (_, _, other, figure), comparison in self._by_key.items()
             if figure == key and other == self._baseline
         )
 
-    def _judged(self, found: Mapping[_Key, Comparison]) -> dict[_Key, Comparison]:
+    def _judged(self, comparisons: Mapping[_Key, Comparison]) -> dict[_Key, Comparison]:
         shown: dict[_Key, bool] = {}
-        for figure in {key[3] for key in found}:
-            p_values = {k: c.p for k, c in found.items() if k[3] == figure and c.p is not None}
+        for figure in {key[3] for key in comparisons}:
+            p_values = {
+                k: c.p for k, c in comparisons.items() if k[3] == figure and c.p is not None
+            }
             shown |= differing(p_values, self._absent)
-        return {key: replace(one, differs=shown.get(key)) for key, one in found.items()}
+        return {
+            key: replace(comparison, differs=shown.get(key))
+            for key, comparison in comparisons.items()
+        }
 
 
 def _compared(
-    loads: Mapping[Hashable, Load], baseline: Scalar, known: Optional[KnownSpread]
+    loads: Mapping[Hashable, LoadRuns], baseline: Scalar, known: Optional[KnownSpread]
 ) -> Iterator[tuple[_Key, Comparison]]:
     for name, load in loads.items():
         for value in load.cells:
             if value != baseline:
                 for metric in BY_KEY.values():
-                    found = _compare(metric, load, value, baseline, known)
-                    if found is not None:
-                        yield (name, value, baseline, metric.key), found
+                    comparison = _compare(metric, load, value, baseline, known)
+                    if comparison is not None:
+                        yield (name, value, baseline, metric.key), comparison
 
 
 def _among(
-    loads: Mapping[Hashable, Load], baseline: Scalar, known: Optional[KnownSpread]
+    loads: Mapping[Hashable, LoadRuns], baseline: Scalar, known: Optional[KnownSpread]
 ) -> dict[_Key, Comparison]:
     """Each row with each that stands above it, the baseline aside."""
-    metric, found = BY_KEY[_AMONG_ROWS], {}
+    metric, comparisons = BY_KEY[_AMONG_ROWS], {}
     for name, load in loads.items():
         rows = [value for value in load.cells if value != baseline]
-        for place, value in enumerate(rows):
-            for other in rows[:place]:
+        for position, value in enumerate(rows):
+            for other in rows[:position]:
                 compared = _compare(metric, load, value, other, known)
                 if compared is not None:
-                    found[name, value, other, metric.key] = compared
-    return found
+                    comparisons[name, value, other, metric.key] = compared
+    return comparisons
 
 
 def _compare(
-    metric: Metric, load: Load, value: Scalar, other: Scalar, known: Optional[KnownSpread]
+    metric: Metric, load: LoadRuns, value: Scalar, other: Scalar, known: Optional[KnownSpread]
 ) -> Optional[Comparison]:
     """One figure of a row in percent of another row's; without an interval where nothing is known.
 
     None where one of them has no such figure, or a percent of it would mean nothing.
     """
-    own, base = load.runs(value), load.runs(other)
-    figures = [metric.of(runs, load.direction) for runs in (own, base)]
+    measured, base = load.runs(value), load.runs(other)
+    figures = [metric.of(runs, load.direction) for runs in (measured, base)]
     if not metric.better or figures[0] is None or not figures[1]:
         return None
     percent = 100 * figures[0] / figures[1]
     if metric.key in _WITHOUT:
         return Comparison(percent)
-    found = _repeated(metric, load, value, other, known)
-    if found is None:
-        return _within_runs(metric, load.direction, own, base, percent)
-    if found.level is not Level.ELSEWHERE and metric.key not in _FROM_BINS:
-        percent = 100 * math.exp(found.center)
-    basis = found.basis
+    repeated = _repeated(metric, load, value, other, known)
+    if repeated is None:
+        return _within_runs(metric, load.direction, measured, base, percent)
+    if repeated.level is not Level.ELSEWHERE and metric.key not in _FROM_BINS:
+        percent = 100 * math.exp(repeated.center)
+    basis = repeated.basis
     if metric.key == _AMONG_ROWS:
-        basis += _wish(own[0], found.half)
-    return _comparison(percent, found.half, found.level, basis, found.p)
+        basis += _wish(measured[0], repeated.half)
+    return _comparison(percent, repeated.half, repeated.level, basis, repeated.p)
 
 
 def _repeated(
-    metric: Metric, load: Load, value: Scalar, other: Scalar, known: Optional[KnownSpread]
+    metric: Metric, load: LoadRuns, value: Scalar, other: Scalar, known: Optional[KnownSpread]
 ) -> Optional[Estimate]:
-    sides = [load.values(metric, one) for one in (value, other)]
+    sides = [load.values(metric, row) for row in (value, other)]
     if not all(sides):
         return None
     until = any(until_of(run.planned.parameters) for run in load.runs(value))
-    found = estimate(sides[0], sides[1], until)
-    if found is None and known is not None:
-        found = known.estimate(metric, load.dimensions, load.direction, (value, other), sides)
-    return found
+    estimated = estimate(sides[0], sides[1], until)
+    if estimated is None and known is not None:
+        estimated = known.estimate(metric, load.dimensions, load.direction, (value, other), sides)
+    return estimated
 
 
 def _within_runs(
-    metric: Metric, direction: str, own: Sequence[Run], base: Sequence[Run], percent: float
+    metric: Metric, direction: str, measured: Sequence[Run], base: Sequence[Run], percent: float
 ) -> Comparison:
     """What varied while this was measured. Another deployment may differ by more."""
-    sides = [_error(metric, direction, runs) for runs in (own, base)]
+    sides = [_error(metric, direction, runs) for runs in (measured, base)]
     if sides[0] is None or sides[1] is None:
         return Comparison(percent)
     degrees = min(sides[0][1], sides[1][1])
     half = float(stdtrit(degrees, _TAIL)) * math.hypot(sides[0][0], sides[1][0])
-    many = len(own) > 1 or len(base) > 1
+    many = len(measured) > 1 or len(base) > 1
     basis = f"within {'these runs' if many else 'this run'}, of one deployment; no verdict"
     return _comparison(percent, half, Level.RUN, basis, None)
 
@@ -193,11 +198,11 @@ def _error(metric: Metric, direction: str, runs: Sequence[Run]) -> Optional[tupl
         mean = math.fsum(known) / len(known)
         squares = math.fsum((log - mean) ** 2 for log in known)
         return math.sqrt(squares / (len(known) - 1) / len(known)), len(known) - 1
-    found = [run.within[direction] for run in runs if direction in run.within]
-    spreads = [one.log_sd[metric.key] for one in found if metric.key in one.log_sd]
+    within = [run.within[direction] for run in runs if direction in run.within]
+    spreads = [noise.log_sd[metric.key] for noise in within if metric.key in noise.log_sd]
     if not spreads:
         return None
-    return spreads[0], max(found[0].blocks - 1, 1.0)
+    return spreads[0], max(within[0].blocks - 1, 1.0)
 
 
 def _wish(run: Run, half: float) -> str:

@@ -48,11 +48,11 @@ class KnownSpread:
         load = self._like(dimensions, direction)
         if load is None:
             return None
-        found = [_variance(metric, load, value) for value in values]
-        if found[0] is None or found[1] is None:
+        variances = [_variance(metric, load, value) for value in values]
+        if variances[0] is None or variances[1] is None:
             return None
         centers = [sum(value.log for value in side) / len(side) for side in sides]
-        parts = [(known[0], known[1], 1) for known in (found[0], found[1])]
+        parts = [(known[0], known[1], 1) for known in (variances[0], variances[1])]
         basis = f"one deployment of each; deployments differ as those of {self.name} did"
         return of_known_spread(centers[0] - centers[1], parts, basis)
 
@@ -69,10 +69,14 @@ def _variance(metric: Metric, load: KnownLoad, value: Scalar) -> Optional[tuple[
         name: variance_of(values_of(metric, cell, load.direction))
         for name, cell in load.cells.items()
     }
-    own = known.get(value)
-    if own is not None and own[1] >= _FEWEST_DEGREES:
-        return own
-    others = [one for one in known.values() if one is not None and one[1] >= _FEWEST_DEGREES]
+    of_row = known.get(value)
+    if of_row is not None and of_row[1] >= _FEWEST_DEGREES:
+        return of_row
+    others = [
+        variance
+        for variance in known.values()
+        if variance is not None and variance[1] >= _FEWEST_DEGREES
+    ]
     return max(others, default=None)
 
 

@@ -61,25 +61,25 @@ def loss_tables(report: Report, scenario: str) -> Iterator[LossTable]:
 
 def _drive(table: Table) -> Optional[str]:
     """Drive of a table's cells; None where they are on a cluster."""
-    found = (cell.dimensions.get("drive") for s in table.sections for cell in s.cells)
-    return next((str(drive) for drive in found if drive is not None), None)
+    drives = (cell.dimensions.get("drive") for s in table.sections for cell in s.cells)
+    return next((str(drive) for drive in drives if drive is not None), None)
 
 
 def _rows(
     tables: Sequence[Table], mode: str, name: str, figure: str, columns: Sequence[int]
 ) -> tuple[LossRow, ...]:
     """By everything but the IO size; shallow queues first, as they were published."""
-    found: dict[tuple[int, str], dict[int, float]] = {}
+    rows: dict[tuple[int, str], dict[int, float]] = {}
     for table in tables:
         for cell in (c for s in table.sections if s.mode == mode for c in s.cells):
             comparison = cell.comparisons.get(figure)
             if cell.name == name and table.op_size is not None:
-                row = found.setdefault((_depth(cell), _label(table, cell)), {})
+                row = rows.setdefault((_depth(cell), _label(table, cell)), {})
                 if comparison is not None:
                     row[table.op_size] = 100 - comparison.percent
-    ordered = sorted(found, key=lambda key: key[0])
+    ordered = sorted(rows, key=lambda key: key[0])
     return tuple(
-        LossRow(key[1], tuple(found[key].get(column) for column in columns)) for key in ordered
+        LossRow(key[1], tuple(rows[key].get(column) for column in columns)) for key in ordered
     )
 
 

@@ -19,12 +19,16 @@ class Note:
 
 def notes_of(table: Table) -> list[Note]:
     """Why cells failed and what is doubtful about others, in the order of the cells."""
-    places: dict[str, dict[str, list[str]]] = {}
+    sections_by_text: dict[str, dict[str, list[str]]] = {}
     for section in table.sections:
         for cell in section.cells:
             for text in sentences(cell):
-                places.setdefault(text, {}).setdefault(section.label, []).append(cell.name)
-    return [Note(n, text, _where(modes)) for n, (text, modes) in enumerate(places.items(), 1)]
+                sections_by_text.setdefault(text, {}).setdefault(section.label, []).append(
+                    cell.name
+                )
+    return [
+        Note(n, text, _where(modes)) for n, (text, modes) in enumerate(sections_by_text.items(), 1)
+    ]
 
 
 def sentences(cell: ReportCell) -> tuple[str, ...]:
@@ -34,8 +38,8 @@ def sentences(cell: ReportCell) -> tuple[str, ...]:
 
 def numbers(cell: ReportCell, notes: Sequence[Note]) -> list[int]:
     """Which of its table's notes are of this cell."""
-    said = set(sentences(cell))
-    return [note.number for note in notes if note.text in said]
+    texts = set(sentences(cell))
+    return [note.number for note in notes if note.text in texts]
 
 
 def _where(modes: Mapping[str, Sequence[str]]) -> str:

@@ -57,43 +57,51 @@ class Estimate:
 
 
 def estimate(
-    own: Sequence[Value], base: Sequence[Value], until_precise: bool = False
+    values: Sequence[Value], base: Sequence[Value], until_precise: bool = False
 ) -> Optional[Estimate]:
     """What the repetitions of two configurations say of their ratio; None where nothing repeats.
 
     `until_precise` says that the campaign ended when it knew enough, so that only a sequence of
     intervals that hold whenever one stops is right.
     """
-    shared = {value.deployment for value in own} & {value.deployment for value in base}
+    shared = {repeat.deployment for repeat in values} & {repeat.deployment for repeat in base}
     if not shared:
-        return _apart(own, base, until_precise)
-    pairs = _pairs(own, base)
+        return _apart(values, base, until_precise)
+    pairs = _pairs(values, base)
     units = _units(pairs)
-    on_one_cluster = [one.log - two.log for one, two in pairs if one.deployment == two.deployment]
+    on_one_cluster = [
+        of_row.log - of_base.log
+        for of_row, of_base in pairs
+        if of_row.deployment == of_base.deployment
+    ]
     if until_precise or len(pairs) >= 2 * len(units):
         return _in_turns(on_one_cluster, len(units))
     return _paired([math.fsum(unit) / len(unit) for unit in units])
 
 
-def _apart(own: Sequence[Value], base: Sequence[Value], until_precise: bool) -> Optional[Estimate]:
+def _apart(
+    values: Sequence[Value], base: Sequence[Value], until_precise: bool
+) -> Optional[Estimate]:
     """Each configuration on deployments of its own: none serves both."""
-    one, two = _means(own), _means(base)
-    if min(len(one), len(two)) < 2:
+    means, base_means = _means(values), _means(base)
+    if min(len(means), len(base_means)) < 2:
         return None
-    differences = [a.log - b.log for a, b in _pairs(one, two)]
+    differences = [a.log - b.log for a, b in _pairs(means, base_means)]
     if until_precise:
-        found = interval(differences)
-        known = math.isfinite(found.half)
+        estimated = interval(differences)
+        known = math.isfinite(estimated.half)
         basis = f"{len(differences)} rounds of deployments, until it was known well enough"
         p = p_value(differences) if len(differences) >= FEWEST_PAIRS else None
-        return Estimate(found.center, found.half, Level.ROUNDS, basis, p) if known else None
-    welch = _welch([value.log for value in one], [value.log for value in two])
+        return Estimate(estimated.center, estimated.half, Level.ROUNDS, basis, p) if known else None
+    welch = _welch([value.log for value in means], [value.log for value in base_means])
     rounds = _student(differences) if len(differences) > 1 else welch
     # Whichever knows less: rounds differ where one disturbance lasts over several of them,
     # configurations where a disturbance changes from one of them to the next.
     half, p = max(welch[1], rounds[1]), max(welch[2], rounds[2])
-    least = min(len(one), len(two))
-    count = f"{len(one)}" if len(one) == len(two) else f"{len(one)} and {len(two)}"
+    least = min(len(means), len(base_means))
+    count = (
+        f"{len(means)}" if len(means) == len(base_means) else f"{len(means)} and {len(base_means)}"
+    )
     basis = f"{count} deployments of each, in rounds"
     return Estimate(welch[0], half, Level.ROUNDS, basis, p if least >= FEWEST_ROUNDS else None)
 
@@ -113,24 +121,24 @@ def _paired(differences: Sequence[float]) -> Optional[Estimate]:
 
 def _in_turns(differences: Sequence[float], clusters: int) -> Optional[Estimate]:
     """Pairs of blocks of one round on one cluster."""
-    found = interval(differences)
-    if len(differences) < FEWEST_PAIRS or not math.isfinite(found.half):
+    estimated = interval(differences)
+    if len(differences) < FEWEST_PAIRS or not math.isfinite(estimated.half):
         return None
-    batches = f", {found.batch} at a time" if found.batch > 1 else ""
+    batches = f", {estimated.batch} at a time" if estimated.batch > 1 else ""
     where = "one cluster" if clusters == 1 else f"{clusters} clusters"
     basis = f"{len(differences)} pairs of blocks{batches}, in turns on {where}"
-    return Estimate(found.center, found.half, Level.TURNS, basis, p_value(differences))
+    return Estimate(estimated.center, estimated.half, Level.TURNS, basis, p_value(differences))
 
 
-def _welch(one: Sequence[float], two: Sequence[float]) -> tuple[float, float, float]:
+def _welch(values: Sequence[float], base: Sequence[float]) -> tuple[float, float, float]:
     """Center, half and p of means of unlike variance.
 
     Degrees of freedom are the fewer ones, less one: Welch's own estimate of them is too many where
     two or three values happen to be alike.
     """
-    error = math.sqrt(_variance(one) / len(one) + _variance(two) / len(two))
-    center = math.fsum(one) / len(one) - math.fsum(two) / len(two)
-    return (center, *_of_t(center, error, min(len(one), len(two)) - 1))
+    error = math.sqrt(_variance(values) / len(values) + _variance(base) / len(base))
+    center = math.fsum(values) / len(values) - math.fsum(base) / len(base)
+    return (center, *_of_t(center, error, min(len(values), len(base)) - 1))
 
 
 def _student(values: Sequence[float], less: int = 1) -> tuple[float, float, float]:
@@ -171,21 +179,21 @@ def _variance(values: Sequence[float]) -> float:
 
 def _means(values: Iterable[Value]) -> list[Value]:
     """One value a deployment, in the order of their first rounds."""
-    found: dict[Hashable, list[Value]] = {}
+    by_deployment: dict[Hashable, list[Value]] = {}
     for value in sorted(values, key=lambda value: value.round):
-        found.setdefault(value.deployment, []).append(value)
+        by_deployment.setdefault(value.deployment, []).append(value)
     return [
-        Value(math.fsum(v.log for v in own) / len(own), own[0].round, deployment)
-        for deployment, own in found.items()
+        Value(math.fsum(v.log for v in repeats) / len(repeats), repeats[0].round, deployment)
+        for deployment, repeats in by_deployment.items()
     ]
 
 
-def _pairs(own: Sequence[Value], base: Sequence[Value]) -> list[tuple[Value, Value]]:
+def _pairs(values: Sequence[Value], base: Sequence[Value]) -> list[tuple[Value, Value]]:
     """The runs of one round, in the order of rounds."""
     other: Mapping[int, Value] = {value.round: value for value in base}
     return [
         (value, other[value.round])
-        for value in sorted(own, key=lambda value: value.round)
+        for value in sorted(values, key=lambda value: value.round)
         if value.round in other
     ]
 
@@ -193,12 +201,12 @@ def _pairs(own: Sequence[Value], base: Sequence[Value]) -> list[tuple[Value, Val
 def _units(pairs: Sequence[tuple[Value, Value]]) -> list[list[float]]:
     """Differences of pairs, those together that have a deployment in common, in order."""
     units: list[tuple[set[Hashable], list[float]]] = []
-    for one, two in pairs:
-        deployments: set[Hashable] = {one.deployment, two.deployment}
+    for of_row, of_base in pairs:
+        deployments: set[Hashable] = {of_row.deployment, of_base.deployment}
         differences: list[float] = []
         for unit in [unit for unit in units if unit[0] & deployments]:
             units.remove(unit)
             deployments |= unit[0]
             differences += unit[1]
-        units.append((deployments, [*differences, one.log - two.log]))
+        units.append((deployments, [*differences, of_row.log - of_base.log]))
     return [differences for _, differences in units]

@@ -50,8 +50,8 @@ def _split(text: str, default: str, cells: Iterable[PlannedCell]) -> tuple[str, 
 
 def values_of(dimension: str, cells: Iterable[PlannedCell]) -> list[Scalar]:
     """The values of a dimension, each once, in the plan's order."""
-    found = (dimensions_of(cell) for cell in cells)
-    return list(dict.fromkeys(d[dimension] for d in found if dimension in d))
+    dimensions = (dimensions_of(cell) for cell in cells)
+    return list(dict.fromkeys(d[dimension] for d in dimensions if dimension in d))
 
 
 def _matches(cell: PlannedCell, pattern: str) -> bool:
@@ -74,13 +74,13 @@ def chosen_cells(
             raise UsageError(f'--only "{pattern}" matches no cell of the plan{example}')
     matching = [c for c in cells if any(_matches(c, pattern) for pattern in options.only)]
     needed = {_load(cell, baseline.dimension) for cell in matching}
-    kept = {cell.path for cell in matching} | {
+    paths = {cell.path for cell in matching} | {
         cell.path
         for cell in cells
         if dimensions_of(cell).get(baseline.dimension) == baseline.value
         and _load(cell, baseline.dimension) in needed
     }
-    return tuple(cell for cell in cells if cell.path in kept)
+    return tuple(cell for cell in cells if cell.path in paths)
 
 
 def _load(cell: PlannedCell, dimension: str) -> tuple[tuple[str, Scalar], ...]:

@@ -37,22 +37,22 @@ def stretches(runs: Sequence[Run], dimension: str) -> dict[int, int]:
 
 def split(runs: Iterable[Run], numbers: Mapping[int, int]) -> Stretches:
     """The measured runs of one cell, in the order of their stretches."""
-    found: dict[int, list[Run]] = {}
+    by_stretch: dict[int, list[Run]] = {}
     for run in runs:
         if run.failure is None:
-            found.setdefault(numbers[id(run)], []).append(run)
-    return tuple(tuple(found[number]) for number in sorted(found))
+            by_stretch.setdefault(numbers[id(run)], []).append(run)
+    return tuple(tuple(by_stretch[number]) for number in sorted(by_stretch))
 
 
 def values_of(metric: Metric, cell: Stretches, direction: str) -> list[Value]:
     """The logarithms of a cell's runs that have this figure, with their rounds and deployments."""
-    found = []
+    values = []
     for number, stretch in enumerate(cell):
         for run in stretch:
             log = log_value(metric, run, direction)
             if log is not None:
-                found.append(Value(log, run.planned.iteration, _deployment(run, number)))
-    return found
+                values.append(Value(log, run.planned.iteration, _deployment(run, number)))
+    return values
 
 
 def _deployment(run: Run, stretch: int) -> Hashable:

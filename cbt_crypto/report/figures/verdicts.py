@@ -19,9 +19,9 @@ ALPHA = 0.05
 def differing(p_values: Mapping[KeyT, float], more: int = 0) -> dict[KeyT, bool]:
     """Key -> whether its difference is shown. `more` comparisons are counted without a p."""
     ordered = sorted(p_values, key=lambda key: p_values[key])
-    found: dict[KeyT, bool] = {}
+    verdicts: dict[KeyT, bool] = {}
     shown = True
-    for place, key in enumerate(ordered):
-        shown = shown and p_values[key] <= ALPHA / (len(ordered) + more - place)
-        found[key] = shown
-    return found
+    for rank, key in enumerate(ordered):
+        shown = shown and p_values[key] <= ALPHA / (len(ordered) + more - rank)
+        verdicts[key] = shown
+    return verdicts

@@ -31,10 +31,14 @@ def configurations(report: Report) -> Iterator[Element]:
         for run in cell.runs:
             runs.setdefault(run.planned.configuration, {})[id(run)] = run
     for name, overlays in report.configurations.items():
-        found = list(runs.get(name, {}).values())
-        proofs = [run for run in found if run.proof is not None]
+        of_configuration = list(runs.get(name, {}).values())
+        proofs = [run for run in of_configuration if run.proof is not None]
         proved = sum(run.proof is not None and run.proof.proved for run in proofs)
-        state = f"proved in {proved} of {len(found)} runs" if proofs else "nothing was proved"
+        state = (
+            f"proved in {proved} of {len(of_configuration)} runs"
+            if proofs
+            else "nothing was proved"
+        )
         attributes = {"id": fragment} if (fragment := anchor(report, name)) else {}
         yield E.DETAILS(
             E.SUMMARY(name, " ", E.SPAN(E.CLASS("small"), state)),
@@ -115,14 +119,14 @@ def _head(texts: Sequence[str]) -> Element:
 
 def _ciphers(report: Report) -> Iterator[Element]:
     """What `cryptsetup benchmark` measured; nothing where no configuration encrypts drives."""
-    found = cipher_speeds(report.environment)
-    rows = [_cipher(row) for speeds in found.values() for row in speeds]
+    by_host = cipher_speeds(report.environment)
+    rows = [_cipher(row) for speeds in by_host.values() for row in speeds]
     if rows:
         yield E.H3("Speed of ciphers")
         table = E.TABLE(*caption(report), _head(CIPHER_HEADINGS), E.TBODY(*rows))
         yield scrolling(table, "Speed of ciphers")
         yield E.P(E.CLASS("note"), "By cryptsetup benchmark: in memory, on one core, without IO.")
-    for host, speeds in found.items():
+    for host, speeds in by_host.items():
         if not speeds:
             yield E.P(E.CLASS("note"), not_measured(host))
 

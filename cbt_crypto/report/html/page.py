@@ -92,7 +92,7 @@ class _Figures:
         self._figures: list[dict[str, Any]] = []
         self._note = " (emulated CPU)" if is_emulated else ""
 
-    def place(self, chart: Chart, heading: str) -> Element:
+    def placeholder(self, chart: Chart, heading: str) -> Element:
         """The place of one chart, which the page fills when it comes into view."""
         number = len(self._figures)
         self._figures.append(_escaped(plotly_figure(chart)))
@@ -214,21 +214,21 @@ def _sections(report: Report, figures: _Figures) -> Iterator[Element]:
 
 def _picture(report: Report) -> Iterator[Element]:
     """What people paste: every percent with its interval."""
-    found = forest(report)
-    if found is not None:
-        yield E.FIGURE(E.CLASS("forest"), forest_svg(found))
+    overview = forest(report)
+    if overview is not None:
+        yield E.FIGURE(E.CLASS("forest"), forest_svg(overview))
 
 
 def _by_size(tables: Sequence[Table], figures: _Figures) -> Iterator[Element]:
-    found = [figures.place(chart, heading) for heading, chart in size_charts(tables)]
-    if found:
-        yield E.DIV(E.CLASS("charts"), *found)
+    placeholders = [figures.placeholder(chart, heading) for heading, chart in size_charts(tables)]
+    if placeholders:
+        yield E.DIV(E.CLASS("charts"), *placeholders)
 
 
 def _by_depth(tables: Sequence[Table], figures: _Figures) -> Iterator[Element]:
-    found = [figures.place(chart, heading) for heading, chart in depth_charts(tables)]
-    if found:
-        yield E.DIV(E.CLASS("charts"), *found)
+    placeholders = [figures.placeholder(chart, heading) for heading, chart in depth_charts(tables)]
+    if placeholders:
+        yield E.DIV(E.CLASS("charts"), *placeholders)
         paths = depth_paths(tables)
         lines = (f"{p.heading}, {p.label}: {in_words(p, c)}" for p in paths for c in p.curves)
         yield E.UL(*(E.LI(line) for line in lines))
@@ -239,7 +239,9 @@ def _load(report: Report, table: Table, figures: _Figures) -> Iterator[Element]:
     yield page_tables.figures(report, table)
     yield from page_tables.bases(table)
     yield from page_tables.warnings(table)
-    yield E.DIV(E.CLASS("charts"), *(figures.place(chart, table.title) for chart in charts(table)))
+    yield E.DIV(
+        E.CLASS("charts"), *(figures.placeholder(chart, table.title) for chart in charts(table))
+    )
     yield from page_tables.pairs(report, table)
     yield page_tables.everything(report, table)
 

@@ -75,8 +75,8 @@ def summary(report: Report) -> Element:
     """Percent of the baseline by configuration and load; many loads are rows, a few columns."""
     loads = [(table, section) for table in report.tables for section in table.sections]
     names = list(dict.fromkeys(cell.name for cell in report.cells))
-    made = _loads_down if len(loads) > max(_MANY_LOADS, len(names)) else _loads_across
-    return scrolling(made(report, names, loads), "Throughput against the baseline, all loads")
+    layout = _loads_down if len(loads) > max(_MANY_LOADS, len(names)) else _loads_across
+    return scrolling(layout(report, names, loads), "Throughput against the baseline, all loads")
 
 
 #: More loads than this do not fit side by side.
@@ -184,7 +184,7 @@ def pairs(report: Report, table: Table) -> Iterator[Element]:
     if not rows:
         return
     headings = ("Mode", report.compared, "In percent of", "IOPS", "95 % interval", "Differs")
-    heads = [_sortable(text, place < 3) for place, text in enumerate(headings)]
+    heads = [_sortable(text, column < 3) for column, text in enumerate(headings)]
     tree = E.TABLE(E.CLASS("sortable"), *caption(report), E.THEAD(E.TR(*heads)), E.TBODY(*rows))
     name = f"Rows among one another, {table.title}"
     yield E.DETAILS(E.SUMMARY("Rows among one another"), E.DIV(scrolling(tree, name)))
@@ -194,12 +194,16 @@ def effects(report: Report) -> Iterator[Element]:
     """The conclusion table and its thresholds; nothing where nothing was compared."""
     if not report.conclusions:
         return
-    kinds = {one.name: one.kind for one in report.conclusions}
+    kinds = {conclusion.name: conclusion.kind for conclusion in report.conclusions}
     heads = [E.TH(report.named(name), *_kind(kind), scope="col") for name, kind in kinds.items()]
     rows = []
-    for load in dict.fromkeys(one.load for one in report.conclusions):
-        found = {one.name: one for one in report.conclusions if one.load == load}
-        cells = (_effect(found.get(name)) for name in kinds)
+    for load in dict.fromkeys(conclusion.load for conclusion in report.conclusions):
+        by_name = {
+            conclusion.name: conclusion
+            for conclusion in report.conclusions
+            if conclusion.load == load
+        }
+        cells = (_effect(by_name.get(name)) for name in kinds)
         rows.append(E.TR(E.TH(load, E.CLASS("name"), scope="row"), *cells))
     head = E.TR(E.TH("Load", E.CLASS("name"), scope="col"), *heads)
     table = E.TABLE(*caption(report), E.THEAD(head), E.TBODY(*rows))
@@ -238,7 +242,7 @@ def figures(report: Report, table: Table) -> Element:
         what,
         *(heading.format(nodes=table.nodes) for heading, _, _ in columns),
     ]
-    heads = [_sortable(text, place < 2) for place, text in enumerate(headings)]
+    heads = [_sortable(text, number < 2) for number, text in enumerate(headings)]
     notes = notes_of(table)
     rows = [
         E.TR(
@@ -270,7 +274,7 @@ def everything(report: Report, table: Table) -> Element:
     """All figures of one load with their percents and intervals, folded away."""
     headings = ("Figure", "Mode", report.compared, "Value", "Unit", "Percent of baseline",
                 "95 % interval", "Rests on")  # fmt: skip
-    heads = [_sortable(text, place in (0, 1, 2, 4, 7)) for place, text in enumerate(headings)]
+    heads = [_sortable(text, column in (0, 1, 2, 4, 7)) for column, text in enumerate(headings)]
     rows = [
         row for section in table.sections for cell in section.cells for row in _all(section, cell)
     ]
@@ -300,8 +304,8 @@ def _all(section: Section, cell: ReportCell) -> Iterator[Element]:
 
 def warnings(table: Table) -> Iterator[Element]:
     """Why cells failed and what is doubtful about others; nothing when all is well."""
-    found = notes_of(table)
-    if found:
+    notes = notes_of(table)
+    if notes:
         items = (
             E.LI(
                 f"{note.number} ",
@@ -309,7 +313,7 @@ def warnings(table: Table) -> Iterator[Element]:
                 note.text,
                 id=_fragment(table, note.number),
             )
-            for note in found
+            for note in notes
         )
         yield E.UL(E.CLASS("warnings"), *items)
 

@@ -66,7 +66,7 @@ def _compared(comparison: Comparison | None) -> list[Any]:
 
 def document(report: Report) -> dict[str, Any]:
     """Everything the report knows, of plain JSON types."""
-    whole = {
+    everything = {
         "format": FORMAT,
         "title": report.title,
         "control": list(report.control),
@@ -84,7 +84,7 @@ def document(report: Report) -> dict[str, Any]:
         "tables": [_table(table) for table in report.tables],
         "records": list(report.records),
     }
-    plain: dict[str, Any] = _plain(whole)
+    plain: dict[str, Any] = _plain(everything)
     return plain
 
 

@@ -189,8 +189,8 @@ def _conclusions(report: Report) -> list[str]:
     heads = [escape(report.named(name)) for name in names]
     lines += [_row(["Load", *heads]), _row(["---", *("---" for _ in names)])]
     for load in dict.fromkeys(conclusion.load for conclusion in report.conclusions):
-        found = {c.name: c for c in report.conclusions if c.load == load}
-        lines.append(_row([escape(load), *(_effect(found.get(name)) for name in names)]))
+        by_name = {c.name: c for c in report.conclusions if c.load == load}
+        lines.append(_row([escape(load), *(_effect(by_name.get(name)) for name in names)]))
     return [*lines, "", THRESHOLDS, ""]
 
 
@@ -226,14 +226,20 @@ def _hosts(report: Report) -> list[str]:
     speeds = cipher_speeds(report.environment)
     if not counters and not speeds:
         return []
-    places = "; ".join(f"{escape(host)}: {escape(zones)}" for host, zones in counters.items())
-    lines = ["## Hosts", "", *([f"Energy counters (RAPL): {places}.", ""] if places else [])]
-    rows = [row for found in speeds.values() for row in found]
+    zones_by_host = "; ".join(
+        f"{escape(host)}: {escape(zones)}" for host, zones in counters.items()
+    )
+    lines = [
+        "## Hosts",
+        "",
+        *([f"Energy counters (RAPL): {zones_by_host}.", ""] if zones_by_host else []),
+    ]
+    rows = [row for speeds_of_host in speeds.values() for row in speeds_of_host]
     if rows:
         rule = ["---", "---", "---:", "---:", "---:", "---"]
         lines += [*_emulated(report), _row(CIPHER_HEADINGS), _row(rule), *map(_cipher, rows), ""]
-    for host, found in speeds.items():
-        if not found:
+    for host, speeds_of_host in speeds.items():
+        if not speeds_of_host:
             lines += [not_measured(escape(host)), ""]
     return lines
 

@@ -82,17 +82,17 @@ def _effects_across(
     grid.add_column("", min_width=_NAME)
     for name in names:
         grid.add_column(Text(report.named(name)), max_width=24)
-    for load, found in by_load.items():
-        grid.add_row(Text(f"  {load}"), *(_effect(found.get(name)) for name in names))
+    for load, by_name in by_load.items():
+        grid.add_row(Text(f"  {load}"), *(_effect(by_name.get(name)) for name in names))
     return grid
 
 
 def _effects_down(report: Report, by_load: Mapping[str, Mapping[str, Conclusion]]) -> Grid:
     """A row for each configuration, where columns for all of them would be too narrow."""
     grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
-    for load, found in by_load.items():
+    for load, by_name in by_load.items():
         grid.add_row(Text(load, "bold cyan"), "")
-        for name, conclusion in found.items():
+        for name, conclusion in by_name.items():
             grid.add_row(Text(f"  {report.named(name)}"), _effect(conclusion))
     return grid
 
@@ -138,12 +138,12 @@ def _grid(report: Report, with_bars: bool, width: int) -> Grid:
     grid.add_column("% lost" if report.options.loss else "percent", justify="right", width=7)
     grid.add_column("95 % interval", justify="right", width=18)
     left = width - sum((column.width or 0) + 1 for column in grid.columns)
-    for heading, own in _COLUMNS:
-        left -= own + 1
+    for heading, column_width in _COLUMNS:
+        left -= column_width + 1
         # A figure that is cut is worse than none; the pad behind the last one is not needed.
         if left < -1:
             break
-        grid.add_column(heading, justify="right", width=own, no_wrap=True)
+        grid.add_column(heading, justify="right", width=column_width, no_wrap=True)
     return grid
 
 
@@ -162,14 +162,14 @@ def _add_section(
 
 def _marks(cell: ReportCell, notes: list[str]) -> str:
     """Numbers of this cell's notes; the notes are appended to `notes`, each once."""
-    found = [cell.reason] if cell.reason else []
-    found += cell.warnings[:3]
+    texts = [cell.reason] if cell.reason else []
+    texts += cell.warnings[:3]
     if len(cell.warnings) > 3:
         more = len(cell.warnings) - 3
         words = "1 more warning" if more == 1 else f"{more} more warnings"
-        found.append(f"{cell.name}: {words}, all in report.html")
+        texts.append(f"{cell.name}: {words}, all in report.html")
     numbers = []
-    for note in found:
+    for note in texts:
         if note not in notes:
             notes.append(note)
         numbers.append(str(notes.index(note) + 1))

@@ -24,7 +24,7 @@ class Measured:
 
 
 @dataclass
-class Load:
+class LoadPace:
     """One load under all configurations. `together` are those that take turns on one cluster.
 
     `blocks`: configuration -> round -> what was measured.

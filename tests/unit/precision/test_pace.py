@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from cbt_crypto.results.precision.pace import Load, Measured
+from cbt_crypto.results.precision.pace import LoadPace, Measured
 from cbt_crypto.results.precision.until import MeasureUntil
 
 pytestmark = pytest.mark.unit
@@ -15,11 +15,11 @@ pytestmark = pytest.mark.unit
 UNTIL = MeasureUntil(precision="5%", min=30, max=300, block=10)
 
 
-def load(*groups: str) -> Load:
-    return Load(UNTIL, "A", [list(group) for group in groups])
+def load(*groups: str) -> LoadPace:
+    return LoadPace(UNTIL, "A", [list(group) for group in groups])
 
 
-def measure(load: Load, name: str, values: list[float], deployment: str = "d") -> None:
+def measure(load: LoadPace, name: str, values: list[float], deployment: str = "d") -> None:
     for turn, value in enumerate(values):
         load.note(name, turn, Measured(deployment, {"read": value}))
 

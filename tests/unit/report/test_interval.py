@@ -7,7 +7,7 @@ import pytest
 
 from cbt_crypto.archive.documents import PlannedCell
 from cbt_crypto.report import ReportOptions, build
-from cbt_crypto.report.figures.interval import Comparisons, Load
+from cbt_crypto.report.figures.interval import Comparisons, LoadRuns
 from cbt_crypto.report.figures.spread import split, stretches
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run
@@ -35,12 +35,12 @@ def _run(configuration: str, iops: float, started: float, log_sd: float = 0.001)
     )
 
 
-def _load(runs: list[Run]) -> Load:
+def _load(runs: list[Run]) -> LoadRuns:
     numbers = stretches(runs, "configuration")
     by_name: dict[str, list[Run]] = {}
     for run in runs:
         by_name.setdefault(run.planned.configuration, []).append(run)
-    return Load("read", {name: split(found, numbers) for name, found in by_name.items()})
+    return LoadRuns("read", {name: split(found, numbers) for name, found in by_name.items()})
 
 
 def _compare(runs: list[Run], other: str = "A", **options):
