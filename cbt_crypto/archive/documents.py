@@ -142,8 +142,8 @@ def parse_document(kind: type[AnyDocument], data: bytes) -> AnyDocument:
         document = kind.model_validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        where = f"{place}: " if place else ""
+        key = ".".join(str(part) for part in first["loc"])
+        where = f"{key}: " if key else ""
         raise Malformed(f"is not as docs/archive.md has it: {where}{first['msg']}") from None
     if document.format > FORMAT:
         raise Malformed(

@@ -73,8 +73,8 @@ def _count(node: Any, depth: int, seen: list[int]) -> None:
         raise Malformed("has aliases that unfold to more than anybody wrote")
     if isinstance(node, yaml.MappingNode):
         for pair in node.value:
-            for one in pair:
-                _count(one, depth + 1, seen)
+            for child in pair:
+                _count(child, depth + 1, seen)
     elif isinstance(node, yaml.SequenceNode):
-        for one in node.value:
-            _count(one, depth + 1, seen)
+        for child in node.value:
+            _count(child, depth + 1, seen)

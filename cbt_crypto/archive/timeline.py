@@ -36,17 +36,17 @@ class Timeline:
 
 def steps_of(archive: Path) -> list[dict[str, Any]]:
     """The steps that an archive tells of; none where it does not."""
-    found = (read_json(_path(archive)) or {}).get("steps")
-    return [step for step in found if isinstance(step, dict)] if isinstance(found, list) else []
+    steps = (read_json(_path(archive)) or {}).get("steps")
+    return [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
 
 
 def usual_seconds(steps: list[dict[str, Any]], kind: str, **about: Any) -> Optional[float]:
     """The median of the steps that are so; None where there is none."""
     wanted = {"step": kind, **about}
-    found = [
+    seconds = [
         step["seconds"]
         for step in steps
         if all(step.get(key) == value for key, value in wanted.items())
         and isinstance(step.get("seconds"), (int, float))
     ]
-    return float(median(found)) if found else None
+    return float(median(seconds)) if seconds else None

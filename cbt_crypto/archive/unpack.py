@@ -104,7 +104,7 @@ def _unpacked(packed: zipfile.ZipFile, size: int, into: Path) -> Manifest:
     if len(set(names)) != len(names) or set(names) != set(manifest.files):
         raise Malformed("holds other files than its manifest names")
     most = size * _MOST_TIMES + _FREE_BYTES
-    if sum(one.size for one in manifest.files.values()) > most:
+    if sum(packed_file.size for packed_file in manifest.files.values()) > most:
         raise Malformed(f"would become more than {_MOST_TIMES} times its size; not unpacked")
     for entry in entries:
         if entry.filename != MANIFEST:
@@ -128,8 +128,8 @@ def _manifest(packed: zipfile.ZipFile) -> Manifest:
         manifest = Manifest.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise Malformed(f"has a manifest that is none: {place} {first['msg']}") from None
+        key = ".".join(map(str, first["loc"]))
+        raise Malformed(f"has a manifest that is none: {key} {first['msg']}") from None
     if not 1 <= manifest.format <= FORMAT:
         raise Malformed(f"is of format {manifest.format}; a newer cbt-crypto reads it")
     return manifest
@@ -151,7 +151,9 @@ def _check(entry: zipfile.ZipInfo, kind: str) -> None:
         raise Malformed("is compressed in another way than packs are")
 
 
-def _extract(packed: zipfile.ZipFile, entry: zipfile.ZipInfo, told: PackedFile, into: Path) -> None:
+def _extract(
+    packed: zipfile.ZipFile, entry: zipfile.ZipInfo, promised: PackedFile, into: Path
+) -> None:
     """Write one file, reading no byte more than the manifest promises."""
     target = into.joinpath(*PurePosixPath(entry.filename).parts)
     try:
@@ -163,9 +165,9 @@ def _extract(packed: zipfile.ZipFile, entry: zipfile.ZipInfo, told: PackedFile, 
     with os.fdopen(descriptor, "wb") as file, packed.open(entry) as source:
         for chunk in chunks(source):
             size += len(chunk)
-            if size > told.size:
+            if size > promised.size:
                 break
             digest.update(chunk)
             file.write(chunk)
-    if size != told.size or digest.hexdigest() != told.sha256:
+    if size != promised.size or digest.hexdigest() != promised.sha256:
         raise Malformed(f"{entry.filename} is not what the manifest says; ask for it again")

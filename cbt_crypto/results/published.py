@@ -22,7 +22,7 @@ from cbt_crypto.units import parse_size
 _MOST_FILES = 1000
 
 
-class _Found(NamedTuple):
+class _PublishedLoad(NamedTuple):
     """One load in one file."""
 
     file: str
@@ -38,19 +38,19 @@ def read_published(path: Path, configuration: str) -> list[Run]:
     kbench, which do not say what was measured, and where there is no file that can be read.
     """
     folder, names = _files(path)
-    found = [one for name in names for one in _loads(folder, name)]
-    summaries = {one.file for one in found if one.scenario == "kbench"}
+    loads = [load for name in names for load in _loads(folder, name)]
+    summaries = {load.file for load in loads if load.scenario == "kbench"}
     if len(summaries) > 1:
         raise Malformed(
             f"holds {len(summaries)} summaries of kbench, which do not say what each is of; "
             f"name one, e.g. {path.parent if not path.is_dir() else path}/{min(summaries)}"
         )
-    if not found:
+    if not loads:
         raise Malformed(
             "there is no results directory, so this is no archive, and no file of fio, kbench or "
             "etcd's benchmark tool"
         )
-    return list(_runs(folder, found, configuration))
+    return list(_runs(folder, loads, configuration))
 
 
 def _files(path: Path) -> tuple[Folder, list[str]]:
@@ -58,20 +58,20 @@ def _files(path: Path) -> tuple[Folder, list[str]]:
         folder, pattern = path.resolve(), "*"
     else:
         folder, pattern = path.parent.resolve(), path.name
-    names = sorted(one.name for one in folder.glob(pattern) if one.is_file()) or [pattern]
+    names = sorted(entry.name for entry in folder.glob(pattern) if entry.is_file()) or [pattern]
     return Folder(folder), [name for name in names if not name.startswith(".")][:_MOST_FILES]
 
 
-def _loads(folder: Folder, name: str) -> Iterator[_Found]:
+def _loads(folder: Folder, name: str) -> Iterator[_PublishedLoad]:
     """What is in a file; nothing where it is none of those that can be read."""
     data = folder.read(name)
     if data is None:
         return
     if HEADING in data:
         for job in read_output("kbench", data).jobs:
-            yield _Found(name, f"kbench{NAMED}{job.name}", "kbench", {"mode": job.name})
+            yield _PublishedLoad(name, f"kbench{NAMED}{job.name}", "kbench", {"mode": job.name})
     elif b"Requests/sec:" in data and b"Latency distribution:" in data:
-        yield _Found(name, "etcd_benchmark", "etcd", {"mode": "put"})
+        yield _PublishedLoad(name, "etcd_benchmark", "etcd", {"mode": "put"})
     else:
         try:
             jobs = parse_output(data).jobs
@@ -80,42 +80,46 @@ def _loads(folder: Folder, name: str) -> Iterator[_Found]:
         yield from _of_fio(name, jobs)
 
 
-def _of_fio(name: str, jobs: Iterable[Job]) -> Iterator[_Found]:
+def _of_fio(name: str, jobs: Iterable[Job]) -> Iterator[_PublishedLoad]:
     """One load where all jobs are alike; else each job is one, as they ran one after another."""
     named = {job.name: _parameters(job) for job in jobs}
     loads = {tuple(sorted(parameters.items())) for parameters in named.values()}
     if len(loads) == 1:
-        yield _Found(name, "fio", "fio", next(iter(named.values())))
+        yield _PublishedLoad(name, "fio", "fio", next(iter(named.values())))
         return
     for job, parameters in named.items():
-        yield _Found(name, f"fio{NAMED}{job}", "fio", parameters)
+        yield _PublishedLoad(name, f"fio{NAMED}{job}", "fio", parameters)
 
 
 def _parameters(job: Job) -> dict[str, Any]:
-    found: dict[str, Any] = {"mode": job.options.get("rw") or job.options.get("readwrite") or "?"}
+    parameters: dict[str, Any] = {
+        "mode": job.options.get("rw") or job.options.get("readwrite") or "?"
+    }
     size = parse_size(job.options.get("bs") or job.options.get("blocksize") or "")
     if size is not None:
-        found["op_size"] = size
+        parameters["op_size"] = size
     depth = job.options.get("iodepth", "")
     if depth.isdigit():
-        found["iodepth"] = int(depth)
-    return found
+        parameters["iodepth"] = int(depth)
+    return parameters
 
 
-def _runs(folder: Folder, found: Iterable[_Found], configuration: str) -> Iterator[Run]:
+def _runs(folder: Folder, loads: Iterable[_PublishedLoad], configuration: str) -> Iterator[Run]:
     seen: dict[str, int] = {}
-    for number, one in enumerate(found):
-        load = f"{one.scenario} {sorted(one.parameters.items())}"
+    for number, published in enumerate(loads):
+        load = f"{published.scenario} {sorted(published.parameters.items())}"
         iteration = seen[load] = seen.get(load, -1) + 1
         planned = PlannedCell(
             id=f"published-{number}",
             path=folder.root.name,
             iteration=iteration,
-            scenario=one.scenario,
+            scenario=published.scenario,
             configuration=configuration,
-            parameters=one.parameters,
+            parameters=published.parameters,
         )
-        process = Process(host="unknown", volume="0", kind=one.kind, exit_status=0, json=one.file)
+        process = Process(
+            host="unknown", volume="0", kind=published.kind, exit_status=0, json=published.file
+        )
         cell = CellDocument(
             **planned.model_dump(exclude={"path"}),
             format=FORMAT,

@@ -104,7 +104,7 @@ def _outputs_below(folder: Folder, depth: int) -> Iterator[tuple[str, str]]:
 
 def _workload_cells(folder: Folder, hosts: _Hosts) -> dict[str, tuple[Process, ...]]:
     """Path of the cell, without hosts -> its processes on all of them."""
-    found: dict[str, dict[tuple[str, str], Process]] = {}
+    cells: dict[str, dict[tuple[str, str], Process]] = {}
     for directory, name in _outputs_below(folder, 0):
         first, _, rest = directory.partition("/")
         workload, host = _workload_and_host(first, hosts)
@@ -112,18 +112,21 @@ def _workload_cells(folder: Folder, hosts: _Hosts) -> dict[str, tuple[Process, .
         if match is None or not host:
             continue
         cell = _OF_ONE_VOLUME.sub(r"\1", f"{folder.relative}/{workload}/{rest}")
-        own = found.setdefault(cell, {})
+        processes = cells.setdefault(cell, {})
         key, volume = (host, match.group(1)), match.group(1)
-        known = own.get(key)
+        known = processes.get(key)
         if known is None or name < known.json_file.rpartition("/")[2]:  # json_ sorts first
-            own[key] = Process(
+            processes[key] = Process(
                 host=host,
                 volume=volume,
                 exit_status=0,
                 json=f"{directory}/{name}",
                 logs=f"{directory}/output.{volume}",
             )
-    return {cell: tuple(own[key] for key in sorted(own)) for cell, own in found.items()}
+    return {
+        cell: tuple(processes[key] for key in sorted(processes))
+        for cell, processes in cells.items()
+    }
 
 
 def _workload_and_host(name: str, hosts: _Hosts) -> tuple[str, str]:
@@ -149,8 +152,8 @@ def _run(
         configuration=configuration,
     )
     try:
-        found = _from_fio(folder, processes[0].json_file)
-        parameters = {**_parameters(folder, inner.partition("/")[0]), **found}
+        of_fio = _from_fio(folder, processes[0].json_file)
+        parameters = {**_parameters(folder, inner.partition("/")[0]), **of_fio}
     except Malformed as error:
         return Run(planned, dimensions_of(planned), failure=str(error))
     planned = planned.model_copy(update={"parameters": parameters})
@@ -173,15 +176,15 @@ def _is_sampled(folder: Folder, host: str, processes: Sequence[Process]) -> bool
 
 def _processes(folder: Folder) -> tuple[Process, ...]:
     """JSON where there is some, else fio's normal output."""
-    found: dict[tuple[str, str], str] = {}
+    files: dict[tuple[str, str], str] = {}
     for name in folder.names:
         match = _OUTPUT.fullmatch(name)
         if match:
             key = match.group(1), match.group(2)
-            found[key] = min(found.get(key, name), name)  # json_output sorts before output
+            files[key] = min(files.get(key, name), name)  # json_output sorts before output
     return tuple(
         Process(host=host, volume=volume, exit_status=0, json=name, logs=f"output.{volume}")
-        for (volume, host), name in sorted(found.items())
+        for (volume, host), name in sorted(files.items())
     )
 
 
@@ -191,24 +194,26 @@ def _parameters(folder: Folder, workload: str) -> dict[str, Any]:
     inner = config.get("cluster", config)
     if not isinstance(inner, Mapping):
         return {}
-    found = {str(key): value for key, value in inner.items() if key not in _NO_PARAMETER}
-    workloads = found.pop("workloads", None)
-    own = workloads.get(workload) if isinstance(workloads, Mapping) else None
+    parameters = {str(key): value for key, value in inner.items() if key not in _NO_PARAMETER}
+    workloads = parameters.pop("workloads", None)
+    of_workload = workloads.get(workload) if isinstance(workloads, Mapping) else None
     if workload:
-        found.update(own if isinstance(own, Mapping) else {}, workload=workload)
-    return found
+        parameters.update(
+            of_workload if isinstance(of_workload, Mapping) else {}, workload=workload
+        )
+    return parameters
 
 
 def _from_fio(folder: Folder, name: str) -> dict[str, Any]:
     """Mode, op size and depth as fio had them: with lists in CBT's file only fio knows."""
     data = folder.read(name)
     options = parse_output(data).jobs[0].options if data else {}
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     if mode := options.get("rw") or options.get("readwrite"):
-        found["mode"] = mode
+        parameters["mode"] = mode
     size = parse_size(options.get("bs") or options.get("blocksize") or "")
     if size is not None:
-        found["op_size"] = size
+        parameters["op_size"] = size
     if (depth := options.get("iodepth", "")).isdigit():
-        found["iodepth"] = int(depth)
-    return found
+        parameters["iodepth"] = int(depth)
+    return parameters

@@ -120,12 +120,12 @@ def _records(
             volume=process.volume,
             direction=direction,
             start_epoch_s=None if window is None else window.start_s,
-            fio_usr_cpu_percent=sum(job.usr_cpu_percent for job in own),
-            fio_sys_cpu_percent=sum(job.sys_cpu_percent for job in own),
+            fio_usr_cpu_percent=sum(job.usr_cpu_percent for job in jobs_of_host),
+            fio_sys_cpu_percent=sum(job.sys_cpu_percent for job in jobs_of_host),
             **_figures(sides),
         )
-        for host, own in hosts.items()
-        for direction, sides in _by_direction(own).items()
+        for host, jobs_of_host in hosts.items()
+        for direction, sides in _by_direction(jobs_of_host).items()
     )
 
 
@@ -157,9 +157,9 @@ def _output(folder: Folder, process: Process) -> tuple[FioOutput, list[Problem]]
     if not any(job.sides for job in output.jobs):
         raise Malformed(f"{label} says that no IO was done")
     problems = []
-    said = [line for line in output.before.splitlines() if not _ANNOUNCED.match(line)]
-    if said:
-        problems.append(Problem(label, f"has text before its JSON: {said[0][:200]}"))
+    chatter = [line for line in output.before.splitlines() if not _ANNOUNCED.match(line)]
+    if chatter:
+        problems.append(Problem(label, f"has text before its JSON: {chatter[0][:200]}"))
     return output, problems
 
 
@@ -179,8 +179,8 @@ class Logs:
         pattern = re.compile(
             rf"{re.escape(self._prefix)}_{kind}\.\d+\.log(?:\.{re.escape(self._host)})?"
         )
-        found = (self._parsed(name, parse) for name in self._names if pattern.fullmatch(name))
-        return tuple(log for log in found if log is not None)
+        logs = (self._parsed(name, parse) for name in self._names if pattern.fullmatch(name))
+        return tuple(log for log in logs if log is not None)
 
     def _parsed(self, name: str, parse: Callable[[Path], _Log]) -> Optional[_Log]:
         label = self._folder.label(name)

@@ -89,9 +89,9 @@ def read_energy(path: Path) -> EnergySeries:
     if (np.diff(times) <= 0).any():
         raise Malformed("has samples whose times go backwards")
     counted = np.array([values for _, values in samples], np.float64)
-    kept = [place for place, zone in enumerate(zones) if zone.counts]
-    ranges = np.array([zones[place].range_uj for place in kept], np.float64)
-    steps = np.diff(counted[:, kept], axis=0)
+    counting = [index for index, zone in enumerate(zones) if zone.counts]
+    ranges = np.array([zones[index].range_uj for index in counting], np.float64)
+    steps = np.diff(counted[:, counting], axis=0)
     steps += np.where(steps < 0, ranges, 0.0)
     if (steps / 1e6 > _IMPLAUSIBLE_W * np.diff(times)[:, None]).any():
         raise Malformed(f"has a counter that jumps by more than {_IMPLAUSIBLE_W:.0f} W can make")
@@ -101,36 +101,38 @@ def read_energy(path: Path) -> EnergySeries:
 
 def energy_of_osds(folder: Folder, cell: CellDocument, problems: list[Problem]) -> list[HostEnergy]:
     """What was counted on OSD hosts; a host without a file has no counters, as most have not."""
-    found = []
+    energies = []
     files = {host: f"energy.{host}" for host in cell.osd_hosts}
     present = set(folder.names) & set(files.values())
     for host, name in files.items():
         try:
             if name in present:
                 offset = cell.clock_offset_s.get(host, 0.0)
-                found.append(HostEnergy(host, read_energy(folder.path(name)), offset))
+                energies.append(HostEnergy(host, read_energy(folder.path(name)), offset))
         except Malformed as error:
             problems.append(Problem(name, str(error)))
     if present and len(present) < len(files):
         without = [host for host, name in files.items() if name not in present]
         sentence = f"energy was not counted on {', '.join(without)}, so there is no figure of it"
         problems.append(Problem("", sentence))
-    return found
+    return energies
 
 
 def energy_used(
     counted: Sequence[HostEnergy], cell: CellDocument, window: Window, problems: list[Problem]
 ) -> tuple[EnergyUse, ...]:
     """Of every OSD host, over the window; empty unless the samples of all of them cover it."""
-    found = []
-    for one in counted:
-        use = one.use(window)
+    uses = []
+    for host_energy in counted:
+        use = host_energy.use(window)
         shortfall = window.shortfall(use.seconds if use else 0.0)
         if use is None or shortfall:
-            problems.append(Problem("", f"{one.host}: the record of its energy {shortfall}"))
+            problems.append(
+                Problem("", f"{host_energy.host}: the record of its energy {shortfall}")
+            )
         else:
-            found.append(use)
-    return tuple(found) if len(found) == len(cell.osd_hosts) else ()
+            uses.append(use)
+    return tuple(uses) if len(uses) == len(cell.osd_hosts) else ()
 
 
 def watts_per_second(hosts: Sequence[HostEnergy], window: Window) -> Optional[Floats]:
@@ -175,8 +177,8 @@ def _number(word: str) -> int:
 
 
 def _time(word: str) -> float:
-    whole, _, fraction = word.partition(".")
-    return float(_number(whole) + _number(fraction or "0") / 10 ** len(fraction or "0"))
+    seconds, _, fraction = word.partition(".")
+    return float(_number(seconds) + _number(fraction or "0") / 10 ** len(fraction or "0"))
 
 
 def _longest_gap(times: Floats, start: float, end: float) -> float:

@@ -46,10 +46,10 @@ def second_bins(
     complete = True
     for client in clients:
         logs = Logs(folder, client.process)
-        found = logs.read("clat_hist", read_histogram_log)
+        parsed = logs.read("clat_hist", read_histogram_log)
         problems.extend(logs.problems)
-        complete &= bool(found)
-        for log in found:
+        complete &= bool(parsed)
+        for log in parsed:
             complete &= added.add(log, client.shift_s)
     return added.by_direction() if complete else {}
 
@@ -76,18 +76,20 @@ class _Sum:
         second = np.rint(ended).astype(np.int64) - 1
         direction = log.directions
         inside = (second >= 0) & (second < self._seconds) & (direction < len(DIRECTIONS))
-        kept = inside[log.lines]
-        lines, bins, counts = log.lines[kept], log.bins[kept], log.counts[kept]
+        chosen = inside[log.lines]
+        lines, bins, counts = log.lines[chosen], log.bins[chosen], log.counts[chosen]
         flat = (direction[lines] * self._seconds + second[lines]) * len(self._middles) + bins
         np.add.at(self._counts.reshape(-1), flat, counts)
         return True
 
     def by_direction(self) -> dict[str, SecondBins]:
         """The directions that have any IO, without the bins that none fell into."""
-        found = {}
+        directions = {}
         for name, number in DIRECTIONS.items():
             counts = self._counts[number]
             used = counts.any(axis=0)
             if used.any():
-                found[name] = SecondBins(counts[:, used].astype(np.float64), self._middles[used])
-        return found
+                directions[name] = SecondBins(
+                    counts[:, used].astype(np.float64), self._middles[used]
+                )
+        return directions

@@ -98,7 +98,7 @@ def parse_perf_stat(text: str) -> PerfStat:
 
     Events that the machine cannot count are left out. Raises Malformed when there is nothing.
     """
-    found = _STARTED.search(text)
+    started = _STARTED.search(text)
     rows = _intervals(text)
     if rows:
         by_time: dict[float, dict[str, float]] = {}
@@ -107,11 +107,11 @@ def parse_perf_stat(text: str) -> PerfStat:
             if count is not None:
                 counted[event] = counted.get(event, 0.0) + count
         parts = tuple(Counted(time, by_time[time]) for time in sorted(by_time))
-        return PerfStat(_local(found), parts, True)
+        return PerfStat(_local(started), parts, True)
     elapsed = _ELAPSED.search(text)
     if elapsed is None:
         raise Malformed("is cut off: perf stat did not say how long it ran")
-    return PerfStat(_local(found), (Counted(float(elapsed.group(1)), _totals(text)),), False)
+    return PerfStat(_local(started), (Counted(float(elapsed.group(1)), _totals(text)),), False)
 
 
 def crypto_percent(text: str) -> float:
@@ -120,16 +120,18 @@ def crypto_percent(text: str) -> float:
     Raises Malformed when nothing shows that its last symbol was the last.
     """
     first = text.split("# Samples:")[:2][-1]
-    found = list(_OVERHEAD.finditer(first))
-    if not found or not _AFTER_LAST.search(first, found[-1].end()):
+    overheads = list(_OVERHEAD.finditer(first))
+    if not overheads or not _AFTER_LAST.search(first, overheads[-1].end()):
         raise Malformed("is cut off among its symbols")
-    shares = (match.groups() for match in found)
+    shares = (match.groups() for match in overheads)
     return sum(float(percent) for percent, symbol in shares if _CRYPTO.search(symbol))
 
 
-def _local(found: Optional[re.Match[str]]) -> Optional[float]:
+def _local(started: Optional[re.Match[str]]) -> Optional[float]:
     try:
-        when = datetime.strptime(found.group(1).strip(), "%a %b %d %H:%M:%S %Y") if found else None
+        when = (
+            datetime.strptime(started.group(1).strip(), "%a %b %d %H:%M:%S %Y") if started else None
+        )
     except ValueError:
         return None
     return None if when is None else when.replace(tzinfo=timezone.utc).timestamp()

@@ -46,11 +46,11 @@ def table(records: Iterable[Record]) -> list[dict[str, Scalar]]:
     """The rows as flat dictionaries, every dimension a column; the same columns in each row."""
     rows = list(records)
     dimensions = dict.fromkeys(name for row in rows for name in row.dimensions)
-    own = [field.name for field in fields(Record) if field.name != "dimensions"]
+    names = [field.name for field in fields(Record) if field.name != "dimensions"]
     return [
         {
             **{name: row.dimensions.get(name) for name in dimensions},
-            **{name: getattr(row, name) for name in own},
+            **{name: getattr(row, name) for name in names},
         }
         for row in rows
     ]

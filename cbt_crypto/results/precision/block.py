@@ -66,9 +66,9 @@ def _process(directory: Path, process: Mapping[str, Any], interval_ms: int) -> _
     begun = min(at for at, _, _ in lines)
     rates: _Rates = {}
     for at, value, name in lines:
-        own = rates.setdefault(name, {})
+        by_interval = rates.setdefault(name, {})
         number = round((at - begun) / interval_ms)
-        own[number] = own.get(number, 0.0) + value
+        by_interval[number] = by_interval.get(number, 0.0) + value
     return rates
 
 

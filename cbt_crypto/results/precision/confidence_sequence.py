@@ -57,12 +57,12 @@ def interval(values: Sequence[float]) -> Interval:
 
     Neighbours that are alike would make it too narrow: they are put together until they are not.
     """
-    own, batch = unlike(values)
-    count = len(own)
+    means, batch = unlike(values)
+    count = len(means)
     center = sum(values) / len(values) if values else math.nan
     if count < 2:
         return Interval(center, math.inf, count, batch)
-    deviation = math.sqrt(_squares(own) / (count - 1))
+    deviation = math.sqrt(_squares(means) / (count - 1))
     return Interval(center, boundary(count) * deviation / math.sqrt(count), count, batch)
 
 
@@ -71,9 +71,9 @@ def p_value(values: Sequence[float]) -> float:
 
     It is at most ALPHA exactly where `interval` leaves 0 out.
     """
-    own, _ = unlike(values)
-    count = len(own)
-    squares = _squares(own) if count > 1 else 0.0
+    means, _ = unlike(values)
+    count = len(means)
+    squares = _squares(means) if count > 1 else 0.0
     mean = sum(values) / len(values) if values else 0.0
     if count < 2 or (squares == 0 and mean == 0):
         return 1.0
@@ -93,13 +93,15 @@ def unlike(values: Sequence[float]) -> tuple[list[float], int]:
     Neighbours are alike when the correlation of each value with the next is greater than chance
     explains in one case of twenty. Too few values are taken as they are.
     """
-    own, batch = list(values), 1
-    while len(own) >= _FEWEST_FOR_LIKENESS and likeness(own) > _LIKENESS / math.sqrt(len(own)):
+    means, batch = list(values), 1
+    while len(means) >= _FEWEST_FOR_LIKENESS and likeness(means) > _LIKENESS / math.sqrt(
+        len(means)
+    ):
         # the oldest value is left over: it is the likeliest to be odd
-        own = own[len(own) % 2 :]
-        own = [(one + other) / 2 for one, other in zip(own[::2], own[1::2])]
+        means = means[len(means) % 2 :]
+        means = [(left + right) / 2 for left, right in zip(means[::2], means[1::2])]
         batch *= 2
-    return own, batch
+    return means, batch
 
 
 def likeness(values: Sequence[float]) -> float:

@@ -59,10 +59,10 @@ class LoadPace:
         """
         group = self._group(configuration)
         paired = self.baseline in group and configuration != self.baseline
-        own = self.blocks.get(configuration, {})
-        other = self.blocks.get(self.baseline, {}) if paired else None
-        names = sorted({name for block in own.values() for name in block.iops})
-        halves = (interval(_logs(own, other, name)).half for name in names)
+        blocks = self.blocks.get(configuration, {})
+        baseline = self.blocks.get(self.baseline, {}) if paired else None
+        names = sorted({name for block in blocks.values() for name in block.iops})
+        halves = (interval(_logs(blocks, baseline, name)).half for name in names)
         widest = max(halves, default=math.inf)
         return widest if paired else widest * math.sqrt(2)
 
@@ -73,20 +73,20 @@ class LoadPace:
 
 
 def _logs(
-    own: Mapping[int, Measured], other: Optional[Mapping[int, Measured]], direction: str
+    blocks: Mapping[int, Measured], baseline: Optional[Mapping[int, Measured]], direction: str
 ) -> list[float]:
     """Logarithms of each block, or of each pair of one round on one deployment, in order."""
-    found = []
-    for turn, block in sorted(own.items()):
+    logs = []
+    for turn, block in sorted(blocks.items()):
         value = block.iops.get(direction, 0.0)
-        if other is not None:
-            base = other.get(turn)
+        if baseline is not None:
+            base = baseline.get(turn)
             if base is None or base.deployment != block.deployment:
                 continue
             value = _ratio(value, base.iops.get(direction, 0.0))
         if value > 0:
-            found.append(math.log(value))
-    return found
+            logs.append(math.log(value))
+    return logs
 
 
 def _ratio(value: float, base: float) -> float:

@@ -27,7 +27,7 @@ _PROCESSES = b"\nproc:"
 #: How the names begin of processes that `node.KINDS` tells apart, or that may become such; as
 #: they stand in a copy of /proc/PID/stat. Most processes are others, so these are searched for,
 #: by their bracket first: an expression that begins with one character is the fastest to search.
-_TOLD_APART = re.compile(rb"\((?:ceph-osd|kworker|kcryptd|dmcrypt|stress-ng)")
+_PROCESS_LINE = re.compile(rb"\((?:ceph-osd|kworker|kcryptd|dmcrypt|stress-ng)")
 _NUMBER_OF_CPUS = re.compile(rb"NumCPUs:\s*(\d+)")
 _HZ = re.compile(rb"\bHZ:\s*(\d+)")
 _NETS = re.compile(rb"NetNames:([^\n]*)")
@@ -130,11 +130,11 @@ def _samples(stream: Stream) -> Iterator[bytes]:
 
 def _marks(text: bytes, start: int) -> Iterator[int]:
     """Where time stamps begin: one character, which is rare, is found faster than a whole mark."""
-    place = text.find(b">", start)
-    while place >= 0:
-        if place and text.startswith(_MARK, place - 1):
-            yield place - 1
-        place = text.find(b">", place + 1)
+    bracket = text.find(b">", start)
+    while bracket >= 0:
+        if bracket and text.startswith(_MARK, bracket - 1):
+            yield bracket - 1
+        bracket = text.find(b">", bracket + 1)
 
 
 def _cpu_line(sample: bytes) -> tuple[float, list[int]] | None:
@@ -161,8 +161,8 @@ def _line(text: bytes, start: int) -> bytes:
 def _processes(sample: bytes, listed: int) -> dict[tuple[int, str], int]:
     """What processes used so far, from the lines with its copies of /proc/PID/stat."""
     ticks: dict[tuple[int, str], int] = {}
-    for found in _TOLD_APART.finditer(sample, listed):
-        bracket = found.start()
+    for line in _PROCESS_LINE.finditer(sample, listed):
+        bracket = line.start()
         begin = sample.rfind(b"\n", 0, bracket) + 1
         _add_process(ticks, sample[begin:bracket], _line(sample, bracket + 1))
     return ticks
@@ -203,9 +203,9 @@ def _network_columns(samples: list[dict[str, tuple[int, int]]]) -> dict[str, Int
 def _network_limits(header: bytes) -> dict[str, float]:
     """collectl writes a link's speed in Mbit/s behind its name where it can find it."""
     names = _NETS.search(header)
-    found = _NET_SPEED.findall(names.group(1)) if names else []
+    speeds = _NET_SPEED.findall(names.group(1)) if names else []
     return {
-        name.decode("utf-8", "replace"): int(mbit) * 1e6 / 8 for name, mbit in found if int(mbit)
+        name.decode("utf-8", "replace"): int(mbit) * 1e6 / 8 for name, mbit in speeds if int(mbit)
     }
 
 

@@ -112,8 +112,8 @@ def _quoted(text: str) -> str:
 
 def _first_error(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['msg']}"
+    key = ".".join(str(part) for part in first["loc"])
+    return f"{key}: {first['msg']}"
 
 
 def _jobs(output: _Output) -> list[_Job]:

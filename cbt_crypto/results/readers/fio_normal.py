@@ -152,15 +152,15 @@ def _syncs(block: str, sides: tuple[Side, ...], ios: int, counted: int) -> Optio
     fio does not print how many there were, but for versions that count them as issued: it prints
     to a tenth of a percent how many more IOs its depths saw than it issued reads and writes.
     """
-    found, depths = _SYNC.search(block), _DEPTHS.search(block)
+    latency, depths = _SYNC.search(block), _DEPTHS.search(block)
     runtime_s = max((side.runtime_s for side in sides), default=0.0)
-    if found is None or depths is None or not runtime_s:
+    if latency is None or depths is None or not runtime_s:
         return None
     more = sum(map(float, _SHARE.findall(depths.group(1)))) - 100
     count = counted or round(ios * more / 100)
     if count < 1:
         return None
-    unit = _NS[found.group(1)]
+    unit = _NS[latency.group(1)]
     return Side(
         direction=SYNC,
         ios=count,
@@ -168,16 +168,16 @@ def _syncs(block: str, sides: tuple[Side, ...], ios: int, counted: int) -> Optio
         iops=count / runtime_s,
         bandwidth_bytes_per_s=0.0,
         runtime_s=runtime_s,
-        clat_ns_mean=float(found.group(4)) * unit,
-        clat_ns_max=float(found.group(2)) * _DECIMAL[found.group(3)] * unit,
+        clat_ns_mean=float(latency.group(4)) * unit,
+        clat_ns_max=float(latency.group(2)) * _DECIMAL[latency.group(3)] * unit,
         percentiles_ns=_percentiles(block, _SYNC_PERCENTILES),
     )
 
 
 def _percentiles(part: str, of: re.Pattern[str] = _PERCENTILES) -> dict[float, float]:
-    found = of.search(part)
-    if found is None:
+    match = of.search(part)
+    if match is None:
         return {}
-    unit = _NS[found.group(1)]
-    pairs = _PERCENTILE.findall(found.group(2))
+    unit = _NS[match.group(1)]
+    pairs = _PERCENTILE.findall(match.group(2))
     return {float(percent): int(value) * unit for percent, value in pairs}

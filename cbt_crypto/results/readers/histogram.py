@@ -89,8 +89,8 @@ def percentile_columns(counts: Floats, latencies_ns: NDArray[np.int64]) -> dict[
     empty = total[:, 0] <= 0
 
     def at(share: float) -> Floats:
-        place = (reached < share * total).sum(axis=1)
-        values = latencies_ns[np.minimum(place, len(latencies_ns) - 1)].astype(np.float64)
+        index = (reached < share * total).sum(axis=1)
+        values = latencies_ns[np.minimum(index, len(latencies_ns) - 1)].astype(np.float64)
         return np.where(empty, np.nan, values)
 
     columns = {name: at(percent / 100) for name, percent in PERCENTILES.items()}

@@ -152,8 +152,8 @@ def _filled(digits: Ints, spans: list[_Span]) -> list[tuple[int, int]]:
     first, last = np.searchsorted(digits, heads), np.searchsorted(digits, ends) - 1
     is_empty = first > last
     padded = np.append(digits, 0)
-    places = [np.where(is_empty, ends, padded[of]).tolist() for of in (first, last)]
-    return list(zip(*places))
+    digit_ends = [np.where(is_empty, ends, padded[of]).tolist() for of in (first, last)]
+    return list(zip(*digit_ends))
 
 
 class _Line(NamedTuple):
@@ -189,10 +189,10 @@ def _numbers(lines: list[_Line], bins: int) -> _Part:
     good = is_head.reshape(-1, _BEFORE).all(axis=1) & (first + fields + last == bins)
     good[rows[~is_count]] = False
     numbers = np.arange(len(rows)) + np.repeat(first - (np.cumsum(fields) - fields), fields)
-    kept = good[rows] & (counts > 0)
-    place = np.cumsum(good) - 1
+    positive = good[rows] & (counts > 0)
+    renumbered = np.cumsum(good) - 1
     kept_heads = heads.reshape(-1, _BEFORE)[good]
-    return _Part(kept_heads, place[rows[kept]], numbers[kept], counts[kept], 0)
+    return _Part(kept_heads, renumbered[rows[positive]], numbers[positive], counts[positive], 0)
 
 
 def _fields(lines: list[bytes]) -> tuple[Ints, NDArray[np.bool_], Ints]:

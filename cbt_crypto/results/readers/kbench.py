@@ -29,7 +29,7 @@ _FIGURE_LINE = re.compile(rf"^\s*(?:Average )?(IOPS|Bandwidth|Latency):{_PAIR}")
 #: Printed figures have no more digits than this.
 _DIGITS = 15
 
-_Found = dict[tuple[str, str], float]
+_Figures = dict[tuple[str, str], float]
 
 
 def parse_kbench(data: bytes) -> FioOutput:
@@ -41,12 +41,12 @@ def parse_kbench(data: bytes) -> FioOutput:
     text = data.decode("utf-8", "replace")
     if HEADING.decode() not in text:
         raise Malformed("holds no summary of kbench's")
-    found: _Found = {}
+    figures: _Figures = {}
     for figure, pattern, pair in _pairs(text):
         for mode, value in zip(_PATTERNS[pattern], pair):
-            found.setdefault((mode, _FIGURES[figure]), _number(value))
+            figures.setdefault((mode, _FIGURES[figure]), _number(value))
     modes = [mode for modes in _PATTERNS.values() for mode in modes]
-    return FioOutput("kbench", None, tuple(_job(mode, found) for mode in modes))
+    return FioOutput("kbench", None, tuple(_job(mode, figures) for mode in modes))
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str, tuple[str, str]]]:
@@ -73,12 +73,12 @@ def _number(text: str) -> float:
     return float(digits)
 
 
-def _job(mode: str, found: _Found) -> Job:
-    missing = [name for name in _FIGURES.values() if not found.get((mode, name))]
+def _job(mode: str, figures: _Figures) -> Job:
+    missing = [name for name in _FIGURES.values() if not figures.get((mode, name))]
     if missing:
         raise Malformed(f"is not a whole summary of kbench's: {mode} has no {missing[0]}")
-    iops, latency = found[mode, "iops"], found[mode, "latency"]
-    bandwidth = found[mode, "bandwidth"] * 1024
+    iops, latency = figures[mode, "iops"], figures[mode, "latency"]
+    bandwidth = figures[mode, "bandwidth"] * 1024
     side = Side(
         direction="write" if mode.endswith("write") else "read",
         ios=round(iops),

@@ -141,14 +141,14 @@ def _field_grid(text: _Bytes, width: int) -> tuple[Ints, Ints, int]:
 
     The third is the number of all lines.
     """
-    places = separators(text)
-    ends = places[width - 1 :: width]
+    ends_of_fields = separators(text)
+    ends = ends_of_fields[width - 1 :: width]
     lines = int(np.count_nonzero(text == NEWLINE))
-    if len(places) == width * lines and bool((text[ends] == NEWLINE).all()):
-        return places.reshape(-1, width), starts_of(ends), lines
-    newlines = np.flatnonzero(text[places] == NEWLINE)
+    if len(ends_of_fields) == width * lines and bool((text[ends] == NEWLINE).all()):
+        return ends_of_fields.reshape(-1, width), starts_of(ends), lines
+    newlines = np.flatnonzero(text[ends_of_fields] == NEWLINE)
     fields = np.diff(newlines, prepend=-1)
-    whole = fields == width
-    starts = starts_of(places[newlines])
-    kept = places[np.repeat(whole, fields)]
-    return kept.reshape(-1, width), starts[whole], lines
+    is_complete = fields == width
+    starts = starts_of(ends_of_fields[newlines])
+    in_complete = ends_of_fields[np.repeat(is_complete, fields)]
+    return in_complete.reshape(-1, width), starts[is_complete], lines

@@ -18,15 +18,15 @@ def parse_rados_bench(data: bytes) -> FioOutput:
     There are no percentiles: `rados bench` prints a mean and a maximum only.
     """
     try:
-        said = json.loads(data)
+        summary = json.loads(data)
     except ValueError as error:
         raise Malformed(f"is not JSON: {error}") from None
-    if not isinstance(said, dict):
+    if not isinstance(summary, dict):
         raise Malformed("is not a mapping")
-    direction = "write" if "Total writes made" in said else "read"
-    ios = int(_number(said, f"Total {direction}s made"))
-    seconds = _number(said, _MARK)
-    bandwidth = _number(said, "Bandwidth (MB/sec)") * _MIB
+    direction = "write" if "Total writes made" in summary else "read"
+    ios = int(_number(summary, f"Total {direction}s made"))
+    seconds = _number(summary, _MARK)
+    bandwidth = _number(summary, "Bandwidth (MB/sec)") * _MIB
     if ios <= 0 or seconds <= 0:
         raise Malformed("tells of no IO")
     side = Side(
@@ -36,15 +36,15 @@ def parse_rados_bench(data: bytes) -> FioOutput:
         iops=ios / seconds,
         bandwidth_bytes_per_s=bandwidth,
         runtime_s=seconds,
-        clat_ns_mean=_number(said, "Average Latency(s)") * 1e9,
-        clat_ns_max=_number(said, "Max latency(s)") * 1e9,
+        clat_ns_mean=_number(summary, "Average Latency(s)") * 1e9,
+        clat_ns_max=_number(summary, "Max latency(s)") * 1e9,
         percentiles_ns={},
     )
     return FioOutput("rados bench", None, (Job("rados", None, 0, {}, 0.0, 0.0, (side,)),))
 
 
-def _number(said: Mapping[str, object], key: str) -> float:
+def _number(summary: Mapping[str, object], key: str) -> float:
     try:
-        return float(str(said[key]))
+        return float(str(summary[key]))
     except (KeyError, ValueError):
         raise Malformed(f"has no number for {key!r}") from None
