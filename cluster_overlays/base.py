@@ -117,6 +117,21 @@ class Overlay(BaseModel):
         """The address of a monitor on `host` instead of `address`, which the file names."""
         return address
 
+    def way_back(self, site: Site) -> HostScripts:
+        """Print, before anything is changed, what `take_down` needs and a host may lose.
+
+        It is kept where the run was started; nothing for an overlay that needs no such thing.
+        """
+        return {}
+
+    def put_back(self, site: Site, told: HostOutputs) -> HostScripts:
+        """Give hosts that lost it, as in a power cut, what `way_back` printed there.
+
+        Run before `take_down` of a run that ended early. Of a host that is not in `told` nothing
+        is known: then print, one sentence a line, what will remain there.
+        """
+        return {}
+
     def before_osds(self, site: Site) -> HostScripts:
         """Run before the OSDs are made, e.g. to make the device that `osd_device` names."""
         return {}

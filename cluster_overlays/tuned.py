@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import ClassVar, Literal
@@ -30,18 +31,46 @@ else
 fi
 """.strip()
 
+_ACTIVE_NOW = "$($SUDO tuned-adm active | sed -n 's/^Current active profile: //p')"
+
+_BEFORE = f"""
+before={_ACTIVE_NOW}
+if [ -z "$before" ]; then before=off
+elif grep -qx auto /etc/tuned/profile_mode 2> /dev/null; then before=auto_profile
+else before="profile $before"; fi
+""".strip()
+
 # $1 is the profile, $2 the file that keeps what to return to.
-_APPLY = """
+_APPLY = f"""
 if [ ! -e "$2" ]; then
-    before=$($SUDO tuned-adm active | sed -n 's/^Current active profile: //p')
-    if [ -z "$before" ]; then before=off
-    elif grep -qx auto /etc/tuned/profile_mode 2> /dev/null; then before=auto_profile
-    else before="profile $before"; fi
+    {_BEFORE}
     echo "$before" > "$2.new"
     mv "$2.new" "$2"
 fi
 $SUDO tuned-adm profile $1
 """.strip()
+
+# $1 is that file.
+_WAY_BACK = f"""
+if [ -e "$1" ]; then cat "$1"; else
+    {_BEFORE}
+    echo "$before"
+fi
+""".strip()
+
+# $1 is the profile, $2 that file, $3 what was in it, or nothing. A profile that is not in force
+# any more is somebody else's choice since.
+_PUT_BACK = f"""
+if [ ! -e "$2" ] && command -v tuned-adm > /dev/null && [ "{_ACTIVE_NOW}" = "$1" ]; then
+    if [ -n "$3" ]; then echo "$3" > "$2"; else
+        echo "the TuneD profile $1 is in force, and nobody knows which was before;" \\
+            "if it is not yours: tuned-adm list, tuned-adm profile NAME"
+    fi
+fi
+""".strip()
+
+#: What may stand there.
+_ARGUMENTS = re.compile(r"off|auto_profile|profile [A-Za-z0-9_.+-]+( [A-Za-z0-9_.+-]+)*")
 
 # $1 is that file: it holds the arguments for tuned-adm.
 _RESTORE = """
@@ -100,6 +129,21 @@ class Tuned(Overlay):
             host: _call(_APPLY, self.profile, _memory(site, host)) for host in self._hosts(site)
         }
         return {**self.take_down(site), **apply}
+
+    @override
+    def way_back(self, site: Site) -> HostScripts:
+        return {host: _call(_WAY_BACK, _memory(site, host)) for host in self._hosts(site)}
+
+    @override
+    def put_back(self, site: Site, told: HostOutputs) -> HostScripts:
+        before = {host: text.strip() for host, text in told.items()}
+        return {
+            host: _call(
+                _PUT_BACK, self.profile, _memory(site, host),
+                before[host] if _ARGUMENTS.fullmatch(before.get(host, "")) else "",
+            )
+            for host in self._hosts(site)
+        }  # fmt: skip
 
     @override
     def take_down(self, site: Site) -> HostScripts:

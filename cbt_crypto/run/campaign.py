@@ -15,14 +15,14 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import CellBenchmark, CellOutcome, Engine
 from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.site import HostScripts
+from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan import rates
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.plan.pacing import Pacing, block_state
 from cbt_crypto.plan.steps import Measure, Pending, Plan, Step
 from cbt_crypto.results.precision.block import read_block
-from cbt_crypto.run import devices
+from cbt_crypto.run import devices, ways_back
 from cbt_crypto.run.cell.collect import Collector
 from cbt_crypto.run.cell.equal_load import loaded
 from cbt_crypto.run.cell.figures import check_figures
@@ -45,6 +45,8 @@ from cbt_crypto.run.resume import (
 
 #: Waits before a visit of a round, so that nothing keeps step with it.
 _pause = time.sleep
+#: How old the last look may be at whether the hosts are still held, in seconds.
+_HOLD_S = 60.0
 #: Cells that may fail one after another before the rest is given up.
 _PATIENCE = 3
 
@@ -87,12 +89,15 @@ class CampaignRun:
         self._failed_in_a_row = 0
         self._check_hold = check_hold
         self._devices: devices.Notes = {}
+        self._held_at = time.monotonic()
 
     def run(self) -> Outcome:
         """Take every step; whatever happens, what is deployed is taken down."""
         self._begin()
         try:
             self._note_devices(devices.recording)
+            told = ways_back.ask(self._remote, self._everywhere(), self.campaign)
+            self._journal.keep_ways_back(told)
             self._decide()
             for step in self.plan.steps:
                 self._take(step)
@@ -153,15 +158,17 @@ class CampaignRun:
 
     def _decide(self) -> None:
         """Ask the hosts for what options leave to them, such as the fastest cipher."""
-        cluster = self.campaign.cluster
-        everywhere = replace(site_of(cluster), drives=drives_of(cluster))
-        choices = Choices(self.archive, self._remote, everywhere)
+        choices = Choices(self.archive, self._remote, self._everywhere())
         self._preparation.begin(
             {
                 name: Stack(choices.decided(overlays))
                 for name, overlays in self.campaign.configurations.items()
             }
         )
+
+    def _everywhere(self) -> Site:
+        cluster = self.campaign.cluster
+        return replace(site_of(cluster), drives=drives_of(cluster))
 
     def _take(self, step: Step) -> None:
         """Only what a measured cell needs is deployed: a cell may be known well enough by now."""
@@ -173,10 +180,19 @@ class CampaignRun:
             self._pending.add(step)
         if isinstance(step, Measure) or not self._pacing.may_pass_over:
             for before in self._pending.take():
+                self._check_hold_seldom()
                 self._preparation.take(before, self._before_rebuild)
         if isinstance(step, Measure):
+            self._check_hold_seldom()
             _pause(step.pause_s)
             self._measure(step.cell)
+
+    def _check_hold_seldom(self) -> None:
+        """A run may go on for hours on one deployment; each look costs a moment on every host."""
+        now = time.monotonic()
+        if now - self._held_at >= _HOLD_S:
+            self._check_hold()
+            self._held_at = now
 
     def _is_needed(self, cell: Cell) -> bool:
         if self._pacing.may_settle(cell):

@@ -41,6 +41,8 @@ class Deployment:
     started: float = 0.0
     #: Host -> path -> what was noted of the device there; of this user's own runs alone.
     devices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: Overlay -> host -> what it needs to undo its work there; likewise.
+    ways_back: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: Whether it is this user's own: else the archive says so.
     is_own: bool = False
 
@@ -77,6 +79,10 @@ class Journal:
             self.run, archive=str(self.archive.absolute()), started=self.deployment.started, **told
         )
         self._append(event="begin", **told)
+
+    def keep_ways_back(self, told: Mapping[str, Mapping[str, str]]) -> None:
+        """Keep, in the user's own state, what overlays need to undo what they will do."""
+        open_runs.note(self.run, ways_back=told)
 
     def deploy(self, configuration: str, how: str) -> None:
         """Note that a configuration is about to be deployed."""
@@ -167,6 +173,7 @@ def devices_before(archive: Path) -> dict[tuple[str, str], dict[str, str]]:
 def _deployment(run: str, entry: dict[str, Any], is_own: bool = False) -> Deployment:
     by, hosts, checkout = entry.get("by"), entry.get("hosts"), entry.get("checkout")
     devices = entry.get("devices") if is_own else None
+    ways_back = entry.get("ways_back") if is_own else None
     return Deployment(
         run=run,
         by=by if isinstance(by, dict) else {},
@@ -177,6 +184,7 @@ def _deployment(run: str, entry: dict[str, Any], is_own: bool = False) -> Deploy
         checkout=checkout if isinstance(checkout, str) else None,
         started=float(entry["time"]) if isinstance(entry.get("time"), (int, float)) else 0.0,
         devices=devices if isinstance(devices, dict) else {},
+        ways_back=ways_back if isinstance(ways_back, dict) else {},
         is_own=is_own,
     )
 

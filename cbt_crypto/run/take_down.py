@@ -18,11 +18,12 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import Engine, embedded
 from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts import marked_processes
+from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import drives_of, site_of
-from cbt_crypto.run import devices
+from cbt_crypto.run import devices, ways_back
 from cbt_crypto.run.journal import Deployment, Journal, left_over, own_left_over, places_of
 from cbt_crypto.run.locks import holder
 from cbt_crypto.run.locks.hosts import free_hosts, hosts_held, own_id
@@ -78,7 +79,9 @@ def clear(archive: Path, deployments: Sequence[Deployment], say: Say, insist: bo
             say(f"taking down what {_who(deployment)} left on {hosts}")
             if deployment.is_own:
                 marked_processes.end_run(deployment.run)
-            _clear_one(deployment, campaign)
+            _clear_one(deployment, campaign, say)
+            for sentence in _remains(campaign):
+                say(sentence)
         Journal(archive, deployment.run).end()
 
 
@@ -131,20 +134,37 @@ def _check_dead(archive: Path, deployment: Deployment, insist: bool) -> None:
         )
 
 
-def _clear_one(deployment: Deployment, campaign: Campaign) -> None:
+def _clear_one(deployment: Deployment, campaign: Campaign, say: Say) -> None:
     try:
-        _restore(deployment, campaign)
+        _restore(deployment, campaign, say)
         take_down(_cluster(campaign))
         free_hosts(_remote(campaign), _site(campaign), deployment.run)
     except HostError as error:
         raise _again(error) from error
 
 
-def _restore(deployment: Deployment, campaign: Campaign) -> None:
-    """Put back the notes on devices that are gone with their directory, as after a power cut."""
+def _restore(deployment: Deployment, campaign: Campaign, say: Say) -> None:
+    """Put back the notes that are gone with their directory, as after a power cut."""
+    remote = _remote(campaign)
     if not campaign.cluster.use_existing:
         scripts = devices.restoring(campaign.cluster.tmp_dir, deployment.devices)
-        _remote(campaign).run(scripts, "look for notes on devices", 60)
+        remote.run(scripts, "look for notes on devices", 60)
+    for sentence in ways_back.put_back(remote, _site(campaign), campaign, deployment.ways_back):
+        say(sentence)
+
+
+def _remains(campaign: Campaign) -> Iterator[str]:
+    """What is still on the devices, as nothing shows that the run had put it there."""
+    tmp_dir = campaign.cluster.tmp_dir
+    for host, place in places_of(campaign).items():
+        for path in place["devices"]:
+            look = destroy.look(tmp_dir, path, "the file")
+            answer = _remote(campaign).attempt({host: look}, 60, "look at what remains")[host]
+            first = answer.stdout.strip().partition("\n")[0] or "cannot be looked at"
+            if first != "ok":
+                first = first.replace("signature ", "still carries ", 1)
+                yield printable(f"{host}: {path} {first}; nothing shows that it was that run's, "
+                                "so it was left as it is")  # fmt: skip
 
 
 def _cluster(campaign: Campaign) -> Any:

@@ -1,7 +1,8 @@
 """`make fuzz`: coverage-guided fuzzing of everything that reads what others wrote.
 
-fuzz_inputs.py [SECONDS]           each target for so long (60), then docs/fuzz.md
-fuzz_inputs.py --target NAME SECONDS CORPUS
+fuzz_inputs.py [SECONDS [INPUTS]]   each target for so long (60), or for so many inputs where that
+                                    is less (1,000,000); writes docs/fuzz.md after each of them
+fuzz_inputs.py --target NAME SECONDS INPUTS CORPUS
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 _DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "fuzz.md"
@@ -24,19 +26,20 @@ made by Hypothesis run in every `make test`.
 """
 
 
-def one(name: str, seconds: str, corpus: str) -> None:
+def one(name: str, seconds: str, inputs: str, corpus: str) -> None:
     """Fuzz one target in this process, which ends with it."""
     import atheris  # noqa: PLC0415 - only here: the driver does without
 
     with atheris.instrument_imports(include=["cbt_crypto", "configparser", "yaml"]):
         from fuzz_targets import TARGETS  # noqa: PLC0415 - what is to be instrumented
     target = TARGETS[name]
-    options = [f"-max_total_time={seconds}", "-timeout=20", "-rss_limit_mb=2048", "-max_len=65536"]
+    options = [f"-max_total_time={seconds}", f"-runs={inputs}", "-timeout=20"]
+    options += ["-rss_limit_mb=2048", "-max_len=65536"]
     atheris.Setup([sys.argv[0], *options, f"-artifact_prefix={corpus}/crash-", corpus], target)
     atheris.Fuzz()
 
 
-def main(seconds: str) -> int:
+def main(seconds: str = "60", inputs: str = "1000000") -> int:
     """Fuzz every target; return how many had a finding."""
     from fuzz_targets import TARGETS  # noqa: PLC0415 - not before `one` can instrument it
 
@@ -45,22 +48,24 @@ def main(seconds: str) -> int:
         with tempfile.TemporaryDirectory(prefix="fuzz-corpus-") as corpus:
             for number, seed in enumerate(target.seeds):
                 Path(corpus, f"seed-{number}").write_bytes(seed[:65536])
-            command = [sys.executable, __file__, "--target", name, seconds, corpus]
+            command = [sys.executable, __file__, "--target", name, seconds, inputs, corpus]
+            began = time.monotonic()
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         counts = re.findall(r"^#(\d+)", done.stderr, re.MULTILINE)
         tried = max(map(int, counts), default=0)
         finding = "none" if done.returncode == 0 and tried else "yes"
         bad += finding != "none"
-        rows.append(f"| {name} | {tried:,} | {seconds} | {finding} |")
+        took = time.monotonic() - began
+        rows.append(f"| {name} | {tried:,} | {took:.0f} | {finding} |")
         print(rows[-1], flush=True)
         if finding != "none":
             print(done.stdout[-3000:], done.stderr[-3000:], flush=True)
-    _DOCUMENT.write_text(_TEXT + "\n".join(rows) + "\n")
+        _DOCUMENT.write_text(_TEXT + "\n".join(rows) + "\n")
     return bad
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--target"]:
-        one(*sys.argv[2:5])
+        one(*sys.argv[2:6])
     else:
-        sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "60") > 0)
+        sys.exit(main(*sys.argv[1:3]) > 0)
