@@ -80,9 +80,13 @@ def record(notes: Notes, kept: str) -> None:
 
 def restore(notes: Notes, kept: str) -> None:
     """Put notes back that were lost with their directory, as after a power cut."""
-    missing = {p: note for p, note in json.loads(kept).items() if p not in notes.by_path}
+    told = json.loads(kept)
+    # Which device's uuid an array had is lost too.
+    chosen = sorted(note["uuid"] for note in told.values())
+    missing = {path: note for path, note in told.items() if path not in notes.by_path}
+    for path, note in missing.items():
+        notes.by_path[path] = dict(note, claimed=True, uuids=chosen)
     if missing:
-        notes.by_path.update({path: dict(note, claimed=True) for path, note in missing.items()})
         notes.save()
 
 

@@ -50,6 +50,13 @@ def bottoms(folder: str) -> List[str]:
     if os.path.exists(folder + "/partition"):
         folder = os.path.dirname(folder)
     try:
+        with open(folder + "/loop/backing_file") as file:
+            backing = file.read().strip()
+    except OSError:
+        backing = ""
+    if backing and os.path.exists(backing) and stat.S_ISBLK(os.stat(backing).st_mode):
+        return disks(backing)
+    try:
         slaves = os.listdir(folder + "/slaves")
     except OSError:
         slaves = []

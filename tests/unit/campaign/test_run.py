@@ -11,8 +11,10 @@ import pytest
 
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
+from cbt_crypto.run import campaign
 from cbt_crypto.run.cell import measure
 from cbt_crypto.run.cell.measure import ScenarioBenchmark
+from cbt_crypto.run.locks.hosts import Hold, LostHold
 from cbt_crypto.run.targets import existing
 
 pytestmark = pytest.mark.unit
@@ -303,3 +305,20 @@ def test_a_plan_touches_nothing(host: Any) -> None:
     assert result.exit_code == 0
     assert "1 cells to measure; 1 rebuilds" in " ".join(result.output.split())
     assert host.snapshot() == before == {}
+
+
+def test_hosts_that_are_held_no_more_are_noticed_between_cells(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One deployment serves all cells: nothing else would look for hours."""
+
+    def check(_: Any) -> None:
+        if any(host.archive.glob("results/0*/id-*")):
+            raise LostHold("localhost: tmp_dir is in use by another")
+
+    monkeypatch.setattr(Hold, "check", check)
+    monkeypatch.setattr(campaign, "_HOLD_S", 0.0)
+    done = host.cbt(host.write(benchmarks=TWO))
+    assert (done.exit_code, states(host)) == (1, ["finished", None])
+    assert "is in use by another" in done.output
+    assert host.tmp_dir.exists(), "what is another's by now is not taken down"
