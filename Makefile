@@ -63,7 +63,7 @@ lint: $(TOX) ## Check rules and format only
 	$(TOX) -e lint
 
 unit contract: $(TOX) ## Run one kind of test only
-	$(TOX) -e py -- -n 4 --dist loadgroup tests/$@
+	$(TOX) -e py -- -n 4 tests/$@
 
 e2e lab: $(TOX) ## Run one kind of test only
 	$(TOX) -e real -- tests/$@

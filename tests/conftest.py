@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import fcntl
 import json
 import os
 import shutil
 import stat
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
@@ -60,6 +62,16 @@ def etcd_benchmark() -> str:
     if tool is None:
         pytest.skip("needs etcd's benchmark tool as etcd-benchmark or $ETCD_BENCHMARK")
     return tool
+
+
+@pytest.fixture
+def loop_devices() -> Iterator[None]:
+    """Loop devices for this test alone: others that run beside it might take one that it gives back."""
+    if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
+        pytest.skip("loop devices need root and the loop module")
+    with (Path(tempfile.gettempdir()) / "cbt-crypto-tests-loop.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")

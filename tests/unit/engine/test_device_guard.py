@@ -13,8 +13,7 @@ import pytest
 from cbt_crypto.hosts.devices.guard import DeviceGuard, device_guards
 from cbt_crypto.hosts.site import Osd, Site
 
-# One after another: some take a loop device that another test gave back.
-pytestmark = [pytest.mark.unit, pytest.mark.xdist_group("loop devices")]
+pytestmark = pytest.mark.unit
 
 
 def _run(*argv: str) -> str:
@@ -30,10 +29,8 @@ def image(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def attach(image: Path) -> Iterator[Callable[[], str]]:
+def attach(image: Path, loop_devices: None) -> Iterator[Callable[[], str]]:
     """Make the image a block device."""
-    if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
-        pytest.skip("loop devices need root and the loop module")
     attached: list[str] = []
 
     def make() -> str:

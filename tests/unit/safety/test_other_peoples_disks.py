@@ -13,8 +13,7 @@ from cbt_crypto.hosts.devices.identity_on_host import TAG
 
 from .conftest import Bench, digest, run
 
-# One after another: some take a loop device that another test gave back.
-pytestmark = [pytest.mark.unit, pytest.mark.xdist_group("loop devices")]
+pytestmark = pytest.mark.unit
 
 
 def ours(bench: Bench, path: str) -> str:
