@@ -66,7 +66,7 @@ def etcd_benchmark() -> str:
 
 @pytest.fixture
 def loop_devices() -> Iterator[None]:
-    """Loop devices for this test alone: others that run beside it might take one that it gives back."""
+    """Loop devices for this test alone: another beside it might take one that it gives back."""
     if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
         pytest.skip("loop devices need root and the loop module")
     with (Path(tempfile.gettempdir()) / "cbt-crypto-tests-loop.lock").open("w") as lock:
