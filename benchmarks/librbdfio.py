@@ -56,17 +56,17 @@ class Librbdfio(OfUpstream):
 
     def options(self) -> dict[str, Any]:
         """Without what is nothing to upstream's object, or not set."""
-        found = super().options()
+        options = super().options()
         ours = {"pre_workload_script", "workload"}
         if self.total_iodepth is not None:
             ours.add("iodepth")
-        return {key: value for key, value in found.items() if key not in ours}
+        return {key: value for key, value in options.items() if key not in ours}
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """So that cells without workloads are named as before there were any."""
-        found: dict[str, Any] = handler(self)
-        return {k: v for k, v in found.items() if v is not None or k not in _OF_WORKLOADS}
+        options: dict[str, Any] = handler(self)
+        return {k: v for k, v in options.items() if v is not None or k not in _OF_WORKLOADS}
 
     def before(self) -> Optional[str]:
         """What each client runs before a cell."""

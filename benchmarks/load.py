@@ -18,8 +18,8 @@ Rate = Union[Literal["max"], Iops, Share]
 
 def share_of(rate: Rate) -> Optional[float]:
     """50 % as 0.5; None for a rate that is no percent."""
-    found = _PERCENT.match(rate) if isinstance(rate, str) else None
-    return float(found[1]) / 100 if found else None
+    match = _PERCENT.match(rate) if isinstance(rate, str) else None
+    return float(match[1]) / 100 if match else None
 
 
 def depths(total: Optional[int], iodepth: int, volumes: int) -> tuple[int, ...]:
@@ -30,17 +30,17 @@ def depths(total: Optional[int], iodepth: int, volumes: int) -> tuple[int, ...]:
     """
     if total is None:
         return (iodepth,) * volumes
-    own, more = divmod(total, volumes)
-    found = (own + (n < more) for n in range(volumes))
-    return tuple(depth for depth in found if depth)
+    each, more = divmod(total, volumes)
+    by_volume = (each + (n < more) for n in range(volumes))
+    return tuple(depth for depth in by_volume if depth)
 
 
 def options(rate: Rate, processes: int, mode: str, rwmixread: int) -> dict[str, object]:
     """fio's options for the part of one of `processes`, all jobs of all of them alike."""
     if not isinstance(rate, int):
         return {}
-    own = rate / processes
+    rate_of_process = rate / processes
     if mode in ("rw", "randrw"):
-        parts = (own * rwmixread / 100, own * (100 - rwmixread) / 100)
+        parts = (rate_of_process * rwmixread / 100, rate_of_process * (100 - rwmixread) / 100)
         return {"rate_iops": ",".join(str(max(1, round(part))) for part in parts)}
-    return {"rate_iops": max(1, round(own))}
+    return {"rate_iops": max(1, round(rate_of_process))}

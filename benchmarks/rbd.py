@@ -118,13 +118,13 @@ class RbdFio(Scenario):
                 (
                     f"cd {shlex.quote(run_dir)}",
                     "pids=",
-                    *(self._prefill_one(volume, commands) for volume in own),
+                    *(self._prefill_one(volume, commands) for volume in of_client),
                     "for pid in $pids; do",
                     '    wait "$pid" || { tail -n 5 prefill.* >&2; exit 1; }',
                     "done",
                 )
             )
-            for host, own in by_client.items()
+            for host, of_client in by_client.items()
         }
 
     def processes(self, site: Site) -> tuple[ClientProcess, ...]:
@@ -153,12 +153,12 @@ class RbdFio(Scenario):
                     f"cd {shlex.quote(run_dir)}",
                     *(
                         self._measure_one(host, n, volume, commands, wrap, len(by_client))
-                        for n, volume in enumerate(own[: len(self.depths)])
+                        for n, volume in enumerate(of_client[: len(self.depths)])
                     ),
                     "wait",
                 )
             )
-            for host, own in by_client.items()
+            for host, of_client in by_client.items()
         }
 
     def _measure_one(

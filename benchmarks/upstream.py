@@ -40,8 +40,8 @@ class OfUpstream(Scenario):
 
     def options(self) -> dict[str, Any]:
         """The options for upstream's object."""
-        own = self.model_dump(mode="json", exclude={"configuration"})
-        return {**self.defaults, **own}
+        options = self.model_dump(mode="json", exclude={"configuration"})
+        return {**self.defaults, **options}
 
     def before(self) -> Optional[str]:
         """What each client runs before a cell; None for nothing."""

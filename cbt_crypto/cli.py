@@ -80,14 +80,14 @@ def check(config_file: Path, checkout: Optional[Path], hosts: bool, fix_commands
     plan(campaign)
     if hosts:
         engine = choose(checkout)
-        found = preflight.look(campaign, engine, cells)
+        answers = preflight.look(campaign, engine, cells)
         # The script alone is what a pipe or a file gets.
-        table.show(found, Console(stderr=fix_commands))
+        table.show(answers, Console(stderr=fix_commands))
         if fix_commands:
             remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
-            manager = mend.managers(remote, found)
-            click.echo("\n".join(mend.script(found, manager, campaign.cluster.user)))
-        if any(one.error for one in found):
+            manager = mend.managers(remote, answers)
+            click.echo("\n".join(mend.script(answers, manager, campaign.cluster.user)))
+        if any(answer.error for answer in answers):
             sys.exit(UsageError.exit_status)
     click.echo(
         err=fix_commands,
@@ -179,12 +179,12 @@ def lay_out_archive(archive: Path, out: Path) -> None:
 @click.option("--report", "of_report", is_flag=True, help="The schema of report.json instead.")
 def schema(of_report: bool) -> None:
     """Print the JSON Schema of the campaign file, for editors; or that of report.json."""
-    found = json_schema()
+    document = json_schema()
     if of_report:
         from cbt_crypto.report.document import report_schema  # noqa: PLC0415
 
-        found = report_schema()
-    click.echo(json.dumps(found, indent=2))
+        document = report_schema()
+    click.echo(json.dumps(document, indent=2))
 
 
 @cbt_crypto.command()
@@ -262,10 +262,10 @@ def report(archive: Path, out_dir: Optional[Path], watched: bool, **options: Any
     else:
         with opened(archive) as pack:
             if pack.is_summary:
-                found = _reopened(pack, **options)
+                built = _reopened(pack, **options)
             else:
-                found = build(pack.folder, ReportOptions(**options))
-            _finish(found, out_dir or Path(f"{archive.name.partition('.')[0]}-report"))
+                built = build(pack.folder, ReportOptions(**options))
+            _finish(built, out_dir or Path(f"{archive.name.partition('.')[0]}-report"))
 
 
 def _follow(archive: Path, out_dir: Path, options: ReportOptions) -> None:
@@ -291,10 +291,10 @@ def _reopened(pack: Pack, only: Sequence[str], baseline: Optional[str], **option
 
     if only or baseline:
         raise UsageError("--only and --baseline need the runs; this pack is a summary alone")
-    found = reopened(pack.report())
-    loss = options["loss"] or found.options.loss
-    found = replace(found, options=replace(found.options, loss=loss))
-    return anonymized(found) if options["anonymize"] else found
+    report = reopened(pack.report())
+    loss = options["loss"] or report.options.loss
+    report = replace(report, options=replace(report.options, loss=loss))
+    return anonymized(report) if options["anonymize"] else report
 
 
 @click.command()
@@ -319,11 +319,11 @@ def compare(archives: tuple[str, ...], out_dir: Path, **options: Any) -> None:
     from cbt_crypto.report.comparison import compare as compare_archives  # noqa: PLC0415
 
     with contextlib.ExitStack() as stack:
-        places = {name: _place(path, stack) for name, path in _named(archives).items()}
-        _finish(compare_archives(places, ReportOptions(**options)), out_dir)
+        paths = {name: _unpacked_path(path, stack) for name, path in _named(archives).items()}
+        _finish(compare_archives(paths, ReportOptions(**options)), out_dir)
 
 
-def _place(path: Path, stack: contextlib.ExitStack) -> Path:
+def _unpacked_path(path: Path, stack: contextlib.ExitStack) -> Path:
     """Where an archive is, unpacked for as long as `stack` lives."""
     if not is_pack(path) or _is_other(path):
         return path
@@ -362,8 +362,8 @@ def pack_command(archive: Path, summary: bool, anonymize: bool, target: Optional
         from cbt_crypto.report import ReportOptions, build  # noqa: PLC0415
         from cbt_crypto.report.text.csv_json import document  # noqa: PLC0415
 
-        found = document(build(archive, ReportOptions(anonymize=anonymize)))
-        pack_summary(found, target, anonymized=anonymize)
+        summary_document = document(build(archive, ReportOptions(anonymize=anonymize)))
+        pack_summary(summary_document, target, anonymized=anonymize)
     else:
         pack(archive, target)
     size = target.stat().st_size / 1e6
@@ -387,8 +387,8 @@ def _finish(built: Report, out_dir: Path) -> None:
 
     show(built, widened(Console()))
     paths = write(built, out_dir)
-    own = ", ".join(str(path) for path in paths if path.parent == out_dir)
-    click.echo(f"\nwritten: {own} and {out_dir / 'charts'}/*.svg")
+    written = ", ".join(str(path) for path in paths if path.parent == out_dir)
+    click.echo(f"\nwritten: {written} and {out_dir / 'charts'}/*.svg")
 
 
 for command in (init, report, compare, gate, pack_command, lab, contribute_command):

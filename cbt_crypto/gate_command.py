@@ -58,17 +58,17 @@ def gate(
 
     metric = BY_KEY.get(key)
     if metric is None or not metric.better:
-        known = ", ".join(name for name, one in BY_KEY.items() if one.better)
+        known = ", ".join(name for name, metric in BY_KEY.items() if metric.better)
         raise UsageError(f"--metric {key}: is none of {known}")
     built = build(archive, ReportOptions(baseline=baseline, only=only))
-    found = gate.findings(built, metric, may_lose)
-    for line in (one.line for one in found):
+    findings = gate.findings(built, metric, may_lose)
+    for line in (finding.line for finding in findings):
         click.echo(line)
-    answer = gate.overall(found)
+    answer = gate.overall(findings)
     click.echo(f"more than {may_lose:g} % lost against {built.baseline_name}: {answer.value}")
     for path, text in (
-        (json_file, gate.as_json(found, metric, may_lose)),
-        (junit_file, gate.as_junit(found, built.title)),
+        (json_file, gate.as_json(findings, metric, may_lose)),
+        (junit_file, gate.as_junit(findings, built.title)),
     ):
         if path is not None:
             path.write_text(text, encoding="utf-8")

@@ -140,9 +140,9 @@ def _run(  # noqa: PLR0913 - the command's own parameters
         console.print("every cell is in the archive already")
         return Outcome()
     _check_devices(todo, archive, engine)
-    for found in check.check(campaign, engine, todo.to_measure):
-        if found.warning:
-            _say(console, f"warning: {found.host}: {found.warning}")
+    for host_check in check.check(campaign, engine, todo.to_measure):
+        if host_check.warning:
+            _say(console, f"warning: {host_check.host}: {host_check.warning}")
     if with_report:
         load_in_background()
     return _measure(todo, archive, config_file, engine, console, log)
@@ -183,8 +183,8 @@ def _measure(
     progress = CampaignProgress(console, len(todo.to_measure), todo.seconds, forecast, archive)
     cluster, run = todo.campaign.cluster, own_id()
     remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
-    places = replace(site_of(cluster), drives=drives_of(cluster))
-    held = hosts_held(remote, places, run, this_run(archive))
+    site = replace(site_of(cluster), drives=drives_of(cluster))
+    held = hosts_held(remote, site, run, this_run(archive))
     with marked_processes.named(run), held as hold, locked(archive):
         log.open(archive)
         try:
@@ -198,11 +198,11 @@ def _measure(
 
 
 def _tell_changes(archive: Path, campaign: Campaign, console: Console) -> None:
-    found = changes(archive, campaign)
-    if found is None:
+    difference = changes(archive, campaign)
+    if difference is None:
         return
-    kept, anew = found
-    _say(console, f"the file has changed: {kept} cells are kept, {len(anew)} are to be run")
+    unchanged, anew = difference
+    _say(console, f"the file has changed: {unchanged} cells are kept, {len(anew)} are to be run")
     for cell in anew:
         _say(console, f"  {cell.label}")
 

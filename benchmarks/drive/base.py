@@ -47,7 +47,7 @@ class DriveScenario(Scenario):
 
     def watch(self, site: Site, drive: Drive) -> str:
         """Shell text that notes, in the background, what the measuring process has open."""
-        asked = {
+        parameters = {
             "program": self.measuring,
             "mark": f"{site.tmp_dir}@{drive.host}",
             "folder": drive.mount_point,
@@ -55,7 +55,7 @@ class DriveScenario(Scenario):
             "seconds": _OPENS_WITHIN,
         }
         note = shlex.quote(drive.note)
-        return f"$SUDO rm -f {note}\n(\n{shell.python(inspect.getsource(opened_on_host), asked)}) &"
+        return f"$SUDO rm -f {note}\n(\n{shell.python(inspect.getsource(opened_on_host), parameters)}) &"
 
 
 def capacity(drive: Drive, size_mb: int) -> Requirement:

@@ -35,14 +35,14 @@ class FileSystemScenario(DriveScenario):
 
     def mounted(self, drive: Drive, tmp_dir: str, work: str) -> str:
         """Shell text that does `work` in a fresh file system on the drive, caches dropped."""
-        path, place = shlex.quote(drive.path), shlex.quote(drive.mount_point)
+        path, mount_point = shlex.quote(drive.path), shlex.quote(drive.mount_point)
         return "\n".join(
             (
                 "PATH=$PATH:/usr/sbin:/sbin",
                 destroy.file_system(tmp_dir, self.filesystem, drive.path),
-                f"mkdir -p {place}",
-                f"$SUDO mount {path} {place}",
-                f"trap '$SUDO umount {place}' EXIT",
+                f"mkdir -p {mount_point}",
+                f"$SUDO mount {path} {mount_point}",
+                f"trap '$SUDO umount {mount_point}' EXIT",
                 DROP_CACHES,
                 work,
             )

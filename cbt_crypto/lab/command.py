@@ -137,12 +137,12 @@ def up(  # noqa: PLR0913 - one parameter an option
 @_NAME
 def status(name: str) -> None:
     """Show a lab's nodes. The exit status is 1 when it is not up, or not whole."""
-    found = lifecycle.find(name)
-    if found is None:
+    running = lifecycle.find(name)
+    if running is None:
         click.echo(f"lab {name} is down")
         sys.exit(1)
-    _print_nodes(found)
-    sys.exit(1 if lifecycle.dead_nodes(found) else 0)
+    _print_nodes(running)
+    sys.exit(1 if lifecycle.dead_nodes(running) else 0)
 
 
 @lab.command("ssh", context_settings={"ignore_unknown_options": True})
@@ -151,12 +151,12 @@ def status(name: str) -> None:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def ssh_command(name: str, node: str, command: tuple[str, ...]) -> None:
     """Log in on NODE as root, or run COMMAND there."""
-    found = lifecycle.running(name)
-    chosen = next((each for each in found.nodes if each.name == node), None)
+    running = lifecycle.running(name)
+    chosen = next((each for each in running.nodes if each.name == node), None)
     if chosen is None:
-        names = ", ".join(each.name for each in found.nodes)
+        names = ", ".join(each.name for each in running.nodes)
         raise click.BadParameter(f"{node} is none of {names}", param_hint="NODE")
-    line = ssh.command(found, chosen, *command, tty=bool(command) and sys.stdin.isatty())
+    line = ssh.command(running, chosen, *command, tty=bool(command) and sys.stdin.isatty())
     os.execvp(line[0], line)
 
 
@@ -203,14 +203,14 @@ def _remove_image() -> None:
     image.remove_all()
 
 
-def _print_nodes(found: Lab) -> None:
-    dead = lifecycle.dead_nodes(found)
+def _print_nodes(lab: Lab) -> None:
+    dead = lifecycle.dead_nodes(lab)
     table = Table(box=None, pad_edge=False)
     for column in ("node", "address", "ssh", "state"):
         table.add_column(column)
-    for node in found.nodes:
+    for node in lab.nodes:
         state = "not running" if node.name in dead else "running"
         table.add_row(node.name, node.address, f"{node.ssh_host}:{node.ssh_port}", state)
     console = Console()
     console.print(table)
-    console.print(f"ssh -F {ssh.config_path(found)} {found.head.name}", soft_wrap=True)
+    console.print(f"ssh -F {ssh.config_path(lab)} {lab.head.name}", soft_wrap=True)

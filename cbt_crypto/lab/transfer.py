@@ -104,5 +104,5 @@ def _wanted(member: tarfile.TarInfo) -> Optional[tarfile.TarInfo]:
 
 def _check(node: Node, what: str, status: int, errors: bytes) -> None:
     if status != 0:
-        said = errors.decode(errors="replace").strip().splitlines() or [f"exit status {status}"]
-        raise RunError(f"{node.name}: {what} failed: {said[-1]}")
+        lines = errors.decode(errors="replace").strip().splitlines() or [f"exit status {status}"]
+        raise RunError(f"{node.name}: {what} failed: {lines[-1]}")

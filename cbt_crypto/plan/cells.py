@@ -16,7 +16,7 @@ from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.plan.file import Campaign, ClusterSection
-from cbt_crypto.plan.file.dimensions import Place, at, places
+from cbt_crypto.plan.file.dimensions import Variant, at, variants
 from cbt_crypto.plan.order import cheapest_order
 from cbt_crypto.plan.turns import in_rounds, in_turns, is_in_rounds, rounds_of
 from cbt_crypto.units import short_size
@@ -38,7 +38,7 @@ class Cell:
     scenario: Scenario
     iteration: int
     definition: str
-    place: Place = ()
+    variant: Variant = ()
 
     @property
     def configuration(self) -> str:
@@ -53,7 +53,7 @@ class Cell:
             "benchmark": self.scenario.name,
             "iteration": self.iteration,
             **options,
-            **dict(self.place),
+            **dict(self.variant),
         }
 
     @property
@@ -71,7 +71,7 @@ class Cell:
         """Its options without the configuration, which has a column of its own."""
         options = self.scenario.model_dump(mode="json")
         del options["configuration"]
-        return {**options, **dict(self.place)}
+        return {**options, **dict(self.variant)}
 
     @property
     def seconds(self) -> int:
@@ -104,9 +104,9 @@ def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
     by_drive = in_rounds if is_in_rounds(campaign) else _one_by_one
     measured = in_turns if campaign.cluster.order == "interleaved" else by_drive
     cells = [
-        Cell(scenario, iteration, _definition(campaign, cluster, scenario), place)
+        Cell(scenario, iteration, _definition(campaign, cluster, scenario), variant)
         for needs_cluster in (False, True)
-        for place, cluster in _measured_clusters(campaign.cluster, needs_cluster)
+        for variant, cluster in _measured_clusters(campaign.cluster, needs_cluster)
         for scenario, iteration in (measured if needs_cluster else by_drive)(
             campaign, order_of(campaign)
         )
@@ -126,10 +126,15 @@ def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
 def _one_by_one(campaign: Campaign, names: Sequence[str]) -> Iterable[tuple[Scenario, int]]:
     for name in names:
         for scenarios in campaign.scenarios.values():
-            own = [scenario for scenario in scenarios if scenario.configuration == name]
-            most = max((rounds_of(one, campaign.cluster.iterations) for one in own), default=0)
+            of_configuration = [
+                scenario for scenario in scenarios if scenario.configuration == name
+            ]
+            most = max(
+                (rounds_of(measured, campaign.cluster.iterations) for measured in of_configuration),
+                default=0,
+            )
             for iteration in range(most):
-                for scenario in own:
+                for scenario in of_configuration:
                     if iteration < rounds_of(scenario, campaign.cluster.iterations):
                         yield scenario, iteration
 
@@ -166,10 +171,10 @@ def _matches(cell: Cell, pattern: str) -> bool:
 
 def _measured_clusters(
     section: ClusterSection, needs_cluster: bool
-) -> list[tuple[Place, dict[str, Any]]]:
+) -> list[tuple[Variant, dict[str, Any]]]:
     """One for each place; for what works without a cluster, one that is nowhere in particular."""
-    found = places(section) if needs_cluster else [()]
-    return [(place, _measured_cluster(at(section, place))) for place in found]
+    measured = variants(section) if needs_cluster else [()]
+    return [(variant, _measured_cluster(at(section, variant))) for variant in measured]
 
 
 def _measured_cluster(section: ClusterSection) -> dict[str, Any]:

@@ -62,13 +62,13 @@ class Forecast:
         of = self._durations.of
         ahead = sum(of(step) for cell in self._cells[1:] for step in cell)
         current = sum(of(step) for step in self._cells[0])
-        asked = sum(
+        measuring = sum(
             step.cell.scenario.ramp + step.cell.scenario.measured_s
             for cell in self._cells
             for step in cell
             if isinstance(step, Measure)
         )
-        around = ahead + current - asked
+        around = ahead + current - measuring
         passed = min(self._now() - self._since, current)
         return Left(ahead + current - passed, self._share() * max(0.0, around))
 
@@ -81,7 +81,7 @@ class Forecast:
             by_kind.setdefault(f"{step.get('step')} {step.get('how')}", []).append(extra)
         if not by_kind:
             return _GUESSED
-        shares = [_spread(found) for found in by_kind.values() if len(found) >= _ENOUGH]
+        shares = [_spread(ratios) for ratios in by_kind.values() if len(ratios) >= _ENOUGH]
         return max([_SEEN, *shares])
 
 

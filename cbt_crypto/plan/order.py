@@ -23,7 +23,7 @@ def cheapest_order(names: Sequence[str], first: str, cost: Cost) -> tuple[str, .
     }
     for _ in rest:
         best = _extended(best, rest, cost)
-    return min(best.values(), key=lambda found: found[0])[1]
+    return min(best.values(), key=lambda path: path[0])[1]
 
 
 def _extended(

@@ -50,20 +50,20 @@ class Durations:
         return self._around() + step.cell.scenario.ramp + step.cell.scenario.measured_s
 
     def _around(self) -> float:
-        found = [
+        seconds = [
             step["seconds"] - step.get("seconds_measured", 0)
             for step in self.steps
             if step.get("step") == "measure"
         ]
-        return float(median(found)) if found else _AROUND_A_CELL_S
+        return float(median(seconds)) if seconds else _AROUND_A_CELL_S
 
     def _mib_per_s(self) -> float:
-        found = [
+        rates = [
             step["mib"] / step["seconds"]
             for step in self.steps
             if step.get("step") == "prefill" and step.get("seconds") and step.get("mib")
         ]
-        return float(median(found)) if found else _PREFILL_MIB_PER_S
+        return float(median(rates)) if rates else _PREFILL_MIB_PER_S
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Earlier:
         From pairs where there are some; else from neighbouring blocks of seconds of single runs,
         which are never nearer to one another than pairs of two configurations are.
         """
-        alike = [own for own in self._cells if _alike(cell, own[1])] or self._cells
+        alike = [row for row in self._cells if _alike(cell, row[1])] or self._cells
         pairs = _pairs([state for _, state in alike])
         if len(pairs) >= 3:
             return math.sqrt(variance(pairs))
@@ -157,8 +157,8 @@ def _words(cell: Cell) -> str:
 
 
 def _alike(cell: Cell, state: Mapping[str, Any]) -> bool:
-    own, other = cell.parameters, state.get("parameters") or {}
-    same = all(own.get(key) == other.get(key) for key in _LIKENESS)
+    parameters, other = cell.parameters, state.get("parameters") or {}
+    same = all(parameters.get(key) == other.get(key) for key in _LIKENESS)
     return same and state.get("scenario") == cell.scenario.name
 
 
@@ -171,13 +171,13 @@ def _pairs(states: list[dict[str, Any]]) -> list[float]:
         if total > 0 and state.get("deployment"):
             key = (state["deployment"], state.get("iteration"), str(state.get("parameters")))
             by_round.setdefault(key, {})[str(state.get("configuration"))] = math.log(total)
-    found: dict[str, list[float]] = {}
+    ratios: dict[str, list[float]] = {}
     for logs in by_round.values():
         names = sorted(logs)
         for name in names[1:]:
-            found.setdefault(name, []).append(logs[name] - logs[names[0]])
-    means = {name: sum(values) / len(values) for name, values in found.items()}
-    return [value - means[name] for name, values in found.items() for value in values]
+            ratios.setdefault(name, []).append(logs[name] - logs[names[0]])
+    means = {name: sum(values) / len(values) for name, values in ratios.items()}
+    return [value - means[name] for name, values in ratios.items() for value in values]
 
 
 def _neighbours(directory: Path, state: Mapping[str, Any], block_s: int) -> list[float]:
@@ -192,4 +192,4 @@ def _neighbours(directory: Path, state: Mapping[str, Any], block_s: int) -> list
         sum(series[at : at + length]) / length for at in range(0, len(series) - length + 1, length)
     ]
     logs = [math.log(mean) for mean in means if mean > 0]
-    return [two - one for one, two in zip(logs, logs[1:])]
+    return [after - before for before, after in zip(logs, logs[1:])]

@@ -22,13 +22,13 @@ def reference_of(cell: Cell, cells: Iterable[Cell], baseline: str) -> Optional[C
     campaign has no such cell.
     """
     wanted = cell.scenario.model_copy(update={"rate": "max", "configuration": baseline})
-    found = (c for c in cells if c.scenario == wanted and c.place == cell.place)
-    return next((c for c in found if not c.iteration), None)
+    candidates = (c for c in cells if c.scenario == wanted and c.variant == cell.variant)
+    return next((c for c in candidates if not c.iteration), None)
 
 
 def problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[str]:
     """A sentence for each cell whose load cannot be known when it is its turn."""
-    places = {cell.path: number for number, cell in enumerate(cells)}
+    positions = {cell.path: number for number, cell in enumerate(cells)}
     for number, cell in enumerate(cells):
         if share(cell) is None:
             continue
@@ -40,7 +40,7 @@ def problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[str]:
                 f"{cell.scenario.name}: rate: {rate} is a part of what {baseline} does at max, "
                 f"which is not measured; say rate: [max, {rate}], for {baseline} too"
             )
-        elif places[reference.path] > number:
+        elif positions[reference.path] > number:
             yield (
                 f"{cell.scenario.name}: rate: {rate} is a part of what {baseline} does at max, "
                 "which is measured later; put max first, and leave out order: interleaved"

@@ -45,13 +45,13 @@ def round_orders(
         start = seed + 1009 * attempt
         outer = orders(range(len(groups)), rounds, start)
         inner = [orders(group, rounds, start + 1 + n) for n, group in enumerate(groups)]
-        found = [
+        drawn = [
             tuple(name for number in order for name in inner[number][turn])
             for turn, order in enumerate(outer)
         ]
-        if _is_balanced(found, baseline):
+        if _is_balanced(drawn, baseline):
             break
-    return found
+    return drawn
 
 
 def _is_balanced(rounds: Sequence[tuple[str, ...]], baseline: str) -> bool:
@@ -63,7 +63,7 @@ def _is_balanced(rounds: Sequence[tuple[str, ...]], baseline: str) -> bool:
         {name for name in order if order.index(name) > order.index(baseline)} for order in rounds
     ]
     others = set(rounds[0]) - {baseline}
-    return all(0 < sum(name in one for one in behind) < len(rounds) for name in others)
+    return all(0 < sum(name in earlier for earlier in behind) < len(rounds) for name in others)
 
 
 def pause_s(seed: int, turn: int, name: str, visits: int, longest: float = PAUSES_S) -> float:

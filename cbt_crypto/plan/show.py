@@ -73,7 +73,7 @@ def _rows(plan: Plan, durations: Durations) -> Iterator[tuple[int, tuple[str, st
 def _rounds(plan: Plan) -> Iterator[tuple[int, list[Step]]]:
     """Steps with the round whose cells they are for; all are of round 0 in any other order."""
     in_turns = plan.campaign.cluster.order == "interleaved" or is_in_rounds(plan.campaign)
-    found: list[Step] = []
+    of_round: list[Step] = []
     current = 0
     changes: list[Step] = []
     for step in plan.steps:
@@ -81,13 +81,13 @@ def _rounds(plan: Plan) -> Iterator[tuple[int, list[Step]]]:
         if not isinstance(step, Measure):
             continue
         turn = step.cell.iteration if in_turns else 0
-        if turn != current and found:
-            yield current, found
-            found = []
+        if turn != current and of_round:
+            yield current, of_round
+            of_round = []
         current = turn
-        found += changes
+        of_round += changes
         changes = []
-    yield current, found
+    yield current, of_round
 
 
 def _round_row(turn: int, steps: Sequence[Step], durations: Durations) -> tuple[str, str, str]:
@@ -113,7 +113,7 @@ def _row(step: Step, durations: Durations) -> tuple[str, str, str]:
 def _summary(plan: Plan) -> str:
     measured = datetime.timedelta(seconds=plan.seconds)
     cells = sum(isinstance(step, Measure) for step in plan.steps)
-    kept = len(plan.cells) - cells
+    already = len(plan.cells) - cells
     kinds = [
         f"{count} {name}"
         for how, name in (
@@ -125,7 +125,7 @@ def _summary(plan: Plan) -> str:
     ]
     most = "at most " if any(cell.scenario.until for cell in plan.to_measure) else ""
     return (
-        f"{cells} cells to measure{f', {kept} not' if kept else ''}; "
+        f"{cells} cells to measure{f', {already} not' if already else ''}; "
         f"{', '.join(kinds) or 'nothing to deploy'}; prefill of {plan.prefill_mb / 1024:.1f} GiB. "
         f"Measuring takes {most}{measured} by the file's own times; deployments and prefill come "
         f"on top{_pauses(plan)}. {_buys(plan)}"

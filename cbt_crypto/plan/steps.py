@@ -14,8 +14,8 @@ from cbt_crypto.plan import rates
 from cbt_crypto.plan.cells import Cell, cells_of, select
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.control import CONTROL
-from cbt_crypto.plan.file.dimensions import Place, at
-from cbt_crypto.plan.file.dimensions import words as place_words
+from cbt_crypto.plan.file.dimensions import Variant, at
+from cbt_crypto.plan.file.dimensions import words as variant_words
 from cbt_crypto.plan.layout import cell_site
 from cbt_crypto.plan.rounds import PAUSES_S, pause_s
 from cbt_crypto.plan.turns import is_in_rounds, seed_of, shares
@@ -34,7 +34,7 @@ class Deploy:
     configuration: str
     how: Transition
     reason: str
-    place: Place = ()
+    variant: Variant = ()
     drive: Optional[str] = None
 
 
@@ -164,7 +164,9 @@ def _changes(campaign: Campaign, cells: Sequence[Cell]) -> list[Optional[Deploy]
 
 def _volumes(campaign: Campaign, cell: Cell) -> tuple[Volume, ...]:
     stack = Stack(campaign.configurations[cell.configuration])
-    return cell.scenario.volumes(cell_site(at(campaign.cluster, cell.place), cell.scenario, stack))
+    return cell.scenario.volumes(
+        cell_site(at(campaign.cluster, cell.variant), cell.scenario, stack)
+    )
 
 
 def _until_rebuild(cells: Sequence[Cell], changes: Sequence[Optional[Deploy]]) -> list[Cell]:
@@ -201,13 +203,13 @@ def _change(
             Deploy(name, Transition.NONE, "the cluster is there already") if last is None else None
         )
     if last is None:
-        return Deploy(name, Transition.REBUILD, "first", cell.place)
-    if last.place != cell.place:
-        return Deploy(name, Transition.REBUILD, place_words(cell.place), cell.place)
+        return Deploy(name, Transition.REBUILD, "first", cell.variant)
+    if last.variant != cell.variant:
+        return Deploy(name, Transition.REBUILD, variant_words(cell.variant), cell.variant)
     if _needs_own(campaign, last, cell):
-        return Deploy(name, Transition.REBUILD, _round_words(cell), cell.place)
+        return Deploy(name, Transition.REBUILD, _round_words(cell), cell.variant)
     change = _change_of_configuration(campaign, stacks, last, cell)
-    return replace(change, place=cell.place) if change else None
+    return replace(change, variant=cell.variant) if change else None
 
 
 def _needs_own(campaign: Campaign, last: Cell, cell: Cell) -> bool:

@@ -77,7 +77,7 @@ class EnvironmentFile:
 
     def note(self, configuration: str, target: Target) -> None:
         """Note the ceph.conf that is in force now; and the hosts, unless they are known."""
-        name = ", ".join(filter(None, (configuration, words(target.place))))
+        name = ", ".join(filter(None, (configuration, words(target.variant))))
         self._confs[name] = ceph_conf.without_secrets(masked(target.conf_text))
         noted = read_json(self._path)
         if noted is None or not set(target.site.hosts) <= set(noted.get("hosts", ())):

@@ -86,8 +86,8 @@ class Preparation:
             return False
         filled = list(self._filled.values())
         reason = "the cell before it failed"
-        place = self.target.place if drive is None else ()
-        rebuild = Deploy(configuration, Transition.REBUILD, reason, place, drive)
+        variant = self.target.variant if drive is None else ()
+        rebuild = Deploy(configuration, Transition.REBUILD, reason, variant, drive)
         self._deploy(rebuild, before_rebuild)
         # As they were filled: those of one scenario all at once.
         for first in {id(scenario): scenario for scenario, _ in filled}.values():

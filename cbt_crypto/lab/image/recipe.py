@@ -95,8 +95,8 @@ def host_apt_options() -> list[str]:
         dump = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return []
-    found = map(_APT_OPTIONS.match, dump.stdout.splitlines())
-    return [f'{match[1]} "{match[2]}"' for match in found if match]
+    matches = map(_APT_OPTIONS.match, dump.stdout.splitlines())
+    return [f'{match[1]} "{match[2]}"' for match in matches if match]
 
 
 def host_mirror() -> Optional[str]:

@@ -98,10 +98,10 @@ class Nodes:
             )
 
     def _wait_for_network_namespace(self, node: Node, process: subprocess.Popen[bytes]) -> None:
-        own = os.readlink("/proc/self/ns/net")
+        of_this_process = os.readlink("/proc/self/ns/net")
         deadline = time.monotonic() + _PATIENCE_S
         while process.poll() is None and time.monotonic() < deadline:
-            if os.readlink(f"/proc/{process.pid}/ns/net") != own:
+            if os.readlink(f"/proc/{process.pid}/ns/net") != of_this_process:
                 return
             time.sleep(0.01)
         raise RunError(f"{node.name} got no namespaces; its log is {self.lab.console(node)}")

@@ -48,8 +48,8 @@ def unmeasured(
     }
     if scenarios and not values and all(scenarios.values()):
         yield ("cluster", "baseline"), f'no benchmark of the file has the dimension "{dimension}"'
-    for name, found in values.items():
-        if baseline.value not in found:
+    for name, measured in values.items():
+        if baseline.value not in measured:
             yield (
                 ("benchmarks", name, dimension),
                 f'does not measure the baseline, "{baseline.value}"; add it, or there is nothing '

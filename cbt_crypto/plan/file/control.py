@@ -33,19 +33,19 @@ def name_taken(cluster: ClusterSection, baseline: Baseline) -> Iterator[tuple[Ke
         )
 
 
-def behind_baseline(found: Mapping[str, Any], baseline: Baseline) -> dict[str, Any]:
+def behind_baseline(configurations: Mapping[str, Any], baseline: Baseline) -> dict[str, Any]:
     """Configurations with the control, which is what the baseline is, behind the baseline."""
-    made: dict[str, Any] = {}
-    for name, value in found.items():
-        made[name] = value
+    with_control: dict[str, Any] = {}
+    for name, value in configurations.items():
+        with_control[name] = value
         if name == baseline.value:
-            made[CONTROL] = value
-    return made
+            with_control[CONTROL] = value
+    return with_control
 
 
 def in_section(listed: Any, baseline: Baseline) -> Any:
     """The `configuration` that a scenario lists, with the control where it compares."""
     if not isinstance(listed, list) or baseline.value not in listed or len(listed) < 2:
         return listed
-    place = listed.index(baseline.value) + 1
-    return [*listed[:place], CONTROL, *listed[place:]]
+    position = listed.index(baseline.value) + 1
+    return [*listed[:position], CONTROL, *listed[position:]]

@@ -9,7 +9,7 @@ from cbt_crypto.archive.labels import CLUSTER_DIMENSIONS
 from cbt_crypto.plan.file.cluster import ClusterSection
 
 #: A value for each key of the section that is a list: (("replication", 3),).
-Place = tuple[tuple[str, Union[int, str]], ...]
+Variant = tuple[tuple[str, Union[int, str]], ...]
 
 
 def listed_values(cluster: ClusterSection, dimension: str) -> list[Any]:
@@ -18,15 +18,15 @@ def listed_values(cluster: ClusterSection, dimension: str) -> list[Any]:
     return list(value) if isinstance(value, list) else []
 
 
-def places(cluster: ClusterSection) -> tuple[Place, ...]:
+def variants(cluster: ClusterSection) -> tuple[Variant, ...]:
     """Every combination of the lists, the last varying fastest; one empty place without lists."""
     listed = {key: values for key in CLUSTER_DIMENSIONS if (values := listed_values(cluster, key))}
     return tuple(tuple(zip(listed, values)) for values in itertools.product(*listed.values()))
 
 
-def at(cluster: ClusterSection, place: Place = ()) -> ClusterSection:
+def at(cluster: ClusterSection, variant: Variant = ()) -> ClusterSection:
     """The section with one value for each key; the first of its list where `place` has none."""
-    chosen = dict(place)
+    chosen = dict(variant)
     values: dict[str, Any] = {}
     if cluster.osd_drives:
         drive = cluster.drives[str(chosen.get("drive", cluster.osd_drives[0]))]
@@ -45,6 +45,6 @@ def at(cluster: ClusterSection, place: Place = ()) -> ClusterSection:
     return cluster.model_copy(update=values)
 
 
-def words(place: Place) -> str:
+def words(variant: Variant) -> str:
     """For labels: `osds_per_device 4 replication 1`."""
-    return " ".join(f"{key} {value}" for key, value in place)
+    return " ".join(f"{key} {value}" for key, value in variant)

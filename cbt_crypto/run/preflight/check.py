@@ -61,15 +61,15 @@ def look(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Find
     reachable = [host for host in site.hosts if host not in unknown]
     remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
     wanted = [*checks(campaign, cells, stacks), *engine.requirements(campaign)]
-    asked = survey(remote, reachable, wanted) if reachable else []
-    return [*(Finding(host, "ssh", "no", why) for host, why in unknown.items()), *asked]
+    answers = survey(remote, reachable, wanted) if reachable else []
+    return [*(Finding(host, "ssh", "no", why) for host, why in unknown.items()), *answers]
 
 
 def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -> list[Requirement]:
     """All that is looked at on the hosts."""
     cluster, site = campaign.cluster, site_with_drives(campaign, cells)
-    places = dict.fromkeys(cell.place for cell in cells)
-    sites = [replace(site_of(at(cluster, place)), drives=site.drives) for place in places]
+    variants = dict.fromkeys(cell.variant for cell in cells)
+    sites = [replace(site_of(at(cluster, variant)), drives=site.drives) for variant in variants]
     needs: list[Requirement] = [
         *facts(site, cluster.user, _data_bytes_per_osd(campaign, cells)),
         *version_facts(_versions(campaign, cells)),

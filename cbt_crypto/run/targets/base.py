@@ -12,7 +12,7 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import Cluster
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.plan.file.dimensions import Place
+from cbt_crypto.plan.file.dimensions import Variant
 from cbt_crypto.plan.steps import Deploy
 
 
@@ -33,7 +33,7 @@ class Target(Protocol):
         ...
 
     @property
-    def place(self) -> Place:
+    def variant(self) -> Variant:
         """The values of the section's lists that are in force."""
         ...
 

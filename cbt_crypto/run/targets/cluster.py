@@ -16,7 +16,7 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.file.dimensions import Place, at, places
+from cbt_crypto.plan.file.dimensions import Variant, at, variants
 from cbt_crypto.plan.layout import cell_site, drives_of, section_of, site_of
 from cbt_crypto.plan.steps import Deploy
 from cbt_crypto.run.targets.drive import undo
@@ -26,14 +26,18 @@ class StackHooks(Hooks):
     """Answers an engine's hooks from the stack of overlays that is to be in force."""
 
     def __init__(
-        self, section: ClusterSection, stack: Stack, known: Sequence[Stack] = (), place: Place = ()
+        self,
+        section: ClusterSection,
+        stack: Stack,
+        known: Sequence[Stack] = (),
+        variant: Variant = (),
     ) -> None:
         """`known` are all stacks that this campaign may have deployed, `place` where this is."""
         self.stack = stack
-        self.site = site_of(at(section, place))
+        self.site = site_of(at(section, variant))
         self._drives = drives_of(section)
         self._known = tuple(known)
-        self._sites = [site_of(at(section, one)) for one in places(section)]
+        self._sites = [site_of(at(section, one)) for one in variants(section)]
 
     @override
     def extra_conf(self) -> Mapping[str, Mapping[str, str]]:
@@ -83,15 +87,15 @@ class StackHooks(Hooks):
 
 
 def overlaid(
-    engine: Engine, section: Section, stacks: Sequence[Stack], place: Place = ()
+    engine: Engine, section: Section, stacks: Sequence[Stack], variant: Variant = ()
 ) -> tuple[Cluster, StackHooks]:
     """The engine's cluster at a place of the section, and the hooks that decide what it deploys.
 
     It is in the first of `stacks`, which are all that the campaign may have deployed. Touches
     nothing.
     """
-    hooks = StackHooks(section_of(section), stacks[0], stacks, place)
-    return engine.Ceph({**section, **dict(place)}, hooks), hooks
+    hooks = StackHooks(section_of(section), stacks[0], stacks, variant)
+    return engine.Ceph({**section, **dict(variant)}, hooks), hooks
 
 
 class DeployedCluster:
@@ -105,21 +109,21 @@ class DeployedCluster:
         """Touches nothing. `remote` is what every target has; the engine's cluster has its own."""
         self._engine = engine
         self._section = section
-        self.place: Place = ()
+        self.variant: Variant = ()
         self.begin(stacks)
 
     def begin(self, stacks: Mapping[str, Stack]) -> None:
         """Learn the stacks."""
         self._stacks = dict(stacks)
         self.stack = next(iter(self._stacks.values()))
-        self._go_to(self.place)
+        self._go_to(self.variant)
 
-    def _go_to(self, place: Place) -> None:
+    def _go_to(self, variant: Variant) -> None:
         """Work on the cluster with these values of the section's lists; it is not deployed yet."""
-        self.place = place
-        self.site: Site = site_of(at(self._section, place))
+        self.variant = variant
+        self.site: Site = site_of(at(self._section, variant))
         settings, known = self._engine.settings, list(self._stacks.values())
-        self.cluster, self._hooks = overlaid(self._engine, settings.cluster, known, place)
+        self.cluster, self._hooks = overlaid(self._engine, settings.cluster, known, variant)
 
     @property
     def conf_text(self) -> str:
@@ -134,8 +138,8 @@ class DeployedCluster:
 
     def change_to(self, step: Deploy, how: Transition) -> None:
         """Deploy the cluster anew, or change it as it runs."""
-        if step.place != self.place:
-            self._go_to(step.place)
+        if step.variant != self.variant:
+            self._go_to(step.variant)
         self.stack = self._hooks.stack = self._stacks[step.configuration]
         if how is Transition.REBUILD:
             self.cluster.initialize()
@@ -148,7 +152,7 @@ class DeployedCluster:
 
     def measure_on(self, scenario: Scenario) -> Site:
         """The cluster and the scenario's clients."""
-        return cell_site(at(self._section, self.place), scenario, self.stack)
+        return cell_site(at(self._section, self.variant), scenario, self.stack)
 
     def check_health(self) -> None:
         """Wait for every OSD and placement group."""

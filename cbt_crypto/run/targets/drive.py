@@ -16,7 +16,7 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.shell import sequence
 from cbt_crypto.hosts.site import Drive, HostScripts, Site
 from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.file.dimensions import Place, at
+from cbt_crypto.plan.file.dimensions import Variant, at
 from cbt_crypto.plan.layout import cell_site, drives_of, site_of
 from cbt_crypto.plan.steps import Deploy
 from cbt_crypto.run.targets.base import Target
@@ -26,7 +26,7 @@ class DriveTarget:
     """The drives of a campaign. At most one is in use, so different ones may share devices."""
 
     can_be_rebuilt = True
-    place: Place = ()
+    variant: Variant = ()
     conf_text = ""
 
     def __init__(

@@ -20,7 +20,7 @@ from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign, ClusterSection
-from cbt_crypto.plan.file.dimensions import Place
+from cbt_crypto.plan.file.dimensions import Variant
 from cbt_crypto.plan.layout import cell_site, ceph_dir, site_of
 from cbt_crypto.plan.steps import Deploy
 from cbt_crypto.run.targets import sockets_on_host
@@ -175,7 +175,7 @@ class ExistingCluster:
     """The target of a campaign with `use_existing`: one configuration, whose claims are proved."""
 
     can_be_rebuilt = False
-    place: Place = ()
+    variant: Variant = ()
     conf_text = ""
 
     def __init__(

@@ -11,7 +11,7 @@ from cbt_crypto.engine.embedded.options import base_options, file_size
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.file.dimensions import at, places
+from cbt_crypto.plan.file.dimensions import at, variants
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.plan.steps import Deploy, plan
 
@@ -22,14 +22,14 @@ LISTS = {"osds_per_device": [4, 5], "replication": [1, 3]}
 
 
 def test_every_combination_is_a_place(campaign_of: Make) -> None:
-    assert places(campaign_of(cluster=LISTS).cluster) == (
+    assert variants(campaign_of(cluster=LISTS).cluster) == (
         (("osds_per_device", 4), ("replication", 1)),
         (("osds_per_device", 4), ("replication", 3)),
         (("osds_per_device", 5), ("replication", 1)),
         (("osds_per_device", 5), ("replication", 3)),
     )
-    assert places(campaign_of().cluster) == ((),)
-    assert places(campaign_of(cluster={"replication": 2}).cluster) == ((),)
+    assert variants(campaign_of().cluster) == ((),)
+    assert variants(campaign_of(cluster={"replication": 2}).cluster) == ((),)
 
 
 def test_a_cell_has_them_among_its_parameters_and_in_its_label(campaign_of: Make) -> None:
@@ -44,7 +44,7 @@ def test_each_takes_a_new_cluster(campaign_of: Make) -> None:
     campaign = campaign_of(cluster={**LISTS, "rebuild": "needed"})
     steps = [step for step in plan(campaign).steps if isinstance(step, Deploy)]
     assert [step.how for step in steps] == [Transition.REBUILD] * 4
-    assert dict(steps[3].place) == {"osds_per_device": 5, "replication": 3}
+    assert dict(steps[3].variant) == {"osds_per_device": 5, "replication": 3}
     assert steps[3].reason == "osds_per_device 5 replication 3"
 
 
@@ -108,16 +108,16 @@ DRIVES = {
 def test_a_cluster_for_each_drive(campaign_of: Make) -> None:
     campaign = campaign_of(cluster={**DRIVES, "baseline": {"drive": "Plain"}})
     cells = cells_of(campaign)
-    assert [dict(cell.place)["drive"] for cell in cells] == ["PLP", "PLP", "Plain", "Plain"]
+    assert [dict(cell.variant)["drive"] for cell in cells] == ["PLP", "PLP", "Plain", "Plain"]
     assert "drive Plain osds_per_device 5" in cells[3].label
-    site = site_of(at(campaign.cluster, cells[3].place))
+    site = site_of(at(campaign.cluster, cells[3].variant))
     assert [(osd.host, osd.disk) for osd in site.osds] == [("c0", "/dev/nvme1n1")] * 5
 
 
 def test_drives_are_measured_alone_once(campaign_of: Make) -> None:
     benchmarks = {"fdatasync": {"size": 1}, "rbd_kbench": {"time": 5}, "rbd_single_client": ...}
     cells = cells_of(campaign_of(cluster=DRIVES, benchmarks=benchmarks))
-    assert [(cell.scenario.name, bool(cell.place)) for cell in cells] == [
+    assert [(cell.scenario.name, bool(cell.variant)) for cell in cells] == [
         *[("fdatasync", False)] * 2,
         *[("rbd_kbench", True)] * 4,
     ]
