@@ -55,7 +55,8 @@ class DriveScenario(Scenario):
             "seconds": _OPENS_WITHIN,
         }
         note = shlex.quote(drive.note)
-        return f"$SUDO rm -f {note}\n(\n{shell.python(inspect.getsource(opened_on_host), parameters)}) &"
+        look = shell.python(inspect.getsource(opened_on_host), parameters)
+        return f"$SUDO rm -f {note}\n(\n{look}) &"
 
 
 def capacity(drive: Drive, size_mb: int) -> Requirement:
