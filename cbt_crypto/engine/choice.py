@@ -19,12 +19,12 @@ def choose(checkout: Optional[Path]) -> Engine:
 
     Raises UsageError when what was named is no checkout, or cannot be imported.
     """
-    found = find(checkout, PROJECT, Path.cwd())
-    if found is None:
+    directory = find(checkout, PROJECT, Path.cwd())
+    if directory is None:
         return embedded()
     from cbt_crypto.engine.upstream.engine import upstream  # noqa: PLC0415 - loaded when chosen
 
-    return upstream(found)
+    return upstream(directory)
 
 
 def check_same_engine(archive: Path, engine: Engine) -> None:

@@ -103,13 +103,13 @@ class CampaignRun:
                 self._take(step)
             self._collector.wait()
         except HostError as error:
-            said = diagnosis(self._remote, self._preparation.target.site)
-            self.outcome.error = RunError(f"{error}{said}")
+            clauses = diagnosis(self._remote, self._preparation.target.site)
+            self.outcome.error = RunError(f"{error}{clauses}")
         except (CampaignError, KeyboardInterrupt) as error:
             self.outcome.error = error
         except OSError as error:
-            place = error.filename or self.archive
-            self.outcome.error = RunError(f"{place}: {error.strerror or error}")
+            path = error.filename or self.archive
+            self.outcome.error = RunError(f"{path}: {error.strerror or error}")
         except Abandoned:
             raise
         except BaseException:
@@ -147,8 +147,8 @@ class CampaignRun:
 
     def _note_devices(self, scripts: Callable[[str, devices.Notes], HostScripts]) -> None:
         """Note on the hosts which devices the paths led to when this run began."""
-        made = scripts(self.campaign.cluster.tmp_dir, self._devices)
-        self._remote.run(made, "note the devices", self.campaign.cluster.deploy_timeout)
+        by_host = scripts(self.campaign.cluster.tmp_dir, self._devices)
+        self._remote.run(by_host, "note the devices", self.campaign.cluster.deploy_timeout)
 
     def _before_rebuild(self) -> None:
         """What is still to be brought is on the hosts that are cleared then; they must be held."""
@@ -283,5 +283,5 @@ def run_campaign(
 ) -> Outcome:  # fmt: skip
     """Execute a plan into an archive. Raises UsageError before anything is touched."""
     with progress:
-        made = CampaignRun(plan, engine, archive, config_file, progress, run, check_hold)
-        return made.run()
+        campaign_run = CampaignRun(plan, engine, archive, config_file, progress, run, check_hold)
+        return campaign_run.run()

@@ -20,14 +20,14 @@ def diagnosis(remote: Remote, site: Site) -> str:
     results = remote.attempt(
         dict.fromkeys(site.hosts, _script(site.tmp_dir)), _TIMEOUT_S, "diagnose"
     )
-    found: list[str] = []
+    clauses: list[str] = []
     for host, result in results.items():
         if result.status is None:
-            found.append(f"{host} does not answer")
+            clauses.append(f"{host} does not answer")
             continue
         lines = (line.strip() for line in result.stdout.splitlines())
-        found += [f"{line} on {host}" for line in lines if line]
-    return "".join(f"; {clause}" for clause in found)
+        clauses += [f"{line} on {host}" for line in lines if line]
+    return "".join(f"; {clause}" for clause in clauses)
 
 
 def _script(tmp_dir: str) -> str:

@@ -129,17 +129,17 @@ def authentication(remote: Remote, site: Site) -> dict[str, Any]:
         return {}
     ask = f"timeout 60 {site.ceph_command} mon dump --format json 2>/dev/null || :"
     try:
-        told = json.loads(remote.run({site.head: ask}, "ask for the ciphers", 90)[site.head])
-        found = {key: _names(value) for key, value in told.items() if key.endswith(_CIPHERS)}
+        monmap = json.loads(remote.run({site.head: ask}, "ask for the ciphers", 90)[site.head])
+        ciphers = {key: _names(value) for key, value in monmap.items() if key.endswith(_CIPHERS)}
     except (ValueError, AttributeError):
         return {}
-    return found or {"auth_service_cipher": "aes"}
+    return ciphers or {"auth_service_cipher": "aes"}
 
 
 def _names(cipher: Any) -> Any:
     """A cipher's name, or those of several, which monitors give with a number each."""
     if isinstance(cipher, list):
-        return [_names(one) for one in cipher]
+        return [_names(part) for part in cipher]
     return cipher.get("name") if isinstance(cipher, Mapping) else cipher
 
 
@@ -177,20 +177,20 @@ def host_facts(site: Site, host: str, printed: str) -> dict[str, Any]:
 def energy_hosts(noted: Mapping[str, Any]) -> list[str]:
     """The hosts that count their energy, of the contents of environment.json."""
     hosts = noted.get("hosts")
-    found = hosts.items() if isinstance(hosts, Mapping) else ()
-    return [name for name, host in found if isinstance(host, Mapping) and host.get("energy")]
+    by_name = hosts.items() if isinstance(hosts, Mapping) else ()
+    return [name for name, host in by_name if isinstance(host, Mapping) and host.get("energy")]
 
 
 def git_commit(directory: Path) -> Optional[str]:
     """The commit of the checkout that `directory` is in, or None when it is in none."""
     try:
-        found = subprocess.run(
+        answer = subprocess.run(
             ["git", "-C", str(directory), "rev-parse", "HEAD"],
             capture_output=True, text=True, check=False, timeout=10,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return found.stdout.strip() or None
+    return answer.stdout.strip() or None
 
 
 def _number(text: Optional[str]) -> Optional[int]:

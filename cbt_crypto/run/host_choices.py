@@ -31,12 +31,12 @@ class Choices:
         return overlay.told(self._answers(overlay.name, scripts)) if scripts else overlay
 
     def _answers(self, name: str, scripts: HostScripts) -> HostOutputs:
-        kept = read_json(self._path) or {}
-        kept.pop("format", None)
+        noted = read_json(self._path) or {}
+        noted.pop("format", None)
         key = f"{name} {digest(dict(scripts))[:16]}"
-        if key not in kept:
+        if key not in noted:
             what = f"ask the hosts for {name}"
-            kept[key] = self._remote.run(scripts, what, _LIMIT_S)
-            write_json(self._path, kept)
-        answers: dict[str, str] = kept[key]
+            noted[key] = self._remote.run(scripts, what, _LIMIT_S)
+            write_json(self._path, noted)
+        answers: dict[str, str] = noted[key]
         return answers

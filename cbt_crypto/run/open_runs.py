@@ -54,8 +54,8 @@ def all_open() -> Iterator[dict[str, Any]]:
     if not where.is_dir():
         return
     _check(where)
-    found = [_read(path) for path in where.glob("*.json")]
-    yield from sorted(filter(None, found), key=lambda entry: float(entry.get("started") or 0))
+    entries = [_read(path) for path in where.glob("*.json")]
+    yield from sorted(filter(None, entries), key=lambda entry: float(entry.get("started") or 0))
 
 
 def _path(run: str, make: bool = False) -> Path:

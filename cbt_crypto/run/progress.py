@@ -121,7 +121,7 @@ class CampaignProgress:
         if self._archive is None or not (self._archive / "results").is_dir():
             return
         left = None if self._forecast is None else self._forecast.left()
-        told: dict[str, Any] = {
+        state: dict[str, Any] = {
             "format": 1,
             "phase": phase,
             "cell": self._number,
@@ -131,7 +131,7 @@ class CampaignProgress:
             "pid": os.getpid(),
         }
         if left is not None:
-            told.update(seconds_left=left.seconds, uncertainty_s=left.uncertainty)
+            state.update(seconds_left=left.seconds, uncertainty_s=left.uncertainty)
         # It is for onlookers: a full disk is told of by what has to be written.
         with contextlib.suppress(OSError):
-            write_json(self._archive / "results" / "progress.json", told)
+            write_json(self._archive / "results" / "progress.json", state)

@@ -45,7 +45,7 @@ def _has(directory: Path, definition: str) -> bool:
 def _is_whole(directory: Path, state: Mapping[str, Any]) -> bool:
     """Whether the results of all client processes are there: a copied archive may lack some."""
     processes = state.get("processes")
-    names = [one.get("json") for one in processes or () if isinstance(one, dict)]
+    names = [process.get("json") for process in processes or () if isinstance(process, dict)]
     return all(_is_there(directory / name) for name in names if isinstance(name, str))
 
 
@@ -108,8 +108,8 @@ def changes(archive: Path, campaign: Campaign) -> Optional[tuple[int, list[Cell]
     if plan is None or plan.get("document") == _document(campaign):
         return None
     cells = cells_of(campaign)
-    kept = finished_cells(archive, cells)
-    return len(kept), [cell for cell in cells if cell.path not in kept]
+    finished = finished_cells(archive, cells)
+    return len(finished), [cell for cell in cells if cell.path not in finished]
 
 
 def set_aside_strangers(archive: Path, cells: Sequence[Cell]) -> None:
@@ -144,9 +144,9 @@ def _shared(archive: Path, plan: Mapping[str, Any], campaign: Campaign) -> bool:
     cells = cells_of(campaign)
     planned = plan.get("cells")
     known = {
-        one.get("definition")
-        for one in (planned if isinstance(planned, list) else ())
-        if isinstance(one, dict)
+        planned_cell.get("definition")
+        for planned_cell in (planned if isinstance(planned, list) else ())
+        if isinstance(planned_cell, dict)
     }
     if any(cell.definition in known for cell in cells):
         return True

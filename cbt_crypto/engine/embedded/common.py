@@ -124,8 +124,8 @@ def _ssh_argv(node: str) -> list[str]:
     """The same for one host, without pdsh: over the same shared connection."""
     user, _, host = node.rpartition("@")
     command = f"exec env CBT_HOST={shlex.quote(host)} sh -c {shlex.quote(_READ_SCRIPT)}"
-    own = ["-l", user] if user else []
-    return ["ssh", "-x", *_ssh_arguments(), *own, host, "--", command]
+    login = ["-l", user] if user else []
+    return ["ssh", "-x", *_ssh_arguments(), *login, host, "--", command]
 
 
 def _scp_argv(flags: Optional[str], source: str, target: str) -> list[str]:
@@ -178,8 +178,8 @@ def _copy_argv(
     program: str, nodes: Sequence[str], flags: Optional[str], source: str, target: str
 ) -> list[str]:
     fanout = str(min(len(nodes), MAX_FANOUT))
-    own = [*shlex.split(flags or ""), "-p"]
-    return [program, "-f", fanout, *own, "-w", ",".join(nodes), source, target]
+    options = [*shlex.split(flags or ""), "-p"]
+    return [program, "-f", fanout, *options, "-w", ",".join(nodes), source, target]
 
 
 def _cp_flags(flags: Optional[str]) -> list[str]:

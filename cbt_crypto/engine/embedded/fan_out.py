@@ -111,8 +111,8 @@ class Handle:
         if self._logged:
             hosts, what, command = self._logged
             ending = "timed out" if self.timed_out else f"exit {self.returncode}"
-            said = self._output[1] if self._output else ""
-            command_log.record(hosts, what, command, ending, _now() - self._began, said)
+            output = self._output[1] if self._output else ""
+            command_log.record(hosts, what, command, ending, _now() - self._began, output)
 
     def terminate(self) -> None:
         """End the local side; what runs on the hosts is ended by the cluster's shutdown."""
@@ -123,14 +123,14 @@ class Handle:
         labelled = (
             f"{host}: {line}\n" for host in self._hosts for line in _lines(self.path(host, kind))
         )
-        own = (
+        unlabelled = (
             f"{line}\n"
             for program in self._programs
             for line in _lines(self.path(program, kind))
             # pdsh's word on a host that failed, which it calls by the first part of its name.
             if "exited with exit code" not in line or program != "@pdsh"
         )
-        return "".join((*labelled, *own))
+        return "".join((*labelled, *unlabelled))
 
 
 def _now() -> float:

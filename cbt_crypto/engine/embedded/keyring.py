@@ -92,9 +92,9 @@ def ask_script(cipher: Optional[str]) -> str:
 
 def key_form(printed: str) -> KeyForm:
     """The form of the key that `ask_script` printed. Raises ValueError where there is none."""
-    found = re.search(r"^[A-Za-z0-9+/]{16,}={0,2}$", printed, re.MULTILINE)
+    match = re.search(r"^[A-Za-z0-9+/]{16,}={0,2}$", printed, re.MULTILINE)
     try:
-        raw = base64.b64decode(found[0], validate=True) if found else b""
+        raw = base64.b64decode(match[0], validate=True) if match else b""
         number, _, _, length = _HEADER.unpack_from(raw)
     except (binascii.Error, struct.error):
         raise ValueError(f"ceph-authtool printed no key: {printed[-200:]!r}") from None

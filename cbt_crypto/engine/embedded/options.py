@@ -20,7 +20,7 @@ _MODULES = ("balancer", "pg_autoscaler", "status")
 WITHOUT_MODULES = '--mgr-disabled-modules="$modules" '
 
 
-def without(own: Sections, base: Sections) -> Sections:
+def without(sections: Sections, base: Sections) -> Sections:
     """People's ceph.conf less what a cluster below `tmp_dir` decides itself.
 
     That is: other clusters' daemons, and options that would lead a daemon out of `tmp_dir`.
@@ -28,7 +28,7 @@ def without(own: Sections, base: Sections) -> Sections:
     decided = {name for options in base.values() for name in options}
     return {
         section: {name: value for name, value in options.items() if name not in decided}
-        for section, options in own.items()
+        for section, options in sections.items()
         if section in ("global", "mon", "mgr", "osd", "client")
     }
 

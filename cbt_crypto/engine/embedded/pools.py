@@ -38,12 +38,12 @@ def ask(pool: PoolProfile, name: str) -> list[Step]:
     ]
 
 
-def fault(cluster: ClusterSection, pool: PoolProfile, said: Sequence[str]) -> Optional[str]:
+def fault(cluster: ClusterSection, pool: PoolProfile, answers: Sequence[str]) -> Optional[str]:
     """What contradicts that the pool is coded as the file wants it, by the answers to `ask`."""
     if pool.erasure_profile is None:
         return None
     code = cluster.erasure_profiles[pool.erasure_profile]
-    profile, used, size, overwrites = (json.loads(answer) for answer in said)
+    profile, used, size, overwrites = (json.loads(answer) for answer in answers)
     for key, value in _wanted(cluster, code).items():
         if str(profile.get(key)) != str(value):
             return f"its {key} is {profile.get(key)} and not {value}"

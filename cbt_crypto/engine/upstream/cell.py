@@ -63,10 +63,10 @@ class NativeBenchmark:
         }
         with told(f"make a {scenario.name}"):
             kind = modules.benchmark(scenario.name)
-            self._own = kind(work.archive_dir, cluster.theirs, options)
-        self._own.osd_ra_changed = False
-        self._own.archive_dir = self._own.out_dir = self.archive_dir
-        self.run_dir = str(self._own.run_dir)
+            self._theirs = kind(work.archive_dir, cluster.theirs, options)
+        self._theirs.osd_ra_changed = False
+        self._theirs.archive_dir = self._theirs.out_dir = self.archive_dir
+        self.run_dir = str(self._theirs.run_dir)
 
     def fill(self, volumes: Sequence[Volume]) -> None:
         """Nothing: upstream's benchmarks make what they work on in `initialize`."""
@@ -79,8 +79,8 @@ class NativeBenchmark:
         with told(f"prepare {self.scenario.name}"), _without_prints():
             # One that would only watch an idle cluster for a minute is not asked to.
             if not self.scenario.initialize_only_waits:
-                self._own.initialize()
-            self._own.initialize_endpoints()
+                self._theirs.initialize()
+            self._theirs.initialize_endpoints()
         failed = [end for end in self._loads() if end.status != 0]
         if failed:
             raise RunError(f"prepare {self.scenario.name}: {failed[0].sentence()}")
@@ -97,7 +97,7 @@ class NativeBenchmark:
             self.remote.run(scripts, "run pre_workload_script", _SCRIPT_S)
         started = time.time() + on_head
         with told(f"run {self.scenario.name}"), _without_prints():
-            self._own.run()
+            self._theirs.run()
         ended = time.time() + on_head
         loads = self._loads()
         take_json(Path(self.archive_dir))
@@ -153,9 +153,9 @@ def take_json(directory: Path) -> None:
         if not _OUTPUT.fullmatch(path.name) or (target.exists() and target.stat().st_size):
             continue
         text = path.read_text(encoding="utf-8", errors="replace")
-        found = _JSON.search(text)
-        if found:
-            target.write_text(found.group(), encoding="utf-8")
+        match = _JSON.search(text)
+        if match:
+            target.write_text(match.group(), encoding="utf-8")
 
 
 def _without_prints() -> contextlib.AbstractContextManager[Any]:
@@ -167,7 +167,7 @@ def _status(
     loads: Sequence[programs.Ending], host: str, volume: str, pattern: str, phase: str
 ) -> Optional[int]:
     """The worst exit status of a process of that volume; None when it left none."""
-    found = [
+    statuses = [
         end.status
         for end in loads
         if end.host == host
@@ -175,7 +175,7 @@ def _status(
         and (match := re.search(pattern, end.words))
         and match.group(1) == volume
     ]
-    return max(found, default=None)
+    return max(statuses, default=None)
 
 
 def native(modules: Modules, common: Common, work: CellWork) -> NativeBenchmark:

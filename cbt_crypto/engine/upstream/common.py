@@ -97,8 +97,8 @@ class Common:
         handles = {}
         for node, text in commands.items():
             host = node.rpartition("@")[2]
-            whole = text if len(text.encode()) < _ARGUMENT_BYTES else packed(text)
-            command = f"exec env CBT_HOST={host} sh -c {shlex.quote(whole)}"
+            command_text = text if len(text.encode()) < _ARGUMENT_BYTES else packed(text)
+            command = f"exec env CBT_HOST={host} sh -c {shlex.quote(command_text)}"
             try:
                 handles[host] = self._module.pdsh(node, command)
             except OSError as error:

@@ -19,9 +19,13 @@ def sections(
 ) -> Sections:  # fmt: skip
     """The same options as on the embedded engine, and where upstream puts keys and devices."""
     base = _upstream_places(cluster)
-    own = ceph_conf.read(Path(cluster.conf_file)) if cluster.conf_file else {}
+    of_file = ceph_conf.read(Path(cluster.conf_file)) if cluster.conf_file else {}
     return ceph_conf.merged(
-        setting_options(cluster), without(own, base), base, _devices(site, device, db_device), extra
+        setting_options(cluster),
+        without(of_file, base),
+        base,
+        _devices(site, device, db_device),
+        extra,
     )
 
 
@@ -41,11 +45,11 @@ def _devices(
     site: Site, device: Callable[[Osd], str], db_device: Callable[[Osd], Optional[str]]
 ) -> Sections:
     """Upstream's mkfs names no device; BlueStore reads them here."""
-    found: Sections = {}
+    by_osd: Sections = {}
     for osd in site.osds:
         options = {"bluestore_block_path": device(osd)}
         database = db_device(osd)
         if database:
             options["bluestore_block_db_path"] = database
-        found[f"osd.{osd.id}"] = options
-    return found
+        by_osd[f"osd.{osd.id}"] = options
+    return by_osd

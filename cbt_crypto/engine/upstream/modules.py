@@ -98,9 +98,9 @@ def _imported(path: Path, name: str) -> ModuleType:
                 f"--cbt {path}: its module {name} cannot be imported ({error!r}); does the "
                 "checkout run with this Python?"
             ) from error
-    found = Path(module.__file__ or "").resolve()
-    if not found.is_relative_to(path.resolve()):
+    location = Path(module.__file__ or "").resolve()
+    if not location.is_relative_to(path.resolve()):
         raise UsageError(
-            f"--cbt {path}: Python finds the module {name} in {found}; remove that from the path"
+            f"--cbt {path}: Python finds the module {name} in {location}; remove that from the path"
         )
     return module

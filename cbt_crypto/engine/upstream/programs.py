@@ -161,11 +161,11 @@ class Ending:
 
 def endings(outputs: Mapping[str, str]) -> list[Ending]:
     """From what `read_notes` printed on each host."""
-    found = []
+    all_endings = []
     for host, text in outputs.items():
         for line in text.splitlines():
             status, _, rest = line.partition(" ")
             program, _, words = rest.partition(" ")
             if status.isdigit():
-                found.append(Ending(host, int(status), program, words))
-    return found
+                all_endings.append(Ending(host, int(status), program, words))
+    return all_endings

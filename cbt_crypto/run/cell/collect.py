@@ -39,12 +39,12 @@ def check(wanted: Sizes, archive_dir: Path) -> None:
 
 
 def _parsed(text: str) -> dict[str, int]:
-    found = {}
+    sizes = {}
     for line in text.splitlines():
         size, _, name = line.partition(" ")
         if size.isdigit() and name:
-            found[name] = int(size)
-    return found
+            sizes[name] = int(size)
+    return sizes
 
 
 class Collector:

@@ -48,8 +48,11 @@ def holds(pid: int, lock: os.stat_result) -> bool:
     with contextlib.suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
-                own = os.stat(f"/proc/{pid}/fd/{name}")
-                if (own.st_dev, own.st_ino) == (lock.st_dev, lock.st_ino) and _locked(pid, name):
+                opened_file = os.stat(f"/proc/{pid}/fd/{name}")
+                if (opened_file.st_dev, opened_file.st_ino) == (
+                    lock.st_dev,
+                    lock.st_ino,
+                ) and _locked(pid, name):
                     return True
     return False
 
@@ -68,5 +71,5 @@ def _holders() -> Iterator[int]:
         lines = Path("/proc/locks").read_text().splitlines()
     except OSError:
         return
-    found = (match for match in map(_FLOCK.match, lines) if match)
-    yield from dict.fromkeys(int(match[1]) for match in found if int(match[1]) > 0)
+    locks = (match for match in map(_FLOCK.match, lines) if match)
+    yield from dict.fromkeys(int(match[1]) for match in locks if int(match[1]) > 0)

@@ -36,8 +36,8 @@ def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) 
             start_new_session=True,
         )  # fmt: skip
         while process.poll() is None:
-            found = running(archive)
-            if found is not None and found.pid == process.pid:
+            campaign = running(archive)
+            if campaign is not None and campaign.pid == process.pid:
                 say(f"running as process {process.pid}; it prints to {path}")
                 say(f"  cbt-crypto watch {archive}\n  cbt-crypto stop {archive}")
                 return 0
@@ -55,9 +55,9 @@ def log_of(archive: Path) -> Path:
 
 def command(arguments: Sequence[str]) -> list[str]:
     """This program again; under systemd out of the login's session, which may end with it."""
-    own = [sys.executable, os.path.abspath(sys.argv[0]), *arguments]
+    program = [sys.executable, os.path.abspath(sys.argv[0]), *arguments]
     if os.geteuid() != 0 or not os.path.isdir("/run/systemd/system"):
-        return own
+        return program
     if shutil.which("systemd-run") is None:
-        return own
-    return ["systemd-run", "--scope", "--quiet", "--collect", "--", *own]
+        return program
+    return ["systemd-run", "--scope", "--quiet", "--collect", "--", *program]

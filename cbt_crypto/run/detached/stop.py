@@ -18,18 +18,20 @@ def stop(archive: Path, say: Callable[[str], None]) -> None:
     The process is asked to end only while it is seen to hold the archive's lock. Raises
     UsageError when none does on this machine, or it is another user's.
     """
-    found = running(archive)
-    if found is None:
+    campaign = running(archive)
+    if campaign is None:
         raise UsageError(f"{archive}: {_nobody(archive)}")
-    if found.uid != os.geteuid() and os.geteuid() != 0:
-        raise UsageError(f"{archive}: process {found.pid} is another user's; ask them to stop it")
+    if campaign.uid != os.geteuid() and os.geteuid() != 0:
+        raise UsageError(
+            f"{archive}: process {campaign.pid} is another user's; ask them to stop it"
+        )
     # From here on the descriptor stands for that process, even when its number is given anew.
-    process = _descriptor(found.pid, archive)
+    process = _descriptor(campaign.pid, archive)
     try:
-        if not holds(found.pid, os.lstat(archive / ".lock")):
+        if not holds(campaign.pid, os.lstat(archive / ".lock")):
             raise UsageError(f"{archive}: its campaign has just ended")
         signal.pidfd_send_signal(process, signal.SIGTERM)
-        say(f"asked process {found.pid} to end; it takes its cluster down")
+        say(f"asked process {campaign.pid} to end; it takes its cluster down")
         select.select([process], [], [])
     except ProcessLookupError:
         raise UsageError(f"{archive}: its campaign has just ended") from None

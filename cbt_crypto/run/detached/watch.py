@@ -53,31 +53,31 @@ def changed(archive: Path) -> Optional[int]:
 
 def status(archive: Path) -> Text:
     """One line: the cell, its phase, the time left; or that it ended, and how."""
-    told = read_json(archive / "results" / "progress.json") or {}
-    phase = printable(str(told.get("phase", ""))).replace("\n", " ")
+    state = read_json(archive / "results" / "progress.json") or {}
+    phase = printable(str(state.get("phase", ""))).replace("\n", " ")
     is_running = running(archive) is not None
-    at = told.get("at")
+    at = state.get("at")
     since = max(0.0, time.time() - at) if isinstance(at, (int, float)) else 0.0
     if not is_running:
-        return Text(_ended(archive, told, phase), "yellow")
-    place = f"{told.get('cell')}/{told.get('cells')}"
-    words = [place, phase, f"for {round(since)} s", _left(told, since)]
+        return Text(_ended(archive, state, phase), "yellow")
+    position = f"{state.get('cell')}/{state.get('cells')}"
+    words = [position, phase, f"for {round(since)} s", _left(state, since)]
     return Text("  ".join(word for word in words if word), "cyan")
 
 
-def _ended(archive: Path, told: dict[str, Any], phase: str) -> str:
-    if not told:
+def _ended(archive: Path, state: dict[str, Any], phase: str) -> str:
+    if not state:
         return "no campaign is seen to run into it on this machine"
-    if told.get("ended"):
-        return f"{phase}; cell {told.get('cell')} of {told.get('cells')}"
+    if state.get("ended"):
+        return f"{phase}; cell {state.get('cell')} of {state.get('cells')}"
     return (
         f"it was killed at: {phase}; the command that started it goes on, and "
         f"cbt-crypto cleanup {archive} takes down what it left"
     )
 
 
-def _left(told: dict[str, Any], since: float) -> str:
-    seconds, uncertainty = told.get("seconds_left"), told.get("uncertainty_s")
+def _left(state: dict[str, Any], since: float) -> str:
+    seconds, uncertainty = state.get("seconds_left"), state.get("uncertainty_s")
     if not isinstance(seconds, (int, float)) or not isinstance(uncertainty, (int, float)):
         return ""
     return str(Left(max(0.0, seconds - since), uncertainty))

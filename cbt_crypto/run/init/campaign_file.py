@@ -128,8 +128,8 @@ def flow(value: Any) -> str:
     """A value in one line of YAML."""
     # Through JSON: what two keys share must not become an anchor and an alias.
     plain = json.loads(json.dumps(value))
-    told = yaml.safe_dump(plain, default_flow_style=True, width=1 << 30, sort_keys=False)
-    return told.removesuffix("\n").removesuffix("\n...")
+    text = yaml.safe_dump(plain, default_flow_style=True, width=1 << 30, sort_keys=False)
+    return text.removesuffix("\n").removesuffix("\n...")
 
 
 def binary(size: int) -> str:
@@ -141,9 +141,9 @@ def _path(drive: HostDrive) -> str:
     return flow(drive.stable)
 
 
-def printable(told: str) -> str:
+def printable(text: str) -> str:
     """What a host said, in a comment of one line."""
-    return "".join(char if char.isprintable() else "?" for char in told)
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def facts(values: Mapping[str, Any]) -> str:

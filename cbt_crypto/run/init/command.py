@@ -86,12 +86,14 @@ def init(
 
 def _remaining(output: Path, engine: Engine) -> list[Finding]:
     campaign = load(output)
-    return [one for one in check.look(campaign, engine, cells_of(campaign)) if one.error]
+    return [
+        finding for finding in check.look(campaign, engine, cells_of(campaign)) if finding.error
+    ]
 
 
 def _tell(output: Path, remaining: list[Finding]) -> None:
-    for one in remaining:
-        click.echo(f"error: {one.host}: {one.error}")
+    for finding in remaining:
+        click.echo(f"error: {finding.host}: {finding.error}")
     if remaining:
         click.echo(f"\nwritten: {output}; mend what stands above, then: cbt-crypto check {output}")
         sys.exit(RunError.exit_status)

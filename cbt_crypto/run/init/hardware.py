@@ -137,46 +137,48 @@ def _guarded(
     hosts = [host for host, document in documents.items() if document["drives"]]
     findings = survey(remote, hosts, checks)
     return {
-        (one.host, one.column.partition(" ")[2]): one.error
-        for one in findings
-        if one.column.startswith(f"{one.host} ")
+        (finding.host, finding.column.partition(" ")[2]): finding.error
+        for finding in findings
+        if finding.column.startswith(f"{finding.host} ")
     }
 
 
 def _host(
-    name: str, told: Mapping[str, Any], verdicts: Mapping[tuple[str, str], Optional[str]]
+    name: str, facts: Mapping[str, Any], verdicts: Mapping[tuple[str, str], Optional[str]]
 ) -> Host:
     simple = ("system", "kernel", "processor", "cpus", "numa_nodes", "memory", "free", "versions")
     networks = [
-        HostNetwork(**{key: one[key] for key in ("name", "address", "mtu", "speed", "hardware")})
-        for one in told["networks"]
+        HostNetwork(
+            **{key: network[key] for key in ("name", "address", "mtu", "speed", "hardware")}
+        )
+        for network in facts["networks"]
     ]
     # What the guard said nothing about is not taken for free.
     drives = [
-        _drive(name, one, verdicts.get((name, one["path"]), "cannot be looked at"))
-        for one in told["drives"]
+        _drive(name, drive, verdicts.get((name, drive["path"]), "cannot be looked at"))
+        for drive in facts["drives"]
     ]
     return Host(
         name=name,
         networks=tuple(networks),
         drives=tuple(drives),
-        **{key: told[key] for key in simple},
+        **{key: facts[key] for key in simple},
     )
 
 
-def _drive(host: str, told: Mapping[str, Any], refused: Optional[str]) -> HostDrive:
-    stable = stable_name(told["links"])
+def _drive(host: str, facts: Mapping[str, Any], refused: Optional[str]) -> HostDrive:
+    stable = stable_name(facts["links"])
     return HostDrive(
         host=host,
-        name=told["name"],
-        path=told["path"],
-        size=told["size"],
-        model=told["model"],
-        serial=told["serial"],
-        rotational=told["rotational"],
-        numa=told["numa"],
+        name=facts["name"],
+        path=facts["path"],
+        size=facts["size"],
+        model=facts["model"],
+        serial=facts["serial"],
+        rotational=facts["rotational"],
+        numa=facts["numa"],
         stable=stable,
-        why_not=why_not(told, stable, refused),
+        why_not=why_not(facts, stable, refused),
     )
 
 
@@ -189,46 +191,46 @@ def stable_name(links: Sequence[str]) -> Optional[str]:
 
     def rank(link: str) -> tuple[int, str]:
         name = link.removeprefix(_BY_ID)
-        found = (n for n, prefix in enumerate(_PREFERRED) if name.startswith(prefix))
-        return next(found, len(_PREFERRED)), link
+        preferred = (n for n, prefix in enumerate(_PREFERRED) if name.startswith(prefix))
+        return next(preferred, len(_PREFERRED)), link
 
     # lvm-pv-uuid-... and dm-... name what lies on a drive.
-    own = [name for name in names if not name.startswith((f"{_BY_ID}lvm-", f"{_BY_ID}dm-"))]
-    return min(own, key=rank, default=None)
+    direct = [name for name in names if not name.startswith((f"{_BY_ID}lvm-", f"{_BY_ID}dm-"))]
+    return min(direct, key=rank, default=None)
 
 
 def why_not(
-    told: Mapping[str, Any], stable: Optional[str], refused: Optional[str]
+    facts: Mapping[str, Any], stable: Optional[str], refused: Optional[str]
 ) -> Optional[str]:
     """Why an OSD cannot have the drive, in words; None when it can."""
-    found = _carried(told)
-    if found:
-        return ", ".join(found)
+    content = _carried(facts)
+    if content:
+        return ", ".join(content)
     if refused is not None:
-        reason = refused.removeprefix(f"{told['path']} ").partition(";")[0]
+        reason = refused.removeprefix(f"{facts['path']} ").partition(";")[0]
         return reason.replace("(LVM2_member)", "(an LVM physical volume)")
-    if told["read_only"] or told["removable"]:
-        return "read-only" if told["read_only"] else "removable"
-    if told["size"] < _LEAST_BYTES:
+    if facts["read_only"] or facts["removable"]:
+        return "read-only" if facts["read_only"] else "removable"
+    if facts["size"] < _LEAST_BYTES:
         return "smaller than 1 GiB"
     return None if stable else "has no stable name below /dev/disk/by-id"
 
 
-def _carried(told: Mapping[str, Any]) -> list[str]:
+def _carried(facts: Mapping[str, Any]) -> list[str]:
     """What lies on a drive, most telling first."""
-    content, volumes = told["content"], told["volumes"]
-    found = []
-    if told["mounts"]:
-        found.append(f"mounted on {' '.join(told['mounts'])}")
+    content, volumes = facts["content"], facts["volumes"]
+    words = []
+    if facts["mounts"]:
+        words.append(f"mounted on {' '.join(facts['mounts'])}")
     ceph = any(name.startswith("ceph--") for name in volumes) or "ceph_bluestore" in content
-    if told["osd"] or ceph:
-        found.append(f"a Ceph OSD{' ' + told['osd'] if told['osd'] else ''}")
+    if facts["osd"] or ceph:
+        words.append(f"a Ceph OSD{' ' + facts['osd'] if facts['osd'] else ''}")
     if "LVM2_member" in content:
         named = f" ({' '.join(volumes)})" if volumes else ""
-        found.append(f"an LVM physical volume{named}")
+        words.append(f"an LVM physical volume{named}")
     rest = [kind for kind in content if kind not in ("LVM2_member", "ceph_bluestore")]
-    if rest and not told["mounts"]:
-        found.append(f"carries {' '.join(rest)}")
-    if told["partitions"] and not found:
-        found.append(f"{told['partitions']} partitions")
-    return found
+    if rest and not facts["mounts"]:
+        words.append(f"carries {' '.join(rest)}")
+    if facts["partitions"] and not words:
+        words.append(f"{facts['partitions']} partitions")
+    return words

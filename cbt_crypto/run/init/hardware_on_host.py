@@ -53,20 +53,20 @@ def is_set(value: Any) -> bool:
 
 def numa_of(folder: Path) -> Optional[int]:
     """The NUMA node that a device's folder in /sys names, there or further up."""
-    for place in ("device/numa_node", "device/device/numa_node"):
-        found = text_of(folder / place)
-        if found.isdigit():
-            return int(found)
+    for name in ("device/numa_node", "device/device/numa_node"):
+        number = text_of(folder / name)
+        if number.isdigit():
+            return int(number)
     return None
 
 
 def links() -> Dict[str, List[str]]:
     """Kernel's device path -> stable names that lead to it."""
-    found = {}  # type: Dict[str, List[str]]
+    by_device = {}  # type: Dict[str, List[str]]
     for folder in ("/dev/disk/by-id", "/dev/disk/by-partlabel"):
         for link in sorted(Path(folder).glob("*")) if os.path.isdir(folder) else []:
-            found.setdefault(os.path.realpath(str(link)), []).append(str(link))
-    return found
+            by_device.setdefault(os.path.realpath(str(link)), []).append(str(link))
+    return by_device
 
 
 def osd_label(path: str) -> Optional[str]:
@@ -97,27 +97,27 @@ def drive(entry: Dict[str, Any], names: Dict[str, List[str]]) -> Dict[str, Any]:
         "read_only": is_set(entry["ro"]),
         "numa": numa_of(Path("/sys/class/block") / name),
         "links": names.get(path, []),
-        "mounts": sorted({one["mountpoint"] for one in under if one["mountpoint"]}),
-        "content": sorted({one["fstype"] for one in under if one["fstype"]}),
-        "volumes": sorted({one["name"] for one in under[1:] if one["type"] != "part"}),
-        "partitions": sum(one["type"] == "part" for one in under),
+        "mounts": sorted({device["mountpoint"] for device in under if device["mountpoint"]}),
+        "content": sorted({device["fstype"] for device in under if device["fstype"]}),
+        "volumes": sorted({device["name"] for device in under[1:] if device["type"] != "part"}),
+        "partitions": sum(device["type"] == "part" for device in under),
         "osd": osd_label(path),
     }
 
 
 def flat(entry: Dict[str, Any]) -> List[Dict[str, Any]]:
     """A device and all that lies on it."""
-    return [entry] + [one for child in entry.get("children", []) for one in flat(child)]
+    return [entry] + [device for child in entry.get("children", []) for device in flat(child)]
 
 
 def drives() -> List[Dict[str, Any]]:
     """Whole devices, and partitions with the labels that CBT gives the devices of OSDs."""
-    told = printed(["lsblk", "-J", "-b", "-o", COLUMNS])
+    answer = printed(["lsblk", "-J", "-b", "-o", COLUMNS])
     try:
-        tree = json.loads(told or "")["blockdevices"]
+        tree = json.loads(answer or "")["blockdevices"]
     except (ValueError, KeyError):
         return []
-    names, found = links(), []
+    names, whole_devices = links(), []
     for top in tree:
         for entry in flat(top):
             seen = drive(entry, names)
@@ -125,13 +125,13 @@ def drives() -> List[Dict[str, Any]]:
             if not (entry is top or labelled) or seen["size"] == 0:
                 continue
             if os.path.exists(seen["path"]) and stat.S_ISBLK(os.stat(seen["path"]).st_mode):
-                found.append(seen)
-    return found
+                whole_devices.append(seen)
+    return whole_devices
 
 
 def networks() -> List[Dict[str, Any]]:
     """Interfaces with an IPv4 address of more than this machine; speed in Mbit/s, 0 unknown."""
-    found = []
+    interfaces = []
     for line in (printed(["ip", "-o", "-4", "addr", "show", "scope", "global"]) or "").splitlines():
         words = line.split()
         if len(words) < 4:
@@ -139,7 +139,7 @@ def networks() -> List[Dict[str, Any]]:
         name = words[1].partition("@")[0]
         folder = Path("/sys/class/net") / name
         speed = text_of(folder / "speed")
-        found.append({
+        interfaces.append({
             "name": name,
             "address": words[3],
             "mtu": int(text_of(folder / "mtu") or 0),
@@ -147,13 +147,13 @@ def networks() -> List[Dict[str, Any]]:
             "numa": numa_of(folder),
             "hardware": (folder / "device").exists(),
         })  # fmt: skip
-    return found
+    return interfaces
 
 
 def memory_bytes() -> int:
     """MemTotal."""
-    found = re.search(r"MemTotal:\s*(\d+) kB", text_of(Path("/proc/meminfo")))
-    return int(found.group(1)) * 1024 if found else 0
+    match = re.search(r"MemTotal:\s*(\d+) kB", text_of(Path("/proc/meminfo")))
+    return int(match.group(1)) * 1024 if match else 0
 
 
 def free_bytes(path: str) -> int:
@@ -166,18 +166,18 @@ def free_bytes(path: str) -> int:
 
 def processor() -> str:
     """Its model's name."""
-    found = re.search(r"model name\s*: (.*)", text_of(Path("/proc/cpuinfo")))
-    return found.group(1).strip() if found else platform.machine()
+    match = re.search(r"model name\s*: (.*)", text_of(Path("/proc/cpuinfo")))
+    return match.group(1).strip() if match else platform.machine()
 
 
 def versions() -> Dict[str, str]:
     """Program -> the first of its words that looks like a version; absent ones are left out."""
-    found = {}
+    by_program = {}
     for program, option in PROGRAMS.items():
         version = re.search(r"\d+\.\d+[\w.]*", printed([program, option]) or "")
         if version:
-            found[program] = version.group()
-    return found
+            by_program[program] = version.group()
+    return by_program
 
 
 def main(tmp_dir: str) -> None:

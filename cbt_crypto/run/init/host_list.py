@@ -20,15 +20,15 @@ def expand(text: str) -> tuple[str, ...]:
     # No module that would log in anywhere; -Q lists the hosts and ends.
     command = ["pdsh", "-R", "exec", "-Q", "-w", text]
     try:
-        told = subprocess.run(
+        answer = subprocess.run(
             command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
         )
     except FileNotFoundError:
         raise UsageError("pdsh is missing on this machine; install pdsh") from None
-    listed = told.stdout.partition(_HEADING)[2].split()
+    listed = answer.stdout.partition(_HEADING)[2].split()
     names = [name for part in listed for name in part.split(",") if name]
-    if told.returncode != 0 or not names:
-        why = told.stderr.strip().splitlines()
+    if answer.returncode != 0 or not names:
+        why = answer.stderr.strip().splitlines()
         raise UsageError(
             f"--hosts {text!r} is no list of hosts{': ' + why[-1] if why else ''}; write it as "
             "for pdsh -w, such as 'osd[0-4],client[0-4]'"

@@ -46,16 +46,16 @@ class Proposal:
         """Bytes of all OSDs together."""
         if self.file_bytes:
             return self.file_bytes * self.osds_per_node * len(self.osds)
-        return sum(drive.size for own in self.drives.values() for drive in own)
+        return sum(drive.size for of_host in self.drives.values() for drive in of_host)
 
 
 def propose(hosts: Sequence[Host]) -> Proposal:
     """Roles by what hosts have and, where that leaves a choice, by their names."""
     osds, clients = _roles(hosts)
     drives = _drives(osds)
-    per_node = min((len(own) for own in drives.values()), default=0)
-    chosen = {host: own[:per_node] for host, own in drives.items()} if per_node else {}
-    taken = {(one.host, one.path) for own in chosen.values() for one in own}
+    per_node = min((len(of_host) for of_host in drives.values()), default=0)
+    chosen = {host: of_host[:per_node] for host, of_host in drives.items()} if per_node else {}
+    taken = {(drive.host, drive.path) for of_host in chosen.values() for drive in of_host}
     count = per_node or _FILES_PER_NODE
     replication = min(3, len(osds))
     return Proposal(
@@ -97,9 +97,9 @@ def _drives(osds: Sequence[Host]) -> dict[str, list[HostDrive]]:
     kinds = {drive.kind: drive.rotational for host in osds for drive in host.free_drives}
     best: dict[str, list[HostDrive]] = {}
     for kind, _ in sorted(kinds.items(), key=lambda item: (item[1], item[0])):
-        own = {h.name: [d for d in h.free_drives if d.kind == kind] for h in osds}
-        if min(map(len, own.values())) > min(map(len, best.values()), default=0):
-            best = own
+        of_kind = {h.name: [d for d in h.free_drives if d.kind == kind] for h in osds}
+        if min(map(len, of_kind.values())) > min(map(len, best.values()), default=0):
+            best = of_kind
     if best:
         return best
     # No kind that all have: whatever is free, as long as everyone has one.
@@ -110,19 +110,21 @@ def _drives(osds: Sequence[Host]) -> dict[str, list[HostDrive]]:
 def _network(mon: Host, hosts: Sequence[Host]) -> HostNetwork:
     """The fastest network of the monitor's host that every host has an address in."""
     shared = [
-        one
-        for one in mon.networks
-        if all(_has_address(host, one.address) for host in hosts)
+        network
+        for network in mon.networks
+        if all(_has_address(host, network.address) for host in hosts)
     ]  # fmt: skip
     candidates = shared or list(mon.networks)
     if not candidates:
         raise UsageError(f"{mon.name}: has no IPv4 address; give it one for the monitor")
-    return max(candidates, key=lambda one: (one.hardware, one.speed, one.mtu))
+    return max(candidates, key=lambda network: (network.hardware, network.speed, network.mtu))
 
 
 def _has_address(host: Host, address: str) -> bool:
     network = ipaddress.ip_interface(address).network
-    return any(ipaddress.ip_interface(own.address).ip in network for own in host.networks)
+    return any(
+        ipaddress.ip_interface(interface.address).ip in network for interface in host.networks
+    )
 
 
 def _pg_num(osds: int, replication: int) -> int:

@@ -81,14 +81,14 @@ def _document(name: str) -> Any:
 
 def _loads(clients: int) -> dict[str, Any]:
     both = {"op_size": [4194304, 4096], "mode": ["randread", "randwrite"]}
-    one = {"vol_size": 8192, "iodepth": 128, "time": 60, "ramp": 10, "workloads": both}
+    asynchronous = {"vol_size": 8192, "iodepth": 128, "time": 60, "ramp": 10, "workloads": both}
     sync = {
         "vol_size": 8192, "iodepth": 1, "time": 60, "ramp": 10, "op_size": 4096,
         "workloads": {"mode": ["randread", "randwrite"]},
     }  # fmt: skip
-    loads: dict[str, Any] = {"rbd_single_client": one, "rbd_single_client_sync": sync}
+    loads: dict[str, Any] = {"rbd_single_client": asynchronous, "rbd_single_client_sync": sync}
     if clients > 1:
-        loads = {"rbd_multi_client": {"volumes_per_client": 4, **one}, **loads}
+        loads = {"rbd_multi_client": {"volumes_per_client": 4, **asynchronous}, **loads}
     return loads
 
 
@@ -120,29 +120,29 @@ def fitting(start: Start, campaign: Campaign, remote: Remote) -> Start:
     """The start without what the hosts lack for it: each overlay's own requirements are asked."""
     site = site_of(campaign.cluster)
     checks: list[Requirement] = []
-    asked: dict[str, tuple[str, str]] = {}
+    columns: dict[str, tuple[str, str]] = {}
     for name, overlays in campaign.configurations.items():
         stack = Stack(overlays)
         for overlay in stack.named:
-            column = f"requirement {len(asked)}"
-            asked[column] = (name, overlay.name)
+            column = f"requirement {len(columns)}"
+            columns[column] = (name, overlay.name)
             needs = overlay.requirements(stack.below(overlay, site))
             checks += [replace(need, column=column) for need in needs]
-    return _without(start, _wanting(remote, site.hosts, checks, asked))
+    return _without(start, _wanting(remote, site.hosts, checks, columns))
 
 
 def _wanting(
     remote: Remote,
     hosts: Sequence[str],
     checks: Sequence[Requirement],
-    asked: Mapping[str, tuple[str, str]],
+    columns: Mapping[str, tuple[str, str]],
 ) -> dict[tuple[str, str], str]:
     """(configuration, overlay) -> the first host's sentence."""
     wanting: dict[tuple[str, str], str] = {}
     for finding in survey(remote, hosts, checks) if checks else ():
-        if finding.error and finding.column in asked:
+        if finding.error and finding.column in columns:
             sentence = f"{finding.host}: {finding.error}"
-            wanting.setdefault(asked[finding.column], " ".join(sentence.split()))
+            wanting.setdefault(columns[finding.column], " ".join(sentence.split()))
     return wanting
 
 

@@ -20,9 +20,9 @@ def show(hosts: Sequence[Host], console: Console) -> None:
         numa = f", {host.numa_nodes} NUMA nodes" if host.numa_nodes > 1 else ""
         memory = f"{host.memory / 2**30:.0f} GiB"
         _say(console, f"  {host.cpus} CPUs{numa}, {memory}: {host.processor}")
-        for one in host.networks:
-            speed = f", {one.speed / 1000:g} Gbit/s" if one.speed else ""
-            _say(console, f"  {one.name}: {one.address}, MTU {one.mtu}{speed}")
+        for network in host.networks:
+            speed = f", {network.speed / 1000:g} Gbit/s" if network.speed else ""
+            _say(console, f"  {network.name}: {network.address}, MTU {network.mtu}{speed}")
         _say(console, f"  {facts(host.versions) or 'no program of Ceph, fio, cryptsetup'}")
     _drives(hosts, console)
 
@@ -39,9 +39,9 @@ def _drives(hosts: Sequence[Host], console: Console) -> None:
     for drive in drives:
         model = " ".join(filter(None, (drive.model, drive.serial))) or "-"
         row = (drive.host, drive.name, decimal(drive.size), model)
-        told = Text(printable(drive.why_not or f"free: {drive.stable}"))
-        told.stylize("" if drive.why_not else "green")
-        table.add_row(*(Text(printable(word)) for word in row), told)
+        verdict = Text(printable(drive.why_not or f"free: {drive.stable}"))
+        verdict.stylize("" if drive.why_not else "green")
+        table.add_row(*(Text(printable(word)) for word in row), verdict)
     console.print()
     wide = console if console.is_terminal else Console(file=console.file, width=10_000)
     wide.print(table)

@@ -70,10 +70,10 @@ class Hold:
         order = {"action": "check", "run": self.who["run"]}
         answers = self.remote.attempt(_scripts(resources, order), _TIMEOUT_S)
         # One that does not answer says nothing; what follows will find it silent too.
-        lost = [one.host for one in _busy({h: a.stdout for h, a in answers.items()})]
+        lost = [busy_hold.host for busy_hold in _busy({h: a.stdout for h, a in answers.items()})]
         busy = _hold(self.remote, {host: resources[host] for host in lost}, self.who)
         if busy:
-            sentences = "\n".join(one.sentence() for one in busy)
+            sentences = "\n".join(busy_hold.sentence() for busy_hold in busy)
             raise LostHold(f"{sentences}; this run held it before, and touches nothing more")
 
 
@@ -91,21 +91,24 @@ def hosts_held(
     to be dead. Raises UsageError that names a living holder, or one of which this machine cannot
     tell; then nothing is held.
     """
-    told = {**who, "run": run}
-    busy = _hold(remote, resources_of(site), told)
-    runs = {str(one.holder.get("run")) for one in busy if _is_dead(one)}
-    dead = (runs | ({dead_run} & {str(one.holder.get("run")) for one in busy})) - {"None", ""}
+    this_holder = {**who, "run": run}
+    busy = _hold(remote, resources_of(site), this_holder)
+    runs = {str(busy_hold.holder.get("run")) for busy_hold in busy if _is_dead(busy_hold)}
+    dead = (runs | ({dead_run} & {str(busy_hold.holder.get("run")) for busy_hold in busy})) - {
+        "None",
+        "",
+    }
     if dead:
         for each in dead:
             free_hosts(remote, site, each)
         # Those that were not in use hold already; they are asked again, with the others.
         free_hosts(remote, site, run)
-        busy = _hold(remote, resources_of(site), told)
+        busy = _hold(remote, resources_of(site), this_holder)
     if busy:
         free_hosts(remote, site, run)
-        raise UsageError("\n".join(one.sentence() for one in busy))
+        raise UsageError("\n".join(busy_hold.sentence() for busy_hold in busy))
     try:
-        yield Hold(remote, site, told)
+        yield Hold(remote, site, this_holder)
     except Abandoned:
         raise  # at once; the next start sees that this run is dead
     except BaseException:

@@ -29,10 +29,10 @@ class Login(Fact):
 
     def judge(self, output: str) -> Optional[str]:
         """Another user's files would be in the way."""
-        found = output.strip()
-        if self.user is None or found == self.user:
+        login = output.strip()
+        if self.user is None or login == self.user:
             return None
-        return f"ssh logs in as {found or 'nobody'} and not as {self.user}; mend ~/.ssh/config"
+        return f"ssh logs in as {login or 'nobody'} and not as {self.user}; mend ~/.ssh/config"
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ class Version(Fact):
 
     def shown(self, output: str) -> str:
         """The version alone, as `18.2.7`."""
-        found = re.search(r"\d+\.\d+[\w.]*", output)
-        return found.group() if found else "?"
+        match = re.search(r"\d+\.\d+[\w.]*", output)
+        return match.group() if match else "?"
 
 
 def facts(site: Site, user: Optional[str], data_bytes_per_osd: int) -> list[Fact]:

@@ -47,8 +47,8 @@ def survey(remote: Remote, hosts: Sequence[str], needs: Sequence[Requirement]) -
 def parts_of(text: str) -> dict[str, str]:
     """Number of the requirement -> what its script printed."""
     return {
-        line.removeprefix(_BEGIN).strip(): said.partition(_CLOCK)[0].strip()
-        for line, said in shell.sections(text, _BEGIN)
+        line.removeprefix(_BEGIN).strip(): printed.partition(_CLOCK)[0].strip()
+        for line, printed in shell.sections(text, _BEGIN)
     }
 
 
@@ -82,18 +82,18 @@ def _why(result: HostResult) -> str:
 
 
 def _findings(host: str, needs: Sequence[Requirement], parts: Mapping[str, str]) -> list[Finding]:
-    found = []
+    findings = []
     for index, need in enumerate(needs):
         if host not in need.hosts:
             continue
         # What a host did not say anything about is judged too, and found wanting.
-        said = parts.get(str(index), "")
-        error = need.judge(said)
+        output = parts.get(str(index), "")
+        error = need.judge(output)
         shown, warning = "no" if error else "ok", None
         if isinstance(need, Fact):
-            shown, warning = need.shown(said), need.advice(said)
-        found.append(Finding(host, need.column, shown, error, warning))
-    return found
+            shown, warning = need.shown(output), need.advice(output)
+        findings.append(Finding(host, need.column, shown, error, warning))
+    return findings
 
 
 def _clocks(reached: Mapping[str, str], sent: float, received: float) -> list[Finding]:

@@ -18,23 +18,27 @@ def show(findings: Sequence[Finding], console: Console) -> None:
     table = _across(findings)
     fits = boundless.measure(table).maximum <= wide.width
     wide.print(table if fits else _down(findings))
-    for style, name, told in (
-        ("red", "error", [(one.host, one.error) for one in findings if one.error]),
-        ("yellow", "warning", [(one.host, one.warning) for one in findings if one.warning]),
+    for style, name, sentences in (
+        ("red", "error", [(finding.host, finding.error) for finding in findings if finding.error]),
+        (
+            "yellow",
+            "warning",
+            [(finding.host, finding.warning) for finding in findings if finding.warning],
+        ),
     ):
-        for host, sentence in dict.fromkeys(told):
+        for host, sentence in dict.fromkeys(sentences):
             line = Text.assemble((f"{name}: ", style), f"{host}: {sentence}")
             console.print(line, soft_wrap=True)
 
 
 def _across(findings: Sequence[Finding]) -> Table:
     """A row a host, a column for each thing that is looked at."""
-    columns = list(dict.fromkeys(one.column for one in findings))
+    columns = list(dict.fromkeys(finding.column for finding in findings))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("host", *columns):
         table.add_column(Text(column), no_wrap=True)
-    for host, own in _by_host(findings).items():
-        table.add_row(Text(host), *(_field(own, column) for column in columns))
+    for host, of_host in _by_host(findings).items():
+        table.add_row(Text(host), *(_field(of_host, column) for column in columns))
     return table
 
 
@@ -43,10 +47,12 @@ def _down(findings: Sequence[Finding]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for host, own in _by_host(findings).items():
+    for host, of_host in _by_host(findings).items():
         fields = []
-        for column in dict.fromkeys(one.column for one in own):
-            fields.append(Text.assemble((f"{column}\u00a0", "dim"), _unbroken(_field(own, column))))
+        for column in dict.fromkeys(finding.column for finding in of_host):
+            fields.append(
+                Text.assemble((f"{column}\u00a0", "dim"), _unbroken(_field(of_host, column)))
+            )
         table.add_row(Text(host, style="bold"), Text("  ").join(fields))
     return table
 
@@ -56,18 +62,18 @@ def _unbroken(field: Text) -> Text:
 
 
 def _by_host(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
-    found: dict[str, list[Finding]] = {}
-    for one in findings:
-        found.setdefault(one.host, []).append(one)
-    return found
+    by_host: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_host.setdefault(finding.host, []).append(finding)
+    return by_host
 
 
-def _field(own: Sequence[Finding], column: str) -> Text:
-    here = [one for one in own if one.column == column]
-    shown = [one.shown for one in here if one.shown not in ("", "ok")]
+def _field(findings: Sequence[Finding], column: str) -> Text:
+    here = [finding for finding in findings if finding.column == column]
+    shown = [finding.shown for finding in here if finding.shown not in ("", "ok")]
     text = " ".join(dict.fromkeys(shown)) or ("ok" if here else "")
-    if any(one.error for one in here):
+    if any(finding.error for finding in here):
         return Text(text if "no" in shown else f"{text} no", style="bold red")
-    if any(one.warning for one in here):
+    if any(finding.warning for finding in here):
         return Text(f"{text} !", style="yellow")
     return Text(text, style="green" if text == "ok" else "")

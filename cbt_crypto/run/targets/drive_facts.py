@@ -32,37 +32,38 @@ def scripts(drives: Iterable[Drive]) -> HostScripts:
     for drive in drives:
         devices.setdefault(drive.host, []).extend(drive.devices)
     return {
-        host: _FUNCTION + "\n".join(f"describe {shlex.quote(d)}" for d in dict.fromkeys(own))
-        for host, own in devices.items()
+        host: _FUNCTION
+        + "\n".join(f"describe {shlex.quote(d)}" for d in dict.fromkeys(devices_of_host))
+        for host, devices_of_host in devices.items()
     }
 
 
 def parse(output: str) -> dict[str, dict[str, Any]]:
     """Device -> model, firmware, whether it is rotational, size in bytes; None where not known."""
-    found = {}
+    by_device = {}
     for line, text in shell.sections(output, _BEGIN):
         device, lines = line.removeprefix(_BEGIN).strip(), text.splitlines()
         facts = {key: value.strip() for key, _, value in (line.partition(" ") for line in lines)}
         size = facts.get("size_bytes", "")
-        found[device] = {
+        by_device[device] = {
             "model": facts.get("model") or None,
             "firmware": facts.get("firmware_rev") or facts.get("rev") or None,
             "rotational": {"0": False, "1": True}.get(facts.get("rotational", "")),
             "size_bytes": int(size) if size.isdigit() else None,
         }
-    return found
+    return by_device
 
 
 def collect(remote: Remote, drives: Iterable[Drive]) -> dict[str, Any]:
     """The `drives` of environment.json: what the file says of each, and what its devices say."""
     drives = tuple(drives)
     outputs = remote.run(scripts(drives), "describe the drives", 60)
-    told = {host: parse(output) for host, output in outputs.items()}
+    facts = {host: parse(output) for host, output in outputs.items()}
     return {
         drive.name: {
             "host": drive.host,
             "plp": drive.plp,
-            "devices": {d: told.get(drive.host, {}).get(d, {}) for d in drive.devices},
+            "devices": {d: facts.get(drive.host, {}).get(d, {}) for d in drive.devices},
         }
         for drive in drives
     }

@@ -14,12 +14,12 @@ from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Site
 
 def script(drives: Sequence[Drive]) -> str:
     """Shell text that prints the facts of one host's drives, for `parse`."""
-    asked = {
+    parameters = {
         drive.name: {"devices": drive.parts, "path": drive.path, "note": drive.note}
         | ({"members": list(drive.devices)} if drive.array else {})
         for drive in drives
     }
-    return look(asked)
+    return look(parameters)
 
 
 class DriveProof(Overlay):
@@ -48,15 +48,15 @@ def _made_of(drive: Drive, facts: Optional[Facts]) -> Optional[str]:
     if facts["path"] is None:
         return f"{drive.path} is not there"
     layers = facts["opened"][facts["path"]]
-    found = {layer["device"] for layer in layers}
-    missing = [part for part, number in facts["named"].items() if number not in found]
+    numbers = {layer["device"] for layer in layers}
+    missing = [part for part, number in facts["named"].items() if number not in numbers]
     if missing:
         return f"{drive.path} does not lie on {drive.parts[missing[0]]}"
     arrays = [layer["array"] for layer in layers if "array" in layer]
     wanted = f"raid0 of {len(drive.devices)}, chunks of {drive.chunk_kib} KiB"
     if drive.array is not None and arrays != [wanted]:
         return f"is {' on '.join(arrays) or 'no array'} and not {wanted}"
-    absent = [number for number in facts.get("members", {}).values() if number not in found]
+    absent = [number for number in facts.get("members", {}).values() if number not in numbers]
     return "lacks a member of its array" if absent else None
 
 

@@ -22,15 +22,15 @@ _FOLDERS = ("/run/ceph", "/var/run/ceph", "/var/lib/rook")
 
 def osd_processes(proc: str = "/proc") -> List[str]:
     """Pids of all OSDs that this host sees, also those in containers."""
-    found = []
+    pids = []
     for path in glob.glob(f"{proc}/[0-9]*/comm"):
         try:
             with open(path) as file:
                 if file.read().strip() == _PROGRAM:
-                    found.append(path.split("/")[-2])
+                    pids.append(path.split("/")[-2])
         except OSError:
             continue
-    return sorted(found, key=int)
+    return sorted(pids, key=int)
 
 
 def listening(table: str, root: str = "") -> Iterator[str]:
@@ -95,28 +95,28 @@ def is_file(pid: int, data_dir: str) -> bool:
         return False
 
 
-def main(asked: Dict[str, Any]) -> None:
+def main(parameters: Dict[str, Any]) -> None:
     """Print OSD id -> `socket`, `pid`, `device`, `db_device` and `is_file` of those found here.
 
     `asked`: the cluster's `fsid`, and `osds`, id -> data directory of those that live on this host.
     """
-    found = {}
+    by_osd = {}
     for path in candidates():
         try:
             answer, pid = ask(path)
         except (OSError, ValueError, struct.error):
             continue
         osd = str(answer.get("whoami"))
-        if answer.get("cluster_fsid") == asked["fsid"] and osd in asked["osds"]:
-            directory = asked["osds"][osd]
-            found[osd] = {
+        if answer.get("cluster_fsid") == parameters["fsid"] and osd in parameters["osds"]:
+            directory = parameters["osds"][osd]
+            by_osd[osd] = {
                 "socket": path,
                 "pid": pid,
                 "device": block(pid, directory, "block") or "",
                 "db_device": block(pid, directory, "block.db"),
                 "is_file": is_file(pid, directory),
             }
-    print(json.dumps(found))
+    print(json.dumps(by_osd))
 
 
 if __name__ == "__main__":
