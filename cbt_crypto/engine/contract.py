@@ -165,6 +165,10 @@ class Cluster(Protocol):
         """Remove our directory on every host, if it is ours."""
 
 
+#: Makes a cluster of a section; hooks change what is deployed. Touches nothing.
+MakeCluster = Callable[[Section, Hooks], Cluster]
+
+
 class Benchmark(Protocol):
     """Where the files of one benchmark object go, here and on the nodes."""
 
@@ -283,7 +287,9 @@ class Engine:
     settings: Settings
     common: Execution
     monitoring: Monitoring
-    Ceph: Callable[[Section, Hooks], Cluster]
+    #: A cluster that is deployed, and one that is there already.
+    Ceph: MakeCluster
+    ExistingCeph: MakeCluster
     #: The campaign's archive, the cluster, the config of CBT's benchmark object.
     Benchmark: Callable[[str, Cluster, Section], Benchmark]
     checkout: Optional[Path] = None
@@ -301,5 +307,8 @@ def embedded() -> Engine:
     from cbt_crypto.engine.embedded import common, monitoring, settings  # noqa: PLC0415
     from cbt_crypto.engine.embedded.benchmark import Benchmark  # noqa: PLC0415
     from cbt_crypto.engine.embedded.ceph import Ceph  # noqa: PLC0415
+    from cbt_crypto.engine.embedded.existing import ExistingCeph  # noqa: PLC0415
 
-    return Engine("embedded", __version__, None, settings, common, monitoring, Ceph, Benchmark)
+    return Engine(
+        "embedded", __version__, None, settings, common, monitoring, Ceph, ExistingCeph, Benchmark
+    )

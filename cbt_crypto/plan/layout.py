@@ -13,6 +13,7 @@ from cbt_crypto.hosts.devices import logical_volumes
 from cbt_crypto.hosts.site import Drive, Osd, Site
 from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile
 from cbt_crypto.plan.file.dimensions import at
+from cbt_crypto.plan.file.origin import origin_of
 
 
 def site_of(cluster: ClusterSection) -> Site:
@@ -22,10 +23,9 @@ def site_of(cluster: ClusterSection) -> Site:
     """
     cluster = at(cluster)
     osds: list[Osd] = []
-    if not cluster.use_existing:
-        for host in cluster.osds:
-            count = cluster.osds_per_node * per_device(cluster)
-            osds += [_osd(cluster, host, n, len(osds) + n) for n in range(count)]
+    for host in origin_of(cluster).osd_hosts:
+        count = cluster.osds_per_node * per_device(cluster)
+        osds += [_osd(cluster, host, n, len(osds) + n) for n in range(count)]
     return Site(
         tmp_dir=cluster.tmp_dir,
         conf=conf_path(cluster),
@@ -79,9 +79,7 @@ def ceph_dir(cluster: ClusterSection) -> str:
 
 def conf_path(cluster: ClusterSection) -> str:
     """ceph.conf on every host: ours; for a cluster that is there already the one that is named."""
-    if cluster.use_existing:
-        return cluster.conf_file or "/etc/ceph/ceph.conf"
-    return f"{ceph_dir(cluster)}/ceph.conf"
+    return origin_of(cluster).conf(f"{ceph_dir(cluster)}/ceph.conf")
 
 
 def per_device(cluster: ClusterSection) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Optional, Union
 
 from cbt_crypto.benchmarks.base import Scenario, Volume
@@ -16,6 +17,7 @@ from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.control import CONTROL
 from cbt_crypto.plan.file.dimensions import Variant, at
 from cbt_crypto.plan.file.dimensions import words as variant_words
+from cbt_crypto.plan.file.origin import Change, origin_of
 from cbt_crypto.plan.layout import cell_site
 from cbt_crypto.plan.rounds import PAUSES_S, pause_s
 from cbt_crypto.plan.turns import is_in_rounds, seed_of, shares
@@ -197,19 +199,23 @@ def _filling(scenario: Scenario) -> dict[str, Any]:
 def _change(
     campaign: Campaign, stacks: dict[str, Stack], last: Optional[Cell], cell: Cell
 ) -> Optional[Deploy]:
-    name = cell.configuration
-    if campaign.cluster.use_existing:
-        return (
-            Deploy(name, Transition.NONE, "the cluster is there already") if last is None else None
-        )
+    """What the campaign's cluster needs before a cell."""
+    origin = origin_of(campaign.cluster)
     if last is None:
-        return Deploy(name, Transition.REBUILD, "first", cell.variant)
+        return Deploy(cell.configuration, *origin.first_change, cell.variant)
+    change = origin.change(partial(_compared, campaign, stacks, last, cell))
+    return Deploy(cell.configuration, *change, cell.variant) if change else None
+
+
+def _compared(
+    campaign: Campaign, stacks: dict[str, Stack], last: Cell, cell: Cell
+) -> Optional[Change]:
+    """What the file and the overlays want between two cells."""
     if last.variant != cell.variant:
-        return Deploy(name, Transition.REBUILD, variant_words(cell.variant), cell.variant)
+        return Transition.REBUILD, variant_words(cell.variant)
     if _needs_own(campaign, last, cell):
-        return Deploy(name, Transition.REBUILD, _round_words(cell), cell.variant)
-    change = _change_of_configuration(campaign, stacks, last, cell)
-    return replace(change, variant=cell.variant) if change else None
+        return Transition.REBUILD, _round_words(cell)
+    return _change_of_configuration(campaign, stacks, last, cell)
 
 
 def _needs_own(campaign: Campaign, last: Cell, cell: Cell) -> bool:
@@ -230,16 +236,16 @@ def _round_words(cell: Cell) -> str:
 
 def _change_of_configuration(
     campaign: Campaign, stacks: dict[str, Stack], last: Cell, cell: Cell
-) -> Optional[Deploy]:
+) -> Optional[Change]:
     name = cell.configuration
     if campaign.cluster.rebuild_every_test:
-        return Deploy(name, Transition.REBUILD, "rebuild_every_test")
+        return Transition.REBUILD, "rebuild_every_test"
     changed = last.configuration != name
     policy = campaign.cluster.rebuild
     if policy == "scenario" and (changed or last.scenario.name != cell.scenario.name):
-        return Deploy(name, Transition.REBUILD, "rebuild: scenario")
+        return Transition.REBUILD, "rebuild: scenario"
     if policy == "configuration" and changed:
-        return Deploy(name, Transition.REBUILD, "rebuild: configuration")
+        return Transition.REBUILD, "rebuild: configuration"
     if not changed or policy in ("scenario", "configuration"):
         return None
     how = transition(stacks[last.configuration], stacks[name])
@@ -248,7 +254,7 @@ def _change_of_configuration(
             f'{campaign.title}: "{last.configuration}" cannot become "{name}" without a rebuild; '
             "say rebuild: needed, or measure it in a campaign of its own"
         )
-    return Deploy(name, how, f"rebuild: {policy}")
+    return how, f"rebuild: {policy}"
 
 
 def _drive_change(

@@ -10,6 +10,7 @@ from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.control import CONTROL
+from cbt_crypto.plan.file.origin import origin_of
 from cbt_crypto.plan.rounds import orders, round_orders
 
 
@@ -56,7 +57,7 @@ def shares(campaign: Campaign, one: str, other: str) -> bool:
     baseline than what it is a test of.
     """
     section = campaign.cluster
-    if section.rebuild == "never" or section.use_existing:
+    if origin_of(section).rebuild == "never":
         return True
     if section.rebuild != "needed" or section.rebuild_every_test:
         return False

@@ -29,11 +29,10 @@ _TELLING = ("wwn", "serial", "partuuid", "dm", "size", "start")
 def look(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -> Notes:
     """What the campaign's paths lead to now. Touches nothing. Raises UsageError."""
     wanted: dict[str, dict[str, bool]] = {}
-    if not campaign.cluster.use_existing:
-        for need in needs_of(campaign, cells):
-            if isinstance(need, DeviceGuard):
-                for host in need.hosts:
-                    wanted.setdefault(host, {})[need.device] = need.wipe
+    for need in needs_of(campaign, cells):
+        if isinstance(need, DeviceGuard):
+            for host in need.hosts:
+                wanted.setdefault(host, {})[need.device] = need.wipe
     tmp_dir = campaign.cluster.tmp_dir
     scripts = {host: destroy.identify(tmp_dir, paths) for host, paths in wanted.items()}
     try:

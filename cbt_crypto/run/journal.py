@@ -117,8 +117,7 @@ def places_of(campaign: Campaign) -> dict[str, dict[str, Any]]:
     overlays = sorted({o.name for named in campaign.configurations.values() for o in named})
     places: dict[str, dict[str, Any]] = {}
     for host in site.hosts:
-        osds = () if campaign.cluster.use_existing else site.osds_of(host)
-        devices = [device for osd in osds for device in osd.devices]
+        devices = [device for osd in site.osds_of(host) for device in osd.devices]
         drives = [drive for drive in drives_of(campaign.cluster) if drive.host == host]
         devices += [device for drive in drives for device in drive.devices]
         mark = f"CBT_CRYPTO_MARK={site.tmp_dir}@{host}"

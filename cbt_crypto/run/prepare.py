@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Optional, Union
 
-from cbt_crypto.archive.json_file import digest
 from cbt_crypto.archive.timeline import Timeline
 from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import CellBenchmark, CellWork, Engine
-from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
@@ -47,7 +45,6 @@ class Preparation:
         self._is_distrusted = False
         #: Which deployment the next cell is measured on.
         self.deployment: Optional[str] = None
-        self._existing = _existing(campaign)
         #: Whether the target was seen to be healthy since it was last changed.
         self.is_healthy = False
 
@@ -106,7 +103,7 @@ class Preparation:
                 before_rebuild()
                 self.deployment = uuid.uuid4().hex[:12]
                 self._filled.clear()
-            self.deployment = self._existing or self.deployment
+            self.deployment = target.deployment or self.deployment
             target.change_to(step, change)
         if change is Transition.REBUILD:
             self._is_distrusted = False
@@ -137,11 +134,3 @@ class Preparation:
     def end(self) -> None:
         """Leave nothing on the hosts. Raises RunError."""
         self._targets.end([volume for _, volume in self._filled.values()])
-
-
-def _existing(campaign: Campaign) -> Optional[str]:
-    """A cluster that was there before is one deployment, from however many runs it is measured."""
-    cluster = campaign.cluster
-    if not cluster.use_existing:
-        return None
-    return digest(ceph_conf.read(Path(cluster.conf_file)) if cluster.conf_file else "")[:12]

@@ -27,6 +27,7 @@ from cbt_crypto.run import devices, ways_back
 from cbt_crypto.run.journal import Deployment, Journal, left_over, own_left_over, places_of
 from cbt_crypto.run.locks import holder
 from cbt_crypto.run.locks.hosts import free_hosts, hosts_held, own_id
+from cbt_crypto.run.targets.choice import target_of
 from cbt_crypto.run.targets.cluster import overlaid, take_down
 
 Say = Callable[[str], None]
@@ -146,9 +147,8 @@ def _clear_one(deployment: Deployment, campaign: Campaign, say: Say) -> None:
 def _restore(deployment: Deployment, campaign: Campaign, say: Say) -> None:
     """Put back the notes that are gone with their directory, as after a power cut."""
     remote = _remote(campaign)
-    if not campaign.cluster.use_existing:
-        scripts = devices.restoring(campaign.cluster.tmp_dir, deployment.devices)
-        remote.run(scripts, "look for notes on devices", 60)
+    scripts = devices.restoring(campaign.cluster.tmp_dir, deployment.devices)
+    remote.run(scripts, "look for notes on devices", 60)
     for sentence in ways_back.put_back(remote, _site(campaign), campaign, deployment.ways_back):
         say(sentence)
 
@@ -174,7 +174,7 @@ def _cluster(campaign: Campaign) -> Any:
     engine: Engine = embedded()
     engine.settings.cluster.clear()
     engine.settings.cluster.update(section)
-    return overlaid(engine, section, stacks)[0]
+    return overlaid(target_of(campaign.cluster).maker(engine), section, stacks)[0]
 
 
 def _remote(campaign: Campaign) -> Remote:

@@ -21,7 +21,7 @@ def main() -> None:
     engine = embedded()
     engine.settings.initialize(argparse.Namespace(config_file=path, archive=archive, conf=None))
     stack = Stack(campaign.configurations[configuration])
-    cluster, _ = overlaid(engine, engine.settings.cluster, [stack])
+    cluster, _ = overlaid(engine.Ceph, engine.settings.cluster, [stack])
     cluster.initialize()
     for name in campaign.cluster.pool_profiles:
         cluster.mkpool(name, name, "rbd")

@@ -49,6 +49,9 @@ _QUICK_MKFS = f"--{_POLL}={_SHORT_POLL_MS} --bluestore-fsck-on-mkfs=false"
 class Ceph:
     """A cluster as CBT's contract has it. `config` is the `cluster` section of the file."""
 
+    #: CBT's: whether somebody else deployed it.
+    use_existing = False
+
     def __init__(self, config: Section, hooks: Optional[Hooks] = None) -> None:
         """Touches nothing. `hooks` change what is deployed.
 
@@ -64,7 +67,6 @@ class Ceph:
         self.archive_dir = str(config.get("archive_dir", ""))
         self.pid_dir = f"{ceph_dir(self.section)}/run"
         self.log_dir = f"{ceph_dir(self.section)}/log"
-        self.use_existing = self.section.use_existing
         self.ceph_cmd = self.section.ceph_cmd
         self.rbd_cmd = self.section.rbd_cmd
         self.ceph_osd_cmd = self.section.ceph_osd_cmd
@@ -107,21 +109,26 @@ class Ceph:
             self._run({host: ending for host in self.site.hosts}, "end the daemons")
         finally:
             # A host that does not answer keeps nothing up on the others.
-            if not self.use_existing:
-                self._run(self.hooks.undo(), "take the overlays down")
-                hosts = [osd.host for osd in self.site.osds if not osd.is_file]
-                remove = logical_volumes.remove(self._volume_notes)
-                self._run(dict.fromkeys(hosts, remove), "remove the volumes")
+            self._undo()
+
+    def _undo(self) -> None:
+        """Undo what was laid over and made on the devices."""
+        self._run(self.hooks.undo(), "take the overlays down")
+        hosts = [osd.host for osd in self.site.osds if not osd.is_file]
+        remove = logical_volumes.remove(self._volume_notes)
+        self._run(dict.fromkeys(hosts, remove), "remove the volumes")
 
     def cleanup(self) -> None:
         """Remove the cluster's files and the BlueStore labels on its devices."""
         self._pools.clear()
-        script = own_directory.make(self.tmp_dir)
-        if not self.use_existing:
-            script += f"{destroy.empty_all(self.tmp_dir)}\n"
+        script = own_directory.make(self.tmp_dir) + self._empty_devices()
         script += own_directory.remove(self.tmp_dir, os.path.basename(self._base))
         script += _remake(self._base)
         self._run({host: script for host in self.site.hosts}, "prepare tmp_dir")
+
+    def _empty_devices(self) -> str:
+        """Shell text that wipes the devices which the campaign claimed."""
+        return f"{destroy.empty_all(self.tmp_dir)}\n"
 
     def purge(self) -> None:
         """Remove `tmp_dir` on every host, if it is ours."""
@@ -187,8 +194,6 @@ class Ceph:
 
     def check_health(self) -> None:
         """Wait until every OSD is up and every placement group of our pools is active+clean."""
-        if self.use_existing:
-            return
         pgs = {"wait": "pgs", "pools": sorted(self._pools)}
         self._session([self._all_osds(), {"wait": "mgr"}, pgs])
 
@@ -205,7 +210,7 @@ class Ceph:
 
     def mkpool(self, name: str, profile: str, application: str) -> None:
         """Make a pool by one of `pool_profiles`; nothing when we have made it already."""
-        if self.use_existing or name in self._pools:
+        if name in self._pools:
             return
         pool = self.section.pool_profiles[profile]
         steps = [

@@ -14,13 +14,15 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any, Optional
 
+from typing_extensions import override
+
 from cbt_crypto.engine.contract import Hooks, Section
 from cbt_crypto.engine.upstream import programs
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.conf import sections
 from cbt_crypto.engine.upstream.failure import told
 from cbt_crypto.engine.upstream.modules import Modules
-from cbt_crypto.engine.upstream.safe_cluster import Directory
+from cbt_crypto.engine.upstream.safe_cluster import Directory, ExistingDirectory
 from cbt_crypto.engine.upstream.settings import Settings, for_upstream, write_one_pid
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import ceph_conf
@@ -42,6 +44,8 @@ _REPLACED = (
 class UpstreamCeph:
     """Has upstream's object, `theirs`, take the steps of a deployment."""
 
+    _directory = Directory
+
     def __init__(
         self, modules: Modules, common: Common, settings: Settings, config: Section, hooks: Hooks
     ) -> None:
@@ -54,7 +58,7 @@ class UpstreamCeph:
         self.theirs = modules.Ceph(
             {**config, **for_upstream(self.section), **self._of_this_place()}
         )
-        self.own = Directory(self.section.model_dump(exclude_unset=True), common, hooks)
+        self.own = self._directory(self.section.model_dump(exclude_unset=True), common, hooks)
         self.remote = self.own.remote
         self.hooks = hooks
         self.conf_text = ""
@@ -103,7 +107,7 @@ class UpstreamCeph:
 
     @property
     def use_existing(self) -> bool:
-        """Whether nothing is deployed."""
+        """CBT's: whether somebody else deployed it."""
         return self.own.use_existing
 
     # -- the life of a cluster --------------------------------------------------------------
@@ -310,7 +314,7 @@ class UpstreamCeph:
         self, name: str, profile: str, application: str, base_name: Optional[str] = None
     ) -> None:
         """Make a pool; nothing when the campaign has it already."""
-        if self.use_existing or self.own.knows_pool(name):
+        if self.own.knows_pool(name):
             return
         with told(f"make the pool {name}"):
             self._kind.mkpool(self.theirs, name, profile, application, base_name)
@@ -363,3 +367,15 @@ class UpstreamCeph:
         for directory in (f"{self.base}/client.admin", self.base, self.section.tmp_dir):
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
+
+
+class ExistingUpstreamCeph(UpstreamCeph):
+    """A cluster that is there already, for upstream's benchmarks."""
+
+    _directory = ExistingDirectory
+
+    @override
+    def mkpool(
+        self, name: str, profile: str, application: str, base_name: Optional[str] = None
+    ) -> None:
+        """Its owner has made the pools."""

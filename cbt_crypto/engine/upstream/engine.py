@@ -8,7 +8,7 @@ from cbt_crypto.engine.contract import Engine
 from cbt_crypto.engine.upstream import modules
 from cbt_crypto.engine.upstream.benchmark import UpstreamBenchmark
 from cbt_crypto.engine.upstream.cell import native
-from cbt_crypto.engine.upstream.ceph import UpstreamCeph
+from cbt_crypto.engine.upstream.ceph import ExistingUpstreamCeph, UpstreamCeph
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.monitoring import Monitoring
@@ -29,6 +29,7 @@ def upstream(checkout: Checkout) -> Engine:
         common=common,
         monitoring=Monitoring(loaded.monitoring, common, settings),
         Ceph=partial(UpstreamCeph, loaded, common, settings),
+        ExistingCeph=partial(ExistingUpstreamCeph, loaded, common, settings),
         Benchmark=partial(UpstreamBenchmark, loaded, common),
         checkout=checkout.path,
         native=partial(native, loaded, common),

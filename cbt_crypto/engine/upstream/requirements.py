@@ -9,6 +9,7 @@ from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.modules import BENCHMARKS, Modules, missing_library
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.file.origin import origin_of
 from cbt_crypto.plan.layout import site_of
 
 _SUDO = """\
@@ -27,12 +28,12 @@ core files of any size; write 'Defaults rlimit_core=user' into sudoers and \
 
 
 def requirements(campaign: Campaign) -> list[Requirement]:
-    """What hosts must offer for a deployment, or nothing with `use_existing`."""
+    """What hosts must offer for every command of upstream, and for a deployment."""
     site = site_of(campaign.cluster)
     needs = [Requirement("sudo for upstream", site.hosts, _SUDO)]
-    if campaign.cluster.use_existing:
+    daemons = origin_of(campaign.cluster).daemon_hosts(site)
+    if not daemons:
         return needs
-    daemons = tuple(dict.fromkeys((*site.mons, *site.mgrs, *site.osd_hosts)))
     return [
         *needs,
         Requirement("limits for upstream", daemons, _LIMITS),
@@ -83,11 +84,6 @@ def _benchmarks(campaign: Campaign, modules: Modules) -> Iterator[str]:
             yield (
                 "benchmarks.librbdfio: this checkout of CBT does not know total_iodepth; give "
                 "iodepth, which is per volume, or use a checkout of its branch main"
-            )
-        if campaign.cluster.use_existing:
-            yield (
-                f"benchmarks.{name}: makes and removes pools, which nothing may with "
-                "use_existing; use one of the other scenarios"
             )
 
 

@@ -11,6 +11,7 @@ from typing import Optional
 from cbt_crypto.engine.contract import Hooks, Section
 from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.engine.embedded.ceph import Ceph
+from cbt_crypto.engine.embedded.existing import ExistingCeph
 from cbt_crypto.hosts.execution import Execution
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts
@@ -73,3 +74,7 @@ class Directory(Ceph):
     def new_epoch(self) -> None:
         """Forget the epoch: a new cluster counts from 1 again."""
         self._epoch = 0
+
+
+class ExistingDirectory(Directory, ExistingCeph):
+    """The same beside a cluster that is there already."""

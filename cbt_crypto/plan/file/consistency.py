@@ -12,17 +12,25 @@ from cbt_crypto.plan.file.document import KeyPath
 Contradiction = tuple[KeyPath, str]
 
 
-def contradictions(cluster: ClusterSection, needs_cluster: bool = True) -> Iterator[Contradiction]:
-    """Everything in the section that contradicts something else in it.
-
-    `needs_cluster` says whether any scenario works on a Ceph cluster.
-    """
+def of_any(cluster: ClusterSection) -> Iterator[Contradiction]:
+    """What contradicts something else in the section, wherever its cluster comes from."""
     yield from _twice(("cluster", "clients"), cluster.clients, "host")
     yield from _neighbours(cluster)
     yield from _drives(cluster)
+
+
+def of_existing(cluster: ClusterSection) -> Iterator[Contradiction]:
+    """What cannot be had of a cluster that is there already."""
+    if cluster.drives:
+        yield ("cluster", "drives"), "does not go with use_existing; measure them in another file"
+    if cluster.order == "interleaved":
+        sentence = "is interleaved, which changes the cluster; with use_existing leave it out"
+        yield ("cluster", "order"), sentence
+
+
+def of_deployed(cluster: ClusterSection, needs_cluster: bool = True) -> Iterator[Contradiction]:
+    """What cannot be deployed; `needs_cluster`: whether any scenario works on a Ceph cluster."""
     yield from _order(cluster)
-    if cluster.use_existing:
-        return
     if cluster.proof == "none":
         yield ("cluster", "proof"), "none is for clusters that exist already; leave it out"
     for key in ("osds", "mons", "mgrs"):
@@ -56,7 +64,7 @@ def _erasure(cluster: ClusterSection, name: str, profile: PoolProfile) -> Iterat
     osds = len(cluster.osds) * cluster.osds_per_node
     osds *= shared if isinstance(shared, int) else min(shared)
     pieces = code.erasure_k + code.erasure_m
-    if not cluster.use_existing and osds < pieces:
+    if osds < pieces:
         yield place, f"makes {pieces} pieces, and there are {osds} OSDs; add OSDs"
 
 
@@ -70,11 +78,11 @@ def _neighbours(cluster: ClusterSection) -> Iterator[Contradiction]:
 def _order(cluster: ClusterSection) -> Iterator[Contradiction]:
     if cluster.order != "interleaved":
         return
-    place: KeyPath = ("cluster", "order")
-    if cluster.use_existing:
-        yield place, "is interleaved, which changes the cluster; with use_existing leave it out"
-    elif cluster.rebuild_every_test or cluster.rebuild not in ("needed", "never"):
-        yield place, "is interleaved: configurations take turns on one cluster; say rebuild: needed"
+    if cluster.rebuild_every_test or cluster.rebuild not in ("needed", "never"):
+        yield (
+            ("cluster", "order"),
+            "is interleaved: configurations take turns on one cluster; say rebuild: needed",
+        )
 
 
 def _devices(cluster: ClusterSection) -> Iterator[Contradiction]:
@@ -118,8 +126,6 @@ def _twice(place: KeyPath, names: list[str], kind: str) -> Iterator[Contradictio
 
 def _drives(cluster: ClusterSection) -> Iterator[Contradiction]:
     """What in `drives` does not go together with itself or with the rest of the section."""
-    if cluster.drives and cluster.use_existing:
-        yield ("cluster", "drives"), "does not go with use_existing; measure them in another file"
     for name in cluster.osd_drives:
         if name not in cluster.drives:
             yield ("cluster", "osd_drives"), f'"{name}" is none of cluster.drives'

@@ -22,11 +22,11 @@ from cbt_crypto.plan.file import control
 from cbt_crypto.plan.file.baseline import baseline_of, unmeasured
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.combinations import combinations, flatten, named_workloads
-from cbt_crypto.plan.file.consistency import contradictions
 from cbt_crypto.plan.file.dimensions import at, variants
 from cbt_crypto.plan.file.document import Document, KeyPath, printable, read
 from cbt_crypto.plan.file.explain import kind_of, nearest, sentences
 from cbt_crypto.plan.file.monitoring import MonitoringProfiles
+from cbt_crypto.plan.file.origin import origin_of
 from cbt_crypto.plan.file.schema import Campaign
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -153,8 +153,8 @@ def _check_cluster(file: CampaignFile, cluster: ClusterSection, needs_cluster: b
     for name in cluster.osd_drives:
         if not file.known(("cluster", "osd_drives"), name, "drive", cluster.drives):
             return
-    for place in variants(cluster):
-        for key, wrong in contradictions(at(cluster, place), needs_cluster):
+    for variant in variants(cluster):
+        for key, wrong in origin_of(at(cluster, variant)).contradictions(needs_cluster):
             file.problem(key, wrong)
 
 

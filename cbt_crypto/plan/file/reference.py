@@ -15,10 +15,15 @@ from pydantic.fields import FieldInfo
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays import OVERLAYS
-from cbt_crypto.plan.file.cluster import CephSettings, ClusterSection, ErasureProfile, PoolProfile
+from cbt_crypto.plan.file.cluster import (
+    CephSettings,
+    ClusterSection,
+    ErasureProfile,
+    Neighbours,
+    PoolProfile,
+)
 from cbt_crypto.plan.file.field_types import meaning_of
 from cbt_crypto.plan.file.monitoring import CollectlProfile, PerfProfile
-from cbt_crypto.plan.file.neighbours import Neighbours
 from cbt_crypto.results.precision.until import MeasureUntil
 
 _BEGINNING = """\

@@ -13,7 +13,7 @@ from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.plan.file.neighbours import Neighbours
+from cbt_crypto.plan.file.cluster import Neighbours
 
 #: Host -> what its neighbours did: `cores` of CPU time they got, of those `asked`, in `seconds`.
 Seen = dict[str, dict[str, float]]

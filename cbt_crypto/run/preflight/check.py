@@ -23,6 +23,7 @@ from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.cluster import PoolProfile
 from cbt_crypto.plan.file.dimensions import at
+from cbt_crypto.plan.file.origin import origin_of
 from cbt_crypto.plan.layout import cell_site, site_of
 from cbt_crypto.run.preflight.host_facts import facts, version_facts
 from cbt_crypto.run.preflight.requirements import (
@@ -33,7 +34,7 @@ from cbt_crypto.run.preflight.requirements import (
     site_with_drives,
 )
 from cbt_crypto.run.preflight.survey import Finding, survey
-from cbt_crypto.run.targets import existing
+from cbt_crypto.run.targets.choice import target_of
 
 
 def check(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Finding]:
@@ -52,7 +53,7 @@ def look(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Find
     stacks = [Stack(campaign.configurations[name]) for name in configurations]
     _raise([*_local_tools(campaign, engine), *_conf_problems(campaign, configurations, stacks)])
     _raise([*benchmarks_of_upstream(engine, cells), *engine.problems(campaign)])
-    _raise(existing.problems(campaign, configurations))
+    _raise(target_of(campaign.cluster).problems(campaign, configurations))
     for addresses in campaign.cluster.mons.values():
         for address in addresses.values():
             ceph_conf.mon_vector(address)
@@ -153,12 +154,12 @@ def _local_tools(campaign: Campaign, engine: Engine) -> list[str]:
 
 
 def _conf_problems(campaign: Campaign, names: Sequence[str], stacks: Sequence[Stack]) -> list[str]:
-    # A cluster that is there already has its own, which proofs judge by what is in force.
-    if not campaign.cluster.conf_file or campaign.cluster.use_existing:
+    template = origin_of(campaign.cluster).conf_template
+    if not template:
         return []
-    conf = ceph_conf.read(Path(campaign.cluster.conf_file))
+    conf = ceph_conf.read(Path(template))
     return [
-        f'{campaign.cluster.conf_file}: with configuration "{name}": {sentence}'
+        f'{template}: with configuration "{name}": {sentence}'
         for name, stack in zip(names, stacks)
         for sentence in stack.check_ceph_conf(conf)
     ]

@@ -15,7 +15,7 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.run.preflight.survey import Finding
 
 #: What a sentence calls missing -> the packages that have it, by apt and by dnf.
-_PACKAGES: Mapping[str, tuple[str, str]] = {
+PACKAGES: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("ceph", "rbd", "rados", "ceph-authtool", "ceph-conf"), ("ceph-common",) * 2),
     **dict.fromkeys(("monmaptool", "osdmaptool"), ("ceph-base",) * 2),
     **dict.fromkeys(("pdsh", "pdcp"), ("pdsh", "epel-release pdsh pdsh-rcmd-ssh")),
@@ -104,7 +104,7 @@ def _packages(one: Finding, sentence: str, manager: Optional[str]) -> list[str]:
     found: Optional[tuple[str, str]] = None
     missing = _MISSING.match(sentence)
     if missing:
-        found = _PACKAGES.get(missing[1])
+        found = PACKAGES.get(missing[1])
     for begin, packages in _OTHERS:
         found = packages if sentence.startswith(begin) else found
     if one.column == "clock" and "start chrony" in sentence:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Optional, Protocol
 
 from cbt_crypto.benchmarks.base import ClusterCommands, Scenario, Volume
 from cbt_crypto.cluster_overlays.base import Transition
@@ -40,6 +40,11 @@ class Target(Protocol):
     @property
     def conf_text(self) -> str:
         """The ceph.conf that was deployed; empty when none was."""
+        ...
+
+    @property
+    def deployment(self) -> Optional[str]:
+        """What names the deployment, of a target that is never built; else None."""
         ...
 
     @property

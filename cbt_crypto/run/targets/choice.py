@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Optional
+from typing import Optional, Union
 
 from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.file import Campaign, ClusterSection
+from cbt_crypto.plan.file.origin import Deployed, Existing, Origin, origin_of
 from cbt_crypto.run.targets.base import Target
 from cbt_crypto.run.targets.cluster import DeployedCluster
 from cbt_crypto.run.targets.drive import DriveTarget
 from cbt_crypto.run.targets.existing import ExistingCluster
+
+#: Where a section's cluster comes from -> what works on it.
+_CLUSTERS: Mapping[type[Origin], Union[type[DeployedCluster], type[ExistingCluster]]] = {
+    Deployed: DeployedCluster,
+    Existing: ExistingCluster,
+}
+
+
+def target_of(section: ClusterSection) -> Union[type[DeployedCluster], type[ExistingCluster]]:
+    """The kind of target that the section's cluster is."""
+    return _CLUSTERS[type(origin_of(section))]
 
 
 class Targets:
@@ -23,7 +35,7 @@ class Targets:
         self, engine: Engine, remote: Remote, campaign: Campaign, stacks: Mapping[str, Stack]
     ) -> None:
         """The engine's settings must have been initialized. Touches nothing."""
-        kind = ExistingCluster if campaign.cluster.use_existing else DeployedCluster
+        kind = target_of(campaign.cluster)
         self._cluster: Target = kind(engine, remote, campaign.cluster, stacks)
         self._drive: Target = DriveTarget(remote, campaign.cluster, stacks, self._cluster)
         self.current: Target = self._cluster

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Optional
 
 from typing_extensions import override
@@ -10,15 +11,19 @@ from typing_extensions import override
 from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, leftovers, transition
-from cbt_crypto.engine.contract import Cluster, Engine, Hooks, Run, Section
+from cbt_crypto.engine.contract import Cluster, Engine, Hooks, MakeCluster, Run, Section
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
+from cbt_crypto.plan.cells import Cell
+from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.dimensions import Variant, at, variants
 from cbt_crypto.plan.layout import cell_site, drives_of, section_of, site_of
 from cbt_crypto.plan.steps import Deploy
+from cbt_crypto.run.preflight.programs import librados, program_needed
 from cbt_crypto.run.targets.drive import undo
 
 
@@ -87,21 +92,23 @@ class StackHooks(Hooks):
 
 
 def overlaid(
-    engine: Engine, section: Section, stacks: Sequence[Stack], variant: Variant = ()
+    make: MakeCluster, section: Section, stacks: Sequence[Stack], variant: Variant = ()
 ) -> tuple[Cluster, StackHooks]:
-    """The engine's cluster at a place of the section, and the hooks that decide what it deploys.
+    """An engine's cluster at a place of the section, and the hooks that decide what it deploys.
 
     It is in the first of `stacks`, which are all that the campaign may have deployed. Touches
     nothing.
     """
     hooks = StackHooks(section_of(section), stacks[0], stacks, variant)
-    return engine.Ceph({**section, **dict(variant)}, hooks), hooks
+    return make({**section, **dict(variant)}, hooks), hooks
 
 
 class DeployedCluster:
     """The target of a campaign that deploys its cluster."""
 
     can_be_rebuilt = True
+    #: Each rebuild is one of its own.
+    deployment: Optional[str] = None
 
     def __init__(
         self, engine: Engine, remote: Remote, section: ClusterSection, stacks: Mapping[str, Stack]
@@ -111,6 +118,30 @@ class DeployedCluster:
         self._section = section
         self.variant: Variant = ()
         self.begin(stacks)
+
+    @staticmethod
+    def maker(engine: Engine) -> MakeCluster:
+        """What makes the engine's cluster."""
+        return engine.Ceph
+
+    @staticmethod
+    def problems(campaign: Campaign, configurations: Sequence[str]) -> Iterable[str]:
+        """None: what cannot be deployed is told when the file is read."""
+        return ()
+
+    @staticmethod
+    def requirements(
+        section: ClusterSection, site: Site, cells: Iterable[Cell]
+    ) -> list[Requirement]:
+        """Ceph's programs, where its daemons are to be."""
+        tools = ("ceph-authtool", "monmaptool", "osdmaptool")
+        return [
+            librados(section.ceph_cmd, site.head),
+            *(program_needed(program, site.mons) for program in (section.ceph_mon_cmd, *tools)),
+            *_auth_cipher(section, site),
+            *(program_needed(one, site.mgrs) for one in (section.ceph_mgr_cmd, "ceph-conf")),
+            program_needed(section.ceph_osd_cmd, site.osd_hosts),
+        ]
 
     def begin(self, stacks: Mapping[str, Stack]) -> None:
         """Learn the stacks."""
@@ -122,8 +153,9 @@ class DeployedCluster:
         """Work on the cluster with these values of the section's lists; it is not deployed yet."""
         self.variant = variant
         self.site: Site = site_of(at(self._section, variant))
-        settings, known = self._engine.settings, list(self._stacks.values())
-        self.cluster, self._hooks = overlaid(self._engine, settings.cluster, known, variant)
+        make, settings = self.maker(self._engine), self._engine.settings
+        known = list(self._stacks.values())
+        self.cluster, self._hooks = overlaid(make, settings.cluster, known, variant)
 
     @property
     def conf_text(self) -> str:
@@ -179,3 +211,15 @@ def take_down(cluster: Cluster) -> None:
         # tmp_dir has the notes on the devices, by which the next start clears the rest.
         raise errors[0]
     cluster.purge()
+
+
+def _auth_cipher(cluster: ClusterSection, site: Site) -> list[Requirement]:
+    """That the release can make such keys; those that cannot choose make aes."""
+    if cluster.auth_cipher in (None, "aes"):
+        return []
+    sentence = f"ceph-authtool makes no keys of {cluster.auth_cipher}; leave auth_cipher out"
+    script = (
+        f"if ceph-authtool --gen-print-key --key-type {cluster.auth_cipher} >/dev/null 2>&1\n"
+        f"then echo ok; else echo {shlex.quote(sentence)}; fi"
+    )
+    return [Requirement("auth_cipher", site.mons, script)]

@@ -26,6 +26,8 @@ class DriveTarget:
     """The drives of a campaign. At most one is in use, so different ones may share devices."""
 
     can_be_rebuilt = True
+    #: Each rebuild is one of its own.
+    deployment: Optional[str] = None
     variant: Variant = ()
     conf_text = ""
 

@@ -7,14 +7,18 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Optional
 
+from cbt_crypto.archive.json_file import digest
 from cbt_crypto.benchmarks.base import ClusterCommands, Scenario, Volume
+from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.engine import Engine
+from cbt_crypto.engine.contract import MakeCluster
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.hosts import shell
+from cbt_crypto.hosts import ceph_conf, shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
@@ -34,43 +38,6 @@ class Found:
 
     site: Site
     pid_files: HostScripts
-
-
-def problems(campaign: Campaign, configurations: Sequence[str]) -> Iterator[str]:
-    """A sentence for each thing in the file that would have to change such a cluster."""
-    if not campaign.cluster.use_existing:
-        return
-    for name in configurations:
-        for overlay in campaign.configurations[name]:
-            if not overlay.is_recognised:
-                yield (
-                    f'cluster.configurations: "{name}": {overlay.name} would have to be deployed, '
-                    "and with use_existing nothing is; remove it from the configuration"
-                )
-    stacks = [Stack(campaign.configurations[name]) for name in configurations]
-    for name, stack in zip(configurations[1:], stacks[1:]):
-        if transition(stacks[0], stack) is not Transition.NONE:
-            yield (
-                f'cluster.configurations: "{configurations[0]}" cannot become "{name}", as with '
-                "use_existing nothing is deployed; measure each on its own cluster, into an "
-                "archive of its own"
-            )
-
-
-def requirements(cluster: ClusterSection, site: Site, cells: Iterable[Cell]) -> list[Requirement]:
-    """That the cluster answers, and has the pools."""
-    ceph = f"{shell.command(cluster.ceph_cmd)} -c {shlex.quote(site.conf)}"
-    needs = []
-    data = (getattr(cell.scenario, "data_pool", "") for cell in cells)
-    pools = [*(cell.scenario.pool_profile for cell in cells), *filter(None, data)]
-    for pool in dict.fromkeys(pools):
-        missing = f"the cluster of {site.conf} does not answer, or has no pool {pool}; make it"
-        script = (
-            f"timeout 60 {ceph} osd pool get {shlex.quote(pool)} size >/dev/null 2>&1 "
-            f"&& echo ok || echo {shlex.quote(missing)}"
-        )
-        needs.append(Requirement("existing cluster", (site.head,), script))
-    return needs
 
 
 def discover(remote: Remote, site: Site, cluster: ClusterSection) -> Found:
@@ -172,7 +139,7 @@ def remove_images(
 
 
 class ExistingCluster:
-    """The target of a campaign with `use_existing`: one configuration, whose claims are proved."""
+    """The target on a cluster that is there: one configuration, whose claims are proved."""
 
     can_be_rebuilt = False
     variant: Variant = ()
@@ -188,12 +155,67 @@ class ExistingCluster:
         self.site: Site = site_of(section)
         self.begin(stacks)
 
+    @staticmethod
+    def maker(engine: Engine) -> MakeCluster:
+        """What makes the engine's cluster."""
+        return engine.ExistingCeph
+
+    @staticmethod
+    def problems(campaign: Campaign, configurations: Sequence[str]) -> Iterator[str]:
+        """A sentence for each thing in the file that would have to change such a cluster."""
+        for name in configurations:
+            for overlay in campaign.configurations[name]:
+                if not overlay.is_recognised:
+                    yield (
+                        f'cluster.configurations: "{name}": {overlay.name} would have to be '
+                        "deployed, and with use_existing nothing is; remove it from the "
+                        "configuration"
+                    )
+        stacks = [Stack(campaign.configurations[name]) for name in configurations]
+        for name, stack in zip(configurations[1:], stacks[1:]):
+            if transition(stacks[0], stack) is not Transition.NONE:
+                yield (
+                    f'cluster.configurations: "{configurations[0]}" cannot become "{name}", as '
+                    "with use_existing nothing is deployed; measure each on its own cluster, into "
+                    "an archive of its own"
+                )
+        for name, scenarios in campaign.scenarios.items():
+            if any(isinstance(scenario, OfUpstream) for scenario in scenarios):
+                yield (
+                    f"benchmarks.{name}: makes and removes pools, which nothing may with "
+                    "use_existing; use one of the other scenarios"
+                )
+
+    @staticmethod
+    def requirements(
+        section: ClusterSection, site: Site, cells: Iterable[Cell]
+    ) -> list[Requirement]:
+        """That the cluster answers, and has the pools."""
+        ceph = f"{shell.command(section.ceph_cmd)} -c {shlex.quote(site.conf)}"
+        needs = []
+        data = (getattr(cell.scenario, "data_pool", "") for cell in cells)
+        pools = [*(cell.scenario.pool_profile for cell in cells), *filter(None, data)]
+        for pool in dict.fromkeys(pools):
+            missing = f"the cluster of {site.conf} does not answer, or has no pool {pool}; make it"
+            script = (
+                f"timeout 60 {ceph} osd pool get {shlex.quote(pool)} size >/dev/null 2>&1 "
+                f"&& echo ok || echo {shlex.quote(missing)}"
+            )
+            needs.append(Requirement("existing cluster", (site.head,), script))
+        return needs
+
+    @property
+    def deployment(self) -> Optional[str]:
+        """One deployment, from however many runs it is measured."""
+        named = self._section.conf_file
+        return digest(ceph_conf.read(Path(named)) if named else "")[:12]
+
     def begin(self, stacks: Mapping[str, Stack]) -> None:
         """Learn the stacks."""
         self._stacks = dict(stacks)
         self.stack = next(iter(self._stacks.values()))
         self.cluster, self._hooks = overlaid(
-            self._engine, self._engine.settings.cluster, list(self._stacks.values())
+            self.maker(self._engine), self._engine.settings.cluster, list(self._stacks.values())
         )
 
     def transition(self, step: Deploy) -> Transition:

@@ -21,6 +21,7 @@ from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.run.targets import existing, sockets_on_host
+from cbt_crypto.run.targets.choice import target_of
 
 pytestmark = pytest.mark.unit
 
@@ -29,7 +30,7 @@ EXISTING = {"use_existing": True, "mons": ..., "mgrs": ...}
 
 
 def problems(campaign: Campaign) -> list[str]:
-    return list(existing.problems(campaign, list(campaign.configurations)))
+    return list(target_of(campaign.cluster).problems(campaign, list(campaign.configurations)))
 
 
 def test_one_claim_is_no_problem(campaign_of: Make) -> None:

@@ -9,7 +9,7 @@ from typing import Optional
 
 import pytest
 
-from cbt_crypto.run.preflight import mend, requirements
+from cbt_crypto.run.preflight import mend, programs
 from cbt_crypto.run.preflight.survey import Finding
 
 pytestmark = pytest.mark.unit
@@ -79,4 +79,4 @@ def test_a_host_without_a_known_manager_is_left_to_people() -> None:
 
 
 def test_every_program_that_a_campaign_needs_is_known() -> None:
-    assert set(requirements._PACKAGES) <= set(mend._PACKAGES)
+    assert set(programs.PACKAGES) <= set(mend.PACKAGES)

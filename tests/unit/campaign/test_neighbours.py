@@ -15,7 +15,7 @@ from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.file.neighbours import Neighbours
+from cbt_crypto.plan.file.cluster import Neighbours
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.run.cell import neighbours as subject
 

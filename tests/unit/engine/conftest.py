@@ -17,6 +17,7 @@ from cbt_crypto.engine.contract import embedded
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.run.targets.choice import target_of
 from cbt_crypto.run.targets.cluster import DeployedCluster, overlaid
 
 
@@ -88,15 +89,16 @@ def cluster_of(notebook: Notebook) -> Callable[..., Any]:
     def make(campaign: Campaign) -> Any:
         stacks = [Stack(overlays) for overlays in campaign.configurations.values()]
         section = yaml.safe_load(yaml.safe_dump(campaign.document["cluster"]))
-        cluster, _ = overlaid(embedded(), section, stacks)
+        kind = target_of(campaign.cluster)
+        cluster, _ = overlaid(kind.maker(embedded()), section, stacks)
         cluster.remote = notebook
         return cluster
 
     return make
 
 
-@pytest.fixture
-def target_of(notebook: Notebook) -> Callable[..., DeployedCluster]:
+@pytest.fixture(name="target_of")
+def _target(notebook: Notebook) -> Callable[..., DeployedCluster]:
     """The same as the target of a campaign."""
 
     def make(campaign: Campaign) -> DeployedCluster:

@@ -9,7 +9,7 @@ import pytest
 
 from cbt_crypto.engine.embedded import pools
 from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile
-from cbt_crypto.plan.file.consistency import contradictions
+from cbt_crypto.plan.file.origin import origin_of
 from cbt_crypto.plan.layout import pieces_of
 
 pytestmark = pytest.mark.unit
@@ -85,11 +85,11 @@ def test_a_stripe_unit_is_asked_for_and_judged() -> None:
 
 
 def test_too_few_osds_and_unknown_profiles_are_said_before_anything_starts() -> None:
-    assert [wrong for _, wrong in contradictions(_cluster(per_node=2))] == [
+    assert [wrong for _, wrong in origin_of(_cluster(per_node=2)).contradictions(True)] == [
         "makes 3 pieces, and there are 2 OSDs; add OSDs"
     ]
     unknown = _cluster().model_copy(update={"erasure_profiles": {}})
-    assert [wrong for _, wrong in contradictions(unknown)] == [
+    assert [wrong for _, wrong in origin_of(unknown).contradictions(True)] == [
         '"ec" is none of cluster.erasure_profiles'
     ]
     assert pieces_of(_cluster(), ERASURE) == 3

@@ -1,0 +1,30 @@
+"""A cluster that is there already, as CBT's contract has it."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from cbt_crypto.engine.embedded.ceph import Ceph
+
+
+class ExistingCeph(Ceph):
+    """Only the campaign's own directories and processes beside it come and go."""
+
+    use_existing = True
+
+    @override
+    def _undo(self) -> None:
+        """Nothing was laid over its devices, or made on them."""
+
+    @override
+    def _empty_devices(self) -> str:
+        """None is the campaign's."""
+        return ""
+
+    @override
+    def check_health(self) -> None:
+        """Its owner sees to its health."""
+
+    @override
+    def mkpool(self, name: str, profile: str, application: str) -> None:
+        """Its owner has made the pools."""
