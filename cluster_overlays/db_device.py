@@ -130,14 +130,14 @@ class DbDevice(Overlay):
         for osd in site.osds_of(host):
             groups.setdefault(self._disk(osd), []).append(osd)
         claim = destroy.claim(site.tmp_dir, groups)
-        made = [
+        volumes = [
             Group(
                 self._group(osds[0]), disk,
                 tuple(LogicalVolume(f"osd.{osd.id}-db", self.size) for osd in osds),
             )
             for disk, osds in groups.items()
         ]  # fmt: skip
-        return f"{claim}\n{logical_volumes.make(made, _notes(site))}"
+        return f"{claim}\n{logical_volumes.make(volumes, _notes(site))}"
 
     @override
     def take_down(self, site: Site) -> HostScripts:
@@ -170,10 +170,10 @@ class DbDevice(Overlay):
         )
         if not self.is_present:
             return f"echo {_LINKS}\n{links}"
-        asked = {f"osd.{osd.id}": self._asked(osd) for osd in osds}
-        return f"echo {_LINKS}\n{links}\necho {_STORAGE}\n{storage.look(asked)}"
+        layers_asked = {f"osd.{osd.id}": self._layers_of(osd) for osd in osds}
+        return f"echo {_LINKS}\n{links}\necho {_STORAGE}\n{storage.look(layers_asked)}"
 
-    def _asked(self, osd: Osd) -> dict[str, Any]:
+    def _layers_of(self, osd: Osd) -> dict[str, Any]:
         devices = {} if self.directory else {"db": self._path(osd)}
         return {"pid_file": osd.pid_file, "devices": devices, "file": self._file(osd)}
 
@@ -208,8 +208,8 @@ class DbDevice(Overlay):
         if metadata.get("bluefs_dedicated_db") != "1":
             return "its metadata says that it has no database device of its own"
         if metadata.get("bluefs_db_size") not in (None, str(_bytes(self.size))):
-            found = metadata["bluefs_db_size"]
-            return f"its database device has {found} bytes and not {_bytes(self.size)}"
+            size = metadata["bluefs_db_size"]
+            return f"its database device has {size} bytes and not {_bytes(self.size)}"
         return None
 
     def _storage_fault(self, osd: Osd, facts: Optional[Facts]) -> Optional[str]:
@@ -241,13 +241,13 @@ class _Look:
                 self.links.setdefault(osd, {})[part] = target
             return
         try:
-            found = json.loads(text)
+            document = json.loads(text)
         except ValueError:
             return
         if kind == _STORAGE:
-            self.storage.update(found)
+            self.storage.update(document)
         else:
-            self.metadata.update({f"osd.{one['id']}": one for one in found})
+            self.metadata.update({f"osd.{answer['id']}": answer for answer in document})
 
     def evidence(self, osd: Osd) -> dict[str, Any]:
         name = f"osd.{osd.id}"

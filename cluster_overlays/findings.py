@@ -18,16 +18,16 @@ class Finding:
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
-#: What is looked at.
-PlaceT = TypeVar("PlaceT", bound=Union[Osd, Drive])
+#: What carries data: an OSD, or a drive.
+CarrierT = TypeVar("CarrierT", bound=Union[Osd, Drive])
 
 
-def name_of(place: Union[Osd, Drive]) -> str:
+def name_of(carrier: Union[Osd, Drive]) -> str:
     """`osd.3`, or `drive NVMe`."""
-    return f"osd.{place.id}" if isinstance(place, Osd) else f"drive {place.name}"
+    return f"osd.{carrier.id}" if isinstance(carrier, Osd) else f"drive {carrier.name}"
 
 
-def judge_all(overlay: Overlay, findings: Mapping[PlaceT, Finding], claim: str) -> Verdict:
+def judge_all(overlay: Overlay, findings: Mapping[CarrierT, Finding], claim: str) -> Verdict:
     """Proved when no OSD has a fault. `claim` completes the sentence "4 of 4 OSDs ...".
 
     A cell on drives has drives in place of OSDs. On a cluster that the campaign did not deploy
@@ -36,14 +36,14 @@ def judge_all(overlay: Overlay, findings: Mapping[PlaceT, Finding], claim: str) 
     if not findings:
         return Verdict(not overlay.is_present, "the campaign deploys no OSD to look at")
     faults = [
-        f"{name_of(place)} on {place.host}: {finding.fault}"
-        for place, finding in findings.items()
+        f"{name_of(carrier)} on {carrier.host}: {finding.fault}"
+        for carrier, finding in findings.items()
         if finding.fault
     ]
-    kind = "OSDs" if all(isinstance(place, Osd) for place in findings) else "drives"
+    kind = "OSDs" if all(isinstance(carrier, Osd) for carrier in findings) else "drives"
     reason = f"{len(findings) - len(faults)} of {len(findings)} {kind} {claim}"
     if faults:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         reason = f"{reason}; {faults[0]}{more}"
-    evidence = {name_of(place): dict(finding.evidence) for place, finding in findings.items()}
+    evidence = {name_of(carrier): dict(finding.evidence) for carrier, finding in findings.items()}
     return Verdict(not faults, reason, evidence)

@@ -118,7 +118,7 @@ class OsdService(Overlay):
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
         looks = [_parse(outputs) for outputs in (before, after)]
-        findings = {osd: self._finding(osd, [one.get(f"osd.{osd.id}") for one in looks])
+        findings = {osd: self._finding(osd, [look.get(f"osd.{osd.id}") for look in looks])
                     for osd in site.osds}  # fmt: skip
         if any(osd.is_existing for osd in site.osds):
             return judge_all(self, findings, "run as they were deployed")
@@ -149,10 +149,10 @@ class OsdService(Overlay):
 
 
 def _parse(outputs: HostOutputs) -> dict[str, Mapping[str, Any]]:
-    found: dict[str, Mapping[str, Any]] = {}
+    by_osd: dict[str, Mapping[str, Any]] = {}
     for output in outputs.values():
         try:
-            found.update(json.loads(output))
+            by_osd.update(json.loads(output))
         except (ValueError, TypeError):
             continue
-    return found
+    return by_osd

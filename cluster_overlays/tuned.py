@@ -135,8 +135,8 @@ class Tuned(Overlay):
         return {host: _call(_WAY_BACK, _memory(site, host)) for host in self._hosts(site)}
 
     @override
-    def put_back(self, site: Site, told: HostOutputs) -> HostScripts:
-        before = {host: text.strip() for host, text in told.items()}
+    def put_back(self, site: Site, way_back: HostOutputs) -> HostScripts:
+        before = {host: text.strip() for host, text in way_back.items()}
         return {
             host: _call(
                 _PUT_BACK, self.profile, _memory(site, host),

@@ -102,8 +102,8 @@ class Answers:
 
 def script(questions: Sequence[Question]) -> str:
     """Shell text that asks all of them on their host and prints one JSON document."""
-    asked = [asdict(question) for question in questions]
-    return shell.python(_READER % {"timeout": TIMEOUT_S}, asked)
+    documents = [asdict(question) for question in questions]
+    return shell.python(_READER % {"timeout": TIMEOUT_S}, documents)
 
 
 def parse(outputs: HostOutputs) -> Answers:

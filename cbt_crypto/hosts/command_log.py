@@ -54,27 +54,27 @@ _HERE = re.compile(
 
 def record(
     hosts: Sequence[str], what: str, command: str, ending: str, seconds: float,
-    said: str = "",
+    errors: str = "",
 ) -> None:  # fmt: skip
     """Log a command that ended, as `ending` says: `exit 0`, `no answer`, `timed out`, `started`.
 
     `said` is what it printed to stderr; its end is shown when it failed.
     """
     if _LOGGER.handlers:
-        _LOGGER.info("%s", line(time.time(), hosts, what, command, ending, seconds, said))
+        _LOGGER.info("%s", line(time.time(), hosts, what, command, ending, seconds, errors))
 
 
 def line(
     ended: float, hosts: Sequence[str], what: str, command: str, ending: str,
-    seconds: float, said: str = "",
+    seconds: float, errors: str = "",
 ) -> str:  # fmt: skip
     """One line of the log; `ended` in seconds since the epoch."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ended)) + f".{int(ended % 1 * 1000):03}Z"
     names = ",".join(hosts[:_HOSTS])
     more = f"+{len(hosts) - _HOSTS}" if len(hosts) > _HOSTS else ""
     text = f"{stamp}\t{seconds:.3f} s\t{ending}\t{names}{more}\t{what}\t{_shown(command)}"
-    if ending != SUCCESS and said.strip():
-        text += f"\tsaid: {_one_line(masked(said.strip())[-_SAID:])}"
+    if ending != SUCCESS and errors.strip():
+        text += f"\tsaid: {_one_line(masked(errors.strip())[-_SAID:])}"
     return text
 
 

@@ -87,15 +87,15 @@ def make(path: str) -> None:
 
 def mounts_below(path: str) -> List[str]:
     """Where something is mounted below the directory, a bind mount included."""
-    found = []
+    mounts = []
     with open("/proc/self/mountinfo") as file:
         for line in file:
-            place = line.split()[4]
+            mount = line.split()[4]
             for code in ("040", "011", "012", "134"):
-                place = place.replace("\\" + code, chr(int(code, 8)))
-            if place.startswith(path + "/"):
-                found.append(place)
-    return found
+                mount = mount.replace("\\" + code, chr(int(code, 8)))
+            if mount.startswith(path + "/"):
+                mounts.append(mount)
+    return mounts
 
 
 def remove(path: str, part: str = "") -> None:

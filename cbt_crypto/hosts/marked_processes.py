@@ -40,8 +40,8 @@ def named(run: str) -> Iterator[None]:
 def end_run(run: str) -> None:
     """Kill what carries that run's name, and wait until it is gone."""
     ends = time.monotonic() + _PATIENCE_S
-    while (found := _marked(_RUN, run)) and time.monotonic() < ends:
-        _kill(found)
+    while (processes := _marked(_RUN, run)) and time.monotonic() < ends:
+        _kill(processes)
 
 
 def lab_environment(directory: Path) -> dict[str, str]:
@@ -59,12 +59,12 @@ def end_lab(directory: Path) -> None:
 
     Returns when they are gone. Raises RunError when they are not after some seconds.
     """
-    own = _pid_namespace(os.getpid())
+    of_this_process = _pid_namespace(os.getpid())
     namespaces: set[str] = set()
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         marked = _of_lab(directory)
-        namespaces |= {_pid_namespace(process.pid) for process in marked} - {own, ""}
+        namespaces |= {_pid_namespace(process.pid) for process in marked} - {of_this_process, ""}
         members = [pid for pid in psutil.pids() if _pid_namespace(pid) in namespaces]
         if not marked and not members:
             return
@@ -80,7 +80,7 @@ def _of_lab(directory: Path) -> list[psutil.Process]:
 
 def _marked(variable: str, value: str, begins: bool = False) -> list[psutil.Process]:
     """The processes whose environment has that value, or one that begins with it."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         if process.pid == os.getpid():
             continue
@@ -88,8 +88,8 @@ def _marked(variable: str, value: str, begins: bool = False) -> list[psutil.Proc
         with contextlib.suppress(psutil.Error, OSError):
             has = process.environ().get(variable)
             if has is not None and (has.startswith(value) if begins else has == value):
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 def _kill(processes: list[psutil.Process]) -> None:

@@ -108,10 +108,10 @@ def _record(
     """A line of the command log for the hosts that ran the same and ended alike."""
     hosts_of: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for host, result in results.items():
-        said = result.stderr if result.status != 0 else ""
-        hosts_of[scripts[host], result.ending, said].append(host)
-    for (text, ending, said), hosts in hosts_of.items():
-        command_log.record(hosts, what, text, ending, seconds, said)
+        errors = result.stderr if result.status != 0 else ""
+        hosts_of[scripts[host], result.ending, errors].append(host)
+    for (text, ending, errors), hosts in hosts_of.items():
+        command_log.record(hosts, what, text, ending, seconds, errors)
 
 
 def packed(text: str) -> str:

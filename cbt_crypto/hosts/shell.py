@@ -34,7 +34,7 @@ def joined(parts: Iterable[HostScripts], keep_going: bool = False) -> HostScript
     for part in parts:
         for host, text in part.items():
             texts.setdefault(host, []).append(text)
-    return {host: sequence(own, keep_going) for host, own in texts.items()}
+    return {host: sequence(of_host, keep_going) for host, of_host in texts.items()}
 
 
 def sequence(texts: Sequence[str], keep_going: bool) -> str:

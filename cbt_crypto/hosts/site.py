@@ -46,8 +46,8 @@ class Osd:
     @property
     def devices(self) -> tuple[str, ...]:
         """The block devices, whole ones, that deploying it writes to."""
-        own = None if self.is_file else self.disk or self.device
-        return tuple(device for device in (own, self.db_device) if device)
+        data = None if self.is_file else self.disk or self.device
+        return tuple(device for device in (data, self.db_device) if device)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ def clear_dead() -> None:
     """Remove what processes of ours that have ended left in the temporary directory."""
     name = re.compile(rf"cbt-[a-z]+-{_numbering()}-(\d+)-\w+")
     for path in Path(tempfile.gettempdir()).glob("cbt-*"):
-        found = name.fullmatch(path.name)
-        if not found or _is_alive(int(found[1])) or not _is_ours(path):
+        match = name.fullmatch(path.name)
+        if not match or _is_alive(int(match[1])) or not _is_ours(path):
             continue
         shutil.rmtree(path, ignore_errors=True)
 

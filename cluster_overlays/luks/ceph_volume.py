@@ -46,11 +46,11 @@ def on_volumes(site: Site, parts: Sequence[str]) -> Site:
 def _on_volumes(osd: Osd, parts: Sequence[str]) -> Osd:
     if osd.is_file or osd.is_existing:
         return osd
-    own = {
+    paths = {
         part: volume_of(osd, part, device) if part in parts else device
         for part, device in devices_of(osd).items()
     }
-    return replace(osd, device=own["data"], db_device=own.get("db"))
+    return replace(osd, device=paths["data"], db_device=paths.get("db"))
 
 
 def requirements(site: Site, parts: Sequence[str]) -> list[Requirement]:
@@ -84,14 +84,14 @@ def fault(layers: Sequence[Mapping[str, Any]]) -> Optional[str]:
 
 def _groups(site: Site, parts: Sequence[str]) -> dict[str, list[Group]]:
     """Host -> a group for each device that is to carry a volume."""
-    found: dict[str, list[Group]] = {}
+    by_host: dict[str, list[Group]] = {}
     for osd in site.osds:
         for part, device in devices_of(osd).items():
             if part in parts and not logical_volumes.is_ours(device):
                 volume = LogicalVolume(f"osd.{osd.id}-{part}")
                 group = Group(_group(osd, device), device, (volume,))
-                found.setdefault(osd.host, []).append(group)
-    return found
+                by_host.setdefault(osd.host, []).append(group)
+    return by_host
 
 
 def _group(osd: Osd, device: str) -> str:

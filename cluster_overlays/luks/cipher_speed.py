@@ -64,9 +64,9 @@ def best(outputs: Iterable[str]) -> tuple[str, int]:
             key = (str(row["cipher"]), int(str(row["key_bits"])))
             slowest.setdefault(key, []).append(min(float(str(speed)) for speed in speeds))
     known = {
-        key: min(found)
-        for key, found in slowest.items()
-        if key in CANDIDATES and len(found) == len(hosts)
+        key: min(of_hosts)
+        for key, of_hosts in slowest.items()
+        if key in CANDIDATES and len(of_hosts) == len(hosts)
     }
     if not known:
         raise ValueError("cryptsetup benchmark measured no cipher on every host")

@@ -56,8 +56,8 @@ class CryptTable:
 
     def fault(self, layer: Mapping[str, Any]) -> Optional[str]:
         """What contradicts that a layer of `storage_on_host` is such a mapping."""
-        found = crypt_of(layer)
-        return found.difference_from(self.over(layer)) if found else "is not dm-crypt"
+        table = crypt_of(layer)
+        return table.difference_from(self.over(layer)) if table else "is not dm-crypt"
 
     def over(self, layer: Mapping[str, Any]) -> CryptTable:
         """As wanted of this very mapping: the kernel tells whether it lies on flash."""
@@ -82,9 +82,9 @@ class CryptTable:
         if self.on_opal != wanted.on_opal:
             return f"is {'' if self.on_opal else 'not '}on a drive that encrypts by itself (OPAL)"
         for name in ("cipher", "key_size", "sector_size"):
-            found, expected = getattr(self, name), getattr(wanted, name)
-            if expected not in (found, None) and (claimed is None or name in claimed):
-                return f"has {name} {found} and not {expected}"
+            in_force, expected = getattr(self, name), getattr(wanted, name)
+            if expected not in (in_force, None) and (claimed is None or name in claimed):
+                return f"has {name} {in_force} and not {expected}"
         return None
 
 
@@ -105,9 +105,9 @@ class OpalTable:
         lines = [line.split() for line in (layer["table"] or "").splitlines()]
         if len(lines) != 1 or lines[0][2:3] != ["linear"]:
             return "is not one stretch of a drive"
-        found = lines[0][3]
-        if found != self.device:
-            return f"lies on device {found} and not on {self.device}"
+        below = lines[0][3]
+        if below != self.device:
+            return f"lies on device {below} and not on {self.device}"
         return None
 
 

@@ -43,8 +43,8 @@ class OpalDrive(Fact):
     def judge(self, output: str) -> Optional[str]:
         facts = _parsed(output)
         if not facts or "error" in facts:
-            said = facts.get("error") or (output.strip().splitlines() or ["no answer"])[-1]
-            return f"{self.device} cannot be asked about OPAL ({said}); name the drive itself"
+            last_words = facts.get("error") or (output.strip().splitlines() or ["no answer"])[-1]
+            return f"{self.device} cannot be asked about OPAL ({last_words}); name the drive itself"
         if facts["config"] is False:
             kernel = facts["kernel"]
             return (
@@ -87,7 +87,7 @@ class OpalDrive(Fact):
 
 def requirement(host: str, mapping: luks_mapping.CryptMapping) -> OpalDrive:
     """That the device of a mapping is a drive with OPAL, and nobody's."""
-    keys = [f"{place}/cbt-crypto/{mapping.name}.opal" for place in ("/run", "/dev/shm")]
+    keys = [f"{tmpfs}/cbt-crypto/{mapping.name}.opal" for tmpfs in ("/run", "/dev/shm")]
     script = shell.python(source(), {"drive": mapping.device, "keys": keys})
     return OpalDrive(f"OPAL of {mapping.device}", (host,), script, device=mapping.device)
 
@@ -105,14 +105,14 @@ def look(parts: Mapping[str, Mapping[str, str]]) -> str:
 def drive_fault(facts: Mapping[str, Any], parts: Sequence[str], hw_opal: HwOpal) -> Optional[str]:
     """What contradicts that these parts are encrypted by the drives themselves."""
     for part in parts:
-        found = facts.get("opal", {}).get(part)
-        if not found or "error" in found:
+        answer = facts.get("opal", {}).get(part)
+        if not answer or "error" in answer:
             return f"the drive of its {part} did not say whether it encrypts"
-        if found["flags"] & (_SUPPORTED | _ENABLED) != _SUPPORTED | _ENABLED:
+        if answer["flags"] & (_SUPPORTED | _ENABLED) != _SUPPORTED | _ENABLED:
             return f"OPAL locking is not enabled on the drive of its {part}"
-        if found["segments"] != [SEGMENTS[hw_opal]]:
-            said = ", ".join(found["segments"]) or "none"
-            return f"the header of its {part} has segments {said} and not {SEGMENTS[hw_opal]}"
+        if answer["segments"] != [SEGMENTS[hw_opal]]:
+            segments = ", ".join(answer["segments"]) or "none"
+            return f"the header of its {part} has segments {segments} and not {SEGMENTS[hw_opal]}"
     return None
 
 

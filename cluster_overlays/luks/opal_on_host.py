@@ -42,7 +42,9 @@ def segments(path: str) -> List[str]:
     command = ["cryptsetup", "luksDump", "--dump-json-metadata", path]
     try:
         printed = subprocess.check_output(command, stderr=subprocess.DEVNULL)
-        return sorted(one["type"] for one in json.loads(printed.decode())["segments"].values())
+        return sorted(
+            segment["type"] for segment in json.loads(printed.decode())["segments"].values()
+        )
     except (OSError, subprocess.CalledProcessError, ValueError, KeyError):
         return []
 
@@ -60,10 +62,12 @@ def has_option(release: str, boot: str = "/boot", proc: str = "/proc") -> Option
 
 def namespaces(name: str, root: str = "/sys/class/block") -> List[str]:
     """The other namespaces of an NVMe drive, which are reset with it; none of any other drive."""
-    own = re.match(r"(nvme\d+n)\d+$", name)
-    if not own:
+    drive = re.match(r"(nvme\d+n)\d+$", name)
+    if not drive:
         return []
-    return sorted(n for n in os.listdir(root) if re.match(own.group(1) + r"\d+$", n) and n != name)
+    return sorted(
+        n for n in os.listdir(root) if re.match(drive.group(1) + r"\d+$", n) and n != name
+    )
 
 
 def is_root_s(key: str) -> bool:
@@ -122,7 +126,7 @@ def revert(path: str, key_file: str) -> Optional[str]:
 
 
 def main(words: List[str]) -> int:
-    """`revert DEVICE KEY_FILE`, or JSON: `drive` with its `keys`, or `parts` by place and name."""
+    """`revert DEVICE KEY_FILE`, or JSON: `drive` with its `keys`, or `parts` by carrier and name."""
     if words[0] == "revert":
         try:
             why = revert(words[1], words[2])
@@ -131,12 +135,16 @@ def main(words: List[str]) -> int:
         if why:
             print(f"{words[1]} cannot be reset ({why})", file=sys.stderr)
         return 1 if why else 0
-    asked = json.loads(words[0])
-    if "drive" in asked:
-        print(json.dumps(drive(asked["drive"], asked["keys"])))
+    request = json.loads(words[0])
+    if "drive" in request:
+        print(json.dumps(drive(request["drive"], request["keys"])))
         return 0
-    places = asked["parts"].items()
-    print(json.dumps({place: {n: part(p) for n, p in own.items()} for place, own in places}))
+    carriers = request["parts"].items()
+    print(
+        json.dumps(
+            {carrier: {n: part(p) for n, p in devices.items()} for carrier, devices in carriers}
+        )
+    )
     return 0
 
 

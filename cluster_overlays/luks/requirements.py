@@ -84,10 +84,10 @@ class DmCrypt(Fact):
 
     @override
     def advice(self, output: str) -> Optional[str]:
-        places = [line[len("swap ") :] for line in output.splitlines() if line.startswith("swap ")]
-        if not places or self.judge(output):
+        swaps = [line[len("swap ") :] for line in output.splitlines() if line.startswith("swap ")]
+        if not swaps or self.judge(output):
             return None
-        where = ", ".join(places)
+        where = ", ".join(swaps)
         return f"keys in memory may be written to swap ({where}); swapoff -a for the campaign"
 
     @override
@@ -117,15 +117,15 @@ class DmCrypt(Fact):
     def _unknown(self, facts: Iterable[str]) -> Optional[str]:
         """A flag that cryptsetup's own help does not list: one may be built without, or patched."""
         known = {line.removeprefix("knows ") for line in facts if line.startswith("knows ")}
-        asked = (option for option in self.options if option in _FLAGS)
-        return next((option for option in asked if known and option not in known), None)
+        options = (option for option in self.options if option in _FLAGS)
+        return next((option for option in options if known and option not in known), None)
 
     def _too_old(self, cryptsetup: Version, target: Version, kernel: str) -> Optional[str]:
         needs = {"luks": BASE, **{option: OPTIONS[option] for option in self.options}}
         for option, since in needs.items():
             if cryptsetup < since.cryptsetup:
-                wanted, found = _dots(since.cryptsetup), _dots(cryptsetup)
-                return f"{option} needs cryptsetup {wanted}, and its cryptsetup is {found}"
+                wanted, installed = _dots(since.cryptsetup), _dots(cryptsetup)
+                return f"{option} needs cryptsetup {wanted}, and its cryptsetup is {installed}"
             if target < since.target:
                 return (
                     f"{option} needs dm-crypt {_dots(since.target)} (Linux {since.linux}), and "
@@ -139,8 +139,8 @@ def _after(prefix: str, lines: Iterable[str]) -> Optional[str]:
 
 
 def _version(text: Optional[str]) -> Optional[Version]:
-    found = re.search(r"(\d+(?:\.\d+)+)", text or "")
-    return tuple(int(part) for part in found[1].split(".")) if found else None
+    match = re.search(r"(\d+(?:\.\d+)+)", text or "")
+    return tuple(int(part) for part in match[1].split(".")) if match else None
 
 
 def _dots(version: Version) -> str:

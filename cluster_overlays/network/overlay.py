@@ -101,7 +101,7 @@ class Network(Overlay):
     def _link(self, site: Site) -> str:
         return PREFIX + hashlib.sha256(site.tmp_dir.encode()).hexdigest()[:6]
 
-    def _asked(self, site: Site, host: str, action: str, **more: Any) -> dict[str, Any]:
+    def _parameters(self, site: Site, host: str, action: str, **more: Any) -> dict[str, Any]:
         tunnel = self._tunnel(site)
         return {
             "action": action,
@@ -124,7 +124,7 @@ class Network(Overlay):
     def _on_hosts(self, site: Site, action: str, **more: Any) -> HostScripts:
         source = inspect.getsource(tunnel_on_host)
         return {
-            host: shell.python(source, self._asked(site, host, action, **more))
+            host: shell.python(source, self._parameters(site, host, action, **more))
             for host in site.hosts
         }
 
@@ -199,8 +199,8 @@ class Network(Overlay):
     def before_daemons(self, site: Site, introductions: HostOutputs) -> HostScripts:
         if not self.is_present:
             return {}
-        said = {host: json.loads(text) for host, text in introductions.items()}
-        return self._on_hosts(site, "make", said=said)
+        introduced = {host: json.loads(text) for host, text in introductions.items()}
+        return self._on_hosts(site, "make", said=introduced)
 
     @override
     def take_down(self, site: Site) -> HostScripts:

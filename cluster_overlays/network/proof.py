@@ -58,12 +58,16 @@ class Look:
         if what == TUNNEL:
             self.tunnels.setdefault(host, []).append(document["links"])
             self.sockets.update(
-                {osd: found for osd, found in document["sockets"].items() if found is not None}
+                {
+                    osd: addresses
+                    for osd, addresses in document["sockets"].items()
+                    if addresses is not None
+                }
             )
         elif what == "@osds":
-            self.osds = {f"osd.{one['osd']}": one for one in document["osds"]}
+            self.osds = {f"osd.{answer['osd']}": answer for answer in document["osds"]}
         else:
-            self.mons = {one["name"]: one for one in document["mons"]}
+            self.mons = {answer["name"]: answer for answer in document["mons"]}
 
 
 def judge_absence(site: Site, looks: Sequence[HostOutputs]) -> Verdict:
@@ -72,8 +76,8 @@ def judge_absence(site: Site, looks: Sequence[HostOutputs]) -> Verdict:
     for look in looks:
         for host in site.hosts:
             if look.get(host, "").strip() != "none":
-                found = look.get(host, "").split()
-                what = f"has {found[0]}" if found else "did not say which links it has"
+                links = look.get(host, "").split()
+                what = f"has {links[0]}" if links else "did not say which links it has"
                 return Verdict(False, f"{host} {what}", evidence)
     return Verdict(True, f"no tunnel of ours is on {len(site.hosts)} hosts", evidence)
 
@@ -96,18 +100,18 @@ def judge(
         "osd_bytes": _osd_bytes(site, before, after),
         "connections": after.sockets,
     }
-    total = sum(found for found in moved.values() if found)
+    total = sum(carried for carried in moved.values() if carried)
     reason = f"{len(site.osds)} of {len(site.osds)} OSDs talk through {name}, {total} bytes"
     return Verdict(not faults, faults[0] if faults else reason, evidence)
 
 
 def _device_faults(kind: str, site: Site, look: Look) -> Iterator[str]:
     for host in site.hosts:
-        found = look.tunnels.get(host)
-        if not found or not found[-1]:
+        links = look.tunnels.get(host)
+        if not links or not links[-1]:
             yield f"{host} has no tunnel"
             continue
-        for link, about in found[-1].items():
+        for link, about in links[-1].items():
             if about["kind"] != kind:
                 yield f"{link} on {host} is {about['kind']} and not {kind}"
 
@@ -130,19 +134,19 @@ def _address_faults(tunnel: Mapping[str, str], site: Site, look: Look) -> Iterat
 
 
 def _addresses(vector: Any) -> list[str]:
-    found = (vector or {}).get("addrvec", ())
-    return [str(one["addr"]).rpartition(":")[0] for one in found]
+    addresses = (vector or {}).get("addrvec", ())
+    return [str(address["addr"]).rpartition(":")[0] for address in addresses]
 
 
 def _socket_faults(tunnel: Mapping[str, str], site: Site, looks: Sequence[Look]) -> Iterator[str]:
     """OSDs with a connection beside the tunnel, or with none."""
     for look in looks:
         for osd in site.osds:
-            found = look.sockets.get(f"osd.{osd.id}")
-            if not found:
+            connections = look.sockets.get(f"osd.{osd.id}")
+            if not connections:
                 yield f"osd.{osd.id} on {osd.host} has no connection"
                 continue
-            others = sorted(address for address in found if address != tunnel[osd.host])
+            others = sorted(address for address in connections if address != tunnel[osd.host])
             if others:
                 yield f"osd.{osd.id} on {osd.host} has connections from {others[0]}"
 
@@ -176,12 +180,12 @@ def _counter_faults(
     """Hosts whose tunnel carried less than it must have."""
     daemons = _osd_bytes(site, before, after)
     for host in site.osd_hosts:
-        own = [daemons[f"osd.{osd.id}"] for osd in site.osds_of(host)]
+        sent_by_osds = [daemons[f"osd.{osd.id}"] for osd in site.osds_of(host)]
         carried = moved[host]
-        if carried is None or None in own:
+        if carried is None or None in sent_by_osds:
             yield f"{host} did not say how many bytes were moved"
             continue
-        sent = sum(one for one in own if one is not None)
+        sent = sum(of_osd for of_osd in sent_by_osds if of_osd is not None)
         if carried <= 0:
             yield f"nothing went through the tunnel of {host} in this cell, which proves nothing"
         elif _alone(site, host) and carried < sent:

@@ -22,7 +22,7 @@ OVERHEAD = {"vxlan": 50, "ipip": 20, "wireguard": 60, "ipsec": 60}
 #: What `ip link add ... type` calls them.
 LINK_TYPES = {"vxlan": "vxlan", "ipip": "ipip", "wireguard": "wireguard", "ipsec": "xfrm"}
 
-Asked = Dict[str, Any]
+Request = Dict[str, Any]
 
 
 class Way:
@@ -33,25 +33,27 @@ class Way:
         self.source, self.address, self.dev = source, address, dev
 
 
-def ways(asked: Asked) -> List[Way]:
+def ways(request: Request) -> List[Way]:
     """The ways to all other hosts."""
-    found = []
-    for number, (host, places) in enumerate(sorted(asked["hosts"].items())):
-        if host == asked["me"]:
+    all_ways = []
+    for number, (host, addresses) in enumerate(sorted(request["hosts"].items())):
+        if host == request["me"]:
             continue
-        address = _ipv4(places["underlay"])
+        address = _ipv4(addresses["underlay"])
         route = json.loads(run(["ip", "-j", "-4", "route", "get", address]))[0]
-        found.append(Way(host, places["tunnel"], number, route["prefsrc"], address, route["dev"]))
-    return found
+        all_ways.append(
+            Way(host, addresses["tunnel"], number, route["prefsrc"], address, route["dev"])
+        )
+    return all_ways
 
 
 def _ipv4(name: str) -> str:
     try:
-        found = {str(info[4][0]) for info in socket.getaddrinfo(name, None, socket.AF_INET)}
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo(name, None, socket.AF_INET)}
     except OSError:
         sentence = f"{name} has no IPv4 address here; name it in network.addresses"
         raise SystemExit(sentence) from None
-    return sorted(found)[0]
+    return sorted(addresses)[0]
 
 
 def run(command: List[str], text: Optional[str] = None) -> str:
@@ -59,10 +61,10 @@ def run(command: List[str], text: Optional[str] = None) -> str:
     pipe = subprocess.PIPE
     streams = {"stdin": pipe, "stdout": pipe, "stderr": pipe}
     with subprocess.Popen(command, universal_newlines=True, **streams) as process:  # type: ignore[call-overload]
-        said, problem = process.communicate(text)
+        output, problem = process.communicate(text)
     if process.returncode:
         raise SystemExit(f"{' '.join(command[:4])}: {problem.strip()[-300:]}")
-    return str(said)
+    return str(output)
 
 
 # -- keys -------------------------------------------------------------------------------------
@@ -70,10 +72,10 @@ def run(command: List[str], text: Optional[str] = None) -> str:
 
 def keys_directory() -> str:
     """A directory of root's on a tmpfs."""
-    for place in ("/run", "/dev/shm"):
-        kind = run(["stat", "-f", "-c", "%T", place]).strip()
+    for mount in ("/run", "/dev/shm"):
+        kind = run(["stat", "-f", "-c", "%T", mount]).strip()
         if kind in ("tmpfs", "ramfs"):
-            directory = place + "/cbt-crypto"
+            directory = mount + "/cbt-crypto"
             os.makedirs(directory, mode=0o700, exist_ok=True)
             if os.stat(directory).st_uid != os.geteuid():
                 raise SystemExit(f"{directory} is not root's")
@@ -82,33 +84,33 @@ def keys_directory() -> str:
     raise SystemExit("neither /run nor /dev/shm is a tmpfs, so there is no place for keys")
 
 
-def key_file(asked: Asked) -> str:
+def key_file(request: Request) -> str:
     """Where this host's private key is."""
-    return f"{keys_directory()}/{asked['link']}.key"
+    return f"{keys_directory()}/{request['link']}.key"
 
 
-def introduce(asked: Asked) -> Dict[str, str]:
+def introduce(request: Request) -> Dict[str, str]:
     """Make this host's key pair, where the kind needs one; what others may know of it."""
     os.umask(0o077)
-    if asked["kind"] == "wireguard":
+    if request["kind"] == "wireguard":
         private = run(["wg", "genkey"])
-        with open(key_file(asked), "w") as file:
+        with open(key_file(request), "w") as file:
             file.write(private)
         return {"public": run(["wg", "pubkey"], private).strip()}
-    if asked["kind"] == "ipsec":
-        run(["openssl", "genpkey", "-algorithm", "X25519", "-out", key_file(asked)])
-        return {"public": run(["openssl", "pkey", "-in", key_file(asked), "-pubout"])}
+    if request["kind"] == "ipsec":
+        run(["openssl", "genpkey", "-algorithm", "X25519", "-out", key_file(request)])
+        return {"public": run(["openssl", "pkey", "-in", key_file(request), "-pubout"])}
     return {}
 
 
-def agreed(asked: Asked, public: str) -> bytes:
+def agreed(request: Request, public: str) -> bytes:
     """The secret that this host and the owner of a public key have in common (X25519)."""
-    path = key_file(asked) + ".peer"
+    path = key_file(request) + ".peer"
     with open(path, "w") as file:
         file.write(public)
     try:
         return subprocess.check_output(
-            ["openssl", "pkeyutl", "-derive", "-inkey", key_file(asked), "-peerkey", path]
+            ["openssl", "pkeyutl", "-derive", "-inkey", key_file(request), "-peerkey", path]
         )
     finally:
         os.remove(path)
@@ -126,147 +128,147 @@ def esp_key(secret: bytes, spi: int, bits: int) -> str:
 # -- what makes a tunnel ----------------------------------------------------------------------
 
 
-def mtu(asked: Asked, found: List[Way]) -> int:
+def mtu(request: Request, all_ways: List[Way]) -> int:
     """That of the way with the least, less what the tunnel adds; or the one asked for."""
-    if asked["mtu"]:
-        return int(asked["mtu"])
+    if request["mtu"]:
+        return int(request["mtu"])
     under = []
-    for way in found:
+    for way in all_ways:
         with open(f"/sys/class/net/{way.dev}/mtu") as file:
             under.append(int(file.read()))
-    return min(under) - OVERHEAD[asked["kind"]]
+    return min(under) - OVERHEAD[request["kind"]]
 
 
-def vxlan(asked: Asked, found: List[Way], size: int) -> Tuple[List[str], List[str]]:
+def vxlan(request: Request, all_ways: List[Way], size: int) -> Tuple[List[str], List[str]]:
     """Lines for `ip -batch` and for `bridge -batch`: one device, packets of all to all peers."""
-    link = asked["link"]
+    link = request["link"]
     lines = [
-        f"link add {link} type vxlan id {asked['id']} local {found[0].source} "
-        f"dstport {asked['port']}",
-        *_addressed(asked, link, size),
+        f"link add {link} type vxlan id {request['id']} local {all_ways[0].source} "
+        f"dstport {request['port']}",
+        *_addressed(request, link, size),
     ]
-    floods = [f"fdb append 00:00:00:00:00:00 dev {link} dst {way.address}" for way in found]
+    floods = [f"fdb append 00:00:00:00:00:00 dev {link} dst {way.address}" for way in all_ways]
     return lines, floods
 
 
-def ipip(asked: Asked, found: List[Way], size: int) -> Tuple[List[str], List[str]]:
+def ipip(request: Request, all_ways: List[Way], size: int) -> Tuple[List[str], List[str]]:
     """One device a peer."""
     lines = []
-    for way in found:
-        link = f"{asked['link']}.{way.number}"
+    for way in all_ways:
+        link = f"{request['link']}.{way.number}"
         lines += [
             f"link add {link} type ipip local {way.source} remote {way.address}",
-            f"addr add {_own(asked)} peer {way.tunnel}/32 dev {link}",
+            f"addr add {_tunnel_address(request)} peer {way.tunnel}/32 dev {link}",
             f"link set {link} mtu {size} up",
         ]
     return lines, []
 
 
-def wireguard(asked: Asked, found: List[Way], size: int) -> Tuple[List[str], List[str]]:
+def wireguard(request: Request, all_ways: List[Way], size: int) -> Tuple[List[str], List[str]]:
     """One device; `peers` gives it its peers."""
-    link = asked["link"]
-    return [f"link add {link} type wireguard", *_addressed(asked, link, size)], []
+    link = request["link"]
+    return [f"link add {link} type wireguard", *_addressed(request, link, size)], []
 
 
-def ipsec(asked: Asked, found: List[Way], size: int) -> Tuple[List[str], List[str]]:
+def ipsec(request: Request, all_ways: List[Way], size: int) -> Tuple[List[str], List[str]]:
     """One xfrm interface; states and policies hold for what goes through it, and nothing else."""
-    link = asked["link"]
+    link = request["link"]
     lines = [
-        f"link add {link} type xfrm dev {found[0].dev} if_id {asked['id']}",
-        *_addressed(asked, link, size),
+        f"link add {link} type xfrm dev {all_ways[0].dev} if_id {request['id']}",
+        *_addressed(request, link, size),
     ]
-    for way in found:
-        secret = agreed(asked, asked["said"][way.peer]["public"])
-        lines += security(asked, way, secret)
+    for way in all_ways:
+        secret = agreed(request, request["said"][way.peer]["public"])
+        lines += security(request, way, secret)
     return lines, []
 
 
-def security(asked: Asked, way: Way, secret: bytes) -> List[str]:
+def security(request: Request, way: Way, secret: bytes) -> List[str]:
     """The states and policies of both directions between this host and one peer."""
-    me = sorted(asked["hosts"]).index(asked["me"])
-    out, into = spi(asked, me, way.number), spi(asked, way.number, me)
+    me = sorted(request["hosts"]).index(request["me"])
+    out, into = spi(request, me, way.number), spi(request, way.number, me)
     lines = []
     for number, ends in ((out, (way.source, way.address)), (into, (way.address, way.source))):
-        key = esp_key(secret, number, asked["key_size"])
+        key = esp_key(secret, number, request["key_size"])
         lines.append(
             f"xfrm state add src {ends[0]} dst {ends[1]} proto esp spi {number} mode tunnel "
-            f"if_id {asked['id']} replay-window 128 flag esn aead rfc4106(gcm(aes)) {key} 128"
+            f"if_id {request['id']} replay-window 128 flag esn aead rfc4106(gcm(aes)) {key} 128"
         )
-    own, far = _own(asked) + "/32", way.tunnel + "/32"
+    near, far = _tunnel_address(request) + "/32", way.tunnel + "/32"
     for direction, ends, outer in (
-        ("out", (own, far), (way.source, way.address)),
-        ("in", (far, own), (way.address, way.source)),
+        ("out", (near, far), (way.source, way.address)),
+        ("in", (far, near), (way.address, way.source)),
     ):
         lines.append(
-            f"xfrm policy add src {ends[0]} dst {ends[1]} dir {direction} if_id {asked['id']} "
+            f"xfrm policy add src {ends[0]} dst {ends[1]} dir {direction} if_id {request['id']} "
             f"tmpl src {outer[0]} dst {outer[1]} proto esp mode tunnel"
         )
     return lines
 
 
-def spi(asked: Asked, sender: int, receiver: int) -> int:
+def spi(request: Request, sender: int, receiver: int) -> int:
     """A number for each direction between two hosts, beyond those that are reserved."""
-    return (1 << 28) | (int(asked["id"]) & 0xFFF) << 16 | sender << 8 | receiver
+    return (1 << 28) | (int(request["id"]) & 0xFFF) << 16 | sender << 8 | receiver
 
 
-def _own(asked: Asked) -> str:
-    return str(asked["hosts"][asked["me"]]["tunnel"])
+def _tunnel_address(request: Request) -> str:
+    return str(request["hosts"][request["me"]]["tunnel"])
 
 
-def _addressed(asked: Asked, link: str, size: int) -> List[str]:
+def _addressed(request: Request, link: str, size: int) -> List[str]:
     return [
-        f"addr add {_own(asked)}/{asked['prefix']} dev {link}",
+        f"addr add {_tunnel_address(request)}/{request['prefix']} dev {link}",
         f"link set {link} mtu {size} up",
     ]
 
 
-def peers(asked: Asked, found: List[Way]) -> List[str]:
+def peers(request: Request, all_ways: List[Way]) -> List[str]:
     """The command that gives a WireGuard device its key, by a file's name, and its peers."""
-    command = ["wg", "set", asked["link"], "listen-port", str(asked["port"])]
-    command += ["private-key", key_file(asked)]
-    for way in found:
-        command += ["peer", asked["said"][way.peer]["public"], "allowed-ips", way.tunnel + "/32"]
-        command += ["endpoint", f"{way.address}:{asked['port']}"]
+    command = ["wg", "set", request["link"], "listen-port", str(request["port"])]
+    command += ["private-key", key_file(request)]
+    for way in all_ways:
+        command += ["peer", request["said"][way.peer]["public"], "allowed-ips", way.tunnel + "/32"]
+        command += ["endpoint", f"{way.address}:{request['port']}"]
     return command
 
 
 KINDS = {"vxlan": vxlan, "ipip": ipip, "wireguard": wireguard, "ipsec": ipsec}
 
 
-def make(asked: Asked) -> None:
+def make(request: Request) -> None:
     """Bring the tunnel up."""
-    found = ways(asked)
-    lines, floods = KINDS[asked["kind"]](asked, found, mtu(asked, found))
+    all_ways = ways(request)
+    lines, floods = KINDS[request["kind"]](request, all_ways, mtu(request, all_ways))
     run(["ip", "-batch", "-"], "\n".join(lines) + "\n")
     if floods:
         run(["bridge", "-batch", "-"], "\n".join(floods) + "\n")
-    if asked["kind"] == "wireguard":
-        run(peers(asked, found))
+    if request["kind"] == "wireguard":
+        run(peers(request, all_ways))
 
 
 # -- what takes it away -----------------------------------------------------------------------
 
 
-def links(asked: Asked) -> List[str]:
+def links(request: Request) -> List[str]:
     """The tunnel's devices on this host."""
-    name = asked["link"]
+    name = request["link"]
     return [
-        one for one in sorted(os.listdir("/sys/class/net"))
-        if one == name or one.startswith(name + ".")
+        link for link in sorted(os.listdir("/sys/class/net"))
+        if link == name or link.startswith(name + ".")
     ]  # fmt: skip
 
 
-def remove(asked: Asked) -> None:
+def remove(request: Request) -> None:
     """Remove the tunnel's devices, IPsec states and keys; what is not there is no error."""
-    for link in links(asked):
+    for link in links(request):
         run(["ip", "link", "delete", link])
-    if asked["kind"] == "ipsec":
-        lines = list(undone(asked["id"], run(["ip", "xfrm", "policy"]), "policy"))
-        lines += undone(asked["id"], run(["ip", "xfrm", "state"]), "state")
+    if request["kind"] == "ipsec":
+        lines = list(undone(request["id"], run(["ip", "xfrm", "policy"]), "policy"))
+        lines += undone(request["id"], run(["ip", "xfrm", "state"]), "state")
         if lines:
             run(["ip", "-batch", "-"], "\n".join(lines) + "\n")
     for directory in ("/run/cbt-crypto", "/dev/shm/cbt-crypto"):
-        for path in glob.glob(f"{directory}/{asked['link']}.key*"):
+        for path in glob.glob(f"{directory}/{request['link']}.key*"):
             os.remove(path)
         if os.path.isdir(directory) and not os.listdir(directory):
             os.rmdir(directory)
@@ -288,33 +290,33 @@ def undone(number: int, printed: str, kind: str) -> Iterator[str]:
 
 def blocks(printed: str) -> List[List[str]]:
     """The entries of `ip xfrm`: a line, and those indented under it."""
-    found = []  # type: List[List[str]]
+    entries = []  # type: List[List[str]]
     for line in printed.splitlines():
-        if line[:1].isspace() and found:
-            found[-1].append(line)
+        if line[:1].isspace() and entries:
+            entries[-1].append(line)
         elif line.strip():
-            found.append([line])
-    return found
+            entries.append([line])
+    return entries
 
 
 # -- what shows it ----------------------------------------------------------------------------
 
 
-def show(asked: Asked) -> Dict[str, Any]:
+def show(request: Request) -> Dict[str, Any]:
     """The tunnel's devices with their counters, and the addresses that OSDs are connected by."""
     return {
-        "links": {link: _link(link) for link in links(asked)},
-        "sockets": {osd: sockets(pid) for osd, pid in asked["osds"].items()},
+        "links": {link: _link(link) for link in links(request)},
+        "sockets": {osd: sockets(pid) for osd, pid in request["osds"].items()},
     }
 
 
 def _link(link: str) -> Dict[str, Any]:
-    told = json.loads(run(["ip", "-j", "-d", "link", "show", link]))[0]
+    about = json.loads(run(["ip", "-j", "-d", "link", "show", link]))[0]
     counted = {}
     for name in ("rx_bytes", "tx_bytes", "rx_errors", "tx_errors", "tx_dropped"):
         with open(f"/sys/class/net/{link}/statistics/{name}") as file:
             counted[name] = int(file.read())
-    return {"kind": told.get("linkinfo", {}).get("info_kind"), "mtu": told["mtu"], **counted}
+    return {"kind": about.get("linkinfo", {}).get("info_kind"), "mtu": about["mtu"], **counted}
 
 
 def sockets(pid_file: str) -> Optional[Dict[str, int]]:
@@ -322,10 +324,10 @@ def sockets(pid_file: str) -> Optional[Dict[str, int]]:
     try:
         with open(pid_file) as file:
             pid = file.read().strip()
-        own = set()
+        of_process = set()
         for name in os.listdir(f"/proc/{pid}/fd"):
             try:
-                own.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+                of_process.add(os.readlink(f"/proc/{pid}/fd/{name}"))
             except FileNotFoundError:
                 continue
         tables = [f"/proc/{pid}/net/{name}" for name in ("tcp", "tcp6")]
@@ -335,16 +337,16 @@ def sockets(pid_file: str) -> Optional[Dict[str, int]]:
     for path in tables:
         if os.path.exists(path):
             with open(path) as file:
-                for address in established(file.read(), own):
+                for address in established(file.read(), of_process):
                     counts[address] = counts.get(address, 0) + 1
     return counts
 
 
-def established(table: str, own: Any) -> Iterator[str]:
-    """The local addresses of the connections, in /proc/net/tcp or tcp6, whose sockets are `own`."""
+def established(table: str, of_process: Any) -> Iterator[str]:
+    """The local addresses of the connections, in /proc/net/tcp or tcp6, that `of_process` has."""
     for line in table.splitlines()[1:]:
         words = line.split()
-        if words[3] == "01" and f"socket:[{words[9]}]" in own:
+        if words[3] == "01" and f"socket:[{words[9]}]" in of_process:
             yield address_of(words[1].partition(":")[0])
 
 

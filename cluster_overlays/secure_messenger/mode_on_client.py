@@ -32,10 +32,10 @@ def mode(conf: str, user: str) -> str:
     return value.value.decode()
 
 
-def main(asked: Dict[str, str]) -> None:
+def main(request: Dict[str, str]) -> None:
     """`asked`: the client's `conf` and its `user`."""
     try:
-        print(mode(asked["conf"], asked["user"]))
+        print(mode(request["conf"], request["user"]))
     except (OSError, AttributeError) as error:
         print(error, file=sys.stderr)
 

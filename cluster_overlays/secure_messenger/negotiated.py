@@ -68,7 +68,7 @@ def agreed(
     """
     bytes_say = by_bytes(traffic)
     service = _words(modes.get("ms_service_mode"))
-    clients = _one_of(chosen(_words(one), service) for one in client_modes)
+    clients = _common_mode(chosen(_words(mode), service) for mode in client_modes)
     cluster = _words(modes.get("ms_cluster_mode"))
     osds = chosen(cluster, cluster)
     shown = [] if traffic.encrypted is not None else ["modes (this Ceph counts no encrypted bytes)"]
@@ -80,11 +80,11 @@ def agreed(
         shown.append("bytes")
         if traffic.osd_data >= _LOAD_BYTES:
             osds = bytes_say
-    seen = _one_of(_mode(name) for name in (connections or {}).get("osd", {}))
+    seen = _common_mode(_mode(name) for name in (connections or {}).get("osd", {}))
     if seen is not Mode.UNKNOWN:
         osds = seen
         shown.append("connections")
-    monitors = _one_of(_mode(name) for name in (connections or {}).get("mon", {}))
+    monitors = _common_mode(_mode(name) for name in (connections or {}).get("mon", {}))
     if monitors is Mode.UNKNOWN:
         allowed = _words(modes.get("ms_mon_client_mode"))
         monitors = chosen(allowed, allowed)
@@ -113,26 +113,28 @@ def chosen(wanted: Sequence[str], allowed: Sequence[str]) -> Mode:
     return next((_mode(name) for name in wanted if name in allowed), Mode.UNKNOWN)
 
 
-def fault(found: Agreed, wanted: Mode, traffic: Traffic) -> Optional[str]:
+def fault(negotiated: Agreed, wanted: Mode, traffic: Traffic) -> Optional[str]:
     """What contradicts that an OSD's data moved in that mode, a clause, or None."""
-    if found.is_all(wanted) or (not is_loaded(traffic) and found.osds in (wanted, Mode.UNKNOWN)):
+    if negotiated.is_all(wanted) or (
+        not is_loaded(traffic) and negotiated.osds in (wanted, Mode.UNKNOWN)
+    ):
         return None
     kinds = {Mode.SECURE: "encrypted", Mode.CRC: "plain"}
-    same = found.clients if found.clients is found.osds else Mode.MIXED
-    clause = f"its traffic is {kinds.get(same, 'mixed')}: {found.words()}"
+    same = negotiated.clients if negotiated.clients is negotiated.osds else Mode.MIXED
+    clause = f"its traffic is {kinds.get(same, 'mixed')}: {negotiated.words()}"
     whose = load_share(traffic) if same is Mode.MIXED else None
     likeness = f", about the share of {whose} data" if whose else ""
     return f"{clause}{share(traffic)}{likeness}"
 
 
-def claim(total: Traffic, all_found: Sequence[Agreed], wanted: Mode) -> str:
+def claim(total: Traffic, negotiated: Sequence[Agreed], wanted: Mode) -> str:
     """Completes the sentence "4 of 4 OSDs ...", of what was found at each."""
-    shown = sorted({found.shown_by for found in all_found}, key=len)
+    shown = sorted({of_osd.shown_by for of_osd in negotiated}, key=len)
     how = "encrypted" if wanted is Mode.SECURE else "did not encrypt"
     text = f"{how} what they exchanged with clients and one another"
     text += f", by their {shown[-1]}" if shown else ""
     text += share(total)
-    only_monitors = all(found.monitors is Mode.SECURE for found in all_found)
+    only_monitors = all(of_osd.monitors is Mode.SECURE for of_osd in negotiated)
     only_monitors &= by_bytes(total) is Mode.CRC
     if wanted is Mode.CRC and total.encrypted and only_monitors:
         text += ", towards monitors and managers"
@@ -162,7 +164,7 @@ def load_share(traffic: Traffic) -> Optional[str]:
 
 def connections_of(leaves: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     """Kind of peer -> mode -> how many, of the flat answers to `messenger dump`."""
-    found: dict[str, dict[str, int]] = {}
+    by_peer: dict[str, dict[str, int]] = {}
     ending = "/protocol/v2/con_mode"
     for path, mode in leaves.items():
         if not path.endswith(ending):
@@ -173,9 +175,9 @@ def connections_of(leaves: Mapping[str, Any]) -> dict[str, dict[str, int]]:
         kind = str(leaves.get(f"{base}/peer/type"))
         if leaves.get(f"{base}/peer/entity_name/type_str") == "mgr":
             kind = "mgr"  # a manager is a client too
-        modes = found.setdefault(kind, {})
+        modes = by_peer.setdefault(kind, {})
         modes[str(mode)] = modes.get(str(mode), 0) + 1
-    return found
+    return by_peer
 
 
 def _words(value: Optional[str]) -> list[str]:
@@ -186,8 +188,8 @@ def _mode(name: str) -> Mode:
     return Mode(name) if name in (Mode.SECURE.value, Mode.CRC.value) else Mode.UNKNOWN
 
 
-def _one_of(modes: Iterable[Mode]) -> Mode:
-    found = set(modes)
-    if len(found) > 1:
+def _common_mode(modes: Iterable[Mode]) -> Mode:
+    distinct = set(modes)
+    if len(distinct) > 1:
         return Mode.MIXED
-    return found.pop() if found else Mode.UNKNOWN
+    return distinct.pop() if distinct else Mode.UNKNOWN

@@ -114,14 +114,14 @@ class SecureMessenger(Overlay):
         looks = (_answers(site, before), _answers(site, after))
         traffic = {osd: _traffic(osd, *looks) for osd in site.osds}
         if any(osd.is_existing for osd in site.osds):
-            return self._judge_found(traffic, looks[1], _client_modes(site, after))
+            return self._judge_negotiated(traffic, looks[1], _client_modes(site, after))
         findings = {osd: self._finding(osd, traffic[osd], looks[1]) for osd in site.osds}
-        known = [found for found in traffic.values() if isinstance(found, Traffic)]
+        known = [of_osd for of_osd in traffic.values() if isinstance(of_osd, Traffic)]
         verdict = judge_all(self, findings, self._claim(known))
         doubt = self._doubt(known)
         return Verdict(False, doubt, verdict.evidence) if verdict.proved and doubt else verdict
 
-    def _judge_found(
+    def _judge_negotiated(
         self, traffic: Mapping[Osd, Union[Traffic, str]], look: Answers, client_modes: Sequence[str]
     ) -> Verdict:
         """The same on a cluster that somebody else deployed: by what was negotiated there."""
@@ -134,20 +134,20 @@ class SecureMessenger(Overlay):
                 continue
             modes = look.values[_key(osd, "modes")]
             connections = _connections(osd, look)
-            found = agreed(moved, connections, modes, client_modes)
-            known.append((moved, found))
+            negotiated_here = agreed(moved, connections, modes, client_modes)
+            known.append((moved, negotiated_here))
             evidence = {"modes": modes, "client_modes": list(client_modes), **moved.evidence()}
-            evidence |= {"connections": connections, "agreed": asdict(found)}
-            findings[osd] = Finding(negotiated.fault(found, wanted, moved), evidence)
+            evidence |= {"connections": connections, "agreed": asdict(negotiated_here)}
+            findings[osd] = Finding(negotiated.fault(negotiated_here, wanted, moved), evidence)
         total = sum((moved for moved, _ in known), NOTHING)
-        claim = negotiated.claim(total, [found for _, found in known], wanted)
+        claim = negotiated.claim(total, [negotiated_here for _, negotiated_here in known], wanted)
         verdict = judge_all(self, findings, claim)
         doubt = self._doubt([moved for moved, _ in known])
         return Verdict(False, doubt, verdict.evidence) if verdict.proved and doubt else verdict
 
     def _claim(self, traffic: Sequence[Traffic]) -> str:
         claim = f"encrypted {'every' if self.is_present else 'no'} byte"
-        if any(found.encrypted is None for found in traffic):
+        if any(of_osd.encrypted is None for of_osd in traffic):
             claim += " by the modes they run with (this Ceph counts no encrypted bytes)"
         return claim
 
@@ -164,7 +164,7 @@ class SecureMessenger(Overlay):
 
     def _doubt(self, traffic: Sequence[Traffic]) -> Optional[str]:
         """What no single OSD can show."""
-        moved = [found for found in traffic if found.total > 0]
+        moved = [of_osd for of_osd in traffic if of_osd.total > 0]
         if self.is_present and not moved:
             return "no OSD sent or received a byte in this cell, which proves nothing"
         return None
@@ -201,7 +201,9 @@ def _connections(osd: Osd, look: Answers) -> Optional[dict[str, dict[str, int]]]
     answers = [look.values[key] for key in keys if key in look.values]
     if not answers:
         return None
-    leaves = {f"{n}/{path}": leaf for n, one in enumerate(answers) for path, leaf in one.items()}
+    leaves = {
+        f"{n}/{path}": leaf for n, answer in enumerate(answers) for path, leaf in answer.items()
+    }
     return connections_of(leaves)
 
 
@@ -209,21 +211,23 @@ def _ask_clients(site: Site) -> HostScripts:
     """What the clients of a cluster that is there already want; the conf may leave it to them."""
     if not any(osd.is_existing for osd in site.osds):
         return {}
-    asked = {"conf": site.conf, "user": "admin"}
-    ask = shell.python(inspect.getsource(mode_on_client), asked)
+    request = {"conf": site.conf, "user": "admin"}
+    ask = shell.python(inspect.getsource(mode_on_client), request)
     script = f"echo; echo {_CLIENT_MODE}\n(\n{ask}) || :"
     return dict.fromkeys(site.active_clients, script)
 
 
 def _client_modes(site: Site, outputs: HostOutputs) -> list[str]:
     """Each active client's ms_client_mode, empty for one that could not say."""
-    said = (outputs.get(host, "").partition(_CLIENT_MODE)[2] for host in site.active_clients)
-    return list(dict.fromkeys(text.strip() for text in said))
+    modes = (outputs.get(host, "").partition(_CLIENT_MODE)[2] for host in site.active_clients)
+    return list(dict.fromkeys(text.strip() for text in modes))
 
 
 def _answers(site: Site, outputs: HostOutputs) -> Answers:
-    asked = {host: text for host, text in outputs.items() if host in site.osd_hosts}
-    return admin_socket.parse({h: text.partition(_CLIENT_MODE)[0] for h, text in asked.items()})
+    of_osd_hosts = {host: text for host, text in outputs.items() if host in site.osd_hosts}
+    return admin_socket.parse(
+        {h: text.partition(_CLIENT_MODE)[0] for h, text in of_osd_hosts.items()}
+    )
 
 
 def _traffic(osd: Osd, before: Answers, after: Answers) -> Union[Traffic, str]:

@@ -95,10 +95,10 @@ class Traffic:
 
     def evidence(self) -> dict[str, Any]:
         """Bytes and encrypted bytes, as proof.json has them."""
-        found: dict[str, Any] = {"bytes": self.total, "encrypted_bytes": self.encrypted}
+        evidence: dict[str, Any] = {"bytes": self.total, "encrypted_bytes": self.encrypted}
         if self.drift:
-            found["bytes_while_reading"] = self.drift
-        return found
+            evidence["bytes_while_reading"] = self.drift
+        return evidence
 
     def __add__(self, other: Traffic) -> Traffic:
         """What moved at both OSDs."""
