@@ -126,7 +126,7 @@ def revert(path: str, key_file: str) -> Optional[str]:
 
 
 def main(words: List[str]) -> int:
-    """`revert DEVICE KEY_FILE`, or JSON: `drive` with its `keys`, or `parts` by carrier and name."""
+    """`revert DEVICE KEY_FILE`; or JSON: `drive` and `keys`, or `parts` by carrier and name."""
     if words[0] == "revert":
         try:
             why = revert(words[1], words[2])
