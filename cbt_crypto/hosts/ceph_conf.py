@@ -14,13 +14,6 @@ from pathlib import Path
 from cbt_crypto.errors import UsageError
 
 _MOST_BYTES = 1 << 20
-#: `rgw_keystone_admin_password = x`, `"rgw_ldap_secret": "x"`; a path is no secret.
-_SECRET = re.compile(
-    r'^([ \t]*"?(?:[a-z0-9 _-]*[_ -])?(?:key|secrets?|passw(?:or)?d|passphrase|token|credentials?)'
-    r'(?:[_ -](?!ring|file|path|size|type|rota)[a-z0-9 _-]*)?"?[ \t]*[=:][ \t]*"?)'
-    r'(?!/|")[^"\n]+',
-    re.MULTILINE | re.IGNORECASE,
-)
 _MSGR2_PORT = 3300
 _MSGR1_PORT = 6789
 
@@ -60,11 +53,6 @@ def _text(path: Path) -> str:
     if len(data) > _MOST_BYTES:
         raise OSError(errno.EFBIG, "is larger than 1 MiB")
     return data.decode("utf-8")
-
-
-def without_secrets(text: str) -> str:
-    """A ceph.conf, or what a daemon says of its options, as it may be shown to others."""
-    return _SECRET.sub(lambda match: match[1] + "***", text)
 
 
 def _unfolded(text: str) -> str:

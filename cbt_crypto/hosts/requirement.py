@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
+from typing_extensions import override
+
 
 @dataclass(frozen=True)
 class Requirement:
@@ -40,3 +42,27 @@ class Fact(Requirement):
     def advice(self, output: str) -> Optional[str]:
         """One sentence on what is not as it should be and how to mend it, or None."""
         return None
+
+
+# zram is memory itself.
+SWAP = "sed '1d; /^\\/dev\\/zram/d; s/ .*//; s/^/swap /' /proc/swaps"
+
+
+def swap_advice(output: str) -> Optional[str]:
+    """One sentence when what `SWAP` printed shows that keys in a tmpfs may reach a disk."""
+    places = [line[len("swap ") :] for line in output.splitlines() if line.startswith("swap ")]
+    if not places:
+        return None
+    where = ", ".join(places)
+    return f"keys in memory may be written to swap ({where}); swapoff -a for the campaign"
+
+
+@dataclass(frozen=True)
+class KeysInMemory(Fact):
+    """For hosts with keys in a tmpfs."""
+
+    script: str = f"echo ok\n{SWAP}"
+
+    @override
+    def advice(self, output: str) -> Optional[str]:
+        return swap_advice(output)

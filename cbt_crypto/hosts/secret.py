@@ -1,13 +1,15 @@
 """What must never be printed: every secret that this program makes or reads is kept here.
 
 Whoever makes a key passes it through `keep`; whoever writes text that people see passes that
-through `masked`. Lines that look like a key of Ceph's or a password are masked besides, since the
-user's own ceph.conf may hold some that nobody kept.
+through `masked`. What people's own files say of keys and passwords nobody kept: options go through
+`options_without`, and documents through `document_without`, before they reach an archive.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 MASK = "***"
 #: Shorter ones would mask words.
@@ -43,3 +45,69 @@ def _hide(match: re.Match[str]) -> str:
     value = match["value"]
     # A file's name, a variable or an option's argument is no secret.
     return match[0] if value.startswith(("/", "$", "-", MASK)) else match["name"] + MASK
+
+
+# -- options ------------------------------------------------------------------------------------
+
+#: A line of a ceph.conf, or of what `config show` prints as JSON.
+_LINE = re.compile(
+    r"^(?P<name>[ \t]*\"?[^\n\"=:\[#;]+?\"?[ \t]*[=:][ \t]*\"?)"
+    r"(?P<value>[^\n]*?)(?P<end>\"?,?[ \t]*)$",
+    re.MULTILINE,
+)
+#: A word of a name that ends so stands for a secret, whatever its value is ...
+_SECRETS = ("password", "passwd", "passphrase", "pass", "pwd", "secret", "secrets", "credentials",
+            "credential")  # fmt: skip
+#: ... and one that ends so, unless the value is none that a secret has: `osd_deep_scrub_keys = 9`.
+_KEYS = ("key", "keys", "token", "tokens")
+#: The last word of a name that tells about a secret and is none.
+_ABOUT = {"path", "file", "size", "type", "engine", "template", "url", "expiration", "interval"}
+_PLAIN = re.compile(
+    r"[\d.]*|true|false|yes|no|none|\$[a-z].*|config://.*|\*\*\*"
+    r"|/(?:etc|var|run|home|root|srv|opt|usr|tmp|mnt|dev)/[^+=]*",
+    re.IGNORECASE,
+)
+#: Secrets within a value: cephx's keys, users of addresses, words with a value, and PEM.
+_WITHIN = (
+    re.compile(r"()\bA[Qg][A-Za-z0-9+/]{18,}={0,2}"),
+    re.compile(r"(://[^/\s:@]*:)[^@\s]+(?=@)"),
+    re.compile(r"(\b\w*(?:password|passwd|passphrase|secret|token)=)[^\s,;]+", re.IGNORECASE),
+    re.compile(r"()-----BEGIN [^-]*PRIVATE KEY-----.*"),
+)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether an option or a key of that name keeps something that only its owner may know."""
+    words = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
+    if not value.strip() or not words or words[-1] in _ABOUT:
+        return False
+    if any(word.endswith(_SECRETS) and word != "bypass" for word in words):
+        return value.lower() not in ("true", "false")
+    return any(word.endswith(_KEYS) for word in words) and not _PLAIN.fullmatch(value.strip())
+
+
+def options_without(text: str) -> str:
+    """A ceph.conf, or what a daemon prints of its options, as an archive may keep it."""
+    folded = re.sub(r"\\\n[ \t]*", "", text)
+    return _LINE.sub(_option, masked(folded))
+
+
+def document_without(value: Any, name: str = "") -> Any:
+    """The same of a YAML or JSON document's value, which stands under `name`."""
+    if isinstance(value, Mapping):
+        return {key: document_without(own, f"{key}") for key, own in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [document_without(one, name) for one in value]
+    return _without(name, value) if isinstance(value, str) else value
+
+
+def _option(match: re.Match[str]) -> str:
+    return match["name"] + _without(match["name"], match["value"]) + match["end"]
+
+
+def _without(name: str, value: str) -> str:
+    if is_secret(name, value):
+        return MASK
+    for within in _WITHIN:
+        value = within.sub(rf"\1{MASK}", value)
+    return value

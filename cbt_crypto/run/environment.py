@@ -14,10 +14,10 @@ from cbt_crypto.archive.json_file import read_json, write_json
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
-from cbt_crypto.hosts import ceph_conf, energy_sampler
+from cbt_crypto.hosts import energy_sampler
 from cbt_crypto.hosts.execution import fan_out
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.secret import masked
+from cbt_crypto.hosts.secret import options_without
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.dimensions import words
@@ -78,7 +78,7 @@ class EnvironmentFile:
     def note(self, configuration: str, target: Target) -> None:
         """Note the ceph.conf that is in force now; and the hosts, unless they are known."""
         name = ", ".join(filter(None, (configuration, words(target.variant))))
-        self._confs[name] = ceph_conf.without_secrets(masked(target.conf_text))
+        self._confs[name] = options_without(target.conf_text)
         noted = read_json(self._path)
         if noted is None or not set(target.site.hosts) <= set(noted.get("hosts", ())):
             everywhere = replace(target.site, drives=self._drives)

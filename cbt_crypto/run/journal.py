@@ -22,6 +22,7 @@ from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.archive.safe_read import read_document
 from cbt_crypto.engine import Engine
 from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts.secret import document_without
 from cbt_crypto.plan.file import Campaign, load_data
 from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.run import open_runs
@@ -78,7 +79,7 @@ class Journal:
         open_runs.note(
             self.run, archive=str(self.archive.absolute()), started=self.deployment.started, **told
         )
-        self._append(event="begin", **told)
+        self._append(event="begin", **{**told, "document": document_without(document)})
 
     def keep_ways_back(self, told: Mapping[str, Mapping[str, str]]) -> None:
         """Keep, in the user's own state, what overlays need to undo what they will do."""

@@ -12,6 +12,7 @@ from typing import Any, Optional
 
 from cbt_crypto.archive.json_file import read_json, write_json
 from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts.secret import document_without
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell, cells_of, select
 from cbt_crypto.plan.file import Campaign
@@ -154,8 +155,8 @@ def _shared(archive: Path, plan: Mapping[str, Any], campaign: Campaign) -> bool:
 
 
 def _document(campaign: Campaign) -> Any:
-    """The file's content as JSON keeps it."""
-    return json.loads(json.dumps(campaign.document, default=str))
+    """The file's content as JSON keeps it, without the passwords in it."""
+    return document_without(json.loads(json.dumps(campaign.document, default=str)))
 
 
 def write_plan(archive: Path, plan: Plan) -> None:
@@ -178,7 +179,7 @@ def write_plan(archive: Path, plan: Plan) -> None:
                     "definition": cell.definition,
                     "scenario": cell.scenario.name,
                     "configuration": cell.configuration,
-                    "parameters": cell.parameters,
+                    "parameters": document_without(cell.parameters),
                 }
                 for cell in plan.cells
                 if _is_certain(cell) or (archive / cell.path / "cell.json").exists()
@@ -210,7 +211,7 @@ def keep_cell(
             "definition": cell.definition,
             "scenario": cell.scenario.name,
             "configuration": cell.configuration,
-            "parameters": cell.parameters,
+            "parameters": document_without(cell.parameters),
             "state": "finished" if reason is None else "failed",
             "reason": reason,
             "clients": list(cell.scenario.active_clients(site.clients)),

@@ -9,12 +9,12 @@ from typing import Optional
 
 from typing_extensions import override
 
-from cbt_crypto.hosts.requirement import Fact
+from cbt_crypto.hosts.requirement import SWAP, Fact, swap_advice
 
 Version = tuple[int, ...]
 
 #: Prints one fact a line. The module is loaded as cryptsetup itself would; it shows the version.
-SCRIPT = """
+_FACTS = """
 PATH=$PATH:/usr/sbin:/sbin
 for program in cryptsetup dmsetup blkid wipefs; do
     command -v $program > /dev/null && echo "has $program"
@@ -27,9 +27,8 @@ echo "kernel $(uname -r)"
 for place in /run /dev/shm; do
     echo "on $(stat -f -c %T $place 2> /dev/null || :)"
 done
-# zram is memory itself.
-sed '1d; /^\\/dev\\/zram/d; s/ .*//; s/^/swap /' /proc/swaps
-""".strip()
+"""
+SCRIPT = _FACTS.strip() + "\n" + SWAP
 
 _PACKAGES = {
     "cryptsetup": "cryptsetup-bin (cryptsetup elsewhere than in Debian)",
@@ -84,11 +83,7 @@ class DmCrypt(Fact):
 
     @override
     def advice(self, output: str) -> Optional[str]:
-        swaps = [line[len("swap ") :] for line in output.splitlines() if line.startswith("swap ")]
-        if not swaps or self.judge(output):
-            return None
-        where = ", ".join(swaps)
-        return f"keys in memory may be written to swap ({where}); swapoff -a for the campaign"
+        return None if self.judge(output) else swap_advice(output)
 
     @override
     def judge(self, output: str) -> Optional[str]:

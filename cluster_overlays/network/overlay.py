@@ -17,7 +17,7 @@ from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
 from cbt_crypto.cluster_overlays.network import proof, tunnel_on_host
 from cbt_crypto.cluster_overlays.network.proof import Look
 from cbt_crypto.hosts import admin_socket, shell
-from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.requirement import KeysInMemory, Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 
 #: What all our devices' names begin with.
@@ -138,6 +138,8 @@ class Network(Overlay):
             Requirement(f"a {self.type} tunnel", site.hosts, script),
             Requirement(f"addresses of {self.subnet}", site.hosts, self._unused(site)),
         ]
+        if self.type in ("wireguard", "ipsec"):
+            needs.append(KeysInMemory("keys", site.hosts))
         sentence = self._wrong(site)
         if sentence:
             script = f"echo {shlex.quote(sentence)}"

@@ -12,7 +12,9 @@ import hmac
 import ipaddress
 import json
 import os
+import resource
 import socket
+import stat
 import subprocess
 import sys
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -76,12 +78,22 @@ def keys_directory() -> str:
         kind = run(["stat", "-f", "-c", "%T", mount]).strip()
         if kind in ("tmpfs", "ramfs"):
             directory = mount + "/cbt-crypto"
-            os.makedirs(directory, mode=0o700, exist_ok=True)
-            if os.stat(directory).st_uid != os.geteuid():
-                raise SystemExit(f"{directory} is not root's")
-            os.chmod(directory, 0o700)
+            if not os.path.lexists(directory):
+                os.mkdir(directory, 0o700)
+            if not is_ours_alone(directory):
+                raise SystemExit(f"{directory} is not root's alone; remove it")
             return directory
     raise SystemExit("neither /run nor /dev/shm is a tmpfs, so there is no place for keys")
+
+
+def is_ours_alone(directory: str) -> bool:
+    """Whether it is a directory, and no link, that nobody else may look into: anybody may write to
+    /dev/shm, and so put one there first."""
+    if not os.path.lexists(directory):
+        return False
+    status = os.lstat(directory)
+    mode = stat.S_IMODE(status.st_mode)
+    return stat.S_ISDIR(status.st_mode) and mode == 0o700 and status.st_uid == os.geteuid()
 
 
 def key_file(request: Request) -> str:
@@ -267,10 +279,10 @@ def remove(request: Request) -> None:
         lines += undone(request["id"], run(["ip", "xfrm", "state"]), "state")
         if lines:
             run(["ip", "-batch", "-"], "\n".join(lines) + "\n")
-    for directory in ("/run/cbt-crypto", "/dev/shm/cbt-crypto"):
+    for directory in filter(is_ours_alone, ("/run/cbt-crypto", "/dev/shm/cbt-crypto")):
         for path in glob.glob(f"{directory}/{request['link']}.key*"):
             os.remove(path)
-        if os.path.isdir(directory) and not os.listdir(directory):
+        if not os.listdir(directory):
             os.rmdir(directory)
 
 
@@ -364,6 +376,8 @@ ACTIONS = {"introduce": introduce, "make": make, "remove": remove, "show": show}
 
 
 if __name__ == "__main__":
+    # What holds keys leaves no core, nor do the programs that it starts.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     given = json.loads(sys.argv[1])
     answer = ACTIONS[given["action"]](given)
     if answer is not None:

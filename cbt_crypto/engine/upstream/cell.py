@@ -25,6 +25,7 @@ from cbt_crypto.engine.upstream.failure import told
 from cbt_crypto.engine.upstream.modules import Modules
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.clock import clock_offsets
+from cbt_crypto.hosts.secret import options_without
 
 #: fio's results of one volume, and not its logs: `output.0.client0`, `output.0_iops.1.log.client0`.
 _OUTPUT = re.compile(r"output\.\d+\..+")
@@ -101,6 +102,7 @@ class NativeBenchmark:
         ended = time.time() + on_head
         loads = self._loads()
         take_json(Path(self.archive_dir))
+        mask(Path(self.archive_dir))
         with contextlib.suppress(RunError):
             self.cleanup()
         self.outcome = {
@@ -156,6 +158,17 @@ def take_json(directory: Path) -> None:
         match = _JSON.search(text)
         if match:
             target.write_text(match.group(), encoding="utf-8")
+
+
+def mask(directory: Path) -> None:
+    """Take keys and passwords out of the options that upstream has daemons print, and of its own.
+
+    Other files are the processes' own outputs.
+    """
+    for path in (*directory.rglob("ceph_settings.out*"), *directory.rglob("*.yaml")):
+        if path.is_file() and not path.is_symlink():
+            text = path.read_text(encoding="utf-8", errors="surrogateescape")
+            path.write_text(options_without(text), encoding="utf-8", errors="surrogateescape")
 
 
 def _without_prints() -> contextlib.AbstractContextManager[Any]:

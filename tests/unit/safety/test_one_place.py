@@ -77,3 +77,27 @@ def test_every_function_that_destroys_proves_first() -> None:
             assert "prove " in body[: first.start()], name
     assert seen >= {"claim", "empty", "format_luks", "close_luks", "make_group", "remove_group"}
     assert seen >= {"make_array", "stop_array"}
+
+
+#: Modules that write down when something was; what waits asks the monotonic clock.
+TELL_THE_TIME = {
+    "cbt_crypto/archive/timeline.py", "cbt_crypto/engine/upstream/cell.py",
+    "cbt_crypto/hosts/clock.py", "cbt_crypto/hosts/command_log.py",
+    "cbt_crypto/run/cell/measure.py", "cbt_crypto/run/cell/neighbours.py",
+    "cbt_crypto/run/detached/watch.py", "cbt_crypto/run/environment.py",
+    "cbt_crypto/run/journal.py", "cbt_crypto/run/preflight/survey.py",
+    "cbt_crypto/run/progress.py",
+}  # fmt: skip
+
+
+def test_nothing_waits_by_the_wall_clock() -> None:
+    """A clock that is set during a wait would end it at once, or never."""
+    wall = re.compile(r"\btime\.time\(\)|datetime\.now\(|\butcnow\(")
+    found = {name for name in modules() if wall.search((ROOT / name).read_text())}
+    assert found <= TELL_THE_TIME
+    for name in found:
+        tree = ast.parse((ROOT / name).read_text())
+        waits = [node for node in ast.walk(tree) if isinstance(node, ast.While)]
+        assert not any(wall.search(ast.unparse(node)) for node in waits), name
+    shells = [text for name in modules() for text in texts(ROOT / name) if "while" in text]
+    assert not [text for text in shells if re.search(r"\bdate \+%s\)? -|SECONDS", text)]
