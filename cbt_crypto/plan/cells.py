@@ -172,7 +172,7 @@ def _matches(cell: Cell, pattern: str) -> bool:
 def _measured_clusters(
     section: ClusterSection, needs_cluster: bool
 ) -> list[tuple[Variant, dict[str, Any]]]:
-    """One for each place; for what works without a cluster, one that is nowhere in particular."""
+    """The cluster in each variant; one empty variant where no scenario needs a cluster."""
     measured = variants(section) if needs_cluster else [()]
     return [(variant, _measured_cluster(at(section, variant))) for variant in measured]
 

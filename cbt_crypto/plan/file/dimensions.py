@@ -19,13 +19,13 @@ def listed_values(cluster: ClusterSection, dimension: str) -> list[Any]:
 
 
 def variants(cluster: ClusterSection) -> tuple[Variant, ...]:
-    """Every combination of the lists, the last varying fastest; one empty place without lists."""
+    """Every combination of the lists, the last varying fastest; one empty variant without lists."""
     listed = {key: values for key in CLUSTER_DIMENSIONS if (values := listed_values(cluster, key))}
     return tuple(tuple(zip(listed, values)) for values in itertools.product(*listed.values()))
 
 
 def at(cluster: ClusterSection, variant: Variant = ()) -> ClusterSection:
-    """The section with one value for each key; the first of its list where `place` has none."""
+    """The section with one value for each key; the first of its list where `variant` has none."""
     chosen = dict(variant)
     values: dict[str, Any] = {}
     if cluster.osd_drives:

@@ -49,10 +49,7 @@ def holds(pid: int, lock: os.stat_result) -> bool:
         for name in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
                 opened_file = os.stat(f"/proc/{pid}/fd/{name}")
-                if (opened_file.st_dev, opened_file.st_ino) == (
-                    lock.st_dev,
-                    lock.st_ino,
-                ) and _locked(pid, name):
+                if os.path.samestat(opened_file, lock) and _locked(pid, name):
                     return True
     return False
 

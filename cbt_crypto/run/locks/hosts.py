@@ -94,10 +94,8 @@ def hosts_held(
     this_holder = {**who, "run": run}
     busy = _hold(remote, resources_of(site), this_holder)
     runs = {str(busy_hold.holder.get("run")) for busy_hold in busy if _is_dead(busy_hold)}
-    dead = (runs | ({dead_run} & {str(busy_hold.holder.get("run")) for busy_hold in busy})) - {
-        "None",
-        "",
-    }
+    holders = {str(busy_hold.holder.get("run")) for busy_hold in busy}
+    dead = (runs | ({dead_run} & holders)) - {"None", ""}
     if dead:
         for each in dead:
             free_hosts(remote, site, each)

@@ -19,12 +19,8 @@ def show(findings: Sequence[Finding], console: Console) -> None:
     fits = boundless.measure(table).maximum <= wide.width
     wide.print(table if fits else _down(findings))
     for style, name, sentences in (
-        ("red", "error", [(finding.host, finding.error) for finding in findings if finding.error]),
-        (
-            "yellow",
-            "warning",
-            [(finding.host, finding.warning) for finding in findings if finding.warning],
-        ),
+        ("red", "error", [(f.host, f.error) for f in findings if f.error]),
+        ("yellow", "warning", [(f.host, f.warning) for f in findings if f.warning]),
     ):
         for host, sentence in dict.fromkeys(sentences):
             line = Text.assemble((f"{name}: ", style), f"{host}: {sentence}")

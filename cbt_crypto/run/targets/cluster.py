@@ -37,7 +37,7 @@ class StackHooks(Hooks):
         known: Sequence[Stack] = (),
         variant: Variant = (),
     ) -> None:
-        """`known` are all stacks that this campaign may have deployed, `place` where this is."""
+        """`known` are all stacks that this campaign may have deployed."""
         self.stack = stack
         self.site = site_of(at(section, variant))
         self._drives = drives_of(section)

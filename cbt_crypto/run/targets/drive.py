@@ -141,5 +141,5 @@ def _claim(drive: Drive, tmp_dir: str) -> str:
 
 
 def _unmount(drive: Drive) -> str:
-    place = shlex.quote(drive.mount_point)
-    return f"! mountpoint -q {place} || $SUDO umount {place}"
+    mount_point = shlex.quote(drive.mount_point)
+    return f"! mountpoint -q {mount_point} || $SUDO umount {mount_point}"
