@@ -37,7 +37,9 @@ _HEAD = """\
 
 Written by `tests/long/test_snapshots.py` when it last ran on each: one campaign on real Ceph
 ({ceph}), in namespaces, one configuration with a proved overlay. A column is what its cells
-gave: figures of every process, or the reason of a failed cell.
+gave: figures of every process, or the reason of a failed cell. The tree of 2026-09-15 is June's
+with the monitoring package put in that `main` has had since: no checkout of that day was to be had,
+so its commit is none of upstream's.
 
 | snapshot | commit | monitoring | exit status | {columns} |
 | --- | --- | --- | --- |{dashes}
