@@ -59,7 +59,7 @@ $(VENV)/.stamp: setup.cfg pyproject.toml
 	$(BIN)/pip install -q -e .
 	@touch $@
 
-lint: $(TOX) ## Check rules and format only
+lint: $(TOX) ## Check rules, format, layers, and that no code is dead
 	$(TOX) -e lint
 
 unit contract: $(TOX) ## Run one kind of test only

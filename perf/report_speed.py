@@ -29,9 +29,9 @@ from synthetic_archive import (
     SyntheticCampaign,
     SyntheticCell,
     SyntheticScenario,
-    collectl_raw,
     write_archive,
 )
+from synthetic_files import collectl_raw
 
 from cbt_crypto.results.readers.collectl import read_collectl
 from cbt_crypto.results.readers.fio_log import read_fio_log

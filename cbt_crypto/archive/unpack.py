@@ -49,7 +49,6 @@ class Manifest(BaseModel):
 
     format: int
     kind: Literal["raw", "summary"]
-    made_by: str = ""
     anonymized: bool = False
     files: dict[str, PackedFile]
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import synthetic_archive
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
@@ -25,7 +24,6 @@ pytestmark = [
     ),
 ]
 
-ROOT = Path(__file__).parents[2]
 #: A configuration's name that would run a script if it were markup.
 EVIL = "<script>document.title='ran'</script><b>LUKS</b> & co"
 WAIT_S = 60
@@ -33,22 +31,15 @@ _CENTRE = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})"
 
 
 def _archive(root: Path) -> Path:
-    spec = importlib.util.spec_from_file_location(
-        "synthetic_archive", ROOT / "perf/synthetic_archive.py"
-    )
-    assert spec is not None and spec.loader is not None
-    synthetic = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = synthetic
-    spec.loader.exec_module(synthetic)
     iops = {"Unencrypted": 1000.0, EVIL: 700.0, "Secure messenger": 990.0}
-    campaign = synthetic.SyntheticCampaign(
-        scenarios=[synthetic.SyntheticScenario("rbd_multi_client", 2, 1)],
+    campaign = synthetic_archive.SyntheticCampaign(
+        scenarios=[synthetic_archive.SyntheticScenario("rbd_multi_client", 2, 1)],
         configurations=list(iops),
-        load=lambda cell: synthetic.Load(iops[cell.configuration], 2.0),
+        load=lambda cell: synthetic_archive.Load(iops[cell.configuration], 2.0),
         seconds=12,
         emulated=True,
     )
-    return synthetic.write_archive(campaign, root)
+    return synthetic_archive.write_archive(campaign, root)
 
 
 @pytest.fixture(scope="module")

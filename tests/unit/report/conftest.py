@@ -1,35 +1,22 @@
 from __future__ import annotations
 
-import importlib.util
 import shutil
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import synthetic_archive
 from hypothesis import settings
 
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
-ROOT = Path(__file__).parents[3]
-
-
-def _synthetic_module() -> ModuleType:
-    path = ROOT / "perf" / "synthetic_archive.py"
-    spec = importlib.util.spec_from_file_location("synthetic_archive", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
 
 @pytest.fixture(scope="session")
 def synthetic() -> ModuleType:
     """perf/synthetic_archive.py, which writes archives with known figures."""
-    return _synthetic_module()
+    return synthetic_archive
 
 
 @pytest.fixture(scope="session")
