@@ -7,9 +7,6 @@ from typing import Optional, Union
 
 _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
-_SIZE = re.compile(r"(\d+)\s*([kmgKMG]?)(?:i?[bB])?")
-_FACTOR = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
 
 def short_size(size: Union[int, str, float, None]) -> str:
     """4096 -> `4K`, 4194304 -> `4M`, 2300 -> `2300`, as in the labels of a plan."""
@@ -21,8 +18,10 @@ def short_size(size: Union[int, str, float, None]) -> str:
 
 def parse_size(text: str) -> Optional[int]:
     """Bytes of fio's `4k`, `4KiB` or `4096`; None for anything else."""
-    match = _SIZE.fullmatch(text.strip())
-    return int(match.group(1)) * _FACTOR[match.group(2).lower()] if match else None
+    try:
+        return size_bytes(text)
+    except ValueError:
+        return None
 
 
 def size_bytes(text: str) -> int:

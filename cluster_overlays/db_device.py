@@ -21,6 +21,7 @@ from cbt_crypto.hosts.devices.logical_volumes import Group, LogicalVolume
 from cbt_crypto.hosts.devices.storage import Facts
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
+from cbt_crypto.units import size_bytes
 
 _Path = Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")]
 # A file of this name that is there already is somebody else's, or a link to what is.
@@ -207,9 +208,9 @@ class DbDevice(Overlay):
             return "the monitors have no metadata of it"
         if metadata.get("bluefs_dedicated_db") != "1":
             return "its metadata says that it has no database device of its own"
-        if metadata.get("bluefs_db_size") not in (None, str(_bytes(self.size))):
+        if metadata.get("bluefs_db_size") not in (None, str(size_bytes(self.size))):
             size = metadata["bluefs_db_size"]
-            return f"its database device has {size} bytes and not {_bytes(self.size)}"
+            return f"its database device has {size} bytes and not {size_bytes(self.size)}"
         return None
 
     def _storage_fault(self, osd: Osd, facts: Optional[Facts]) -> Optional[str]:
@@ -274,7 +275,7 @@ def _notes(site: Site) -> str:
 
 
 def _room(host: str, disk: str, count: int, size: str) -> Requirement:
-    quoted, needed = shlex.quote(disk), count * _bytes(size)
+    quoted, needed = shlex.quote(disk), count * size_bytes(size)
     script = (
         f"have=$($SUDO blockdev --getsize64 {quoted} 2>/dev/null || echo 0)\n"
         # LVM keeps its own data in the first MiB, and the rest in whole extents of 4 MiB.
@@ -283,7 +284,3 @@ def _room(host: str, disk: str, count: int, size: str) -> Requirement:
         'db_device.size"; fi'
     )
     return Requirement(f"room on {disk}", (host,), script)
-
-
-def _bytes(size: str) -> int:
-    return int(size[:-1]) << {"K": 10, "M": 20, "G": 30, "T": 40}[size[-1]]

@@ -59,6 +59,19 @@ class DriveScenario(Scenario):
         return f"$SUDO rm -f {note}\n(\n{look}) &"
 
 
+class FioOnDrive(DriveScenario):
+    """One fio is what measures."""
+
+    log_avg_msec: int = Field(
+        1000, ge=1, le=3_600_000, description="milliseconds that each line of fio's logs averages"
+    )
+    fio_cmd: str = Field("fio", alias="cmd_path", description="command for fio(1)")
+
+    def required_programs(self) -> Sequence[str]:
+        """fio, by the name that the file gives its command."""
+        return (self.fio_cmd,)
+
+
 def capacity(drive: Drive, size_mb: int) -> Requirement:
     """A drive of at least `size_mb` MiB, going by its devices."""
     devices = " ".join(map(shlex.quote, drive.devices))

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from cbt_crypto.benchmarks import fio_job
 from cbt_crypto.benchmarks.base import ClusterCommands, WrapClient
-from cbt_crypto.benchmarks.drive.base import AS_ROOT, capacity
+from cbt_crypto.benchmarks.drive.base import AS_ROOT, FioOnDrive, capacity
 from cbt_crypto.benchmarks.drive.file_system import FileSystemScenario
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site
@@ -19,7 +19,7 @@ from cbt_crypto.hosts.site import HostScripts, Site
 _ROOM_MB = 300
 
 
-class Fdatasync(FileSystemScenario):
+class Fdatasync(FioOnDrive, FileSystemScenario):
     """One fio that appends to a file and calls fdatasync after each write."""
 
     name: ClassVar[str] = "fdatasync"
@@ -27,14 +27,6 @@ class Fdatasync(FileSystemScenario):
     op_size: int = Field(2300, ge=1, le=1 << 30, description="bytes of one write")
     size: int = Field(22, ge=1, le=1 << 30, description="MiB that are written in one loop")
     loops: int = Field(10, ge=1, le=1_000_000, description="times they are written")
-    log_avg_msec: int = Field(
-        1000, ge=1, le=3_600_000, description="milliseconds that each line of fio's logs averages"
-    )
-    fio_cmd: str = Field("fio", alias="cmd_path", description="command for fio(1)")
-
-    def required_programs(self) -> Sequence[str]:
-        """fio, by the name that the file gives its command."""
-        return (self.fio_cmd,)
 
     def requirements(self, site: Site) -> Sequence[Requirement]:
         """Room for the file."""

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from cbt_crypto.benchmarks import fio_job
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume, WrapClient
-from cbt_crypto.benchmarks.drive.base import AS_ROOT, DROP_CACHES, DriveScenario, capacity
+from cbt_crypto.benchmarks.drive.base import AS_ROOT, DROP_CACHES, FioOnDrive, capacity
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site
@@ -19,7 +19,7 @@ from cbt_crypto.hosts.site import HostScripts, Site
 _HEADER_MB = 32
 
 
-class RawDevice(DriveScenario):
+class RawDevice(FioOnDrive):
     """One fio process straight on a drive, with direct IO and the caches dropped before it."""
 
     name: ClassVar[str] = "raw_device"
@@ -36,14 +36,6 @@ class RawDevice(DriveScenario):
     prefill: bool = Field(
         True, description="write them once from end to end before the drive is measured"
     )
-    log_avg_msec: int = Field(
-        1000, ge=1, le=3_600_000, description="milliseconds that each line of fio's logs averages"
-    )
-    fio_cmd: str = Field("fio", alias="cmd_path", description="command for fio(1)")
-
-    def required_programs(self) -> Sequence[str]:
-        """fio, by the name that the file gives its command."""
-        return (self.fio_cmd,)
 
     def requirements(self, site: Site) -> Sequence[Requirement]:
         """Room for `size` beside a header, and fio's engine."""

@@ -6,6 +6,7 @@ hooks can be called, printed and tested without one.
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -140,6 +141,12 @@ class Site:
             "mgrs": self.mgrs,
         }
         return roles[role]
+
+    def devices_of(self, host: str) -> tuple[str, ...]:
+        """The block devices, each once, of one host's OSDs and drives."""
+        drives = (drive for drive in self.drives if drive.host == host)
+        named = [osd.devices for osd in self.osds_of(host)] + [drive.devices for drive in drives]
+        return tuple(dict.fromkeys(itertools.chain(*named)))
 
     def osds_of(self, host: str) -> tuple[Osd, ...]:
         """The OSDs of one host, by id."""

@@ -13,7 +13,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Optional
@@ -114,18 +114,15 @@ def path_of(archive: Path) -> Path:
 
 def places_of(campaign: Campaign) -> dict[str, dict[str, Any]]:
     """Host -> what a run may leave there: its directory, devices, and the overlays at work."""
-    site = site_of(campaign.cluster)
+    site = replace(site_of(campaign.cluster), drives=drives_of(campaign.cluster))
     overlays = sorted({o.name for named in campaign.configurations.values() for o in named})
     places: dict[str, dict[str, Any]] = {}
     for host in site.hosts:
-        devices = [device for osd in site.osds_of(host) for device in osd.devices]
-        drives = [drive for drive in drives_of(campaign.cluster) if drive.host == host]
-        devices += [device for drive in drives for device in drive.devices]
         mark = f"CBT_CRYPTO_MARK={site.tmp_dir}@{host}"
         places[host] = {
             "tmp_dir": site.tmp_dir,
             "mark": mark,
-            "devices": list(dict.fromkeys(devices)),
+            "devices": list(site.devices_of(host)),
         }
         if overlays and host in (*site.osd_hosts, *site.clients):
             places[host]["overlays"] = overlays

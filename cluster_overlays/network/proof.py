@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from cbt_crypto.cluster_overlays.base import Verdict
-from cbt_crypto.cluster_overlays.secure_messenger.traffic import COUNTERS, Counters
+from cbt_crypto.cluster_overlays.secure_messenger.traffic import COUNTERS, Traffic
 from cbt_crypto.hosts import admin_socket, shell
 from cbt_crypto.hosts.admin_socket import Question
 from cbt_crypto.hosts.site import HostOutputs, Osd, Site
@@ -52,7 +52,7 @@ class Look:
         """Note one part of one host's output."""
         if what == BYTES:
             answers = admin_socket.parse({host: text}).values
-            self.bytes.update({k: Counters.from_answer(v).total for k, v in answers.items()})
+            self.bytes.update({k: Traffic.from_answer(v).total for k, v in answers.items()})
             return
         document = json.loads(text)
         if what == TUNNEL:

@@ -21,9 +21,7 @@ from cbt_crypto.cluster_overlays.secure_messenger.negotiated import (
 from cbt_crypto.cluster_overlays.secure_messenger.traffic import (
     COUNTERS,
     NOTHING,
-    Counters,
     Traffic,
-    traffic_between,
 )
 from cbt_crypto.hosts import admin_socket, shell
 from cbt_crypto.hosts.admin_socket import Answers, Question
@@ -237,5 +235,5 @@ def _traffic(osd: Osd, before: Answers, after: Answers) -> Union[Traffic, str]:
             fault = look.fault(_key(osd, what), osd.host)
             if fault:
                 return fault
-    counters = [Counters.from_answer(look.values[_key(osd, "bytes")]) for look in (before, after)]
-    return traffic_between(*counters)
+    then, now = (Traffic.from_answer(look.values[_key(osd, "bytes")]) for look in (before, after))
+    return now - then

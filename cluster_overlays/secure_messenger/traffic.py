@@ -26,8 +26,8 @@ _ENCRYPTED = ("msgr_recv_encrypted_bytes", "msgr_send_encrypted_bytes")
 
 
 @dataclass(frozen=True)
-class Counters:
-    """Bytes received and sent since the OSD started.
+class Traffic:
+    """Bytes received and sent by an OSD's messenger: since it started, or between two readings.
 
     `encrypted` is None where Ceph does not count them. `drift` is how many bytes moved while
     the counters were read: by that much the others may disagree.
@@ -44,8 +44,8 @@ class Counters:
     osd_data: int = 0
 
     @classmethod
-    def from_answer(cls, answer: Sequence[Mapping[str, int]]) -> Counters:
-        """From the last two answers of a steady question for `COUNTERS`."""
+    def from_answer(cls, answer: Sequence[Mapping[str, int]]) -> Traffic:
+        """Since the start: from the last two answers of a steady question for `COUNTERS`."""
         previous, last = answer
         total = _values(last, _TOTAL)
         encrypted = _values(last, _ENCRYPTED)
@@ -59,18 +59,25 @@ class Counters:
             osd_data=sum(_values(last, ("subop_in_bytes",))),
         )
 
+    def __add__(self, other: Traffic) -> Traffic:
+        """What moved at both OSDs."""
+        return self._with(other, 1)
 
-@dataclass(frozen=True)
-class Traffic:
-    """What moved between two readings of one OSD's counters, in bytes, as in `Counters`."""
+    def __sub__(self, before: Traffic) -> Traffic:
+        """What moved since an earlier reading of the same OSD; both readings drifted."""
+        return self._with(before, -1)
 
-    total: int
-    encrypted: Optional[int]
-    drift: int
-    received: int = 0
-    encrypted_received: int = 0
-    client_data: int = 0
-    osd_data: int = 0
+    def _with(self, other: Traffic, sign: int) -> Traffic:
+        known = self.encrypted is not None and other.encrypted is not None
+        return Traffic(
+            total=self.total + sign * other.total,
+            encrypted=(self.encrypted or 0) + sign * (other.encrypted or 0) if known else None,
+            drift=self.drift + other.drift,
+            received=self.received + sign * other.received,
+            encrypted_received=self.encrypted_received + sign * other.encrypted_received,
+            client_data=self.client_data + sign * other.client_data,
+            osd_data=self.osd_data + sign * other.osd_data,
+        )
 
     @property
     def restart_fault(self) -> Optional[str]:
@@ -100,37 +107,8 @@ class Traffic:
             evidence["bytes_while_reading"] = self.drift
         return evidence
 
-    def __add__(self, other: Traffic) -> Traffic:
-        """What moved at both OSDs."""
-        known = self.encrypted is not None and other.encrypted is not None
-        return Traffic(
-            total=self.total + other.total,
-            encrypted=(self.encrypted or 0) + (other.encrypted or 0) if known else None,
-            drift=self.drift + other.drift,
-            received=self.received + other.received,
-            encrypted_received=self.encrypted_received + other.encrypted_received,
-            client_data=self.client_data + other.client_data,
-            osd_data=self.osd_data + other.osd_data,
-        )
-
 
 NOTHING = Traffic(total=0, encrypted=0, drift=0)
-
-
-def traffic_between(before: Counters, after: Counters) -> Traffic:
-    """What moved from one reading to the next."""
-    encrypted = None
-    if before.encrypted is not None and after.encrypted is not None:
-        encrypted = after.encrypted - before.encrypted
-    return Traffic(
-        total=after.total - before.total,
-        encrypted=encrypted,
-        drift=before.drift + after.drift,
-        received=after.received - before.received,
-        encrypted_received=after.encrypted_received - before.encrypted_received,
-        client_data=after.client_data - before.client_data,
-        osd_data=after.osd_data - before.osd_data,
-    )
 
 
 def _values(leaves: Mapping[str, int], names: Sequence[str]) -> list[int]:

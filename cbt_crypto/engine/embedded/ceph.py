@@ -311,8 +311,7 @@ class Ceph:
 
     def _claim_devices(self, host: str) -> str:
         """Shell text that claims a host's devices: from then on a killed run can be cleared."""
-        named = (device for osd in self.site.osds_of(host) for device in osd.devices)
-        devices = list(dict.fromkeys(named))
+        devices = self.site.devices_of(host)
         return destroy.claim(self.tmp_dir, devices) if devices else ""
 
     @property

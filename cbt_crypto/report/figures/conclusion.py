@@ -61,7 +61,7 @@ def conclude(tables: Iterable[Table], configurations: Mapping[str, Any]) -> tupl
 
 
 def _load(cell: ReportCell, table: Table, section: Section) -> str:
-    words = filter(None, (_size(table), section.label))
+    words = filter(None, (_size_class(table), section.label))
     return f"{_clients(cell.runs, table)}, {' '.join(words)}"
 
 
@@ -109,7 +109,7 @@ def _kind(overlays: Any) -> str:
     return " + ".join(kind for overlay, kind in _KINDS.items() if overlay in names)
 
 
-def _size(table: Table) -> str:
+def _size_class(table: Table) -> str:
     """`small` or `large`; nothing of requests that have no size, or of all sizes together."""
     if table.op_size is None:
         return ""

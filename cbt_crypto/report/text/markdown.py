@@ -77,7 +77,7 @@ def _percents(report: Report, tables: Sequence[Table]) -> list[str]:
                 _named(sections[mode].cells, name) if mode in sections else None for mode in modes
             ]
             percents = (_percent(cell, report.options.loss) for cell in cells)
-            lines.append(_row([_size(table), escape(name), *percents]))
+            lines.append(_row([_apart(table), escape(name), *percents]))
     return lines
 
 
@@ -107,7 +107,7 @@ def _named(cells: Iterable[ReportCell], name: str) -> ReportCell | None:
     return next((cell for cell in cells if cell.name == name), None)
 
 
-def _size(table: Table) -> str:
+def _apart(table: Table) -> str:
     """The op size and what else sets this table apart from others of its scenario."""
     return escape(table.title[len(table.scenario) + 2 :]) or "all"
 

@@ -48,11 +48,8 @@ def resources_of(site: Site) -> dict[str, list[Resource]]:
     """Host -> what a campaign must have there for itself."""
     result: dict[str, list[Resource]] = {}
     for host in site.hosts:
-        devices = [device for osd in site.osds_of(host) for device in osd.devices]
-        drives = [drive for drive in site.drives if drive.host == host]
-        devices += [device for drive in drives for device in drive.devices]
         result[host] = [("tmp_dir", site.tmp_dir)]
-        result[host] += [("device", device) for device in dict.fromkeys(devices)]
+        result[host] += [("device", device) for device in site.devices_of(host)]
     return result
 
 
