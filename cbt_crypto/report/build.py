@@ -26,6 +26,7 @@ from cbt_crypto.report.figures.interval import Comparisons, LoadRuns
 from cbt_crypto.report.figures.known_spread import KnownLoad, KnownSpread
 from cbt_crypto.report.figures.metric import BY_KEY, METRICS
 from cbt_crypto.report.figures.selection import baseline_of, chosen_cells, values_of
+from cbt_crypto.report.figures.tail import withheld, without
 from cbt_crypto.report.model import Comparison, Pair, Report, ReportCell, Section, Table
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.report.sanitize import map_text
@@ -181,7 +182,9 @@ class _Comparer:
 
     def _cell(self, value: Scalar, section: SectionRuns) -> ReportCell:
         runs, direction = section.rows[value], section.direction
-        figures = _figures(runs, direction)
+        known = _figures(runs, direction)
+        few = {key: why for key, why in withheld(runs, direction).items() if key in known}
+        figures = without(known, few)
         failed = [run for run in runs if run.failure is not None]
         reason = None
         if len(failed) == len(runs):
@@ -190,7 +193,10 @@ class _Comparer:
             reason = _NOT_PROVED
         is_baseline = value == self.baseline
         name = name_of(section.dimension, value)
-        comparisons = ((key, self._compared(_key(section), value, key)) for key in figures)
+        base = withheld(section.rows.get(self.baseline, ()), direction)
+        comparisons = (
+            (key, self._compared(_key(section), value, key)) for key in without(figures, base)
+        )
         return ReportCell(
             name=f"{name}, {reason}" if reason == _NOT_PROVED else name,
             dimensions=runs[0].dimensions,
@@ -199,6 +205,7 @@ class _Comparer:
             is_baseline=is_baseline,
             reason=reason,
             figures=figures,
+            withheld=few,
             comparisons={key: compared for key, compared in comparisons if compared is not None},
             warnings=tuple(_warnings(runs, direction)),
             runs=runs,

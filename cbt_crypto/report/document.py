@@ -50,6 +50,7 @@ class CellPart(_Part):
     reason: Optional[str] = None
     is_baseline: bool = False
     figures: dict[str, Optional[float]] = {}
+    withheld: dict[str, str] = Field({}, description="figures that are not shown, and why")
     comparisons: dict[str, ComparisonPart] = {}
     warnings: list[str] = []
     runs: list[dict[str, Any]] = Field([], description="every run behind it, with its proof")
@@ -174,6 +175,7 @@ def _cell(cell: CellPart, direction: str) -> ReportCell:
         is_baseline=cell.is_baseline,
         reason=cell.reason,
         figures={key: value for key, value in cell.figures.items() if value is not None},
+        withheld=cell.withheld,
         comparisons={key: _comparison(part) for key, part in cell.comparisons.items()},
         warnings=tuple(cell.warnings),
     )

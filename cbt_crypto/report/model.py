@@ -65,6 +65,8 @@ class ReportCell:
     reason: Optional[str] = None
     figures: Mapping[str, float] = field(default_factory=dict)
     comparisons: Mapping[str, Comparison] = field(default_factory=dict)
+    #: Figures that are not shown -> why.
+    withheld: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     runs: tuple[Run, ...] = ()
     alone: str = ""
@@ -114,9 +116,14 @@ class Table:
         """Whose CPU and energy stand beside its figures."""
         return "Host" if self.is_of_drives else "OSD"
 
+    @property
+    def cells(self) -> list[ReportCell]:
+        """Its rows, section by section."""
+        return [cell for section in self.sections for cell in section.cells]
+
     def has(self, key: str) -> bool:
         """Whether any of its cells has this figure."""
-        return any(key in cell.figures for section in self.sections for cell in section.cells)
+        return any(key in cell.figures for cell in self.cells)
 
     @property
     def bases(self) -> list[str]:

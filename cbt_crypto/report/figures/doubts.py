@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from cbt_crypto.report.figures.metric import SKEW_S, records_of
+from cbt_crypto.report.figures.metric import records_of, total_rate
 from cbt_crypto.results.cell.node import BUSY_STATES, NodeUse
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.readers.fio_job import SYNC
 
 #: Largest difference of a client or volume from the mean of all, in percent.
 UNEVEN_PERCENT = 15.0
 #: A second with less than this share of the median IOPS is one without IO.
 IDLE_SHARE = 0.01
+#: From this share of the window on, processes that measured apart are worth a sentence.
+APART_SHARE = 0.1
 #: A rate is kept when it is no further from what was asked for, in percent.
 RATE_PERCENT = 2.0
 #: From these shares on a node is saturated, or throttled by its hypervisor, in percent.
@@ -27,9 +28,7 @@ def warnings(run: Run, direction: str) -> Iterator[str]:
     records = records_of(run, direction)
     yield from _uneven(records, "client", lambda record: record.host)
     yield from _uneven(records, "volume", lambda record: f"{record.volume} on {record.host}")
-    if run.start_skew_s > SKEW_S:
-        late = f"the last fio process began {run.start_skew_s:.1f} s after the first"
-        yield f"{late}; throughput is of the seconds in which all ran"
+    yield from _apart(run)
     yield from _rate(run)
     yield from _idle(run, direction)
     yield from _nodes(run.nodes)
@@ -50,11 +49,20 @@ def _uneven(records: list[Record], what: str, key: Callable[[Record], str]) -> I
         yield f"{what} {name} did {abs(off):.0f} % {more} than the mean of {len(iops)} {what}s"
 
 
+def _apart(run: Run) -> Iterator[str]:
+    """Whether the processes measured so far apart that much of their time is in no figure."""
+    if not run.in_window or run.window is None:
+        return
+    if run.apart_s > APART_SHARE * run.window.seconds:
+        apart = f"a client process measured for {run.apart_s:.1f} s without all the others"
+        yield f"{apart}; every figure is of the {run.window.seconds:.0f} s in which all ran"
+
+
 def _rate(run: Run) -> Iterator[str]:
     """Whether the load was as high as it was to be; reads and writes are told it together."""
     if run.rate_iops is None:
         return
-    done = sum(record.iops for record in run.records if record.direction != SYNC)
+    done = total_rate(run, "iops")
     off = 100 * (done / run.rate_iops - 1)
     if abs(off) > RATE_PERCENT:
         kept = f"the rate was to be {run.rate_iops:,.0f} IOPS and was {done:,.0f}"

@@ -15,8 +15,6 @@ from cbt_crypto.results.readers.fio_job import SYNC
 from cbt_crypto.results.readers.histogram import merge
 
 _GIB = 1 << 30
-#: Processes that begin further apart than this, in s, are compared by their common seconds.
-SKEW_S = 2.0
 #: Makes a figure from the measurements of one cell in one direction.
 _Of = Callable[[Sequence[Run], str], Optional[float]]
 
@@ -56,18 +54,14 @@ def _bandwidth(runs: Sequence[Run], direction: str) -> Optional[float]:
 
 
 def _rate(run: Run, direction: str, field: str) -> float:
-    """The sum over processes of what fio says; of the common seconds if they began far apart.
+    """What all processes did together in a second of the window.
 
-    Processes that run alone for a while are faster then, so their own means would not add up. The
-    seconds count too where a warm-up was cut, which fio did not know of.
+    It is the sum of what fio says; where that is of other seconds, what its logs say.
     """
-    records = records_of(run, direction)
-    total = float(sum(getattr(record, field) for record in records))
-    series = run.series.get(direction)
-    as_it_is = run.start_skew_s <= SKEW_S and not run.warmup_s
-    if as_it_is or series is None or not len(series.iops):
-        return total
-    return total * float(series.iops.mean()) / sum(record.iops for record in records)
+    logged = run.in_window.get(direction)
+    if logged is not None:
+        return float(getattr(logged, field))
+    return float(sum(getattr(record, field) for record in records_of(run, direction)))
 
 
 def _of_fio(field: str) -> _Of:
@@ -89,19 +83,22 @@ def _mean_latency(runs: Sequence[Run], direction: str) -> Optional[float]:
 
 
 def _latencies(run: Run, direction: str) -> list[tuple[float, float]]:
-    """Means with their weights: of processes, or of the seconds where a warm-up was cut."""
-    series = run.series.get(direction)
-    if run.warmup_s and series is not None:
-        known = np.isfinite(series.clat_ns_mean) & (series.iops > 0)
-        if known.any():
-            return list(zip(series.clat_ns_mean[known].tolist(), series.iops[known].tolist()))
+    """Means with the number of IOs behind them: of the window, else of each process."""
+    logged = run.in_window.get(direction)
+    if logged is not None and logged.clat_ns_mean is not None and run.window is not None:
+        return [(logged.clat_ns_mean, logged.iops * run.window.seconds)]
     return [(record.clat_ns_mean, record.ios) for record in records_of(run, direction)]
 
 
 def _max_latency(runs: Sequence[Run], direction: str) -> Optional[float]:
-    return max(
-        (record.clat_ns_max for run in runs for record in records_of(run, direction)), default=None
-    )
+    return max((one for run in runs for one in _maxima(run, direction)), default=None)
+
+
+def _maxima(run: Run, direction: str) -> list[float]:
+    logged = run.in_window.get(direction)
+    if logged is not None and logged.clat_ns_max is not None:
+        return [logged.clat_ns_max]
+    return [record.clat_ns_max for record in records_of(run, direction)]
 
 
 def _percentile(percent: float, field: str) -> _Of:
@@ -161,7 +158,10 @@ def _counted(event: str) -> _Of:
             counts = [use.per_second[event] for use in run.perf if event in use.per_second]
             if run.osd_nodes is None or len(counts) != len(run.osd_nodes.nodes):
                 return None
-            values.append(sum(counts) / _total(run, "iops"))
+            value = _per(sum(counts), total_rate(run, "iops"))
+            if value is None:
+                return None
+            values.append(value)
         return float(np.mean(values)) if values else None
 
     return of
@@ -197,9 +197,10 @@ def _crypto(runs: Sequence[Run], direction: str) -> Optional[float]:
     return float(np.mean(known)) if known else None
 
 
-def _total(run: Run, field: str) -> float:
+def total_rate(run: Run, field: str) -> float:
     """Of reads and writes: CPU time cannot be told apart by them, and syncs are no IO."""
-    return float(sum(getattr(r, field) for r in run.records if r.direction != SYNC))
+    directions = {record.direction for record in run.records} - {SYNC}
+    return sum(_rate(run, direction, field) for direction in sorted(directions))
 
 
 def _per(amount: float, total: float) -> Optional[float]:
@@ -239,24 +240,24 @@ METRICS = (
     ),
     Metric(
         "osd_cpu_us_per_io", "OSD nodes' CPU per IO", "us", -1,
-        _cpu(lambda nodes, run: _per(1e6 * nodes.busy_cores, _total(run, "iops"))),
+        _cpu(lambda nodes, run: _per(1e6 * nodes.busy_cores, total_rate(run, "iops"))),
     ),
     Metric(
         "osd_cpu_s_per_gib", "OSD nodes' CPU per GiB", "s", -1,
         _cpu(
             lambda nodes, run: _per(
-                nodes.busy_cores * _GIB, _total(run, "bandwidth_bytes_per_s")
+                nodes.busy_cores * _GIB, total_rate(run, "bandwidth_bytes_per_s")
             )
         ),
     ),
     Metric("osd_power_w", "OSD nodes' power", "W", -1, _energy(lambda watts, run: watts)),
     Metric(
         "osd_energy_j_per_io", "OSD nodes' energy per IO", "J", -1,
-        _energy(lambda watts, run: _per(watts, _total(run, "iops"))),
+        _energy(lambda watts, run: _per(watts, total_rate(run, "iops"))),
     ),
     Metric(
         "osd_energy_j_per_gib", "OSD nodes' energy per GiB", "J", -1,
-        _energy(lambda watts, run: _per(watts * _GIB, _total(run, "bandwidth_bytes_per_s"))),
+        _energy(lambda watts, run: _per(watts * _GIB, total_rate(run, "bandwidth_bytes_per_s"))),
     ),
     Metric(
         "osd_cpu_share_ceph_osd_percent", "share of ceph-osd in it", "%", 0, _share("ceph_osd"),

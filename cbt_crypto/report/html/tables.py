@@ -15,6 +15,7 @@ from cbt_crypto.report import label, text_of
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.figures.notes import notes_of, numbers
+from cbt_crypto.report.figures.tail import left_out
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
 
 Element = Any
@@ -266,7 +267,8 @@ def _sortable(text: str, is_name: bool) -> Element:
 def _figure(cell: ReportCell, key: str, scale: float) -> Element:
     value = cell.figures.get(key)
     if value is None:
-        return E.TD("-" if cell.state == "measured" else "", **{"data-value": ""})
+        why = {"title": cell.withheld[key]} if key in cell.withheld else {}
+        return E.TD("-" if cell.state == "measured" else "", **why, **{"data-value": ""})
     return E.TD(label.number(value * scale), **{"data-value": f"{value:.9g}"})
 
 
@@ -331,7 +333,10 @@ def _marks(table: Table, numbers: Sequence[int]) -> list[Element]:
 
 
 def bases(table: Table) -> Iterable[Element]:
-    """What the intervals rest on, and how the baseline drifted."""
+    """What the intervals rest on, what is left out, and how the baseline drifted."""
+    said = left_out(table.cells, [key for _, key, _ in _COLUMNS])
+    if said:
+        yield E.P(E.CLASS("note"), f"{said}.")
     for basis in table.bases:
         yield E.P(E.CLASS("note"), f"{basis[:1].upper()}{basis[1:]}.")
     for section in table.sections:

@@ -16,7 +16,8 @@ from cbt_crypto.report.figures.conclusion import THRESHOLDS
 from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Table
 from cbt_crypto.report.options import ReportOptions
-from cbt_crypto.results.cell.run import Run, Series
+from cbt_crypto.results.cell.run import Run
+from cbt_crypto.results.cell.series import Series
 
 FORMAT = 2
 _COLUMNS = (
@@ -46,6 +47,9 @@ def tidy(report: Report) -> str:
         for key, value in cell.figures.items():
             compared = _compared(cell.comparisons.get(key))
             writer.writerow([*placed, *state, key, BY_KEY[key].unit, value, *compared, doubt])
+        for key, why in cell.withheld.items():
+            told = [*state[:2], why, state[3], key, BY_KEY[key].unit, ""]
+            writer.writerow([*placed, *told, *_compared(None), doubt])
     return text.getvalue()
 
 
@@ -123,6 +127,7 @@ def _cell(cell: ReportCell) -> dict[str, Any]:
         "reason": cell.reason,
         "is_baseline": cell.is_baseline,
         "figures": cell.figures,
+        "withheld": cell.withheld,
         "comparisons": {key: asdict(comparison) for key, comparison in cell.comparisons.items()},
         "warnings": cell.warnings,
         "runs": [_run(run, cell.direction) for run in cell.runs],
@@ -139,6 +144,9 @@ def _run(run: Run, direction: str) -> dict[str, Any]:
         "started_epoch_s": run.started,
         "window": None if run.window is None else asdict(run.window),
         "start_skew_s": run.start_skew_s,
+        "apart_s": run.apart_s,
+        "warmup_s": run.warmup_s,
+        "from_logs": direction in run.in_window,
         "proof": None if run.proof is None else run.proof.model_dump(mode="json"),
         "nodes": [asdict(node) for node in run.nodes],
         "cpu_percent_per_second": run.cpu_percent,

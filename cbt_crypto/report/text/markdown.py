@@ -18,6 +18,7 @@ from cbt_crypto.report.figures.host_words import (
 )
 from cbt_crypto.report.figures.loss_table import LossTable, heads, loss_tables, percents
 from cbt_crypto.report.figures.notes import notes_of
+from cbt_crypto.report.figures.tail import left_out
 from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!&~])")
@@ -169,8 +170,10 @@ def _columns(table: Table) -> list[tuple[str, str, Callable[[float | None], str]
 
 
 def _bases(table: Table) -> list[str]:
-    """What the intervals rest on, and how the baseline drifted."""
-    lines = [f"Interval: {escape(basis)}." for basis in table.bases]
+    """What the intervals rest on, what is left out, and how the baseline drifted."""
+    said = left_out(table.cells, [key for _, key, _ in _columns(table)])
+    lines = [f"{said}."] if said else []
+    lines += [f"Interval: {escape(basis)}." for basis in table.bases]
     lines += [
         f"{section.label}: the baseline drifted by {section.drift_percent:+.1f} % from its first"
         " to its last run."

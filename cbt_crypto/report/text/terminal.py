@@ -13,6 +13,7 @@ from rich.text import Text
 from cbt_crypto.archive.problem import printable
 from cbt_crypto.report import label, text_of
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
+from cbt_crypto.report.figures.tail import left_out
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
 from cbt_crypto.report.sanitize import map_text
 from cbt_crypto.report.shown import without_missing
@@ -122,6 +123,9 @@ def _show_table(report: Report, table: Table, console: Console) -> None:
     console.print(grid)
     for basis in table.bases:
         console.print(Text(f"  {basis}", "dim"))
+    said = left_out(table.cells, ["clat_ns_p99"])
+    if said:
+        console.print(Text(f"  {said}", "dim"))
     for section in table.sections:
         if section.drift_percent is not None:
             text = f"  {section.label}: the baseline drifted by {section.drift_percent:+.1f} %"

@@ -31,7 +31,7 @@ _EDGE_S = 0.05
 class NodeUse:
     """One node over the window.
 
-    `seconds` is the time between the samples that were looked at, `cpu_seconds` what all threads
+    `seconds` is the part of the window that samples cover, `cpu_seconds` what all threads
     spent in each state. `process_cores` is by kind, and None where processes were not sampled
     twice; `network_percent` is of the busiest link in its busier direction, None where its speed
     is not known. `accounted` is the time in all states, idle included, as a share of what the
@@ -92,17 +92,20 @@ class Node(Sampled[NodeSeries]):
         if len(places) < 2 or times[places[-1]] <= times[places[0]]:
             return None
         first, last = int(places[0]), int(places[-1])
-        ticks = self.series.cpu[last] - self.series.cpu[first]
+        # counters are read on between samples, so that the seconds are those of the clients' IOs
+        start, end = max(window.start_s, float(times[0])), min(window.end_s, float(times[-1]))
+        cpu = self.series.cpu
+        ticks = np.array([np.diff(np.interp([start, end], times, one))[0] for one in cpu.T])
         named = dict(zip(CPU_STATES, (ticks / self.series.hz).tolist()))
         named["user"] += named["nice"]
-        seconds = float(times[last] - times[first])
+        seconds = end - start
         return NodeUse(
             host=self.host,
             threads=self.series.threads,
             seconds=seconds,
             cpu_seconds={state: max(named[state], 0.0) for state in (*SHOWN_STATES, "idle")},
             process_cores=self._process_cores(window),
-            network_percent=self._network_percent(first, last, seconds),
+            network_percent=self._network_percent(first, last),
             accounted=float(ticks.sum()) / (self.series.hz * self.series.threads * seconds),
         )
 
@@ -123,7 +126,8 @@ class Node(Sampled[NodeSeries]):
             _add_ticks(ticks, before, after)
         return {kind: used / self.series.hz / seconds for kind, used in ticks.items()}
 
-    def _network_percent(self, first: int, last: int, seconds: float) -> Optional[float]:
+    def _network_percent(self, first: int, last: int) -> Optional[float]:
+        seconds = float(self.times_s[last] - self.times_s[first])
         shares = [
             100 * float((counted[last] - counted[first]).max()) / seconds / limit
             for name, limit in self.series.net_bytes_per_s_limit.items()

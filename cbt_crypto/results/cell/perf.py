@@ -52,11 +52,16 @@ class PerfStat:
 
 @dataclass(frozen=True)
 class PerfUse:
-    """perf's figures of one node over the window: counts a second, and the share of crypto."""
+    """perf's figures of one node over the window: counts a second, and the share of crypto.
+
+    `total_s` is how long perf stat counted where it told a total and no intervals: the counts are
+    of all that time then.
+    """
 
     host: str
     per_second: dict[str, float] = field(default_factory=dict)
     crypto_percent: Optional[float] = None
+    total_s: Optional[float] = None
 
 
 def read_perf(
@@ -67,19 +72,22 @@ def read_perf(
     `started` is about when perf began, on the head's clock. Raises Malformed, naming the file.
     """
     per_second: dict[str, float] = {}
-    crypto = None
+    crypto = total_s = None
     for name in folder.names:
         if name.startswith("."):
             continue
         try:
             text = _text(folder.read(name) or b"")
             if "Performance counter stats" in text or _intervals(text):
-                per_second.update(_rates(parse_perf_stat(text), window, started))
+                stat = parse_perf_stat(text)
+                per_second.update(_rates(stat, window, started))
+                total_s = total_s if stat.is_interval else stat.parts[0].end_s
             elif "# Samples:" in text or _OVERHEAD.search(text):
                 crypto = crypto_percent(text)
         except Malformed as error:
             raise Malformed(f"{folder.label(name)} {error}") from None
-    return PerfUse(host, per_second, crypto) if per_second or crypto is not None else None
+    known = per_second or crypto is not None
+    return PerfUse(host, per_second, crypto, total_s) if known else None
 
 
 def _text(data: bytes) -> str:
@@ -177,23 +185,26 @@ def _totals(text: str) -> dict[str, float]:
 
 def _rates(stat: PerfStat, window: Window, started: Optional[float]) -> dict[str, float]:
     """Counts a second: of the window where there are intervals, else of all the time."""
-    parts = list(stat.parts)
-    begin = 0.0
+    low, high = 0.0, float("inf")
     if stat.is_interval and stat.started_s is not None and started is not None:
         zone = round((stat.started_s - started) / _QUARTER_S) * _QUARTER_S
         low = window.start_s - (stat.started_s - zone)
         high = low + window.seconds
-        before = [part.end_s for part in parts if part.end_s <= low]
-        begin = before[-1] if before else 0.0
-        parts = [part for part in parts if low < part.end_s <= high + 1]
-    events = {event for part in parts for event in part.counts}
-    rates = {event: _rate(event, parts, begin) for event in sorted(events)}
+    events = {event for part in stat.parts for event in part.counts}
+    rates = {event: _rate(event, stat.parts, low, high) for event in sorted(events)}
     return {event: rate for event, rate in rates.items() if rate is not None}
 
 
-def _rate(event: str, parts: Sequence[Counted], begin: float) -> Optional[float]:
-    """Counts a second over the intervals that counted it: a file cut short may end amid one."""
-    begins = [begin, *(part.end_s for part in parts)]
-    counted = [(p.counts[event], p.end_s - b) for p, b in zip(parts, begins) if event in p.counts]
-    seconds = sum(length for _, length in counted)
-    return sum(count for count, _ in counted) / seconds if seconds > 0 else None
+def _rate(event: str, parts: Sequence[Counted], low: float, high: float) -> Optional[float]:
+    """Counts a second in [low, high], of an interval at its edge the share inside.
+
+    Only intervals that counted it are looked at: a file cut short may end amid one.
+    """
+    count = seconds = begin = 0.0
+    for part in parts:
+        inside = min(part.end_s, high) - max(begin, low)
+        if event in part.counts and inside > 0 and part.end_s > begin:
+            count += part.counts[event] * inside / (part.end_s - begin)
+            seconds += inside
+        begin = part.end_s
+    return count / seconds if seconds > 0 else None

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Optional
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cbt_crypto.archive.documents import CellDocument, PlannedCell, Proof, Scalar
 from cbt_crypto.archive.folder import Folder
@@ -19,38 +18,21 @@ from cbt_crypto.results.cell.energy import (
     energy_used,
     watts_per_second,
 )
+from cbt_crypto.results.cell.in_window import InWindow, cut, in_window, other_seconds
 from cbt_crypto.results.cell.latency_by_second import SecondBins, second_bins
 from cbt_crypto.results.cell.node import BUSY_STATES, Node, NodesUse, NodeUse, percent_per_second
 from cbt_crypto.results.cell.perf import PerfUse, read_perf
 from cbt_crypto.results.cell.record import Record
-from cbt_crypto.results.cell.window import (
-    Floats,
-    Window,
-    common,
-    counts_per_second,
-    means_per_second,
-    start_skew_s,
-)
+from cbt_crypto.results.cell.series import Series, directions_of, series_of
+from cbt_crypto.results.cell.window import Floats, Window, common, start_skew_s
 from cbt_crypto.results.cell.within_run import Seconds, Within, within_run
 from cbt_crypto.results.readers.collectl import NodeSeries, read_collectl
-from cbt_crypto.results.readers.fio_log import DIRECTIONS
 from cbt_crypto.results.readers.histogram import Histogram, merge
 
 #: Processor time in all states as a share of what there was; emulated ones keep time less well.
 _PLAUSIBLE = (0.8, 1.25)
-
-
-@dataclass(frozen=True)
-class Series:
-    """What all processes did together in one direction, second by second of the window.
-
-    Latencies are NaN in a second without IO, and everywhere without latency or histogram logs.
-    """
-
-    start_epoch_s: float
-    iops: Floats
-    clat_ns_mean: Floats
-    clat_ns_p99: Floats
+#: How far the time of perf's total may be from the window, as a share of it.
+_OTHER_TIME = 0.02
 
 
 @dataclass(frozen=True)
@@ -71,6 +53,10 @@ class Run:
     started: Optional[float] = None
     deployment: Optional[str] = None
     warmup_s: float = 0.0
+    #: What the logs say of the window, by direction, where fio's totals are of other seconds.
+    in_window: Mapping[str, InWindow] = field(default_factory=dict)
+    #: For how long a process measured without all the others.
+    apart_s: float = 0.0
     #: What the processes together were told not to exceed.
     rate_iops: Optional[float] = None
     hosts: tuple[str, ...] = ()
@@ -174,24 +160,33 @@ def _measured(run: Run, folder: Folder, cell: CellDocument) -> Run:
     window = common(windows)
     if window.seconds <= 0:
         raise Malformed("the client processes never ran at the same time")
-    warmup_s = 0.0 if cell.block is None else min(cell.block.warmup_s, window.seconds / 2)
-    window = Window(window.start_s + warmup_s, window.end_s)
+    chosen = cut(clients, windows, window, cell)
+    window = chosen.window
+    if chosen.doubt:
+        problems.append(Problem("", chosen.doubt))
     nodes = _nodes(folder, cell, problems)
     osds = [node for node in nodes if node.host in cell.osd_hosts]
     used = _uses(nodes, window, problems)
     bins = second_bins(folder, clients, window, problems)
-    series = _series(clients, window, bins)
+    series = series_of(clients, window, bins)
     cpu_percent = percent_per_second(osds, window)
     totals = {direction: one.total for direction, one in bins.items()}
     perf = tuple(_perf(folder, cell, window, problems))
     counted = energy_of_osds(folder, cell, problems)
     osd_energy = energy_used(counted, cell, window, problems)
     watts = watts_per_second(counted, window) if osd_energy else None
+    logged = in_window(clients, series, bins) if chosen.from_logs else {}
+    if chosen.from_logs:
+        said = other_seconds(directions_of(clients), logged)
+        problems.extend(Problem("", sentence) for sentence in said)
+    own = run.histograms
     return replace(
         run,
-        warmup_s=warmup_s,
-        # fio's own bins hold its warm-up too; where some was cut, those of the seconds stand
-        histograms={**run.histograms, **totals} if warmup_s else {**totals, **run.histograms},
+        warmup_s=chosen.warmup_s,
+        in_window=logged,
+        apart_s=chosen.apart_s,
+        # fio's own bins are of all that it measured; those of the logs are of the window
+        histograms={**own, **totals} if chosen.from_logs else {**totals, **own},
         window=window,
         start_skew_s=start_skew_s(windows),
         series=series,
@@ -236,63 +231,15 @@ def _within(
     return found
 
 
-def _directions(clients: Sequence[Client]) -> list[str]:
-    return list(dict.fromkeys(record.direction for c in clients for record in c.records))
-
-
 def _histograms(clients: Sequence[Client]) -> dict[str, Histogram]:
     """Merged over processes, for the directions in which every process gave its bins."""
     merged = {}
-    for direction in _directions(clients):
+    for direction in directions_of(clients):
         active = [c for c in clients if any(r.direction == direction for r in c.records)]
         parts = [c.histograms[direction] for c in active if direction in c.histograms]
         if len(parts) == len(active):
             merged[direction] = merge(parts)
     return merged
-
-
-def _series(
-    clients: Sequence[Client], window: Window, bins: Mapping[str, SecondBins]
-) -> dict[str, Series]:
-    """By direction; empty unless every process has its IOPS log."""
-    if not all(client.iops_logs for client in clients) or window.seconds < 1:
-        return {}
-    return {
-        direction: _one_series(clients, direction, window, bins.get(direction))
-        for direction in _directions(clients)
-        if direction in DIRECTIONS
-    }
-
-
-def _one_series(
-    clients: Sequence[Client], direction: str, window: Window, bins: Optional[SecondBins]
-) -> Series:
-    seconds = len(window.grid_s) - 1
-    iops, latency, weight = np.zeros(seconds), np.zeros(seconds), np.zeros(seconds)
-    for client in clients:
-        logs, span = client.iops_logs, (client.shift_s, client.interval_s, window)
-        ios = _added([counts_per_second(log.side(direction), *span) for log in logs], seconds)
-        means = [means_per_second(log.side(direction), *span) for log in client.latency_logs]
-        mean, known = _mean(means, seconds)
-        iops += ios
-        latency += np.where(known, mean * ios, 0.0)
-        weight += np.where(known, ios, 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean_ns = np.where(weight > 0, latency / weight, np.nan)
-    p99_ns = np.full(seconds, np.nan) if bins is None else bins.percentiles_ns("clat_ns_p99")
-    return Series(window.start_s, iops, mean_ns, p99_ns)
-
-
-def _added(parts: Sequence[Floats], seconds: int) -> Floats:
-    return np.sum(parts, axis=0) if parts else np.zeros(seconds)
-
-
-def _mean(parts: Sequence[tuple[Floats, Floats]], seconds: int) -> tuple[Floats, NDArray[np.bool_]]:
-    """Mean latency of each second, and where there is one, over the logs of one process."""
-    sums = _added([part[0] for part in parts], seconds)
-    weights = _added([part[1] for part in parts], seconds)
-    known = weights > 0
-    return np.where(known, sums / np.where(known, weights, 1.0), 0.0), known
 
 
 def _nodes(folder: Folder, cell: CellDocument, problems: list[Problem]) -> list[Node]:
@@ -369,5 +316,10 @@ def _perf(
         except Malformed as error:
             problems.append(Problem("", str(error)))
             continue
-        if use is not None:
-            yield use
+        if use is None:
+            continue
+        if use.total_s is not None and abs(use.total_s / window.seconds - 1) > _OTHER_TIME:
+            seconds = f"{use.total_s:.0f} s, not the window's {window.seconds:.0f} s"
+            sentence = f"{host}: perf stat counted a total over {seconds}; -I 1000 tells both"
+            problems.append(Problem("", sentence))
+        yield use

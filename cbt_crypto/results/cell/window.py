@@ -49,6 +49,11 @@ def start_skew_s(windows: Sequence[Window]) -> float:
     return max(starts) - min(starts)
 
 
+def apart_s(windows: Sequence[Window], shared: Window) -> float:
+    """How long, at most, one of them was outside of what all of them share."""
+    return max(w.seconds for w in windows) - shared.seconds
+
+
 def counts_per_second(log: FioLog, shift_s: float, interval_s: float, window: Window) -> Floats:
     """IOs in each second of `window`, from one side of an IOPS log.
 
