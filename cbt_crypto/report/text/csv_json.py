@@ -23,7 +23,7 @@ FORMAT = 2
 _COLUMNS = (
     "direction", "state", "reason", "emulated", "figure", "unit", "value",
     "percent_of_baseline", "interval_low_percent", "interval_high_percent", "level", "differs",
-    "basis", "control_differs",
+    "basis", "control_differs", "withheld",
 )  # fmt: skip
 
 
@@ -43,13 +43,13 @@ def tidy(report: Report) -> str:
             bool(report.emulated_hosts),
         ]
         if not cell.figures:
-            writer.writerow([*placed, *state, *[""] * (len(_COLUMNS) - len(state) - 1), doubt])
+            writer.writerow([*placed, *state, *[""] * (len(_COLUMNS) - len(state) - 2), doubt, ""])
         for key, value in cell.figures.items():
             compared = _compared(cell.comparisons.get(key))
-            writer.writerow([*placed, *state, key, BY_KEY[key].unit, value, *compared, doubt])
+            writer.writerow([*placed, *state, key, BY_KEY[key].unit, value, *compared, doubt, ""])
         for key, why in cell.withheld.items():
-            told = [*state[:2], why, state[3], key, BY_KEY[key].unit, ""]
-            writer.writerow([*placed, *told, *_compared(None), doubt])
+            empty = [key, BY_KEY[key].unit, "", *_compared(None)]
+            writer.writerow([*placed, *state, *empty, doubt, why])
     return text.getvalue()
 
 
