@@ -18,7 +18,7 @@ from cbt_crypto.results.cell.energy import (
     energy_used,
     watts_per_second,
 )
-from cbt_crypto.results.cell.in_window import InWindow, cut, in_window, other_seconds
+from cbt_crypto.results.cell.in_window import Cut, InWindow, cut, in_window, other_seconds
 from cbt_crypto.results.cell.latency_by_second import SecondBins, second_bins
 from cbt_crypto.results.cell.node import BUSY_STATES, Node, NodesUse, NodeUse, percent_per_second
 from cbt_crypto.results.cell.perf import PerfUse, read_perf
@@ -161,42 +161,67 @@ def _measured(run: Run, folder: Folder, cell: CellDocument) -> Run:
     if window.seconds <= 0:
         raise Malformed("the client processes never ran at the same time")
     chosen = cut(clients, windows, window, cell)
-    window = chosen.window
     if chosen.doubt:
         problems.append(Problem("", chosen.doubt))
+    run = replace(
+        run,
+        window=chosen.window,
+        warmup_s=chosen.warmup_s,
+        apart_s=chosen.apart_s,
+        start_skew_s=start_skew_s(windows),
+    )
+    bins = second_bins(folder, clients, chosen.window, problems)
+    run = _of_clients(run, clients, bins, chosen, problems)
+    return replace(_of_nodes(run, folder, cell, bins, problems), problems=tuple(problems))
+
+
+def _of_clients(
+    run: Run,
+    clients: Sequence[Client],
+    bins: Mapping[str, SecondBins],
+    chosen: Cut,
+    problems: list[Problem],
+) -> Run:
+    """`run` with what all clients did in its window."""
+    series = series_of(clients, chosen.window, bins)
+    totals = {direction: counted.total for direction, counted in bins.items()}
+    if not chosen.from_logs:
+        return replace(run, series=series, histograms={**totals, **run.histograms})
+    logged = in_window(clients, series, bins)
+    said = other_seconds(directions_of(clients), logged)
+    problems.extend(Problem("", sentence) for sentence in said)
+    # fio's own bins are of all that it measured; those of the logs are of the window
+    merged = {**run.histograms, **totals}
+    return replace(run, series=series, in_window=logged, histograms=merged)
+
+
+def _of_nodes(
+    run: Run,
+    folder: Folder,
+    cell: CellDocument,
+    bins: Mapping[str, SecondBins],
+    problems: list[Problem],
+) -> Run:
+    """`run` with what its nodes took in its window, and how sure it is of its figures."""
+    assert run.window is not None
+    window = run.window
     nodes = _nodes(folder, cell, problems)
     osds = [node for node in nodes if node.host in cell.osd_hosts]
     used = _uses(nodes, window, problems)
-    bins = second_bins(folder, clients, window, problems)
-    series = series_of(clients, window, bins)
     cpu_percent = percent_per_second(osds, window)
-    totals = {direction: one.total for direction, one in bins.items()}
+    threads = sum(node.series.threads for node in osds)
     perf = tuple(_perf(folder, cell, window, problems))
     counted = energy_of_osds(folder, cell, problems)
     osd_energy = energy_used(counted, cell, window, problems)
     watts = watts_per_second(counted, window) if osd_energy else None
-    logged = in_window(clients, series, bins) if chosen.from_logs else {}
-    if chosen.from_logs:
-        said = other_seconds(directions_of(clients), logged)
-        problems.extend(Problem("", sentence) for sentence in said)
-    own = run.histograms
     return replace(
         run,
-        warmup_s=chosen.warmup_s,
-        in_window=logged,
-        apart_s=chosen.apart_s,
-        # fio's own bins are of all that it measured; those of the logs are of the window
-        histograms={**own, **totals} if chosen.from_logs else {**totals, **own},
-        window=window,
-        start_skew_s=start_skew_s(windows),
-        series=series,
-        within=_within(series, bins, cpu_percent, sum(node.series.threads for node in osds), watts),
+        within=_within(run.series, bins, cpu_percent, threads, watts),
         nodes=used,
         osd_nodes=_osd_nodes(cell, used),
         cpu_percent=cpu_percent,
         perf=perf,
         osd_energy=osd_energy,
-        problems=tuple(problems),
     )
 
 
