@@ -9,6 +9,7 @@ from typing import Optional
 
 from typing_extensions import override
 
+from cbt_crypto.cluster_overlays.luks.scripts import LIVE
 from cbt_crypto.hosts.requirement import SWAP, Fact, swap_advice
 
 Version = tuple[int, ...]
@@ -64,11 +65,8 @@ OPTIONS: Mapping[str, Since] = {
 }
 
 
-#: Those that are `--perf-` and their name to cryptsetup.
-_FLAGS = frozenset(
-    {"same_cpu_crypt", "submit_from_crypt_cpus", "no_read_workqueue", "no_write_workqueue"}
-    | {"high_priority"}
-)
+#: Those that are `--perf-` and their name to cryptsetup, whose help lists them.
+_FLAGS = frozenset(name for name, option in LIVE.items() if option == f"--perf-{name}")
 
 
 @dataclass(frozen=True)

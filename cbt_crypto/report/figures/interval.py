@@ -22,11 +22,10 @@ from cbt_crypto.report.figures.verdicts import differing
 from cbt_crypto.report.model import Comparison
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.precision.until import until_of
+from cbt_crypto.results.readers.histogram import PERCENTILES
 
 _TAIL = 0.975
-#: Of these the percent comes from all bins added up, and only its interval from the repetitions:
-#: percentiles of runs must not be averaged.
-_FROM_BINS = ("clat_ns_p50", "clat_ns_p90", "clat_ns_p95", "clat_ns_p99", "clat_ns_p999")
+
 #: A maximum is of one IO: nothing says how far another would be from it.
 _WITHOUT = ("clat_ns_max",)
 #: The figure by which rows are also compared with one another.
@@ -155,7 +154,8 @@ def _compare(
     repeated = _repeated(metric, load, value, other, known)
     if repeated is None:
         return _within_runs(metric, load.direction, measured, base, percent)
-    if repeated.level is not Level.ELSEWHERE and metric.key not in _FROM_BINS:
+    # A percentile comes from all bins added up: those of runs must not be averaged.
+    if repeated.level is not Level.ELSEWHERE and metric.key not in PERCENTILES:
         percent = 100 * math.exp(repeated.center)
     basis = repeated.basis
     if metric.key == _AMONG_ROWS:
