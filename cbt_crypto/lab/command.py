@@ -18,7 +18,7 @@ from cbt_crypto.lab import lifecycle
 from cbt_crypto.lab.image import image
 from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.run import Job
+from cbt_crypto.lab.run import LabCampaign
 from cbt_crypto.lab.run import run as run_job
 from cbt_crypto.lab.shape import MOST_NODES, Kind, Lab, Release, Shape
 from cbt_crypto.units import size_bytes
@@ -175,7 +175,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     status is that of cbt.py.
     """
     archive = needed(archive)
-    job = Job(config_file, archive, conf, checkout, only, again, verbose)
+    job = LabCampaign(config_file, archive, conf, checkout, only, again, verbose)
     with Steps(Console(stderr=True)) as steps:
         status = run_job(lifecycle.running(name), job, steps)
     if status != UsageError.exit_status and not no_report:

@@ -47,7 +47,7 @@ _SSH_FAILED = 255
 
 
 @dataclass(frozen=True)
-class Job:
+class LabCampaign:
     """What is asked of `lab run`; paths are of this machine."""
 
     config: Path
@@ -84,7 +84,7 @@ class Job:
         return ["python3", "cbt.py", "--no-report", "-a", _ARCHIVE, *options, self.config.name]
 
 
-def run(lab: Lab, job: Job, steps: Steps) -> int:
+def run(lab: Lab, job: LabCampaign, steps: Steps) -> int:
     """Run a campaign on the lab's head node with its output here; return its exit status.
 
     What was measured is brought back however the campaign ends, also by Ctrl-C. Cells that the
@@ -107,7 +107,7 @@ def alone(lab: Lab) -> contextlib.AbstractContextManager[None]:
     return locked(lab.directory / "run.lock", busy)
 
 
-def _checked(lab: Lab, job: Job) -> Job:
+def _checked(lab: Lab, job: LabCampaign) -> LabCampaign:
     """The job with absolute paths, and the ceph.conf that the campaign's file names."""
     campaign = load(job.config)
     names = {node.name for node in lab.nodes}
@@ -128,7 +128,7 @@ def _checked(lab: Lab, job: Job) -> Job:
     return replace(job, archive=archive, conf=conf)
 
 
-def _carry_in(lab: Lab, job: Job, steps: Steps) -> None:
+def _carry_in(lab: Lab, job: LabCampaign, steps: Steps) -> None:
     steps.begin("Carrying the campaign in")
     origin = ssh.run(lab, lab.head, _END_AND_TELL).strip()
     if origin == str(job.archive):
@@ -140,7 +140,7 @@ def _carry_in(lab: Lab, job: Job, steps: Steps) -> None:
     steps.end()
 
 
-def _follow(lab: Lab, job: Job) -> int:
+def _follow(lab: Lab, job: LabCampaign) -> int:
     """Run the campaign's command; an interrupt here is passed on, and its end waited for."""
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     script = f"cd {_CAMPAIGN} && echo $$ > pid && exec {shlex.join(job.command())}"
@@ -168,7 +168,7 @@ def _follow(lab: Lab, job: Job) -> int:
     return status
 
 
-def _bring_back(lab: Lab, job: Job, steps: Steps) -> None:
+def _bring_back(lab: Lab, job: LabCampaign, steps: Steps) -> None:
     steps.begin("Bringing the archive back")
     if transfer.has(lab, lab.head, f"{_ARCHIVE}/results"):
         transfer.bring_results(lab, lab.head, _ARCHIVE, job.archive)

@@ -33,7 +33,7 @@ EXIT_STATUS = {Answer.NO: 0, Answer.YES: 1, Answer.CANNOT_TELL: 3}
 
 
 @dataclass(frozen=True)
-class Finding:
+class LoadAnswer:
     """The answer for one load of one configuration.
 
     `loss_percent` is what is lost of the baseline's figure, negative for a gain, and `low` and
@@ -55,7 +55,7 @@ class Finding:
         return f"{self.answer.value}: {self.name}, {self.load}: {self.reason}"
 
 
-def findings(report: Report, metric: Metric, loss: float) -> list[Finding]:
+def findings(report: Report, metric: Metric, loss: float) -> list[LoadAnswer]:
     """One for each load and each row that is not the baseline.
 
     `loss` is what may be lost, in percent. Loads at a given rate are left out where the figure is
@@ -72,7 +72,7 @@ def findings(report: Report, metric: Metric, loss: float) -> list[Finding]:
     return answers
 
 
-def overall(findings: Sequence[Finding]) -> Answer:
+def overall(findings: Sequence[LoadAnswer]) -> Answer:
     """Yes where any load loses too much; else cannot tell where any cannot be told, or none is."""
     answers = {finding.answer for finding in findings}
     if Answer.YES in answers:
@@ -80,17 +80,17 @@ def overall(findings: Sequence[Finding]) -> Answer:
     return Answer.NO if answers == {Answer.NO} else Answer.CANNOT_TELL
 
 
-def _finding(load: str, cell: ReportCell, metric: Metric, loss: float) -> Finding:
+def _finding(load: str, cell: ReportCell, metric: Metric, loss: float) -> LoadAnswer:
     name = cell.in_legend
     comparison = cell.comparisons.get(metric.key)
     if cell.state != "measured" or comparison is None:
         why = cell.reason or f"there is no {metric.label} of it, or of its baseline"
-        return Finding(load, name, Answer.CANNOT_TELL, f"{cell.state}: {why}")
+        return LoadAnswer(load, name, Answer.CANNOT_TELL, f"{cell.state}: {why}")
     lost = _lost(comparison.percent, metric)
     ends = _ends(comparison, metric)
     if ends is None:
         reason = f"loses {lost:.1f} %, and without repetition there is no interval"
-        return Finding(load, name, Answer.CANNOT_TELL, reason, lost)
+        return LoadAnswer(load, name, Answer.CANNOT_TELL, reason, lost)
     low, high = ends
     answer = Answer.CANNOT_TELL
     if high <= loss:
@@ -100,7 +100,7 @@ def _finding(load: str, cell: ReportCell, metric: Metric, loss: float) -> Findin
     reason = f"loses {lost:.1f} % of {metric.label} ({low:.1f} to {high:.1f})"
     if answer is Answer.CANNOT_TELL:
         reason += f", and {loss:g} % lies within; measure more"
-    return Finding(load, name, answer, reason, lost, low, high, comparison.basis)
+    return LoadAnswer(load, name, answer, reason, lost, low, high, comparison.basis)
 
 
 def _ends(comparison: Comparison, metric: Metric) -> Optional[tuple[float, float]]:
@@ -116,7 +116,7 @@ def _lost(percent: float, metric: Metric) -> float:
     return (100 - percent) * metric.better + 0.0
 
 
-def as_json(findings: Sequence[Finding], metric: Metric, loss: float) -> str:
+def as_json(findings: Sequence[LoadAnswer], metric: Metric, loss: float) -> str:
     """All of it as one document."""
     document = {
         "question": f"is more than {loss:g} % of {metric.label} lost?",
@@ -128,7 +128,7 @@ def as_json(findings: Sequence[Finding], metric: Metric, loss: float) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def as_junit(findings: Sequence[Finding], title: str) -> str:
+def as_junit(findings: Sequence[LoadAnswer], title: str) -> str:
     """A test case for each load, as CI servers show them: yes fails, cannot tell is skipped."""
     counts = {
         "tests": str(len(findings)),
@@ -142,7 +142,7 @@ def as_junit(findings: Sequence[Finding], title: str) -> str:
     return text.decode()
 
 
-def _cases(findings: Sequence[Finding]) -> Iterator[etree._Element]:
+def _cases(findings: Sequence[LoadAnswer]) -> Iterator[etree._Element]:
     for finding in findings:
         case = E.testcase(name=_text(finding.load), classname=_text(finding.name), time="0")
         if finding.answer is Answer.YES:

@@ -51,8 +51,8 @@ def look(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -> Notes:
 def check_same(archive: Path, notes: Notes) -> None:
     """Raise UsageError for a path that led to another device when the archive was written."""
     before = devices_before(archive)
-    for host, own in notes.items():
-        for path, note in own.items():
+    for host, of_host in notes.items():
+        for path, note in of_host.items():
             then, now = before.get((host, path)), note["identity"]
             if then is not None and any(then.get(n, "") != now.get(n, "") for n in _TELLING):
                 raise UsageError(
@@ -65,10 +65,12 @@ def check_same(archive: Path, notes: Notes) -> None:
 def recording(tmp_dir: str, notes: Notes) -> HostScripts:
     """Scripts that note them on their hosts, in a directory of ours."""
     make = own_directory.make(tmp_dir)
-    return {host: make + destroy.record(tmp_dir, own) for host, own in notes.items()}
+    return {host: make + destroy.record(tmp_dir, of_host) for host, of_host in notes.items()}
 
 
 def restoring(tmp_dir: str, notes: Notes) -> HostScripts:
     """Scripts that put notes back which were lost with their directory."""
     make = own_directory.make(tmp_dir)
-    return {host: make + destroy.restore(tmp_dir, own) for host, own in notes.items() if own}
+    return {
+        host: make + destroy.restore(tmp_dir, of_host) for host, of_host in notes.items() if of_host
+    }

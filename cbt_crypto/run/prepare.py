@@ -88,8 +88,8 @@ class Preparation:
         self._deploy(rebuild, before_rebuild)
         # As they were filled: those of one scenario all at once.
         for first in {id(scenario): scenario for scenario, _ in filled}.values():
-            own = tuple(volume for scenario, volume in filled if scenario is first)
-            self._prefill(Prefill(first, own))
+            of_scenario = tuple(volume for scenario, volume in filled if scenario is first)
+            self._prefill(Prefill(first, of_scenario))
         return True
 
     def _deploy(self, step: Deploy, before_rebuild: Callable[[], None]) -> None:
@@ -127,9 +127,9 @@ class Preparation:
             str(self._archive), target.cluster, cell.config, scenario or cell.scenario, site,
             target.stack, self._remote,
         )  # fmt: skip
-        made = benchmark_of(self._engine, work)
-        made.energy_hosts = self._environment.energy_hosts(site)
-        return made
+        benchmark = benchmark_of(self._engine, work)
+        benchmark.energy_hosts = self._environment.energy_hosts(site)
+        return benchmark
 
     def end(self) -> None:
         """Leave nothing on the hosts. Raises RunError."""

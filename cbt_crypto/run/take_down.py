@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 
 @dataclass
-class Shown:
+class DryRun:
     """Takes the place of a Remote, and keeps what would have run: (step, host -> script)."""
 
     steps: list[tuple[str, HostScripts]] = field(default_factory=list)
@@ -53,16 +53,17 @@ def to_clear(archive: Path, foreign: bool = False) -> list[Deployment]:
     Raises UsageError for a run that this user does not know, unless `foreign` says to take the
     archive's word for it.
     """
-    own = own_left_over(archive)
-    known = {one.run for one in own}
-    told = [one for one in left_over(archive) if one.run not in known]
-    if told and not foreign:
+    mine = own_left_over(archive)
+    known = {deployment.run for deployment in mine}
+    of_others = [deployment for deployment in left_over(archive) if deployment.run not in known]
+    if of_others and not foreign:
+        hosts = printable(", ".join(of_others[0].hosts))
         raise UsageError(
-            f"{archive}: says that {holder.describe(told[0].by)} left something on "
-            f"{printable(', '.join(told[0].hosts))}, which is none of your runs here; look at it "
+            f"{archive}: says that {holder.describe(of_others[0].by)} left something on "
+            f"{hosts}, which is none of your runs here; look at it "
             f"with cbt-crypto cleanup --foreign --plan {archive}"
         )
-    return [*own, *told]
+    return [*mine, *of_others]
 
 
 def clear(archive: Path, deployments: Sequence[Deployment], say: Say, insist: bool = False) -> None:
@@ -91,10 +92,10 @@ def show_plan(archive: Path, deployments: Sequence[Deployment], say: Say) -> Non
     for deployment in deployments:
         campaign = deployment.campaign(archive)
         say(f"what {_who(deployment)} left:")
-        for host, place in places_of(campaign).items():
-            devices = ", ".join(place["devices"]) or "none"
-            say(f"  {host}: {place['tmp_dir']}, processes with {place['mark']}, devices: {devices}")
-        shown = Shown()
+        for host, left in places_of(campaign).items():
+            devices = ", ".join(left["devices"]) or "none"
+            say(f"  {host}: {left['tmp_dir']}, processes with {left['mark']}, devices: {devices}")
+        shown = DryRun()
         cluster = _cluster(campaign)
         cluster.remote = shown
         take_down(cluster)

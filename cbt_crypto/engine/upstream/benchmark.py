@@ -7,7 +7,7 @@ import os
 from cbt_crypto.archive.json_file import hash_of
 from cbt_crypto.engine.contract import Cluster, Section
 from cbt_crypto.engine.upstream.common import Common
-from cbt_crypto.engine.upstream.failure import told
+from cbt_crypto.engine.upstream.failure import failures_named
 from cbt_crypto.engine.upstream.modules import Modules
 
 
@@ -42,18 +42,18 @@ class UpstreamBenchmark:
 
     def initialize(self) -> None:
         """Make the directories here and on the nodes."""
-        with told("prepare a cell"):
+        with failures_named("prepare a cell"):
             self.theirs.initialize()
             self._common.make_remote_dir(self.run_dir)
             self._common.mkdir_p(self.archive_dir)
 
     def run(self) -> None:
         """Start anew with empty directories on the nodes; note the cell's config."""
-        with told("begin a cell"):
+        with failures_named("begin a cell"):
             self.theirs.run()
             self._common.make_remote_dir(self.run_dir)
 
     def cleanup(self) -> None:
         """Remove this benchmark's directory on the nodes."""
-        with told("end a cell"):
+        with failures_named("end a cell"):
             self._common.clean_remote_dir(self.run_dir)

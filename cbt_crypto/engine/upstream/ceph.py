@@ -20,7 +20,7 @@ from cbt_crypto.engine.contract import Hooks, Section
 from cbt_crypto.engine.upstream import programs
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.conf import sections
-from cbt_crypto.engine.upstream.failure import told
+from cbt_crypto.engine.upstream.failure import failures_named
 from cbt_crypto.engine.upstream.modules import Modules
 from cbt_crypto.engine.upstream.safe_cluster import Directory, ExistingDirectory
 from cbt_crypto.engine.upstream.settings import Settings, for_upstream, write_one_pid
@@ -126,7 +126,7 @@ class UpstreamCeph:
         self.make_mons()
         self.start_mgrs()
         self.make_osds()
-        with told("make the profiles of pools"):
+        with failures_named("make the profiles of pools"):
             self.theirs.make_profiles()
         self.own.run(self.hooks.after_osds(), "finish the deployment")
 
@@ -220,7 +220,7 @@ class UpstreamCeph:
         with tempfile.NamedTemporaryFile("w", prefix="cbt-crypto-", suffix=".conf") as file:
             file.write(self.conf_text)
             file.flush()
-            with told("copy ceph.conf"):
+            with failures_named("copy ceph.conf"):
                 self._common.pdcp(nodes, "", file.name, self.tmp_conf).communicate()
 
     def get_mon_hosts(self) -> dict[str, dict[str, str]]:
@@ -251,20 +251,20 @@ class UpstreamCeph:
         """Make and start the monitors. Raises HostError when none answers."""
         # Upstream brings the keys to the machine that runs it, in the same place.
         os.makedirs(f"{self.base}/client.admin", mode=0o700, exist_ok=True)
-        with told("make the monitors"):
+        with failures_named("make the monitors"):
             self._kind.make_mons(self.theirs)
         self._nothing_failed("make the monitors")
         self.own.quiet()
 
     def start_mgrs(self) -> None:
         """Start the managers."""
-        with told("start the managers"):
+        with failures_named("start the managers"):
             self._kind.start_mgrs(self.theirs)
         self._nothing_failed("start the managers")
 
     def make_osds(self) -> None:
         """Make and start the OSDs, and wait until they are up."""
-        with told("make the OSDs"), self._settings_of_this_place():
+        with failures_named("make the OSDs"), self._settings_of_this_place():
             self._kind.make_osds(self.theirs)
         self._nothing_failed("make the OSDs")
         self.own.wait_for_osds()
@@ -316,7 +316,7 @@ class UpstreamCeph:
         """Make a pool; nothing when the campaign has it already."""
         if self.own.knows_pool(name):
             return
-        with told(f"make the pool {name}"):
+        with failures_named(f"make the pool {name}"):
             self._kind.mkpool(self.theirs, name, profile, application, base_name)
         min_size = self.section.pool_profiles[profile].min_size
         if min_size is not None:
@@ -326,7 +326,7 @@ class UpstreamCeph:
 
     def rmpool(self, name: str, profile: str) -> None:
         """Remove a pool."""
-        with told(f"remove the pool {name}"):
+        with failures_named(f"remove the pool {name}"):
             self._kind.rmpool(self.theirs, name, profile)
         self.own.forget_pool(name)
 

@@ -11,7 +11,7 @@ _LONGEST = 600
 
 
 @contextlib.contextmanager
-def told(what: str) -> Iterator[None]:
+def failures_named(what: str) -> Iterator[None]:
     """Raise RunError, naming the step, for whatever upstream raises in the block."""
     try:
         yield

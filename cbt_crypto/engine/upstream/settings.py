@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from typing_extensions import override
 
-from cbt_crypto.engine.upstream.failure import told
+from cbt_crypto.engine.upstream.failure import failures_named
 from cbt_crypto.hosts import command_log
 from cbt_crypto.hosts.remote import MARK
 from cbt_crypto.plan.file.cluster import ClusterSection
@@ -47,7 +47,7 @@ class Settings:
             given = argparse.Namespace(
                 config_file=ctx.config_file, archive=ctx.archive, conf=empty.name
             )
-            with told("read the campaign's file"):
+            with failures_named("read the campaign's file"):
                 self._module.initialize(given)
         cluster = self._module.cluster
         conf = getattr(ctx, "conf", None) or _conf_file(Path(ctx.config_file))

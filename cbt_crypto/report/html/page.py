@@ -52,7 +52,7 @@ def page(report: Report, reload_s: Optional[int] = None) -> str:
 
     With `reload_s` it loads itself anew after so many seconds.
     """
-    figures = _Figures(bool(report.emulated_hosts))
+    figures = _PageCharts(bool(report.emulated_hosts))
     body = E.BODY(
         E.A("Skip to the tables", E.CLASS("skip"), href="#main"),
         _head(report),
@@ -85,7 +85,7 @@ def _reloads(seconds: Optional[int]) -> Iterator[Element]:
         yield E.META(**{"http-equiv": "refresh", "content": str(seconds)})
 
 
-class _Figures:
+class _PageCharts:
     """The charts of the page, in the order of their places."""
 
     def __init__(self, is_emulated: bool) -> None:
@@ -189,7 +189,7 @@ def _emulated(report: Report) -> Iterator[Element]:
         yield E.P(E.CLASS("banner"), label.EMULATED, role="note")
 
 
-def _sections(report: Report, figures: _Figures) -> Iterator[Element]:
+def _sections(report: Report, figures: _PageCharts) -> Iterator[Element]:
     yield E.SECTION(
         E.H2("Summary"),
         *_picture(report),
@@ -219,13 +219,13 @@ def _picture(report: Report) -> Iterator[Element]:
         yield E.FIGURE(E.CLASS("forest"), forest_svg(overview))
 
 
-def _by_size(tables: Sequence[Table], figures: _Figures) -> Iterator[Element]:
+def _by_size(tables: Sequence[Table], figures: _PageCharts) -> Iterator[Element]:
     placeholders = [figures.placeholder(chart, heading) for heading, chart in size_charts(tables)]
     if placeholders:
         yield E.DIV(E.CLASS("charts"), *placeholders)
 
 
-def _by_depth(tables: Sequence[Table], figures: _Figures) -> Iterator[Element]:
+def _by_depth(tables: Sequence[Table], figures: _PageCharts) -> Iterator[Element]:
     placeholders = [figures.placeholder(chart, heading) for heading, chart in depth_charts(tables)]
     if placeholders:
         yield E.DIV(E.CLASS("charts"), *placeholders)
@@ -234,7 +234,7 @@ def _by_depth(tables: Sequence[Table], figures: _Figures) -> Iterator[Element]:
         yield E.UL(*(E.LI(line) for line in lines))
 
 
-def _load(report: Report, table: Table, figures: _Figures) -> Iterator[Element]:
+def _load(report: Report, table: Table, figures: _PageCharts) -> Iterator[Element]:
     yield E.H3(table.title)
     yield page_tables.figures(report, table)
     yield from page_tables.bases(table)

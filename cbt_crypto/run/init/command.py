@@ -21,7 +21,7 @@ from cbt_crypto.run.init.host_list import expand
 from cbt_crypto.run.init.roles import propose
 from cbt_crypto.run.init.start import ARTICLES, fitting, start_from
 from cbt_crypto.run.preflight import check
-from cbt_crypto.run.preflight.survey import Finding
+from cbt_crypto.run.preflight.survey import HostFinding
 
 _TMP_DIR = str(ClusterSection.model_fields["tmp_dir"].default)
 
@@ -84,14 +84,14 @@ def init(
     _tell(output, _remaining(output, engine))
 
 
-def _remaining(output: Path, engine: Engine) -> list[Finding]:
+def _remaining(output: Path, engine: Engine) -> list[HostFinding]:
     campaign = load(output)
     return [
         finding for finding in check.look(campaign, engine, cells_of(campaign)) if finding.error
     ]
 
 
-def _tell(output: Path, remaining: list[Finding]) -> None:
+def _tell(output: Path, remaining: list[HostFinding]) -> None:
     for finding in remaining:
         click.echo(f"error: {finding.host}: {finding.error}")
     if remaining:

@@ -33,21 +33,21 @@ from cbt_crypto.run.preflight.requirements import (
     requirements,
     site_with_drives,
 )
-from cbt_crypto.run.preflight.survey import Finding, survey
+from cbt_crypto.run.preflight.survey import HostFinding, survey
 from cbt_crypto.run.targets.choice import target_of
 
 
-def check(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Finding]:
+def check(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[HostFinding]:
     """Check everything that `cells` need, on all hosts at once; return what was found.
 
     Raises UsageError with one line for each thing that will not do; nothing has been touched.
     """
-    found = look(campaign, engine, cells)
-    _raise(f"{one.host}: {one.error}" for one in found if one.error)
-    return found
+    findings = look(campaign, engine, cells)
+    _raise(f"{finding.host}: {finding.error}" for finding in findings if finding.error)
+    return findings
 
 
-def look(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Finding]:
+def look(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[HostFinding]:
     """The same, with errors as findings. Raises UsageError where no host can be asked at all."""
     configurations = list(dict.fromkeys(cell.configuration for cell in cells))
     stacks = [Stack(campaign.configurations[name]) for name in configurations]
@@ -63,7 +63,7 @@ def look(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Find
     remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
     wanted = [*checks(campaign, cells, stacks), *engine.requirements(campaign)]
     answers = survey(remote, reachable, wanted) if reachable else []
-    return [*(Finding(host, "ssh", "no", why) for host, why in unknown.items()), *answers]
+    return [*(HostFinding(host, "ssh", "no", why) for host, why in unknown.items()), *answers]
 
 
 def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -> list[Requirement]:
@@ -78,9 +78,9 @@ def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -
         *_root(campaign, stacks, site),
         *device_needs(sites),
     ]
-    for one in sites:
+    for of_variant in sites:
         for stack in stacks:
-            needs += _overlay_needs(stack, one)
+            needs += _overlay_needs(stack, of_variant)
     # Configurations that name the same overlay need the same.
     return list(dict.fromkeys(needs))
 
@@ -175,8 +175,8 @@ def _unresolved(site: Site) -> dict[str, str]:
 
 def _resolves(host: str) -> bool:
     """Whether ssh could find the host: its configuration may give it another name."""
-    told = subprocess.run(["ssh", "-G", host], capture_output=True, text=True, check=False)
-    lines = (line.partition(" ") for line in told.stdout.splitlines())
+    answer = subprocess.run(["ssh", "-G", host], capture_output=True, text=True, check=False)
+    lines = (line.partition(" ") for line in answer.stdout.splitlines())
     name = next((value for key, _, value in lines if key == "hostname"), host)
     try:
         socket.getaddrinfo(name, 22)

@@ -12,7 +12,7 @@ from typing import Optional
 
 from cbt_crypto.archive.problem import printable
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.run.preflight.survey import Finding
+from cbt_crypto.run.preflight.survey import HostFinding
 
 #: What a sentence calls missing -> the packages that have it, by apt and by dnf.
 PACKAGES: Mapping[str, tuple[str, str]] = {
@@ -55,38 +55,40 @@ _INSTALL = {
 }
 
 
-def managers(remote: Remote, findings: Iterable[Finding]) -> dict[str, str]:
+def managers(remote: Remote, findings: Iterable[HostFinding]) -> dict[str, str]:
     """Host -> apt-get or dnf, of those that need mending and have one."""
-    hosts = dict.fromkeys(one.host for one in findings if one.error or one.warning)
+    hosts = dict.fromkeys(finding.host for finding in findings if finding.error or finding.warning)
     answers = remote.attempt(dict.fromkeys(hosts, _MANAGER), _TIMEOUT_S)
-    found = {host: answer.stdout.strip().rpartition("/")[2] for host, answer in answers.items()}
-    return {host: name for host, name in found.items() if name in _INSTALL}
+    programs = {host: answer.stdout.strip().rpartition("/")[2] for host, answer in answers.items()}
+    return {host: name for host, name in programs.items() if name in _INSTALL}
 
 
 def script(
-    findings: Sequence[Finding], manager: Mapping[str, str], user: Optional[str]
+    findings: Sequence[HostFinding], manager: Mapping[str, str], user: Optional[str]
 ) -> Iterator[str]:
     """Lines of a shell script: for each host its commands, and in comments what has none."""
     yield "# Made by `cbt-crypto check --fix-commands`. Read it before you run any of it."
-    for host in dict.fromkeys(one.host for one in findings if one.error or one.warning):
-        own = [one for one in findings if one.host == host]
+    for host in dict.fromkeys(
+        finding.host for finding in findings if finding.error or finding.warning
+    ):
+        of_host = [finding for finding in findings if finding.host == host]
         yield ""
         yield f"# {host}"
-        commands, by_hand = _mended(own, manager.get(host), user)
+        commands, by_hand = _mended(of_host, manager.get(host), user)
         login = shlex.quote(f"{user}@{host}" if user else host)
         yield from (f"ssh -t {login} {shlex.quote(line)}" for line in commands)
         yield from (f"# by hand: {line}" for line in by_hand)
 
 
 def _mended(
-    own: Sequence[Finding], manager: Optional[str], user: Optional[str]
+    findings: Sequence[HostFinding], manager: Optional[str], user: Optional[str]
 ) -> tuple[list[str], list[str]]:
     packages: dict[str, None] = {}
     commands: dict[str, None] = {}
     by_hand: dict[str, None] = {}
-    for one in own:
-        for sentence in filter(None, (one.error, one.warning)):
-            needed, then = _packages(one, sentence, manager), _commands(one, sentence, user)
+    for finding in findings:
+        for sentence in filter(None, (finding.error, finding.warning)):
+            needed, then = _packages(finding, sentence, manager), _commands(finding, sentence, user)
             packages.update(dict.fromkeys(needed))
             commands.update(dict.fromkeys(then))
             if not needed and not then:
@@ -100,32 +102,32 @@ def _mended(
     return [*install, *commands], list(by_hand)
 
 
-def _packages(one: Finding, sentence: str, manager: Optional[str]) -> list[str]:
-    found: Optional[tuple[str, str]] = None
+def _packages(finding: HostFinding, sentence: str, manager: Optional[str]) -> list[str]:
+    package_names: Optional[tuple[str, str]] = None
     missing = _MISSING.match(sentence)
     if missing:
-        found = PACKAGES.get(missing[1])
+        package_names = PACKAGES.get(missing[1])
     for begin, packages in _OTHERS:
-        found = packages if sentence.startswith(begin) else found
-    if one.column == "clock" and "start chrony" in sentence:
-        found = ("chrony", "chrony")
-    if one.column == "governor":
-        found = ("linux-cpupower", "kernel-tools")
-    if found is None or manager is None:
+        package_names = packages if sentence.startswith(begin) else package_names
+    if finding.column == "clock" and "start chrony" in sentence:
+        package_names = ("chrony", "chrony")
+    if finding.column == "governor":
+        package_names = ("linux-cpupower", "kernel-tools")
+    if package_names is None or manager is None:
         return []
-    return found[manager == "dnf"].split()
+    return package_names[manager == "dnf"].split()
 
 
-def _commands(one: Finding, sentence: str, user: Optional[str]) -> list[str]:
+def _commands(finding: HostFinding, sentence: str, user: Optional[str]) -> list[str]:
     """What is to be done once all is installed."""
-    if one.column == "clock" and "start chrony" in sentence:
+    if finding.column == "clock" and "start chrony" in sentence:
         return ["sudo systemctl enable --now chrony || sudo systemctl enable --now chronyd"]
-    if one.column == "governor":
+    if finding.column == "governor":
         return ["sudo cpupower frequency-set -g performance"]
     if sentence.startswith((_TUNED, "tuned-adm is missing")):
         return ["sudo systemctl enable --now tuned"]
-    if one.column == "sudo" and sentence.startswith("needs root"):
+    if finding.column == "sudo" and sentence.startswith("needs root"):
         rule = f"{user or '$(id -un)'} ALL=(ALL) NOPASSWD: ALL"
-        place = "/etc/sudoers.d/cbt-crypto"
-        return [f'echo "{rule}" | sudo tee {place} && sudo chmod 440 {place} && sudo visudo -c']
+        sudoers = "/etc/sudoers.d/cbt-crypto"
+        return [f'echo "{rule}" | sudo tee {sudoers} && sudo chmod 440 {sudoers} && sudo visudo -c']
     return []

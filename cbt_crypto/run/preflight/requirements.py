@@ -54,12 +54,12 @@ def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]
         needs += target_of(cluster).requirements(cluster, site, cells)
     scenarios = {(cell.scenario.name, cell.scenario.drive_name): cell.scenario for cell in cells}
     for scenario in scenarios.values():
-        own = cell_site(cluster, scenario)
+        site_of_cell = cell_site(cluster, scenario)
         for program in scenario.required_programs():
-            needs.append(program_needed(program, own.active_clients))
+            needs.append(program_needed(program, site_of_cell.active_clients))
             if scenario.needs_cluster and program != "rados":
-                needs.append(rbd_engine(program, own.active_clients))
-        needs += scenario.requirements(own)
+                needs.append(rbd_engine(program, site_of_cell.active_clients))
+        needs += scenario.requirements(site_of_cell)
     return list(dict.fromkeys(needs))
 
 

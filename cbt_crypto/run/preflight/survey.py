@@ -19,7 +19,7 @@ _TIMEOUT_S = 120
 
 
 @dataclass(frozen=True)
-class Finding:
+class HostFinding:
     """One thing found of one host. `error` and `warning` say what to do."""
 
     host: str
@@ -29,13 +29,13 @@ class Finding:
     warning: Optional[str] = None
 
 
-def survey(remote: Remote, hosts: Sequence[str], needs: Sequence[Requirement]) -> list[Finding]:
+def survey(remote: Remote, hosts: Sequence[str], needs: Sequence[Requirement]) -> list[HostFinding]:
     """Ask every host in one call; one that cannot be reached is a finding too."""
     scripts = {host: _script(host, needs) for host in hosts}
     sent = time.time()
     results = remote.attempt(scripts, _TIMEOUT_S, "look at the host")
     received = time.time()
-    findings: list[Finding] = []
+    findings: list[HostFinding] = []
     for host, result in results.items():
         findings.append(_reached(host, result))
         if result.status == 0:
@@ -63,17 +63,17 @@ def _script(host: str, needs: Sequence[Requirement]) -> str:
     ) + clock  # fmt: skip
 
 
-def _reached(host: str, result: HostResult) -> Finding:
+def _reached(host: str, result: HostResult) -> HostFinding:
     if result.status == 0:
-        return Finding(host, "ssh", "ok")
+        return HostFinding(host, "ssh", "ok")
     if result.timed_out:
-        return Finding(host, "ssh", "no", f"does not answer within {_TIMEOUT_S} s; look at it")
+        return HostFinding(host, "ssh", "no", f"does not answer within {_TIMEOUT_S} s; look at it")
     if result.status is not None:
-        return Finding(
+        return HostFinding(
             host, "ssh", "no", f"cannot be looked at{_why(result)}; mend its shell or PATH"
         )
     error = f"cannot be reached{_why(result)}; ssh to it must work without a password"
-    return Finding(host, "ssh", "no", error)
+    return HostFinding(host, "ssh", "no", error)
 
 
 def _why(result: HostResult) -> str:
@@ -81,7 +81,9 @@ def _why(result: HostResult) -> str:
     return f": {lines[-1].strip()}" if lines else ""
 
 
-def _findings(host: str, needs: Sequence[Requirement], parts: Mapping[str, str]) -> list[Finding]:
+def _findings(
+    host: str, needs: Sequence[Requirement], parts: Mapping[str, str]
+) -> list[HostFinding]:
     findings = []
     for index, need in enumerate(needs):
         if host not in need.hosts:
@@ -92,11 +94,11 @@ def _findings(host: str, needs: Sequence[Requirement], parts: Mapping[str, str])
         shown, warning = "no" if error else "ok", None
         if isinstance(need, Fact):
             shown, warning = need.shown(output), need.advice(output)
-        findings.append(Finding(host, need.column, shown, error, warning))
+        findings.append(HostFinding(host, need.column, shown, error, warning))
     return findings
 
 
-def _clocks(reached: Mapping[str, str], sent: float, received: float) -> list[Finding]:
+def _clocks(reached: Mapping[str, str], sent: float, received: float) -> list[HostFinding]:
     """Offsets against the first host, the head: monitors and windows go by its clock."""
     offsets = {host: _offset(text, sent, received) for host, text in reached.items()}
     head = next((offset for offset in offsets.values() if offset is not None), None)
@@ -115,20 +117,20 @@ def _offset(text: str, sent: float, received: float) -> Optional[float]:
     return clock_offset(begin, end, sent, received)
 
 
-def _clock(host: str, offset: Optional[float]) -> Finding:
+def _clock(host: str, offset: Optional[float]) -> HostFinding:
     if offset is None:
-        return Finding(host, "clock", "?", warning="its clock cannot be read")
+        return HostFinding(host, "clock", "?", warning="its clock cannot be read")
     shown = f"{offset:+.1f} s" if abs(offset) >= CLOCK_WARN_S else "ok"
     sentence = (
         f"its clock is {abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} the head's; "
         "start chrony or systemd-timesyncd on both"
     )
     if abs(offset) > CLOCK_LIMIT_S:
-        return Finding(host, "clock", shown, error=sentence)
-    return Finding(host, "clock", shown, warning=sentence if shown != "ok" else None)
+        return HostFinding(host, "clock", shown, error=sentence)
+    return HostFinding(host, "clock", shown, warning=sentence if shown != "ok" else None)
 
 
-def _differences(findings: Sequence[Finding]) -> list[Finding]:
+def _differences(findings: Sequence[HostFinding]) -> list[HostFinding]:
     """Hosts whose Ceph, fio or MTU is another than that of the first host that has one."""
     differing = []
     for column, what in (("ceph", "Ceph"), ("fio", "fio"), ("network", "MTU")):
@@ -138,11 +140,11 @@ def _differences(findings: Sequence[Finding]) -> list[Finding]:
         for host, value in known.items():
             if first is not None and value != known[first]:
                 sentence = f"{what} is {value} and {known[first]} on {first}; make them the same"
-                differing.append(Finding(host, column, "", warning=sentence))
+                differing.append(HostFinding(host, column, "", warning=sentence))
     return differing
 
 
-def _compared(finding: Finding) -> Optional[str]:
+def _compared(finding: HostFinding) -> Optional[str]:
     """The version, or the MTU of an interface that leads to other machines."""
     words = finding.shown.split()
     if finding.column == "network":

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cbt_crypto.run.preflight.survey import Finding
+from cbt_crypto.run.preflight.survey import HostFinding
 
 
-def show(findings: Sequence[Finding], console: Console) -> None:
+def show(findings: Sequence[HostFinding], console: Console) -> None:
     """Print the table, then a line for each red field, then for each yellow one."""
     boundless = Console(file=console.file, width=10_000)
     wide = console if console.is_terminal else boundless
@@ -27,7 +27,7 @@ def show(findings: Sequence[Finding], console: Console) -> None:
             console.print(line, soft_wrap=True)
 
 
-def _across(findings: Sequence[Finding]) -> Table:
+def _across(findings: Sequence[HostFinding]) -> Table:
     """A row a host, a column for each thing that is looked at."""
     columns = list(dict.fromkeys(finding.column for finding in findings))
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -38,7 +38,7 @@ def _across(findings: Sequence[Finding]) -> Table:
     return table
 
 
-def _down(findings: Sequence[Finding]) -> Table:
+def _down(findings: Sequence[HostFinding]) -> Table:
     """The same where the columns would be cut: beside each host, what was found of it, wrapped."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
@@ -57,14 +57,14 @@ def _unbroken(field: Text) -> Text:
     return Text(field.plain.replace(" ", "\u00a0"), style=field.style)
 
 
-def _by_host(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
-    by_host: dict[str, list[Finding]] = {}
+def _by_host(findings: Sequence[HostFinding]) -> dict[str, list[HostFinding]]:
+    by_host: dict[str, list[HostFinding]] = {}
     for finding in findings:
         by_host.setdefault(finding.host, []).append(finding)
     return by_host
 
 
-def _field(findings: Sequence[Finding], column: str) -> Text:
+def _field(findings: Sequence[HostFinding], column: str) -> Text:
     here = [finding for finding in findings if finding.column == column]
     shown = [finding.shown for finding in here if finding.shown not in ("", "ok")]
     text = " ".join(dict.fromkeys(shown)) or ("ok" if here else "")

@@ -42,7 +42,7 @@ class StackHooks(Hooks):
         self.site = site_of(at(section, variant))
         self._drives = drives_of(section)
         self._known = tuple(known)
-        self._sites = [site_of(at(section, one)) for one in variants(section)]
+        self._sites = [site_of(at(section, each)) for each in variants(section)]
 
     @override
     def extra_conf(self) -> Mapping[str, Mapping[str, str]]:
@@ -51,8 +51,8 @@ class StackHooks(Hooks):
     @override
     def prepare_hosts(self, run: Run) -> None:
         for overlay in self.stack.overlays:
-            said = run(overlay.introduce(self.site), f"introduce hosts for {overlay.name}")
-            scripts = overlay.before_daemons(self.site, said)
+            answers = run(overlay.introduce(self.site), f"introduce hosts for {overlay.name}")
+            scripts = overlay.before_daemons(self.site, answers)
             run(scripts, f"prepare the hosts for {overlay.name}")
 
     @override

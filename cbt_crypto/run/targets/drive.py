@@ -122,13 +122,15 @@ def undo(drives: Sequence[Drive], stacks: Sequence[Stack], site: Site) -> HostSc
     overlays = leftovers(stacks, replace(site, osds=(), drives=tuple(drives)))
     scripts = {}
     for host in dict.fromkeys(drive.host for drive in drives):
-        own = [drive for drive in drives if drive.host == host]
-        texts = [_unmount(drive) for drive in own]
+        of_host = [drive for drive in drives if drive.host == host]
+        texts = [_unmount(drive) for drive in of_host]
         # An array over members that are encrypted goes before their mappings, another after its.
-        texts += [md_array.stop(drive, site.tmp_dir) for drive in own if drive.encrypts_members]
+        texts += [md_array.stop(drive, site.tmp_dir) for drive in of_host if drive.encrypts_members]
         texts += [overlays[host]] if host in overlays else []
-        texts += [md_array.stop(drive, site.tmp_dir) for drive in own if not drive.encrypts_members]
-        devices = dict.fromkeys(device for drive in own for device in drive.devices)
+        texts += [
+            md_array.stop(drive, site.tmp_dir) for drive in of_host if not drive.encrypts_members
+        ]
+        devices = dict.fromkeys(device for drive in of_host for device in drive.devices)
         texts.append(destroy.empty(site.tmp_dir, devices))
         scripts[host] = sequence(texts, keep_going=True)
     return scripts

@@ -47,7 +47,7 @@ def discover(remote: Remote, site: Site, cluster: ClusterSection) -> Found:
     """
     fsid, metadata = _ask_monitors(remote, site, cluster)
     host_of = _hosts(remote, cluster, sorted({str(osd["hostname"]) for osd in metadata}))
-    asked: dict[str, dict[str, str]] = {}
+    directories: dict[str, dict[str, str]] = {}
     for osd in metadata:
         host = host_of.get(str(osd["hostname"]))
         if host is None:
@@ -55,20 +55,20 @@ def discover(remote: Remote, site: Site, cluster: ClusterSection) -> Found:
                 f"osd.{osd['id']} is on {osd['hostname']}, which is none of cluster.osds; add that "
                 "host by the name that ssh takes"
             )
-        asked.setdefault(host, {})[str(osd["id"])] = str(osd.get("osd_data", ""))
+        directories.setdefault(host, {})[str(osd["id"])] = str(osd.get("osd_data", ""))
     source = inspect.getsource(sockets_on_host)
     outputs = remote.run(
         {
             host: shell.python(source, {"fsid": fsid, "osds": osds})
-            for host, osds in asked.items()
+            for host, osds in directories.items()
         },
         "find the OSDs' admin sockets", 120,
     )  # fmt: skip
     answers = {host: json.loads(text) for host, text in outputs.items()}
     osds = [
         _osd(cluster, host, int(number), directory, answers[host].get(number))
-        for host, own in asked.items()
-        for number, directory in own.items()
+        for host, of_host in directories.items()
+        for number, directory in of_host.items()
     ]
     osds.sort(key=lambda osd: osd.id)
     pids = {str(osd.id): answers[osd.host][str(osd.id)]["pid"] for osd in osds}
@@ -100,8 +100,8 @@ def _hosts(remote: Remote, cluster: ClusterSection, names: Sequence[str]) -> dic
     return {name: host for host, text in outputs.items() for name in text.split()}
 
 
-def _osd(cluster: ClusterSection, host: str, number: int, directory: str, found: Any) -> Osd:
-    if not found:
+def _osd(cluster: ClusterSection, host: str, number: int, directory: str, answer: Any) -> Osd:
+    if not answer:
         raise HostError(
             host, f"find the admin socket of osd.{number}", "none answers as that OSD",
             "does it run there, and may the user read it, as root or by sudo; without a way to "
@@ -110,12 +110,12 @@ def _osd(cluster: ClusterSection, host: str, number: int, directory: str, found:
     return Osd(
         id=number,
         host=host,
-        device=found["device"],
+        device=answer["device"],
         data_dir=directory,
-        admin_socket=found["socket"],
+        admin_socket=answer["socket"],
         pid_file=f"{ceph_dir(cluster)}/run/osd.{number}.pid",
-        is_file=found["is_file"],
-        db_device=found["db_device"],
+        is_file=answer["is_file"],
+        db_device=answer["db_device"],
         is_existing=True,
     )
 
@@ -224,15 +224,15 @@ class ExistingCluster:
 
     def change_to(self, step: Deploy, how: Transition) -> None:
         """Find its OSDs, and make the campaign's own directories on their hosts."""
-        found = Found(self.site, {})
+        cluster_found = Found(self.site, {})
         if self._section.proof != "none":
-            found = discover(self._remote, self.site, self._section)
-        self.site = found.site
-        self._engine.settings.cluster["osds"] = list(found.site.osd_hosts)
+            cluster_found = discover(self._remote, self.site, self._section)
+        self.site = cluster_found.site
+        self._engine.settings.cluster["osds"] = list(cluster_found.site.osd_hosts)
         self.stack = self._hooks.stack = self._stacks[step.configuration]
-        self._hooks.site = found.site
-        self.cluster.adopt(found.site)
-        self._remote.run(found.pid_files, "note the OSDs' processes", 60)
+        self._hooks.site = cluster_found.site
+        self.cluster.adopt(cluster_found.site)
+        self._remote.run(cluster_found.pid_files, "note the OSDs' processes", 60)
 
     def measure_on(self, scenario: Scenario) -> Site:
         """The cluster with the OSDs that were found, and the scenario's clients."""

@@ -10,7 +10,7 @@ from typing import Optional
 import pytest
 
 from cbt_crypto.run.preflight import mend, programs
-from cbt_crypto.run.preflight.survey import Finding
+from cbt_crypto.run.preflight.survey import HostFinding
 
 pytestmark = pytest.mark.unit
 
@@ -19,7 +19,7 @@ CLOCK = "its clock is 3.0 s ahead of the head's; start chrony or systemd-timesyn
 
 def lines(manager: str, *found: tuple[str, str], user: Optional[str] = None) -> Sequence[str]:
     """The commands for one host, without their ssh."""
-    findings = [Finding("osd0", column, "no", sentence) for column, sentence in found]
+    findings = [HostFinding("osd0", column, "no", sentence) for column, sentence in found]
     made = list(mend.script(findings, {"osd0": manager}, user))
     text = "\n".join(made)
     subprocess.run(["sh", "-n"], input=text, text=True, check=True)
@@ -67,14 +67,14 @@ def test_what_destroys_is_left_to_people() -> None:
     ],
 )  # fmt: skip
 def test_what_a_host_says_is_never_a_command(said: str) -> None:
-    findings = [Finding("osd0", "tools", "no", said)]
+    findings = [HostFinding("osd0", "tools", "no", said)]
     made = list(mend.script(findings, {"osd0": "apt-get"}, None))
     assert all(line.startswith("#") or not line for line in made)
     assert all(line.isprintable() for line in made)
 
 
 def test_a_host_without_a_known_manager_is_left_to_people() -> None:
-    findings = [Finding("osd0", "fio", "no", "fio is missing; install fio")]
+    findings = [HostFinding("osd0", "fio", "no", "fio is missing; install fio")]
     assert list(mend.script(findings, {}, None))[-1].startswith("# by hand: fio is missing")
 
 

@@ -25,7 +25,7 @@ from cbt_crypto.run.preflight.host_facts import (
     Space,
     Version,
 )
-from cbt_crypto.run.preflight.survey import Finding, survey
+from cbt_crypto.run.preflight.survey import HostFinding, survey
 
 pytestmark = pytest.mark.unit
 
@@ -243,11 +243,11 @@ def test_the_table_has_a_field_for_each_host_and_column() -> None:
     out = io.StringIO()
     table.show(
         [
-            Finding("a", "ssh", "ok"),
-            Finding("a", "ceph", "18.2.7"),
-            Finding("a", "ceph", "ok"),
-            Finding("b[bold]", "ssh", "no", error="cannot be reached"),
-            Finding("a", "governor", "powersave", warning="set it"),
+            HostFinding("a", "ssh", "ok"),
+            HostFinding("a", "ceph", "18.2.7"),
+            HostFinding("a", "ceph", "ok"),
+            HostFinding("b[bold]", "ssh", "no", error="cannot be reached"),
+            HostFinding("a", "governor", "powersave", warning="set it"),
         ],
         Console(file=out, width=60),
     )
@@ -268,7 +268,7 @@ def test_a_cipher_that_the_release_may_not_know_is_asked_for(campaign_of: Make) 
 def test_nothing_is_cut_on_a_narrow_terminal(width: int) -> None:
     columns = ("ssh", "user", "space", "network", "governor", "collectl", "python3", "luks")
     found = [
-        Finding(f"osd{n}", column, "59.6 GiB" if column == "space" else "ok")
+        HostFinding(f"osd{n}", column, "59.6 GiB" if column == "space" else "ok")
         for n in range(3)
         for column in columns
     ]

@@ -20,7 +20,7 @@ from cbt_crypto.report.model import Comparison, ReportCell
 pytestmark = pytest.mark.unit
 
 
-def _answer(metric: str, loss: float, *comparison: float | None, **changes: Any) -> gate.Finding:
+def _answer(metric: str, loss: float, *comparison: float | None, **changes: Any) -> gate.LoadAnswer:
     values = {metric: Comparison(*comparison)} if comparison else {}
     fields = {"state": "measured", "comparisons": values, **changes}
     cell = ReportCell("B", {}, "read", **fields)
@@ -71,7 +71,7 @@ def test_what_was_not_measured_cannot_be_told() -> None:
     ],
 )
 def test_the_exit_status_is_the_gravest(answers: Any, overall: Answer, status: int) -> None:
-    found = [gate.Finding("load", "B", answer, "") for answer in answers]
+    found = [gate.LoadAnswer("load", "B", answer, "") for answer in answers]
     assert gate.overall(found) is overall
     assert gate.EXIT_STATUS[overall] == status
 
@@ -120,7 +120,7 @@ def test_a_figure_that_cannot_be_lost(small: Path) -> None:
 
 
 def test_names_of_an_archive_cannot_break_the_xml() -> None:
-    hostile = gate.Finding('<a>&"\x00\x1b[2J', "]]>\ud800", Answer.YES, "\x08 & <b>")
+    hostile = gate.LoadAnswer('<a>&"\x00\x1b[2J', "]]>\ud800", Answer.YES, "\x08 & <b>")
     text = gate.as_junit([hostile], "\x00title")
     case = etree.fromstring(text.encode()).find(".//testcase")
     assert case is not None
