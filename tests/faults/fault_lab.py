@@ -23,7 +23,7 @@ from cbt_crypto.lab import lifecycle, transfer
 from cbt_crypto.lab.image import image
 from cbt_crypto.lab.nodes import bridge, namespace, ssh
 from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.run import Job
+from cbt_crypto.lab.run import LabCampaign
 from cbt_crypto.lab.shape import Kind, Lab, Node, Shape
 
 HOME, ARCHIVE, TMP_DIR = "/root/campaign", "/root/archive", "/var/lib/cbt-crypto"
@@ -129,7 +129,7 @@ class Laboratory:
         """Put the program and a campaign's file on a node."""
         config = where / "faults.yaml"
         config.write_text(yaml.safe_dump(content, sort_keys=False))
-        transfer.put(self.lab, self.node(index), HOME, Job(config, where).files())
+        transfer.put(self.lab, self.node(index), HOME, LabCampaign(config, where).files())
 
     def start(self, *options: str, index: int = 0) -> Running:
         command = f"python3 cbt.py --no-report -a {self.archive} {' '.join(options)} faults.yaml"

@@ -21,7 +21,7 @@ from cbt_crypto.engine.upstream import programs
 from cbt_crypto.engine.upstream.benchmark import cell_name
 from cbt_crypto.engine.upstream.ceph import UpstreamCeph
 from cbt_crypto.engine.upstream.common import Common
-from cbt_crypto.engine.upstream.failure import told
+from cbt_crypto.engine.upstream.failure import failures_named
 from cbt_crypto.engine.upstream.modules import Modules
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.clock import clock_offsets
@@ -62,7 +62,7 @@ class NativeBenchmark:
             "cmd_path": f"{programs.directory(cluster.base)}/{scenario.program}",
             **scenario.options(),
         }
-        with told(f"make a {scenario.name}"):
+        with failures_named(f"make a {scenario.name}"):
             kind = modules.benchmark(scenario.name)
             self._theirs = kind(work.archive_dir, cluster.theirs, options)
         self._theirs.osd_ra_changed = False
@@ -77,7 +77,7 @@ class NativeBenchmark:
         self.cluster.write_programs()
         self.cluster.endings()
         self._common.mkdir_p(self.archive_dir)
-        with told(f"prepare {self.scenario.name}"), _without_prints():
+        with failures_named(f"prepare {self.scenario.name}"), _without_prints():
             # One that would only watch an idle cluster for a minute is not asked to.
             if not self.scenario.initialize_only_waits:
                 self._theirs.initialize()
@@ -97,7 +97,7 @@ class NativeBenchmark:
             scripts = dict.fromkeys(self.site.clients, before)
             self.remote.run(scripts, "run pre_workload_script", _SCRIPT_S)
         started = time.time() + on_head
-        with told(f"run {self.scenario.name}"), _without_prints():
+        with failures_named(f"run {self.scenario.name}"), _without_prints():
             self._theirs.run()
         ended = time.time() + on_head
         loads = self._loads()
@@ -133,7 +133,7 @@ class NativeBenchmark:
 
     def cleanup(self) -> None:
         """Remove its directories on the nodes. Upstream's own ends programs by their names."""
-        with told(f"end {self.scenario.name}"):
+        with failures_named(f"end {self.scenario.name}"):
             self._common.clean_remote_dir(self.run_dir)
 
     def _loads(self) -> list[programs.Ending]:
