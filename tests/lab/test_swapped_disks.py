@@ -16,7 +16,7 @@ from rich.console import Console
 from cbt_crypto.lab import lifecycle, transfer
 from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.run import Job
+from cbt_crypto.lab.run import LabCampaign
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1500)]
@@ -69,7 +69,7 @@ def test_nothing_of_the_other_disk_is_touched(lab: Lab, tmp_path: Path) -> None:
         "benchmarks": {"rbd_single_client": LOAD},
     }
     config.write_text(yaml.safe_dump(document, sort_keys=False))
-    transfer.put(lab, lab.head, HOME, Job(config, tmp_path).files())
+    transfer.put(lab, lab.head, HOME, LabCampaign(config, tmp_path).files())
     start = f"cd {HOME} && exec python3 cbt.py --no-report -a /root/archive swap.yaml 2>&1"
     command = ssh.command(lab, lab.head, f"echo $$ > /root/pid; {start}")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:

@@ -11,7 +11,7 @@ from rich.console import Console
 from cbt_crypto.errors import UsageError
 from cbt_crypto.lab import run
 from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.run import Job
+from cbt_crypto.lab.run import LabCampaign
 from cbt_crypto.lab.shape import Lab
 
 pytestmark = pytest.mark.unit
@@ -31,14 +31,14 @@ def write_campaign(path: Path, **cluster: object) -> Path:
     return path
 
 
-def attempt(lab: Lab, job: Job) -> str:
+def attempt(lab: Lab, job: LabCampaign) -> str:
     with pytest.raises(UsageError) as error:
         run.run(lab, job, Steps(Console(file=StringIO())))
     return str(error.value)
 
 
 def test_the_head_node_gets_the_campaign_under_its_own_name(tmp_path: Path) -> None:
-    job = Job(tmp_path / "my story.yaml", tmp_path / "archive", only=("LUKS", "4K"))
+    job = LabCampaign(tmp_path / "my story.yaml", tmp_path / "archive", only=("LUKS", "4K"))
     assert set(job.files()) == {"cbt.py", "cbt_crypto", "my story.yaml"}
     assert job.command() == [
         *("python3", "cbt.py", "--no-report", "-a", "/root/archive"),
@@ -47,7 +47,7 @@ def test_the_head_node_gets_the_campaign_under_its_own_name(tmp_path: Path) -> N
 
 
 def test_a_ceph_conf_and_a_checkout_are_carried_and_named(tmp_path: Path) -> None:
-    job = Job(tmp_path / "c.yaml", tmp_path, conf=tmp_path / "my.conf", checkout=tmp_path / "cbt")
+    job = LabCampaign(tmp_path / "c.yaml", tmp_path, conf=tmp_path / "my.conf", checkout=tmp_path / "cbt")
     assert job.files()["ceph.conf"] == tmp_path / "my.conf"
     assert job.files()["cbt"] == tmp_path / "cbt"
     assert job.command()[5:] == ["-c", "ceph.conf", "--cbt", "cbt", "c.yaml"]
@@ -55,7 +55,7 @@ def test_a_ceph_conf_and_a_checkout_are_carried_and_named(tmp_path: Path) -> Non
 
 def test_hosts_that_the_lab_lacks_are_named(tmp_path: Path, make_lab: Callable[..., Lab]) -> None:
     config = write_campaign(tmp_path / "c.yaml", osds=["node7"])
-    sentence = attempt(make_lab(), Job(config, tmp_path / "archive"))
+    sentence = attempt(make_lab(), LabCampaign(config, tmp_path / "archive"))
     assert "lab trial has no host node7" in sentence and "node0, node1, node2" in sentence
 
 
@@ -63,7 +63,7 @@ def test_a_ceph_conf_that_is_not_there_is_named(
     tmp_path: Path, make_lab: Callable[..., Lab]
 ) -> None:
     config = write_campaign(tmp_path / "c.yaml", conf_file=str(tmp_path / "gone.conf"))
-    assert "gone.conf: no such file" in attempt(make_lab(), Job(config, tmp_path / "archive"))
+    assert "gone.conf: no such file" in attempt(make_lab(), LabCampaign(config, tmp_path / "archive"))
 
 
 def test_somebody_else_s_directory_is_not_an_archive(
@@ -72,11 +72,11 @@ def test_somebody_else_s_directory_is_not_an_archive(
     config = write_campaign(tmp_path / "c.yaml")
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").touch()
-    assert "is not empty" in attempt(make_lab(), Job(config, tmp_path / "photos"))
+    assert "is not empty" in attempt(make_lab(), LabCampaign(config, tmp_path / "photos"))
 
 
 def test_two_runs_on_one_lab_do_not_mix(tmp_path: Path, make_lab: Callable[..., Lab]) -> None:
     lab = make_lab()
     config = write_campaign(tmp_path / "c.yaml")
     with run.alone(lab):
-        assert "another lab run is at work" in attempt(lab, Job(config, tmp_path / "archive"))
+        assert "another lab run is at work" in attempt(lab, LabCampaign(config, tmp_path / "archive"))

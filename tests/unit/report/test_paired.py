@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cbt_crypto.archive.documents import PlannedCell
-from cbt_crypto.report.figures.interval import Comparisons, Load
+from cbt_crypto.report.figures.interval import Comparisons, LoadRuns
 from cbt_crypto.report.figures.spread import split, stretches
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run
@@ -47,7 +47,7 @@ def _compare(runs: list[Run], key: str = "iops") -> Any:
     by_name: dict[Any, list[Run]] = {}
     for run in runs:
         by_name.setdefault(run.planned.configuration, []).append(run)
-    load = Load("read", {name: split(found, numbers) for name, found in by_name.items()})
+    load = LoadRuns("read", {name: split(found, numbers) for name, found in by_name.items()})
     return Comparisons({0: load}, "A").of(0, "B", key)
 
 

@@ -21,7 +21,7 @@ Make = Callable[..., Campaign]
 LISTS = {"osds_per_device": [4, 5], "replication": [1, 3]}
 
 
-def test_every_combination_is_a_place(campaign_of: Make) -> None:
+def test_every_combination_is_a_variant(campaign_of: Make) -> None:
     assert variants(campaign_of(cluster=LISTS).cluster) == (
         (("osds_per_device", 4), ("replication", 1)),
         (("osds_per_device", 4), ("replication", 3)),
