@@ -47,7 +47,9 @@ def test_the_head_node_gets_the_campaign_under_its_own_name(tmp_path: Path) -> N
 
 
 def test_a_ceph_conf_and_a_checkout_are_carried_and_named(tmp_path: Path) -> None:
-    job = LabCampaign(tmp_path / "c.yaml", tmp_path, conf=tmp_path / "my.conf", checkout=tmp_path / "cbt")
+    job = LabCampaign(
+        tmp_path / "c.yaml", tmp_path, conf=tmp_path / "my.conf", checkout=tmp_path / "cbt"
+    )
     assert job.files()["ceph.conf"] == tmp_path / "my.conf"
     assert job.files()["cbt"] == tmp_path / "cbt"
     assert job.command()[5:] == ["-c", "ceph.conf", "--cbt", "cbt", "c.yaml"]
@@ -63,7 +65,9 @@ def test_a_ceph_conf_that_is_not_there_is_named(
     tmp_path: Path, make_lab: Callable[..., Lab]
 ) -> None:
     config = write_campaign(tmp_path / "c.yaml", conf_file=str(tmp_path / "gone.conf"))
-    assert "gone.conf: no such file" in attempt(make_lab(), LabCampaign(config, tmp_path / "archive"))
+    assert "gone.conf: no such file" in attempt(
+        make_lab(), LabCampaign(config, tmp_path / "archive")
+    )
 
 
 def test_somebody_else_s_directory_is_not_an_archive(
@@ -79,4 +83,6 @@ def test_two_runs_on_one_lab_do_not_mix(tmp_path: Path, make_lab: Callable[..., 
     lab = make_lab()
     config = write_campaign(tmp_path / "c.yaml")
     with run.alone(lab):
-        assert "another lab run is at work" in attempt(lab, LabCampaign(config, tmp_path / "archive"))
+        assert "another lab run is at work" in attempt(
+            lab, LabCampaign(config, tmp_path / "archive")
+        )
