@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import shlex
@@ -18,10 +19,12 @@ from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
 
-# Nodes of labs share a kernel and its cgroups, and may have the same name in each of them: what
-# tells them apart is their network namespace. `cpus_on_host` makes the same names.
+# Campaigns on one host differ by tmp_dir, which is in the mark of all they start. Nodes of labs
+# share a kernel and its cgroups, and may have the same name in each of them: what tells them apart
+# is their network namespace. `_group` and `cpus_on_host` make the same names.
 _JOIN = """
-own="$0.$(stat -Lc %i /proc/self/ns/net)"
+campaign=$(printf %s "${CBT_CRYPTO_MARK%@*}" | sha256sum | cut -c1-8)
+own="$0.$campaign.$(stat -Lc %i /proc/self/ns/net)"
 for group in /sys/fs/cgroup/"$own"/clients /sys/fs/cgroup/*/"$own"/clients; do
     [ -d "$group" ] || continue
     echo $$ | $SUDO tee "$group/cgroup.procs" > /dev/null || exit 1
@@ -35,6 +38,15 @@ exit 1
 _REMOVE = """
 own=NAME.$(stat -Lc %i /proc/self/ns/net)
 for ours in /sys/fs/cgroup/"$own" /sys/fs/cgroup/*/"$own"; do
+    [ -d "$ours" ] || continue
+    # Ours is root's or the campaign's user's, and has no groups but those that we make.
+    strange=$(cd "$ours" && for one in */ */*/; do case $one in
+        clients/|osd.[0-9]*/|'*/'|'*/*/') ;; *) echo "$one" ;; esac; done)
+    owner=$(stat -c %u "$ours")
+    if [ -n "$strange" ] || { [ "$owner" != 0 ] && [ "$owner" != "${CBT_CRYPTO_UID:-0}" ]; }; then
+        echo "$ours is not ours alone:" $strange "owner $owner; it is left" >&2
+        exit 1
+    fi
     for group in "$ours"/*/ "$ours"; do
         [ -d "$group" ] || continue
         tries=50
@@ -110,7 +122,7 @@ class CpuSet(Overlay):
     def wrap_client(self, host: str, command: str) -> str:
         if not self._confines_clients:
             return command
-        return f'SUDO="$SUDO" sh -c {shlex.quote(_JOIN)} {shlex.quote(_group(host))} {command}'
+        return f'SUDO="$SUDO" sh -c {shlex.quote(_JOIN)} {shlex.quote(_base(host))} {command}'
 
     @override
     def probe(self, site: Site) -> HostScripts:
@@ -157,7 +169,7 @@ class CpuSet(Overlay):
     @override
     def take_down(self, site: Site) -> HostScripts:
         hosts = dict.fromkeys((*site.osd_hosts, *site.clients))
-        return {host: _REMOVE.replace("NAME", shlex.quote(_group(host))) for host in hosts}
+        return {host: _REMOVE.replace("NAME", shlex.quote(_group(site, host))) for host in hosts}
 
     @override
     def transition_to(self, new: Self) -> Transition:
@@ -174,7 +186,7 @@ class CpuSet(Overlay):
     def _on_host(self, action: str, site: Site, host: str) -> str:
         asked = {
             "action": action,
-            "group": _group(host),
+            "group": _group(site, host),
             "options": self.model_dump() if self.is_present else None,
             "osds": {f"osd.{osd.id}": osd.pid_file for osd in site.osds_of(host)},
             "client": host in site.clients,
@@ -182,9 +194,14 @@ class CpuSet(Overlay):
         return shell.python(inspect.getsource(cpus_on_host), asked)
 
 
-def _group(host: str) -> str:
-    """The name of our cgroup; of the host, as several may share a kernel."""
+def _base(host: str) -> str:
+    """How the name of our cgroup begins; of the host, as several may share a kernel."""
     return f"cbt-crypto-{host}"
+
+
+def _group(site: Site, host: str) -> str:
+    """That of this campaign, as no other one on the host has its `tmp_dir`."""
+    return f"{_base(host)}.{hashlib.sha256(site.tmp_dir.encode()).hexdigest()[:8]}"
 
 
 def _facts(outputs: HostOutputs) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,9 +26,16 @@ sys.stdin.read()
 """
 
 
-def sh(text: str) -> str:
+def run(text: str, tmp_dir: object = "") -> subprocess.CompletedProcess[str]:
     script = f"set -eu\nSUDO=; [ $(id -u) = 0 ] || SUDO='sudo -n'\n{text}"
-    done = subprocess.run(["sh", "-c", script], check=False, capture_output=True, text=True)
+    marked = {**os.environ, "CBT_CRYPTO_MARK": f"{tmp_dir}@{HOST}"}
+    return subprocess.run(
+        ["sh", "-c", script], check=False, capture_output=True, text=True, env=marked
+    )
+
+
+def sh(text: str, tmp_dir: object = "") -> str:
+    done = run(text, tmp_dir)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -66,7 +75,7 @@ def test_there_and_back_again(site: Site) -> None:
     confined = {HOST: sh(ABSENT.probe(site)[HOST])}
     assert not ABSENT.judge(site, everywhere, confined).proved
     own = sh("grep Cpus_allowed_list /proc/self/status")
-    client = sh(one.wrap_client(HOST, "grep Cpus_allowed_list /proc/self/status"))
+    client = sh(one.wrap_client(HOST, "grep Cpus_allowed_list /proc/self/status"), site.tmp_dir)
     assert client != own
 
     proved(CpuSet(osd_cores=1, smt=False, numa="spread"), site)
@@ -80,3 +89,31 @@ def test_take_down_leaves_no_group_and_can_be_repeated(site: Site) -> None:
     sh(ABSENT.take_down(site)[HOST])
     sh(ABSENT.take_down(site)[HOST])
     assert sh(groups) == ""
+
+
+def test_two_campaigns_on_one_host_have_groups_of_their_own(site: Site) -> None:
+    """They differ by tmp_dir: the end of one takes nothing from the other."""
+    other = replace(site, tmp_dir=f"{site.tmp_dir}/other")
+    overlay = CpuSet(client_cores=1)
+    try:
+        for one in (site, other):
+            sh(overlay.after_osds(one)[HOST])
+        sh(ABSENT.take_down(other)[HOST])
+        look = overlay.wrap_client(HOST, "grep Cpus_allowed_list /proc/self/status")
+        assert "Cpus_allowed_list" in sh(look, site.tmp_dir)
+        assert "there is no cgroup" in run(look, other.tmp_dir).stderr
+    finally:
+        sh(ABSENT.take_down(other)[HOST])
+
+
+def test_a_group_with_somebody_else_s_work_in_it_is_left(site: Site) -> None:
+    sh(CpuSet(client_cores=1).after_osds(site)[HOST])
+    path = f"*/cbt-crypto-{HOST}.*/clients"
+    (clients,) = sh(f"find /sys/fs/cgroup -maxdepth 3 -path '{path}' -type d").split()
+    theirs = Path(clients).parent / "theirs"
+    theirs.mkdir()
+    try:
+        assert "is not ours alone: theirs/" in run(ABSENT.take_down(site)[HOST]).stderr
+        assert theirs.exists() and Path(clients).exists()
+    finally:
+        theirs.rmdir()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -18,6 +20,8 @@ from cbt_crypto.hosts.site import Site
 
 pytestmark = pytest.mark.unit
 
+#: Of the sites' tmp_dir.
+TMP_CBT = hashlib.sha256(b"/tmp/cbt").hexdigest()[:8]
 ABSENT = CpuSet.absent()
 ONE_CORE = CpuSet(osd_cores=1, clients="rest")
 
@@ -78,7 +82,7 @@ def test_what_each_host_is_told(site: Site) -> None:
     assert set(scripts) == {"node2", "node3"}
     assert asked(scripts["node3"]) == {
         "action": "apply",
-        "group": "cbt-crypto-node3",
+        "group": f"cbt-crypto-node3.{TMP_CBT}",
         "options": {
             "osd_cores": 2,
             "per_osd": True,
@@ -129,7 +133,9 @@ def test_take_down_is_the_same_for_every_option_and_names_only_our_groups(site: 
     assert scripts == ONE_CORE.take_down(site)
     assert set(scripts) == {"node0", "node1", "node2", "node3"}
     loop = scripts["node2"].splitlines()[0]
-    assert loop == ("own=cbt-crypto-node2.$(stat -Lc %i /proc/self/ns/net)")
+    assert loop == (f"own=cbt-crypto-node2.{TMP_CBT}.$(stat -Lc %i /proc/self/ns/net)")
+    other = ABSENT.take_down(replace(site, tmp_dir="/srv/other"))
+    assert other["node2"].splitlines()[0] != loop, "another campaign's on the same host"
 
 
 def test_take_down_where_there_is_nothing(site: Site, sh: Callable[[str], str]) -> None:
