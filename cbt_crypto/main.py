@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import command_log, marked_processes, temporary
 from cbt_crypto.hosts.command_log import CommandLog
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.plan.cells import cells_of
+from cbt_crypto.plan.cells import Cell, cells_of
 from cbt_crypto.plan.file import Campaign, load
 from cbt_crypto.plan.forecast import Forecast
 from cbt_crypto.plan.layout import drives_of, site_of
@@ -40,7 +41,7 @@ from cbt_crypto.run.locks.holder import this_run
 from cbt_crypto.run.locks.hosts import hosts_held, own_id
 from cbt_crypto.run.preflight import check
 from cbt_crypto.run.progress import CampaignProgress
-from cbt_crypto.run.resume import changes, check_archive, finished_cells
+from cbt_crypto.run.resume import changes, check_archive, finished_cells, short_named
 from cbt_crypto.run.take_down import clear, to_clear
 
 
@@ -132,6 +133,7 @@ def _run(  # noqa: PLR0913 - the command's own parameters
     engine = choose(checkout)
     check_archive(archive, campaign)
     check_same_engine(archive, engine)
+    _rename_short(archive, cells_of(campaign))
     todo = plan(campaign, only, _finished(archive, campaign, again))
     _tell_engine(engine, console)
     _tell_changes(archive, campaign, console)
@@ -146,6 +148,14 @@ def _run(  # noqa: PLR0913 - the command's own parameters
     if with_report:
         load_in_background()
     return _measure(todo, archive, config_file, engine, console, log)
+
+
+def _rename_short(archive: Path, cells: Sequence[Cell]) -> None:
+    """Give cells of an older version's archive their present names."""
+    if short_named(archive, cells):
+        with locked(archive):
+            for old, new in short_named(archive, cells):
+                old.rename(new)
 
 
 def _tell_engine(engine: Engine, console: Console) -> None:

@@ -17,9 +17,12 @@ FORMAT = 1
 
 
 def hash_of(config: Mapping[str, Any]) -> str:
-    """CBT's name for a combination: the first 8 hex digits of the sha1 of the sorted config."""
+    """CBT's name for a combination, longer: 16 hex digits of the sha1 of the sorted config.
+
+    CBT takes the first 8 of them, of which two in a campaign of ten thousand cells may be the same.
+    """
     text = str(sorted(config.items()))
-    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:8]
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:16]
 
 
 def digest(value: Any) -> str:

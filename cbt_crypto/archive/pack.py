@@ -31,7 +31,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 def pack(archive: Path, target: Path) -> int:
     """Write all results of an archive into `target`; return how many files.
 
-    Links and what is no regular file are left out. Raises UsageError for no archive or a target
+    Links, what is no regular file, and names that are no text are left out. Raises UsageError for no archive or a target
     that exists, RunError when it cannot be written; then there is no target.
     """
     if not (archive / "results" / "plan.json").is_file():
@@ -54,8 +54,17 @@ def _names(archive: Path) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if not name.startswith(".incoming"))
         for name in sorted(files):
             path = Path(folder, name)
-            if name not in _LEFT_OUT and path.is_file() and not path.is_symlink():
+            is_plain = path.is_file() and not path.is_symlink() and _can_be_packed(path)
+            if is_plain and name not in _LEFT_OUT:
                 yield path.relative_to(archive).as_posix()
+
+
+def _can_be_packed(path: Path) -> bool:
+    """A zip's names are text; no file of ours has a name that is none."""
+    try:
+        return bool(str(path).encode("utf-8"))
+    except UnicodeEncodeError:
+        return False
 
 
 def _write(target: Path, kind: str, files: Mapping[str, Path], **about: Any) -> int:

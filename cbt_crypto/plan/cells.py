@@ -58,13 +58,18 @@ class Cell:
 
     @property
     def id(self) -> str:
-        """The name of its directory: `id-` and 8 hex digits."""
+        """The name of its directory: `id-` and 16 hex digits."""
         return f"id-{hash_of(self.config)}"
 
     @property
     def path(self) -> str:
         """Its directory, relative to the archive."""
         return f"results/{self.iteration:08d}/{self.id}"
+
+    @property
+    def short_path(self) -> str:
+        """What it was in archives of version 0.1 and before: `id-` and 8 hex digits."""
+        return self.path[:-8]
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -30,8 +30,19 @@ def finished_cells(archive: Path, cells: tuple[Cell, ...], again: Sequence[str] 
     return {
         cell.path
         for cell in cells
-        if cell.path not in repeated and _has(archive / cell.path, cell.definition)
+        if cell.path not in repeated
+        and any(_has(archive / one, cell.definition) for one in (cell.path, cell.short_path))
     }
+
+
+def short_named(archive: Path, cells: Sequence[Cell]) -> list[tuple[Path, Path]]:
+    """(directory, what it is called now) of the cells whose names are of 8 digits still."""
+    pairs = [(archive / cell.short_path, archive / cell.path, cell) for cell in cells]
+    return [
+        (old, new)
+        for old, new, cell in pairs
+        if old.is_dir() and not os.path.lexists(new) and _has(old, cell.definition)
+    ]
 
 
 def _has(directory: Path, definition: str) -> bool:
@@ -151,7 +162,7 @@ def _shared(archive: Path, plan: Mapping[str, Any], campaign: Campaign) -> bool:
     }
     if any(cell.definition in known for cell in cells):
         return True
-    return any(_has(archive / cell.path, cell.definition) for cell in cells)
+    return bool(finished_cells(archive, cells))
 
 
 def _document(campaign: Campaign) -> Any:

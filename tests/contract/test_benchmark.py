@@ -27,7 +27,7 @@ def benchmark(own_bench: Make) -> Any:
 
 def test_cbt_s_names_of_directories(benchmark: Any) -> None:
     text = str(sorted(CONFIG.items())).encode()
-    name = f"results/00000003/id-{hashlib.sha1(text).hexdigest()[:8]}"
+    name = f"results/00000003/id-{hashlib.sha1(text).hexdigest()[:16]}"
     assert benchmark.archive_dir.endswith(f"/archive/{name}")
     assert benchmark.run_dir.startswith(f"{benchmark.cluster.tmp_dir}/")
     assert benchmark.run_dir.endswith(name)

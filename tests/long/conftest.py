@@ -20,7 +20,7 @@ from cbt_crypto.hosts import marked_processes
 from cbt_crypto.lab.shape import Lab
 
 #: One unit of what pattern_client.py writes, up to its number.
-UNIT = re.compile(rb"known-pattern:(id-[0-9a-f]{8}):(\d{6}):")
+UNIT = re.compile(rb"known-pattern:(id-[0-9a-f]{16}):(\d{6}):")
 _MARK = b"known-pattern:"
 _PIECE = 8 << 20
 _LONGEST = 256

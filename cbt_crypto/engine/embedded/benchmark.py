@@ -9,6 +9,7 @@ import yaml
 from cbt_crypto.archive.json_file import hash_of
 from cbt_crypto.engine.contract import Cluster, Section
 from cbt_crypto.engine.embedded import common
+from cbt_crypto.hosts.secret import document_without
 
 
 class Benchmark:
@@ -32,7 +33,8 @@ class Benchmark:
         common.mkdir_p(self.archive_dir)
         path = os.path.join(self.archive_dir, "benchmark_config.yaml")
         with open(path, "w", encoding="utf-8") as file:
-            yaml.safe_dump({"cluster": _shown(self.cluster.config), **self.config}, file)
+            shown = {"cluster": _shown(self.cluster.config), **self.config}
+            yaml.safe_dump(document_without(shown), file)
 
     def run(self) -> None:
         """Start anew with empty directories on the nodes."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from cbt_crypto.hosts.secret import document_without
+
 cluster: dict[str, Any] = {}
 benchmarks: dict[str, Any] = {}
 client_endpoints: dict[str, Any] = {}
@@ -16,7 +18,7 @@ common: dict[str, Any] = {}
 
 
 def initialize(ctx: argparse.Namespace) -> None:
-    """Fill the dicts from `ctx.config_file`; note the file in the archive.
+    """Fill the dicts from `ctx.config_file`; note the file, without passwords, in the archive.
 
     Uses `ctx.archive`, and `ctx.conf` for a ceph.conf that replaces the file's `conf_file`.
     """
@@ -30,7 +32,7 @@ def initialize(ctx: argparse.Namespace) -> None:
     results = Path(ctx.archive) / "results"
     results.mkdir(parents=True, exist_ok=True)
     with (results / "cbt_config.yaml").open("w", encoding="utf-8") as file:
-        yaml.safe_dump(document, file, sort_keys=False, allow_unicode=True)
+        yaml.safe_dump(document_without(document), file, sort_keys=False, allow_unicode=True)
 
 
 def _sections() -> dict[str, dict[str, Any]]:

@@ -15,6 +15,7 @@ from typing_extensions import override
 from cbt_crypto.engine.upstream.failure import failures_named
 from cbt_crypto.hosts import command_log
 from cbt_crypto.hosts.remote import MARK
+from cbt_crypto.hosts.secret import document_without, options_without
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.monitoring import MonitoringProfiles
 from cbt_crypto.plan.layout import ceph_dir, section_of
@@ -49,6 +50,7 @@ class Settings:
             )
             with failures_named("read the campaign's file"):
                 self._module.initialize(given)
+        _mask(Path(ctx.archive) / "results" / "cbt_config.yaml")
         cluster = self._module.cluster
         conf = getattr(ctx, "conf", None) or _conf_file(Path(ctx.config_file))
         del cluster["conf_file"]
@@ -62,6 +64,19 @@ class Settings:
         profiles.update(monitoring_arguments(chosen, self._perf_by_pid_files))
 
 
+def _mask(path: Path) -> None:
+    """Take passwords out of the file as upstream has noted it in the archive."""
+    if path.is_file() and not path.is_symlink():
+        document = document_without(yaml.safe_load(path.read_text(encoding="utf-8")))
+        path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+
+
+class _Masking(logging.Formatter):
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        return options_without(super().format(record))
+
+
 def _log_to(path: Path) -> None:
     """What upstream logs goes there, and not between the lines of the campaign's progress."""
     logger = logging.getLogger("cbt")
@@ -70,7 +85,7 @@ def _log_to(path: Path) -> None:
         handler.close()
     path.parent.mkdir(parents=True, exist_ok=True)
     to_file = logging.FileHandler(path, encoding="utf-8", delay=True)
-    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    to_file.setFormatter(_Masking("%(asctime)s %(levelname)s %(message)s"))
     to_file.setLevel(logging.INFO)
     logger.addHandler(to_file)
     logger.addHandler(_Commands())

@@ -62,3 +62,16 @@ def test_names_do_not_depend_on_the_order_of_keys(config: dict[str, int]) -> Non
     assert digest(config) == digest(turned)
     assert hash_of({**config, "new": 1}) != hash_of(config)
     assert digest({**config, "new": 1}) != digest(config)
+
+
+def test_names_do_not_collide_at_scale() -> None:
+    """By 8 digits two of some 80,000 do; found here as anybody would find them."""
+    seen: dict[str, int] = {}
+    for number in range(400_000):
+        name = hash_of({"op_size": number})
+        assert len(name) == 16
+        other = seen.setdefault(name[:8], number)
+        if other != number:
+            assert hash_of({"op_size": other}) != name
+            return
+    pytest.fail("no two have the same first 8 digits")

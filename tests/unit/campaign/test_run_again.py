@@ -128,3 +128,17 @@ def test_what_a_killed_run_left_is_taken_down_first(
     assert dead.exit_code == 0
     assert "taking down what a run that ended early, " in dead.output
     assert left_over(host.archive) == []
+
+
+def test_cells_with_the_short_names_of_before_are_known(host: Any, no_overlays: None) -> None:
+    """An archive of a version that named cells by 8 digits is gone on with, and read."""
+    file = host.write()
+    assert host.cbt(file).exit_code == 0
+    (cell,) = host.archive.glob("results/0*/id-*")
+    short = cell.with_name(cell.name[:11])
+    cell.rename(short)
+    plan = host.archive / "results" / "plan.json"
+    plan.write_text(plan.read_text().replace(cell.name, short.name))
+    again = host.cbt(file)
+    assert again.exit_code == 0 and "every cell is in the archive already" in again.output
+    assert cell.is_dir() and not short.exists()

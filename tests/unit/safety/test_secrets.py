@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import json
 import os
@@ -174,3 +175,18 @@ def test_swap_is_told() -> None:
         need.advice("ok\n" + done.stdout) for need in needs if isinstance(need, requirement.Fact)
     ]
     assert advices == ["keys in memory may be written to swap (/swap); swapoff -a for the campaign"]
+
+
+def test_the_campaign_s_file_in_the_archive(
+    tmp_path: Path, write_campaign: Callable[..., Path]
+) -> None:
+    path = write_campaign(benchmarks={"rbd_single_client": {"time": 1}})
+    with path.open("a") as file:
+        file.write("client_endpoints: {gateway: {secret_key: hunter2, access_key: hunter2abc}}\n")
+    settings = embedded().settings
+    settings.initialize(
+        argparse.Namespace(config_file=str(path), archive=str(tmp_path / "a"), conf="")
+    )
+    assert settings.client_endpoints["gateway"]["secret_key"] == "hunter2", "it is needed"
+    kept = (tmp_path / "a" / "results" / "cbt_config.yaml").read_text()
+    assert "hunter2" not in kept and "secret_key: '***'" in kept
