@@ -31,8 +31,8 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 def pack(archive: Path, target: Path) -> int:
     """Write all results of an archive into `target`; return how many files.
 
-    Links, what is no regular file, and names that are no text are left out. Raises UsageError for no archive or a target
-    that exists, RunError when it cannot be written; then there is no target.
+    Links, what is no regular file, and names that are no text are left out. Raises UsageError for
+    no archive or a target that exists, RunError when it cannot be written; then there is none.
     """
     if not (archive / "results" / "plan.json").is_file():
         raise UsageError(f"{archive}: there is no results/plan.json, so there is nothing to pack")
