@@ -11,6 +11,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import psutil
+
 
 def prefix(kind: str) -> str:
     """The beginning of the name of a directory of this process."""
@@ -22,7 +24,7 @@ def clear_dead() -> None:
     name = re.compile(rf"cbt-[a-z]+-{_numbering()}-(\d+)-\w+")
     for path in Path(tempfile.gettempdir()).glob("cbt-*"):
         match = name.fullmatch(path.name)
-        if not match or _is_alive(int(match[1])) or not _is_ours(path):
+        if not match or psutil.pid_exists(int(match[1])) or not _is_ours(path):
             continue
         shutil.rmtree(path, ignore_errors=True)
 
@@ -33,10 +35,6 @@ def _numbering() -> str:
         return str(os.stat("/proc/self/ns/pid").st_ino)
     except OSError:
         return "0"
-
-
-def _is_alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
 
 
 def _is_ours(path: Path) -> bool:

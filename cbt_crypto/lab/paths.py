@@ -31,6 +31,7 @@ def locked(path: Path, busy: str) -> Iterator[None]:
     Who holds it may remove the file. Raises UsageError with the sentence `busy` when another
     process holds it.
     """
+    # Not filelock: it may take its lock on a file that the holder has just removed.
     path.parent.mkdir(parents=True, exist_ok=True)
     with _lock_file(path, busy):
         yield

@@ -43,8 +43,6 @@ from cbt_crypto.run.resume import (
     write_plan,
 )
 
-#: Waits before a visit of a round, so that nothing keeps step with it.
-_pause = time.sleep
 #: How old the last look may be at whether the hosts are still held, in seconds.
 _HOLD_S = 60.0
 #: Cells that may fail one after another before the rest is given up.
@@ -184,7 +182,7 @@ class CampaignRun:
                 self._preparation.take(before, self._before_rebuild)
         if isinstance(step, Measure):
             self._check_hold_seldom()
-            _pause(step.pause_s)
+            time.sleep(step.pause_s)
             self._measure(step.cell)
 
     def _check_hold_seldom(self) -> None:

@@ -31,7 +31,8 @@ _EMULATED = {"qemu", "bochs", "uml"}
 #: How the keys end that `ceph mon dump` has for ciphers.
 _CIPHERS = ("_cipher", "_ciphers")
 
-_SCRIPT = r"""
+#: Prints one fact of a host a line.
+SCRIPT = r"""
 say() { printf '%s\t%s\n' "$1" "$(printf '%s' "$2" | tr '\n\t' '  ')"; }
 version() { command -v "$1" >/dev/null && say "version.$1" "$("$@" 2>&1 | head -n 1)" || :; }
 say kernel "$(uname -r)"
@@ -103,7 +104,7 @@ def collect(
     `overlays` are those of the campaign; what they describe of a host stands in
     `hosts.<host>.overlays.<overlay>`.
     """
-    outputs = remote.run(dict.fromkeys(site.hosts, _SCRIPT), "describe the host", 600)
+    outputs = remote.run(dict.fromkeys(site.hosts, SCRIPT), "describe the host", 600)
     hosts = {host: host_facts(site, host, text) for host, text in outputs.items()}
     for overlay in overlays:
         what = f"describe the host for {overlay.name}"

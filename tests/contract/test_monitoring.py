@@ -85,16 +85,13 @@ def test_the_start_waits_for_the_first_sample(
         assert written == b"# Collectl\n>>> 1795186054.001 <<<\n"
 
 
-def test_on_which_hosts(
-    own_bench: Make, programs: Callable[[str, str], Path], shims: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_on_which_hosts(own_bench: Make, programs: Callable[[str, str], Path], shims: Any) -> None:
     for name in ("collectl", "perf"):
         programs(name, ":")
     made = own_bench(monitoring_profiles={"perf": {"nodes": ["head", "osds"]}})
-    monkeypatch.setattr(made.engine.monitoring, "_running", [])
     made.engine.monitoring.start(f"{made.tmp_dir}/run")
     hosts = [call[call.index("-w") + 1] for call in shims.calls("pdsh")]
+    made.engine.monitoring.stop()
     assert hosts == ["c0,c1,o0,o1,head", "head,o0,o1"]
 
 

@@ -55,7 +55,8 @@ def _control_directory() -> str:
     """A socket's path is limited to some 100 bytes, so it is not below anybody's tmp_dir."""
     _close_abandoned()
     directory = tempfile.mkdtemp(prefix=_CONTROL_PREFIX)
-    # Held open, and so locked, until this process ends in whatever way.
+    # Held open, and so locked, until this process ends in whatever way; filelock's object would
+    # give it up when it is collected, and poll for the locks of others.
     descriptor = os.open(f"{directory}/lock", os.O_CREAT | os.O_WRONLY, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     atexit.register(close_connections)

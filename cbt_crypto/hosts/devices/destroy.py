@@ -24,7 +24,8 @@ from cbt_crypto.hosts.devices import identity_on_host, notes_on_host, proof_on_h
 NOTES = "devices.json"
 
 # $1 is the path. What is wiped is the device by the kernel's own name, which proof has printed.
-_WIPE = """
+#: Shell functions, which each command is sent with as far as it calls them.
+WIPE = """
 wipe_node() {
     wipefs -q -a "$1"
     dd if=/dev/zero of="$1" bs=1M count=4 conv=fsync status=none 2> /dev/null || blank "$1"
@@ -63,7 +64,7 @@ PATHS
 _NO_CORE = "ulimit -c 0\n"
 
 # What others put there is not ours, whatever its name.
-_ROOT_S = """
+ROOT_S = """
 is_root_s() {
     [ -d "$1" ] && [ ! -L "$1" ] && [ "$(stat -c '%u %a' "$1")" = "0 700" ]
 }
@@ -239,18 +240,18 @@ def restore(tmp_dir: str, notes: Mapping[str, Any]) -> str:
 
 def claim(tmp_dir: str, devices: Iterable[str]) -> str:
     """Shell text that takes devices for this campaign, and wipes those that may be wiped."""
-    return _as_root(tmp_dir, _WIPE + _CLAIM, (f"claim {shlex.quote(path)}" for path in devices))
+    return _as_root(tmp_dir, WIPE + _CLAIM, (f"claim {shlex.quote(path)}" for path in devices))
 
 
 def empty_all(tmp_dir: str) -> str:
     """Shell text after which nothing of ours is on any device that a campaign has claimed."""
-    return _as_root(tmp_dir, _WIPE + _EMPTY, ["empty_all"])
+    return _as_root(tmp_dir, WIPE + _EMPTY, ["empty_all"])
 
 
 def empty(tmp_dir: str, devices: Iterable[str]) -> str:
     """The same of these devices alone."""
     calls = [f"empty {shlex.quote(path)} || bad=1" for path in devices]
-    return _as_root(tmp_dir, _WIPE + _EMPTY, ["bad=0", *calls, "[ $bad = 0 ]"])
+    return _as_root(tmp_dir, WIPE + _EMPTY, ["bad=0", *calls, "[ $bad = 0 ]"])
 
 
 def format_osd(tmp_dir: str, device: str, mkfs: str) -> str:
@@ -261,17 +262,17 @@ def format_osd(tmp_dir: str, device: str, mkfs: str) -> str:
 
 def luks(tmp_dir: str, text: str) -> str:
     """`text` as root, with the functions that format, close and erase LUKS devices."""
-    return _as_root(tmp_dir, _NO_CORE + _ROOT_S + _WIPE + _LUKS + _CLOSE_LUKS, [text])
+    return _as_root(tmp_dir, _NO_CORE + ROOT_S + WIPE + _LUKS + _CLOSE_LUKS, [text])
 
 
 def groups(tmp_dir: str, text: str) -> str:
     """`text` as root, with the functions that make and remove volume groups."""
-    return _as_root(tmp_dir, _WIPE + _EMPTY + _GROUP + _REMOVE_GROUP, [text])
+    return _as_root(tmp_dir, WIPE + _EMPTY + _GROUP + _REMOVE_GROUP, [text])
 
 
 def array(tmp_dir: str, text: str) -> str:
     """`text` as root, with the functions that make and stop MD arrays."""
-    return _as_root(tmp_dir, _WIPE + _EMPTY + _ARRAY + _STOP_ARRAY, [text])
+    return _as_root(tmp_dir, WIPE + _EMPTY + _ARRAY + _STOP_ARRAY, [text])
 
 
 def file_system(tmp_dir: str, kind: str, device: str) -> str:

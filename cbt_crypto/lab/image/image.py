@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -12,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
+
+from filelock import FileLock, Timeout
 
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.lab.image import recipe
@@ -107,15 +108,18 @@ def remove_all() -> None:
 @contextlib.contextmanager
 def _building(image: Image, steps: Steps) -> Iterator[None]:
     """Hold the image's lock; wait for another process that builds the same one."""
-    lock = image.directory.with_suffix(".lock")
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            steps.begin("Waiting for another process that builds the same image")
-            fcntl.flock(file, fcntl.LOCK_EX)
+    path = image.directory.with_suffix(".lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        steps.begin("Waiting for another process that builds the same image")
+        lock.acquire()
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def _build(image: Image, suite: str, steps: Steps, mirror: Optional[str]) -> None:

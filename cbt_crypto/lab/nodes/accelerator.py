@@ -17,7 +17,8 @@ from cbt_crypto.lab.progress import Steps
 #: A guest under KVM says that it runs after a second or two. Where KVM hangs, nothing comes.
 _PROBE_S = 10
 _PROBE_ANSWER = b"cbt-crypto-lab-probe"
-_KVM = Path("/dev/kvm")
+#: What says that this machine has KVM.
+KVM = Path("/dev/kvm")
 
 
 def check() -> None:
@@ -33,7 +34,7 @@ def detect(image: Image, steps: Steps) -> Machine:
     """How guests shall run here. KVM is believed after a short boot with it, not before."""
     version = _version()
     kvm = Machine("kvm", version)
-    if os.access(_KVM, os.R_OK | os.W_OK):
+    if os.access(KVM, os.R_OK | os.W_OK):
         steps.begin("Trying KVM")
         if _remembered(kvm, image):
             return kvm

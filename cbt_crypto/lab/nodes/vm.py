@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Optional
 
+import psutil
+
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts import marked_processes
 from cbt_crypto.lab.image.image import Image, check_tools
@@ -22,7 +24,8 @@ from cbt_crypto.units import size_text
 #: Exists between the guests only, so it is the same in every lab.
 _NETWORK = ipaddress.IPv4Network("10.231.0.0/24")
 _LOOPBACK = "127.0.0.1"
-_PORTS = range(20000, 32000)
+#: Where ports of a lab are looked for.
+PORTS = range(20000, 32000)
 #: Partitions, and the word that these are no spinning disks: Ceph takes virtio disks for such, and
 #: BlueStore would then write small data twice.
 _DISK_SCRIPT = """
@@ -143,29 +146,27 @@ def ending(qemu_said: str, guest_said: str) -> Optional[str]:
 def free_tcp_ports(count: int) -> list[int]:
     """Ports of 127.0.0.1 that nothing listens on now. Raises RunError when there are too few."""
     ports: list[int] = []
-    for port in random.sample(_PORTS, len(_PORTS)):
+    for port in random.sample(PORTS, len(PORTS)):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as candidate:
             if candidate.connect_ex((_LOOPBACK, port)) != 0:
                 ports.append(port)
         if len(ports) == count:
             return ports
-    raise RunError(f"too few free ports between {_PORTS.start} and {_PORTS.stop} on {_LOOPBACK}")
+    raise RunError(f"too few free ports between {PORTS[0]} and {PORTS[-1]} on {_LOOPBACK}")
 
 
 def free_udp_port() -> int:
     """A UDP port that no other lab's group and nothing else uses now."""
-    for port in random.sample(_PORTS, len(_PORTS)):
+    for port in random.sample(PORTS, len(PORTS)):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as candidate:
             try:
                 candidate.bind(("", port))
             except OSError:
                 continue
             return port
-    raise RunError(f"no free UDP port between {_PORTS.start} and {_PORTS.stop}")
+    raise RunError(f"no free UDP port between {PORTS[0]} and {PORTS[-1]}")
 
 
 def memory_left() -> int:
     """Bytes of memory that this machine can give away without swapping."""
-    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    available = next(line for line in lines if line.startswith("MemAvailable:"))
-    return int(available.split()[1]) * 1024
+    return int(psutil.virtual_memory().available)

@@ -18,6 +18,8 @@ from cbt_crypto.run.locks import holder
 @contextlib.contextmanager
 def locked(archive: Path) -> Iterator[None]:
     """Hold the archive while the block runs; UsageError names who holds it already."""
+    # Not filelock: the file says who holds it, and filelock empties it when it opens it. Nor
+    # does that look whether an archive of others has a link or a pipe in this place.
     archive.mkdir(parents=True, exist_ok=True)
     with os.fdopen(_opened(archive / ".lock"), "r+", encoding="utf-8") as file:
         try:

@@ -175,8 +175,8 @@ def test_a_campaign_brings_it_with_every_cell(
     host: Any, no_overlays: None, powercap: Powercap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = str(powercap.folder)
-    script = environment._SCRIPT.replace(energy_sampler.POWERCAP, folder)
-    monkeypatch.setattr(environment, "_SCRIPT", script)
+    script = environment.SCRIPT.replace(energy_sampler.POWERCAP, folder)
+    monkeypatch.setattr(environment, "SCRIPT", script)
     monkeypatch.setattr(
         energy_sampler, "start_script", _with(energy_sampler.start_script, powercap)
     )

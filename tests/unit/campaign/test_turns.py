@@ -42,7 +42,7 @@ class Turn(Overlay):
 @pytest.fixture
 def turns(host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setitem(OVERLAYS, "turn", Turn)
-    monkeypatch.setattr("cbt_crypto.run.campaign._pause", lambda seconds: None)
+    monkeypatch.setattr("cbt_crypto.plan.steps.pause_s", lambda *of: 0.0)
     host.programs("fio", FIO.replace("DIRECTORY", str(host.directory)))
     (host.directory / "iops").write_text("1000 1000 1000 1000")
     return host

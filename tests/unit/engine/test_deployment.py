@@ -310,14 +310,18 @@ def test_somebody_else_s_directory_is_neither_emptied_nor_removed(
 @pytest.mark.parametrize("failing", [(), (1,), (0, 1)])
 def test_osds_of_a_host_are_made_at_once_and_each_failure_counts(
     campaign_of: Make, cluster_of: Cluster, notebook: Any, failing: tuple[int, ...],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    cluster = cluster_of(campaign_of(cluster={"osds_per_node": 2}))
+    tmp_dir = tmp_path / "ours"
+    (tmp_dir / "ceph" / "log").mkdir(parents=True)
+    section = {"osds_per_node": 2, "tmp_dir": str(tmp_dir), "ceph-osd_cmd": "true",
+               "osd_file_size": "4M"}  # fmt: skip
+    cluster = cluster_of(campaign_of(cluster=section))
 
-    def script(osd: Osd, make: bool) -> str:
+    def start(self: Stack, osd: Osd, command: str) -> str:
         return f"sleep 0.0{osd.id}; echo {osd.id}; exit {1 if osd.id in failing else 0}"
 
-    monkeypatch.setattr(cluster, "_osd_script", script)
+    monkeypatch.setattr(Stack, "wrap_osd", start)
     cluster.make_osds()
     done = run_here(notebook.scripts("make the OSDs")["o0"])
     assert sorted(done.stdout.split()) == ["0", "1"]

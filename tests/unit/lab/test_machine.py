@@ -37,7 +37,7 @@ def install_qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
         boots = tmp_path / "boots"
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
         monkeypatch.setenv("BOOTS", str(boots))
-        monkeypatch.setattr(accelerator, "_KVM", program)
+        monkeypatch.setattr(accelerator, "KVM", program)
         return boots
 
     return install
@@ -80,7 +80,7 @@ def test_without_the_device_nothing_is_booted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     boots = install_qemu("echo cbt-crypto-lab-probe")
-    monkeypatch.setattr(accelerator, "_KVM", tmp_path / "no-kvm")
+    monkeypatch.setattr(accelerator, "KVM", tmp_path / "no-kvm")
     assert accelerator.detect(image, steps()) == Machine("tcg", (7, 2))
     assert not boots.exists()
 

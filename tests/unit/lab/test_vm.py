@@ -38,7 +38,7 @@ def test_a_port_that_somebody_listens_on_is_not_given(monkeypatch: pytest.Monkey
         listener.listen()
         taken = listener.getsockname()[1]
         free = vm.free_tcp_ports(1)[0]
-        monkeypatch.setattr(vm, "_PORTS", [taken, free])
+        monkeypatch.setattr(vm, "PORTS", [taken, free])
         assert vm.free_tcp_ports(1) == [free]
 
 
@@ -48,7 +48,7 @@ def test_a_group_s_port_is_not_given_to_another_lab(monkeypatch: pytest.MonkeyPa
         # As QEMU opens its group: shared among those who ask for it like this, and only those.
         group.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         group.bind(("230.0.0.1", 0))
-        monkeypatch.setattr(vm, "_PORTS", [group.getsockname()[1], free])
+        monkeypatch.setattr(vm, "PORTS", [group.getsockname()[1], free])
         assert vm.free_udp_port() == free
 
 
