@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from fake_hosts import FakeHosts
 
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.engine.embedded import common
@@ -101,11 +101,10 @@ TENTACLE = """{"epoch": 1, "auth_epoch": 0, "auth_service_cipher": {"name": "aes
     ],
 )
 def test_the_ciphers_in_force_are_asked_of_the_monitors(printed: str, found: object) -> None:
-    class Told:
-        def run(self, scripts: dict[str, str], what: str, timeout: float) -> dict[str, str]:
-            assert "ceph -c /c mon dump" in scripts["localhost"]
-            return {"localhost": printed}
+    def say(host: str, command: str) -> str:
+        assert host == "localhost" and "ceph -c /c mon dump" in command
+        return printed
 
-    remote: Any = Told()
+    remote = FakeHosts(say).remote()
     assert authentication(remote, SITE) == found
     assert authentication(remote, replace(SITE, osds=())) == {}

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, Optional
 
 import pytest
+from fake_hosts import FakeHosts
 
 from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.luks.proof import found_fault
 from cbt_crypto.errors import HostError, RunError, UsageError
+from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.run.targets import existing, sockets_on_host
@@ -58,22 +60,20 @@ def test_clusters_of_our_own_have_no_such_problem(campaign_of: Make) -> None:
     assert problems(campaign_of(cluster={"configurations": {"A": {}, "B": {"luks": {}}}})) == []
 
 
-class FakeRemote:
-    """Answers what the monitors and the hosts would."""
+def remote_of(answers: dict[str, str], names: dict[str, str]) -> Remote:
+    """Hosts that answer what the monitors and the hosts would."""
 
-    def __init__(self, answers: dict[str, str], names: dict[str, str]) -> None:
-        self.answers, self.names = answers, names
-
-    def run(self, scripts: Any, what: str, timeout: Any = None) -> dict[str, str]:
-        if "osd metadata" in next(iter(scripts.values())):
+    def say(host: str, command: str) -> str:
+        if "osd metadata" in command:
             osds = [
                 {"id": 3, "hostname": "alpha", "osd_data": "/var/lib/ceph/osd/ceph-3"},
                 {"id": 1, "hostname": "beta.example.org", "osd_data": "/var/lib/ceph/osd/ceph-1"},
                 {"id": 9},
             ]
-            return {host: f"f-s-i-d\n{json.dumps(osds)}" for host in scripts}
-        source = self.names if "hostname" in what + next(iter(scripts.values()))[:8] else None
-        return {host: (source or self.answers)[host] for host in scripts}
+            return f"f-s-i-d\n{json.dumps(osds)}"
+        return (names if "hostname -s" in command else answers)[host]
+
+    return FakeHosts(say).remote()
 
 
 def found(number: int) -> str:
@@ -85,7 +85,7 @@ def found(number: int) -> str:
 def test_osds_are_found_by_whichever_name_their_host_has(campaign_of: Make) -> None:
     cluster = campaign_of(cluster={**EXISTING, "tmp_dir": "/t"}).cluster
     names = {"o0": "alpha\nalpha\nalpha.example.org", "o1": "beta\nbeta\nbeta.example.org"}
-    remote: Any = FakeRemote({"o0": found(3), "o1": found(1)}, names)
+    remote = remote_of({"o0": found(3), "o1": found(1)}, names)
     discovered = existing.discover(remote, site_of(cluster), cluster)
     osds = [(osd.id, osd.host, osd.admin_socket, osd.is_existing) for osd in discovered.site.osds]
     assert osds == [(1, "o1", "/run/x/1", True), (3, "o0", "/run/x/3", True)]
@@ -97,7 +97,7 @@ def test_osds_are_found_by_whichever_name_their_host_has(campaign_of: Make) -> N
 
 def test_an_osd_on_a_host_that_is_not_named_is_told(campaign_of: Make) -> None:
     cluster = campaign_of(cluster=EXISTING).cluster
-    remote: Any = FakeRemote({}, {"o0": "alpha", "o1": "gamma"})
+    remote = remote_of({}, {"o0": "alpha", "o1": "gamma"})
     with pytest.raises(RunError, match=r"^osd\.1 is on beta\.example\.org, which is none of"):
         existing.discover(remote, site_of(cluster), cluster)
 
@@ -105,7 +105,7 @@ def test_an_osd_on_a_host_that_is_not_named_is_told(campaign_of: Make) -> None:
 def test_an_osd_that_does_not_answer_is_told(campaign_of: Make) -> None:
     cluster = campaign_of(cluster=EXISTING).cluster
     names = {"o0": "alpha", "o1": "beta.example.org"}
-    remote: Any = FakeRemote({"o0": "{}", "o1": found(1)}, names)
+    remote = remote_of({"o0": "{}", "o1": found(1)}, names)
     with pytest.raises(HostError, match=r"^o0: find the admin socket of osd\.3"):
         existing.discover(remote, site_of(cluster), cluster)
 

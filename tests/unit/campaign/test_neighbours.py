@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
+from fake_hosts import FakeHosts, in_a_shell
 
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import RunError, UsageError
@@ -22,25 +23,6 @@ from cbt_crypto.run.cell import neighbours as subject
 pytestmark = pytest.mark.unit
 
 LOAD = Neighbours(hosts=["o0"], cpu=2, cpu_load=50, args="--vm 1 --vm-bytes 64M")
-
-
-class Here:
-    """Runs every host's script on this machine, below a directory."""
-
-    def __init__(self) -> None:
-        self.steps: list[str] = []
-
-    def run(self, scripts: dict[str, str], what: str, timeout: float) -> dict[str, str]:
-        self.steps.append(what)
-        outputs = {}
-        for host, text in scripts.items():
-            done = subprocess.run(
-                ["sh", "-c", f"SUDO=\nset -eu\n{text}"], capture_output=True, text=True, check=False
-            )
-            if done.returncode:
-                raise RunError(f"{host}: {what}: {done.stderr.strip()}")
-            outputs[host] = done.stdout
-        return outputs
 
 
 @pytest.fixture
@@ -66,9 +48,9 @@ def test_on_a_client_host_they_are_confined_like_clients(
 
 def test_real_processes_are_measured_and_ended(here: Site, programs: Any) -> None:
     programs("stress-ng", "while :; do :; done & while :; do :; done")
-    remote = Here()
+    hosts = FakeHosts(in_a_shell)
     load = LOAD.model_copy(update={"least_percent": 1})
-    with subject.running(load, remote, Stack([]), here) as seen:  # type: ignore[arg-type]
+    with subject.running(load, hosts.remote(here.tmp_dir), Stack([]), here) as seen:
         pid = int((Path(here.tmp_dir) / "neighbours.pid").read_text())
         subprocess.run(["sleep", "0.5"], check=True)
     assert seen["o0"]["cores"] > 0.1 and seen["o0"]["asked"] == 1.0
@@ -80,11 +62,11 @@ def test_real_processes_are_measured_and_ended(here: Site, programs: Any) -> Non
 
 def test_one_that_cannot_start_is_an_error_and_nothing_stays(here: Site, programs: Any) -> None:
     programs("stress-ng", "echo unknown stressor >&2; exit 1")
-    remote = Here()
-    load = subject.running(LOAD, remote, Stack([]), here)  # type: ignore[arg-type]
+    hosts = FakeHosts(in_a_shell)
+    load = subject.running(LOAD, hosts.remote(here.tmp_dir), Stack([]), here)
     with pytest.raises(RunError, match="unknown stressor"), load:
         raise AssertionError("the cell must not run")
-    assert remote.steps[-1] == "end the neighbours' load"
+    assert "the neighbours' load does not end" in hosts.calls[-1]["o0"], "it is ended at last"
 
 
 @pytest.mark.parametrize(

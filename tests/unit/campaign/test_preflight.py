@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, Optional
 
 import pytest
+from fake_hosts import FakeHosts
 from rich.console import Console
 
 from cbt_crypto.hosts.clock import clock_offset
@@ -30,31 +31,6 @@ from cbt_crypto.run.preflight.survey import HostFinding, survey
 pytestmark = pytest.mark.unit
 
 Make = Callable[..., Campaign]
-
-
-class FakeCommon:
-    """Hosts that print what `say` returns for their script; None for one that never answers."""
-
-    def __init__(self, say: Callable[[str, str], Optional[str]]) -> None:
-        self.say = say
-        self.calls = 0
-
-    def pdsh_each(self, commands: Mapping[str, str], continue_if_error: bool = True) -> Any:
-        self.calls += 1
-        lines = []
-        for node, command in commands.items():
-            said = self.say(node, command)
-            if said is not None:
-                lines += [f"{node}: {line}" for line in said.splitlines()]
-                lines += [f"{node}: ", f"{node}: @cbt-crypto-exit-status 0"]
-
-        class Handle:
-            timed_out = False
-
-            def communicate(self, timeout: Optional[float] = None) -> tuple[str, str]:
-                return "".join(f"{line}\n" for line in lines), ""
-
-        return Handle()
 
 
 def answers(by_number: Mapping[int, str]) -> Callable[[str, str], str]:
@@ -101,13 +77,13 @@ def unmet(common: Any) -> list[str]:
 def test_each_host_is_judged_by_its_own_words(
     printed: Mapping[int, str], problems: list[str]
 ) -> None:
-    common = FakeCommon(answers(printed))
+    common = FakeHosts(answers(printed))
     assert unmet(common) == problems
-    assert common.calls == 1, "one call for all hosts and requirements"
+    assert len(common.calls) == 1, "one call for all hosts and requirements"
 
 
 def test_a_host_that_says_nothing_about_a_requirement_does_not_meet_it() -> None:
-    common = FakeCommon(lambda node, command: "something else")
+    common = FakeHosts(lambda node, command: "something else")
     assert unmet(common) == [
         "a: one is missing",
         "a: said ''",
@@ -117,7 +93,7 @@ def test_a_host_that_says_nothing_about_a_requirement_does_not_meet_it() -> None
 
 
 def test_a_host_that_falls_silent_midway_cannot_be_reached() -> None:
-    common = FakeCommon(lambda node, command: None if node == "b" else "")
+    common = FakeHosts(lambda node, command: None if node == "b" else "")
     assert unmet(common) == [
         "a: one is missing",
         "a: said ''",
@@ -233,7 +209,7 @@ def test_differences_between_hosts_and_clocks_are_found() -> None:
         return f"{mark} {clock}\n@cbt-crypto-requirement 0\nfio-{version}\n{mark} {clock}\n"
 
     needs = [Version("fio", ("a", "b"), "fio --version", "fio")]
-    found = survey(Remote(FakeCommon(say), "/t"), ["a", "b"], needs)
+    found = survey(FakeHosts(say).remote(), ["a", "b"], needs)
     said = [f"{one.host}: {one.error or one.warning}" for one in found if one.error or one.warning]
     assert said[0].startswith("b: its clock is 7.0 s ahead of the head's; start chrony")
     assert said[1] == "b: fio is 3.39 and 3.33 on a; make them the same"

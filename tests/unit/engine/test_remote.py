@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import pytest
+from fake_hosts import FakeHosts, in_a_shell
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError
@@ -19,33 +19,11 @@ from cbt_crypto.hosts.remote import Remote, packed
 pytestmark = pytest.mark.unit
 
 
-class PlainCommon:
-    """An engine of a few lines: each host's command is an argument of a shell here."""
-
-    def pdsh_each(self, commands: Mapping[str, str]) -> Any:
-        outputs: list[list[str]] = [[], []]
-        for host, command in commands.items():
-            environment = {**os.environ, "CBT_HOST": host}
-            done = subprocess.run(
-                ["sh", "-c", command], env=environment, check=False, capture_output=True, text=True
-            )
-            for lines, text in zip(outputs, (done.stdout, done.stderr)):
-                lines.extend(f"{host}: {line}\n" for line in text.splitlines())
-
-        class Handle:
-            timed_out = False
-
-            def communicate(self, timeout: Optional[float] = None) -> tuple[str, str]:
-                return "".join(outputs[0]), "".join(outputs[1])
-
-        return Handle()
-
-
 @pytest.fixture(params=["embedded, here", "embedded, there", "plain"])
 def remote(request: pytest.FixtureRequest, shims: Any, monkeypatch: pytest.MonkeyPatch) -> Remote:
     """Each way in which a script can reach a host; hosts a and b."""
     if request.param == "plain":
-        return Remote(PlainCommon(), "/t")
+        return FakeHosts(in_a_shell).remote()
     here = frozenset({"a", "b"}) if request.param == "embedded, here" else frozenset()
     monkeypatch.setattr(execution, "local_names", lambda: here)
     return Remote(common, "/t")

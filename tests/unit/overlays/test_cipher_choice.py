@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from fake_hosts import FakeHosts
 
 from cbt_crypto.cluster_overlays.luks import cipher_speed
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
@@ -98,23 +99,12 @@ def test_best_is_decided_by_what_hosts_measured(site: Any) -> None:
         Luks(cipher="best").told({"node2": ""})
 
 
-class Remote:
-    """Answers, and counts how often it was asked."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def run(self, scripts: Any, what: str, timeout: float) -> dict[str, str]:
-        self.calls += 1
-        return dict.fromkeys(scripts, XEON)
-
-
 def test_an_archive_keeps_what_was_decided(site: Any, tmp_path: Any) -> None:
-    remote: Any = Remote()
+    hosts = FakeHosts(lambda host, command: XEON)
     for _ in range(2):
-        (decided,) = Choices(tmp_path, remote, site).decided([Luks(cipher="best")])
+        (decided,) = Choices(tmp_path, hosts.remote(), site).decided([Luks(cipher="best")])
         assert decided.model_dump()["key_size"] == 256
-    assert remote.calls == 1
+    assert len(hosts.calls) == 1
     assert (tmp_path / "results" / "choices.json").exists()
 
 
