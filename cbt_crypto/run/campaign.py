@@ -44,7 +44,7 @@ from cbt_crypto.run.resume import (
 )
 
 #: How old the last look may be at whether the hosts are still held, in seconds.
-_HOLD_S = 60.0
+HOLD_S = 60.0
 #: Cells that may fail one after another before the rest is given up.
 _PATIENCE = 3
 
@@ -188,7 +188,7 @@ class CampaignRun:
     def _check_hold_seldom(self) -> None:
         """A run may go on for hours on one deployment; each look costs a moment on every host."""
         now = time.monotonic()
-        if now - self._held_at >= _HOLD_S:
+        if now - self._held_at >= HOLD_S:
             self._check_hold()
             self._held_at = now
 

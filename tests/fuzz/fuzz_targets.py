@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,9 +121,12 @@ def _collectl(data: bytes) -> Any:
 
 
 def _document(data: bytes) -> Any:
-    kinds = (documents.PlanDocument, documents.CellDocument, documents.Proof, documents.Environment)
-    kind = kinds[data[0] % len(kinds)] if data else documents.PlanDocument
-    return documents.parse_document(kind, data[1:])
+    parse = documents.parse_document
+    readers: tuple[Callable[[bytes], Any], ...] = (
+        partial(parse, documents.PlanDocument), partial(parse, documents.CellDocument),
+        partial(parse, documents.Proof), partial(parse, documents.Environment),
+    )  # fmt: skip
+    return readers[data[0] % len(readers) if data else 0](data[1:])
 
 
 def _perf(data: bytes) -> None:

@@ -315,7 +315,7 @@ def test_hosts_that_are_held_no_more_are_noticed_between_cells(
             raise LostHold("localhost: tmp_dir is in use by another")
 
     monkeypatch.setattr(Hold, "check", check)
-    monkeypatch.setattr(campaign, "_HOLD_S", 0.0)
+    monkeypatch.setattr(campaign, "HOLD_S", 0.0)
     done = host.cbt(host.write(benchmarks=TWO))
     assert (done.exit_code, states(host)) == (1, ["finished", None])
     assert "is in use by another" in done.output
