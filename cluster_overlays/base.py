@@ -40,6 +40,28 @@ class Verdict:
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Watch:
+    """What is looked at on one host every few seconds, from before a cell until after it.
+
+    `source` is a module that runs there, with nothing but Python 3.6. Its function `see` takes
+    `argument` and returns a JSON value; each value that differs from the one before is kept. It
+    must cost next to nothing, as it runs beside the load: whatever is found once is kept in the
+    module. A function `count`, where there is one, is called at the beginning and at the end.
+    """
+
+    source: str
+    argument: Any
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One value that a `Watch` returned; `since` is when, in seconds on that host's clock."""
+
+    value: Any
+    since: float
+
+
 class Overlay(BaseModel):
     """One change to how a cluster is deployed. Every hook is optional."""
 
@@ -167,6 +189,20 @@ class Overlay(BaseModel):
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
         """Judge the outputs of `probe`, taken before and after a cell, on the same hosts."""
         return Verdict(True, "nothing to prove")
+
+    def watch(self, site: Site) -> Mapping[str, Watch]:
+        """Host -> what is looked at there while the cell is measured.
+
+        For what could be changed and changed back between two probes.
+        """
+        return {}
+
+    def judge_seen(self, site: Site, seen: Mapping[str, Sequence[Seen]]) -> Optional[str]:
+        """What contradicts the overlay in all that was seen, host by host; None when nothing.
+
+        Every host of `watch` is there, looked at until the cell had ended.
+        """
+        return None
 
     def ask(self, site: Site) -> HostScripts:
         """What an option must know of the hosts first; run once a campaign, before all else."""

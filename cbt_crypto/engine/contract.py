@@ -140,6 +140,11 @@ class Cluster(Protocol):
         """The `rbd` that works on it."""
         ...
 
+    @property
+    def up_from(self) -> Mapping[int, int]:
+        """OSD -> epoch of the OSD map since which it is up, as `check_health` last found it."""
+        ...
+
     def initialize(self) -> None:
         """Take down what is there, and deploy anew, until every OSD is up. Raises RunError."""
 

@@ -4,12 +4,13 @@ Its source is sent to them, so it needs nothing but Python 3.6. Its one argument
 see `main`. CPUs are numbers as in /proc/cpuinfo; a core is the list of its hyperthreads.
 """
 
+import contextlib
 import json
 import os
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 Core = List[int]
 
@@ -287,17 +288,46 @@ class CpuPlan:
             if groups and osd not in self.osds:
                 groups.release(osd)
 
-    def facts(self) -> Dict[str, Any]:
-        """What is in force, beside what should be."""
+    def facts(self, threads_of: Optional[Callable[[str], Dict[str, int]]] = None) -> Dict[str, Any]:
+        """What is in force, beside what should be. `threads_of` reads them in another way."""
+        read = threads_of or self.host.threads
         usable = format_cpus(self.host.usable_cpus())
         found = {"usable": usable, "osds": {}}  # type: Dict[str, Any]
         for osd, pid_file in self.arguments["osds"].items():
             expected = format_cpus(self.osds[osd]) if osd in self.osds else usable
-            found["osds"][osd] = {"expected": expected, "threads": self.host.threads(pid_file)}
+            found["osds"][osd] = {"expected": expected, "threads": read(pid_file)}
         if self.clients:
             in_force = self.groups().cpus("clients")
             found["clients"] = {"expected": format_cpus(self.clients), "in_force": in_force}
         return found
+
+
+_planned = []  # type: List[CpuPlan]
+
+
+def see(arguments: Dict[str, Any]) -> Dict[str, Any]:
+    """OSD -> its CPUs as `expected`, and the `found` lists of its threads: a `Watch`.
+
+    `clients` are those of the clients' group. What is expected is read once.
+    """
+    if not _planned:
+        _planned.append(CpuPlan(Host(), arguments))
+    plan = _planned[0]
+    facts = plan.facts(threads_of)
+    for osd in facts["osds"].values():
+        osd["found"] = sorted(osd.pop("threads"))
+    return facts
+
+
+def threads_of(pid_file: str) -> Dict[str, int]:
+    """As `Host.threads`, by a system call for each thread, which costs less than its file."""
+    found = Counter()  # type: Counter[str]
+    with contextlib.suppress(OSError, ValueError):
+        pid = int(Path(pid_file).read_text())
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                found[format_cpus(os.sched_getaffinity(int(thread)))] += 1
+    return dict(found)
 
 
 def main(arguments: Dict[str, Any], host: Host) -> None:

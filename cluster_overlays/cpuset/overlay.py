@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Optional, Union
 from pydantic import Field, NonNegativeInt, model_validator
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
+from cbt_crypto.cluster_overlays.base import Overlay, Seen, Transition, Verdict, Watch
 from cbt_crypto.cluster_overlays.cpuset import cpus_on_host
 from cbt_crypto.cluster_overlays.findings import Finding, judge_all
 from cbt_crypto.hosts import shell
@@ -129,6 +129,27 @@ class CpuSet(Overlay):
         return {host: self._on_host("show", site, host) for host in self._hosts(site)}
 
     @override
+    def watch(self, site: Site) -> Mapping[str, Watch]:
+        source = inspect.getsource(cpus_on_host)
+        return {host: Watch(source, self._asked("show", site, host)) for host in self._hosts(site)}
+
+    @override
+    def judge_seen(self, site: Site, seen: Mapping[str, Sequence[Seen]]) -> Optional[str]:
+        for host, looks in seen.items():
+            for look in looks:
+                for name, cpus in look.value["osds"].items():
+                    wrong = [found for found in cpus["found"] if found != cpus["expected"]]
+                    if wrong:
+                        return (
+                            f"{name} on {host}: threads could use CPUs {wrong[0]} and not "
+                            f"{cpus['expected']} for a part of the cell"
+                        )
+                clients = look.value.get("clients", {})
+                if clients.get("expected") != clients.get("in_force"):
+                    return f"client processes on {host} had other CPUs for a part of the cell"
+        return None
+
+    @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
         looks = [_facts(outputs) for outputs in (before, after)]
         findings = {osd: self._osd_finding(osd, looks) for osd in site.osds}
@@ -184,14 +205,16 @@ class CpuSet(Overlay):
         return tuple(dict.fromkeys((*site.osd_hosts, *clients)))
 
     def _on_host(self, action: str, site: Site, host: str) -> str:
-        asked = {
+        return shell.python(inspect.getsource(cpus_on_host), self._asked(action, site, host))
+
+    def _asked(self, action: str, site: Site, host: str) -> dict[str, Any]:
+        return {
             "action": action,
             "group": _group(site, host),
             "options": self.model_dump() if self.is_present else None,
             "osds": {f"osd.{osd.id}": osd.pid_file for osd in site.osds_of(host)},
             "client": host in site.clients,
         }
-        return shell.python(inspect.getsource(cpus_on_host), asked)
 
 
 def _base(host: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Optional, Union
 
 from pydantic import Field, model_validator
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
+from cbt_crypto.cluster_overlays.base import Overlay, Seen, Transition, Verdict, Watch
 from cbt_crypto.cluster_overlays.findings import Finding, judge_all, name_of
 from cbt_crypto.cluster_overlays.luks import ceph_volume, cipher_speed, opal, proof, scripts
 from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable, OpalTable, crypt_of
@@ -269,6 +269,15 @@ class Luks(Overlay):
         with_opal = self.hw_opal is not None
         below = self._below(site)
         return {host: proof.script(below, host, with_opal) for host in site.storage_hosts}
+
+    @override
+    def watch(self, site: Site) -> Mapping[str, Watch]:
+        below = self._below(site)
+        return {host: proof.watch(below, host) for host in site.storage_hosts}
+
+    @override
+    def judge_seen(self, site: Site, seen: Mapping[str, Sequence[Seen]]) -> Optional[str]:
+        return proof.seen_fault(seen)
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:

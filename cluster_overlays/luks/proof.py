@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Optional, Union
 
+from cbt_crypto.cluster_overlays.base import Seen, Watch
 from cbt_crypto.cluster_overlays.findings import name_of
 from cbt_crypto.cluster_overlays.luks import opal as luks_opal
 from cbt_crypto.cluster_overlays.luks.crypt_table import (
@@ -15,7 +17,7 @@ from cbt_crypto.cluster_overlays.luks.crypt_table import (
     may_encrypt,
 )
 from cbt_crypto.cluster_overlays.luks.mapping import devices_of, mapping_of, mapping_of_drive
-from cbt_crypto.hosts.devices import storage
+from cbt_crypto.hosts.devices import storage, storage_on_host
 from cbt_crypto.hosts.devices.storage import Facts, look
 from cbt_crypto.hosts.site import Drive, HostOutputs, Osd, Site
 
@@ -32,6 +34,14 @@ def script(site: Site, host: str, with_opal: bool = False) -> str:
 
     `with_opal`: also what their drives say of their own encryption.
     """
+    asked = _asked(site, host)
+    if not with_opal:
+        return look(asked)
+    parts = {name: one["devices"] for name, one in asked.items()}
+    return f"{look(asked)}\necho {_OPAL}\n{luks_opal.look(parts)}"
+
+
+def _asked(site: Site, host: str) -> dict[str, dict[str, Any]]:
     asked: dict[str, dict[str, Any]] = {
         name_of(osd): {
             "pid_file": osd.pid_file,
@@ -45,10 +55,32 @@ def script(site: Site, host: str, with_opal: bool = False) -> str:
         for drive in site.drives
         if drive.host == host
     }
-    if not with_opal:
-        return look(asked)
-    parts = {name: one["devices"] for name, one in asked.items()}
-    return f"{look(asked)}\necho {_OPAL}\n{luks_opal.look(parts)}"
+    return asked
+
+
+def watch(site: Site, host: str) -> Watch:
+    """The tables of all mappings below one host's OSDs and drives."""
+    return Watch(inspect.getsource(storage_on_host), _asked(site, host))
+
+
+def seen_fault(seen: Mapping[str, Sequence[Seen]]) -> Optional[str]:
+    """The first mapping whose table was another one for a while, or which was suspended."""
+    for host, looks in seen.items():
+        for one in looks:
+            for name, mappings in one.value.items():
+                for mapping, now in mappings.items():
+                    if now != looks[0].value.get(name, {}).get(mapping):
+                        return f"{name} on {host}: {_changed(mapping, now)}"
+    return None
+
+
+def _changed(mapping: str, now: Mapping[str, Any]) -> str:
+    """For a sentence. Only what was suspended can get another table, and is resumed with it."""
+    times = now["resumed"]
+    if not times:
+        return f"{mapping} had another table for a part of the cell"
+    often = "once" if times == 1 else f"{times} times"
+    return f"{mapping} was changed, or suspended, in the middle of the cell ({often} or more)"
 
 
 def parse(outputs: HostOutputs) -> dict[str, Facts]:

@@ -9,7 +9,7 @@ import io
 import json
 import uuid
 from collections.abc import Iterator
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import pytest
 from rich.console import Console
@@ -24,6 +24,8 @@ from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Shape
 from cbt_crypto.run import devices
+from cbt_crypto.run.cell import watch
+from cbt_crypto.run.cell.watch import Record
 
 pytestmark = pytest.mark.lab
 
@@ -176,6 +178,41 @@ def test_every_flag_alone_and_together_on_open_mappings(encrypted: Machine) -> N
         assert verdict.proved, verdict.reason
     assert not encrypted.verdict(bare).proved
     assert not encrypted.verdict(ABSENT).proved
+
+
+def _watched(machine: Machine, overlay: Luks, meanwhile: str) -> tuple[Optional[str], Record]:
+    """What a watch over these commands says, as that of a cell does, and what it wrote."""
+    watches = {overlay.name: overlay.watch(SITE)}
+    machine.sh(f"{watch.start(watches, DIR)[HOST]}\n{watch.ready(DIR)}")
+    machine.sh(meanwhile)
+    records = {HOST: watch.parse(machine.sh(watch.stop(DIR)))}
+    gap = watch.fault(overlay.name, [HOST], records)
+    seen = watch.seen_of(overlay.name, records)
+    return gap or overlay.judge_seen(SITE, seen), records[HOST]
+
+
+def test_a_flag_that_comes_and_goes_between_two_looks_is_seen(encrypted: Machine) -> None:
+    """cryptsetup refreshes a mapping twice, there and back; both probes find it as it should be."""
+    overlay = Luks(sector_size=4096)
+    (name, *_) = [own.name for own in mappings_of(SITE)[HOST] if "osd.1" in own.name]
+    refresh = f"cryptsetup refresh --key-file /run/cbt-crypto/{name}"
+    before = {HOST: encrypted.do(overlay.probe(SITE))}
+    toggled = f"{refresh} --perf-no_read_workqueue {name}; {refresh} {name}"
+    fault, record = _watched(encrypted, overlay, toggled)
+    after = {HOST: encrypted.do(overlay.probe(SITE))}
+    assert overlay.judge(SITE, before, after).proved
+    assert fault is not None
+    assert fault.startswith(f"osd.1 on {HOST}: {name} was changed, or suspended, in the middle")
+    assert record.looks >= 2
+
+
+def test_what_nobody_changes_and_what_udev_repeats_is_no_change(encrypted: Machine) -> None:
+    overlay = Luks(sector_size=4096)
+    fault, record = _watched(encrypted, overlay, "udevadm trigger --subsystem-match=block; sleep 6")
+    assert fault is None
+    assert record.looks >= 3
+    assert len(record.seen["luks"]) == 1
+    assert sorted(record.seen["luks"][0].value) == ["osd.0", "osd.1"]
 
 
 def test_flags_from_the_start(machine: Machine) -> None:

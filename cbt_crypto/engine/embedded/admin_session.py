@@ -123,3 +123,12 @@ def script(ceph_cmd: str, conf: str, steps: Sequence[Step], timeout: int) -> str
 def answers(output: str) -> list[str]:
     """What each step printed, from the script's output."""
     return [str(json.loads(line)) for line in output.splitlines() if line.startswith('"')]
+
+
+def up_from(osd_dump: str) -> dict[int, int]:
+    """OSD -> epoch since which it is up, of `osd dump`; without those that are down."""
+    try:
+        found = {one["osd"]: one["up_from"] for one in json.loads(osd_dump)["osds"] if one["up"]}
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return {int(osd): int(epoch) for osd, epoch in found.items()}

@@ -10,7 +10,7 @@ import os
 import shlex
 import tempfile
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
@@ -79,6 +79,7 @@ class Ceph:
         self._epoch = 0
         self._form: Optional[KeyForm] = None
         self._pools: set[str] = set()
+        self.up_from: Mapping[int, int] = {}
 
     # -- the life of a cluster --------------------------------------------------------------
 
@@ -195,7 +196,8 @@ class Ceph:
     def check_health(self) -> None:
         """Wait until every OSD is up and every placement group of our pools is active+clean."""
         pgs = {"wait": "pgs", "pools": sorted(self._pools)}
-        self._session([self._all_osds(), {"wait": "mgr"}, pgs])
+        steps = [self._all_osds(), {"wait": "mgr"}, pgs, _mon("osd dump", format="json")]
+        self.up_from = admin_session.up_from("".join(self._session(steps)[-1:]))
 
     def _quiet(self) -> list[Step]:
         settings = self.section.settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import override
 
+from cbt_crypto.engine.embedded import admin_session
 from cbt_crypto.engine.embedded.ceph import Ceph
 
 
@@ -23,7 +24,10 @@ class ExistingCeph(Ceph):
 
     @override
     def check_health(self) -> None:
-        """Its owner sees to its health."""
+        """Its owner sees to its health: it is only asked since when its OSDs are up."""
+        ask = f"timeout 60 {self.site.ceph_command} osd dump --format json"
+        told = self._run({self.site.head: ask}, "ask since when OSDs are up", 90)
+        self.up_from = admin_session.up_from(told[self.site.head])
 
     @override
     def mkpool(self, name: str, profile: str, application: str) -> None:

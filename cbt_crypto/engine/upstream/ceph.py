@@ -11,7 +11,7 @@ import contextlib
 import os
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 from typing_extensions import override
@@ -299,6 +299,11 @@ class UpstreamCeph:
         Upstream takes a cluster that does not answer for a healthy one, so it is not asked.
         """
         self.own.check_health()
+
+    @property
+    def up_from(self) -> Mapping[int, int]:
+        """Since when each OSD is up."""
+        return self.own.up_from
 
     def _upstreams_check_health(self, *_: object, **__: object) -> int:
         """The same, as upstream calls it."""

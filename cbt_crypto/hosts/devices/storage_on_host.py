@@ -6,9 +6,11 @@ Its source is sent to them, so it needs nothing but Python 3.6. Devices are name
 
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
@@ -154,6 +156,85 @@ def look(osd: Dict[str, Any], layers: Layers) -> Dict[str, Any]:
         "named": named,
         "opened": {device: layers.below(device) for device in devices},
     }
+
+
+class Changes:
+    """Counts how often mappings were resumed, which is when a new table comes into force.
+
+    The kernel tells it by a uevent each time, so that a table that was changed and changed back
+    shows too, however short it was in force. What udev sends by itself is marked as synthetic.
+    """
+
+    def __init__(self) -> None:
+        self.counts = Counter()  # type: Counter[str]
+        self.is_complete = True
+        self.peer = None  # type: Optional[socket.socket]
+        try:
+            kobject_uevent = 15
+            self.peer = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, kobject_uevent)
+            self.peer.setblocking(False)
+            self.peer.bind((0, 1))
+        except OSError:
+            self.is_complete = False
+
+    def read(self) -> Dict[str, int]:
+        """Device -> how often it was resumed since this began."""
+        while self.peer is not None:
+            try:
+                message, (sender, _) = self.peer.recvfrom(1 << 16)
+            except BlockingIOError:
+                break
+            except OSError:
+                self.is_complete = False  # more than fit into the kernel's buffer
+                continue
+            if sender == 0:
+                self.note(message)
+        return dict(self.counts)
+
+    def note(self, message: bytes) -> None:
+        """Count a uevent, if it is a change of a block device."""
+        words = (word.partition("=") for word in message.decode("utf-8", "replace").split("\0"))
+        facts = {key: value for key, _, value in words}
+        is_change = facts.get("ACTION") == "change" and facts.get("SUBSYSTEM") == "block"
+        if is_change and "SYNTH_UUID" not in facts:
+            self.counts[f"{facts.get('MAJOR')}:{facts.get('MINOR')}"] += 1
+
+
+class Mappings:
+    """The mappings below OSDs or drives, and what becomes of them while a cell is measured."""
+
+    def __init__(self, places: Dict[str, Dict[str, Any]]) -> None:
+        self.changes = Changes()  # before the first look: nothing is missed between the two
+        self.layers = Layers()
+        self.of = {}  # type: Dict[str, Dict[str, Layer]]
+        for name, place in places.items():
+            opened_now = look(place, self.layers)["opened"]
+            below = [layer for layers in opened_now.values() for layer in layers]
+            self.of[name] = {str(one["device"]): one for one in below if "mapping" in one}
+
+    def look(self) -> Dict[str, Any]:
+        """OSD or drive -> mapping -> its table, and how often it was resumed."""
+        counts = self.changes.read()
+        found = {}  # type: Dict[str, Any]
+        for name, mappings in self.of.items():
+            found[name] = {}
+            for device, layer in mappings.items():
+                # A program for each mapping, where no uevent would tell.
+                known = self.changes.is_complete and not counts.get(device)
+                table = layer["table"] if known else self.layers.table(device)
+                resumed = {"table": table, "resumed": counts.get(device, 0)}
+                found[name][str(layer["mapping"])] = resumed
+        return found
+
+
+_watched = []  # type: List[Mappings]
+
+
+def see(places: Dict[str, Dict[str, Any]]) -> Dict[str, Any]:
+    """What `Mappings.look` finds, of what `main` is given: a `Watch` of overlays."""
+    if not _watched:
+        _watched.append(Mappings(places))
+    return _watched[0].look()
 
 
 def main(osds: Dict[str, Dict[str, Any]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Optional
 
@@ -177,20 +177,16 @@ def attempt(
     try:
         remote, stack, site = benchmark.remote, benchmark.stack, benchmark.site
         is_waived = proof.is_waived(benchmark.cluster.config)
-        before = {} if is_waived else proof.probe(remote, stack, site)
-        load = neighbours.declared(benchmark.cluster.config)
-        with neighbours.running(load, remote, stack, site) as seen:
-            benchmark.run()
-        outcome = benchmark.outcome
-        if seen:
-            outcome["neighbours"] = seen
-        after = {} if is_waived else proof.probe(remote, stack, site)
+        proving = proof.CellProof(remote, stack, site, is_waived)
+        with _proved(proving, target):
+            load = neighbours.declared(benchmark.cluster.config)
+            with neighbours.running(load, remote, stack, site) as seen:
+                benchmark.run()
+            outcome = benchmark.outcome
+            if seen:
+                outcome["neighbours"] = seen
         target.check_health()
-        judged = (
-            proof.waived(cell.configuration)
-            if is_waived
-            else proof.judge(stack, site, cell.configuration, before, after)
-        )
+        judged = proving.judge(cell.configuration, target.cluster.up_from)
         write_json(directory / "proof.json", judged)
         succeeded = all(process["exit_status"] == 0 for process in outcome["processes"])
         is_refused = not judged["proved"] and not is_waived
@@ -205,3 +201,15 @@ def attempt(
             benchmark.cleanup()
         raise
     return outcome
+
+
+@contextlib.contextmanager
+def _proved(proving: proof.CellProof, target: Target) -> Iterator[None]:
+    """The hosts are looked at before, during and after the block."""
+    try:
+        proving.begin(target.cluster.up_from)
+        yield
+        proving.end()
+    except BaseException:
+        proving.abandon()
+        raise

@@ -1,21 +1,109 @@
-"""Proves, for every cell, that its configuration is in force: docs/overlays.md."""
+"""Proves, for every cell, that its configuration is in force: docs/overlays.md.
+
+What is proved is seen before the cell, after it, and meanwhile.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Optional
 
-from cbt_crypto.cluster_overlays.base import Overlay
+from cbt_crypto.cluster_overlays.base import Overlay, Verdict, Watch
 from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.site import HostOutputs, Site
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
+from cbt_crypto.run.cell import daemons, watch
+from cbt_crypto.run.cell.daemons import UpFrom
+from cbt_crypto.run.cell.watch import Record
 from cbt_crypto.run.targets.drive_proof import DriveProof
 
 _BEGIN = "@cbt-crypto-probe"
+_TIMEOUT_S = 300
 
 #: Overlay name -> what its probe printed, by host.
 Probed = dict[str, HostOutputs]
+
+
+@dataclass
+class Evidence:
+    """All that is known of one cell: probes, what was watched, and since when OSDs are up.
+
+    `up_from` is of before and after the cell.
+    """
+
+    before: Probed = field(default_factory=dict)
+    after: Probed = field(default_factory=dict)
+    watched: Mapping[str, Record] = field(default_factory=dict)
+    up_from: tuple[UpFrom, UpFrom] = ({}, {})
+
+
+class CellProof:
+    """Looks at the hosts before a cell, during it and after it, and judges what was seen."""
+
+    def __init__(self, remote: Remote, stack: Stack, site: Site, waived: bool = False) -> None:
+        """Touches nothing. Of a proof that is waived only clients are watched."""
+        self._remote, self._stack, self._site = remote, stack, site
+        self._is_waived = waived
+        self._watches: dict[str, Mapping[str, Watch]] = {} if waived else self._proofs_watches()
+        self._hosts = tuple(dict.fromkeys(host for own in self._watches.values() for host in own))
+        self.evidence = Evidence()
+
+    def _proofs_watches(self) -> dict[str, Mapping[str, Watch]]:
+        stack, site = self._stack, self._site
+        own = {one.name: one.watch(_below(stack, one, site)) for one in _overlays(stack, site)}
+        return {daemons.NAME: daemons.watch(site), **own}
+
+    def begin(self, up_from: UpFrom) -> None:
+        """Start to watch, and probe all overlays, in one call for all hosts."""
+        starts = watch.start(self._watches, self._site.tmp_dir)
+        ready = dict.fromkeys(self._hosts, watch.ready(self._site.tmp_dir))
+        outputs = self._run((starts, self._probes(), ready))
+        self.evidence.before = _probed(outputs)
+        self.evidence.up_from = (dict(up_from), {})
+
+    def end(self) -> None:
+        """Probe again, and end the watch. Raises RunError for an OSD that is there no more."""
+        stop = shell.section(watch.MARKER, watch.stop(self._site.tmp_dir))
+        outputs = self._run((self._probes(), dict.fromkeys(self._hosts, stop)))
+        self.evidence.after = _probed(outputs)
+        self.evidence.watched = {
+            host: watch.parse(printed)
+            for host, text in outputs.items()
+            for _, printed in shell.sections(text, watch.MARKER)
+        }
+        lost = daemons.lost(self._site, watch.seen_of(daemons.NAME, self.evidence.watched))
+        if lost:
+            raise RunError(lost)
+
+    def abandon(self) -> None:
+        """End the watch of a cell that goes no further."""
+        stop = dict.fromkeys(self._hosts, watch.stop(self._site.tmp_dir))
+        self._remote.attempt(stop, _TIMEOUT_S, "end the watch")
+
+    def judge(self, configuration: str, up_from: UpFrom) -> dict[str, Any]:
+        """The contents of proof.json; `up_from` is of after the cell."""
+        if self._is_waived:
+            return waived(configuration)
+        self.evidence.up_from = (self.evidence.up_from[0], dict(up_from))
+        return judge(self._stack, self._site, configuration, self.evidence)
+
+    def _probes(self) -> HostScripts:
+        scripts: dict[str, str] = {}
+        for overlay in () if self._is_waived else _overlays(self._stack, self._site):
+            for host, text in overlay.probe(_below(self._stack, overlay, self._site)).items():
+                part = shell.section(f"{_BEGIN} {overlay.name}", text)
+                scripts[host] = scripts.get(host, "") + part
+        return scripts
+
+    def _run(self, parts: Sequence[HostScripts]) -> HostOutputs:
+        scripts: dict[str, str] = {}
+        for part in parts:
+            for host, text in part.items():
+                scripts[host] = f"{scripts.get(host, '')}{text}\n"
+        return self._remote.run(scripts, "read what proves the configuration", _TIMEOUT_S)
 
 
 def _overlays(stack: Stack, site: Site) -> Sequence[Overlay]:
@@ -28,29 +116,23 @@ def _below(stack: Stack, overlay: Overlay, site: Site) -> Site:
     return stack.below(overlay, site) if overlay in stack.overlays else site
 
 
-def probe(remote: Remote, stack: Stack, site: Site) -> Probed:
-    """Run the probes of all overlays of a stack, in one call for all hosts."""
-    scripts: dict[str, str] = {}
-    for overlay in _overlays(stack, site):
-        for host, text in overlay.probe(_below(stack, overlay, site)).items():
-            part = shell.section(f"{_BEGIN} {overlay.name}", text)
-            scripts[host] = scripts.get(host, "") + part
-    outputs = remote.run(scripts, "read what proves the configuration", timeout=300)
+def _probed(outputs: HostOutputs) -> Probed:
     probed: dict[str, dict[str, str]] = {}
     for host, text in outputs.items():
-        for line, printed in shell.sections(text, _BEGIN):
-            probed.setdefault(line.removeprefix(_BEGIN).strip(), {})[host] = printed
+        for line, printed in shell.sections(text, _BEGIN, watch.MARKER):
+            if line.startswith(_BEGIN):
+                probed.setdefault(line.removeprefix(_BEGIN).strip(), {})[host] = printed
     return dict(probed)
 
 
-def judge(
-    stack: Stack, site: Site, configuration: str, before: Probed, after: Probed
-) -> dict[str, Any]:
-    """The contents of proof.json for one cell, from probes taken before and after it."""
+def judge(stack: Stack, site: Site, configuration: str, evidence: Evidence) -> dict[str, Any]:
+    """The contents of proof.json for one cell."""
     verdicts = [
-        _verdict(overlay, _below(stack, overlay, site), before, after)
+        _verdict(overlay, _below(stack, overlay, site), evidence)
         for overlay in _overlays(stack, site)
     ]
+    if site.osds:
+        verdicts.append(_same_osds(site, evidence))
     return {
         "configuration": configuration,
         "proved": all(verdict["proved"] for verdict in verdicts),
@@ -78,13 +160,38 @@ def failure(proof: dict[str, Any]) -> str:
     return f"the configuration is not proved: {'; '.join(reasons)}"
 
 
-def _verdict(overlay: Overlay, site: Site, before: Probed, after: Probed) -> dict[str, Any]:
+def _verdict(overlay: Overlay, site: Site, evidence: Evidence) -> dict[str, Any]:
     name = overlay.name
-    verdict = overlay.judge(site, before.get(name, {}), after.get(name, {}))
+    verdict = overlay.judge(site, evidence.before.get(name, {}), evidence.after.get(name, {}))
+    fault = _fault_seen(overlay, site, evidence) if verdict.proved else None
+    if fault:
+        verdict = Verdict(False, fault, verdict.evidence)
     return {
         "overlay": name,
         "present": overlay.is_present,
         "options": overlay.model_dump(mode="json"),
+        "proved": verdict.proved,
+        "reason": verdict.reason,
+        "evidence": dict(verdict.evidence),
+    }
+
+
+def _fault_seen(overlay: Overlay, site: Site, evidence: Evidence) -> Optional[str]:
+    """What was otherwise during the cell, though it was right before and after it."""
+    hosts = tuple(overlay.watch(site))
+    gap = watch.fault(overlay.name, hosts, evidence.watched)
+    return gap or overlay.judge_seen(site, watch.seen_of(overlay.name, evidence.watched))
+
+
+def _same_osds(site: Site, evidence: Evidence) -> dict[str, Any]:
+    """That they are the same from beginning to end: no overlay's, and a part of every proof."""
+    gap = watch.fault(daemons.NAME, site.osd_hosts, evidence.watched)
+    seen = watch.seen_of(daemons.NAME, evidence.watched)
+    verdict = Verdict(False, gap) if gap else daemons.judge(site, seen, evidence.up_from)
+    return {
+        "overlay": daemons.NAME,
+        "present": True,
+        "options": {},
         "proved": verdict.proved,
         "reason": verdict.reason,
         "evidence": dict(verdict.evidence),

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.main import cbt
+from cbt_crypto.run.cell import daemons, proof
 
 #: fio as far as a campaign looks at it: it says its engines, and leaves a result.
 _FIO = """
@@ -92,8 +93,10 @@ def wait_for() -> Callable[..., None]:
 
 
 @pytest.fixture
-def no_overlays() -> Iterator[None]:
+def no_overlays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing to prove: a fake cluster could not."""
+    monkeypatch.setattr(proof, "_same_osds", lambda *_: {"overlay": "osds", "proved": True})
+    monkeypatch.setattr(daemons, "lost", lambda *_: None)
     before = dict(OVERLAYS)
     OVERLAYS.clear()
     yield

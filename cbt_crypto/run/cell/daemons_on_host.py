@@ -1,0 +1,56 @@
+"""Tells one run of an OSD from the next, and what it has served. This file runs on the hosts.
+
+Its source is sent to them, so it needs nothing but Python 3.6. It is a `Watch`: see
+`cluster_overlays/base.py`.
+"""
+
+import json
+import socket
+import struct
+from typing import Any, Dict, List, Optional
+
+_TIMEOUT_S = 10
+
+
+def process(pid_file: str) -> Optional[List[int]]:
+    """Pid and start time of an OSD, in clock ticks since the host booted; None: not running.
+
+    Both together tell it from any other process, also from one that got the same number later.
+    """
+    try:
+        with open(pid_file) as file:
+            pid = int(file.read().split()[0])
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except (OSError, ValueError, IndexError):
+        return None
+    # Of proc(5)'s numbers, the third stands first here: its state. The start time is the 22nd.
+    return None if fields[0] in "ZX" else [pid, int(fields[19])]
+
+
+def see(osds: Dict[str, Dict[str, str]]) -> Dict[str, Optional[List[int]]]:
+    """OSD name -> its process, of OSD name -> `pid_file` and `socket`."""
+    return {name: process(osd["pid_file"]) for name, osd in osds.items()}
+
+
+def count(osds: Dict[str, Dict[str, str]]) -> Dict[str, Dict[str, int]]:
+    """OSD name -> clients' operations that it served, and placement groups; without the silent."""
+    found = {}
+    for name, osd in osds.items():
+        try:
+            counters = _ask(osd["socket"])["osd"]
+            keys = {"ops": "op", "pgs": "numpg", "primary_pgs": "numpg_primary"}
+            found[name] = {key: int(counters[counter]) for key, counter in keys.items()}
+        except (OSError, ValueError, KeyError, TypeError, struct.error):
+            continue
+    return found
+
+
+def _ask(path: str) -> Any:
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(_TIMEOUT_S)
+        peer.connect(path)
+        peer.sendall(json.dumps({"prefix": "perf dump", "logger": "osd"}).encode() + b"\0")
+        stream = peer.makefile("rb")
+        (size,) = struct.unpack(">I", stream.read(4))
+        return json.loads(stream.read(size))
