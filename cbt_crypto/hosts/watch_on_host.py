@@ -18,7 +18,7 @@ class Watcher:
 
     def __init__(self, watches: Dict[str, Dict[str, Any]], path: str) -> None:
         self.watches = {name: (_module(one), one["argument"]) for name, one in watches.items()}
-        self.file = open(path, "w")
+        self.file = open(path, "w")  # noqa: SIM115 - as long as this process
         self.last = {}  # type: Dict[str, Any]
         self.times = []  # type: list[float]
 

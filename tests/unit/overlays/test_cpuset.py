@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from cbt_crypto.cluster_overlays import OVERLAYS
-from cbt_crypto.cluster_overlays.base import Transition
+from cbt_crypto.cluster_overlays.base import Seen, Transition
 from cbt_crypto.cluster_overlays.cpuset.overlay import CpuSet
 from cbt_crypto.hosts.site import Site
 
@@ -221,3 +221,12 @@ def test_a_silent_host_fails_the_proof(one_host: Site, printed: Optional[str]) -
     verdict = ABSENT.judge(one_host, output, output)
     assert not verdict.proved
     assert "its host did not say on which CPUs it runs" in verdict.reason
+
+
+def test_threads_that_had_other_cpus_meanwhile_are_a_fault(site: Site) -> None:
+    overlay = CpuSet(osd_cores=1)
+    right = {"osds": {"osd.0": {"expected": "0-1", "found": ["0-1"]}}}
+    wrong = {"osds": {"osd.0": {"expected": "0-1", "found": ["0-1", "2"]}}}
+    assert overlay.judge_seen(site, {"node2": [Seen(right, 1.0)]}) is None
+    fault = overlay.judge_seen(site, {"node2": [Seen(one, 1.0) for one in (right, wrong, right)]})
+    assert fault == ("osd.0 on node2: threads could use CPUs 2 and not 0-1 for a part of the cell")

@@ -1,0 +1,155 @@
+"""What is watched while a cell is measured: the watcher itself runs here, on processes of ours."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cbt_crypto.cluster_overlays.base import Overlay, Seen, Watch
+from cbt_crypto.hosts.devices.storage_on_host import Changes
+from cbt_crypto.hosts.site import Osd, Site
+from cbt_crypto.run.cell import daemons, daemons_on_host, watch
+
+OSD = Osd(3, "node2", "/dev/x", "/d", "/d/asok", "/d/osd.3.pid")
+SITE = Site("/d", "/d/conf", "node0", ("node0",), (OSD,))
+#: What a module must have: it reads a file.
+_READS = "def see(path):\n    return open(path).read()\ndef count(path):\n    return len(path)\n"
+
+
+def _sh(text: str) -> str:
+    done = subprocess.run(
+        ["sh", "-c", f"set -eu\nSUDO=\n{text}"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., watch.Record]:
+    """What is written of a watch on this machine while a function runs."""
+    monkeypatch.setattr(watch, "EVERY_S", 0.1)
+
+    def run(one: Watch, meanwhile: Callable[[], Any]) -> watch.Record:
+        directory = str(tmp_path)
+        _sh(watch.start({"it": {"here": one}}, directory)["here"])
+        _sh(watch.ready(directory))
+        meanwhile()
+        time.sleep(0.4)
+        record = watch.parse(_sh(watch.stop(directory)))
+        assert sorted(tmp_path.glob("watched*")) == []
+        return record
+
+    return run
+
+
+def test_each_value_that_differs_is_kept_and_none_twice(
+    watched: Callable[..., watch.Record], tmp_path: Path
+) -> None:
+    file = tmp_path / "value"
+    file.write_text("one")
+
+    def there_and_back() -> None:
+        time.sleep(0.3)
+        file.write_text("two")
+        time.sleep(0.5)
+        file.write_text("one")
+
+    record = watched(Watch(_READS, str(file)), there_and_back)
+    assert [seen.value for seen in record.seen["it"]] == ["one", "two", "one"]
+    assert record.looks > 4
+    assert record.counted["it"] == [len(str(file))] * 2
+    assert watch.fault("it", ["here"], {"here": record}) is None
+
+
+def test_a_watch_that_fails_or_ends_is_a_fault(
+    watched: Callable[..., watch.Record], tmp_path: Path
+) -> None:
+    record = watched(Watch(_READS, str(tmp_path / "absent")), lambda: None)
+    fault = watch.fault("it", ["here"], {"here": record})
+    assert fault is not None
+    assert fault.startswith("here could not be watched during the cell: FileNotFoundError")
+    ended = watch.Record(seen={"it": [Seen(1, 1.0)]})
+    fault = watch.fault("it", ["here"], {"here": ended})
+    assert fault == "what watched here during the cell ended before the cell did"
+    assert watch.fault("it", ["there"], {"here": record}) is not None
+
+
+def test_a_process_is_told_from_another_of_its_number(
+    watched: Callable[..., watch.Record], tmp_path: Path
+) -> None:
+    """The start time is that of proc(5), as psutil reads it too."""
+    psutil = pytest.importorskip("psutil")
+    pid_file = tmp_path / "osd.3.pid"
+    sleeps = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+              for _ in range(2)]  # fmt: skip
+    try:
+        pid_file.write_text(str(sleeps[0].pid))
+        places = {"osd.3": {"pid_file": str(pid_file), "socket": "/nowhere"}}
+        source = inspect.getsource(daemons_on_host)
+        record = watched(
+            Watch(source, places),
+            lambda: (time.sleep(0.3), pid_file.write_text(str(sleeps[1].pid))),
+        )
+        began = psutil.Process(sleeps[0].pid).create_time() - psutil.boot_time()
+    finally:
+        for one in sleeps:
+            one.kill()
+            one.wait()
+    looks = record.seen["it"]
+    assert [look.value["osd.3"][0] for look in looks] == [one.pid for one in sleeps]
+    ticks = looks[0].value["osd.3"][1]
+    assert ticks / os.sysconf("SC_CLK_TCK") == pytest.approx(began, abs=1.0)
+    seen = {"node2": looks}
+    verdict = daemons.judge(SITE, seen, ({3: 8}, {3: 8}))
+    assert not verdict.proved
+    assert "osd.3 on node2: it was restarted in the middle of the cell" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("runs", "up_from", "said"),
+    [
+        ([[7, 100]], ({3: 8}, {3: 8}), None),
+        ([[7, 100], [9, 200]], ({3: 8}, {3: 12}), "it was restarted in the middle of the cell"),
+        ([[7, 100], None, [9, 200]], ({3: 8}, {3: 12}), "it was restarted in the middle"),
+        ([[7, 100], [7, 300]], ({3: 8}, {3: 12}), "it was restarted in the middle of the cell"),
+        ([[7, 100], None], ({3: 8}, {}), "process 7 ended in the middle of the cell"),
+        ([None], ({3: 8}, {3: 8}), "it was not running when the cell began"),
+        ([[7, 100]], ({3: 8}, {3: 12}), "the monitors took it for down in the middle of the cell"),
+        ([[7, 100]], ({}, {3: 12}), "the monitors did not say since when it is up"),
+    ],
+)
+def test_osds_are_the_same_throughout(runs: Any, up_from: Any, said: Any) -> None:
+    seen = {"node2": [Seen({"osd.3": run}, float(n)) for n, run in enumerate(runs)]}
+    verdict = daemons.judge(SITE, seen, up_from)
+    assert verdict.proved is (said is None)
+    if said:
+        assert f"osd.3 on node2: {said}" in verdict.reason
+    lost = daemons.lost(SITE, seen)
+    assert (lost is not None) is (runs[0] is not None and runs[-1] is None)
+
+
+#: As `udevadm monitor --kernel --property` shows them, of `cryptsetup refresh` and of a trigger.
+_RESUMED = b"change@/devices/virtual/block/dm-0\0ACTION=change\0DEVPATH=/devices/virtual/block/dm-0"
+_RESUMED += b"\0SUBSYSTEM=block\0DM_COOKIE=6341122\0MAJOR=254\0MINOR=0\0DEVNAME=dm-0\0SEQNUM=9\0"
+
+
+def test_a_resumed_mapping_counts_and_a_trigger_of_udev_does_not() -> None:
+    changes = Changes()
+    changes.note(_RESUMED)
+    changes.note(_RESUMED.replace(b"DM_COOKIE=6341122", b"SYNTH_UUID=0"))
+    changes.note(_RESUMED.replace(b"SUBSYSTEM=block", b"SUBSYSTEM=net"))
+    changes.note(b"\xff\0no message at all")
+    assert dict(changes.counts) == {"254:0": 1}
+
+
+def test_overlays_that_watch_nothing_are_judged_by_their_probes() -> None:
+    assert Overlay().watch(SITE) == {}
+    assert Overlay().judge_seen(SITE, {}) is None
