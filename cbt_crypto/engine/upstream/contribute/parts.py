@@ -60,7 +60,8 @@ Test plans that name none run as before: no package is imported for them.""",
         Edit("cbt.py", "instead", r"    cluster = Ceph\(settings\.cluster\)",
              "    cluster = clusterfactory.get_object(settings.cluster)\n"),
         Edit("cbt.py", "after", r" +b\.run\(\)",
-             "        plugins.run_report_steps(settings.report.get('steps', []), archive_dir)\n"),
+             "        plugins.run_report_steps((settings.report or {}).get('steps', []), "
+             "archive_dir)\n"),
         Edit("benchmarkfactory.py", "before", r"import settings", "import plugins\n"),
         Edit("benchmarkfactory.py", "before", r"    try:",
              "    if benchmark not in benchmarks:\n"
@@ -74,6 +75,37 @@ Test plans that name none run as before: no package is imported for them.""",
              "    # Clusters of other packages (docs/Plugins.md) find their conf file themselves.\n"
              "    if cluster.get('type', 'ceph') != 'ceph':\n"
              "        return\n"),
+    ),
+)  # fmt: skip
+
+LUKS = Part(
+    key="B1",
+    branch="luks",
+    subject="cluster: Put LUKS below OSDs, and check that it is in force",
+    body="""\
+What does encryption at rest cost, and what do dm-crypt's flags change? Until now mappings had to be
+made by hand beside CBT, and a run whose OSDs had not been on them looked like any other.
+
+With luks in the cluster section CBT formats and opens a device for each OSD, asks device-mapper
+and the kernel whether each OSD is on its mapping, and closes all of it before the next cluster. A
+device is formatted only when what that overwrites is zero, and cleared only when CBT's key opens
+it.""",
+    limit=450,
+    edits=(
+        Edit("cluster/ceph.py", "after", r"from \.cluster import Cluster",
+             "from .luks import Luks\n"),
+        Edit("cluster/ceph.py", "after", r" +self\.disable_bal = .*",
+             "        self.luks = Luks(config.get('luks'))\n"),
+        Edit("cluster/ceph.py", "after", r"            phost = sshtarget\(.*, self\.host\)",
+             "            ceph_osd_cmd = self.cl_obj.luks.get_osd_command("
+             "ceph_osd_cmd, self.devnumstr)\n"),
+        Edit("cluster/ceph.py", "before", r" +# Cleanup old junk and create .*",
+             "        self.luks.take_down()\n\n"),
+        Edit("cluster/ceph.py", "before", r" +# Build the cluster",
+             "        self.luks.make(self.config.get('osds_per_node'))\n\n"),
+        Edit("cluster/ceph.py", "before", r" +# Disable scrub and wait .*",
+             "        self.luks.check(self.pid_dir, list(self.config.get('osds')), "
+             "self.config.get('osds_per_node'))\n\n"),
     ),
 )  # fmt: skip
 
@@ -162,4 +194,6 @@ classes as before; the other tables do not change.""",
     ),
 )  # fmt: skip
 
-PARTS: Mapping[str, Part] = {part.key: part for part in (PLUGINS, MESSENGER, CPUSETS, PERCENT)}
+PARTS: Mapping[str, Part] = {
+    part.key: part for part in (PLUGINS, LUKS, MESSENGER, CPUSETS, PERCENT)
+}
