@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from one_machine import POOL, cluster_section
 from rich.console import Console
 from rich.table import Table as Grid
 
@@ -109,23 +110,12 @@ def write_campaign(directory: Path, rounds: int, seconds: int, *, small: bool) -
     }
     if small:
         benchmarks = {"rbd_single_client": {**single, "op_size": 4096, "mode": "randread"}}
-    cluster = {
-        "head": "localhost",
-        "clients": ["localhost"],
-        "osds": ["localhost"],
-        "mons": {"localhost": {"a": f"127.0.0.1:{PORT}"}},
-        "mgrs": {"localhost": {"x": None}},
-        "osds_per_node": 2,
-        "osd_file_size": "6G",
-        "tmp_dir": str(directory / "cluster"),
-        "pool_profiles": {"rbd": {"pg_size": 32, "pgp_size": 32, "replication": 2}},
-        "settings": {"osd_memory_target": "1G"},
-        "rebuild": "needed",
-        "iterations": rounds,
+    cluster = cluster_section(
+        directory, PORT, osd_file_size="6G", pool_profiles=POOL, iterations=rounds,
         # its twin is one
-        "control": False,
-        "configurations": {BASELINE: {}, TWIN: {}, OTHER: {"secure_messenger": {}}},
-    }
+        control=False,
+        configurations={BASELINE: {}, TWIN: {}, OTHER: {"secure_messenger": {}}},
+    )  # fmt: skip
     path = directory / "a_a.yaml"
     path.write_text(yaml.safe_dump({"cluster": cluster, "benchmarks": benchmarks}, sort_keys=False))
     return path

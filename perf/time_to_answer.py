@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from one_machine import POOL, cluster_section
 from rich.console import Console
 from scipy.special import stdtrit
 
@@ -49,21 +50,8 @@ _FEWEST = 2
 def campaign(directory: Path, cluster: Mapping[str, Any], measured: Any) -> Path:
     """Write a campaign into a directory of its own."""
     directory.mkdir()
-    section = {
-        "head": "localhost",
-        "clients": ["localhost"],
-        "osds": ["localhost"],
-        "mons": {"localhost": {"a": "127.0.0.1:13431"}},
-        "mgrs": {"localhost": {"x": None}},
-        "osds_per_node": 2,
-        "osd_file_size": "4G",
-        "tmp_dir": str(directory / "cluster"),
-        "pool_profiles": {"rbd": {"pg_size": 32, "pgp_size": 32, "replication": 2}},
-        "settings": {"osd_memory_target": "1G"},
-        "control": False,
-        "configurations": CONFIGURATIONS,
-        **cluster,
-    }
+    own = {"control": False, "configurations": CONFIGURATIONS, "rebuild": ..., **cluster}
+    section = cluster_section(directory, 13431, **{"pool_profiles": POOL, **own})
     load = {
         "vol_size": 128, "iodepth": 16, "op_size": 4096, "mode": "randread", "time": measured,
     }  # fmt: skip

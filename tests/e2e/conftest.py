@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from one_machine import cluster_section
 
 ROOT = Path(__file__).resolve().parents[2]
 _PROGRAMS = ("ceph", "ceph-mon", "ceph-mgr", "ceph-osd", "rbd", "fio", "collectl", "pdsh")
@@ -35,24 +36,13 @@ class Machine:
     def write(self, configurations: dict[str, Any], benchmarks: dict[str, Any]) -> Path:
         """A campaign of two OSDs on sparse files."""
         path = self.directory / "campaign.yaml"
-        cluster = {
-            "head": "localhost",
-            "clients": ["localhost"],
-            "osds": ["localhost"],
-            "mons": {"localhost": {"a": "127.0.0.1:13321"}},
-            "mgrs": {"localhost": {"x": None}},
-            "osds_per_node": 2,
-            "osd_file_size": "4G",
-            "tmp_dir": str(self.tmp_dir),
-            "pool_profiles": {"rbd": {"pg_size": 16, "pgp_size": 16, "replication": 2}},
-            "settings": {"osd_memory_target": "1G"},
-            "rebuild": "needed",
+        cluster = cluster_section(
+            self.directory, 13321, configurations=configurations,
             # tests of the control turn it on
-            "control": False,
+            control=False,
             # as the file names them, so that a test knows what is measured first
-            "order": "sequential",
-            "configurations": configurations,
-        }
+            order="sequential",
+        )  # fmt: skip
         path.write_text(
             yaml.safe_dump({"cluster": cluster, "benchmarks": benchmarks}, sort_keys=False)
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from one_machine import cluster_section
 
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.engine.upstream.contribute.branch import contribute
@@ -28,21 +29,8 @@ _NOISE = 4.0
 
 
 def write(directory: Path, name: str, cluster: dict[str, Any], benchmarks: dict[str, Any]) -> Path:
-    base = {
-        "head": "localhost",
-        "clients": ["localhost"],
-        "osds": ["localhost"],
-        "mons": {"localhost": {"a": "127.0.0.1:13391"}},
-        "mgrs": {"localhost": {"x": None}},
-        "osds_per_node": 2,
-        "osd_file_size": "4G",
-        "tmp_dir": str(directory / "cluster"),
-        "pool_profiles": {"rbd": {"pg_size": 16, "pgp_size": 16, "replication": 2}},
-        "settings": {"osd_memory_target": "1G"},
-        "rebuild": "needed",
-    }
-    document = {"cluster": {**base, **cluster}, "benchmarks": benchmarks}
-    document["cluster"] = {k: v for k, v in document["cluster"].items() if v is not ...}
+    section = cluster_section(directory, 13391, **cluster)
+    document = {"cluster": section, "benchmarks": benchmarks}
     path = directory / name
     path.write_text(yaml.safe_dump(document, sort_keys=False))
     return path

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from one_machine import cluster_section
 
 from cbt_crypto.engine.upstream.checkout import Checkout
 
@@ -70,20 +71,8 @@ def campaign(directory: Path) -> Path:
     benchmarks: dict[str, list[Any]] = {}
     for name, section in LOADS.values():
         benchmarks.setdefault(name, []).append(section)
-    cluster = {
-        "head": "localhost",
-        "clients": ["localhost"],
-        "osds": ["localhost"],
-        "mons": {"localhost": {"a": "127.0.0.1:13393"}},
-        "mgrs": {"localhost": {"x": None}},
-        "osds_per_node": 2,
-        "osd_file_size": "4G",
-        "tmp_dir": str(directory / "cluster"),
-        "pool_profiles": {"rbd": {"pg_size": 16, "pgp_size": 16, "replication": 2}},
-        "settings": {"osd_memory_target": "1G"},
-        "rebuild": "needed",
-        "configurations": {"Secure": {"secure_messenger": {}}},
-    }
+    configurations = {"Secure": {"secure_messenger": {}}}
+    cluster = cluster_section(directory, 13393, configurations=configurations)
     path = directory / "campaign.yaml"
     path.write_text(yaml.safe_dump({"cluster": cluster, "benchmarks": benchmarks}))
     return path
