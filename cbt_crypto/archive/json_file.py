@@ -31,6 +31,11 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def cell_path(config: Mapping[str, Any]) -> str:
+    """The directory, below an archive, of the cell with this config of CBT's benchmark object."""
+    return f"results/{int(str(config.get('iteration', 0))):08d}/id-{hash_of(config)}"
+
+
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON file so that a reader, or a crash, sees the old one or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,11 +23,21 @@ def depth_words(options: Mapping[str, Any]) -> str:
 
 
 def label_of(cell: PlannedCell) -> str:
-    """One line for people, the one that `cbt.py --plan` prints."""
-    options = cell.parameters
+    """The label of a cell in an archive's plan."""
+    return label(cell.scenario, cell.configuration, cell.parameters, cell.iteration)
+
+
+def label(scenario: str, configuration: str, options: Mapping[str, Any], iteration: int) -> str:
+    """`rbd_single_client / LUKS / randread 4K iodepth 32`, and from the second on the iteration."""
     words = [str(options.get("mode", ""))]
     words += [units.short_size(options["op_size"])] if "op_size" in options else []
     words += [depth_words(options)] if "iodepth" in options else []
     words += [f"{key} {options[key]}" for key in CLUSTER_DIMENSIONS if key in options]
-    words += [f"iteration {cell.iteration}"] if cell.iteration else []
-    return f"{cell.scenario} / {cell.configuration} / {' '.join(words)}"
+    words += [f"iteration {iteration}"] if iteration else []
+    return f"{scenario} / {configuration} / {' '.join(words)}"
+
+
+def matches(text: str, pattern: str) -> bool:
+    """Whether a pattern of `--only` is a part of a label, or as a glob all of it; in any case."""
+    text, pattern = text.lower(), pattern.lower()
+    return pattern in text or fnmatch.fnmatchcase(text, pattern)

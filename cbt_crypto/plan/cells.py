@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cbt_crypto.archive.json_file import digest, hash_of
-from cbt_crypto.archive.labels import CLUSTER_DIMENSIONS, depth_words
+from cbt_crypto.archive import labels
+from cbt_crypto.archive.json_file import cell_path, digest
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
@@ -19,7 +18,6 @@ from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.file.dimensions import Variant, at, variants
 from cbt_crypto.plan.order import cheapest_order
 from cbt_crypto.plan.turns import in_rounds, in_turns, is_in_rounds, rounds_of
-from cbt_crypto.units import short_size
 
 #: What changes cost beside one another, roughly in seconds of a small cluster. Only their order
 #: of magnitude matters: no number of restarts is worth a rebuild with its prefill.
@@ -59,12 +57,12 @@ class Cell:
     @property
     def id(self) -> str:
         """The name of its directory: `id-` and 16 hex digits."""
-        return f"id-{hash_of(self.config)}"
+        return self.path.rpartition("/")[2]
 
     @property
     def path(self) -> str:
         """Its directory, relative to the archive."""
-        return f"results/{self.iteration:08d}/{self.id}"
+        return cell_path(self.config)
 
     @property
     def short_path(self) -> str:
@@ -86,13 +84,7 @@ class Cell:
     @property
     def label(self) -> str:
         """One line for people, which `--only` matches too."""
-        options = self.parameters
-        words = [self.scenario.name, self.configuration, str(options.get("mode", ""))]
-        words += [short_size(options["op_size"])] if "op_size" in options else []
-        words += [depth_words(options)] if "iodepth" in options else []
-        words += [f"{key} {options[key]}" for key in CLUSTER_DIMENSIONS if key in options]
-        words += [f"iteration {self.iteration}"] if self.iteration else []
-        return " / ".join(words[:2]) + " / " + " ".join(words[2:])
+        return labels.label(self.scenario.name, self.configuration, self.parameters, self.iteration)
 
 
 def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
@@ -170,8 +162,7 @@ def select(cells: Sequence[Cell], only: Sequence[str], option: str = "--only") -
 
 
 def _matches(cell: Cell, pattern: str) -> bool:
-    label = cell.label.lower()
-    return pattern.lower() in label or fnmatch.fnmatchcase(label, pattern.lower())
+    return labels.matches(cell.label, pattern)
 
 
 def _measured_clusters(

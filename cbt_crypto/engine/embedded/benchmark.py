@@ -6,7 +6,7 @@ import os
 
 import yaml
 
-from cbt_crypto.archive.json_file import hash_of
+from cbt_crypto.archive.json_file import cell_path
 from cbt_crypto.engine.contract import Cluster, Section
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.hosts.secret import document_without
@@ -19,7 +19,7 @@ class Benchmark:
         """`archive_dir` is the campaign's; this benchmark's own is made from `config`."""
         self.config = dict(config)
         self.cluster = cluster
-        name = f"results/{int(str(config.get('iteration', 0))):08d}/id-{hash_of(self.config)}"
+        name = cell_path(self.config)
         self.archive_dir = os.path.join(archive_dir, name)
         self.run_dir = f"{cluster.tmp_dir}/run/{name}"
 

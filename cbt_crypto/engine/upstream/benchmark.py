@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 
-from cbt_crypto.archive.json_file import hash_of
+from cbt_crypto.archive.json_file import cell_path
 from cbt_crypto.engine.contract import Cluster, Section
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.failure import failures_named
 from cbt_crypto.engine.upstream.modules import Modules
-
-
-def cell_name(config: Section) -> str:
-    """A cell's directory below the archive: snapshots hash the config in other ways than ours."""
-    return f"results/{int(str(config.get('iteration', 0))):08d}/id-{hash_of(config)}"
 
 
 class UpstreamBenchmark:
@@ -26,7 +21,8 @@ class UpstreamBenchmark:
         self._common = common
         self.cluster = cluster
         self.config = dict(config)
-        name = cell_name(config)
+        # Snapshots hash the config in other ways.
+        name = cell_path(config)
         self.archive_dir = os.path.join(archive_dir, name)
         self.run_dir = f"{cluster.tmp_dir}/run/{name}"
         self.theirs = modules.Benchmark(archive_dir, cluster, {"osd_ra": "0", **config})

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from cbt_crypto.archive.json_file import cell_path
 from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.engine.contract import CellOutcome, CellWork
 from cbt_crypto.engine.upstream import programs
-from cbt_crypto.engine.upstream.benchmark import cell_name
 from cbt_crypto.engine.upstream.ceph import UpstreamCeph
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.failure import failures_named
@@ -54,7 +54,7 @@ class NativeBenchmark:
         self.stack = work.stack
         self.remote = work.remote
         self.outcome: CellOutcome = {}
-        self.archive_dir = f"{work.archive_dir}/{cell_name(work.config)}"
+        self.archive_dir = f"{work.archive_dir}/{cell_path(work.config)}"
         self.cluster = cluster
         options = {
             "benchmark": scenario.name,

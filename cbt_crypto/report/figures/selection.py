@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import fnmatch
 from collections.abc import Iterable, Sequence
 
 from cbt_crypto.archive.documents import NEVER_COMPARED, Baseline, PlanDocument, PlannedCell, Scalar
-from cbt_crypto.archive.labels import label_of
+from cbt_crypto.archive.labels import label_of, matches
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.results.cell.run import dimensions_of
@@ -55,8 +54,7 @@ def values_of(dimension: str, cells: Iterable[PlannedCell]) -> list[Scalar]:
 
 
 def _matches(cell: PlannedCell, pattern: str) -> bool:
-    text, pattern = label_of(cell).lower(), pattern.lower()
-    return pattern in text or fnmatch.fnmatchcase(text, pattern)
+    return matches(label_of(cell), pattern)
 
 
 def chosen_cells(

@@ -56,7 +56,7 @@ def test_ids_and_paths_are_cbt_s_and_each_is_its_own(campaign_of: Make) -> None:
     assert len({cell.id for cell in cells}) == len({cell.path for cell in cells}) == len(cells)
     for cell in cells:
         assert cell.path == f"results/{cell.iteration:08d}/{cell.id}"
-        assert len(cell.id) == len("id-") + 8
+        assert len(cell.id) == len("id-") + 16
         int(cell.id.removeprefix("id-"), 16)
 
 
