@@ -72,7 +72,7 @@ class OverlayCampaign:
     """All cells of a file: the one benchmark that upstream's loop sees."""
 
     def __init__(self, archive_dir: str, cluster: Any, config: dict[str, Any]) -> None:
-        """Touches nothing."""
+        """Called by upstream's loop; `config` is the section, which has no options."""
         self.archive_dir = archive_dir
         self.cluster = cluster
 
@@ -88,10 +88,10 @@ class OverlayCampaign:
         """Nothing: each configuration is deployed when its turn comes."""
 
     def initialize_endpoints(self) -> None:
-        """Nothing."""
+        """Nothing: each scenario makes the volumes that its cells need."""
 
     def run(self) -> None:
-        """Measure what the archive does not have yet; failures are told when tables are printed."""
+        """Measure what the archive does not have yet; the tables show failures."""
         settings: Any = importlib.import_module("settings")
         words = ["--cbt", str(_checkout(settings)), "-a", self.archive_dir, "--no-report"]
         if settings.cluster.get("conf_file"):

@@ -35,13 +35,13 @@ class Timeline:
 
 
 def steps_of(archive: Path) -> list[dict[str, Any]]:
-    """The steps that an archive tells of; none where it does not."""
+    """The steps in an archive's timeline.json; empty without a readable one."""
     steps = (read_json(_path(archive)) or {}).get("steps")
     return [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
 
 
 def usual_seconds(steps: list[dict[str, Any]], kind: str, **about: Any) -> Optional[float]:
-    """The median of the steps that are so; None where there is none."""
+    """Median seconds of the steps of that kind and with those values; None without any."""
     wanted = {"step": kind, **about}
     seconds = [
         step["seconds"]

@@ -66,7 +66,7 @@ class Pack:
         return self.manifest.kind == "summary"
 
     def report(self) -> bytes:
-        """A summary's report.json."""
+        """The bytes of a summary's report.json, unread. Raises OSError where there is none."""
         return (self.folder / REPORT).read_bytes()
 
 

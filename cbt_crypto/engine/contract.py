@@ -85,7 +85,7 @@ class Settings(Protocol):
 
     @property
     def monitoring_profiles(self) -> MutableMapping[str, object]:
-        """The `monitoring_profiles` section."""
+        """The `monitoring_profiles` section: name of a profile -> its options, as CBT has them."""
         ...
 
     def initialize(self, ctx: argparse.Namespace) -> None:
@@ -255,7 +255,7 @@ class CellBenchmark(Protocol):
         """Make its directories, here and on the nodes."""
 
     def run(self) -> None:
-        """Measure."""
+        """Measure the cell: from its ramp to the last client process. Raises RunError."""
 
     def collect(self) -> None:
         """Bring its files to the archive; in a thread, while the next cell runs."""

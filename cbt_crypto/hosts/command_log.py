@@ -45,7 +45,7 @@ _HOSTS = 16
 _FILE_BYTES = 64 << 20
 #: Lines that are held back.
 _HELD = 10_000
-#: A here-document of more lines than this is told by their number.
+#: A here-document longer than this is logged as its number of lines.
 _SHOWN_LINES = 6
 _HERE = re.compile(
     r"<<-?[ ]*['\\]?(?P<word>\w+)'?(?P<rest>[^\n]*)\n(?P<body>.*?)\n(?P=word)\b", re.S
@@ -105,7 +105,7 @@ class CommandLog:
     """Holds lines back until `open` says where they belong."""
 
     def __init__(self) -> None:
-        """Opens nothing yet."""
+        """Hold lines in memory: before `open` there may be no archive to write to."""
         never = logging.CRITICAL + 1
         self.handler = logging.handlers.MemoryHandler(_HELD, flushLevel=never, flushOnClose=False)
 
@@ -144,7 +144,7 @@ class _File(logging.handlers.RotatingFileHandler):
 
     @override
     def handleError(self, record: logging.LogRecord) -> None:
-        """A full disk ends the campaign elsewhere, with its own sentence; here it is told once."""
+        """Warn once: a full disk ends the campaign elsewhere, with a sentence of its own."""
         if not self._told:
             self._told = True
             error = sys.exc_info()[1]

@@ -15,7 +15,7 @@ MARKER = ".cbt-crypto"
 
 
 class Refused(Exception):
-    """One sentence."""
+    """What stands against touching a directory, as one sentence for people."""
 
 
 def owners() -> Set[int]:

@@ -1,7 +1,7 @@
 """Runs the shell text that hooks return on their hosts, and says which host failed and why.
 
 Each host prints its own exit status at the end, so that
-one that never answered is told from one that failed.
+one that never answered is kept apart from one that failed.
 """
 
 from __future__ import annotations

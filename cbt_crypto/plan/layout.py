@@ -45,14 +45,14 @@ def drives_of(cluster: ClusterSection) -> tuple[Drive, ...]:
     drives = []
     for name, section in cluster.drives.items():
         folder = f"{cluster.tmp_dir}/drives/{_short(name)}"
-        made = f"/dev/md/cbt-crypto-{_short(folder)}"
+        array = f"/dev/md/cbt-crypto-{_short(folder)}"
         drives.append(
             Drive(
                 name=name,
                 host=section.host,
                 devices=section.devices,
                 folder=folder,
-                array=made if section.raid0 is not None else None,
+                array=array if section.raid0 is not None else None,
                 chunk_kib=section.chunk_kib,
                 encrypts_members=section.encrypt == "members",
                 plp=section.plp,
@@ -68,8 +68,8 @@ def _short(text: str) -> str:
 def section_of(config: Mapping[str, Any]) -> ClusterSection:
     """The section, from what an engine's settings made of it: they add keys of their own."""
     fields = ClusterSection.model_fields
-    own = {name for key, info in fields.items() for name in (key, info.alias) if name}
-    return ClusterSection.model_validate({k: v for k, v in config.items() if k in own})
+    known = {name for key, info in fields.items() for name in (key, info.alias) if name}
+    return ClusterSection.model_validate({k: v for k, v in config.items() if k in known})
 
 
 def ceph_dir(cluster: ClusterSection) -> str:

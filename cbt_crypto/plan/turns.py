@@ -28,14 +28,14 @@ def seed_of(campaign: Campaign) -> int:
 
 def groups(names: Sequence[str], together: Callable[[str, str], bool]) -> list[list[str]]:
     """`names` in their order, those that can be on one cluster together; the first name's first."""
-    found: list[list[str]] = []
+    all_groups: list[list[str]] = []
     for name in names:
-        own = next((group for group in found if together(group[0], name)), None)
-        if own is None:
-            found.append([name])
+        own_group = next((group for group in all_groups if together(group[0], name)), None)
+        if own_group is None:
+            all_groups.append([name])
         else:
-            own.append(name)
-    return found
+            own_group.append(name)
+    return all_groups
 
 
 def partners(campaign: Campaign, names: Sequence[str]) -> list[list[str]]:
@@ -94,7 +94,11 @@ def in_rounds(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenar
 
 def _asks_the_baseline_first(campaign: Campaign) -> bool:
     """Whether a load is a part of what the baseline does at most, which must be known then."""
-    rates = (str(getattr(one, "rate", "")) for own in campaign.scenarios.values() for one in own)
+    rates = (
+        str(getattr(scenario, "rate", ""))
+        for scenarios in campaign.scenarios.values()
+        for scenario in scenarios
+    )
     return any(rate.endswith("%") for rate in rates)
 
 
@@ -102,9 +106,9 @@ def _baseline_first(
     order: tuple[str, ...], together: Sequence[Sequence[str]], baseline: str
 ) -> tuple[str, ...]:
     """One round with the baseline before all others, and behind it what shares its deployment."""
-    own = next((group for group in together if baseline in group), ())
-    places = {name: (name != baseline, name not in own) for name in order}
-    return tuple(sorted(order, key=lambda name: places[name]))
+    companions = next((group for group in together if baseline in group), ())
+    ranks = {name: (name != baseline, name not in companions) for name in order}
+    return tuple(sorted(order, key=lambda name: ranks[name]))
 
 
 def in_turns(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:

@@ -109,7 +109,7 @@ def report_schema() -> dict[str, Any]:
 
 
 def reopened(data: bytes) -> Report:
-    """The report that a report.json tells of, of this format or an older one.
+    """The report of a report.json, of this format or an older one.
 
     It has no runs: what is drawn of single seconds is not in it. Raises UsageError.
     """
@@ -191,7 +191,7 @@ def _conclusion(part: ConclusionPart) -> Conclusion:
 
 
 def _dataclass_of(kind: type[_DataclassT], values: Mapping[str, Any]) -> _DataclassT:
-    """A dataclass of those of its fields that are told."""
+    """A dataclass made of those `values` that it has fields for."""
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     return kind(**{key: value for key, value in values.items() if key in names})
 

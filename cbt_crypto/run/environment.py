@@ -62,7 +62,7 @@ class EnvironmentFile:
     """results/environment.json, which a campaign adds to with each deployment."""
 
     def __init__(self, archive: Path, remote: Remote, engine: Engine, campaign: Campaign) -> None:
-        """Reads nothing yet."""
+        """Read no host yet: `describe` and `note` do, once a deployment stands."""
         self._path = archive / "results" / "environment.json"
         self._remote = remote
         self._engine = engine

@@ -1,6 +1,6 @@
 """What this user's runs have deployed and not taken down: in a directory of his own.
 
-An archive may come from anybody, so what stands in its journal is told and never acted upon. A
+An archive may come from anybody, so its journal is shown to people and never acted upon. A
 run is taken down by what stands here, one file for each: written before the run touches anything,
 removed when everything is down again.
 """

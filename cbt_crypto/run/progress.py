@@ -67,7 +67,7 @@ class CampaignProgress:
             )  # fmt: skip
 
     def __enter__(self) -> Self:
-        """Show the bar."""
+        """Show the bar, where there is a terminal."""
         if self._bar:
             self._bar.start()
         return self
@@ -76,7 +76,7 @@ class CampaignProgress:
         self, kind: Optional[type[BaseException]], error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:  # fmt: skip
-        """Remove the bar."""
+        """Remove the bar; progress.json says from now on that the campaign ended, or stopped."""
         if self._bar:
             self._bar.stop()
         self._write("ended" if error is None else "stopped", ended=True)
@@ -94,7 +94,7 @@ class CampaignProgress:
             )  # fmt: skip
 
     def cell(self, label: str) -> None:
-        """A cell begins."""
+        """Count a cell that begins; `label` names it in the bar and in progress.json."""
         self._number += 1
         self._label = f"{self._number}/{self._cells}"
         if self._bar:

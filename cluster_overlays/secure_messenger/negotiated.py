@@ -52,7 +52,7 @@ class Agreed:
         return known == {mode} and self.clients is mode
 
     def words(self) -> str:
-        """For a sentence."""
+        """Both modes and what shows them: `clients secure, OSDs crc, by its connections`."""
         return f"clients {self.clients.value}, OSDs {self.osds.value}, by its {self.shown_by}"
 
 

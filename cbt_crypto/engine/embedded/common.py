@@ -40,7 +40,7 @@ SSH_OPTIONS = (
     "-oControlPersist=300",
 )
 _CONTROL_PREFIX = "cbt-ssh-"
-#: What each host is told to run. The script itself comes by standard input: there it may be of
+#: What each host runs. The script itself comes by standard input: there it may be of
 #: any length, and no list of processes shows it.
 _READ_SCRIPT = 'script=$(cat) && exec </dev/null && eval "$script"'
 

@@ -67,7 +67,7 @@ class Daemons:
         )
 
     def mgr_scripts(self) -> HostScripts:
-        """Start the managers."""
+        """Manager host -> shell text that starts its managers without waiting."""
         return {host: self._mgr_script(names) for host, names in self._section.mgrs.items()}
 
     def _mgr_script(self, names: Iterable[str]) -> str:

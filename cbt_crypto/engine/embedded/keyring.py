@@ -62,7 +62,7 @@ class KeyForm:
         return {entity: self._section(entity) for entity in entities}
 
     def monmap_options(self) -> str:
-        """What monmaptool is told, so that this cipher and no other is in use."""
+        """Options for monmaptool that allow this cipher and no other."""
         if not self.in_monmap or self.cipher is None:
             return ""
         options = ("--auth-service-cipher", "--auth-allowed-ciphers", "--auth-preferred-cipher")

@@ -257,7 +257,7 @@ class UpstreamCeph:
         self.own.quiet()
 
     def start_mgrs(self) -> None:
-        """Start the managers."""
+        """Start the managers, by upstream's own step. Raises RunError."""
         with failures_named("start the managers"):
             self._kind.start_mgrs(self.theirs)
         self._nothing_failed("start the managers")
@@ -330,7 +330,7 @@ class UpstreamCeph:
         self.own.note_pool(name)
 
     def rmpool(self, name: str, profile: str) -> None:
-        """Remove a pool."""
+        """Remove a pool, and the note that we made it. Raises RunError."""
         with failures_named(f"remove the pool {name}"):
             self._kind.rmpool(self.theirs, name, profile)
         self.own.forget_pool(name)

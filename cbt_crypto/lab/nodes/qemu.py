@@ -44,7 +44,7 @@ class Machine:
         return ["-machine", _MACHINE, "-accel", "tcg,thread=multi", "-cpu", cpu]
 
     def kernel_options(self) -> list[str]:
-        """What the guest's kernel is told because of that."""
+        """Words for the guest's kernel command line that follow from that."""
         return [] if self.accelerator == "kvm" else [_EMULATED_KERNEL]
 
 

@@ -55,17 +55,17 @@ def _erasure(cluster: ClusterSection, name: str, profile: PoolProfile) -> Iterat
     wanted = profile.erasure_profile
     if wanted is None:
         return
-    place = ("cluster", "pool_profiles", name, "erasure_profile")
+    path = ("cluster", "pool_profiles", name, "erasure_profile")
     code = cluster.erasure_profiles.get(wanted)
     if code is None:
-        yield place, f'"{wanted}" is none of cluster.erasure_profiles'
+        yield path, f'"{wanted}" is none of cluster.erasure_profiles'
         return
     shared = cluster.osds_per_device
     osds = len(cluster.osds) * cluster.osds_per_node
     osds *= shared if isinstance(shared, int) else min(shared)
     pieces = code.erasure_k + code.erasure_m
     if osds < pieces:
-        yield place, f"makes {pieces} pieces, and there are {osds} OSDs; add OSDs"
+        yield path, f"makes {pieces} pieces, and there are {osds} OSDs; add OSDs"
 
 
 def _neighbours(cluster: ClusterSection) -> Iterator[Contradiction]:
@@ -101,11 +101,11 @@ def _devices(cluster: ClusterSection) -> Iterator[Contradiction]:
         for unknown in devices.keys() - set(cluster.osds):
             yield ("cluster", "osd_devices", unknown), "is none of the hosts in cluster.osds"
     for host, listed in _device_lists(cluster):
-        place: KeyPath = ("cluster", "osd_devices", *([host] if host else []))
-        yield from _twice(place, listed, "device")
+        path: KeyPath = ("cluster", "osd_devices", *([host] if host else []))
+        yield from _twice(path, listed, "device")
         if len(listed) < cluster.osds_per_node:
             yield (
-                place,
+                path,
                 f"names {len(listed)} devices for osds_per_node: {cluster.osds_per_node}; "
                 "add devices or lower osds_per_node",
             )
@@ -119,9 +119,9 @@ def _device_lists(cluster: ClusterSection) -> Iterable[tuple[Optional[str], list
     return []
 
 
-def _twice(place: KeyPath, names: list[str], kind: str) -> Iterator[Contradiction]:
+def _twice(path: KeyPath, names: list[str], kind: str) -> Iterator[Contradiction]:
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield place, f'names the {kind} "{name}" twice; keep one'
+        yield path, f'names the {kind} "{name}" twice; keep one'
 
 
 def _drives(cluster: ClusterSection) -> Iterator[Contradiction]:
@@ -130,8 +130,8 @@ def _drives(cluster: ClusterSection) -> Iterator[Contradiction]:
         if name not in cluster.drives:
             yield ("cluster", "osd_drives"), f'"{name}" is none of cluster.drives'
     for name, drive in cluster.drives.items():
-        place = ("cluster", "drives", name)
+        path = ("cluster", "drives", name)
         if drive.host not in cluster.clients:
-            yield (*place, "host"), f'"{drive.host}" is none of the hosts in cluster.clients'
-        for device in sorted({one for one in drive.devices if drive.devices.count(one) > 1}):
-            yield (*place, "raid0"), f'names the device "{device}" twice; keep one'
+            yield (*path, "host"), f'"{drive.host}" is none of the hosts in cluster.clients'
+        for device in sorted({each for each in drive.devices if drive.devices.count(each) > 1}):
+            yield (*path, "raid0"), f'names the device "{device}" twice; keep one'

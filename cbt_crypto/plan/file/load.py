@@ -119,8 +119,8 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
         return None
     cluster, configurations = _controlled(file, cluster, configurations, baseline)
     scenarios = _scenarios(file, cluster, baseline)
-    for place, wrong in unmeasured(cluster, baseline, scenarios):
-        file.problem(place, wrong)
+    for path, wrong in unmeasured(cluster, baseline, scenarios):
+        file.problem(path, wrong)
     return Campaign(
         title=file.document.path.stem,
         cluster=cluster,
@@ -140,8 +140,8 @@ def _controlled(
     baseline: Baseline,
 ) -> tuple[ClusterSection, dict[str, tuple[Overlay, ...]]]:
     """The section and the overlays with the control among them, where there is one."""
-    for place, wrong in control.name_taken(cluster, baseline):
-        file.problem(place, wrong)
+    for path, wrong in control.name_taken(cluster, baseline):
+        file.problem(path, wrong)
     if not control.wants_control(cluster, baseline):
         return cluster, configurations
     names = control.behind_baseline(cluster.configurations, baseline)
@@ -159,14 +159,14 @@ def _check_cluster(file: CampaignFile, cluster: ClusterSection, needs_cluster: b
 
 
 def _baseline(file: CampaignFile, cluster: ClusterSection) -> Optional[Baseline]:
-    place: KeyPath = ("cluster", "baseline")
+    path: KeyPath = ("cluster", "baseline")
     baseline = baseline_of(cluster)
     if isinstance(baseline, str):
-        file.problem(place, baseline)
+        file.problem(path, baseline)
         return None
     if baseline.dimension == "configuration":
         names = cluster.configurations
-        return baseline if file.known(place, str(baseline.value), "configuration", names) else None
+        return baseline if file.known(path, str(baseline.value), "configuration", names) else None
     return baseline
 
 
@@ -189,17 +189,20 @@ def _configurations(file: CampaignFile, cluster: ClusterSection) -> dict[str, tu
 def _overlays(
     file: CampaignFile, path: KeyPath, overlays: Mapping[str, Any]
 ) -> tuple[Overlay, ...]:
-    made = []
+    checked = []
     for name, options in overlays.items():
         if file.known((*path, name), name, "overlay", OVERLAYS):
             overlay = file.model(OVERLAYS[name], (*path, name), options)
-            made.extend([] if overlay is None else [overlay])
-    return tuple(made)
+            checked.extend([] if overlay is None else [overlay])
+    return tuple(checked)
 
 
 def _check_until(file: CampaignFile, name: str, scenarios: tuple[Scenario, ...]) -> None:
     """A precision is reached by blocks of seconds, so there must be seconds."""
-    if any(one.until and "log_avg_msec" not in type(one).model_fields for one in scenarios):
+    if any(
+        scenario.until and "log_avg_msec" not in type(scenario).model_fields
+        for scenario in scenarios
+    ):
         file.problem(("benchmarks", name, "time"), "cannot be a precision here; give seconds")
 
 
@@ -209,24 +212,28 @@ def _scenarios(
     sections = file.mapping(("benchmarks",), file.document.data.get("benchmarks"))
     if not sections and "benchmarks" in file.document.data:
         file.problem(("benchmarks",), f"is empty; name a scenario: {', '.join(SCENARIOS)}")
-    made = {}
+    by_name = {}
     with_control = partial(_with_control, cluster, baseline)
     for name, section in sections.items():
         if file.known(("benchmarks", name), name, "benchmark", SCENARIOS):
             path: KeyPath = ("benchmarks", name)
             if isinstance(section, list) and not section:
                 file.problem(path, "is empty; give at least one")
-            made[name] = tuple(
+            by_name[name] = tuple(
                 scenario
-                for place, part in _parts(file, name, path, section)
-                for scenario in _scenario_objects(file, cluster, name, place, with_control(part))
+                for part_path, part in _parts(file, name, path, section)
+                for scenario in _scenario_objects(
+                    file, cluster, name, part_path, with_control(part)
+                )
             )
-            _check_overlays(file, cluster, made[name])
-            _check_until(file, name, made[name])
-    if cluster.iterations > 1 and any(one.until for own in made.values() for one in own):
+            _check_overlays(file, cluster, by_name[name])
+            _check_until(file, name, by_name[name])
+    if cluster.iterations > 1 and any(
+        each.until for objects in by_name.values() for each in objects
+    ):
         wrong = "must be 1 where time is a precision, which decides how often a cell is measured"
         file.problem(("cluster", "iterations"), f"{wrong}; leave it out")
-    return made
+    return by_name
 
 
 def _parts(file: CampaignFile, name: str, path: KeyPath, section: Any) -> list[tuple[KeyPath, Any]]:
@@ -236,17 +243,19 @@ def _parts(file: CampaignFile, name: str, path: KeyPath, section: Any) -> list[t
     """
     listed = list(enumerate(section)) if isinstance(section, list) else []
     parts: list[tuple[KeyPath, Any]] = [((*path, n), part) for n, part in listed]
-    found: list[tuple[KeyPath, Any]] = []
-    for place, part in parts or [(path, section)]:
+    all_parts: list[tuple[KeyPath, Any]] = []
+    for part_path, part in parts or [(path, section)]:
         named = named_workloads(part) if issubclass(SCENARIOS[name], OfUpstream) else None
         if named is None:
-            found.append((place, part))
+            all_parts.append((part_path, part))
             continue
         for workload, options in named.items():
-            own = file.mapping((*place, "workloads", workload), options)
+            inner = file.mapping((*part_path, "workloads", workload), options)
             shared = {key: value for key, value in part.items() if key != "workloads"}
-            found.append(((*place, "workloads", workload), {**shared, **own, "workload": workload}))
-    return found
+            all_parts.append(
+                ((*part_path, "workloads", workload), {**shared, **inner, "workload": workload})
+            )
+    return all_parts
 
 
 def _with_control(cluster: ClusterSection, baseline: Baseline, section: Any) -> Any:
@@ -305,18 +314,20 @@ def _check_elements(
     sample = {key: listed[0] for key, listed in values.items() if listed}
     workloads = options.get("workloads") or {}
     for key, listed in values.items():
-        place = (*path, "workloads", key) if key in workloads else (*path, key)
+        element_path = (*path, "workloads", key) if key in workloads else (*path, key)
         if not listed:
-            file.problem(place, "is an empty list; give at least one value")
+            file.problem(element_path, "is an empty list; give at least one value")
         many = isinstance((workloads if key in workloads else options)[key], list)
         for index, value in enumerate(listed):
-            _check_element(file, scenario, (*place, index) if many else place, sample, key, value)
+            _check_element(
+                file, scenario, (*element_path, index) if many else element_path, sample, key, value
+            )
 
 
 def _check_element(
     file: CampaignFile,
     scenario: type[Scenario],
-    place: KeyPath,
+    element_path: KeyPath,
     sample: Mapping[str, Any],
     key: str,
     value: Any,
@@ -327,8 +338,8 @@ def _check_element(
         unknown = key not in _names_of(scenario)
         for location, wrong in sentences(scenario, error):
             if location[:1] == (key,):
-                own = (*place, *location[1:])
-                file.problem(_without_index(place) if unknown else own, wrong)
+                found_at = (*element_path, *location[1:])
+                file.problem(_without_index(element_path) if unknown else found_at, wrong)
 
 
 def _names_of(scenario: type[Scenario]) -> set[str]:
@@ -352,5 +363,5 @@ def _check_references(
                 file.known((*path, key), value, kind, names)
 
 
-def _without_index(place: KeyPath) -> KeyPath:
-    return place[:-1] if isinstance(place[-1], int) else place
+def _without_index(path: KeyPath) -> KeyPath:
+    return path[:-1] if isinstance(path[-1], int) else path

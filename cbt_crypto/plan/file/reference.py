@@ -140,7 +140,9 @@ def _scenarios() -> Iterator[str]:
     rows = {name: dict(_rows(scenario)) for name, scenario in SCENARIOS.items()}
     first = next(iter(rows.values()))
     common = {
-        key: row for key, row in first.items() if all(own.get(key) == row for own in rows.values())
+        key: row
+        for key, row in first.items()
+        if all(rows_of.get(key) == row for rows_of in rows.values())
     }
     yield "### Options of all scenarios\n"
     yield from _lines(common.values())
@@ -201,11 +203,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _kind(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
+def _kind(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
     """What a value may be, in words."""
-    choices = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
+    choices = [choice for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
     if choices:
-        return "; or ".join(_kind(one, whole) for one in choices)
+        return "; or ".join(_kind(choice, root) for choice in choices)
     if "$ref" in schema:
         return "mapping"
     if "const" in schema or "enum" in schema:
@@ -213,7 +215,7 @@ def _kind(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
         return ", ".join(f"`{json.dumps(value).strip(chr(34))}`" for value in values)
     kinds = {"integer": _number, "number": _number, "array": _list, "object": _mapping}
     if schema.get("type") in kinds:
-        return kinds[schema["type"]](schema, whole)
+        return kinds[schema["type"]](schema, root)
     if "pattern" in schema:
         return meaning_of(schema["pattern"])
     return {"boolean": "`true`, `false`", "string": "text"}.get(schema.get("type", ""), "anything")
@@ -228,13 +230,13 @@ def _number(schema: Mapping[str, Any], _: Mapping[str, Any]) -> str:
     return f"{kind}, at least {least}" if least is not None else kind
 
 
-def _list(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
-    return f"list of: {_kind(schema.get('items', {}), whole)}"
+def _list(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
+    return f"list of: {_kind(schema.get('items', {}), root)}"
 
 
-def _mapping(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
+def _mapping(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
     inner = [*schema.get("patternProperties", {}).values(), schema.get("additionalProperties")]
-    kind = _kind(inner[0], whole) if isinstance(inner[0], dict) else "anything"
+    kind = _kind(inner[0], root) if isinstance(inner[0], dict) else "anything"
     return f"mapping of names to: {kind}"
 
 

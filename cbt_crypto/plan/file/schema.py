@@ -106,5 +106,5 @@ def json_schema() -> dict[str, Any]:
 def _add_own_names(schema: dict[str, Any], by_name: dict[str, Any]) -> None:
     """A key that CBT has another name for is taken by both."""
     for name, definition in schema["$defs"].items():
-        own = by_name["$defs"][name].get("properties", {})
-        definition.get("properties", {}).update(own)
+        our_names = by_name["$defs"][name].get("properties", {})
+        definition.get("properties", {}).update(our_names)

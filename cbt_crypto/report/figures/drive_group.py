@@ -15,7 +15,7 @@ _PLP = {
 
 
 def groups(environment: Environment | None, dimension: str) -> Mapping[str, str]:
-    """Drive -> its group; empty unless drives are compared and the archive tells of them."""
+    """Drive -> its group; empty unless drives are compared and the archive describes them."""
     drives: Any = getattr(environment, "drives", None)
     if dimension != "drive" or not isinstance(drives, Mapping):
         return {}

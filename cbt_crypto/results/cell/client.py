@@ -130,7 +130,7 @@ def _records(
 
 
 def _unlike(logged: float, records: Iterable[Record]) -> Optional[str]:
-    """What to say when the IOPS log tells of another number of IOs than the output."""
+    """The problem of an IOPS log whose number of IOs is not that of fio's output."""
     rows = [record for record in records if record.direction != SYNC]
     ios = sum(record.ios for record in rows)
     slack = _LOG_TOLERANCE * ios + _LOG_TOLERANCE_S * sum(record.iops for record in rows)

@@ -17,7 +17,7 @@ from cbt_crypto.results.readers.collectl import CPU_STATES, NodeSeries, ProcessS
 SHOWN_STATES = ("user", "sys", "iowait", "irq", "softirq", "steal")
 #: The states in which a thread works for someone.
 BUSY_STATES = ("user", "sys", "irq", "softirq")
-#: Whose processor time is told apart. kcryptd's workers carry its name while they work for it.
+#: Processor time counted by itself. kcryptd's workers carry its name while they work for it.
 KINDS = {
     "ceph_osd": re.compile(r"ceph-osd"),
     "dmcrypt": re.compile(r"kcryptd|dmcrypt"),

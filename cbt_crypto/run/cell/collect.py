@@ -51,7 +51,7 @@ class Collector:
     """At most one cell is under way. `failed` is called where files could not be brought."""
 
     def __init__(self, failed: Callable[[Cell, str], None]) -> None:
-        """Starts nothing yet."""
+        """Start no thread yet. `failed` gets a cell and the reason why its files did not come."""
         self._failed = failed
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="collect")
         self._under_way: Optional[tuple[Cell, Future[None]]] = None

@@ -151,7 +151,7 @@ def networks() -> List[Dict[str, Any]]:
 
 
 def memory_bytes() -> int:
-    """MemTotal."""
+    """MemTotal of /proc/meminfo in bytes; 0 where it does not say."""
     match = re.search(r"MemTotal:\s*(\d+) kB", text_of(Path("/proc/meminfo")))
     return int(match.group(1)) * 1024 if match else 0
 
@@ -165,7 +165,7 @@ def free_bytes(path: str) -> int:
 
 
 def processor() -> str:
-    """Its model's name."""
+    """The first `model name` of /proc/cpuinfo, else the machine type of uname."""
     match = re.search(r"model name\s*: (.*)", text_of(Path("/proc/cpuinfo")))
     return match.group(1).strip() if match else platform.machine()
 

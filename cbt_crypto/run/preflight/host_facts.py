@@ -15,7 +15,7 @@ from typing import Optional
 from cbt_crypto.hosts.requirement import Fact
 from cbt_crypto.hosts.site import Site
 
-#: Seconds by which clocks may differ before people are told, and before nothing is started.
+#: Seconds by which clocks may differ without a warning, and without an error.
 CLOCK_WARN_S, CLOCK_LIMIT_S = 0.1, 1.0
 #: Processes of this load, in CPUs, are worth a word.
 _BUSY_SHARE = 0.25

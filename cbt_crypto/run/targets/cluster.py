@@ -126,7 +126,7 @@ class DeployedCluster:
 
     @staticmethod
     def problems(campaign: Campaign, configurations: Sequence[str]) -> Iterable[str]:
-        """None: what cannot be deployed is told when the file is read."""
+        """None: the reader of the file already refused what cannot be deployed."""
         return ()
 
     @staticmethod
@@ -144,7 +144,7 @@ class DeployedCluster:
         ]
 
     def begin(self, stacks: Mapping[str, Stack]) -> None:
-        """Learn the stacks."""
+        """Take the configurations' stacks, and the section's first variant. Touches nothing."""
         self._stacks = dict(stacks)
         self.stack = next(iter(self._stacks.values()))
         self._go_to(self.variant)

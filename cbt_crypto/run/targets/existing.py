@@ -211,7 +211,7 @@ class ExistingCluster:
         return digest(ceph_conf.read(Path(named)) if named else "")[:12]
 
     def begin(self, stacks: Mapping[str, Stack]) -> None:
-        """Learn the stacks."""
+        """Take the one configuration's stack, whose claims are proved. Touches nothing."""
         self._stacks = dict(stacks)
         self.stack = next(iter(self._stacks.values()))
         self.cluster, self._hooks = overlaid(
