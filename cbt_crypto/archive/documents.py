@@ -11,6 +11,10 @@ from cbt_crypto.archive.problem import Malformed
 
 #: The newest layout that this version reads.
 FORMAT = 1
+#: Of one plan: months of measuring. What somebody sent may have millions.
+MOST_CELLS = 20_000
+#: The largest plan.json, in bytes: each takes some 80 of memory before it is a report.
+PLAN_LIMIT = 16 << 20
 #: Dimensions that cannot be the compared one: their values are different kinds of load.
 NEVER_COMPARED = ("scenario", "mode")
 #: A value of a dimension, as it stands in the campaign's file.
@@ -46,7 +50,7 @@ class PlanDocument(_Document):
     title: str = ""
     baseline: Optional[Baseline] = None
     configurations: Mapping[str, Any] = {}
-    cells: tuple[PlannedCell, ...] = ()
+    cells: tuple[PlannedCell, ...] = Field((), max_length=MOST_CELLS)
     order: str = "sequential"
 
 

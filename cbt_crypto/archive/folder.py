@@ -9,9 +9,15 @@ from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
 from typing import Optional
 
-from cbt_crypto.archive.documents import AnyDocument, Environment, PlanDocument, parse_document
+from cbt_crypto.archive.documents import (
+    PLAN_LIMIT,
+    AnyDocument,
+    Environment,
+    PlanDocument,
+    parse_document,
+)
 from cbt_crypto.archive.problem import Malformed, Problem
-from cbt_crypto.archive.safe_read import read_document
+from cbt_crypto.archive.safe_read import DOCUMENT_LIMIT, read_document
 from cbt_crypto.errors import UsageError
 
 
@@ -41,11 +47,12 @@ class Folder:
         if "\0" in name or not pure.parts or ".." in pure.parts or pure.is_absolute():
             raise Malformed(f"names {name!r}, which is outside of the archive")
         path = self.root / self.relative / name
-        is_plain = len(pure.parts) == 1 and not path.is_symlink()
         try:
+            is_plain = len(pure.parts) == 1 and not path.is_symlink()
             inside = self._is_inside if is_plain else self._holds(path)
         except (OSError, RuntimeError) as error:
-            raise Malformed(f"cannot be read ({error})") from None
+            why = error.strerror if isinstance(error, OSError) else error
+            raise Malformed(f"cannot be read ({why})") from None
         if not inside:
             raise Malformed("is a link out of the archive, so it was not read")
         return path
@@ -80,15 +87,17 @@ class Folder:
         except OSError:
             return []
 
-    def read(self, name: str) -> Optional[bytes]:
+    def read(self, name: str, limit: int = DOCUMENT_LIMIT) -> Optional[bytes]:
         """The content of a file; None when there is none. Raises Malformed."""
         path = self.path(name)
-        return read_document(path) if os.path.lexists(path) else None
+        return read_document(path, limit) if os.path.lexists(path) else None
 
-    def document(self, name: str, kind: type[AnyDocument]) -> Optional[AnyDocument]:
+    def document(
+        self, name: str, kind: type[AnyDocument], limit: int = DOCUMENT_LIMIT
+    ) -> Optional[AnyDocument]:
         """A JSON document; None when there is none. Raises Malformed that names the file."""
         try:
-            data = self.read(name)
+            data = self.read(name, limit)
             return None if data is None else parse_document(kind, data)
         except Malformed as error:
             raise Malformed(f"{self.label(name)} {error}") from None
@@ -110,7 +119,7 @@ def open_archive(root: Path) -> Archive:
         raise UsageError(f"{root}: there is no such directory; name the archive of a campaign")
     folder = Folder(root)
     try:
-        plan = folder.document("results/plan.json", PlanDocument)
+        plan = folder.document("results/plan.json", PlanDocument, PLAN_LIMIT)
     except Malformed as error:
         raise UsageError(f"{root}: {error}") from None
     if plan is None:

@@ -16,6 +16,8 @@ from cbt_crypto.archive.problem import printable
 from cbt_crypto.plan.forecast import Left
 from cbt_crypto.run.detached.running import running
 
+#: Seconds since the epoch will be fewer for three thousand years.
+_MOST_S = 1e11
 _REFRESH_S = 1.0
 
 
@@ -56,11 +58,11 @@ def status(archive: Path) -> Text:
     state = read_json(archive / "results" / "progress.json") or {}
     phase = printable(str(state.get("phase", ""))).replace("\n", " ")
     is_running = running(archive) is not None
-    at = state.get("at")
-    since = max(0.0, time.time() - at) if isinstance(at, (int, float)) else 0.0
+    now = time.time()
+    since = max(0.0, now - (_number(state, "at") or now))
     if not is_running:
         return Text(_ended(archive, state, phase), "yellow")
-    position = f"{state.get('cell')}/{state.get('cells')}"
+    position = f"{_shown(state, 'cell')}/{_shown(state, 'cells')}"
     words = [position, phase, f"for {round(since)} s", _left(state, since)]
     return Text("  ".join(word for word in words if word), "cyan")
 
@@ -69,7 +71,7 @@ def _ended(archive: Path, state: dict[str, Any], phase: str) -> str:
     if not state:
         return "no campaign is seen to run into it on this machine"
     if state.get("ended"):
-        return f"{phase}; cell {state.get('cell')} of {state.get('cells')}"
+        return f"{phase}; cell {_shown(state, 'cell')} of {_shown(state, 'cells')}"
     return (
         f"it was killed at: {phase}; the command that started it goes on, and "
         f"cbt-crypto cleanup {archive} takes down what it left"
@@ -77,10 +79,21 @@ def _ended(archive: Path, state: dict[str, Any], phase: str) -> str:
 
 
 def _left(state: dict[str, Any], since: float) -> str:
-    seconds, uncertainty = state.get("seconds_left"), state.get("uncertainty_s")
-    if not isinstance(seconds, (int, float)) or not isinstance(uncertainty, (int, float)):
+    seconds, uncertainty = _number(state, "seconds_left"), _number(state, "uncertainty_s")
+    if seconds is None or uncertainty is None:
         return ""
     return str(Left(max(0.0, seconds - since), uncertainty))
+
+
+def _number(state: dict[str, Any], key: str) -> Optional[float]:
+    """A number that a time can be: none of what somebody else may have written there."""
+    value = state.get(key)
+    return value if isinstance(value, (int, float)) and abs(value) < _MOST_S else None
+
+
+def _shown(state: dict[str, Any], key: str) -> str:
+    """On a terminal, which acts on escape sequences."""
+    return printable(str(state.get(key)))[:20]
 
 
 def _tables(archive: Path, console: Console) -> None:

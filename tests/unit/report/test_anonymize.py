@@ -1,0 +1,76 @@
+"""What a report that is given away says of hosts, people and networks: nothing."""
+
+from __future__ import annotations
+
+import json
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cbt_crypto.report import ReportOptions, build
+from cbt_crypto.report.anonymize import _Hider
+from cbt_crypto.report.text.csv_json import document
+
+pytestmark = pytest.mark.unit
+
+LABELS = st.text(string.ascii_lowercase, min_size=4, max_size=10).map(lambda text: f"q{text}x7")
+DOMAINS = st.lists(LABELS, min_size=1, max_size=3).map(".".join)
+
+
+@given(
+    hosts=st.lists(LABELS, min_size=1, max_size=5, unique=True),
+    names=st.tuples(DOMAINS, LABELS, LABELS),
+    forms=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    numbers=st.tuples(
+        st.binary(min_size=6, max_size=6), st.ip_addresses(v=6), st.ip_addresses(v=4)
+    ),
+)
+def test_no_name_is_left_however_it_is_spelled(
+    hosts: list[str], names: tuple[str, str, str], forms: tuple[bool, bool, bool], numbers: Any
+) -> None:
+    """`qualified`: the file has the domains; `written_so`: the text has them."""
+    (domain, user, other), (upper, qualified, written_so) = names, forms
+    hide = _Hider([f"{host}.{domain}" if qualified else host for host in hosts])
+    found = (numbers[0].hex(":"), str(numbers[1]), str(numbers[2]))
+    places = [f"{host}.{domain}" if written_so else host for host in hosts]
+    text = f"{user}@{places[0]} (process 1), /home/{user}/x, {', '.join(places)}; {' '.join(found)}"
+    text += f" {other}.{domain}" if qualified else ""
+    said = hide(text.upper().replace("/HOME/", "/home/") if upper else text).lower()
+    for name in (*hosts, user, *found, *([other, domain] if qualified else ())):
+        assert name not in said, said
+    for number in range(1, len(hosts) + 1):
+        assert f"host{number}" in said
+    assert "(process 1)" in said and "user1@host1" in said
+
+
+@given(host=LABELS)
+def test_one_host_is_one_word(host: str) -> None:
+    hide = _Hider([f"{host}.lab.example"])
+    assert hide(f"{host} {host.upper()} {host}.lab.example {host}.LAB.example") == " ".join(
+        ["host1"] * 4
+    )
+
+
+def test_one_network_card_is_one_word() -> None:
+    hide = _Hider([])
+    assert hide("aa:bb:cc:00:11:22 AA:BB:CC:00:11:22, aa-bb-cc-00-11-23") == "mac1 mac1, mac2"
+    assert hide("12:30:45 root@x 4:4:4 2026-11-22") == "12:30:45 root@x 4:4:4 2026-11-22"
+
+
+def test_a_whole_report(small: Path) -> None:
+    """Names in reasons, in the environment and in titles."""
+    plan, environment = (small / "results" / f"{name}.json" for name in ("plan", "environment"))
+    known = json.loads(environment.read_text())
+    known["ceph_conf"] = {"A": "[mon.a]\nhost = CLIENT0.Lab.Example\nmac = 52:54:00:12:34:56\n"}
+    environment.write_text(json.dumps(known))
+    changed = json.loads(plan.read_text())
+    plan.write_text(json.dumps({**changed, "title": "what alice@OSD0 measured for Client0"}))
+    cell = next(small.glob("results/0*/id-*")) / "cell.json"
+    value = {**json.loads(cell.read_text()), "state": "failed", "reason": "bob@osd0: no answer"}
+    cell.write_text(json.dumps(value))
+    text = json.dumps(document(build(small, ReportOptions(anonymize=True)))).lower()
+    assert not [n for n in ("client0", "osd0", "alice", "bob", "52:54:00", "lab.ex") if n in text]

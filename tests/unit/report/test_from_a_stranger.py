@@ -1,0 +1,115 @@
+"""Archives from a stranger who wishes ill: one sentence, bounded memory, and inert names."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cbt_crypto.archive.documents import MOST_CELLS
+from cbt_crypto.cli import cbt_crypto
+
+pytestmark = pytest.mark.unit
+
+#: What spreadsheets take for a formula, what ends a page's script, markup of terminals.
+NAMES = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "</script><script>alert(1)</script>", "[/b]",
+         "\x1b]0;owned\x07\x1b[31m"]  # fmt: skip
+
+
+def said(*words: Any) -> Result:
+    """A command ended by a sentence has no exception but its status."""
+    done = CliRunner().invoke(cbt_crypto, [*map(str, words)])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def changed(path: Path, **values: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_inert_wherever_they_are_shown(small: Path, name: str) -> None:
+    """As a configuration, a title, a host and a reason; on a terminal and in every file."""
+    for path in [small / "results" / "plan.json", *small.glob("results/0*/id-*/*.json")]:
+        path.write_text(path.read_text().replace('"LUKS"', json.dumps(name)))
+    changed(small / "results" / "plan.json", title=name)
+    environment = small / "results" / "environment.json"
+    hosts = json.loads(environment.read_text())["hosts"]
+    changed(environment, hosts={**hosts, name: next(iter(hosts.values()))})
+    cell = next(small.glob("results/0*/id-*/cell.json"))
+    changed(cell, state="failed", reason=f"{name}: {name}")
+    done = said("report", small)
+    assert done.exit_code in (0, 1) and "\x1b" not in done.output and "\x07" not in done.output
+    rows = list(csv.reader(io.StringIO((small / "report.csv").read_text())))
+    assert rows and not [cell for row in rows for cell in row if cell[:1] in "=+@\t" and cell]
+    assert not [cell for row in rows for cell in row if cell == "-1"]
+    page = (small / "report.html").read_text()
+    assert "</script><script>alert" not in page and "\x1b" not in page
+
+
+@pytest.mark.parametrize(
+    "path", ["x" * 300, "x" * 100_000, "a/" * 3000, "results/" + "y" * 256 + "/z"]
+)
+def test_a_cell_s_path_that_no_file_system_takes(small: Path, path: str) -> None:
+    plan = json.loads((small / "results" / "plan.json").read_text())
+    plan["cells"][1]["path"] = path
+    (small / "results" / "plan.json").write_text(json.dumps(plan))
+    assert said("report", small).exit_code in (0, 1)
+
+
+@pytest.mark.parametrize("at", [10**400, -(10**400), 1e308, float("nan"), float("inf"), "1", [1]])
+def test_progress_that_no_clock_has(small: Path, at: Any) -> None:
+    state = {"at": at, "seconds_left": at, "uncertainty_s": at, "cell": "\x1b[31m", "cells": at,
+             "phase": "\x1b]0;x\x07", "ended": True}  # fmt: skip
+    (small / "results" / "progress.json").write_text(json.dumps(state))
+    assert "\x1b" not in said("watch", small).output
+
+
+def test_a_name_that_is_no_text_stays_out_of_a_pack(small: Path, tmp_path: Path) -> None:
+    (small / "results" / os.fsdecode(b"\xff\xfe")).write_bytes(b"x")
+    (small / "results" / os.fsdecode(b"id-\xff")).mkdir()
+    (small / "results" / os.fsdecode(b"id-\xff") / "x").write_bytes(b"x")
+    assert said("pack", small, "-o", tmp_path / "a.zip").exit_code == 0
+
+
+def limited(*words: Any, most_bytes: int, seconds: int = 240) -> subprocess.CompletedProcess[str]:
+    """The command in a process that gets no more memory."""
+    return subprocess.run(
+        [sys.executable, "-m", "cbt_crypto", *map(str, words)],
+        capture_output=True, text=True, check=False, timeout=seconds,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("cells", [MOST_CELLS + 1, 400_000])
+def test_a_plan_of_many_cells_is_refused(small: Path, cells: int) -> None:
+    """One of 43 MiB took 3.5 GB and four minutes."""
+    plan = small / "results" / "plan.json"
+    one = json.loads(plan.read_text())["cells"][0]
+    slim = {key: one[key] for key in ("id", "path", "scenario", "configuration")}
+    changed(plan, cells=[slim] * cells)
+    done = limited("report", small, most_bytes=700 << 20)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr[-500:]
+    assert "plan.json is " in done.stderr
+
+
+def test_an_alias_bomb_in_upstream_s_yaml(tmp_path: Path) -> None:
+    """It took 2.9 GB."""
+    for name in ("a", "b"):
+        (tmp_path / name / "results" / "id-1").mkdir(parents=True)
+        lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+        lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+        (tmp_path / name / "results" / "cbt_config.yaml").write_text("\n".join(lines))
+        (tmp_path / name / "results" / "id-1" / "json_output.0.h").write_text("{}")
+    words = (f"{name}={tmp_path / name}" for name in ("a", "b"))
+    done = limited("compare", *words, "-o", tmp_path / "out", most_bytes=900 << 20)
+    assert done.returncode in (1, 2) and "Traceback" not in done.stderr, done.stderr[-800:]
