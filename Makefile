@@ -22,7 +22,7 @@ define install
 		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(1); }
 endef
 
-.PHONY: help quickstart test test-long test-faults fuzz packages test-packages venv lint unit contract e2e lab \
+.PHONY: help quickstart test test-long test-faults fuzz packages test-packages venv lock lint unit contract e2e lab \
 	dist site man clean
 
 help: ## Show the targets
@@ -54,10 +54,19 @@ test-packages: ## Install the Debian packages that the tests need
 
 venv: $(VENV)/.stamp ## Make the Python environment
 
-$(VENV)/.stamp: setup.cfg pyproject.toml
+# What is installed is what was looked at: exact versions, each by its checksum.
+$(VENV)/.stamp: setup.cfg pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q -e .
+	$(BIN)/pip install -q --require-hashes -r requirements.lock
+	$(BIN)/pip install -q --no-deps --no-build-isolation -e .
 	@touch $@
+
+lock: ## Write requirements.lock anew from setup.cfg; wants Python 3.11, as Debian 12 has
+	$(PYTHON) -m venv $(VENV)/lock
+	$(VENV)/lock/bin/pip install -q pip-tools
+	$(VENV)/lock/bin/pip-compile -q --upgrade --generate-hashes --allow-unsafe --all-build-deps \
+		--strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+		--no-annotate --no-header --output-file requirements.lock setup.cfg
 
 lint: $(TOX) ## Check rules, format, layers, and that no code is dead
 	$(TOX) -e lint
