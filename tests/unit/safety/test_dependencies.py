@@ -24,7 +24,7 @@ def required() -> list[Requirement]:
 
 def test_every_line_is_an_exact_version_and_its_checksums() -> None:
     blocks = LOCK.replace("\\\n", " ").strip().splitlines()
-    kept = [line for line in blocks if not line.startswith("#")]
+    kept = [line for line in blocks if line.strip() and not line.startswith("#")]
     form = re.compile(r"[a-z0-9-]+==[\w.]+(?: ;[^\\]*?)?(?:\s+--hash=sha256:[0-9a-f]{64})+\s*")
     assert kept and not [line[:60] for line in kept if not form.fullmatch(line)]
     assert not re.search(r"https?:|--(extra-)?index|--find-links|--trusted", LOCK)
