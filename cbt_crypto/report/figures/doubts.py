@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from cbt_crypto.report.figures import proof_doubts
 from cbt_crypto.report.figures.metric import records_of, total_rate
 from cbt_crypto.results.cell.node import BUSY_STATES, NodeUse
 from cbt_crypto.results.cell.record import Record
@@ -32,6 +33,7 @@ def warnings(run: Run, direction: str) -> Iterator[str]:
     yield from _rate(run)
     yield from _idle(run, direction)
     yield from _nodes(run.nodes)
+    yield from proof_doubts.doubts(run.proof, direction)
 
 
 def _uneven(records: list[Record], what: str, key: Callable[[Record], str]) -> Iterator[str]:

@@ -188,11 +188,13 @@ def _same_osds(site: Site, evidence: Evidence) -> dict[str, Any]:
     gap = watch.fault(daemons.NAME, site.osd_hosts, evidence.watched)
     seen = watch.seen_of(daemons.NAME, evidence.watched)
     verdict = Verdict(False, gap) if gap else daemons.judge(site, seen, evidence.up_from)
+    served = daemons.served(evidence.watched)
+    shown = {name: {**about, **served.get(name, {})} for name, about in verdict.evidence.items()}
     return {
         "overlay": daemons.NAME,
         "present": True,
         "options": {},
         "proved": verdict.proved,
         "reason": verdict.reason,
-        "evidence": dict(verdict.evidence),
+        "evidence": shown,
     }

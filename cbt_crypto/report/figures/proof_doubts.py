@@ -1,0 +1,81 @@
+"""What a cell's proof tells of besides: sentences on cells whose configuration is in force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Optional
+
+from cbt_crypto.archive.documents import OverlayProof, Proof
+
+#: An OSD that serves so much more than the mean of all is what the cluster waits for, in percent.
+IMBALANCE_PERCENT = 25.0
+#: Operations in a cell from which on chance does not explain it.
+_ENOUGH_OPS = 1000
+#: Direction -> the flag with which dm-crypt needs no worker for it.
+_WITHOUT_WORKERS = {"read": "no_read_workqueue", "write": "no_write_workqueue"}
+
+
+def doubts(proof: Optional[Proof], direction: str) -> Iterator[str]:
+    """What is doubtful about a cell in one direction, by what was seen for its proof."""
+    known = {one.overlay: one for one in proof.overlays} if proof else {}
+    yield from _unconfined(known.get("cpuset"), known.get("luks"), direction)
+    yield from _imbalance(known.get("osds"))
+
+
+def _unconfined(
+    cpuset: Optional[OverlayProof], luks: Optional[OverlayProof], direction: str
+) -> Iterator[str]:
+    """OSDs have their cores, and dm-crypt works for them on all others too."""
+    flag = _WITHOUT_WORKERS.get(direction)
+    if not (cpuset and cpuset.present and cpuset.options.get("osd_cores") and flag):
+        return
+    if luks and luks.present and any(flag not in table.split() for table in _tables(luks)):
+        yield (
+            "kcryptd not confined: dm-crypt's workers may use every CPU, also those that the "
+            "OSDs may not"
+        )
+
+
+def _tables(luks: OverlayProof) -> Iterator[str]:
+    """The lines of dm-crypt in the evidence of `luks`."""
+    for facts in _mapping(luks.evidence).values():
+        for layers in _mapping(_mapping(facts).get("opened")).values():
+            for layer in layers if isinstance(layers, list) else ():
+                for line in str(_mapping(layer).get("table") or "").splitlines():
+                    if line.split()[2:3] == ["crypt"]:
+                        yield line
+
+
+def _imbalance(osds: Optional[OverlayProof]) -> Iterator[str]:
+    """The OSD that served most, if that is far more than the mean."""
+    evidence = _mapping(osds.evidence) if osds else {}
+    ops = _numbers(evidence, "ops")
+    if len(ops) < 2 or sum(ops.values()) < _ENOUGH_OPS:
+        return
+    name = max(ops, key=lambda one: ops[one])
+    more = 100 * (ops[name] * len(ops) / sum(ops.values()) - 1)
+    if more <= IMBALANCE_PERCENT:
+        return
+    pgs = _numbers(evidence, "primary_pgs")
+    why = ""
+    if len(pgs) == len(ops) and sum(pgs.values()):
+        share = 100 * (pgs[name] * len(pgs) / sum(pgs.values()) - 1)
+        why = f"; of placement groups it is primary of {abs(share):.0f} % {_word(share)}"
+    yield f"{name} served {more:.0f} % more operations than the mean of {len(ops)} OSDs{why}"
+
+
+def _word(share: float) -> str:
+    return "less" if share < 0 else "more"
+
+
+def _numbers(evidence: Mapping[str, Any], key: str) -> dict[str, float]:
+    found = {name: _mapping(one).get(key) for name, one in evidence.items()}
+    return {
+        name: float(value)
+        for name, value in found.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

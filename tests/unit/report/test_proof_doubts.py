@@ -1,0 +1,73 @@
+"""What a proof tells besides: dm-crypt's workers beside pinned OSDs, and OSDs of unlike load."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import pytest
+
+from cbt_crypto.archive.documents import OverlayProof, Proof
+from cbt_crypto.report.figures.proof_doubts import doubts
+
+#: As dmsetup printed it in a virtual machine, keys left out.
+_TABLE = "0 98304 crypt aes-xts-plain64 :64:logon 0 252:16 32768"
+_CPUSET: dict[str, Any] = {"overlay": "cpuset", "proved": True, "options": {"osd_cores": 4}}
+
+
+def _luks(options: str) -> dict[str, Any]:
+    layers = [{"device": "254:0", "mapping": "m", "table": f"{_TABLE}{options}"}]
+    evidence = {"osd.0": {"running": True, "opened": {"254:0": layers}}}
+    return {"overlay": "luks", "proved": True, "evidence": evidence}
+
+
+def _osds(ops: list[int], pgs: Optional[list[int]] = None) -> dict[str, Any]:
+    evidence: dict[str, dict[str, int]] = {f"osd.{n}": {"ops": one} for n, one in enumerate(ops)}
+    for n, one in enumerate(pgs or ()):
+        evidence[f"osd.{n}"]["primary_pgs"] = one
+    return {"overlay": "osds", "proved": True, "evidence": evidence}
+
+
+def _said(direction: str, *overlays: dict[str, Any]) -> list[str]:
+    found = tuple(OverlayProof.model_validate(one) for one in overlays)
+    proof = Proof(format=1, configuration="A", proved=True, overlays=found)
+    return list(doubts(proof, direction))
+
+
+@pytest.mark.parametrize(
+    ("options", "direction", "is_said"),
+    [
+        ("", "read", True),
+        (" 1 no_read_workqueue", "read", False),
+        (" 1 no_read_workqueue", "write", True),
+        (" 2 no_read_workqueue no_write_workqueue", "write", False),
+    ],
+)
+def test_workers_of_dm_crypt_beside_pinned_osds(
+    options: str, direction: str, is_said: bool
+) -> None:
+    said = _said(direction, _CPUSET, _luks(options))
+    assert [text.startswith("kcryptd not confined") for text in said] == [True] * is_said
+
+
+def test_workers_are_no_doubt_where_osds_may_use_every_cpu_or_nothing_is_encrypted() -> None:
+    absent = {**_CPUSET, "present": False}
+    clients_only = {**_CPUSET, "options": {"client_cores": 2}}
+    assert _said("read", absent, _luks("")) == _said("read", clients_only, _luks("")) == []
+    assert _said("read", _CPUSET, {**_luks(""), "present": False}) == []
+
+
+def test_an_osd_that_serves_far_more_than_the_mean() -> None:
+    (said,) = _said("read", _osds([1000, 1000, 1000, 2000], [10, 10, 10, 20]))
+    assert said == (
+        "osd.3 served 60 % more operations than the mean of 4 OSDs; of placement groups it is "
+        "primary of 60 % more"
+    )
+    assert _said("read", _osds([1000, 1000, 1000, 1200])) == []
+    assert _said("read", _osds([1, 1, 1, 9])) == []
+
+
+@pytest.mark.parametrize("evidence", [None, [], "text", {"osd.0": 3}, {"osd.0": {"opened": 1}}])
+def test_evidence_of_any_shape_is_no_error(evidence: Any) -> None:
+    named = [{"overlay": one, "proved": True, "evidence": evidence} for one in ("luks", "osds")]
+    assert _said("read", _CPUSET, *named) == []
+    assert list(doubts(None, "read")) == []
