@@ -58,8 +58,9 @@ def _imbalance(osds: Optional[OverlayProof]) -> Iterator[str]:
         return
     pgs = _numbers(evidence, "primary_pgs")
     why = ""
-    if len(pgs) == len(ops) and sum(pgs.values()):
-        share = 100 * (pgs[name] * len(pgs) / sum(pgs.values()) - 1)
+    total = sum(pgs.values())
+    if len(pgs) == len(ops) and total > 0:
+        share = 100 * (pgs[name] * len(pgs) / total - 1)
         why = f"; of placement groups it is primary of {abs(share):.0f} % {_word(share)}"
     yield f"{name} served {more:.0f} % more operations than the mean of {len(ops)} OSDs{why}"
 
