@@ -78,13 +78,14 @@ combination of the values that are listed is one cell, and the last key varies f
 is a mapping of more options, whose loops are inside the others. An option in it replaces the same
 option above it.
 
-Where a scenario is wanted with lists that do not all go together, its value is a list of such
-mappings, each with dimensions of its own.
+If the lists of a scenario do not all go together, its value is a list of such mappings, each with
+its own dimensions.
 
-Cells of one configuration are measured one after another, scenario by scenario in the order of the
-file, because a change of configuration is what costs time; unless they take turns, with
-`order: interleaved`, which [method.md](method.md) describes. Volumes of the same size are shared by
-scenarios, and filled once for each cluster that is built.
+Several `iterations` are rounds: each measures every configuration once, in random order. Within a
+round, and with `order: sequential`, the cells of one configuration come one after another, scenario
+by scenario in the order of the file, because a change of configuration costs time. With
+`order: interleaved` configurations take turns instead ([method.md](method.md)). Scenarios share
+volumes of the same size, which are filled once for each cluster that is built.
 """
 
 _UNTIL = """\
