@@ -98,9 +98,9 @@ class Overlay(BaseModel):
 
         It is not validated, so that an overlay can require options of those who name it.
         """
-        made = cast(Self, cls.model_construct(**options))
-        made._is_present = False
-        return made
+        overlay = cast(Self, cls.model_construct(**options))
+        overlay._is_present = False
+        return overlay
 
     @property
     def is_present(self) -> bool:
@@ -146,10 +146,10 @@ class Overlay(BaseModel):
         """
         return {}
 
-    def put_back(self, site: Site, told: HostOutputs) -> HostScripts:
+    def put_back(self, site: Site, way_back: HostOutputs) -> HostScripts:
         """Give hosts that lost it, as in a power cut, what `way_back` printed there.
 
-        Run before `take_down` of a run that ended early. Of a host that is not in `told` nothing
+        Run before `take_down` of a run that ended early. Of a host that is not in `way_back` nothing
         is known: then print, one sentence a line, what will remain there.
         """
         return {}

@@ -42,7 +42,7 @@ def partners(campaign: Campaign, names: Sequence[str]) -> list[list[str]]:
     """The configurations that take turns with one another; each alone in any other order."""
     if campaign.cluster.order != "interleaved":
         return [[name] for name in names]
-    return groups(names, lambda one, other: _needs_no_rebuild(campaign, one, other))
+    return groups(names, lambda this, other: _needs_no_rebuild(campaign, this, other))
 
 
 def is_in_rounds(campaign: Campaign) -> bool:
@@ -50,7 +50,7 @@ def is_in_rounds(campaign: Campaign) -> bool:
     return campaign.cluster.order == "rounds" and campaign.cluster.iterations > 1
 
 
-def shares(campaign: Campaign, one: str, other: str) -> bool:
+def shares(campaign: Campaign, this: str, other: str) -> bool:
     """Whether a round may measure both configurations on one deployment.
 
     The control has its own where any configuration needs one: else it would be nearer to the
@@ -61,15 +61,15 @@ def shares(campaign: Campaign, one: str, other: str) -> bool:
         return True
     if section.rebuild != "needed" or section.rebuild_every_test:
         return False
-    if CONTROL in (one, other) and section.control and one != other:
+    if CONTROL in (this, other) and section.control and this != other:
         first = campaign.first_configuration
         if not all(_needs_no_rebuild(campaign, first, name) for name in campaign.configurations):
             return False
-    return _needs_no_rebuild(campaign, one, other)
+    return _needs_no_rebuild(campaign, this, other)
 
 
-def _needs_no_rebuild(campaign: Campaign, one: str, other: str) -> bool:
-    stacks = [Stack(campaign.configurations[name]) for name in (one, other)]
+def _needs_no_rebuild(campaign: Campaign, this: str, other: str) -> bool:
+    stacks = [Stack(campaign.configurations[name]) for name in (this, other)]
     both = (transition(stacks[0], stacks[1]), transition(stacks[1], stacks[0]))
     return Transition.REBUILD not in both
 
@@ -80,7 +80,7 @@ def in_rounds(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenar
     Configurations that share a deployment are measured one after another, in random order too.
     """
     iterations = campaign.cluster.iterations
-    together = groups(names, lambda one, other: shares(campaign, one, other))
+    together = groups(names, lambda this, other: shares(campaign, this, other))
     drawn = round_orders(together, iterations, seed_of(campaign), campaign.first_configuration)
     if _asks_the_baseline_first(campaign):
         drawn[0] = _baseline_first(drawn[0], together, campaign.first_configuration)

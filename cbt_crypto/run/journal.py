@@ -53,7 +53,7 @@ class Deployment:
 
     def describe(self) -> str:
         """Where something is left and what, in one line."""
-        return "; ".join(f"{host}: {_what(place)}" for host, place in self.hosts.items())
+        return "; ".join(f"{host}: {_what(left)}" for host, left in self.hosts.items())
 
 
 @dataclass
@@ -73,13 +73,13 @@ class Journal:
         document = json.loads(json.dumps(campaign.document, default=str))
         hosts = places_of(campaign)
         self.deployment = Deployment(self.run, by, hosts, document, checkout, time.time())
-        told: dict[str, Any] = {"by": by, "hosts": hosts, "document": document}
-        noted = {host: dict(own) for host, own in devices.items()}
-        told.update(checkout=checkout, devices=noted)
+        entry: dict[str, Any] = {"by": by, "hosts": hosts, "document": document}
+        noted = {host: dict(of_host) for host, of_host in devices.items()}
+        entry.update(checkout=checkout, devices=noted)
         open_runs.note(
-            self.run, archive=str(self.archive.absolute()), started=self.deployment.started, **told
+            self.run, archive=str(self.archive.absolute()), started=self.deployment.started, **entry
         )
-        self._append(event="begin", **{**told, "document": document_without(document)})
+        self._append(event="begin", **{**entry, "document": document_without(document)})
 
     def keep_ways_back(self, told: Mapping[str, Mapping[str, str]]) -> None:
         """Keep, in the user's own state, what overlays need to undo what they will do."""
@@ -101,8 +101,8 @@ class Journal:
         with os.fdopen(_open_own(path), "r+b") as file:
             # A line that a full disk or a kill cut short must not swallow this one.
             size = file.seek(0, os.SEEK_END)
-            whole = size == 0 or _last_byte(file.fileno(), size) == b"\n"
-            file.write(("" if whole else "\n").encode() + text.encode() + b"\n")
+            ends_in_newline = size == 0 or _last_byte(file.fileno(), size) == b"\n"
+            file.write(("" if ends_in_newline else "\n").encode() + text.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 
@@ -116,27 +116,27 @@ def places_of(campaign: Campaign) -> dict[str, dict[str, Any]]:
     """Host -> what a run may leave there: its directory, devices, and the overlays at work."""
     site = replace(site_of(campaign.cluster), drives=drives_of(campaign.cluster))
     overlays = sorted({o.name for named in campaign.configurations.values() for o in named})
-    places: dict[str, dict[str, Any]] = {}
+    left_by_host: dict[str, dict[str, Any]] = {}
     for host in site.hosts:
         mark = f"CBT_CRYPTO_MARK={site.tmp_dir}@{host}"
-        places[host] = {
+        left_by_host[host] = {
             "tmp_dir": site.tmp_dir,
             "mark": mark,
             "devices": list(site.devices_of(host)),
         }
         if overlays and host in (*site.osd_hosts, *site.clients):
-            places[host]["overlays"] = overlays
-    return places
+            left_by_host[host]["overlays"] = overlays
+    return left_by_host
 
 
 def own_left_over(archive: Path) -> list[Deployment]:
     """This user's own runs of the archive that were not taken down, as his state has them."""
     here = os.path.realpath(archive)
-    told = {one.run for one in left_over(archive)}
+    known = {deployment.run for deployment in left_over(archive)}
     return [
         _deployment(str(entry["run"]), {**entry, "time": entry.get("started")}, is_own=True)
         for entry in open_runs.all_open()
-        if entry.get("run") in told or os.path.realpath(str(entry.get("archive"))) == here
+        if entry.get("run") in known or os.path.realpath(str(entry.get("archive"))) == here
     ]
 
 
@@ -156,15 +156,15 @@ def left_over(archive: Path) -> list[Deployment]:
 
 def devices_before(archive: Path) -> dict[tuple[str, str], dict[str, str]]:
     """(host, path) -> the device that the archive's last run found there."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    by_path: dict[tuple[str, str], dict[str, str]] = {}
     for entry in _entries(archive):
         hosts = entry.get("devices") if entry.get("event") == "begin" else None
-        for host, own in (hosts if isinstance(hosts, dict) else {}).items():
-            for path, note in (own if isinstance(own, dict) else {}).items():
+        for host, of_host in (hosts if isinstance(hosts, dict) else {}).items():
+            for path, note in (of_host if isinstance(of_host, dict) else {}).items():
                 known = note.get("identity") if isinstance(note, dict) else None
                 if isinstance(known, dict):
-                    found[str(host), str(path)] = {str(k): str(v) for k, v in known.items()}
-    return found
+                    by_path[str(host), str(path)] = {str(k): str(v) for k, v in known.items()}
+    return by_path
 
 
 def _deployment(run: str, entry: dict[str, Any], is_own: bool = False) -> Deployment:
@@ -224,9 +224,9 @@ def _last_byte(descriptor: int, size: int) -> bytes:
     return os.pread(descriptor, 1, size - 1)
 
 
-def _what(place: dict[str, Any]) -> str:
-    words = [f"processes with {place.get('mark')}", str(place.get("tmp_dir"))]
-    words += [str(device) for device in place.get("devices") or []]
-    if place.get("overlays"):
-        words.append("the work of " + ", ".join(map(str, place["overlays"])))
+def _what(left: dict[str, Any]) -> str:
+    words = [f"processes with {left.get('mark')}", str(left.get("tmp_dir"))]
+    words += [str(device) for device in left.get("devices") or []]
+    if left.get("overlays"):
+        words.append("the work of " + ", ".join(map(str, left["overlays"])))
     return ", ".join(words)

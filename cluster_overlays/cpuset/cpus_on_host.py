@@ -65,15 +65,15 @@ class Host:
             pid = (self.root / pid_file.lstrip("/")).read_text().strip()
         except FileNotFoundError:
             return {}
-        found = Counter()  # type: Counter[str]
+        counts = Counter()  # type: Counter[str]
         for path in (self.root / "proc" / pid / "task").glob("*/status"):
             try:
                 status = _fields(path.read_text())
             except (FileNotFoundError, ProcessLookupError):
                 continue  # a thread that has just ended
             if not status["State"].startswith("Z"):
-                found[format_cpus(self._allowed(status))] += 1
-        return dict(found)
+                counts[format_cpus(self._allowed(status))] += 1
+        return dict(counts)
 
 
 def _fields(status: str) -> Dict[str, str]:
@@ -117,7 +117,9 @@ class Chooser:
             if len(self.free.get(node, ())) >= count:
                 taken, self.free[node] = self.free[node][:count], self.free[node][count:]
                 return taken
-        free = ", ".join(f"{len(own)} in node {node}" for node, own in sorted(self.free.items()))
+        free = ", ".join(
+            f"{len(cores)} in node {node}" for node, cores in sorted(self.free.items())
+        )
         raise Impossible(f"{count} whole cores of {where} are asked for, and free are {free}")
 
     def in_turn(self, count: int) -> List[Core]:
@@ -143,7 +145,7 @@ def choose(
     chooser = Chooser(nodes)
     cores = _osd_cores(chooser, options, osds) if options["osd_cores"] and osds else {}
     return (
-        {osd: threads(own, options["smt"]) for osd, own in cores.items()},
+        {osd: threads(of_osd, options["smt"]) for osd, of_osd in cores.items()},
         _client_cpus(Chooser(nodes) if options["clients"] == "all" else chooser, options),
     )
 
@@ -292,14 +294,14 @@ class CpuPlan:
         """What is in force, beside what should be. `threads_of` reads them in another way."""
         read = threads_of or self.host.threads
         usable = format_cpus(self.host.usable_cpus())
-        found = {"usable": usable, "osds": {}}  # type: Dict[str, Any]
+        facts = {"usable": usable, "osds": {}}  # type: Dict[str, Any]
         for osd, pid_file in self.arguments["osds"].items():
             expected = format_cpus(self.osds[osd]) if osd in self.osds else usable
-            found["osds"][osd] = {"expected": expected, "threads": read(pid_file)}
+            facts["osds"][osd] = {"expected": expected, "threads": read(pid_file)}
         if self.clients:
             in_force = self.groups().cpus("clients")
-            found["clients"] = {"expected": format_cpus(self.clients), "in_force": in_force}
-        return found
+            facts["clients"] = {"expected": format_cpus(self.clients), "in_force": in_force}
+        return facts
 
 
 _planned = []  # type: List[CpuPlan]

@@ -171,8 +171,8 @@ class CpuSet(Overlay):
 
     def _osd_finding(self, osd: Osd, looks: Sequence[Mapping[str, Any]]) -> Finding:
         faults = [self._osd_fault(look.get(osd.host), f"osd.{osd.id}") for look in looks]
-        found = looks[-1].get(osd.host, {"osds": {}})["osds"].get(f"osd.{osd.id}", {})
-        return Finding(next((fault for fault in faults if fault), None), found)
+        of_osd = looks[-1].get(osd.host, {"osds": {}})["osds"].get(f"osd.{osd.id}", {})
+        return Finding(next((fault for fault in faults if fault), None), of_osd)
 
     def _osd_fault(self, facts: Optional[Mapping[str, Any]], osd: str) -> Optional[str]:
         if not facts or osd not in facts["osds"]:
@@ -239,5 +239,5 @@ def _facts(outputs: HostOutputs) -> dict[str, Any]:
 
 
 def _clients_confined(look: Mapping[str, Any], host: str) -> bool:
-    found = look.get(host, {}).get("clients")
-    return bool(found) and found["expected"] == found["in_force"]
+    clients = look.get(host, {}).get("clients")
+    return bool(clients) and clients["expected"] == clients["in_force"]

@@ -121,10 +121,10 @@ class Luks(Overlay):
 
     @property
     def _flags(self) -> Flags:
-        own = tuple(flag for flag in LIVE if getattr(self, flag))
+        live = tuple(flag for flag in LIVE if getattr(self, flag))
         if not self.like:
-            return Flags(own)
-        return Flags((*ceph_volume.FLAGS.everywhere, *own), ceph_volume.FLAGS.on_flash)
+            return Flags(live)
+        return Flags((*ceph_volume.FLAGS.everywhere, *live), ceph_volume.FLAGS.on_flash)
 
     @property
     def _chosen_sector_size(self) -> Optional[int]:
@@ -147,8 +147,10 @@ class Luks(Overlay):
             DmCrypt("dm-crypt", site.storage_hosts, SCRIPT, options=options),
         ]
         if self.hw_opal:
-            own = self._mappings(site).items()
-            needs += [opal.requirement(host, one) for host, each in own for one in each]
+            mappings = self._mappings(site).items()
+            needs += [
+                opal.requirement(host, mapping) for host, each in mappings for mapping in each
+            ]
         if self.like:
             needs += ceph_volume.requirements(site, self.devices)
             sentence = "luks: like: ceph-volume is for OSDs; name its options for a drive"
@@ -165,13 +167,13 @@ class Luks(Overlay):
     def before_osds(self, site: Site) -> HostScripts:
         if not self.is_present:
             return {}
-        made = {
+        by_host = {
             host: scripts.make(
                 mappings, self._formatting(), self._flags, site.tmp_dir, bool(self.hw_opal)
             )
             for host, mappings in self._mappings(site).items()
         }
-        return joined((ceph_volume.make(site, self.devices) if self.like else {}, made))
+        return joined((ceph_volume.make(site, self.devices) if self.like else {}, by_host))
 
     def _mappings(self, site: Site) -> dict[str, list[CryptMapping]]:
         return mappings_of(self._below(site), self.devices)
@@ -223,8 +225,8 @@ class Luks(Overlay):
     def describe(self, site: Site) -> HostScripts:
         # A campaign on drives asks what encryption costs: every cipher stands beside its own.
         table = cipher_speed.table_script() if site.drives else ""
-        own = cipher_speed.script(self.cipher, self.key_size)
-        text = f"{table or own}\necho {_PROC_CRYPTO}\ncat /proc/crypto"
+        speed = cipher_speed.script(self.cipher, self.key_size)
+        text = f"{table or speed}\necho {_PROC_CRYPTO}\ncat /proc/crypto"
         return dict.fromkeys(site.storage_hosts, text)
 
     @override
@@ -250,8 +252,8 @@ class Luks(Overlay):
     @override
     def take_down(self, site: Site) -> HostScripts:
         closed = {
-            host: scripts.remove(own, site.tmp_dir)
-            for host, own in mappings_of(self._below(site)).items()
+            host: scripts.remove(mappings, site.tmp_dir)
+            for host, mappings in mappings_of(self._below(site)).items()
         }
         volumes = ceph_volume.remove(site) if self.like else {}
         return joined((closed, volumes), keep_going=True) if volumes else closed
@@ -282,10 +284,10 @@ class Luks(Overlay):
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
         looks = [proof.parse(outputs) for outputs in (before, after)]
-        places: tuple[Union[Osd, Drive], ...] = (*site.osds, *site.drives)
+        carriers: tuple[Union[Osd, Drive], ...] = (*site.osds, *site.drives)
         findings = {
-            place: self._finding(place, [look.get(name_of(place)) for look in looks])
-            for place in places
+            carrier: self._finding(carrier, [look.get(name_of(carrier)) for look in looks])
+            for carrier in carriers
         }
         return judge_all(self, findings, self._claim())
 
@@ -296,26 +298,26 @@ class Luks(Overlay):
         as_what = f"as {self.like} makes it" if self.like else "as configured"
         return f"are on {how.get(self.hw_opal, 'dm-crypt over OPAL')} {as_what}"
 
-    def _finding(self, place: Union[Osd, Drive], looks: Sequence[Optional[Facts]]) -> Finding:
-        faults = [self._fault(place, facts) for facts in looks]
+    def _finding(self, carrier: Union[Osd, Drive], looks: Sequence[Optional[Facts]]) -> Finding:
+        faults = [self._fault(carrier, facts) for facts in looks]
         return Finding(next((fault for fault in faults if fault), None), looks[-1] or {})
 
-    def _fault(self, place: Union[Osd, Drive], facts: Optional[Facts]) -> Optional[str]:
+    def _fault(self, carrier: Union[Osd, Drive], facts: Optional[Facts]) -> Optional[str]:
         fault = storage.closed_fault(facts)
         if fault or facts is None:
             return fault
         if not self.is_present:
             return proof.plain_fault(facts)
-        if isinstance(place, Drive):
-            fault = proof.encrypted_drive_fault(place, facts, self._wanted())
-            parts = list(place.parts)
+        if isinstance(carrier, Drive):
+            fault = proof.encrypted_drive_fault(carrier, facts, self._wanted())
+            parts = list(carrier.parts)
         else:
-            fault = self._osd_fault(place, facts)
+            fault = self._osd_fault(carrier, facts)
             parts = [part for part in facts["named"] if part in self.devices]
         if not fault and self.like:
             opened = facts["opened"].values()
-            found = (ceph_volume.fault(layers) for layers in opened if any(map(crypt_of, layers)))
-            fault = next(filter(None, found), None)
+            faults = (ceph_volume.fault(layers) for layers in opened if any(map(crypt_of, layers)))
+            fault = next(filter(None, faults), None)
         if fault or self.hw_opal is None:
             return fault
         return opal.drive_fault(facts, parts, self.hw_opal)
@@ -333,6 +335,8 @@ class Luks(Overlay):
     def _wanted(self) -> proof.Wanted:
         if self.hw_opal == "only":
             return OpalTable()
-        flags, flash = (frozenset(own) for own in (self._flags.everywhere, self._flags.on_flash))
+        flags, flash = (
+            frozenset(names) for names in (self._flags.everywhere, self._flags.on_flash)
+        )
         size, on_opal = self._chosen_sector_size, self.hw_opal is not None
         return CryptTable(self.cipher, self.key_size, "", size, flags, on_opal, flash)

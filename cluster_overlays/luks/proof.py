@@ -34,11 +34,11 @@ def script(site: Site, host: str, with_opal: bool = False) -> str:
 
     `with_opal`: also what their drives say of their own encryption.
     """
-    asked = _asked(site, host)
+    parameters = _asked(site, host)
     if not with_opal:
-        return look(asked)
-    parts = {name: one["devices"] for name, one in asked.items()}
-    return f"{look(asked)}\necho {_OPAL}\n{luks_opal.look(parts)}"
+        return look(parameters)
+    parts = {name: of_carrier["devices"] for name, of_carrier in parameters.items()}
+    return f"{look(parameters)}\necho {_OPAL}\n{luks_opal.look(parts)}"
 
 
 def _asked(site: Site, host: str) -> dict[str, dict[str, Any]]:
@@ -88,11 +88,14 @@ def parse(outputs: HostOutputs) -> dict[str, Facts]:
     facts: dict[str, Facts] = {}
     for output in outputs.values():
         layers, _, drives = output.partition(_OPAL)
-        own = storage.parse([layers])
+        of_host = storage.parse([layers])
         try:
             opal = json.loads(drives or "{}")
             facts.update(
-                {name: {**one, "opal": opal[name]} if opal else one for name, one in own.items()}
+                {
+                    name: {**look_of_carrier, "opal": opal[name]} if opal else look_of_carrier
+                    for name, look_of_carrier in of_host.items()
+                }
             )
         except (ValueError, TypeError, KeyError):
             continue
@@ -142,12 +145,12 @@ def found_fault(
             if fault := _plain_part_fault(part, layers):
                 return fault
             continue
-        found = next(filter(None, map(crypt_of, layers)), None)
-        if found is None:
+        table = next(filter(None, map(crypt_of, layers)), None)
+        if table is None:
             return f"it has {layers[0].get('name')} open, below which is no dm-crypt"
         crypt = next(layer for layer in layers if crypt_of(layer))
-        if difference := found.difference_from(wanted.on(found.device).over(crypt), claimed):
-            return f"its dm-crypt on {found.device} {difference}"
+        if difference := table.difference_from(wanted.on(table.device).over(crypt), claimed):
+            return f"its dm-crypt on {table.device} {difference}"
     return None
 
 

@@ -152,9 +152,9 @@ class Ceph:
     def distribute_conf(self) -> None:
         """Put ceph.conf everywhere, and the keys where they are needed; mode 0600."""
         base = base_options(self._addressed(), self.fsid)
-        own = ceph_conf.read(Path(self.section.conf_file)) if self.section.conf_file else {}
+        of_file = ceph_conf.read(Path(self.section.conf_file)) if self.section.conf_file else {}
         sections = ceph_conf.merged(
-            setting_options(self.section), without(own, base), base, self.hooks.extra_conf()
+            setting_options(self.section), without(of_file, base), base, self.hooks.extra_conf()
         )
         self.conf_text = ceph_conf.render(sections)
         with tempfile.TemporaryDirectory(prefix=prefix("conf")) as staging:
@@ -221,8 +221,8 @@ class Ceph:
         ]
         if pool.min_size is not None:
             steps.append(_mon("osd pool set", pool=name, var="min_size", val=str(pool.min_size)))
-        said = self._session([*steps, *pools.ask(pool, name)])
-        fault = pools.fault(self.section, pool, said[len(steps) :])
+        answers = self._session([*steps, *pools.ask(pool, name)])
+        fault = pools.fault(self.section, pool, answers[len(steps) :])
         if fault:
             raise HostError(self.site.head, f"make the pool {name}", "is not as asked for", fault)
         self._pools.add(name)

@@ -62,7 +62,7 @@ class Place:
     dimensions: Mapping[str, Scalar]
 
 
-def read_client(folder: Folder, process: Process, place: Place, offset_s: float) -> Client:
+def read_client(folder: Folder, process: Process, row_key: Place, offset_s: float) -> Client:
     """Read the output and the logs of one process.
 
     `offset_s` is its host's clock minus the head's. Raises Malformed, naming the file, when its
@@ -77,7 +77,7 @@ def read_client(folder: Folder, process: Process, place: Place, offset_s: float)
         shift_s += output.printed_epoch_s - max(log.times_ms[-1] for log in iops_logs) / 1000
     window = _window(output, iops_logs, shift_s, offset_s, interval_s)
     sides = _by_direction(output.jobs)
-    records = _records(process, place, window, output.jobs)
+    records = _records(process, row_key, window, output.jobs)
     if window is not None and iops_logs:
         logged = sum(counts_per_second(log, shift_s, interval_s, window).sum() for log in iops_logs)
         if unlike := _unlike(float(logged), records):
@@ -102,7 +102,7 @@ def read_client(folder: Folder, process: Process, place: Place, offset_s: float)
 
 
 def _records(
-    process: Process, place: Place, window: Optional[Window], jobs: tuple[Job, ...]
+    process: Process, row_key: Place, window: Optional[Window], jobs: tuple[Job, ...]
 ) -> tuple[Record, ...]:
     """A record for each direction in which the process did something.
 
@@ -113,9 +113,9 @@ def _records(
         hosts.setdefault(job.host or process.host, []).append(job)
     return tuple(
         Record(
-            run=place.run,
-            iteration=place.iteration,
-            dimensions=place.dimensions,
+            run=row_key.run,
+            iteration=row_key.iteration,
+            dimensions=row_key.dimensions,
             host=host,
             volume=process.volume,
             direction=direction,
