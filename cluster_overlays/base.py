@@ -149,8 +149,8 @@ class Overlay(BaseModel):
     def put_back(self, site: Site, way_back: HostOutputs) -> HostScripts:
         """Give hosts that lost it, as in a power cut, what `way_back` printed there.
 
-        Run before `take_down` of a run that ended early. Of a host that is not in `way_back` nothing
-        is known: then print, one sentence a line, what will remain there.
+        Run before `take_down` of a run that ended early. Nothing is known of a host that is not in
+        `way_back`: then print, one sentence a line, what will remain there.
         """
         return {}
 
