@@ -238,7 +238,7 @@ def test_osds_on_luks_and_then_without_it(machine: Node) -> None:
         assert re.search(rf"{said}sectors of 4096, {' '.join(_FLAGS)}", log), log
         assert begins_with(machine, number).startswith(b"LUKS\xba\xbe\x00\x02")
     assert machine.sh(_OPEN).split() == ["/dev/dm-0", "/dev/dm-1"]
-    assert "Bandwidth (MB/sec)" in machine.sh("cat /root/encrypted/results/*/id-*/*/write/output.*")
+    assert "Bandwidth (MB/sec)" in machine.sh("cat /root/encrypted/results/*/id-*/write/output.*")
     key = 'od -An -tx1 -w64 /run/cbt-luks/cbt-luks-0/key | tr -d " "'
     assert machine.sh(f'grep -rlF "$({key})" /root/encrypted /root/encrypted.log || :') == ""
 
