@@ -87,6 +87,13 @@ for pid in $(pgrep -x ceph-osd); do
 done | sort -u
 """
 _LEFT = "dmsetup ls --target crypt; ls /run/cbt-luks"
+_ONE_WORKLOAD = """
+cp -r /root/{mode} /root/{mode}-one
+cd /root/{mode}-one/results/*/id-*
+for folder in *.node0; do
+    case $folder in many_writers.*) ;; *) rm -r "$folder" ;; esac
+done
+"""
 
 Files = Mapping[str, Union[Path, str]]
 
@@ -315,17 +322,15 @@ def test_the_example_of_messenger_modes_in_both(namespace: Node) -> None:
 
 
 def test_the_table_of_percents_over_both_archives(namespace: Node) -> None:
+    """Of one workload: upstream's report takes files that every workload has, and no others."""
+    for mode in ("crc", "secure"):
+        namespace.sh(_ONE_WORKLOAD.format(mode=mode))
     tool = "PYTHONPATH=/root/try/site:. python3 tools/generate_comparison_performance_report.py"
-    words = "--baseline /root/crc --archives /root/secure --output_directory /root/percents"
+    words = "--baseline /root/crc-one --archives /root/secure-one --output_directory /root/percents"
     status, log = namespace.run("B4", "percents-log", f"{tool} {words}")
     assert status == 0, log
     report = namespace.sh("cat /root/percents/*.md")
-    rows = [
-        line
-        for line in report.splitlines()
-        if re.match(r"\|4K Random (Read|Write)\|1\|\d+\|\d+\|\d+%\|", line)
-    ]
-    assert rows, report
+    assert re.search(r"^\|4K Random Write\|1\|\d+\|\d+\|(\d+%\|){3}$", report, re.M), report
 
 
 def test_osds_and_fio_keep_to_their_cpus(namespace: Node) -> None:
