@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Optional, Union
+from typing import Annotated, ClassVar, Literal, Optional, Union
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,6 +19,9 @@ from cbt_crypto.results.precision.until import MeasureUntil
 
 #: (host, shell command) -> the command as the overlays want it started there.
 WrapClient = Callable[[str, str], str]
+
+#: The OSDs' caches before a cell: emptied, filled by reading the volumes, or left alone.
+CacheState = Literal["drop", "warm", "as_is"]
 
 Seconds = Annotated[int, Field(ge=1, le=2_592_000)]
 
@@ -123,6 +126,16 @@ class Scenario(BaseModel):
         self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
     ) -> HostScripts:
         """Shell text for the clients that fills `volumes` with large writes."""
+        return {}
+
+    def cache_state(self, site: Site) -> CacheState:
+        """What the OSDs' caches hold when a cell begins."""
+        return "as_is"
+
+    def warm_scripts(
+        self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
+    ) -> HostScripts:
+        """Shell text for the clients that reads all of `volumes` once."""
         return {}
 
     def processes(self, site: Site) -> tuple[ClientProcess, ...]:

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from cbt_crypto.benchmarks import fio_job, load
 from cbt_crypto.benchmarks.base import (
+    CacheState,
     ClientProcess,
     ClusterCommands,
     Scenario,
@@ -63,6 +64,11 @@ class RbdFio(Scenario):
     prefill_iodepth: int = Field(
         16, ge=1, le=65536, description="writes of the prefill in flight, per volume"
     )
+    cache: CacheState = Field(
+        "drop",
+        description="the OSDs' caches before each cell: emptied (drop), filled by reading every "
+        "volume once (warm), or left as they are (as_is); with use_existing as_is when absent",
+    )
     log_avg_msec: int = Field(
         1000, ge=1, le=3_600_000, description="milliseconds that each line of fio's logs averages"
     )
@@ -108,8 +114,24 @@ class RbdFio(Scenario):
         self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
     ) -> HostScripts:
         """One fio for each volume, all at once; nothing with `prefill: false`."""
-        if not self.prefill:
-            return {}
+        return self._end_to_end("write", volumes, run_dir, commands) if self.prefill else {}
+
+    def warm_scripts(
+        self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
+    ) -> HostScripts:
+        """The same, reading."""
+        return self._end_to_end("read", volumes, run_dir, commands)
+
+    def cache_state(self, site: Site) -> CacheState:
+        """As the file has it; a cluster of somebody else's is left alone where it has nothing."""
+        is_named = "cache" in self.model_fields_set
+        if not is_named and any(osd.is_existing for osd in site.osds):
+            return "as_is"
+        return self.cache
+
+    def _end_to_end(
+        self, rw: str, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
+    ) -> HostScripts:
         by_client: dict[str, list[Volume]] = defaultdict(list)
         for volume in volumes:
             by_client[volume.client].append(volume)
@@ -118,7 +140,7 @@ class RbdFio(Scenario):
                 (
                     f"cd {shlex.quote(run_dir)}",
                     "pids=",
-                    *(self._prefill_one(volume, commands) for volume in of_client),
+                    *(self._one_pass(rw, volume, commands) for volume in of_client),
                     "for pid in $pids; do",
                     '    wait "$pid" || { tail -n 5 prefill.* >&2; exit 1; }',
                     "done",
@@ -192,10 +214,10 @@ class RbdFio(Scenario):
         job["name"] = f"rbd-{self.mode}"
         return _fio(self.fio_cmd, volume, job)
 
-    def _prefill_one(self, volume: Volume, commands: ClusterCommands) -> str:
+    def _one_pass(self, rw: str, volume: Volume, commands: ClusterCommands) -> str:
         job = {
             "name": "prefill",
-            "rw": "write",
+            "rw": rw,
             "bs": self.prefill_op_size,
             "iodepth": self.prefill_iodepth,
             "size": f"{volume.size_mb}M",

@@ -72,6 +72,41 @@ class Block(_Document):
     iops: Mapping[str, float] = {}
 
 
+class Layer(_Document):
+    """A block device that an OSD had open, or one below it, and what passed it."""
+
+    device: str
+    mapping: Optional[str] = None
+    read_bytes: int = Field(ge=0)
+    written_bytes: int = Field(ge=0)
+
+
+class Moved(_Document):
+    """What a process had read from storage, and written."""
+
+    read_bytes: int
+    written_bytes: int
+
+
+class OsdStorage(_Document):
+    """What one OSD read and wrote while a cell's clients ran, ramp included.
+
+    `devices` are those that it had open, each with what lies below it.
+    """
+
+    host: str
+    counters: Mapping[str, int] = {}
+    devices: tuple[tuple[Layer, ...], ...] = ()
+    process: Optional[Moved] = None
+
+
+class Caches(_Document):
+    """What was done to the OSDs' caches before a cell."""
+
+    state: str
+    faults: tuple[str, ...] = ()
+
+
 class CellDocument(_Document):
     """cell.json: how the measurement of one cell went."""
 
@@ -92,6 +127,8 @@ class CellDocument(_Document):
     deployment: Optional[str] = None
     block: Optional[Block] = None
     rate_iops: Optional[float] = Field(None, gt=0)
+    caches: Optional[Caches] = None
+    storage: Mapping[str, OsdStorage] = {}
 
 
 class OverlayProof(_Document):

@@ -223,6 +223,8 @@ class CellOutcome(TypedDict, total=False):
     deployment: Optional[str]
     block: Optional[Mapping[str, object]]
     rate_iops: int
+    caches: Mapping[str, object]
+    storage: Mapping[str, object]
 
 
 class CellBenchmark(Protocol):

@@ -23,14 +23,15 @@ TIMEOUT_S = 20
 _READER = """
 import fnmatch, json, socket, struct, sys
 
-def ask(path, command):
+def ask(path, command, is_text):
     with socket.socket(socket.AF_UNIX) as peer:
         peer.settimeout(%(timeout)d)
         peer.connect(path)
         peer.sendall(json.dumps(command).encode() + b"\\0")
         stream = peer.makefile("rb")
         (size,) = struct.unpack(">I", stream.read(4))
-        return json.loads(stream.read(size))
+        said = stream.read(size)
+        return said.decode("utf-8", "replace") if is_text else json.loads(said)
 
 def leaves(value, path=""):
     if isinstance(value, list):
@@ -42,7 +43,7 @@ def leaves(value, path=""):
         yield from leaves(inner, path + "/" + name if path else name)
 
 def answer(question):
-    value = ask(question["socket"], question["command"])
+    value = ask(question["socket"], question["command"], question["is_text"])
     if not question["keep"]:
         return value
     return {path: leaf for path, leaf in leaves(value)
@@ -76,7 +77,7 @@ class Question:
     entries of lists, matches one of these shell patterns. A `steady` question is asked again
     until two answers in a row are the same, or 51 times, and its answer is the list of the last
     two: counters that are read one after another belong together only when none of them moved
-    meanwhile.
+    meanwhile. The answer to one that `is_text` is what the daemon says, as text.
     """
 
     key: str
@@ -84,6 +85,7 @@ class Question:
     command: Mapping[str, str]
     keep: tuple[str, ...] = ()
     steady: bool = False
+    is_text: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Optional
 
 import numpy as np
 
@@ -18,6 +19,10 @@ UNEVEN_PERCENT = 15.0
 IDLE_SHARE = 0.01
 #: From this share of the window on, processes that measured apart are worth a sentence.
 APART_SHARE = 0.1
+#: More of what clients read than this must come from OSDs, in percent.
+UNSERVED_PERCENT = 5.0
+#: Rows may differ by so much in what came from memory, in points of percent.
+MEMORY_POINTS = 10.0
 #: A rate is kept when it is no further from what was asked for, in percent.
 RATE_PERCENT = 2.0
 #: From these shares on a node is saturated, or throttled by its hypervisor, in percent.
@@ -32,6 +37,7 @@ def warnings(run: Run, direction: str) -> Iterator[str]:
     yield from _apart(run)
     yield from _rate(run)
     yield from _idle(run, direction)
+    yield from _unserved(run, direction)
     yield from _nodes(run.nodes)
     yield from proof_doubts.doubts(run.proof, direction)
 
@@ -78,6 +84,30 @@ def _idle(run: Run, direction: str) -> Iterator[str]:
     idle = int(np.count_nonzero(series.iops <= IDLE_SHARE * np.median(series.iops)))
     if idle:
         yield f"{idle} of {len(series.iops)} seconds had no IO"
+
+
+def _unserved(run: Run, direction: str) -> Iterator[str]:
+    """Whether clients read more than OSDs found anything for."""
+    asked = sum(record.bytes for record in records_of(run, direction))
+    if direction != "read" or run.storage is None or not asked:
+        return
+    served = run.storage.hit + run.storage.missed
+    lacking = 100 * (1 - served / asked)
+    if lacking > UNSERVED_PERCENT:
+        yield (
+            f"{lacking:.0f} % of what clients read came from no OSD's store: it was never written,"
+            " or came from a client's own cache"
+        )
+
+
+def unlike_in_memory(own: Optional[float], base: Optional[float]) -> Iterator[str]:
+    """Whether a row read more or less from memory than the baseline; both in percent of reads."""
+    if own is None or base is None or abs(own - base) <= MEMORY_POINTS:
+        return
+    yield (
+        f"{own:.0f} % of reads came from OSDs' memory, of the baseline's {base:.0f} %: this"
+        " compares caches too"
+    )
 
 
 def _nodes(nodes: Sequence[NodeUse]) -> Iterator[str]:

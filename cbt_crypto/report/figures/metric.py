@@ -11,10 +11,13 @@ import numpy as np
 from cbt_crypto.results.cell.node import KINDS, SHOWN_STATES, NodesUse
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run
+from cbt_crypto.results.cell.storage import StorageUse
 from cbt_crypto.results.readers.fio_job import SYNC
 from cbt_crypto.results.readers.histogram import merge
 
 _GIB = 1 << 30
+#: The key of the share of reads that took no drive.
+FROM_MEMORY = "reads_from_memory_percent"
 #: Makes a figure from the measurements of one cell in one direction.
 _Of = Callable[[Sequence[Run], str], Optional[float]]
 
@@ -178,6 +181,19 @@ def _energy(value: Callable[[float, Run], Optional[float]]) -> _Of:
     return of
 
 
+def _stored(value: Callable[[StorageUse], Optional[float]], own: str = "") -> _Of:
+    """Of all OSDs, mean over runs; None unless every run tells. `own` is the direction it is of."""
+
+    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
+        if own and direction != own:
+            return None
+        found = [None if run.storage is None else value(run.storage) for run in runs]
+        known = [one for one in found if one is not None]
+        return float(np.mean(known)) if known and len(known) == len(runs) else None
+
+    return of
+
+
 def _client_idle(runs: Sequence[Run], direction: str) -> Optional[float]:
     """Of all threads of the hosts with client processes, mean over runs; None unless all tell."""
     values = []
@@ -206,6 +222,10 @@ def total_rate(run: Run, field: str) -> float:
 def _per(amount: float, total: float) -> Optional[float]:
     """None of nothing: etcd's benchmark, for one, tells of requests and not of bytes."""
     return amount / total if total else None
+
+
+def _of_drives(moved: Optional[int], asked: int) -> Optional[float]:
+    return None if moved is None else _per(moved, asked)
 
 
 #: In the order in which tables and files show them.
@@ -271,6 +291,18 @@ METRICS = (
         _share("neighbours"),
     ),
     Metric("osd_cpu_share_rest_percent", "share of the rest in it", "%", 0, _cpu(_rest)),
+    Metric(
+        FROM_MEMORY, "reads from OSDs' memory", "%", 0,
+        _stored(lambda used: used.from_memory_percent, "read"),
+    ),
+    Metric(
+        "osd_drive_read_bytes_per_byte", "bytes read from drives per byte read", "B/B", 0,
+        _stored(lambda used: _of_drives(used.drive_read, used.client_read), "read"),
+    ),
+    Metric(
+        "osd_drive_written_bytes_per_byte", "bytes written to drives per byte written", "B/B", 0,
+        _stored(lambda used: _of_drives(used.drive_written, used.client_written), "write"),
+    ),
     Metric("client_cpu_idle_percent", "client hosts' CPU, idle", "%", 0, _client_idle),
     Metric("osd_cycles_per_io", "OSD nodes' cycles per IO", "cycles", -1, _counted("cycles")),
     Metric(

@@ -13,7 +13,7 @@ from lxml.html import builder as E
 
 from cbt_crypto.report import label, text_of
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
-from cbt_crypto.report.figures.metric import BY_KEY
+from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY
 from cbt_crypto.report.figures.notes import notes_of, numbers
 from cbt_crypto.report.figures.tail import left_out
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
@@ -45,6 +45,7 @@ _RARE_COLUMNS = (
     ("{nodes} mJ/IO", "osd_energy_j_per_io", 1e3),
     ("{nodes} J/GiB", "osd_energy_j_per_gib", 1.0),
     ("{nodes} W", "osd_power_w", 1.0),
+    ("reads from memory %", FROM_MEMORY, 1.0),
 )
 
 

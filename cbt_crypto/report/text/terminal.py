@@ -13,6 +13,7 @@ from rich.text import Text
 from cbt_crypto.archive.problem import printable
 from cbt_crypto.report import label, text_of
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
+from cbt_crypto.report.figures.metric import FROM_MEMORY
 from cbt_crypto.report.figures.tail import left_out
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
 from cbt_crypto.report.sanitize import map_text
@@ -142,7 +143,8 @@ def _grid(report: Report, with_bars: bool, width: int) -> Grid:
     grid.add_column("% lost" if report.options.loss else "percent", justify="right", width=7)
     grid.add_column("95 % interval", justify="right", width=18)
     left = width - sum((column.width or 0) + 1 for column in grid.columns)
-    for heading, column_width in _COLUMNS:
+    has_memory = any(table.has(FROM_MEMORY) for table in report.tables)
+    for heading, column_width in (*_COLUMNS, *([("mem %", 5)] if has_memory else [])):
         left -= column_width + 1
         # A figure that is cut is worse than none; the pad behind the last one is not needed.
         if left < -1:
@@ -204,6 +206,7 @@ def _figures(cell: ReportCell, loss: bool) -> list[Text]:
         Text(label.milliseconds(figures.get("clat_ns_p99"))),
         Text(label.one_decimal(figures.get("osd_cpu_user_percent"))),
         Text(label.one_decimal(figures.get("osd_cpu_sys_percent"))),
+        Text(label.one_decimal(figures.get(FROM_MEMORY))),
     ]
 
 

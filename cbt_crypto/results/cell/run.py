@@ -24,6 +24,7 @@ from cbt_crypto.results.cell.node import BUSY_STATES, Node, NodesUse, NodeUse, p
 from cbt_crypto.results.cell.perf import PerfUse, read_perf
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.series import Series, directions_of, series_of
+from cbt_crypto.results.cell.storage import StorageUse, storage_use
 from cbt_crypto.results.cell.window import Floats, Window, common, start_skew_s
 from cbt_crypto.results.cell.within_run import Seconds, Within, within_run
 from cbt_crypto.results.readers.collectl import NodeSeries, read_collectl
@@ -55,6 +56,8 @@ class Run:
     warmup_s: float = 0.0
     #: What the logs say of the window, by direction, where fio's totals are of other seconds.
     in_window: Mapping[str, InWindow] = field(default_factory=dict)
+    #: Of which memory and drives the reads and writes were; None where nothing tells.
+    storage: Optional[StorageUse] = None
     #: For how long a process measured without all the others.
     apart_s: float = 0.0
     #: What the processes together were told not to exceed.
@@ -97,6 +100,7 @@ def read_run(folder: Folder, planned: PlannedCell) -> Run:
             return replace(run, failure="it has not been run", is_missing=True)
         run = replace(run, started=cell.started, hosts=(*cell.osd_hosts, *cell.clients))
         run = replace(run, deployment=cell.deployment, rate_iops=cell.rate_iops)
+        run = replace(run, storage=storage_use(cell))
         proof = cell_folder.document("proof.json", Proof)
         run = replace(run, proof=proof)
         failure = _refusal(cell, proof)
@@ -147,6 +151,7 @@ def _measured(run: Run, folder: Folder, cell: CellDocument) -> Run:
         for process in cell.processes
     ]
     problems = [problem for client in clients for problem in client.problems]
+    problems += [Problem("", fault) for fault in (cell.caches.faults if cell.caches else ())]
     windows = [client.window for client in clients if client.window is not None]
     run = replace(
         run,

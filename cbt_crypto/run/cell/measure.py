@@ -20,8 +20,8 @@ from cbt_crypto.hosts.clock import _check_clocks, clock_offsets
 from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.layout import section_of
+from cbt_crypto.run.cell import caches, neighbours, proof, storage_traffic
 from cbt_crypto.run.cell import collect as collected
-from cbt_crypto.run.cell import neighbours, proof
 from cbt_crypto.run.targets.base import Target, commands_of
 
 #: Seconds beyond ramp and time in which fio must have opened its volume and ended.
@@ -82,13 +82,18 @@ class ScenarioBenchmark:
             self.site, self.run_dir, self.commands, self.stack.wrap_client
         )
         limit = self.scenario.ramp + self.scenario.measured_s + _SLACK
+        caches_before = caches.bring(
+            self.remote, self.site, self.scenario, self.run_dir, self.commands
+        )
         offsets = clock_offsets(self.remote, self.site)
+        counted_before = storage_traffic.read(self.remote, self.site)
         on_head = offsets[self.site.head]
         started = time.time() + on_head
         counted = energy_sampler.recorded(self.remote, self.energy_hosts, self.run_dir)
         with counted, self._engine.monitoring.monitor(self.run_dir):
             self.remote.run(scripts, "run fio", limit)
             ended = time.time() + on_head
+        counted_after = storage_traffic.read(self.remote, self.site)
         statuses = self._exit_statuses(scripts)
         _check_clocks(offsets, clock_offsets(self.remote, self.site))
         processes = self.scenario.processes(self.site)
@@ -99,6 +104,8 @@ class ScenarioBenchmark:
                 host: round(offset - on_head, 4) for host, offset in offsets.items()
             },
             "processes": [_outcome(process, statuses) for process in processes],
+            "caches": caches_before,
+            "storage": storage_traffic.between(counted_before, counted_after),
         }
 
     def collect(self) -> None:

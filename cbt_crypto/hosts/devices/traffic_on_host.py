@@ -1,0 +1,80 @@
+"""Counts what has passed the devices that processes have open. This file runs on the hosts.
+
+Its source is sent to them, so it needs nothing but Python 3.6. A device's `stat` counts 512-byte
+sectors, whatever the device's own are (Documentation/block/stat.rst of Linux).
+"""
+
+import json
+import os
+import stat
+import sys
+from typing import Dict, List, Optional, Tuple
+
+_SECTOR = 512
+
+
+def opened(pid: str) -> List[str]:
+    """The block devices that a process has open, as "major:minor"."""
+    found = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            status = os.stat(f"/proc/{pid}/fd/{name}")
+        except FileNotFoundError:
+            continue
+        if stat.S_ISBLK(status.st_mode):
+            found.add(f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}")
+    return sorted(found)
+
+
+def layers(device: str, root: str = "/sys/dev/block") -> List[Dict[str, object]]:
+    """The device and those below it, from the top down, each with the bytes that passed it."""
+    folder = os.path.realpath(os.path.join(root, device))
+    fields = [int(word) for word in _read(folder, "stat").split()]
+    layer = {
+        "device": os.path.basename(folder),
+        "read_bytes": fields[2] * _SECTOR,
+        "written_bytes": fields[6] * _SECTOR,
+    }  # type: Dict[str, object]
+    mapping = os.path.join(folder, "dm/name")
+    if os.path.exists(mapping):
+        layer["mapping"] = _read(folder, "dm/name").strip()
+    found = [layer]
+    slaves = os.path.join(folder, "slaves")
+    for lower in sorted(os.listdir(slaves)) if os.path.isdir(slaves) else []:
+        found += layers(_read(slaves, lower + "/dev").strip(), root)
+    return found
+
+
+def process(pid: str) -> Optional[Tuple[int, int]]:
+    """Bytes that a process had read from and written to storage, also through files."""
+    try:
+        with open(f"/proc/{pid}/io") as file:
+            counted = dict(line.split(": ") for line in file.read().splitlines())
+    except OSError:
+        return None
+    return int(counted["read_bytes"]), int(counted["write_bytes"])
+
+
+def _read(folder: str, name: str) -> str:
+    with open(os.path.join(folder, name)) as file:
+        return file.read()
+
+
+def main(asked: Dict[str, str]) -> Dict[str, object]:
+    """Name -> what its process, whose pid is in the file that is named, moved."""
+    told = {}  # type: Dict[str, object]
+    for name, pid_file in asked.items():
+        try:
+            pid = _read("/", pid_file).strip()
+            counted = process(pid)
+            told[name] = {
+                "devices": [layers(device) for device in opened(pid)],
+                "process": counted and {"read_bytes": counted[0], "written_bytes": counted[1]},
+            }
+        except (OSError, ValueError, IndexError) as error:
+            told[name] = {"error": str(error)}
+    return told
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(json.loads(sys.argv[1]))))

@@ -1,0 +1,119 @@
+"""What a cell's reads and writes were of: bytes at every OSD's devices, and hits of its cache.
+
+Read just before the clients start and just after they end, so it is of their ramp too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+from collections.abc import Mapping
+from typing import Any, Optional
+
+from cbt_crypto.hosts import admin_socket, shell
+from cbt_crypto.hosts.admin_socket import Question
+from cbt_crypto.hosts.devices import traffic_on_host
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import HostOutputs, Site
+
+_SOCKETS, _DEVICES = "@cbt-crypto-sockets", "@cbt-crypto-devices"
+#: Counters of `perf dump`; those of the buffers begin with `bluestore_` in 16.2, no longer in 18.2.
+_COUNTERS = {
+    "buffer_hit_bytes": ("bluestore/buffer_hit_bytes", "bluestore/bluestore_buffer_hit_bytes"),
+    "buffer_miss_bytes": ("bluestore/buffer_miss_bytes", "bluestore/bluestore_buffer_miss_bytes"),
+    "onode_hits": ("bluestore/onode_hits", "bluestore/bluestore_onode_hits"),
+    "onode_misses": ("bluestore/onode_misses", "bluestore/bluestore_onode_misses"),
+    "client_read_bytes": ("osd/op_out_bytes",),
+    "client_written_bytes": ("osd/op_in_bytes",),
+}
+
+#: OSD -> what it had counted since it started.
+Reading = Mapping[str, Mapping[str, Any]]
+
+
+def read(remote: Remote, site: Site) -> Reading:
+    """What every OSD has counted by now, in one call for all hosts; empty without OSDs.
+
+    An OSD that does not answer is left out. Raises HostError for a host that does not.
+    """
+    scripts = {host: _script(site, host) for host in site.osd_hosts}
+    if not scripts:
+        return {}
+    return parsed(site, remote.run(scripts, "read what passed the OSDs' devices", 120))
+
+
+def _script(site: Site, host: str) -> str:
+    osds = site.osds_of(host)
+    keep = tuple(path for paths in _COUNTERS.values() for path in paths)
+    questions = [
+        Question(f"osd.{osd.id}", osd.admin_socket, {"prefix": "perf dump"}, keep) for osd in osds
+    ]
+    processes = {f"osd.{osd.id}": osd.pid_file for osd in osds}
+    devices = shell.python(inspect.getsource(traffic_on_host), processes)
+    asked = shell.section(_SOCKETS, admin_socket.script(questions))
+    return asked + shell.section(_DEVICES, devices)
+
+
+def parsed(site: Site, outputs: HostOutputs) -> dict[str, dict[str, Any]]:
+    """By OSD what both parts printed; without OSDs of which one part is missing."""
+    found: dict[str, dict[str, Any]] = {}
+    for host, output in outputs.items():
+        parts = dict(shell.sections(output, _SOCKETS, _DEVICES))
+        answers = admin_socket.parse({host: parts.get(_SOCKETS, "")}).values
+        devices: Mapping[str, Any] = {}
+        with contextlib.suppress(ValueError):
+            devices = json.loads(parts.get(_DEVICES, ""))
+        for osd in site.osds_of(host):
+            name = f"osd.{osd.id}"
+            told = devices.get(name, {})
+            if name in answers and "error" not in told and told:
+                found[name] = {"host": host, "counters": _counters(answers[name]), **told}
+    return found
+
+
+def _counters(answer: Mapping[str, Any]) -> dict[str, int]:
+    found = {}
+    for name, paths in _COUNTERS.items():
+        value = next((answer[path] for path in paths if path in answer), None)
+        if isinstance(value, int):
+            found[name] = value
+    return found
+
+
+def between(before: Reading, after: Reading) -> dict[str, dict[str, Any]]:
+    """What passed each OSD from one reading to the next, as cell.json has it.
+
+    Without OSDs that only one reading has, or whose counters went back as the OSD was restarted.
+    """
+    found = {}
+    for name, last in after.items():
+        first = before.get(name)
+        moved = None if first is None else _difference(first, last)
+        if moved is not None:
+            found[name] = {"host": last["host"], **moved}
+    return found
+
+
+def _difference(first: Mapping[str, Any], last: Mapping[str, Any]) -> Optional[dict[str, Any]]:
+    counters = {
+        name: value - first["counters"].get(name, 0) for name, value in last["counters"].items()
+    }
+    if any(value < 0 for value in counters.values()):
+        return None
+    known = {layer["device"]: layer for layers in first["devices"] for layer in layers}
+    devices = [
+        [_moved(known[layer["device"]], layer) for layer in layers if layer["device"] in known]
+        for layers in last["devices"]
+    ]
+    process = None
+    if first["process"] and last["process"]:
+        process = _moved(first["process"], last["process"])
+    return {"counters": counters, "devices": devices, "process": process}
+
+
+def _moved(first: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with bytes as differences; names are kept."""
+    return {
+        key: value - first[key] if isinstance(value, int) else value for key, value in last.items()
+    }

@@ -1,0 +1,105 @@
+"""What passed OSDs' devices: read from the kernel's files, and between two readings."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from cbt_crypto.hosts.devices import traffic_on_host
+from cbt_crypto.hosts.site import Osd, Site
+from cbt_crypto.run.cell import storage_traffic
+
+pytestmark = pytest.mark.unit
+
+SITE = Site(
+    "/t", "/c", "h0", (), (Osd(0, "h0", "/dev/x", "/d", "/s", "/p"),)
+)  # fmt: skip
+
+
+def _device(root: Path, number: str, name: str, read: int, written: int) -> Path:
+    folder = root / "devices" / name
+    (folder / "slaves").mkdir(parents=True)
+    (folder / "stat").write_text(f" 5 0 {read} 7 9 0 {written} 3 0 1 1 0 0 0 0 0 0\n")
+    (folder / "dev").write_text(f"{number}\n")
+    (root / number).symlink_to(folder)
+    return folder
+
+
+def test_a_mapping_and_what_is_below_it(tmp_path: Path) -> None:
+    drive = _device(tmp_path, "8:0", "sda", 200, 400)
+    mapping = _device(tmp_path, "254:0", "dm-0", 100, 300)
+    (mapping / "dm").mkdir()
+    (mapping / "dm/name").write_text("cbt-crypto-0\n")
+    (mapping / "slaves/sda").symlink_to(drive)
+    assert traffic_on_host.layers("254:0", str(tmp_path)) == [
+        {"device": "dm-0", "mapping": "cbt-crypto-0", "read_bytes": 51200, "written_bytes": 153600},
+        {"device": "sda", "read_bytes": 102400, "written_bytes": 204800},
+    ]
+
+
+def test_this_process_as_the_kernel_counts_it(tmp_path: Path) -> None:
+    """The script as hosts run it, on a process that writes to a disk."""
+    script = Path(traffic_on_host.__file__).read_text()
+    pid = tmp_path / "pid"
+    pid.write_text(f"{os.getpid()}\n")
+
+    def told() -> dict[str, dict[str, object]]:
+        asked = json.dumps({"osd.0": str(pid), "osd.1": str(tmp_path / "none")})
+        return json.loads(subprocess.check_output([sys.executable, "-I", "-c", script, asked]))
+
+    before = told()
+    with tempfile.TemporaryFile(dir=tmp_path) as file:
+        file.write(os.urandom(1 << 20))
+        file.flush()
+        os.fsync(file.fileno())
+        is_on_disk = os.fstatvfs(file.fileno()).f_blocks and "tmpfs" not in _kind(tmp_path)
+    after = told()
+    assert "error" in after["osd.1"]
+    moved = [one["osd.0"]["process"]["written_bytes"] for one in (before, after)]  # type: ignore[index]
+    assert not is_on_disk or moved[1] - moved[0] >= 1 << 20
+
+
+def _kind(path: Path) -> str:
+    return subprocess.check_output(["stat", "-f", "-c", "%T", str(path)], text=True)
+
+
+def _reading(hit: int, **more: object) -> dict[str, dict[str, object]]:
+    layer = {"device": "dm-0", "mapping": "m", "read_bytes": 10 * hit, "written_bytes": hit}
+    return {
+        "osd.0": {
+            "host": "h0", "counters": {"buffer_hit_bytes": hit}, "devices": [[layer]],
+            "process": {"read_bytes": hit, "written_bytes": hit}, **more,
+        }
+    }  # fmt: skip
+
+
+def test_between_two_readings() -> None:
+    (found,) = storage_traffic.between(_reading(5), _reading(12)).values()
+    assert found == {
+        "host": "h0",
+        "counters": {"buffer_hit_bytes": 7},
+        "devices": [[{"device": "dm-0", "mapping": "m", "read_bytes": 70, "written_bytes": 7}]],
+        "process": {"read_bytes": 7, "written_bytes": 7},
+    }
+
+
+def test_an_osd_that_was_restarted_tells_nothing() -> None:
+    assert storage_traffic.between(_reading(12), _reading(5)) == {}
+    assert storage_traffic.between({}, _reading(5)) == {}
+
+
+@pytest.mark.parametrize("prefix", ["", "bluestore_"], ids=["18.2", "16.2"])
+def test_both_names_of_a_counter(prefix: str) -> None:
+    answer = {f"bluestore/{prefix}buffer_hit_bytes": 3, "osd/op_out_bytes": 4}
+    sockets = json.dumps({"answers": {"osd.0": answer}, "errors": {}})
+    devices = json.dumps({"osd.0": {"devices": [], "process": None}})
+    printed = f"@cbt-crypto-sockets\n{sockets}\n@cbt-crypto-devices\n{devices}\n"
+    (found,) = storage_traffic.parsed(SITE, {"h0": printed}).values()
+    assert found["counters"] == {"buffer_hit_bytes": 3, "client_read_bytes": 4}
+    assert storage_traffic.parsed(SITE, {"h0": "@cbt-crypto-sockets\n{}\n"}) == {}

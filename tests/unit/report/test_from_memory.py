@@ -1,0 +1,86 @@
+"""Whether reads took the drives: in every form of a report, from what OSDs counted."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cbt_crypto.report import build
+from cbt_crypto.report.html.page import page
+from cbt_crypto.report.text.csv_json import document, tidy
+from cbt_crypto.report.text.markdown import markdown
+
+pytestmark = pytest.mark.unit
+
+READS, WRITES = "results/00000000/id-00000000", "results/00000000/id-00000001"
+
+
+def osd(host: str, hit: int, missed: int, layers: Any = (), read: int = 0) -> dict[str, Any]:
+    counters = {
+        "buffer_hit_bytes": hit, "buffer_miss_bytes": missed, "client_read_bytes": hit + missed,
+        "client_written_bytes": 4096,
+    }  # fmt: skip
+    return {
+        "host": host, "counters": counters, "devices": layers,
+        "process": {"read_bytes": read, "written_bytes": 8192},
+    }  # fmt: skip
+
+
+def tell(root: Path, cell: str, **values: Any) -> None:
+    path = root / cell / "cell.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+#: More than clients of the archive read, so that nothing is missing.
+MANY = 1 << 30
+
+
+def test_rows_say_how_much_came_from_memory_and_that_they_differ(small: Path) -> None:
+    dm = {"device": "dm-0", "mapping": "cbt-crypto-x", "read_bytes": MANY, "written_bytes": 0}
+    below = {"device": "sda", "read_bytes": MANY, "written_bytes": 0}
+    tell(small, READS, storage={"osd.0": osd("osd0", 0, MANY, [[dm, below]])})
+    tell(small, "results/00000000/id-00000002", storage={"osd.0": osd("osd0", 3 * MANY, MANY)})
+    built = build(small)
+    plain, luks = (cell for cell in built.cells if cell.direction == "read")
+    assert plain.figures["reads_from_memory_percent"] == 0
+    assert luks.figures["reads_from_memory_percent"] == 75
+    assert plain.figures["osd_drive_read_bytes_per_byte"] == 1, "the mapping, not what is below"
+    assert luks.figures["osd_drive_read_bytes_per_byte"] == 0, "a file: by the process"
+    assert plain.warnings == ()
+    (warning,) = luks.warnings
+    assert warning.startswith("75 % of reads came from OSDs' memory, of the baseline's 0 %")
+    for text in (markdown(built), page(built)):
+        assert "reads from memory %" in text
+    rows = [r for r in csv.DictReader(io.StringIO(tidy(built))) if r["unit"] == "%"]
+    assert [r["value"] for r in rows if r["figure"] == "reads_from_memory_percent"] == [
+        "0.0",
+        "75.0",
+    ]
+    assert "reads_from_memory_percent" in str(document(built)["tables"][0]["sections"][0])
+
+
+def test_without_the_counters_of_every_osd_there_is_no_figure(small: Path) -> None:
+    tell(small, READS, storage={"osd.0": {**osd("osd0", 1, 1), "counters": {}}})
+    tell(small, "results/00000000/id-00000002", storage={"osd.7": osd("elsewhere", 1, 1)})
+    built = build(small)
+    assert not any("reads_from_memory_percent" in cell.figures for cell in built.cells)
+    assert "reads from memory %" not in markdown(built)
+
+
+def test_reads_of_what_was_never_written_are_said(small: Path) -> None:
+    """24,000 reads of 4 KiB, of which OSDs found a tenth."""
+    asked = 24_000 * 4096
+    tell(small, READS, storage={"osd.0": osd("osd0", 0, asked // 10)})
+    cell = next(cell for cell in build(small).cells if cell.is_baseline)
+    assert cell.warnings[0].startswith("90 % of what clients read came from no OSD's store")
+
+
+def test_a_cache_that_was_not_emptied_is_said(small: Path) -> None:
+    tell(small, READS, caches={"state": "drop", "faults": ["osd.3 did not empty its cache: x"]})
+    cell = next(cell for cell in build(small).cells if cell.is_baseline)
+    assert cell.warnings[0].endswith("osd.3 did not empty its cache: x")
