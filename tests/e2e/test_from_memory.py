@@ -7,11 +7,18 @@ import subprocess
 from typing import Any
 
 import pytest
+import yaml
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-#: 4 MiB fit into what BlueStore keeps of data; of 256 MiB small reads see a part, once.
-SMALL, LARGE = "4", "256"
+#: 16 MiB fit into what BlueStore keeps of data, whichever of its shards they come to; of 256 MiB
+#: small reads see a part, once.
+SMALL, LARGE = "16", "256"
+#: BlueStore begins with 128 MiB for all caches, of which data have a few in each shard.
+CACHE = {
+    "bluestore_cache_autotune": "false", "bluestore_cache_size": "536870912",
+    "bluestore_cache_meta_ratio": "0.1", "bluestore_cache_kv_ratio": "0.1",
+}  # fmt: skip
 LOAD = {
     "vol_size": [int(SMALL), int(LARGE)], "time": 4, "op_size": 4096, "mode": "randread",
     "iodepth": 4, "cache": ["warm", "drop"], "ramp": 0,
@@ -24,7 +31,11 @@ def _is_on_disk(machine: Any) -> bool:
 
 
 def test_a_row_says_how_much_came_from_memory(machine: Any) -> None:
-    done = machine.run(machine.write({"Unencrypted": {}}, {"rbd_single_client": LOAD}))
+    config = machine.write({"Unencrypted": {}}, {"rbd_single_client": LOAD})
+    campaign = yaml.safe_load(config.read_text())
+    campaign["cluster"]["settings"] |= CACHE
+    config.write_text(yaml.safe_dump(campaign, sort_keys=False))
+    done = machine.run(config)
     assert done.returncode == 0, done.stdout + done.stderr
     for cell in machine.cells():
         assert cell["caches"] == {"state": cell["parameters"]["cache"], "faults": []}
