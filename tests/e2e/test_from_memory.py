@@ -15,10 +15,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 #: small reads see a part, once.
 SMALL, LARGE = "16", "256"
 #: BlueStore begins with 128 MiB for all caches, of which data have a few in each shard.
-CACHE = {
-    "bluestore_cache_autotune": "false", "bluestore_cache_size": "536870912",
-    "bluestore_cache_meta_ratio": "0.1", "bluestore_cache_kv_ratio": "0.1",
-}  # fmt: skip
+CACHE = """\
+[osd]
+bluestore cache autotune = false
+bluestore cache size = 536870912
+bluestore cache meta ratio = 0.1
+bluestore cache kv ratio = 0.1
+"""
 LOAD = {
     "vol_size": [int(SMALL), int(LARGE)], "time": 4, "op_size": 4096, "mode": "randread",
     "iodepth": 4, "cache": ["warm", "drop"], "ramp": 0,
@@ -33,7 +36,9 @@ def _is_on_disk(machine: Any) -> bool:
 def test_a_row_says_how_much_came_from_memory(machine: Any) -> None:
     config = machine.write({"Unencrypted": {}}, {"rbd_single_client": LOAD})
     campaign = yaml.safe_load(config.read_text())
-    campaign["cluster"]["settings"] |= CACHE
+    conf = machine.directory / "ceph.conf"
+    conf.write_text(CACHE)
+    campaign["cluster"]["conf_file"] = str(conf)
     config.write_text(yaml.safe_dump(campaign, sort_keys=False))
     done = machine.run(config)
     assert done.returncode == 0, done.stdout + done.stderr
