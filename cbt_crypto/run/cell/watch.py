@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from cbt_crypto.cluster_overlays.base import Seen, Watch
-from cbt_crypto.hosts import shell, watch_on_host
-from cbt_crypto.hosts.site import HostOutputs, HostScripts
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.site import HostScripts
+from cbt_crypto.run.cell import watch_on_host
 
 #: Name -> host -> what is watched there.
 Watches = Mapping[str, Mapping[str, Watch]]
@@ -104,11 +105,6 @@ def parse(text: str) -> Record:
                 seen = Seen(said["value"], float(said["since"]))
                 found.seen.setdefault(said["name"], []).append(seen)
     return found
-
-
-def parse_all(outputs: HostOutputs) -> dict[str, Record]:
-    """The records of all hosts."""
-    return {host: parse(text) for host, text in outputs.items()}
 
 
 def seen_of(name: str, records: Mapping[str, Record]) -> dict[str, Sequence[Seen]]:
