@@ -208,7 +208,7 @@ class Overlay(BaseModel):
         """What an option must know of the hosts first; run once a campaign, before all else."""
         return {}
 
-    def told(self, outputs: HostOutputs) -> Self:
+    def decided(self, outputs: HostOutputs) -> Self:
         """The overlay with that option decided by the outputs of `ask`. May raise RunError."""
         return self
 

@@ -50,10 +50,10 @@ SWAP = "sed '1d; /^\\/dev\\/zram/d; s/ .*//; s/^/swap /' /proc/swaps"
 
 def swap_advice(output: str) -> Optional[str]:
     """One sentence when what `SWAP` printed shows that keys in a tmpfs may reach a disk."""
-    places = [line[len("swap ") :] for line in output.splitlines() if line.startswith("swap ")]
-    if not places:
+    swaps = [line[len("swap ") :] for line in output.splitlines() if line.startswith("swap ")]
+    if not swaps:
         return None
-    where = ", ".join(places)
+    where = ", ".join(swaps)
     return f"keys in memory may be written to swap ({where}); swapoff -a for the campaign"
 
 

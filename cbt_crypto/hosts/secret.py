@@ -95,9 +95,9 @@ def options_without(text: str) -> str:
 def document_without(value: Any, name: str = "") -> Any:
     """The same of a YAML or JSON document's value, which stands under `name`."""
     if isinstance(value, Mapping):
-        return {key: document_without(own, f"{key}") for key, own in value.items()}
+        return {key: document_without(inner, f"{key}") for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [document_without(one, name) for one in value]
+        return [document_without(element, name) for element in value]
     return _without(name, value) if isinstance(value, str) else value
 
 

@@ -36,13 +36,13 @@ def anonymized(report: Report) -> Report:
 
 def _hosts(report: Report) -> list[str]:
     """Every host that anything in the report names, each once."""
-    found = list(report.environment.get("hosts", {}))
+    hosts = list(report.environment.get("hosts", {}))
     for cell in report.cells:
         for run in cell.runs:
-            found += [record.host for record in run.records]
-            found += [node.host for node in run.nodes]
-            found += run.hosts
-    return list(dict.fromkeys(found))
+            hosts += [record.host for record in run.records]
+            hosts += [node.host for node in run.nodes]
+            hosts += run.hosts
+    return list(dict.fromkeys(hosts))
 
 
 class _Hider:
@@ -70,8 +70,8 @@ class _Hider:
         return _ADDRESS.sub(self._address, text)
 
     def _host(self, match: re.Match[str]) -> str:
-        found = match.group().lower()
-        longest = max((name for name in self._words if found.startswith(name)), key=len)
+        host = match.group().lower()
+        longest = max((name for name in self._words if host.startswith(name)), key=len)
         return self._words[longest]
 
     def _user(self, name: str) -> str:
@@ -84,7 +84,7 @@ class _Hider:
 
     def _numbered(self, kind: str, name: str) -> str:
         """`kind1` for the first of its kind, and so on; always the same for the same name."""
-        count = sum(one == kind for one, _ in self._numbers)
+        count = sum(known_kind == kind for known_kind, _ in self._numbers)
         return self._numbers.setdefault((kind, name.lower()), f"{kind}{count + 1}")
 
 

@@ -94,8 +94,8 @@ class CampaignRun:
         self._begin()
         try:
             self._note_devices(devices.recording)
-            told = ways_back.ask(self._remote, self._everywhere(), self.campaign)
-            self._journal.keep_ways_back(told)
+            printed = ways_back.ask(self._remote, self._everywhere(), self.campaign)
+            self._journal.keep_ways_back(printed)
             self._decide()
             for step in self.plan.steps:
                 self._take(step)

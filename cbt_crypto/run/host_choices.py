@@ -28,7 +28,7 @@ class Choices:
 
     def _decided(self, overlay: Overlay) -> Overlay:
         scripts = overlay.ask(self._site)
-        return overlay.told(self._answers(overlay.name, scripts)) if scripts else overlay
+        return overlay.decided(self._answers(overlay.name, scripts)) if scripts else overlay
 
     def _answers(self, name: str, scripts: HostScripts) -> HostOutputs:
         noted = read_json(self._path) or {}

@@ -81,9 +81,9 @@ class Journal:
         )
         self._append(event="begin", **{**entry, "document": document_without(document)})
 
-    def keep_ways_back(self, told: Mapping[str, Mapping[str, str]]) -> None:
+    def keep_ways_back(self, by_overlay: Mapping[str, Mapping[str, str]]) -> None:
         """Keep, in the user's own state, what overlays need to undo what they will do."""
-        open_runs.note(self.run, ways_back=told)
+        open_runs.note(self.run, ways_back=by_overlay)
 
     def deploy(self, configuration: str, how: str) -> None:
         """Note that a configuration is about to be deployed."""

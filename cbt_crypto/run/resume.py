@@ -31,7 +31,7 @@ def finished_cells(archive: Path, cells: tuple[Cell, ...], again: Sequence[str] 
         cell.path
         for cell in cells
         if cell.path not in repeated
-        and any(_has(archive / one, cell.definition) for one in (cell.path, cell.short_path))
+        and any(_has(archive / path, cell.definition) for path in (cell.path, cell.short_path))
     }
 
 

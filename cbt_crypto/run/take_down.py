@@ -157,8 +157,8 @@ def _restore(deployment: Deployment, campaign: Campaign, say: Say) -> None:
 def _remains(campaign: Campaign) -> Iterator[str]:
     """What is still on the devices, as nothing shows that the run had put it there."""
     tmp_dir = campaign.cluster.tmp_dir
-    for host, place in places_of(campaign).items():
-        for path in place["devices"]:
+    for host, left in places_of(campaign).items():
+        for path in left["devices"]:
             look = destroy.look(tmp_dir, path, "the file")
             answer = _remote(campaign).attempt({host: look}, 60, "look at what remains")[host]
             first = answer.stdout.strip().partition("\n")[0] or "cannot be looked at"

@@ -17,38 +17,38 @@ from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file import Campaign
 
 #: Overlay -> host -> what it printed.
-Told = Mapping[str, Mapping[str, str]]
+ByOverlay = Mapping[str, Mapping[str, str]]
 _LIMIT_S = 120
 
 
-def ask(remote: Remote, site: Site, campaign: Campaign) -> Told:
+def ask(remote: Remote, site: Site, campaign: Campaign) -> ByOverlay:
     """What each overlay's hosts are now, before anything is changed. Raises HostError."""
-    told: dict[str, dict[str, str]] = {}
+    by_overlay: dict[str, dict[str, str]] = {}
     for overlay in _overlays(campaign):
         scripts = overlay.way_back(site)
         if scripts:
             said = remote.run(scripts, f"note what {overlay.name} will change", _LIMIT_S)
-            told.setdefault(overlay.name, {}).update(said)
-    return told
+            by_overlay.setdefault(overlay.name, {}).update(said)
+    return by_overlay
 
 
-def put_back(remote: Any, site: Site, campaign: Campaign, told: Any) -> Iterator[str]:
+def put_back(remote: Any, site: Site, campaign: Campaign, by_overlay: Any) -> Iterator[str]:
     """Give it back to hosts that lost it; yields what nobody knows any more, host by host."""
-    scripts = joined(o.put_back(site, _of(told, o.name)) for o in _overlays(campaign))
+    scripts = joined(o.put_back(site, _of(by_overlay, o.name)) for o in _overlays(campaign))
     made = {host: own_directory.make(site.tmp_dir) + text for host, text in scripts.items()}
     for host, said in remote.run(made, "look for the way back", _LIMIT_S).items():
         yield from (f"{host}: {line}" for line in said.splitlines() if line.strip())
 
 
-def _of(told: Any, name: str) -> dict[str, str]:
-    own = told.get(name) if isinstance(told, Mapping) else None
-    items = own.items() if isinstance(own, Mapping) else ()
+def _of(by_overlay: Any, name: str) -> dict[str, str]:
+    by_host = by_overlay.get(name) if isinstance(by_overlay, Mapping) else None
+    items = by_host.items() if isinstance(by_host, Mapping) else ()
     return {host: text for host, text in items if isinstance(text, str)}
 
 
 def _overlays(campaign: Campaign) -> list[Overlay]:
     """Every overlay of every configuration, each with its options once."""
-    found: list[Overlay] = []
+    overlays: list[Overlay] = []
     for named in campaign.configurations.values():
-        found += [one for one in Stack(named).named if one not in found]
-    return found
+        overlays += [overlay for overlay in Stack(named).named if overlay not in overlays]
+    return overlays

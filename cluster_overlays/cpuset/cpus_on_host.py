@@ -323,13 +323,13 @@ def see(arguments: Dict[str, Any]) -> Dict[str, Any]:
 
 def threads_of(pid_file: str) -> Dict[str, int]:
     """As `Host.threads`, by a system call for each thread, which costs less than its file."""
-    found = Counter()  # type: Counter[str]
+    counts = Counter()  # type: Counter[str]
     with contextlib.suppress(OSError, ValueError):
         pid = int(Path(pid_file).read_text())
         for thread in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError):
-                found[format_cpus(os.sched_getaffinity(int(thread)))] += 1
-    return dict(found)
+                counts[format_cpus(os.sched_getaffinity(int(thread)))] += 1
+    return dict(counts)
 
 
 def main(arguments: Dict[str, Any], host: Host) -> None:

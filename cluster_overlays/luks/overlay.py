@@ -242,7 +242,7 @@ class Luks(Overlay):
         return dict.fromkeys(site.storage_hosts, cipher_speed.table_script())
 
     @override
-    def told(self, outputs: HostOutputs) -> Self:
+    def decided(self, outputs: HostOutputs) -> Self:
         try:
             cipher, key_size = cipher_speed.best(outputs.values())
         except ValueError as error:

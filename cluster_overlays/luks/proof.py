@@ -66,8 +66,8 @@ def watch(site: Site, host: str) -> Watch:
 def seen_fault(seen: Mapping[str, Sequence[Seen]]) -> Optional[str]:
     """The first mapping whose table was another one for a while, or which was suspended."""
     for host, looks in seen.items():
-        for one in looks:
-            for name, mappings in one.value.items():
+        for seen_once in looks:
+            for name, mappings in seen_once.value.items():
                 for mapping, now in mappings.items():
                     if now != looks[0].value.get(name, {}).get(mapping):
                         return f"{name} on {host}: {_changed(mapping, now)}"

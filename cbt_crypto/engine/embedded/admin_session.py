@@ -128,7 +128,9 @@ def answers(output: str) -> list[str]:
 def up_from(osd_dump: str) -> dict[int, int]:
     """OSD -> epoch since which it is up, of `osd dump`; without those that are down."""
     try:
-        found = {one["osd"]: one["up_from"] for one in json.loads(osd_dump)["osds"] if one["up"]}
+        epochs = {
+            entry["osd"]: entry["up_from"] for entry in json.loads(osd_dump)["osds"] if entry["up"]
+        }
     except (ValueError, KeyError, TypeError):
         return {}
-    return {int(osd): int(epoch) for osd, epoch in found.items()}
+    return {int(osd): int(epoch) for osd, epoch in epochs.items()}

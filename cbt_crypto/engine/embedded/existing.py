@@ -26,8 +26,8 @@ class ExistingCeph(Ceph):
     def check_health(self) -> None:
         """Its owner sees to its health: it is only asked since when its OSDs are up."""
         ask = f"timeout 60 {self.site.ceph_command} osd dump --format json"
-        told = self._run({self.site.head: ask}, "ask since when OSDs are up", 90)
-        self.up_from = admin_session.up_from(told[self.site.head])
+        answers = self._run({self.site.head: ask}, "ask since when OSDs are up", 90)
+        self.up_from = admin_session.up_from(answers[self.site.head])
 
     @override
     def mkpool(self, name: str, profile: str, application: str) -> None:

@@ -92,8 +92,8 @@ class UpstreamCeph:
     @property
     def config(self) -> Section:
         """The section, with what upstream reads of it."""
-        found: Section = self.theirs.config
-        return found
+        section: Section = self.theirs.config
+        return section
 
     @property
     def tmp_dir(self) -> str:

@@ -44,11 +44,11 @@ def of_deployed(cluster: ClusterSection, needs_cluster: bool = True) -> Iterator
     for name, profile in cluster.pool_profiles.items():
         yield from _erasure(cluster, name, profile)
         if profile.pgp_size > profile.pg_size:
-            place = ("cluster", "pool_profiles", name, "pgp_size")
-            yield place, f"is larger than pg_size, {profile.pg_size}; lower it"
+            path = ("cluster", "pool_profiles", name, "pgp_size")
+            yield path, f"is larger than pg_size, {profile.pg_size}; lower it"
         if profile.min_size is not None and profile.min_size > profile.replication:
-            place = ("cluster", "pool_profiles", name, "min_size")
-            yield place, f"is larger than replication, {profile.replication}; lower it"
+            path = ("cluster", "pool_profiles", name, "min_size")
+            yield path, f"is larger than replication, {profile.replication}; lower it"
 
 
 def _erasure(cluster: ClusterSection, name: str, profile: PoolProfile) -> Iterator[Contradiction]:

@@ -18,12 +18,12 @@ def withheld(runs: Sequence[Run], direction: str) -> dict[str, str]:
     """The percentiles that too few IOs stand behind, each with the reason."""
     measured = [run for run in runs if run.failure is None]
     ios = sum(_ios(run, direction) for run in measured)
-    found = {}
+    reasons = {}
     for key, percent in PERCENTILES.items():
         beyond = ios * (100 - percent) / 100
         if round(beyond, 6) < FEWEST_BEYOND:
-            found[key] = f"{beyond:.0f} of {ios:,} IOs are beyond it, {FEWEST_BEYOND} are needed"
-    return found
+            reasons[key] = f"{beyond:.0f} of {ios:,} IOs are beyond it, {FEWEST_BEYOND} are needed"
+    return reasons
 
 
 def _ios(run: Run, direction: str) -> int:

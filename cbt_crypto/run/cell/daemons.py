@@ -93,7 +93,7 @@ def served(records: Mapping[str, Record]) -> dict[str, dict[str, int]]:
 
     Without those that did not say it both times.
     """
-    return {name: one for record in records.values() for name, one in _served(record)}
+    return {name: counts for record in records.values() for name, counts in _served(record)}
 
 
 def _served(record: Record) -> Iterator[tuple[str, dict[str, int]]]:

@@ -35,15 +35,15 @@ def see(osds: Dict[str, Dict[str, str]]) -> Dict[str, Optional[List[int]]]:
 
 def count(osds: Dict[str, Dict[str, str]]) -> Dict[str, Dict[str, int]]:
     """OSD name -> clients' operations that it served, and placement groups; without the silent."""
-    found = {}
+    by_osd = {}
     for name, osd in osds.items():
         try:
             counters = _ask(osd["socket"])["osd"]
             keys = {"ops": "op", "pgs": "numpg", "primary_pgs": "numpg_primary"}
-            found[name] = {key: int(counters[counter]) for key, counter in keys.items()}
+            by_osd[name] = {key: int(counters[counter]) for key, counter in keys.items()}
         except (OSError, ValueError, KeyError, TypeError, struct.error):
             continue
-    return found
+    return by_osd
 
 
 def _ask(path: str) -> Any:

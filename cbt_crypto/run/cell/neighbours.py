@@ -49,8 +49,8 @@ rm -f "$file"
 
 def declared(config: Mapping[str, Any]) -> Optional[Neighbours]:
     """The neighbours of a `cluster` section; None where there are none."""
-    found = config.get("neighbours")
-    return None if found is None else Neighbours.model_validate(found)
+    section = config.get("neighbours")
+    return None if section is None else Neighbours.model_validate(section)
 
 
 def hosts_of(neighbours: Neighbours, site: Site) -> tuple[str, ...]:
@@ -119,11 +119,11 @@ def got(
     }
 
 
-def _check(neighbours: Neighbours, host: str, found: Mapping[str, float]) -> None:
-    if not found["processes"]:
+def _check(neighbours: Neighbours, host: str, measured: Mapping[str, float]) -> None:
+    if not measured["processes"]:
         raise RunError(f"{host}: the neighbours' load ended before the cell did")
-    if found["cores"] < found["asked"] * neighbours.least_percent / 100:
+    if measured["cores"] < measured["asked"] * neighbours.least_percent / 100:
         raise RunError(
-            f"{host}: the neighbours' load got {found['cores']:g} of the {found['asked']:g} cores "
-            "that it asked for"
+            f"{host}: the neighbours' load got {measured['cores']:g} of the "
+            f"{measured['asked']:g} cores that it asked for"
         )

@@ -60,14 +60,16 @@ def bottoms(folder: str) -> List[str]:
         slaves = os.listdir(folder + "/slaves")
     except OSError:
         slaves = []
-    found = [one for n in slaves for one in bottoms(os.path.realpath("/sys/class/block/" + n))]
-    return found or [os.path.basename(folder)]
+    names = [name for n in slaves for name in bottoms(os.path.realpath("/sys/class/block/" + n))]
+    return names or [os.path.basename(folder)]
 
 
 def peer(connection: socket.socket) -> Any:
     """The process that listens, and its user: the kernel's word."""
-    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return struct.unpack("3i", told)[:2]
+    credentials = connection.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+    )
+    return struct.unpack("3i", credentials)[:2]
 
 
 def ask(address: str) -> Optional[Dict[str, Any]]:
@@ -86,19 +88,19 @@ def ask(address: str) -> Optional[Dict[str, Any]]:
             return {"stranger": user, "keeper": keeper}
         try:
             with client.makefile() as answer:
-                found = json.loads(answer.read(65536))
+                document = json.loads(answer.read(65536))
         except (OSError, ValueError):
-            found = {}
-        return dict(found, keeper=keeper) if isinstance(found, dict) else {"keeper": keeper}
+            document = {}
+        return dict(document, keeper=keeper) if isinstance(document, dict) else {"keeper": keeper}
 
 
 def insist(address: str) -> Dict[str, Any]:
     """The same of one that somebody holds, who may be about to listen."""
     ends = time.monotonic() + PATIENCE_S
     while time.monotonic() < ends:
-        found = ask(address)
-        if found:
-            return found
+        answer = ask(address)
+        if answer:
+            return answer
         time.sleep(0.05)
     return {}
 
@@ -110,44 +112,44 @@ def hold(resources: List[List[str]], holder: Dict[str, Any]) -> None:
         for address in addresses(resource):
             if address in held:
                 continue  # two partitions of one disk
-            one = socket.socket(socket.AF_UNIX)
+            listener = socket.socket(socket.AF_UNIX)
             try:
-                one.bind(address)
+                listener.bind(address)
             except OSError:
                 other = insist(address)
                 if other.get("run") == holder["run"]:
                     continue  # this machine by another of its names
                 print("busy " + json.dumps({"resource": resource, "holder": other}))
                 return
-            held[address] = one
+            held[address] = listener
     sys.stdout.flush()
     # Without a name to keep there is nobody to ask for it, nor to end it.
     if held:
-        listening, told = os.pipe()
+        listening, listens = os.pipe()
         if os.fork() == 0:
-            serve(list(held.values()), holder, told)
-        os.close(told)
+            serve(list(held.values()), holder, listens)
+        os.close(listens)
         os.read(listening, 1)
     print("held")
 
 
-def serve(held: List[socket.socket], holder: Dict[str, Any], told: int) -> NoReturn:
+def serve(held: List[socket.socket], holder: Dict[str, Any], listens: int) -> NoReturn:
     """Answer those who ask, until ended. It listens itself, as the kernel names who does that."""
     os.setsid()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    for one in held:
-        one.listen(8)
-    os.write(told, b"1")
-    os.close(told)
+    for listener in held:
+        listener.listen(8)
+    os.write(listens, b"1")
+    os.close(listens)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
     os.chdir("/")
     answer = json.dumps(holder).encode()
     while True:
-        for one in select.select(held, [], [])[0]:
+        for listener in select.select(held, [], [])[0]:
             try:
-                client = one.accept()[0]
+                client = listener.accept()[0]
                 client.settimeout(PATIENCE_S)
                 client.sendall(answer)
                 client.close()
@@ -157,11 +159,11 @@ def serve(held: List[socket.socket], holder: Dict[str, Any], told: int) -> NoRet
 
 def free(resources: List[List[str]], run: str) -> None:
     """End the keeper of that run, and wait until its names are free."""
-    for address in [one for resource in resources for one in addresses(resource)]:
-        found = ask(address)
-        if not found or found.get("run") != run or found["keeper"] <= 0:
+    for address in [address for resource in resources for address in addresses(resource)]:
+        answer = ask(address)
+        if not answer or answer.get("run") != run or answer["keeper"] <= 0:
             continue
-        end(address, found["keeper"])
+        end(address, answer["keeper"])
         ends = time.monotonic() + PATIENCE_S
         while ask(address) is not None and time.monotonic() < ends:
             time.sleep(0.02)
@@ -188,9 +190,9 @@ def check(resources: List[List[str]], run: str) -> None:
     """Print `held` when that run still holds all of them, else which it does not, and who does."""
     for resource in resources:
         for address in addresses(resource):
-            found = ask(address)
-            if not found or found.get("run") != run:
-                print("busy " + json.dumps({"resource": resource, "holder": found or {}}))
+            answer = ask(address)
+            if not answer or answer.get("run") != run:
+                print("busy " + json.dumps({"resource": resource, "holder": answer or {}}))
                 return
     print("held")
 

@@ -92,11 +92,11 @@ def test_best_is_decided_by_what_hosts_measured(site: Any) -> None:
     scripts = Luks(cipher="best").ask(site)
     assert set(scripts) == {"node2", "node3"}
     assert scripts["node2"].count("cryptsetup benchmark") == len(cipher_speed.CANDIDATES)
-    decided = Luks(cipher="best", sector_size=4096).told(dict.fromkeys(scripts, XEON))
+    decided = Luks(cipher="best", sector_size=4096).decided(dict.fromkeys(scripts, XEON))
     assert decided == Luks(cipher="aes-xts-plain64", key_size=256, sector_size=4096)
     assert Luks().ask(site) == {}
     with pytest.raises(RunError, match="name a cipher"):
-        Luks(cipher="best").told({"node2": ""})
+        Luks(cipher="best").decided({"node2": ""})
 
 
 def test_an_archive_keeps_what_was_decided(site: Any, tmp_path: Any) -> None:
