@@ -185,6 +185,40 @@ def check_unused(path: str, ours: Any = None) -> None:
     users = writers(folder)
     if users:
         raise Refused("is held open by {}; name another device".format(", ".join(users)))
+    _check_other_ways(folder)
+
+
+def _check_other_ways(folder: str) -> None:
+    """The same sectors may be in use by another device: a loop over this one, or over the same
+    file, or another path to the same drive. The kernel tells neither of the other."""
+    numbers = {text_of(one + "/dev") for one in family(folder)}
+    for path in glob.glob("/sys/block/loop*/loop/backing_file"):
+        backing = text_of(path)
+        status = os.stat(backing) if os.path.exists(backing) else None
+        if status is None or not stat.S_ISBLK(status.st_mode):
+            continue
+        if f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}" in numbers:
+            over = "/dev/" + path.split("/")[3]
+            raise Refused(f"is in use by {over}, a loop over it; name another device")
+    disk = disk_of(folder)
+    said = _says(disk)
+    for name in _names("/sys/block") if said else ():
+        twin, node = os.path.realpath("/sys/block/" + name), "/dev/" + name.replace("!", "/")
+        # A hidden path of NVMe's own multipath has no node.
+        if twin == os.path.realpath(disk) or _says(twin) != said or not os.path.exists(node):
+            continue
+        try:
+            _check_mounts(node)
+            _check_exclusive(node)
+        except Refused as error:
+            raise Refused(f"is {node} as well, which {error}") from None
+
+
+def _says(disk: str) -> str:
+    """What only one drive, or one file, can say of itself, with its size; empty for nothing."""
+    said = text_of(disk + "/wwid", disk + "/device/wwid") or text_of(disk + "/serial")
+    said = said or _backing(disk).rpartition(" ")[2]
+    return said and said + " " + text_of(disk + "/size")
 
 
 def _names(folder: str) -> List[str]:
