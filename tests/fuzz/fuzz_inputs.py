@@ -34,7 +34,8 @@ def one(name: str, seconds: str, inputs: str, corpus: str) -> None:
         from fuzz_targets import TARGETS  # noqa: PLC0415 - what is to be instrumented
     target = TARGETS[name]
     options = [f"-max_total_time={seconds}", f"-runs={inputs}", "-timeout=20"]
-    options += ["-rss_limit_mb=2048", "-max_len=65536"]
+    # What one input may take; the fuzzer's own memory grows with their number.
+    options += ["-malloc_limit_mb=1024", "-rss_limit_mb=8192", "-max_len=65536"]
     atheris.Setup([sys.argv[0], *options, f"-artifact_prefix={corpus}/crash-", corpus], target)
     atheris.Fuzz()
 
