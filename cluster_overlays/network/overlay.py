@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from typing_extensions import Self, override
 
 from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
-from cbt_crypto.cluster_overlays.network import proof, tunnel_on_host
+from cbt_crypto.cluster_overlays.network import paths_on_host, proof, tunnel_on_host
 from cbt_crypto.cluster_overlays.network.proof import Look
 from cbt_crypto.hosts import admin_socket, shell
 from cbt_crypto.hosts.requirement import KeysInMemory, Requirement
@@ -216,7 +216,7 @@ class Network(Overlay):
     def probe(self, site: Site) -> HostScripts:
         if not self.is_present:
             look = f"ls /sys/class/net | grep '^{PREFIX}' || echo none"
-            return dict.fromkeys(site.hosts, look)
+            return {host: look + _look_at_paths(site, host) for host in site.hosts}
         show = self._on_hosts(site, "show")
         scripts = {}
         for host in site.hosts:
@@ -239,6 +239,13 @@ class Network(Overlay):
         looks = (Look.parse(before), Look.parse(after))
         kind = tunnel_on_host.LINK_TYPES[self.type]
         return proof.judge(self.type, kind, self._tunnel(site), site, *looks)
+
+
+def _look_at_paths(site: Site, host: str) -> str:
+    """Shell text for what the site itself encrypts on the way to the others; they may be none."""
+    peers = [other for other in site.hosts if other != host]
+    source = inspect.getsource(paths_on_host)
+    return f"\necho {proof.PATHS}\n{shell.python(source, peers)}" if peers else ""
 
 
 def _questions(site: Site, host: str) -> list[admin_socket.Question]:

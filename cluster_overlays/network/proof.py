@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from cbt_crypto.hosts.site import HostOutputs, Osd, Site
 
 TUNNEL = "@tunnel"
 BYTES = "@bytes"
+PATHS = "@paths"
 #: Line before the output -> what ceph is asked for.
 DUMPS = {"@osds": "osd dump", "@mons": "mon dump"}
 
@@ -71,15 +73,33 @@ class Look:
 
 
 def judge_absence(site: Site, looks: Sequence[HostOutputs]) -> Verdict:
-    """Proved when no host has a tunnel of ours."""
-    evidence = {host: looks[-1].get(host, "") for host in site.hosts}
+    """Proved when no host has a tunnel of ours.
+
+    What the site itself encrypts below the cluster is no overlay's, and in the evidence.
+    """
+    evidence: dict[str, Any] = {host: _links(looks[-1], host) for host in site.hosts}
+    encrypted = [said for host in site.hosts for said in _encrypted_paths(looks[-1], host)]
+    if encrypted:
+        evidence["encrypted_paths"] = encrypted
     for look in looks:
         for host in site.hosts:
-            if look.get(host, "").strip() != "none":
-                links = look.get(host, "").split()
+            links = _links(look, host).split()
+            if links != ["none"]:
                 what = f"has {links[0]}" if links else "did not say which links it has"
                 return Verdict(False, f"{host} {what}", evidence)
     return Verdict(True, f"no tunnel of ours is on {len(site.hosts)} hosts", evidence)
+
+
+def _links(look: HostOutputs, host: str) -> str:
+    return look.get(host, "").partition(PATHS)[0].strip()
+
+
+def _encrypted_paths(look: HostOutputs, host: str) -> Iterator[str]:
+    """ "node0 reaches 10.0.0.2 through wg0 (wireguard)" for each such address."""
+    with contextlib.suppress(ValueError, AttributeError):
+        found = json.loads(look.get(host, "").partition(PATHS)[2] or "{}")
+        for address, how in found.items():
+            yield f"{host} reaches {address} through {how}"
 
 
 def judge(

@@ -20,6 +20,7 @@ def doubts(proof: Optional[Proof], direction: str) -> Iterator[str]:
     known = {one.overlay: one for one in proof.overlays} if proof else {}
     yield from _unconfined(known.get("cpuset"), known.get("luks"), direction)
     yield from _imbalance(known.get("osds"))
+    yield from _encrypted_below(known.get("network"))
 
 
 def _unconfined(
@@ -44,6 +45,14 @@ def _tables(luks: OverlayProof) -> Iterator[str]:
                 for line in str(_mapping(layer).get("table") or "").splitlines():
                     if line.split()[2:3] == ["crypt"]:
                         yield line
+
+
+def _encrypted_below(network: Optional[OverlayProof]) -> Iterator[str]:
+    """The site's own WireGuard, IPsec or MACsec: what Ceph sends in plain is not."""
+    paths = _mapping(network.evidence).get("encrypted_paths") if network else None
+    if isinstance(paths, list) and paths:
+        more = f" (and {len(paths) - 1} more paths)" if len(paths) > 1 else ""
+        yield f"{paths[0]}{more}: what Ceph sends is encrypted below it already"
 
 
 def _imbalance(osds: Optional[OverlayProof]) -> Iterator[str]:

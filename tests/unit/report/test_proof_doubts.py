@@ -71,3 +71,11 @@ def test_evidence_of_any_shape_is_no_error(evidence: Any) -> None:
     named = [{"overlay": one, "proved": True, "evidence": evidence} for one in ("luks", "osds")]
     assert _said("read", _CPUSET, *named) == []
     assert list(doubts(None, "read")) == []
+
+
+def test_what_the_site_encrypts_below_the_cluster() -> None:
+    evidence = {"node0": "none", "encrypted_paths": ["node0 reaches 10.9.0.2 through IPsec"]}
+    network = {"overlay": "network", "present": False, "proved": True, "evidence": evidence}
+    assert _said("read", network) == [
+        "node0 reaches 10.9.0.2 through IPsec: what Ceph sends is encrypted below it already"
+    ]
