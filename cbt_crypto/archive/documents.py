@@ -153,6 +153,8 @@ class Proof(_Document):
     proved: bool
     required: bool = True
     overlays: tuple[OverlayProof, ...] = ()
+    #: Client -> its busiest thread.
+    clients: Mapping[str, Any] = {}
 
 
 class Host(_Document):

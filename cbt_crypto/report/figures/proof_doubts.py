@@ -9,6 +9,8 @@ from cbt_crypto.archive.documents import OverlayProof, Proof
 
 #: An OSD that serves so much more than the mean of all is what the cluster waits for, in percent.
 IMBALANCE_PERCENT = 25.0
+#: From this share of one CPU on a thread can do no more.
+BUSY_THREAD_PERCENT = 95.0
 #: Operations in a cell from which on chance does not explain it.
 _ENOUGH_OPS = 1000
 #: Direction -> the flag with which dm-crypt needs no worker for it.
@@ -21,6 +23,7 @@ def doubts(proof: Optional[Proof], direction: str) -> Iterator[str]:
     yield from _unconfined(known.get("cpuset"), known.get("luks"), direction)
     yield from _imbalance(known.get("osds"))
     yield from _encrypted_below(known.get("network"))
+    yield from _busy_threads(proof.clients if proof else {})
 
 
 def _unconfined(
@@ -45,6 +48,18 @@ def _tables(luks: OverlayProof) -> Iterator[str]:
                 for line in str(_mapping(layer).get("table") or "").splitlines():
                     if line.split()[2:3] == ["crypt"]:
                         yield line
+
+
+def _busy_threads(clients: Mapping[str, Any]) -> Iterator[str]:
+    """Clients that could not have done more, whatever the cluster can."""
+    for host, about in clients.items():
+        percent = _mapping(about).get("cpu_percent")
+        if isinstance(percent, (int, float)) and percent >= BUSY_THREAD_PERCENT:
+            thread = _mapping(about).get("thread")
+            yield (
+                f"client {host} was held up by one busy thread: its {thread} used "
+                f"{percent:.0f} % of a CPU"
+            )
 
 
 def _encrypted_below(network: Optional[OverlayProof]) -> Iterator[str]:

@@ -5,6 +5,7 @@ What is proved is seen before the cell, after it, and meanwhile.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -15,13 +16,17 @@ from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
-from cbt_crypto.run.cell import daemons, watch
+from cbt_crypto.run.cell import daemons, threads_on_host, watch
 from cbt_crypto.run.cell.daemons import UpFrom
 from cbt_crypto.run.cell.watch import Record
 from cbt_crypto.run.targets.drive_proof import DriveProof
 
 _BEGIN = "@cbt-crypto-probe"
 _TIMEOUT_S = 300
+#: What is watched of client processes, and their key in proof.json.
+CLIENTS = "clients"
+#: Names of their programs, as the kernel has them.
+_PROGRAMS = ("fio", "rados", "rbd", "benchmark")
 
 #: Overlay name -> what its probe printed, by host.
 Probed = dict[str, HostOutputs]
@@ -54,7 +59,7 @@ class CellProof:
     def _proofs_watches(self) -> dict[str, Mapping[str, Watch]]:
         stack, site = self._stack, self._site
         own = {one.name: one.watch(_below(stack, one, site)) for one in _overlays(stack, site)}
-        return {daemons.NAME: daemons.watch(site), **own}
+        return {daemons.NAME: daemons.watch(site), CLIENTS: _watch_clients(site), **own}
 
     def begin(self, up_from: UpFrom) -> None:
         """Start to watch, and probe all overlays, in one call for all hosts."""
@@ -88,7 +93,8 @@ class CellProof:
         if self._is_waived:
             return waived(configuration)
         self.evidence.up_from = (self.evidence.up_from[0], dict(up_from))
-        return judge(self._stack, self._site, configuration, self.evidence)
+        judged = judge(self._stack, self._site, configuration, self.evidence)
+        return {**judged, CLIENTS: _busiest(self.evidence.watched)}
 
     def _probes(self) -> HostScripts:
         scripts: dict[str, str] = {}
@@ -181,6 +187,18 @@ def _fault_seen(overlay: Overlay, site: Site, evidence: Evidence) -> Optional[st
     hosts = tuple(overlay.watch(site))
     gap = watch.fault(overlay.name, hosts, evidence.watched)
     return gap or overlay.judge_seen(site, watch.seen_of(overlay.name, evidence.watched))
+
+
+def _watch_clients(site: Site) -> dict[str, Watch]:
+    """Whether one thread holds a client up."""
+    asked = {"programs": _PROGRAMS, "tmp_dir": site.tmp_dir}
+    return dict.fromkeys(site.clients, Watch(inspect.getsource(threads_on_host), asked))
+
+
+def _busiest(watched: Mapping[str, Record]) -> dict[str, Any]:
+    """Client -> its busiest thread, where one was seen."""
+    found = {host: record.counted.get(CLIENTS, [])[-1:] for host, record in watched.items()}
+    return {host: own[0] for host, own in found.items() if own and "cpu_percent" in own[0]}
 
 
 def _same_osds(site: Site, evidence: Evidence) -> dict[str, Any]:

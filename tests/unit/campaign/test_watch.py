@@ -16,7 +16,7 @@ import pytest
 from cbt_crypto.cluster_overlays.base import Overlay, Seen, Watch
 from cbt_crypto.hosts.devices.storage_on_host import Changes
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.run.cell import daemons, daemons_on_host, watch
+from cbt_crypto.run.cell import daemons, daemons_on_host, threads_on_host, watch
 
 OSD = Osd(3, "node2", "/dev/x", "/d", "/d/asok", "/d/osd.3.pid")
 SITE = Site("/d", "/d/conf", "node0", ("node0",), (OSD,))
@@ -153,3 +153,26 @@ def test_a_resumed_mapping_counts_and_a_trigger_of_udev_does_not() -> None:
 def test_overlays_that_watch_nothing_are_judged_by_their_probes() -> None:
     assert Overlay().watch(SITE) == {}
     assert Overlay().judge_seen(SITE, {}) is None
+
+
+def test_the_busiest_thread_of_our_clients_is_found(
+    watched: Callable[..., watch.Record], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real process, called fio, with one thread that works and one that sleeps."""
+    busy = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\n"
+    fio = tmp_path / "fio"
+    fio.symlink_to(Path(sys.executable).resolve())
+    program = [str(fio), "-c", f"{busy}while True: pass"]
+    ours, theirs = ({"CBT_CRYPTO_MARK": f"{where}@here"} for where in (tmp_path, "/elsewhere"))
+    running = [subprocess.Popen(program, env=ours), subprocess.Popen(program, env=theirs)]
+    source = inspect.getsource(threads_on_host).replace("_LEAST_S = 3.0", "_LEAST_S = 0.5")
+    asked = {"programs": ["fio"], "tmp_dir": str(tmp_path)}
+    try:
+        record = watched(Watch(source, asked), lambda: time.sleep(2))
+    finally:
+        for one in running:
+            one.kill()
+            one.wait()
+    found = record.counted["it"][-1]
+    assert found["thread"] == "fio"
+    assert 5 < found["cpu_percent"] < 130

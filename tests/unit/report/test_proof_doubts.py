@@ -79,3 +79,15 @@ def test_what_the_site_encrypts_below_the_cluster() -> None:
     assert _said("read", network) == [
         "node0 reaches 10.9.0.2 through IPsec: what Ceph sends is encrypted below it already"
     ]
+
+
+def test_a_client_that_one_thread_holds_up() -> None:
+    clients = {
+        "node0": {"thread": "msgr-worker-1", "cpu_percent": 98.6},
+        "node1": {"thread": "fio", "cpu_percent": 71.0},
+        "node2": "damaged",
+    }
+    proof = Proof(format=1, configuration="A", proved=True, clients=clients)
+    assert list(doubts(proof, "read")) == [
+        "client node0 was held up by one busy thread: its msgr-worker-1 used 99 % of a CPU"
+    ]
