@@ -119,3 +119,8 @@ def test_a_cell_that_was_left_alone_names_its_processes(cells: dict[int, Any]) -
     assert osds["reason"].startswith("2 of 2 OSDs were the same processes throughout")
     for evidence in osds["evidence"].values():
         assert evidence["pid"] and evidence["start_ticks"] and evidence["up_from"]
+        assert evidence["ops"] > 0
+        assert evidence["pgs"] >= evidence["primary_pgs"] > 0
+    busiest = cell["proof"]["clients"]["localhost"]
+    assert busiest["thread"]
+    assert 0 < busiest["cpu_percent"] <= 110

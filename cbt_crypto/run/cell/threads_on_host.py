@@ -6,7 +6,7 @@ Its source is sent to them, so it needs nothing but Python 3.6. It is a `Watch`:
 
 import os
 import time
-from typing import Any, Dict
+from typing import Any, Dict, List, Tuple  # noqa: F401 - in comments
 
 #: A thread that was seen for less is not judged, in seconds.
 _LEAST_S = 3.0
