@@ -218,7 +218,8 @@ def test_an_existing_cluster_is_left_alone(
     cluster.shutdown()
     cluster.cleanup()
     cluster.purge()
-    assert set(notebook.names) == {"end the daemons", "prepare tmp_dir", "remove tmp_dir"}
+    asked = "ask since when OSDs are up"
+    assert set(notebook.names) == {"end the daemons", "prepare tmp_dir", "remove tmp_dir", asked}
     assert {host for _, scripts in notebook.steps for host in scripts} == {"head", "c0", "c1"}
     assert notebook.copies == []
 
