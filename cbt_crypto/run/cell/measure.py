@@ -19,7 +19,7 @@ from cbt_crypto.hosts import energy_sampler
 from cbt_crypto.hosts.clock import _check_clocks, clock_offsets
 from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.cells import Cell
-from cbt_crypto.plan.layout import section_of
+from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.run.cell import caches, neighbours, proof, storage_traffic
 from cbt_crypto.run.cell import collect as collected
 from cbt_crypto.run.targets.base import Target, commands_of
@@ -67,7 +67,9 @@ class ScenarioBenchmark:
             create = self.scenario.create(volumes, self.commands)
             self.remote.run({self.site.head: create}, "make the volumes", 600)
         fill = self.scenario.prefill_scripts(volumes, self.run_dir, self.commands)
-        patience = section_of(self.cluster.config).deploy_timeout
+        # Not `section_of`: upstream writes into its own keys, as osds_per_node: 0.
+        default = ClusterSection.model_fields["deploy_timeout"].default
+        patience = int(str(self.cluster.config.get("deploy_timeout", default)))
         # A cluster that stopped serving would keep fio waiting for ever.
         limit = patience + max((v.size_mb for v in volumes), default=0) / _PREFILL_MB_PER_S
         self.remote.run(fill, "prefill the volumes", limit)
