@@ -219,7 +219,7 @@ def test_places_for_campaigns(place: str) -> None:
 
 def test_keys_that_others_planted(tmp_path: Path) -> None:
     """A .opal file in /dev/shm would have a drive reset with it."""
-    text = f"{destroy._ROOT_S}\nis_root_s {tmp_path}/keys && echo ours || echo strangers"
+    text = f"{destroy.ROOT_S}\nis_root_s {tmp_path}/keys && echo ours || echo strangers"
     (tmp_path / "keys").mkdir(mode=0o700)
     assert sh(text).stdout == "ours\n"
     os.chown(tmp_path / "keys", NOBODY, NOBODY)
