@@ -72,7 +72,7 @@ lint: $(TOX) ## Check rules, format, layers, and that no code is dead
 	$(TOX) -e lint
 
 unit contract: $(TOX) ## Run one kind of test only
-	$(TOX) -e py -- -n 4 tests/$@
+	$(TOX) -e py -- -n 4 --dist worksteal tests/$@
 
 e2e lab: $(TOX) ## Run one kind of test only
 	$(TOX) -e real -- tests/$@

@@ -61,8 +61,9 @@ def stop_in_background(pid_file: str) -> str:
     """End it with SIGTERM and wait for up to 5 s; safe to repeat."""
     where = shlex.quote(pid_file)
     return f"""\
-if [ -e {where} ]; then
-    pid=$(cat {where})
+# Two names of one host meet here: the other may just have removed it.
+pid=$(cat {where} 2>/dev/null) || :
+if [ -n "$pid" ]; then
     # A session of its own: the number is the group's too, so sudo's child ends with it.
     $SUDO kill -s TERM -- "-$pid" 2>/dev/null || $SUDO kill -TERM "$pid" 2>/dev/null || :
     # One that has ended has no program any more, also while nobody has asked how it ended.

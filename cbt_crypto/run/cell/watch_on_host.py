@@ -24,12 +24,12 @@ class Watcher:
 
     def look(self) -> None:
         """Note what is not as it was at the look before."""
-        self.times.append(time.time())
+        self.times.append(time.monotonic())
         for name, (module, argument) in self.watches.items():
             value = _value(module.see, argument)
             if name not in self.last or self.last[name] != value:
                 self.last[name] = value
-                self.write({"name": name, "since": self.times[-1], "value": value})
+                self.write({"name": name, "since": time.time(), "value": value})
 
     def count(self) -> None:
         """Note the counters of those modules that have some."""

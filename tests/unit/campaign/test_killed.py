@@ -25,7 +25,8 @@ SLOW = {
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_next_start_completes(host: Any, stage: str, wait_for: Any) -> None:
-    path = host.write(benchmarks={"rbd_single_client": {"time": 1, "prefill": stage == "prefill"}})
+    load = {"time": 1, "mode": "randwrite", "prefill": stage == "prefill"}
+    path = host.write(benchmarks={"rbd_single_client": load})
     program = STAGES[stage]
     fake = host.directory / "bin" / program
     quick = fake.read_text()

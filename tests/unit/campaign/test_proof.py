@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -14,8 +15,6 @@ from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 from cbt_crypto.run.cell import proof
 
 pytestmark = pytest.mark.unit
-
-SITE = Site("/t", "/c", "localhost", ("localhost",), ())
 
 
 class Echo(Overlay):
@@ -47,11 +46,15 @@ class Silent(Overlay):
 
 
 @pytest.fixture
-def judged(no_overlays: None) -> Any:
+def judged(no_overlays: None, tmp_path: Path) -> Any:
+    """A cell's proof, as real processes on this machine give it."""
+    site = Site(str(tmp_path), "/c", "localhost", ("localhost",), ())
+
     def run(*overlays: Overlay) -> dict[str, Any]:
-        stack = Stack(overlays)
-        looks = [proof.probe(Remote(common, "/t"), stack, SITE) for _ in range(2)]
-        return proof.judge(stack, SITE, "A", looks[0], looks[1])
+        cell = proof.CellProof(Remote(common, site.tmp_dir), Stack(overlays), site)
+        cell.begin({})
+        cell.end()
+        return cell.judge("A", {})
 
     return run
 
@@ -71,4 +74,5 @@ def test_one_that_is_not_proved_fails_the_whole(judged: Any) -> None:
 
 
 def test_a_stack_without_overlays_is_proved(judged: Any) -> None:
-    assert judged() == {"configuration": "A", "proved": True, "overlays": []}
+    found = judged()
+    assert (found["configuration"], found["proved"], found["overlays"]) == ("A", True, [])
