@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from filelock import FileLock, Timeout
-
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.lab.image import recipe
 from cbt_crypto.lab.paths import cache_dir, need_space
@@ -108,6 +106,8 @@ def remove_all() -> None:
 @contextlib.contextmanager
 def _building(image: Image, steps: Steps) -> Iterator[None]:
     """Hold the image's lock; wait for another process that builds the same one."""
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - nodes build no images and lack it
+
     path = image.directory.with_suffix(".lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
