@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,10 +94,22 @@ def _marked(variable: str, value: str, begins: bool = False) -> list[psutil.Proc
 
 
 def _kill(processes: list[psutil.Process]) -> None:
-    for process in processes:
-        # psutil compares the start time, so an id that belongs to somebody else by now is spared.
-        with contextlib.suppress(psutil.Error):
-            process.kill()
+    """Kill them, and wait until each has let go of its files too.
+
+    A process has lost its environment, and so its mark, some time before that.
+    """
+    ends = time.monotonic() + _PATIENCE_S
+    with contextlib.ExitStack() as opened:
+        killed = []
+        for process in processes:
+            with contextlib.suppress(OSError):  # It has ended, or the kernel is older than 5.3.
+                killed.append(os.pidfd_open(process.pid))
+                opened.callback(os.close, killed[-1])
+            # psutil compares the start time: an id that is somebody else's by now is spared.
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        for descriptor in killed:
+            select.select([descriptor], [], [], max(0.0, ends - time.monotonic()))
     time.sleep(0.05)
 
 

@@ -140,7 +140,9 @@ def preamble(tmp_dir: str) -> str:
 def kill_script(signals: Sequence[str] = ("TERM", "KILL"), timeout: int = 30) -> str:
     """Shell text that ends everything on this host that carries our mark, and waits for it.
 
-    The next signal is sent when processes are still there after `timeout` seconds.
+    The next signal is sent when processes are still there after `timeout` seconds. A process loses
+    its environment, and with it the mark, before it lets go of its files and devices: what was
+    seen once is waited for until all its threads are at their end.
     """
     return f"""\
 mark=$CBT_CRYPTO_MARK; unset CBT_CRYPTO_MARK; SUDO=${{BARE_SUDO:-}}
@@ -148,13 +150,22 @@ now() {{ cut -d. -f1 /proc/uptime; }}
 marked() {{
     $SUDO grep -lzxF "CBT_CRYPTO_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 || :
 }}
+ending() {{
+    for pid in $seen; do
+        ! grep -hs '^State:' /proc/$pid/task/*/status | grep -qv '[ZX] (' || echo $pid
+    done
+}}
+seen=""
 for signal in {" ".join(signals)}; do
     ends=$(( $(now) + {timeout} ))
-    pids=$(marked)
+    pids=$(marked); seen="$seen $pids"
     [ -z "$pids" ] || $SUDO kill -$signal $pids 2>/dev/null || :
-    while pids=$(marked); [ -n "$pids" ] && [ "$(now)" -lt $ends ]; do
+    while pids=$(marked; ending); [ -n "$pids" ] && [ "$(now)" -lt $ends ]; do
         # Children that were born meanwhile; SIGTERM would disturb what is shutting down.
-        [ $signal != KILL ] || $SUDO kill -KILL $pids 2>/dev/null || :
+        [ $signal != KILL ] || {{
+            pids=$(marked); seen="$seen $pids"
+            [ -z "$pids" ] || $SUDO kill -KILL $pids 2>/dev/null || :
+        }}
         sleep 0.1
     done
 done

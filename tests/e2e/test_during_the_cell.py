@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import time
 from collections.abc import Callable
@@ -71,9 +72,11 @@ def _restart(machine: Any) -> None:
     command = process.joinpath("cmdline").read_bytes().decode().rstrip("\0").split("\0")
     pairs = process.joinpath("environ").read_bytes().decode().rstrip("\0").split("\0")
     environment = dict(pair.split("=", 1) for pair in pairs)
+    pid = os.pidfd_open(int(process.name))
     os.kill(int(process.name), 9)
-    while process.joinpath("exe").exists():
-        time.sleep(0.1)
+    # Its program is gone from /proc before it lets go of its device; this tells the very end.
+    assert select.select([pid], [], [], 60)[0], "osd.1 does not end"
+    os.close(pid)
     subprocess.run(command, env=environment, check=True, cwd="/", capture_output=True, timeout=30)
 
 

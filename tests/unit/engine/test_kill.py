@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,3 +135,28 @@ def test_children_born_meanwhile_are_ended_too(tmp_dir: str, start: Start) -> No
 
 def test_nothing_of_ours_is_no_error(tmp_dir: str) -> None:
     end(tmp_dir)
+
+
+#: Holds a lock on a file, and memory that takes the kernel a while to free.
+HOLDER = """
+import fcntl, mmap, os, sys, threading, time
+held = open(sys.argv[1], "w")
+fcntl.flock(held, fcntl.LOCK_EX)
+memory = mmap.mmap(-1, 3 << 29)
+for page in range(0, len(memory), mmap.PAGESIZE):
+    memory[page] = 1
+threading.Thread(target=time.sleep, args=(62,), daemon=True).start()
+open(sys.argv[2], "w").close()
+time.sleep(62)
+"""
+
+
+def test_what_was_ended_has_let_go_of_its_files(tmp_dir: str, start: Start, tmp_path: Path) -> None:
+    """An OSD that is killed holds its device for longer than it has an environment."""
+    held, ready = tmp_path / "held", tmp_path / "ready"
+    start(f"{tmp_dir}@localhost", sys.executable, "-c", HOLDER, str(held), str(ready))
+    while not ready.exists():
+        time.sleep(0.02)
+    end(tmp_dir, signals=("KILL",))
+    with open(held) as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
