@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
 from collections.abc import Sequence
 from typing import ClassVar
@@ -55,7 +54,7 @@ class DriveScenario(Scenario):
             "seconds": _OPENS_WITHIN,
         }
         note = shlex.quote(drive.note)
-        look = shell.python(inspect.getsource(opened_on_host), parameters)
+        look = shell.python(shell.program(opened_on_host), parameters)
         return f"$SUDO rm -f {note}\n(\n{look}) &"
 
 

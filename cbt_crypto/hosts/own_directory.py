@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
 from typing import Optional
 
-from cbt_crypto.hosts import directory_on_host
+from cbt_crypto.hosts import directory_on_host, shell
 
 #: Where it is when the file names none: only root can put something there.
 DEFAULT = "/var/lib/cbt-crypto"
@@ -52,5 +51,5 @@ def remove(path: str, part: str = "") -> str:
 
 def _call(action: str, *words: str) -> str:
     arguments = " ".join(map(shlex.quote, (action, *words)))
-    source = inspect.getsource(directory_on_host).strip()
+    source = shell.program(directory_on_host).strip()
     return f"$SUDO python3 -I - {arguments} <<'PYTHON_PROGRAM'\n{source}\nPYTHON_PROGRAM\n"

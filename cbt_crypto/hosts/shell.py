@@ -2,12 +2,73 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from types import ModuleType
 from typing import Any, Optional
 
+from typing_extensions import TypeGuard
+
 from cbt_crypto.hosts.site import HostScripts
+
+
+@lru_cache
+def program(module: ModuleType) -> str:
+    """The source of a module named `*_on_host`, with those that it imports, as one program.
+
+    Without docstrings and comments: an engine may limit its length.
+    """
+    *imported, started = _with_imported(module)
+    return "".join(map(_bare, imported)) + _bare(started, keeps_start=True)
+
+
+@lru_cache
+def definitions(module: ModuleType) -> str:
+    """The same without its start as a program, for what calls the functions itself."""
+    return "".join(map(_bare, _with_imported(module)))
+
+
+def _with_imported(module: ModuleType) -> list[ModuleType]:
+    """The modules of this package that it imports names from, each before its users, and itself."""
+    modules: list[ModuleType] = []
+    for node in ast.parse(inspect.getsource(module)).body:
+        if _is_ours(node):
+            modules += _with_imported(importlib.import_module(str(node.module)))
+    return list(dict.fromkeys([*modules, module]))
+
+
+def _is_ours(node: ast.AST) -> TypeGuard[ast.ImportFrom]:
+    return isinstance(node, ast.ImportFrom) and str(node.module).startswith("cbt_crypto.")
+
+
+def _is_start(node: ast.AST) -> TypeGuard[ast.If]:
+    return isinstance(node, ast.If) and "__main__" in ast.dump(node.test)
+
+
+def _bare(module: ModuleType, keeps_start: bool = False) -> str:
+    """Its source without docstrings, comments, imports of ours and, if so, without its start."""
+    source = inspect.getsource(module)
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            _replace(lines, node, " " * node.col_offset + '""')
+        elif _is_ours(node) or (_is_start(node) and not keeps_start):
+            _replace(lines, node, "")
+    kept = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return "".join(
+        " " * ((len(line) - len(line.lstrip())) // 4) + line.lstrip() + "\n" for line in kept
+    )
+
+
+def _replace(lines: list[str], node: ast.stmt, text: str) -> None:
+    """One statement by a line; the others keep their numbers."""
+    last = node.end_lineno or node.lineno
+    lines[node.lineno - 1 : last] = [text] + [""] * (last - node.lineno)
 
 
 def python(source: str, argument: Any) -> str:

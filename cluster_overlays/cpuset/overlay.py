@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import shlex
 from collections.abc import Mapping, Sequence
@@ -130,7 +129,7 @@ class CpuSet(Overlay):
 
     @override
     def watch(self, site: Site) -> Mapping[str, Watch]:
-        source = inspect.getsource(cpus_on_host)
+        source = shell.program(cpus_on_host)
         return {host: Watch(source, self._asked("show", site, host)) for host in self._hosts(site)}
 
     @override
@@ -205,7 +204,7 @@ class CpuSet(Overlay):
         return tuple(dict.fromkeys((*site.osd_hosts, *clients)))
 
     def _on_host(self, action: str, site: Site, host: str) -> str:
-        return shell.python(inspect.getsource(cpus_on_host), self._asked(action, site, host))
+        return shell.python(shell.program(cpus_on_host), self._asked(action, site, host))
 
     def _asked(self, action: str, site: Site, host: str) -> dict[str, Any]:
         return {

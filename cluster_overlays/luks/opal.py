@@ -6,7 +6,6 @@ sources, and linux/sed-opal.h.
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -94,7 +93,7 @@ def requirement(host: str, mapping: luks_mapping.CryptMapping) -> OpalDrive:
 
 def source() -> str:
     """The program that talks to drives."""
-    return inspect.getsource(opal_on_host)
+    return shell.program(opal_on_host)
 
 
 def look(parts: Mapping[str, Mapping[str, str]]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Optional, Union
@@ -17,6 +16,7 @@ from cbt_crypto.cluster_overlays.luks.crypt_table import (
     may_encrypt,
 )
 from cbt_crypto.cluster_overlays.luks.mapping import devices_of, mapping_of, mapping_of_drive
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import storage, storage_on_host
 from cbt_crypto.hosts.devices.storage import Facts, look
 from cbt_crypto.hosts.site import Drive, HostOutputs, Osd, Site
@@ -60,7 +60,7 @@ def _asked(site: Site, host: str) -> dict[str, dict[str, Any]]:
 
 def watch(site: Site, host: str) -> Watch:
     """The tables of all mappings below one host's OSDs and drives."""
-    return Watch(inspect.getsource(storage_on_host), _asked(site, host))
+    return Watch(shell.program(storage_on_host), _asked(site, host))
 
 
 def seen_fault(seen: Mapping[str, Sequence[Seen]]) -> Optional[str]:

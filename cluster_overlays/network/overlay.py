@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import ipaddress
 import json
 import shlex
@@ -122,7 +121,7 @@ class Network(Overlay):
         }
 
     def _on_hosts(self, site: Site, action: str, **more: Any) -> HostScripts:
-        source = inspect.getsource(tunnel_on_host)
+        source = shell.program(tunnel_on_host)
         return {
             host: shell.python(source, self._parameters(site, host, action, **more))
             for host in site.hosts
@@ -244,7 +243,7 @@ class Network(Overlay):
 def _look_at_paths(site: Site, host: str) -> str:
     """Shell text for what the site itself encrypts on the way to the others; they may be none."""
     peers = [other for other in site.hosts if other != host]
-    source = inspect.getsource(paths_on_host)
+    source = shell.program(paths_on_host)
     return f"\necho {proof.PATHS}\n{shell.python(source, peers)}" if peers else ""
 
 

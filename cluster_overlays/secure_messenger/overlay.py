@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import ClassVar, Optional, Union
@@ -11,7 +10,7 @@ from typing_extensions import Self, override
 
 from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
 from cbt_crypto.cluster_overlays.findings import Finding, judge_all
-from cbt_crypto.cluster_overlays.secure_messenger import mode_on_client, negotiated
+from cbt_crypto.cluster_overlays.secure_messenger import client_mode_on_host, negotiated
 from cbt_crypto.cluster_overlays.secure_messenger.negotiated import (
     Agreed,
     Mode,
@@ -210,7 +209,7 @@ def _ask_clients(site: Site) -> HostScripts:
     if not any(osd.is_existing for osd in site.osds):
         return {}
     request = {"conf": site.conf, "user": "admin"}
-    ask = shell.python(inspect.getsource(mode_on_client), request)
+    ask = shell.python(shell.program(client_mode_on_host), request)
     script = f"echo; echo {_CLIENT_MODE}\n(\n{ask}) || :"
     return dict.fromkeys(site.active_clients, script)
 

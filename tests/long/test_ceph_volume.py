@@ -17,7 +17,7 @@ from rich.console import Console
 
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.hosts.devices import storage_on_host
-from cbt_crypto.hosts.shell import python
+from cbt_crypto.hosts.shell import definitions, python
 from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.lab import lifecycle
 from cbt_crypto.lab.nodes import ssh
@@ -133,11 +133,10 @@ def by_us(sh: Shell, disks: list[str], by_ceph_volume: str) -> Iterator[str]:
 
 def _layers(sh: Shell, name: str) -> list[dict[str, Any]]:
     """The storage below a mapping, by the same reading that the proof has."""
-    with open(storage_on_host.__file__, encoding="utf-8") as file:
-        source = file.read().partition('if __name__ == "__main__":')[0]
-    ask = "print(json.dumps(Layers().below(numbers(os.stat(json.loads(sys.argv[1])).st_rdev))))"
-    found: list[dict[str, Any]] = json.loads(sh(python(source + ask, f"/dev/mapper/{name}")))
-    return found
+    source = definitions(storage_on_host)
+    ask = "print(json.dumps(Layers().below(number_at(json.loads(sys.argv[1])))))"
+    layers: list[dict[str, Any]] = json.loads(sh(python(source + ask, f"/dev/mapper/{name}")))
+    return layers
 
 
 def _kind(layer: dict[str, Any]) -> list[str]:

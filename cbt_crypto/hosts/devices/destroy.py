@@ -9,16 +9,13 @@ tests/unit/safety shows that no other module has such a command.
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
 import shlex
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
-from cbt_crypto.hosts import directory_on_host
-from cbt_crypto.hosts.devices import identity_on_host, notes_on_host, proof_on_host
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.devices import proof_on_host
 
 #: The name of the notes in `tmp_dir`.
 NOTES = "devices.json"
@@ -210,7 +207,7 @@ def proof(tmp_dir: str) -> str:
     """
     notes = shlex.quote(f"{tmp_dir}/{NOTES}")
     return (
-        f"PROOF=$(cat <<\\PROOF_PROGRAM\n{_source()}PROOF_PROGRAM\n)\n"
+        f"PROOF=$(cat <<\\PROOF_PROGRAM\n{shell.program(proof_on_host)}PROOF_PROGRAM\n)\n"
         f'prove() {{ ${{SUDO:-}} python3 -I -c "$PROOF" {notes} "$@"; }}\n'
     )
 
@@ -288,31 +285,3 @@ def overwrite(tmp_dir: str, device: str) -> str:
 def _as_root(tmp_dir: str, functions: str, calls: Iterable[str]) -> str:
     text = f"PATH=$PATH:/usr/sbin:/sbin\nSUDO=\n{proof(tmp_dir)}{functions}" + "\n".join(calls)
     return f"$SUDO sh -euc {shlex.quote(text)}"
-
-
-@lru_cache(maxsize=1)
-def _source() -> str:
-    """The proof as one program, without what only readers need: an engine may limit its length."""
-    modules = (directory_on_host, identity_on_host, notes_on_host, proof_on_host)
-    body = "\n".join(_bare(inspect.getsource(module)) for module in modules)
-    return f"{body}\nsys.exit(main(sys.argv[1:]))\n"
-
-
-def _bare(source: str) -> str:
-    """Without docstrings, comments, imports from this package and the start as a program."""
-    lines = source.splitlines()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            _replace(lines, node, " " * node.col_offset + '""')
-        elif (isinstance(node, ast.ImportFrom) and str(node.module).startswith("cbt_crypto")) or (
-            isinstance(node, ast.If) and "__main__" in ast.dump(node.test)
-        ):
-            _replace(lines, node, "")
-    kept = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    return "\n".join(" " * ((len(line) - len(line.lstrip())) // 4) + line.lstrip() for line in kept)
-
-
-def _replace(lines: list[str], node: ast.stmt, text: str) -> None:
-    """One statement by a line; the others keep their numbers."""
-    last = node.end_lineno or node.lineno
-    lines[node.lineno - 1 : last] = [text] + [""] * (last - node.lineno)

@@ -7,11 +7,11 @@ the kernel gave it in this boot. Needs nothing but Python 3.6 and util-linux.
 
 import glob
 import os
-import stat
 import subprocess
 import time
 from typing import Any, Dict, List, Optional
 
+from cbt_crypto.hosts.devices.numbers_on_host import number_at
 from cbt_crypto.hosts.directory_on_host import Refused
 
 Identity = Dict[str, str]
@@ -50,14 +50,10 @@ def text_of(*paths: str) -> str:
 
 def folder_of(path: str) -> str:
     """The device's directory in sysfs. Raises Refused for what is no block device."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        status = None
-    if status is None or not stat.S_ISBLK(status.st_mode):
+    device = number_at(path)
+    if device is None:
         raise Refused("is not a block device there")
-    number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
-    return os.path.realpath("/sys/dev/block/" + number)
+    return os.path.realpath("/sys/dev/block/" + device)
 
 
 def node_of(path: str) -> str:
@@ -175,7 +171,7 @@ def check_unused(path: str, ours: Any = None) -> None:
     if text_of(folder + "/ro") == "1":
         raise Refused("is read-only; name another device")
     _check_mounts(node)
-    holders = [name for one in family(folder) for name in _names(one + "/holders")]
+    holders = [name for member in family(folder) for name in _names(member + "/holders")]
     foreign = [name for name in holders if not (ours and ours(name))]
     if foreign:
         raise Refused("is in use by {}; name another device".format(" ".join(foreign)))
@@ -191,13 +187,9 @@ def check_unused(path: str, ours: Any = None) -> None:
 def _check_other_ways(folder: str) -> None:
     """The same sectors may be in use by another device: a loop over this one, or over the same
     file, or another path to the same drive. The kernel tells neither of the other."""
-    numbers = {text_of(one + "/dev") for one in family(folder)}
+    numbers = {text_of(member + "/dev") for member in family(folder)}
     for path in glob.glob("/sys/block/loop*/loop/backing_file"):
-        backing = text_of(path)
-        status = os.stat(backing) if os.path.exists(backing) else None
-        if status is None or not stat.S_ISBLK(status.st_mode):
-            continue
-        if f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}" in numbers:
+        if number_at(text_of(path)) in numbers:
             over = "/dev/" + path.split("/")[3]
             raise Refused(f"is in use by {over}, a loop over it; name another device")
     disk = disk_of(folder)
@@ -262,21 +254,18 @@ def _check_exclusive(node: str) -> None:
 def writers(folder: str) -> List[str]:
     """Processes that have the device, its disk or its partitions open for writing: a virtual
     machine, for one, asks for no exclusive use."""
-    numbers = {text_of(one + "/dev") for one in family(folder)}
-    found = []
+    numbers = {text_of(member + "/dev") for member in family(folder)}
+    users = set()
     for path in glob.glob("/proc/[0-9]*/fd/*"):
         pid = path.split("/")[2]
         try:
-            status = os.stat(path)
-            if not stat.S_ISBLK(status.st_mode) or int(pid) == os.getpid():
-                continue
-            if f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}" in numbers:
+            if int(pid) != os.getpid() and number_at(path) in numbers:
                 flags = text_of(path.replace("/fd/", "/fdinfo/")).partition("flags: ")[2].split()[0]
                 if int(flags, 8) & os.O_ACCMODE != os.O_RDONLY:
-                    found.append("{} (process {})".format(text_of("/proc/" + pid + "/comm"), pid))
-        except (OSError, IndexError, ValueError):
+                    users.add("{} (process {})".format(text_of("/proc/" + pid + "/comm"), pid))
+        except (IndexError, ValueError):
             continue
-    return sorted(set(found))
+    return sorted(users)
 
 
 # -- what is on it -------------------------------------------------------------------------------

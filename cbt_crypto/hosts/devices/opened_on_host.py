@@ -10,26 +10,16 @@ import sys
 import time
 from typing import Any, Dict, List
 
-
-def numbers(device: int) -> str:
-    """ "254:0" of a device as `stat` returns it."""
-    return f"{os.major(device)}:{os.minor(device)}"
+from cbt_crypto.hosts.devices.numbers_on_host import opened
 
 
 def devices_of(pid: str, folder: str) -> List[str]:
     """The block devices that a process has open, and those of its files below `folder`."""
-    found = set()
-    for name in os.listdir(f"/proc/{pid}/fd"):
-        link = f"/proc/{pid}/fd/{name}"
-        try:
-            status, target = os.stat(link), os.readlink(link)
-        except OSError:
-            continue
-        if stat.S_ISBLK(status.st_mode):
-            found.add(numbers(status.st_rdev))
-        elif stat.S_ISREG(status.st_mode) and target.startswith(folder + "/"):
-            found.add(numbers(status.st_dev))
-    return sorted(found)
+
+    def counts(target: str, status: os.stat_result) -> bool:
+        return stat.S_ISREG(status.st_mode) and target.startswith(folder + "/")
+
+    return opened(pid, counts)
 
 
 def look(program: str, mark: bytes, folder: str) -> Dict[str, Any]:
@@ -59,13 +49,13 @@ def main(asked: Dict[str, Any]) -> None:
     """
     mark = f"CBT_CRYPTO_MARK={asked['mark']}".encode()
     ends = time.monotonic() + asked["seconds"]
-    found = {}  # type: Dict[str, Any]
-    while not found and time.monotonic() < ends:
-        found = look(asked["program"], mark, asked["folder"])
-        if not found:
+    process = {}  # type: Dict[str, Any]
+    while not process and time.monotonic() < ends:
+        process = look(asked["program"], mark, asked["folder"])
+        if not process:
             time.sleep(0.05)
     with open(asked["note"], "w") as file:
-        json.dump(found, file)
+        json.dump(process, file)
 
 
 if __name__ == "__main__":

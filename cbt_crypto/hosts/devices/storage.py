@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional
@@ -17,7 +16,7 @@ Facts = Mapping[str, Any]
 
 def look(asked: Mapping[str, Mapping[str, Any]]) -> str:
     """Shell text that runs `storage_on_host` with these arguments."""
-    return shell.python(inspect.getsource(storage_on_host), asked)
+    return shell.python(shell.program(storage_on_host), asked)
 
 
 def parse(outputs: Iterable[str]) -> dict[str, Facts]:

@@ -1,41 +1,27 @@
 """Finds the block devices below what OSDs have open. This file runs on the hosts.
 
-Its source is sent to them, so it needs nothing but Python 3.6. Devices are named by their numbers,
-"major:minor", as the kernel does.
+Its source is sent to them, so it needs nothing but Python 3.6. Devices are
+named by their numbers, "major:minor", as the kernel does.
 """
 
 import json
 import os
 import socket
-import stat
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+from cbt_crypto.hosts.devices.numbers_on_host import number, number_at, opened
+
 Layer = Dict[str, Optional[str]]
 
 
-def numbers(device: int) -> str:
-    """ "254:0" of a device as `stat` returns it."""
-    return f"{os.major(device)}:{os.minor(device)}"
-
-
-def opened(pid: str, file: Optional[str]) -> List[str]:
+def opened_by_osd(pid: str, file: Optional[str]) -> List[str]:
     """The block devices that a process has open, and that of `file` if it has this one open."""
-    own = _as_it_sees(pid, file) if file else None
-    found = set()
-    for name in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            status = os.stat(f"/proc/{pid}/fd/{name}")
-        except FileNotFoundError:
-            continue
-        if stat.S_ISBLK(status.st_mode):
-            found.add(numbers(status.st_rdev))
-        elif own and (status.st_dev, status.st_ino) == (own.st_dev, own.st_ino):
-            found.add(numbers(status.st_dev))
-    return sorted(found)
+    data = _as_it_sees(pid, file) if file else None
+    return opened(pid, lambda _, status: data is not None and os.path.samestat(status, data))
 
 
 def _as_it_sees(pid: str, file: str) -> os.stat_result:
@@ -58,10 +44,10 @@ class Layers:
         if not folder.exists():
             return self._without_number(device)
         folder = folder.resolve()
-        found = [self._layer(device, folder)]
+        path = [self._layer(device, folder)]
         for lower in self._lower(folder):
-            found += self.below(lower)
-        return found
+            path += self.below(lower)
+        return path
 
     def _layer(self, device: str, folder: Path) -> Layer:
         layer = {"device": device, "name": folder.name}  # type: Layer
@@ -85,7 +71,7 @@ class Layers:
             return [(folder.parent / "dev").read_text().strip()]
         backing = folder / "loop/backing_file"
         if backing.exists():
-            return [numbers(os.stat(backing.read_text().strip()).st_dev)]
+            return [number(os.stat(backing.read_text().strip()).st_dev)]
         return [(slave / "dev").read_text().strip() for slave in sorted(folder.glob("slaves/*"))]
 
     def _without_number(self, device: str) -> List[Layer]:
@@ -95,9 +81,8 @@ class Layers:
             kind, source = fields[fields.index("-") + 1 :][:2]
             if fields[2] == device:
                 layer = {"device": device, "name": kind}  # type: Layer
-                is_block = os.path.exists(source) and stat.S_ISBLK(os.stat(source).st_mode)
-                lower = self.below(numbers(os.stat(source).st_rdev)) if is_block else []
-                return [layer, *lower]
+                lower = number_at(source)
+                return [layer, *(self.below(lower) if lower else [])]
         return [{"device": device, "name": "unknown"}]
 
     def table(self, device: str) -> Optional[str]:
@@ -120,7 +105,7 @@ def without_key(line: str) -> str:
 
 
 def _named(path: str) -> Optional[str]:
-    return numbers(os.stat(path).st_rdev) if os.path.exists(path) else None
+    return number(os.stat(path).st_rdev) if os.path.exists(path) else None
 
 
 def look_at_drive(drive: Dict[str, Any], layers: Layers) -> Dict[str, Any]:
@@ -148,7 +133,7 @@ def look(osd: Dict[str, Any], layers: Layers) -> Dict[str, Any]:
     named = {part: _named(path) for part, path in osd["devices"].items()}
     try:
         pid = Path(osd["pid_file"]).read_text().strip()
-        devices = opened(pid, osd["file"])
+        devices = opened_by_osd(pid, osd["file"])
     except FileNotFoundError:
         return {"running": False, "named": named, "opened": {}}
     return {
@@ -210,21 +195,21 @@ class Mappings:
         for name, place in places.items():
             opened_now = look(place, self.layers)["opened"]
             below = [layer for layers in opened_now.values() for layer in layers]
-            self.of[name] = {str(one["device"]): one for one in below if "mapping" in one}
+            self.of[name] = {str(layer["device"]): layer for layer in below if "mapping" in layer}
 
     def look(self) -> Dict[str, Any]:
         """OSD or drive -> mapping -> its table, and how often it was resumed."""
         counts = self.changes.read()
-        found = {}  # type: Dict[str, Any]
+        states = {}  # type: Dict[str, Any]
         for name, mappings in self.of.items():
-            found[name] = {}
+            states[name] = {}
             for device, layer in mappings.items():
                 # A program for each mapping, where no uevent would tell.
                 known = self.changes.is_complete and not counts.get(device)
                 table = layer["table"] if known else self.layers.table(device)
                 resumed = {"table": table, "resumed": counts.get(device, 0)}
-                found[name][str(layer["mapping"])] = resumed
-        return found
+                states[name][str(layer["mapping"])] = resumed
+        return states
 
 
 _watched = []  # type: List[Mappings]

@@ -1,29 +1,17 @@
 """Counts what has passed the devices that processes have open. This file runs on the hosts.
 
-Its source is sent to them, so it needs nothing but Python 3.6. A device's `stat` counts 512-byte
-sectors, whatever the device's own are (Documentation/block/stat.rst of Linux).
+Its source is sent to them, so it needs nothing but Python 3.6. A device's
+`stat` counts 512-byte sectors, whatever its own are (Documentation/block/stat.rst of Linux).
 """
 
 import json
 import os
-import stat
 import sys
 from typing import Dict, List, Optional, Tuple
 
+from cbt_crypto.hosts.devices.numbers_on_host import opened
+
 _SECTOR = 512
-
-
-def opened(pid: str) -> List[str]:
-    """The block devices that a process has open, as "major:minor"."""
-    found = set()
-    for name in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            status = os.stat(f"/proc/{pid}/fd/{name}")
-        except FileNotFoundError:
-            continue
-        if stat.S_ISBLK(status.st_mode):
-            found.add(f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}")
-    return sorted(found)
 
 
 def layers(device: str, root: str = "/sys/dev/block") -> List[Dict[str, object]]:
@@ -38,11 +26,11 @@ def layers(device: str, root: str = "/sys/dev/block") -> List[Dict[str, object]]
     mapping = os.path.join(folder, "dm/name")
     if os.path.exists(mapping):
         layer["mapping"] = _read(folder, "dm/name").strip()
-    found = [layer]
+    path = [layer]
     slaves = os.path.join(folder, "slaves")
     for lower in sorted(os.listdir(slaves)) if os.path.isdir(slaves) else []:
-        found += layers(_read(slaves, lower + "/dev").strip(), root)
-    return found
+        path += layers(_read(slaves, lower + "/dev").strip(), root)
+    return path
 
 
 def process(pid: str) -> Optional[Tuple[int, int]]:

@@ -7,12 +7,12 @@ runs in its configuration.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 from cbt_crypto.cluster_overlays.base import Overlay, Seen, Verdict, Watch
 from cbt_crypto.cluster_overlays.findings import Finding, judge_all, name_of
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.run.cell import daemons_on_host
 from cbt_crypto.run.cell.watch import Record
@@ -25,7 +25,7 @@ UpFrom = Mapping[int, int]
 
 def watch(site: Site) -> Mapping[str, Watch]:
     """The processes of OSDs."""
-    source = inspect.getsource(daemons_on_host)
+    source = shell.program(daemons_on_host)
     return {
         host: Watch(
             source,

@@ -5,7 +5,6 @@ What is proved is seen before the cell, after it, and meanwhile.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -192,7 +191,7 @@ def _fault_seen(overlay: Overlay, site: Site, evidence: Evidence) -> Optional[st
 def _watch_clients(site: Site) -> dict[str, Watch]:
     """Whether one thread holds a client up."""
     asked = {"programs": _PROGRAMS, "tmp_dir": site.tmp_dir}
-    return dict.fromkeys(site.clients, Watch(inspect.getsource(threads_on_host), asked))
+    return dict.fromkeys(site.clients, Watch(shell.program(threads_on_host), asked))
 
 
 def _busiest(watched: Mapping[str, Record]) -> dict[str, Any]:

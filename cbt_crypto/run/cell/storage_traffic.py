@@ -6,7 +6,6 @@ Read just before the clients start and just after they end, so it is of their ra
 from __future__ import annotations
 
 import contextlib
-import inspect
 import json
 from collections.abc import Mapping
 from typing import Any, Optional
@@ -50,7 +49,7 @@ def _script(site: Site, host: str) -> str:
         Question(f"osd.{osd.id}", osd.admin_socket, {"prefix": "perf dump"}, keep) for osd in osds
     ]
     processes = {f"osd.{osd.id}": osd.pid_file for osd in osds}
-    devices = shell.python(inspect.getsource(traffic_on_host), processes)
+    devices = shell.python(shell.program(traffic_on_host), processes)
     asked = shell.section(_SOCKETS, admin_socket.script(questions))
     return asked + shell.section(_DEVICES, devices)
 

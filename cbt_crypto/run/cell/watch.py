@@ -7,7 +7,6 @@ down what changes. That something was in force before and after a cell says noth
 from __future__ import annotations
 
 import contextlib
-import inspect
 import json
 import shlex
 from collections.abc import Mapping, Sequence
@@ -60,8 +59,7 @@ def start(watches: Watches, directory: str) -> HostScripts:
 def _start(watches: Mapping[str, Any], directory: str) -> str:
     asked = {"watches": watches, "file": _file(directory), "every_s": EVERY_S}
     # By standard input, as command lines are shown to everybody, and sampled by collectl.
-    source = inspect.getsource(watch_on_host).partition("\nif __name__")[0]
-    program = f"{source}\nmain(json.loads({json.dumps(asked)!r}))"
+    program = f"{shell.definitions(watch_on_host)}main(json.loads({json.dumps(asked)!r}))"
     return (
         f"{shell.stop_in_background(_pid_file(directory))}\n"
         f"rm -f {shlex.quote(_file(directory))}\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -100,7 +99,7 @@ def look(remote: Remote, hosts: Sequence[str], tmp_dir: str) -> list[Host]:
 
     Raises UsageError with a line for each host that cannot be asked. Nothing is touched.
     """
-    script = shell.python(inspect.getsource(hardware_on_host), tmp_dir)
+    script = shell.python(shell.program(hardware_on_host), tmp_dir)
     results = remote.attempt(dict.fromkeys(hosts, script), _TIMEOUT_S)
     documents, problems = {}, []
     for host in hosts:

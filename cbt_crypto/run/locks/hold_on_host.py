@@ -12,11 +12,12 @@ import os
 import select
 import signal
 import socket
-import stat
 import struct
 import sys
 import time
 from typing import Any, Dict, List, NoReturn, Optional
+
+from cbt_crypto.hosts.devices.numbers_on_host import number_at
 
 PATIENCE_S = 5
 
@@ -35,14 +36,10 @@ def addresses(resource: List[str]) -> List[str]:
 
 def disks(path: str) -> List[str]:
     """The whole disks at the bottom of a device, by the kernel's names; the path itself of none."""
-    try:
-        status = os.stat(path)
-    except OSError:
+    device = number_at(path)
+    if device is None:
         return [path]
-    if not stat.S_ISBLK(status.st_mode):
-        return [path]
-    number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
-    return sorted(set(bottoms(os.path.realpath("/sys/dev/block/" + number))))
+    return sorted(set(bottoms(os.path.realpath("/sys/dev/block/" + device))))
 
 
 def bottoms(folder: str) -> List[str]:
@@ -54,7 +51,7 @@ def bottoms(folder: str) -> List[str]:
             backing = file.read().strip()
     except OSError:
         backing = ""
-    if backing and os.path.exists(backing) and stat.S_ISBLK(os.stat(backing).st_mode):
+    if number_at(backing):
         return disks(backing)
     try:
         slaves = os.listdir(folder + "/slaves")

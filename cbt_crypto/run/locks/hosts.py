@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -157,7 +156,7 @@ def _is_dead(busy: _Busy) -> bool:
 
 def _script(order: Mapping[str, Any]) -> str:
     # What keeps the names is none of the processes that end with the cluster.
-    source = inspect.getsource(hold_on_host)
+    source = shell.program(hold_on_host)
     return f"unset CBT_CRYPTO_MARK; SUDO=${{BARE_SUDO:-}}\n{shell.python(source, order)}"
 
 

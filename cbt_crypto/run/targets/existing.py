@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,7 +55,7 @@ def discover(remote: Remote, site: Site, cluster: ClusterSection) -> Found:
                 "host by the name that ssh takes"
             )
         directories.setdefault(host, {})[str(osd["id"])] = str(osd.get("osd_data", ""))
-    source = inspect.getsource(sockets_on_host)
+    source = shell.program(sockets_on_host)
     outputs = remote.run(
         {
             host: shell.python(source, {"fsid": fsid, "osds": osds})

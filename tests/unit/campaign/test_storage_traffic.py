@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import traffic_on_host
 from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.run.cell import storage_traffic
@@ -45,7 +46,7 @@ def test_a_mapping_and_what_is_below_it(tmp_path: Path) -> None:
 
 def test_this_process_as_the_kernel_counts_it(tmp_path: Path) -> None:
     """The script as hosts run it, on a process that writes to a disk."""
-    script = Path(traffic_on_host.__file__).read_text()
+    script = shell.program(traffic_on_host)
     pid = tmp_path / "pid"
     pid.write_text(f"{os.getpid()}\n")
 

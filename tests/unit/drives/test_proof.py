@@ -14,6 +14,7 @@ import pytest
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.devices import opened_on_host
+from cbt_crypto.hosts.devices.numbers_on_host import number
 from cbt_crypto.run.targets.drive_proof import DriveProof
 
 pytestmark = pytest.mark.unit
@@ -145,11 +146,11 @@ def test_the_process_that_has_a_file_open_is_found(tmp_path: Any) -> None:
     finally:
         process.kill()
         process.wait()
-    number = opened_on_host.numbers(os.stat(folder).st_dev)
+    device = number(os.stat(folder).st_dev)
     assert json.loads(note.read_text()) == {
         "program": comm,
         "pid": process.pid,
-        "devices": [number],
+        "devices": [device],
     }
 
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import storage_on_host
-from cbt_crypto.hosts.devices.storage_on_host import Layers, numbers, opened, without_key
+from cbt_crypto.hosts.devices.numbers_on_host import number
+from cbt_crypto.hosts.devices.storage_on_host import Layers, opened_by_osd, without_key
 
 pytestmark = pytest.mark.unit
 
@@ -92,7 +94,7 @@ def test_a_mapping_on_a_volume_on_a_partition(tree: Tree, layers: Layers) -> Non
 def test_a_loop_device_lies_on_its_file(tree: Tree, layers: Layers, tmp_path: Path) -> None:
     tree.device("7:0", "devices/virtual/block/loop0")
     tree.write("sys/devices/virtual/block/loop0/loop/backing_file", str(tmp_path))
-    below = numbers(os.stat(tmp_path).st_dev)
+    below = number(os.stat(tmp_path).st_dev)
     if not (tree.root / "sys/dev/block" / below).exists():
         tree.device(below, "devices/pci/block/vda")
     assert [layer["device"] for layer in layers.below("7:0")][:2] == ["7:0", below]
@@ -123,9 +125,9 @@ def test_the_file_that_a_process_has_open(tmp_path: Path) -> None:
     file = tmp_path / "osd.0.block"
     file.touch()
     pid = str(os.getpid())
-    assert opened(pid, str(file)) == opened(pid, None)
+    assert opened_by_osd(pid, str(file)) == opened_by_osd(pid, None)
     with file.open():
-        assert numbers(file.stat().st_dev) in opened(pid, str(file))
+        assert number(file.stat().st_dev) in opened_by_osd(pid, str(file))
 
 
 def asked(pid_file: Path, file: Path) -> str:
@@ -134,7 +136,7 @@ def asked(pid_file: Path, file: Path) -> str:
 
 
 def run(argument: str) -> dict[str, Any]:
-    command = [sys.executable, "-I", storage_on_host.__file__, argument]
+    command = [sys.executable, "-I", "-c", shell.program(storage_on_host), argument]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     facts: dict[str, Any] = json.loads(printed)["osd.0"]
     return facts
@@ -147,6 +149,6 @@ def test_as_a_program(tmp_path: Path) -> None:
     pid_file.write_text(f"{os.getpid()}\n")
     with file.open():
         facts = run(asked(pid_file, file))
-    number = numbers(file.stat().st_dev)
+    device = number(file.stat().st_dev)
     assert facts["running"]
-    assert facts["opened"][number][0]["device"] == number
+    assert facts["opened"][device][0]["device"] == device
