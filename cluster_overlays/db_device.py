@@ -130,7 +130,7 @@ class DbDevice(Overlay):
         groups: dict[str, list[Osd]] = {}
         for osd in site.osds_of(host):
             groups.setdefault(self._disk(osd), []).append(osd)
-        claim = destroy.claim(site.tmp_dir, groups)
+        claim = destroy.claim(site.tmp_dir, groups, site.discard)
         volumes = [
             Group(
                 self._group(osds[0]), disk,

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -72,6 +73,16 @@ def loop_devices() -> Iterator[None]:
     with (Path(tempfile.gettempdir()) / "cbt-crypto-tests-loop.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+@pytest.fixture
+def without_discards(tmp_path: Path) -> Iterator[Path]:
+    """A directory whose files have no holes, so that loop devices on them cannot discard."""
+    folder = tmp_path / "ramfs"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "ramfs", "ramfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture(scope="session")

@@ -103,6 +103,8 @@ class Site:
     mgrs: tuple[str, ...] = ()
     #: Whether devices that carry a foreign signature may be overwritten.
     wipe: Union[bool, tuple[str, ...]] = False
+    #: Whether devices are discarded before each deployment.
+    discard: bool = False
     #: The campaign's name for ceph(8).
     ceph_cmd: str = "ceph"
     #: Hosts on which client processes of the running scenario are; a subset of `clients`.

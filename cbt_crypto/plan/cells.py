@@ -179,6 +179,9 @@ def _measured_cluster(section: ClusterSection) -> dict[str, Any]:
     for key in ("configurations", "baseline", "iterations", "rebuild", "deploy_timeout", "order"):
         del cluster[key]
     del cluster["seed"], cluster["control"]
+    if not cluster["discard"]:
+        # as archives have it that were written before there was the key
+        del cluster["discard"]
     if section.conf_file:
         cluster["conf_file"] = ceph_conf.read(Path(section.conf_file))
     return cluster

@@ -36,6 +36,7 @@ def site_of(cluster: ClusterSection) -> Site:
         mgrs=tuple(cluster.mgrs),
         active_clients=tuple(cluster.clients),
         wipe=tuple(cluster.wipe) if isinstance(cluster.wipe, list) else cluster.wipe,
+        discard=cluster.discard,
         ceph_cmd=cluster.ceph_cmd,
     )
 

@@ -314,7 +314,7 @@ class Ceph:
     def _claim_devices(self, host: str) -> str:
         """Shell text that claims a host's devices: from then on a killed run can be cleared."""
         devices = self.site.devices_of(host)
-        return destroy.claim(self.tmp_dir, devices) if devices else ""
+        return destroy.claim(self.tmp_dir, devices, self.site.discard) if devices else ""
 
     @property
     def _volume_notes(self) -> str:

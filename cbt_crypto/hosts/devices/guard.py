@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Optional, Union
@@ -19,6 +20,8 @@ from cbt_crypto.hosts.site import Site
 _BY_ORDER = re.compile(
     r"/dev/(sd[a-z]+\d*|vd[a-z]+\d*|xvd[a-z]+\d*|hd[a-z]+\d*|nvme\d+n\d+(p\d+)?)"
 )
+#: Before the most bytes that a device discards at once; 0 where it cannot.
+_DISC_MAX = "discards "
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class DeviceGuard(Fact):
 
     device: str = ""
     wipe: bool = False
+    #: Whether it is to be discarded before each deployment.
+    discard: bool = False
 
     def shown(self, output: str) -> str:
         """Whether it will do."""
@@ -45,15 +50,25 @@ class DeviceGuard(Fact):
         """None for a free device; and for one with signatures that may be wiped."""
         first = output.strip().partition("\n")[0]
         if first == "ok":
-            return None
+            return self._undiscardable(output)
         if not first.startswith("signature "):
             return f"{self.device} {first or 'cannot be looked at'}"
         if self.wipe:
-            return None
+            return self._undiscardable(output)
         found = first.removeprefix("signature ")
         return (
             f"{self.device} carries data ({found}); name another device, or say wipe: true, "
             f"or wipe: [{self.device}], in the cluster section to have it overwritten"
+        )
+
+    def _undiscardable(self, output: str) -> Optional[str]:
+        """Why it cannot be discarded where it is to be; None where it can."""
+        most = output.partition("\n" + _DISC_MAX)[2].partition("\n")[0].strip()
+        if not self.discard or (most.isdigit() and int(most)):
+            return None
+        return (
+            f"{self.device} cannot discard (lsblk says DISC-MAX {most or 'nothing'}); leave "
+            "discard out of the cluster section, or name another device"
         )
 
 
@@ -75,8 +90,13 @@ def device_guards(site: Site, wipe: Union[bool, Sequence[str]]) -> list[Requirem
 def device_guard(site: Site, host: str, device: str, key: str = "osd_devices") -> DeviceGuard:
     """The requirement for one device, which `key` of the file names."""
     script = destroy.look(site.tmp_dir, device, key)
-    wipe = _may_wipe(site.wipe, device)
-    return DeviceGuard(f"device {device}", (host,), script, "devices", device=device, wipe=wipe)
+    if site.discard:
+        most = f"$(lsblk -bdnro DISC-MAX {shlex.quote(device)} 2> /dev/null)"
+        script += f'\necho "{_DISC_MAX}{most}"'
+    wipe, discard = _may_wipe(site.wipe, device), site.discard
+    return DeviceGuard(
+        f"device {device}", (host,), script, "devices", device=device, wipe=wipe, discard=discard
+    )
 
 
 def _may_wipe(wipe: Union[bool, Sequence[str]], device: str) -> bool:

@@ -168,6 +168,12 @@ class ClusterSection(Section):
         "overwritten: true for all, or a list of patterns, e.g. "
         "[/dev/disk/by-partlabel/osd-device-*]; mounted ones and the system's are refused always",
     )
+    discard: bool = Field(
+        False,
+        description="discard all of the devices of OSDs and drives before each "
+        "deployment, so that every configuration begins on drives that "
+        "know of no earlier one; devices that cannot are refused",
+    )
     use_existing: bool = Field(
         False, description="measure a cluster that is there already; deploy and remove nothing"
     )

@@ -23,6 +23,8 @@ def of_existing(cluster: ClusterSection) -> Iterator[Contradiction]:
     """What cannot be had of a cluster that is there already."""
     if cluster.drives:
         yield ("cluster", "drives"), "does not go with use_existing; measure them in another file"
+    if cluster.discard:
+        yield ("cluster", "discard"), "would destroy a cluster that exists; leave it out"
     if cluster.order == "interleaved":
         sentence = "is interleaved, which changes the cluster; with use_existing leave it out"
         yield ("cluster", "order"), sentence
@@ -87,6 +89,9 @@ def _order(cluster: ClusterSection) -> Iterator[Contradiction]:
 
 def _devices(cluster: ClusterSection) -> Iterator[Contradiction]:
     if cluster.osd_file_size:
+        if cluster.discard and not cluster.drives:
+            sentence = "needs devices, and osd_file_size has OSDs on files, which are made anew"
+            yield ("cluster", "discard"), f"{sentence} for each deployment; leave it out"
         return
     devices = cluster.osd_devices
     if isinstance(devices, str):

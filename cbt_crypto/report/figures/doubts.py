@@ -7,7 +7,7 @@ from typing import Optional
 
 import numpy as np
 
-from cbt_crypto.report.figures import proof_doubts
+from cbt_crypto.report.figures import proof_doubts, steadiness
 from cbt_crypto.report.figures.metric import records_of, total_rate
 from cbt_crypto.results.cell.node import BUSY_STATES, NodeUse
 from cbt_crypto.results.cell.record import Record
@@ -37,6 +37,7 @@ def warnings(run: Run, direction: str) -> Iterator[str]:
     yield from _apart(run)
     yield from _rate(run)
     yield from _idle(run, direction)
+    yield from _moved(run, direction)
     yield from _unserved(run, direction)
     yield from _nodes(run.nodes)
     yield from proof_doubts.doubts(run.proof, direction)
@@ -84,6 +85,12 @@ def _idle(run: Run, direction: str) -> Iterator[str]:
     idle = int(np.count_nonzero(series.iops <= IDLE_SHARE * np.median(series.iops)))
     if idle:
         yield f"{idle} of {len(series.iops)} seconds had no IO"
+
+
+def _moved(run: Run, direction: str) -> Iterator[str]:
+    series = run.series.get(direction)
+    if series is not None:
+        yield from steadiness.sentences(series.iops)
 
 
 def _unserved(run: Run, direction: str) -> Iterator[str]:

@@ -77,7 +77,7 @@ class DriveTarget:
         drive = next(drive for drive in self._drives if drive.name == name)
         self._in_use = drive
         site = replace(self.site, osds=(), clients=(drive.host,), drives=(drive,))
-        self._run({drive.host: _claim(drive, self.site.tmp_dir)}, "claim the devices")
+        self._run({drive.host: _claim(drive, self.site)}, "claim the devices")
         if drive.array and not drive.encrypts_members:
             array = md_array.make(drive, drive.devices, site.tmp_dir)
             self._run({drive.host: array}, "make the RAID-0")
@@ -136,9 +136,9 @@ def undo(drives: Sequence[Drive], stacks: Sequence[Stack], site: Site) -> HostSc
     return scripts
 
 
-def _claim(drive: Drive, tmp_dir: str) -> str:
+def _claim(drive: Drive, site: Site) -> str:
     """Claim the devices, so that a killed run can be cleared; make the drive's folder."""
-    claim = destroy.claim(tmp_dir, drive.devices)
+    claim = destroy.claim(site.tmp_dir, drive.devices, site.discard)
     return f"mkdir -p {shlex.quote(drive.mount_point)}\n{claim}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -33,8 +34,8 @@ def attach(image: Path, loop_devices: None) -> Iterator[Callable[[], str]]:
     """Make the image a block device."""
     attached: list[str] = []
 
-    def make() -> str:
-        attached.append(_run("losetup", "--find", "--show", str(image)))
+    def make(file: Path = image) -> str:
+        attached.append(_run("losetup", "--find", "--show", str(file)))
         return attached[-1]
 
     yield make
@@ -170,3 +171,22 @@ def test_names_by_order_are_warned_of() -> None:
     assert guard.advice("ok\nstable \n") is None
     stable = DeviceGuard("d", ("o0",), "", device="/dev/disk/by-id/wwn-0x5000")
     assert stable.advice("ok\nstable /dev/disk/by-id/wwn-0x5000\n") is None
+
+
+def test_a_device_that_cannot_discard_is_refused(
+    attach: Callable[..., str], tmp_path: Path, without_discards: Path
+) -> None:
+    there = without_discards / "disk"
+    with there.open("wb") as file:
+        file.truncate(64 << 20)
+
+    def said(device: str, discard: bool) -> Optional[str]:
+        (guard,) = device_guards(replace(site_with(tmp_path, device), discard=discard), False)
+        return guard.judge(_run("sh", "-c", f"set -eu\nSUDO=\n(\n{guard.script}\n) 2>&1 || :"))
+
+    assert said(attach(), True) is None
+    cannot = attach(there)
+    assert said(cannot, False) is None
+    refusal = said(cannot, True)
+    assert refusal is not None
+    assert refusal.startswith(f"{cannot} cannot discard (lsblk says DISC-MAX 0)")

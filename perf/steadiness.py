@@ -1,0 +1,84 @@
+"""How often a cell is said to have lost its level: where it did not, and where it did.
+
+    python perf/steadiness.py [--series 1000]
+
+Prints the table of docs/method.md: percent of windows that are warned of, by their length. In the
+first rows nothing moves for good; AR(1) 0.97 wanders for half a minute at a time, and so, in a
+window of a minute, has a trend. The rest has a level shift or a slope of 10 %, or is of
+perf/disturbances.py, as campaigns meet it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+import numpy as np
+from disturbances import DISTURBANCES, Floats, Generator, Series, ar1, together, white
+
+from cbt_crypto.report.figures.steadiness import change_of
+
+LENGTHS_S = (30, 60, 120, 300)
+
+
+def step(share: float, at: float) -> Series:
+    def made(length: int, random: Generator) -> Floats:
+        return np.where(np.arange(length) < at * length, 0.0, math.log1p(share))
+
+    return made
+
+
+def slope(share: float) -> Series:
+    def made(length: int, random: Generator) -> Floats:
+        found: Floats = np.log1p(share * np.arange(length) / length)
+        return found
+
+    return made
+
+
+NOISES: dict[str, Series] = {
+    "seconds alone, 3 %": white(0.03),
+    "seconds alone, 10 %": white(0.1),
+    **{f"AR(1) {kept}, 3 %": ar1(kept, 0.03) for kept in (0.5, 0.7, 0.9, 0.97)},
+    **{f"AR(1) {kept}, 10 %": ar1(kept, 0.1) for kept in (0.5, 0.7, 0.9, 0.97)},
+}
+CHANGES: dict[str, Series] = {
+    "level falls by 10 %": step(-0.1, 0.5),
+    "the same after a quarter": step(-0.1, 0.25),
+    "slope of 10 %": slope(-0.1),
+}
+CHANGED = ("seconds alone, 3 %", "seconds alone, 10 %", "AR(1) 0.5, 3 %", "AR(1) 0.9, 3 %")
+
+
+def rows() -> dict[str, Series]:
+    """Name -> what makes the logarithms of a window's seconds."""
+    found = dict(NOISES)
+    for noise in CHANGED:
+        for name, change in CHANGES.items():
+            found[f"{name} in {noise}"] = together(NOISES[noise], change)
+    for one in DISTURBANCES:
+        if not one.name.startswith(("AR(1)", "seconds", "deployments", "one noisy")):
+            found[one.name] = one.series
+    return found
+
+
+def percent(series: Series, length: int, number: int, seed: int) -> float:
+    """Of `number` windows of `length` seconds how many are warned of."""
+    random = np.random.default_rng(seed)
+    windows = (20_000 * np.exp(series(length, random)) for _ in range(number))
+    return 100 * sum(change_of(iops) is not None for iops in windows) / number
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--series", type=int, default=1000, help="windows of each kind")
+    number = parser.parse_args().series
+    print(f"| seconds | {' | '.join(f'{length} s' for length in LENGTHS_S)} |")
+    print(f"| --- | {' | '.join('---:' for _ in LENGTHS_S)} |")
+    for name, series in rows().items():
+        found = (f"{percent(series, length, number, 1):.1f}" for length in LENGTHS_S)
+        print(f"| {name} | {' | '.join(found)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
