@@ -1,7 +1,7 @@
 """Questions to Ceph daemons through their admin sockets, many of them by one process a host.
 
 The `ceph daemon` command takes half a second and more to start, for one question to one daemon.
-The script made here takes a few milliseconds a question. It needs python3 on the host, which
+The program sent here takes a few milliseconds a question. It needs python3 on the host, which
 comes with Ceph's own commands.
 """
 
@@ -12,60 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
-from cbt_crypto.hosts import shell
+from cbt_crypto.hosts import admin_socket_on_host, shell
 from cbt_crypto.hosts.site import HostOutputs
-
-#: Seconds a daemon may take for one answer.
-TIMEOUT_S = 20
-
-# Ceph's side of the protocol: a request ends in a NUL, an answer begins with its length in bytes,
-# 32 bits, big-endian. An answer to an unknown command is not JSON.
-_READER = """
-import fnmatch, json, socket, struct, sys
-
-def ask(path, command, is_text):
-    with socket.socket(socket.AF_UNIX) as peer:
-        peer.settimeout(%(timeout)d)
-        peer.connect(path)
-        peer.sendall(json.dumps(command).encode() + b"\\0")
-        stream = peer.makefile("rb")
-        (size,) = struct.unpack(">I", stream.read(4))
-        said = stream.read(size)
-        return said.decode("utf-8", "replace") if is_text else json.loads(said)
-
-def leaves(value, path=""):
-    if isinstance(value, list):
-        value = {str(index): inner for index, inner in enumerate(value)}
-    if not isinstance(value, dict):
-        yield path, value
-        return
-    for name, inner in value.items():
-        yield from leaves(inner, path + "/" + name if path else name)
-
-def answer(question):
-    value = ask(question["socket"], question["command"], question["is_text"])
-    if not question["keep"]:
-        return value
-    return {path: leaf for path, leaf in leaves(value)
-            if any(fnmatch.fnmatchcase(path, pattern) for pattern in question["keep"])}
-
-def steady_answer(question):
-    last = answer(question)
-    for _ in range(50):
-        previous, last = last, answer(question)
-        if previous == last:
-            break
-    return [previous, last]
-
-answers, errors = {}, {}
-for question in json.loads(sys.argv[1]):
-    try:
-        read = steady_answer if question["steady"] else answer
-        answers[question["key"]] = read(question)
-    except (OSError, ValueError, struct.error) as error:
-        errors[question["key"]] = "%%s: %%s" %% (question["socket"], error)
-print(json.dumps({"answers": answers, "errors": errors}, indent=0))
-""".strip()
 
 
 @dataclass(frozen=True)
@@ -105,7 +53,7 @@ class Answers:
 def script(questions: Sequence[Question]) -> str:
     """Shell text that asks all of them on their host and prints one JSON document."""
     documents = [asdict(question) for question in questions]
-    return shell.python(_READER % {"timeout": TIMEOUT_S}, documents)
+    return shell.python(shell.program(admin_socket_on_host), documents)
 
 
 def parse(outputs: HostOutputs) -> Answers:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from cbt_crypto.errors import HostError, UsageError
-from cbt_crypto.hosts import own_directory
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.devices.guard import DeviceGuard
 from cbt_crypto.hosts.devices.identity_on_host import words
+from cbt_crypto.hosts.directories import own_directory
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.cells import Cell

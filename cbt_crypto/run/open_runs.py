@@ -19,7 +19,7 @@ from cbt_crypto.archive.json_file import write_json
 from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.archive.safe_read import read_document
 from cbt_crypto.errors import UsageError
-from cbt_crypto.hosts.directory_on_host import Refused, check_directory
+from cbt_crypto.hosts.directories.directory_on_host import Refused, check_directory
 
 _NAME = re.compile(r"[0-9a-zA-Z]{1,64}")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.hosts import own_directory
+from cbt_crypto.hosts.directories import own_directory
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import Site

@@ -16,6 +16,7 @@ from typing_extensions import override
 from cbt_crypto.cluster_overlays.luks import mapping as luks_mapping
 from cbt_crypto.cluster_overlays.luks import opal_on_host
 from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.directories.keys_on_host import KEY_DIRECTORIES
 from cbt_crypto.hosts.requirement import Fact
 
 #: How an overlay may use a drive's own encryption: under dm-crypt's, or in place of it.
@@ -86,7 +87,7 @@ class OpalDrive(Fact):
 
 def requirement(host: str, mapping: luks_mapping.CryptMapping) -> OpalDrive:
     """That the device of a mapping is a drive with OPAL, and nobody's."""
-    keys = [f"{tmpfs}/cbt-crypto/{mapping.name}.opal" for tmpfs in ("/run", "/dev/shm")]
+    keys = [f"{directory}/{mapping.name}.opal" for directory in KEY_DIRECTORIES]
     script = shell.python(source(), {"drive": mapping.device, "keys": keys})
     return OpalDrive(f"OPAL of {mapping.device}", (host,), script, device=mapping.device)
 

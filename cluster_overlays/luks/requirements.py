@@ -10,12 +10,13 @@ from typing import Optional
 from typing_extensions import override
 
 from cbt_crypto.cluster_overlays.luks.scripts import LIVE
+from cbt_crypto.hosts.directories.keys_on_host import KEY_MOUNTS, NO_TMPFS
 from cbt_crypto.hosts.requirement import SWAP, Fact, swap_advice
 
 Version = tuple[int, ...]
 
 #: Prints one fact a line. The module is loaded as cryptsetup itself would; it shows the version.
-_FACTS = """
+_FACTS = f"""
 PATH=$PATH:/usr/sbin:/sbin
 for program in cryptsetup dmsetup blkid wipefs; do
     command -v $program > /dev/null && echo "has $program"
@@ -25,8 +26,8 @@ cryptsetup --help 2> /dev/null | grep -o -- '--perf-[a-z_]*' | sed 's/^--perf-/k
 $SUDO modprobe -q dm-crypt 2> /dev/null || :
 $SUDO dmsetup targets 2> /dev/null | grep '^crypt ' || :
 echo "kernel $(uname -r)"
-for place in /run /dev/shm; do
-    echo "on $(stat -f -c %T $place 2> /dev/null || :)"
+for mount in {" ".join(KEY_MOUNTS)}; do
+    echo "on $(stat -f -c %T $mount 2> /dev/null || :)"
 done
 """
 SCRIPT = _FACTS.strip() + "\n" + SWAP
@@ -90,7 +91,7 @@ class DmCrypt(Fact):
             if f"has {program}" not in facts:
                 return f"{program} is missing; install {package}"
         if not {"on tmpfs", "on ramfs"} & set(facts):
-            return "neither /run nor /dev/shm is a tmpfs, so there is no place for keys; mount one"
+            return f"{NO_TMPFS}; mount one"
         kernel = _after("kernel ", facts) or "unknown"
         target = _version(_after("crypt ", facts))
         if target is None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from cbt_crypto.cluster_overlays.luks import opal
 from cbt_crypto.cluster_overlays.luks.mapping import CryptMapping
 from cbt_crypto.hosts.devices import destroy
+from cbt_crypto.hosts.directories import keys
 
 #: Options that change on an open mapping, by dm-crypt's name, with cryptsetup's.
 LIVE = {
@@ -28,15 +29,7 @@ LIVE = {
 
 _KEYS = """
 umask 077
-for keys in /run /dev/shm; do
-    case $(stat -f -c %T $keys 2>/dev/null) in tmpfs|ramfs) break ;; esac
-    keys=
-done
-if [ -z "$keys" ]; then
-    echo "neither /run nor /dev/shm is a tmpfs, so there is no place for keys" >&2
-    exit 1
-fi
-keys=$keys/cbt-crypto
+keys=$(key_directory make)
 """
 
 # What only flash gets; device-mapper hands on what the devices below say of themselves.
@@ -47,9 +40,6 @@ more() {
 """
 
 _MAKE = """
-# Made anew or root's already: what others may have put there is no place for keys.
-mkdir -m 700 "$keys" 2> /dev/null || is_root_s "$keys" ||
-    { echo "$keys is not root's alone; remove it" >&2; exit 1; }
 # Text without a newline, as one ends it where it is read; drives need not take more than 32 bytes.
 # One that is there already may be the drive's.
 admin_key() {
@@ -76,7 +66,9 @@ refresh() {
 }
 """
 
-_NO_KEYS_LEFT = "rmdir /run/cbt-crypto /dev/shm/cbt-crypto 2>/dev/null || :"
+# What others put there is not ours, whatever its name.
+_KEYS_LEFT = "key_directories=$(key_directory present)\n"
+_NO_KEYS_LEFT = '[ -z "$key_directories" ] || rmdir $key_directories 2>/dev/null || :'
 
 
 @dataclass(frozen=True)
@@ -110,13 +102,15 @@ def refresh(mappings: Sequence[CryptMapping], flags: Flags) -> str:
         FLASH_WANTED=flags.on_flash,
         KNOWN=["|".join(LIVE)],
     )
-    return _as_root(settings + _KEYS + _MORE + _REFRESH + _each("refresh", mappings))
+    text = keys.functions() + _KEYS + _MORE + _REFRESH + _each("refresh", mappings)
+    return _as_root(settings + text)
 
 
 def remove(mappings: Sequence[CryptMapping], tmp_dir: str) -> str:
     """Close the mapping, erase its header and destroy its key; what is not there is no error."""
     settings = _settings(DRIVES=[opal.source()])
-    return destroy.luks(tmp_dir, settings + _each("close_luks", mappings) + _NO_KEYS_LEFT)
+    close = _KEYS_LEFT + _each("close_luks", mappings) + _NO_KEYS_LEFT
+    return destroy.luks(tmp_dir, settings + close)
 
 
 def _option(flag: str) -> str:

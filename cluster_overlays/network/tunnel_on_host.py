@@ -14,10 +14,11 @@ import json
 import os
 import resource
 import socket
-import stat
 import subprocess
 import sys
 from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from cbt_crypto.hosts.directories.keys_on_host import key_directories, make_key_directory
 
 #: Bytes that a tunnel adds to each packet over IPv4. ESP: header 8, IV 8, ICV 16, trailer up to 5.
 OVERHEAD = {"vxlan": 50, "ipip": 20, "wireguard": 60, "ipsec": 60}
@@ -72,33 +73,9 @@ def run(command: List[str], text: Optional[str] = None) -> str:
 # -- keys -------------------------------------------------------------------------------------
 
 
-def keys_directory() -> str:
-    """A directory of root's on a tmpfs."""
-    for mount in ("/run", "/dev/shm"):
-        kind = run(["stat", "-f", "-c", "%T", mount]).strip()
-        if kind in ("tmpfs", "ramfs"):
-            directory = mount + "/cbt-crypto"
-            if not os.path.lexists(directory):
-                os.mkdir(directory, 0o700)
-            if not is_ours_alone(directory):
-                raise SystemExit(f"{directory} is not root's alone; remove it")
-            return directory
-    raise SystemExit("neither /run nor /dev/shm is a tmpfs, so there is no place for keys")
-
-
-def is_ours_alone(directory: str) -> bool:
-    """Whether it is a directory, and no link, that nobody else may look into: anybody may write to
-    /dev/shm, and so put one there first."""
-    if not os.path.lexists(directory):
-        return False
-    status = os.lstat(directory)
-    mode = stat.S_IMODE(status.st_mode)
-    return stat.S_ISDIR(status.st_mode) and mode == 0o700 and status.st_uid == os.geteuid()
-
-
 def key_file(request: Request) -> str:
     """Where this host's private key is."""
-    return f"{keys_directory()}/{request['link']}.key"
+    return f"{make_key_directory()}/{request['link']}.key"
 
 
 def introduce(request: Request) -> Dict[str, str]:
@@ -279,7 +256,7 @@ def remove(request: Request) -> None:
         lines += undone(request["id"], run(["ip", "xfrm", "state"]), "state")
         if lines:
             run(["ip", "-batch", "-"], "\n".join(lines) + "\n")
-    for directory in filter(is_ours_alone, ("/run/cbt-crypto", "/dev/shm/cbt-crypto")):
+    for directory in key_directories():
         for path in glob.glob(f"{directory}/{request['link']}.key*"):
             os.remove(path)
         if not os.listdir(directory):

@@ -18,7 +18,8 @@ from cbt_crypto.engine import Engine
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.engine.upstream.engine import upstream as make_upstream
-from cbt_crypto.hosts import execution, own_directory
+from cbt_crypto.hosts import execution
+from cbt_crypto.hosts.directories import own_directory
 
 #: Upstream's modules, by the top-level names under which one process can hold them once.
 _UPSTREAM = ("settings", "common", "monitoring", "cluster", "benchmark", "client_endpoints_factory")

@@ -20,7 +20,8 @@ from cbt_crypto.archive import documents, json_file
 from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.archive.safe_read import read_yaml
 from cbt_crypto.errors import UsageError
-from cbt_crypto.hosts import ceph_conf, own_directory
+from cbt_crypto.hosts import ceph_conf
+from cbt_crypto.hosts.directories import own_directory
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.results.cell.energy import read_energy

@@ -26,9 +26,10 @@ from cbt_crypto.engine.embedded.options import (
     without,
 )
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts import ceph_conf, own_directory
+from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.devices import destroy, logical_volumes
 from cbt_crypto.hosts.devices.logical_volumes import Group, LogicalVolume
+from cbt_crypto.hosts.directories import own_directory
 from cbt_crypto.hosts.remote import Remote, kill_script
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.hosts.temporary import prefix

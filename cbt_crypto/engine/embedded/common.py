@@ -21,7 +21,7 @@ from typing import Optional
 from cbt_crypto.engine.embedded import settings
 from cbt_crypto.engine.embedded.fan_out import SCRIPT, STDERR, STDOUT, Handle
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts import own_directory
+from cbt_crypto.hosts.directories import own_directory
 from cbt_crypto.hosts.execution import fan_out, is_local
 from cbt_crypto.hosts.remote import preamble
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.hosts.directory_on_host import Refused, check_directory
+from cbt_crypto.hosts.directories.directory_on_host import Refused, check_directory
 
 #: What only a checkout of CBT has side by side. This project has a cbt.py too. Of those on one
 #: line, one is there: monitoring is a package since 2026.

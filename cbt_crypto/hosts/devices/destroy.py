@@ -16,6 +16,7 @@ from typing import Any
 
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import proof_on_host
+from cbt_crypto.hosts.directories import keys
 
 #: The name of the notes in `tmp_dir`.
 NOTES = "devices.json"
@@ -72,13 +73,6 @@ PATHS
 # What holds keys leaves no core.
 _NO_CORE = "ulimit -c 0\n"
 
-# What others put there is not ours, whatever its name.
-ROOT_S = """
-is_root_s() {
-    [ -d "$1" ] && [ ! -L "$1" ] && [ "$(stat -c '%u %a' "$1")" = "0 700" ]
-}
-"""
-
 # $1 is the mapping's name, $2 the device below it, $3 what it reads; FORMAT and $keys are the
 # caller's.
 _LUKS = """
@@ -107,11 +101,10 @@ close_luks() {
         sleep 0.1
     done
     node=$(prove where "$2") || return 1
-    for place in /run/cbt-crypto /dev/shm/cbt-crypto; do
-        is_root_s "$place" || continue
-        [ -z "$node" ] || [ ! -f "$place/$1.opal" ] ||
-            reset_opal "$node" "$place/$1.opal" || return 1
-        rm -f "$place/$1"
+    for keys in $key_directories; do
+        [ -z "$node" ] || [ ! -f "$keys/$1.opal" ] ||
+            reset_opal "$node" "$keys/$1.opal" || return 1
+        rm -f "$keys/$1"
     done
     [ -n "$node" ] || return 0
     prove begin "$2"
@@ -276,7 +269,7 @@ def format_osd(tmp_dir: str, device: str, mkfs: str) -> str:
 
 def luks(tmp_dir: str, text: str) -> str:
     """`text` as root, with the functions that format, close and erase LUKS devices."""
-    return _as_root(tmp_dir, _NO_CORE + ROOT_S + WIPE + _LUKS + _CLOSE_LUKS, [text])
+    return _as_root(tmp_dir, _NO_CORE + keys.functions() + WIPE + _LUKS + _CLOSE_LUKS, [text])
 
 
 def groups(tmp_dir: str, text: str) -> str:

@@ -12,7 +12,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from cbt_crypto.hosts.devices.numbers_on_host import number_at
-from cbt_crypto.hosts.directory_on_host import Refused
+from cbt_crypto.hosts.directories.directory_on_host import Refused
 
 Identity = Dict[str, str]
 

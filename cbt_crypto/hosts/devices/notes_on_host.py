@@ -23,7 +23,7 @@ from cbt_crypto.hosts.devices.identity_on_host import (
     signatures,
     text_of,
 )
-from cbt_crypto.hosts.directory_on_host import Refused, check_directory
+from cbt_crypto.hosts.directories.directory_on_host import Refused, check_directory
 
 Note = Dict[str, Any]
 #: What is made on a device of a stacked one has a uuid that follows from both.

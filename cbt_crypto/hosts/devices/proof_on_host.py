@@ -35,7 +35,7 @@ from cbt_crypto.hosts.devices.notes_on_host import (
     stacked_uuid,
     uuids_of,
 )
-from cbt_crypto.hosts.directory_on_host import Refused
+from cbt_crypto.hosts.directories.directory_on_host import Refused
 
 
 def look(notes: Notes, path: str, key: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from pydantic import Field, field_validator
 
-from cbt_crypto.hosts import own_directory
+from cbt_crypto.hosts.directories import own_directory
 from cbt_crypto.plan.file.drives import DriveSection
 from cbt_crypto.plan.file.field_types import (
     AbsolutePath,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
-from cbt_crypto.hosts import own_directory
+from cbt_crypto.hosts.directories import own_directory
 from cbt_crypto.results.precision.until import PERCENT
 
 _MEANINGS: dict[str, str] = {PERCENT: "a percent from 0.0001% to 99%, as 1%"}

@@ -4,10 +4,9 @@ Its source is sent to them, so it needs nothing but Python 3.6. It is a `Watch`:
 `cluster_overlays/base.py`.
 """
 
-import json
-import socket
-import struct
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional
+
+from cbt_crypto.hosts.admin_socket_on_host import ASK_ERRORS, ask
 
 _TIMEOUT_S = 10
 
@@ -38,19 +37,10 @@ def count(osds: Dict[str, Dict[str, str]]) -> Dict[str, Dict[str, int]]:
     by_osd = {}
     for name, osd in osds.items():
         try:
-            counters = _ask(osd["socket"])["osd"]
+            command = {"prefix": "perf dump", "logger": "osd"}
+            counters = ask(osd["socket"], command, timeout_s=_TIMEOUT_S)["osd"]
             keys = {"ops": "op", "pgs": "numpg", "primary_pgs": "numpg_primary"}
             by_osd[name] = {key: int(counters[counter]) for key, counter in keys.items()}
-        except (OSError, ValueError, KeyError, TypeError, struct.error):
+        except (*ASK_ERRORS, KeyError, TypeError):
             continue
     return by_osd
-
-
-def _ask(path: str) -> Any:
-    with socket.socket(socket.AF_UNIX) as peer:
-        peer.settimeout(_TIMEOUT_S)
-        peer.connect(path)
-        peer.sendall(json.dumps({"prefix": "perf dump", "logger": "osd"}).encode() + b"\0")
-        stream = peer.makefile("rb")
-        (size,) = struct.unpack(">I", stream.read(4))
-        return json.loads(stream.read(size))

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.hosts import own_directory
 from cbt_crypto.hosts.devices import logical_volumes
 from cbt_crypto.hosts.devices.guard import device_guards
+from cbt_crypto.hosts.directories import own_directory
 from cbt_crypto.hosts.execution import fan_out, is_local
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Site

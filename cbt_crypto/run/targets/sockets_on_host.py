@@ -8,11 +8,11 @@ its own eyes, and every socket that it listens on is asked which OSD of which cl
 import glob
 import json
 import os
-import socket
 import stat
-import struct
 import sys
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional
+
+from cbt_crypto.hosts.admin_socket_on_host import ASK_ERRORS, ask_and_identify
 
 _TIMEOUT_S = 10
 _PROGRAM = "ceph-osd"
@@ -62,19 +62,6 @@ def candidates(proc: str = "/proc") -> Iterator[str]:
             yield path
 
 
-def ask(path: str) -> Tuple[Dict[str, Any], int]:
-    """What the daemon behind the socket says of itself, and its pid; 0 when we do not see it."""
-    with socket.socket(socket.AF_UNIX) as peer:
-        peer.settimeout(_TIMEOUT_S)
-        peer.connect(path)
-        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        peer.sendall(b'{"prefix": "status"}\0')
-        stream = peer.makefile("rb")
-        (size,) = struct.unpack(">I", stream.read(4))
-        answer = json.loads(stream.read(size).decode())
-    return answer, struct.unpack("iii", credentials)[0]
-
-
 def block(pid: int, data_dir: str, name: str) -> Optional[str]:
     """The device or file that the OSD's directory names, as its own process sees it."""
     entry = f"/proc/{pid}/root{data_dir}/{name}"
@@ -103,8 +90,8 @@ def main(parameters: Dict[str, Any]) -> None:
     by_osd = {}
     for path in candidates():
         try:
-            answer, pid = ask(path)
-        except (OSError, ValueError, struct.error):
+            answer, pid = ask_and_identify(path, {"prefix": "status"}, _TIMEOUT_S)
+        except ASK_ERRORS:
             continue
         osd = str(answer.get("whoami"))
         if answer.get("cluster_fsid") == parameters["fsid"] and osd in parameters["osds"]:

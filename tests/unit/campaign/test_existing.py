@@ -19,6 +19,7 @@ from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.luks.proof import found_fault
 from cbt_crypto.errors import HostError, RunError, UsageError
+from cbt_crypto.hosts.admin_socket_on_host import ask_and_identify
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
@@ -141,7 +142,10 @@ def daemon(tmp_path: Path) -> Iterator[Path]:
 def test_a_socket_is_asked_whose_it_is(daemon: Path) -> None:
     table = Path("/proc/net/unix").read_text()
     assert str(daemon) in list(sockets_on_host.listening(table))
-    assert sockets_on_host.ask(str(daemon)) == ({"cluster_fsid": "x", "whoami": 4}, os.getpid())
+    assert ask_and_identify(str(daemon), {"prefix": "status"}, 10) == (
+        {"cluster_fsid": "x", "whoami": 4},
+        os.getpid(),
+    )
 
 
 def test_sockets_are_those_of_the_processes_called_ceph_osd(daemon: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import os
+import re
 import subprocess
 import sys
 import time
@@ -53,6 +54,9 @@ def test_what_is_sent_is_the_module_behind_what_it_imports(module: ModuleType) -
     assert sent[-len(of_module) :] == of_module
     assert not any("cbt_crypto." in text for text in sent if text.startswith("ImportFrom"))
     assert sum("__main__" in text for text in sent) <= 1
+    bound = "|".join([r"(?:Function|Class)Def\(name=", r"Assign\(targets=\[Name\(id="])
+    names = [name for text in sent for name in re.findall(rf"^(?:{bound})'(\w+)'", text)]
+    assert {name for name in names if names.count(name) > 1} <= {"main"}
     functions = statements(shell.definitions(module), has_start=False)
     assert functions == [text for text in sent if "__main__" not in text]
 

@@ -35,7 +35,6 @@ prove() {
 @pytest.fixture(autouse=True)
 def proof_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(destroy, "proof", lambda tmp_dir: _AGREES)
-    monkeypatch.setattr(destroy, "ROOT_S", 'is_root_s() { [ -d "$1" ]; }\n')
     monkeypatch.setattr(destroy, "WIPE", 'wipe_node() { wipefs -q -a "$1"; }\n')
 
 

@@ -10,6 +10,7 @@ import json
 import shlex
 import stat
 import struct
+import sys
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -104,7 +105,7 @@ def test_a_drive_is_formatted_with_an_admin_key_on_the_standard_input(
 
 def test_a_key_that_a_drive_may_have_already_is_not_lost(two: Site, tools: Any, sh: Shell) -> None:
     keys = tools.folder / "run/cbt-crypto"
-    keys.mkdir()
+    keys.mkdir(mode=0o700)
     path = keys / f"{mapping_of(two.osds[1], 'data', '').name}.opal"
     path.write_text("of a run that was killed")
     sh(tools.script(ONLY.before_osds(two)["node0"]))
@@ -117,9 +118,12 @@ def test_others_get_no_admin_key(two: Site, tools: Any, sh: Shell) -> None:
 
 
 def _python(tools: Any, ending: str) -> None:
-    """A python3 that notes what it is asked to do with a drive."""
+    """A python3 that notes what it is asked to do with a drive; asked for keys, the real one."""
     path = tools.folder / "bin" / "python3"
-    path.write_text(f'#!/bin/sh\nshift 3; echo "drive $*" >> {tools.folder}/log\n{ending}\n')
+    real = f'[ "$4" != present ] || exec {sys.executable} "$@"'
+    path.write_text(
+        f'#!/bin/sh\n{real}\nshift 3; echo "drive $*" >> {tools.folder}/log\n{ending}\n'
+    )
     path.chmod(0o755)
 
 
@@ -162,7 +166,7 @@ def test_the_sent_program_is_whole(two: Site, tools: Any, sh: Shell) -> None:
     disk.write_bytes(b"data")
     site = Site("/t", "/c", "n", ("n",), (Osd(0, "n", str(disk), "/tmp/cbt/osd.0", "/a", "/p"),))
     keys = tools.folder / "run/cbt-crypto"
-    keys.mkdir()
+    keys.mkdir(mode=0o700)
     (keys / f"{mapping_of(site.osds[0], 'data', '').name}.opal").write_text("k" * 32)
     sh(tools.script(ONLY.take_down(site)["n"]))
     assert [call[0] for call in tools.calls] == ["cryptsetup", "blkid", "wipefs"]

@@ -64,7 +64,7 @@ def test_ipip_is_a_device_a_peer() -> None:
 
 
 def test_wireguard_names_its_key_by_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_host, "keys_directory", lambda: "/run/cbt-crypto")
+    monkeypatch.setattr(on_host, "make_key_directory", lambda: "/run/cbt-crypto")
     said = {"b": {"public": "PUB="}, "c": {"public": "PUC="}}
     command = on_host.peers({**ASKED, "kind": "wireguard", "port": 51829, "said": said}, WAYS)
     assert command[:5] == ["wg", "set", "cbtxabc123", "listen-port", "51829"]

@@ -13,8 +13,8 @@ from typing import Any, Optional
 
 import pytest
 
-from cbt_crypto.hosts import own_directory
 from cbt_crypto.hosts.devices import destroy
+from cbt_crypto.hosts.directories import own_directory
 
 
 def run(*argv: str) -> str:

@@ -16,9 +16,9 @@ from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.tuned import Tuned
 from cbt_crypto.engine.contract import embedded
-from cbt_crypto.hosts import own_directory
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.devices.identity_on_host import TAG
+from cbt_crypto.hosts.directories import own_directory
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign, load

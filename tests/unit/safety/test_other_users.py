@@ -17,8 +17,7 @@ import pytest
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.engine.upstream.checkout import find
 from cbt_crypto.errors import UsageError
-from cbt_crypto.hosts import own_directory
-from cbt_crypto.hosts.devices import destroy
+from cbt_crypto.hosts.directories import keys, own_directory
 from cbt_crypto.hosts.remote import Remote, kill_script, preamble
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.run.locks import hold_on_host, holder
@@ -219,15 +218,17 @@ def test_places_for_campaigns(place: str) -> None:
 
 def test_keys_that_others_planted(tmp_path: Path) -> None:
     """A .opal file in /dev/shm would have a drive reset with it."""
-    text = f"{destroy.ROOT_S}\nis_root_s {tmp_path}/keys && echo ours || echo strangers"
-    (tmp_path / "keys").mkdir(mode=0o700)
-    assert sh(text).stdout == "ours\n"
-    os.chown(tmp_path / "keys", NOBODY, NOBODY)
-    assert sh(text).stdout == "strangers\n"
-    os.rename(tmp_path / "keys", tmp_path / "real")
+    text = f"{keys.functions()}key_directory present".replace("/dev/shm", str(tmp_path))
+    text = text.replace('"/run"', f'"{tmp_path}/none"')
+    planted = tmp_path / "cbt-crypto"
+    planted.mkdir(mode=0o700)
+    assert sh(text).stdout == f"{planted}\n"
+    os.chown(planted, NOBODY, NOBODY)
+    assert sh(text).stdout == "\n"
+    os.rename(planted, tmp_path / "real")
     os.chown(tmp_path / "real", 0, 0)
-    (tmp_path / "keys").symlink_to(tmp_path / "real")
-    assert sh(text).stdout == "strangers\n"
+    planted.symlink_to(tmp_path / "real")
+    assert sh(text).stdout == "\n"
 
 
 # -- code and processes --------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from cbt_crypto.cluster_overlays.network.overlay import Network
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.hosts import ceph_conf, requirement
 from cbt_crypto.hosts.devices import destroy
+from cbt_crypto.hosts.directories import keys_on_host
 from cbt_crypto.hosts.secret import document_without, is_secret, options_without
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file import Campaign, load
@@ -141,7 +142,7 @@ def test_a_place_for_keys_that_somebody_made_first(tmp_path: Path, planted: str)
         pytest.skip("needs root, to be somebody else too")
     real, place = tmp_path / "etc", tmp_path / "cbt-crypto"
     real.mkdir(mode=0o755)
-    assert not tunnel_on_host.is_ours_alone(str(place))
+    assert not keys_on_host.is_ours_alone(str(place))
     if planted == "link":
         place.symlink_to(real)
     else:
@@ -149,7 +150,7 @@ def test_a_place_for_keys_that_somebody_made_first(tmp_path: Path, planted: str)
         place.chmod(0o700 if planted == "stranger" else 0o777)
     if planted == "stranger":
         os.chown(place, 65534, 65534)
-    assert not tunnel_on_host.is_ours_alone(str(place))
+    assert not keys_on_host.is_ours_alone(str(place))
 
 
 def test_what_holds_keys_leaves_no_core(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Optional
 
-from cbt_crypto.hosts import directory_on_host, shell
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.directories import directory_on_host
 
 #: Where it is when the file names none: only root can put something there.
 DEFAULT = "/var/lib/cbt-crypto"

@@ -1,0 +1,94 @@
+"""Asks Ceph daemons through their admin sockets. This file runs on the hosts.
+
+Its source is sent to them, so it needs nothing but Python 3.6. Ceph's side of the protocol: a
+request ends in a NUL, an answer begins with its length in bytes, 32 bits, big-endian. The answer
+to an unknown command is not JSON.
+"""
+
+import fnmatch
+import json
+import socket
+import struct
+import sys
+from typing import Any, Dict, Iterator, List, Tuple
+
+#: Seconds a daemon may take for one answer.
+TIMEOUT_S = 20
+#: Whatever can go wrong with one question.
+ASK_ERRORS = (OSError, ValueError, struct.error)
+
+
+def ask(
+    path: str, command: Dict[str, str], is_text: bool = False, timeout_s: float = TIMEOUT_S
+) -> Any:
+    """What the daemon answers, from JSON or as text. Raises one of `ASK_ERRORS`."""
+    with socket.socket(socket.AF_UNIX) as peer:
+        return _answer_of(peer, path, command, is_text, timeout_s)
+
+
+def ask_and_identify(path: str, command: Dict[str, str], timeout_s: float) -> Tuple[Any, int]:
+    """The same, and the daemon's pid by the kernel's word; 0 for one that we do not see."""
+    with socket.socket(socket.AF_UNIX) as peer:
+        answer = _answer_of(peer, path, command, False, timeout_s)
+        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return answer, struct.unpack("iii", credentials)[0]
+
+
+def _answer_of(
+    peer: socket.socket, path: str, command: Dict[str, str], is_text: bool, timeout_s: float
+) -> Any:
+    peer.settimeout(timeout_s)
+    peer.connect(path)
+    peer.sendall(json.dumps(command).encode() + b"\0")
+    stream = peer.makefile("rb")
+    (size,) = struct.unpack(">I", stream.read(4))
+    said = stream.read(size).decode("utf-8", "replace")
+    return said if is_text else json.loads(said)
+
+
+def leaves(value: Any, path: str = "") -> Iterator[Tuple[str, Any]]:
+    """The leaves of a document, by their paths; entries of lists have numbers."""
+    if isinstance(value, list):
+        value = {str(index): inner for index, inner in enumerate(value)}
+    if not isinstance(value, dict):
+        yield path, value
+        return
+    for name, inner in value.items():
+        yield from leaves(inner, path + "/" + name if path else name)
+
+
+def _answer(question: Dict[str, Any]) -> Any:
+    value = ask(question["socket"], question["command"], question["is_text"])
+    if not question["keep"]:
+        return value
+    return {
+        path: leaf
+        for path, leaf in leaves(value)
+        if any(fnmatch.fnmatchcase(path, pattern) for pattern in question["keep"])
+    }
+
+
+def _steady_answer(question: Dict[str, Any]) -> List[Any]:
+    """The last two answers: the same, unless the daemon's counters moved 51 times."""
+    last = _answer(question)
+    for _ in range(50):
+        previous, last = last, _answer(question)
+        if previous == last:
+            break
+    return [previous, last]
+
+
+def main(questions: List[Dict[str, Any]]) -> None:
+    """Print `answers` and `errors` by key, of questions as `admin_socket.Question` has them."""
+    answers, errors = {}, {}
+    for question in questions:
+        try:
+            read = _steady_answer if question["steady"] else _answer
+            answers[question["key"]] = read(question)
+        except ASK_ERRORS as error:
+            errors[question["key"]] = "{}: {}".format(question["socket"], error)
+    print(json.dumps({"answers": answers, "errors": errors}, indent=0))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""Directories of ours on the hosts: made, proved to be ours, and removed; also those of keys."""

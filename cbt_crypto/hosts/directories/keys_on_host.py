@@ -1,0 +1,56 @@
+"""The directory for keys, in memory and nobody else's. This file runs on the hosts, as root.
+
+Its source is sent to them, so it needs nothing but Python 3.6.
+"""
+
+import contextlib
+import os
+import stat
+import subprocess
+import sys
+from typing import List
+
+#: Where a tmpfs is wanted, the first that is one.
+KEY_MOUNTS = ("/run", "/dev/shm")
+KEY_DIRECTORIES = tuple(mount + "/cbt-crypto" for mount in KEY_MOUNTS)
+NO_TMPFS = f"neither {' nor '.join(KEY_MOUNTS)} is a tmpfs, so there is no place for keys"
+
+
+def make_key_directory() -> str:
+    """Make the directory unless it is there. Exits with a sentence where there can be none."""
+    for mount, directory in zip(KEY_MOUNTS, KEY_DIRECTORIES):
+        if _file_system(mount) in ("tmpfs", "ramfs"):
+            # What is there is ours from before, or was put there by others.
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(directory, 0o700)
+            if not is_ours_alone(directory):
+                raise SystemExit(f"{directory} is not root's alone; remove it")
+            return directory
+    raise SystemExit(NO_TMPFS)
+
+
+def _file_system(mount: str) -> str:
+    """The type of the file system, as stat(1) calls it; empty when it cannot tell."""
+    pipe = subprocess.PIPE
+    done = subprocess.run(["stat", "-f", "-c", "%T", mount], stdout=pipe, stderr=pipe, check=False)
+    return done.stdout.decode().strip()
+
+
+def key_directories() -> List[str]:
+    """Those that are there and ours."""
+    return [directory for directory in KEY_DIRECTORIES if is_ours_alone(directory)]
+
+
+def is_ours_alone(directory: str) -> bool:
+    """Whether it is a directory, and no link, that nobody else may look into: anybody may write to
+    /dev/shm, and so put one there first."""
+    try:
+        status = os.lstat(directory)
+    except OSError:
+        return False
+    mode = stat.S_IMODE(status.st_mode)
+    return stat.S_ISDIR(status.st_mode) and mode == 0o700 and status.st_uid == os.geteuid()
+
+
+if __name__ == "__main__":
+    print(make_key_directory() if sys.argv[1] == "make" else " ".join(key_directories()))
