@@ -142,6 +142,10 @@ class Scenario(BaseModel):
         """The client processes of one cell."""
         raise NotImplementedError
 
+    def in_flight(self, site: Site) -> Optional[int]:
+        """IOs in flight at any moment, of all processes; None where that is not fixed."""
+        return None
+
     def measure(
         self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
     ) -> HostScripts:

@@ -22,6 +22,8 @@ def results(n: int, log_avg_msec: int) -> dict[str, object]:
     of several processes can only be had from histograms.
     """
     return {
+        # A line a second on its standard output, which `run` below keeps apart.
+        "eta": "always",
         "output-format": "json+",
         "output": f"json_output.{n}",
         "log_avg_msec": log_avg_msec,
@@ -29,3 +31,15 @@ def results(n: int, log_avg_msec: int) -> dict[str, object]:
         "log_unix_epoch": 1,
         **{f"write_{kind}_log": f"output.{n}" for kind in ("bw", "iops", "lat", "hist")},
     }
+
+
+def run(n: int, fio: str) -> str:
+    """Shell text that runs one fio: its exit status in `exit_status.<n>`, words in `output.<n>`.
+
+    While it runs, `live.<n>` says how much it does; a campaign shows that, and it is gone then.
+    """
+    words = f"tr '\\r' '\\n' < live.{n} | grep -av -e '^Jobs: ' -e '^$' || :; cat errors.{n}"
+    return (
+        f"s=0; {fio} > live.{n} 2> errors.{n} || s=$?; {{ {words}; }} > output.{n}; "
+        f"rm -f live.{n} errors.{n}; echo $s > exit_status.{n}"
+    )

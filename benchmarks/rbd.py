@@ -162,6 +162,12 @@ class RbdFio(Scenario):
         """IOs in flight of each process of a client."""
         return load.depths(self.total_iodepth, self.iodepth, self.volumes_per_client)
 
+    def in_flight(self, site: Site) -> Optional[int]:
+        """All depths; below a rate, which is not always as deep, nobody knows."""
+        if self.rate != "max":
+            return None
+        return len(self.active_clients(site.clients)) * sum(self.depths) * self.numjobs
+
     def measure(
         self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
     ) -> HostScripts:
@@ -188,7 +194,7 @@ class RbdFio(Scenario):
         clients: int,
     ) -> str:  # fmt: skip
         fio = wrap(host, f"{commands.environment} {self.fio_command(n, volume, clients)}")
-        return f"(s=0; {fio} > output.{n} 2>&1 || s=$?; echo $s > exit_status.{n}) &"
+        return f"({fio_job.run(n, fio)}) &"
 
     def fio_command(self, n: int, volume: Volume, clients: int = 1) -> str:
         """The fio command of one process; its files are `*.<n>*` in the working directory.

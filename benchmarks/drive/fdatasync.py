@@ -41,7 +41,7 @@ class Fdatasync(FioOnDrive, FileSystemScenario):
         fio = wrap(drive.host, f"{AS_ROOT} {self.fio_command(drive.mount_point)}")
         work = (
             self.watch(site, drive),
-            f"s=0; {fio} > output.0 2>&1 || s=$?; echo $s > exit_status.0",
+            fio_job.run(0, fio),
             "wait",
         )
         cell = self.mounted(drive, site.tmp_dir, "\n".join(work))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Optional
 
 from pydantic import Field
 
@@ -101,6 +101,10 @@ else echo ok; fi"""
         file = path.replace(":", "\\:")
         return {"name": name, "filename": file, "size": f"{self.size}M", "offset": "1M", **engine}
 
+    def in_flight(self, site: Site) -> Optional[int]:
+        """Of its one process."""
+        return self.iodepth
+
     def measure(
         self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
     ) -> HostScripts:
@@ -112,7 +116,7 @@ else echo ok; fi"""
             DROP_CACHES,
             destroy.overwrite(site.tmp_dir, drive.path),
             self.watch(site, drive),
-            f"s=0; {fio} > output.0 2>&1 || s=$?; echo $s > exit_status.0",
+            fio_job.run(0, fio),
             "wait",
         )
         return {drive.host: "\n".join(lines)}

@@ -227,6 +227,24 @@ class CellOutcome(TypedDict, total=False):
     storage: Mapping[str, object]
 
 
+@dataclass(frozen=True)
+class LiveFigures:
+    """IOPS of all clients together at this moment, and the mean latency in seconds.
+
+    latency_s: by Little's law, IOs in flight by IOPS; None where the former are not fixed.
+    """
+
+    iops: float
+    latency_s: Optional[float] = None
+
+    def __str__(self) -> str:
+        """`12,345 IOPS, mean 2.07 ms`."""
+        words = [f"{self.iops:,.0f} IOPS"]
+        if self.latency_s is not None:
+            words.append(f"mean {1000 * self.latency_s:.3g} ms")
+        return ", ".join(words)
+
+
 class CellBenchmark(Protocol):
     """What runs one cell, in this order: `fill`, `initialize`, `run`, `collect`.
 
@@ -239,6 +257,8 @@ class CellBenchmark(Protocol):
     outcome: CellOutcome
     #: Hosts that count their energy; set by whoever knows, as most machines do not.
     energy_hosts: Sequence[str]
+    #: Who is told what the clients do while they run; nobody when None.
+    tell: Optional[Callable[[LiveFigures], None]]
 
     @property
     def cluster(self) -> Cluster:

@@ -129,6 +129,7 @@ class Preparation:
         )  # fmt: skip
         benchmark = benchmark_of(self._engine, work)
         benchmark.energy_hosts = self._environment.energy_hosts(site)
+        benchmark.tell = self._progress.live
         return benchmark
 
     def end(self) -> None:

@@ -8,17 +8,23 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Optional
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
-from typing_extensions import Self
+from typing_extensions import Self, override
 
 from cbt_crypto.archive.json_file import write_json
+from cbt_crypto.engine.contract import LiveFigures
 from cbt_crypto.plan.forecast import Forecast
+from cbt_crypto.run.so_far import SoFar
+
+#: Lines of the terminal that the percents so far leave alone.
+_OTHER_LINES, _LEAST_LINES = 8, 5
 
 
 class _LeftColumn(ProgressColumn):
@@ -31,6 +37,24 @@ class _LeftColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
         """The forecast of this moment."""
         return Text("" if self._forecast is None else str(self._forecast.left()), "cyan")
+
+
+class _Bar(Progress):
+    """The bar, and below it what is done, what the clients do now, and the percents so far."""
+
+    doing = ""
+    now = ""
+    percents: Sequence[str] = ()
+
+    @override
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Each of them on lines of its own: they are too long for one."""
+        yield from super().get_renderables()
+        lines = (self.doing, self.now, *self.percents)
+        styles = ("", "cyan", *["dim"] * len(self.percents))
+        for line, style in zip(lines, styles):
+            if line:
+                yield Text(line, style, no_wrap=True, overflow="ellipsis")
 
 
 class CampaignProgress:
@@ -51,20 +75,25 @@ class CampaignProgress:
         self._started = time.monotonic()
         self._forecast = forecast
         self._archive = archive
-        self._bar: Optional[Progress] = None
+        self._has_measured = False
+        self._state: dict[str, Any] = {}
+        self._bar: Optional[_Bar] = None
+        self._so_far: Optional[SoFar] = None
         if console.is_terminal:
-            self._bar = Progress(
+            self._bar = _Bar(
                 TextColumn("[bold]{task.fields[cell]}"),
                 BarColumn(bar_width=16),
                 TextColumn("{task.percentage:3.0f} %"),
                 _LeftColumn(forecast),
-                TextColumn("{task.fields[phase]}", markup=False),
                 console=console,
                 transient=True,
+                # The machine may be one of those that are measured.
+                refresh_per_second=1,
             )
-            self._task = self._bar.add_task(
-                "", total=max(1, seconds), cell=f"0/{cells}", phase=""
-            )  # fmt: skip
+            self._task = self._bar.add_task("", total=max(1, seconds), cell=f"0/{cells}")
+            if archive is not None:
+                most = max(_LEAST_LINES, console.height - _OTHER_LINES)
+                self._so_far = SoFar(archive, most)
 
     def __enter__(self) -> Self:
         """Show the bar, where there is a terminal."""
@@ -85,7 +114,8 @@ class CampaignProgress:
         """What is being done now: deploy, prefill, measure, prove."""
         self._write(text)
         if self._bar:
-            self._bar.update(self._task, phase=text)
+            self._bar.doing, self._bar.now = text, ""
+            self._bar.refresh()
         else:
             minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
             self._console.print(
@@ -99,10 +129,22 @@ class CampaignProgress:
         self._label = f"{self._number}/{self._cells}"
         if self._bar:
             self._bar.update(self._task, cell=self._label)
+        if self._bar and self._so_far and self._has_measured:
+            self._so_far.renew()
+            self._bar.percents = self._so_far.lines
         self.phase(f"cell {self._label}: {label}")
+
+    def live(self, figures: LiveFigures) -> None:
+        """What the clients of this cell do at this moment; plain lines do without it."""
+        if self._bar:
+            self._bar.now = f"now {figures}"
+            self._bar.refresh()
+        self._state.update(iops=figures.iops, latency_s=figures.latency_s)
+        self._write_state()
 
     def done(self, seconds: int) -> None:
         """A cell ended, which was to take so long."""
+        self._has_measured = True
         if self._forecast:
             self._forecast.cell_done()
         if self._bar:
@@ -118,10 +160,7 @@ class CampaignProgress:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _write(self, phase: str, ended: bool = False) -> None:
-        if self._archive is None or not (self._archive / "results").is_dir():
-            return
-        left = None if self._forecast is None else self._forecast.left()
-        state: dict[str, Any] = {
+        self._state = {
             "format": 1,
             "phase": phase,
             "cell": self._number,
@@ -130,8 +169,15 @@ class CampaignProgress:
             "ended": ended,
             "pid": os.getpid(),
         }
+        self._write_state()
+
+    def _write_state(self) -> None:
+        if self._archive is None or not (self._archive / "results").is_dir():
+            return
+        left = None if self._forecast is None else self._forecast.left()
         if left is not None:
-            state.update(seconds_left=left.seconds, uncertainty_s=left.uncertainty)
+            self._state.update(seconds_left=left.seconds, uncertainty_s=left.uncertainty)
+        self._state["written"] = time.time()
         # It is for onlookers: a full disk is told of by what has to be written.
         with contextlib.suppress(OSError):
-            write_json(self._archive / "results" / "progress.json", state)
+            write_json(self._archive / "results" / "progress.json", self._state)

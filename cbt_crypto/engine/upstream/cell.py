@@ -10,14 +10,14 @@ import contextlib
 import io
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto.archive.json_file import cell_path
 from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
-from cbt_crypto.engine.contract import CellOutcome, CellWork
+from cbt_crypto.engine.contract import CellOutcome, CellWork, LiveFigures
 from cbt_crypto.engine.upstream import programs
 from cbt_crypto.engine.upstream.ceph import UpstreamCeph
 from cbt_crypto.engine.upstream.common import Common
@@ -42,6 +42,8 @@ class NativeBenchmark:
 
     #: Upstream's own benchmarks do not record it.
     energy_hosts: Sequence[str] = ()
+    #: Nobody: how upstream starts its clients is its own.
+    tell: Optional[Callable[[LiveFigures], None]] = None
 
     def __init__(
         self, modules: Modules, common: Common, cluster: UpstreamCeph, scenario: OfUpstream,

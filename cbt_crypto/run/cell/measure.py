@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Optional
 
@@ -13,14 +13,14 @@ from cbt_crypto.archive.json_file import write_json
 from cbt_crypto.benchmarks.base import ClientProcess, Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.engine import CellBenchmark, Engine
-from cbt_crypto.engine.contract import CellOutcome, CellWork, ProcessOutcome
+from cbt_crypto.engine.contract import CellOutcome, CellWork, LiveFigures, ProcessOutcome
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import energy_sampler
 from cbt_crypto.hosts.clock import _check_clocks, clock_offsets
 from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.run.cell import caches, neighbours, proof, storage_traffic
+from cbt_crypto.run.cell import caches, live, neighbours, proof, storage_traffic
 from cbt_crypto.run.cell import collect as collected
 from cbt_crypto.run.targets.base import Target, commands_of
 
@@ -35,6 +35,8 @@ class ScenarioBenchmark:
 
     #: Hosts that count their energy; set by whoever knows, as most machines do not.
     energy_hosts: Sequence[str] = ()
+    #: Who is told what the clients do while they run; nobody when None.
+    tell: Optional[Callable[[LiveFigures], None]] = None
 
     def __init__(self, engine: Engine, work: CellWork) -> None:
         """Touches nothing."""
@@ -91,14 +93,17 @@ class ScenarioBenchmark:
         counted_before = storage_traffic.read(self.remote, self.site)
         on_head = offsets[self.site.head]
         started = time.time() + on_head
+        processes = self.scenario.processes(self.site)
+        in_flight = self.scenario.in_flight(self.site)
+        onlooker = live.Onlooker(self.tell, tuple(scripts), len(processes), in_flight)
+        followed = live.followed(self.remote, self.run_dir, onlooker)
         counted = energy_sampler.recorded(self.remote, self.energy_hosts, self.run_dir)
-        with counted, self._engine.monitoring.monitor(self.run_dir):
+        with followed, counted, self._engine.monitoring.monitor(self.run_dir):
             self.remote.run(scripts, "run fio", limit)
             ended = time.time() + on_head
         counted_after = storage_traffic.read(self.remote, self.site)
         statuses = self._exit_statuses(scripts)
         _check_clocks(offsets, clock_offsets(self.remote, self.site))
-        processes = self.scenario.processes(self.site)
         self.outcome = {
             "started": started,
             "ended": ended,

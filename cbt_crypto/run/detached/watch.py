@@ -13,6 +13,7 @@ from rich.text import Text
 from cbt_crypto.archive.folder import open_archive
 from cbt_crypto.archive.json_file import read_json
 from cbt_crypto.archive.problem import printable
+from cbt_crypto.engine.contract import LiveFigures
 from cbt_crypto.plan.forecast import Left
 from cbt_crypto.run.detached.running import running
 
@@ -63,7 +64,9 @@ def status(archive: Path) -> Text:
     if not is_running:
         return Text(_ended(archive, state, phase), "yellow")
     position = f"{_shown(state, 'cell')}/{_shown(state, 'cells')}"
-    words = [position, phase, f"for {round(since)} s", _left(state, since)]
+    # The time left is of when it was written, the phase's age of when that began.
+    written = max(0.0, now - (_number(state, "written") or _number(state, "at") or now))
+    words = [position, phase, f"for {round(since)} s", _left(state, written), _live(state)]
     return Text("  ".join(word for word in words if word), "cyan")
 
 
@@ -83,6 +86,12 @@ def _left(state: dict[str, Any], since: float) -> str:
     if seconds is None or uncertainty is None:
         return ""
     return str(Left(max(0.0, seconds - since), uncertainty))
+
+
+def _live(state: dict[str, Any]) -> str:
+    """What the clients of this cell do; nothing in other phases."""
+    iops, latency_s = _number(state, "iops"), _number(state, "latency_s")
+    return "" if iops is None else f"now {LiveFigures(iops, latency_s)}"
 
 
 def _number(state: dict[str, Any], key: str) -> Optional[float]:

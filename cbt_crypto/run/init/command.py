@@ -45,7 +45,7 @@ _TMP_DIR = str(ClusterSection.model_fields["tmp_dir"].default)
     "seconds",
     type=click.IntRange(1, 86400),
     metavar="SECONDS",
-    help="Measure each cell so long, instead of 60 s or what the article has.",
+    help="Measure each cell so long, instead of 60 s or what the article has; ramps are no longer.",
 )
 @click.option(
     "-o", "output", type=click.Path(path_type=Path), default=Path("campaign.yaml"),

@@ -22,6 +22,8 @@ _ARTICLES = Path(__file__).parent / "articles"
 ARTICLES = ("reef_encryption", "network_overhead")
 #: Keys of `cluster` that are the experiment's and not the hosts'.
 _KEPT = ("rebuild", "order", "iterations", "baseline", "deploy_timeout")
+#: Times that every configuration is deployed: the least that give verdicts.
+_ROUNDS = 3
 #: Part of all OSDs' room that volumes may fill, replicas counted.
 _FILLED = 0.3
 _LEAST_VOLUME_MIB = 64
@@ -62,11 +64,13 @@ class Start:
 def start_from(article: Optional[str], proposal: Proposal, seconds: Optional[int]) -> Start:
     """A published experiment, or the story of the quickstart under loads of both op sizes.
 
-    `seconds` replaces the time that each cell is measured. Volumes are made to fit the OSDs.
+    `seconds` replaces the time that each cell is measured, and bounds the ramp before it. Volumes
+    are made to fit the OSDs.
     """
     document = _document(article or "quickstart")
     benchmarks = document["benchmarks"] if article else _loads(len(proposal.clients))
-    cluster = document["cluster"]
+    # The quickstart is one round, which a verdict cannot rest on.
+    cluster = document["cluster"] if article else {**document["cluster"], "iterations": _ROUNDS}
     return Start(
         cluster={key: cluster[key] for key in _KEPT if key in cluster},
         settings=cluster.get("settings", {}) if article else {},
@@ -104,7 +108,8 @@ def _fitted(
         size //= 2
 
     def fitted(part: Mapping[str, Any]) -> dict[str, Any]:
-        return {**part, "vol_size": size, **({"time": seconds} if seconds else {})}
+        shorter = {"time": seconds, "ramp": min(part.get("ramp", 0), seconds)} if seconds else {}
+        return {**part, "vol_size": size, **shorter}
 
     return {
         name: list(map(fitted, section)) if isinstance(section, list) else fitted(section)

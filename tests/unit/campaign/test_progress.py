@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import re
+import zipfile
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from cbt_crypto.engine.contract import LiveFigures
 from cbt_crypto.plan.forecast import Left
 from cbt_crypto.run.progress import CampaignProgress
 
@@ -73,6 +75,45 @@ def test_the_archive_tells_onlookers_where_it_stands(tmp_path: Path) -> None:
         assert (told["seconds_left"], told["uncertainty_s"]) == (90, 5)
         assert not told["ended"]
     assert json.loads(path.read_text())["ended"]
+
+
+def test_what_the_clients_do_stands_below_the_bar_and_in_the_archive(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=80, legacy_windows=False)
+    with CampaignProgress(console, 4, 40, _Known(), tmp_path) as progress:
+        progress.cell("first")
+        progress.live(LiveFigures(12345.4, 0.002071))
+        told = json.loads((tmp_path / "results/progress.json").read_text())
+        assert (told["phase"], told["iops"], told["latency_s"]) == (
+            "cell 1/4: first",
+            12345.4,
+            0.002071,
+        )
+        progress.phase("deploy")
+        assert "iops" not in json.loads((tmp_path / "results/progress.json").read_text())
+    assert "now 12,345 IOPS, mean 2.07 ms" in output.getvalue()
+
+
+def test_percents_so_far_stand_there_when_a_cell_is_measured(small: Path) -> None:
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=80, legacy_windows=False)
+    with CampaignProgress(console, 4, 40, _Known(), small) as progress:
+        progress.cell("first")
+        assert "so far" not in output.getvalue(), "nothing is measured"
+        progress.done(10)
+        progress.cell("second")
+        progress.phase("prove")
+    assert "throughput in percent of Unencrypted, so far" in output.getvalue()
+    assert "50.00" in output.getvalue()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    packed = Path(__file__).parent.parent / "data/packs/archive-format-1.zip"
+    with zipfile.ZipFile(packed) as file:
+        file.extractall(tmp_path / "small")
+    return tmp_path / "small"
 
 
 class _Known:

@@ -139,6 +139,16 @@ def test_hostile_words_of_a_host_stay_in_their_comment(tmp_path: Path) -> None:
     assert sum(line.startswith("cluster:") for line in text.splitlines()) == 1
 
 
+@pytest.mark.parametrize(("seconds", "time", "ramp"), [(None, 60, 10), (30, 30, 10), (3, 3, 3)])
+def test_a_first_try_may_be_short_and_has_rounds_that_give_verdicts(
+    seconds: Optional[int], time: int, ramp: int
+) -> None:
+    start = start_from(None, propose(TEN), seconds)
+    assert {(load["time"], load["ramp"]) for load in start.benchmarks.values()} == {(time, ramp)}
+    assert start.cluster["iterations"] == 3
+    assert "  iterations: 3\n" in campaign_file.text(propose(TEN), start, "my.yaml", None, "x")
+
+
 def test_a_configuration_without_its_means_is_left_out_and_says_why() -> None:
     start = start_from("reef_encryption", propose(TEN), 10)
     wanting = {("LUKS", "luks"): "osd0: no", ("Unencrypted", "tuned"): "osd0: TuneD is missing"}

@@ -92,6 +92,7 @@ def test_every_option_of_a_measurement(site: Site, fakes: Fakes, commands: Clust
         "time_based": "",
         "runtime": "300",
         "ramp_time": "30",
+        "eta": "always",
         "output-format": "json+",
         "output": "json_output.0",
         "log_avg_msec": "500",

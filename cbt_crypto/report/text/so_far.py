@@ -1,0 +1,67 @@
+"""The percents that a running campaign knows by now, in lines for a terminal.
+
+    python -m cbt_crypto.report.text.so_far ARCHIVE LINES
+
+A program of its own, so that a campaign need not load what reports are made with.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from cbt_crypto.report import label, text_of
+from cbt_crypto.report.build import build
+from cbt_crypto.report.model import Report, ReportCell, Section
+from cbt_crypto.report.shown import without_missing
+
+_NAME = 30
+
+
+def so_far(report: Report, most: int) -> list[str]:
+    """No more than `most` lines of up to 79 characters: the loads that were measured last.
+
+    A line is a configuration's percent of the baseline's throughput, its interval, and its IOPS.
+    """
+    shown = without_missing(report)
+    sections = [(table.title, section) for table in shown.tables for section in table.sections]
+    sections = [one for one in sections if any(c.state == "measured" for c in one[1].cells)]
+    sections.sort(key=lambda one: _measured_at(one[1]), reverse=True)
+    lines = [f"throughput in percent of {report.baseline_name}, so far"[:79]] if sections else []
+    for number, (title, section) in enumerate(sections):
+        own = [f"{title}: {section.label}"[:79], *map(_line, section.cells)]
+        if len(lines) + len(own) >= most and number:
+            left = len(sections) - number
+            return [*lines, f"and {left} more load{'' if left == 1 else 's'}"]
+        lines += own
+    return lines[:most]
+
+
+def _measured_at(section: Section) -> float:
+    return max((run.started or 0.0 for cell in section.cells for run in cell.runs), default=0.0)
+
+
+def _line(cell: ReportCell) -> str:
+    name = f"  {cell.name}"[:_NAME].ljust(_NAME)
+    if cell.state != "measured":
+        return f"{name} {cell.state:>7}"
+    return f"{name} {' '.join(_figures(cell))}".rstrip()
+
+
+def _figures(cell: ReportCell) -> Iterator[str]:
+    compared = cell.comparisons.get("iops")
+    yield f"{'-' if compared is None else label.percent(compared.percent, loss=False):>7}"
+    bounds = "baseline" if cell.is_baseline else text_of.interval(compared, loss=False)
+    yield f"{bounds:>18}"
+    yield f"{label.number(cell.figures.get('iops')):>10} IOPS"
+
+
+def main() -> None:
+    """Print them."""
+    archive, most = sys.argv[1:]
+    print("\n".join(so_far(build(Path(archive)), int(most))))
+
+
+if __name__ == "__main__":
+    main()

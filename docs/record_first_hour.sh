@@ -1,0 +1,29 @@
+#!/bin/bash
+# Records a new user's first hour on four namespace nodes of the lab, from host names to a table:
+#
+#   docs/record_first_hour.sh docs/first-hour.cast [DIRECTORY]
+#
+# Wants root, and cbt-crypto on the PATH. DIRECTORY is where the user works; its archive is kept.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+cast=$(realpath "$1")
+work=$(realpath "${2:-$(mktemp -d)}")
+lab=first-hour-$$
+trap 'cbt-crypto lab down --name $lab' EXIT
+up=$(cbt-crypto lab up --kind namespace --nodes 4 --disks 0 --name $lab)
+
+# People have the nodes in their ~/.ssh/config; here it is named to ssh.
+mkdir -p "$work/bin"
+config=$(sed -n 's/^ssh -F \(.*\) node0$/\1/p' <<< "$up")
+for program in ssh scp; do
+    printf '#!/bin/sh\nexec %s -F %s "$@"\n' "$(command -v $program)" "$config" > "$work/bin/$program"
+    chmod +x "$work/bin/$program"
+done
+export PATH="$work/bin:$PATH"
+cd "$work"
+# Short cells: the recording shows the way, and not the figures.
+python3 "$here/record.py" "$cast" \
+    "cbt-crypto init --hosts 'node[0-3]' --time 3" \
+    "cbt-crypto check campaign.yaml" \
+    "cbt.py --plan campaign.yaml | tail -n 12" \
+    "cbt.py -a archive campaign.yaml"
