@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from cbt_crypto.archive.documents import Baseline
 from cbt_crypto.archive.problem import printable
 from cbt_crypto.errors import UsageError
-from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
+from cbt_crypto.report.model import Comparison, Conclusion, Pair, Report, ReportCell, Section, Table
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.report.sanitize import map_text
 from cbt_crypto.report.text.csv_json import FORMAT
@@ -56,6 +56,14 @@ class CellPart(_Part):
     runs: list[dict[str, Any]] = Field([], description="every run behind it, with its proof")
 
 
+class PairPart(_Part):
+    """A row in percent of another one, neither of which is the baseline."""
+
+    name: str
+    other: str
+    iops: ComparisonPart
+
+
 class SectionPart(_Part):
     """One mode, in one direction."""
 
@@ -64,6 +72,7 @@ class SectionPart(_Part):
     direction: str
     baseline_drift_percent: Optional[float] = None
     cells: list[CellPart]
+    pairs: list[PairPart] = []
 
 
 class TablePart(_Part):
@@ -72,6 +81,7 @@ class TablePart(_Part):
     title: str
     dimensions: dict[str, _Value]
     sections: list[SectionPart]
+    groups: dict[str, str] = Field({}, description="row -> the group that charts show it in")
 
 
 class ConclusionPart(_Part):
@@ -153,6 +163,7 @@ def _table(table: TablePart) -> Table:
         op_size=size if isinstance(size, int) else None,
         dimensions=table.dimensions,
         sections=tuple(_section(section) for section in table.sections),
+        groups=table.groups,
     )
 
 
@@ -163,6 +174,7 @@ def _section(section: SectionPart) -> Section:
         direction=section.direction,
         cells=tuple(_cell(cell, section.direction) for cell in section.cells),
         drift_percent=section.baseline_drift_percent,
+        pairs=tuple(Pair(p.name, p.other, _comparison(p.iops)) for p in section.pairs),
     )
 
 

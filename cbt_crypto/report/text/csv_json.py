@@ -105,6 +105,7 @@ def _table(table: Table) -> dict[str, Any]:
     return {
         "title": table.title,
         "dimensions": table.dimensions,
+        "groups": table.groups,
         "sections": [
             {
                 "label": section.label,

@@ -57,6 +57,30 @@ def test_a_report_of_each_past_format(data: Path, number: int) -> None:
     assert markdown(report)
 
 
+def test_format_2_has_verdicts_pairs_and_a_control(data: Path) -> None:
+    with opened(data / "packs/report-format-2.zip") as pack:
+        jsonschema.validate(json.loads(pack.report()), report_schema())
+        report = reopened(pack.report())
+    assert percents(report) == {
+        (name, direction): percent
+        for name, percent in (("Unencrypted", 100.0), ("control", 100.0), ("LUKS", 50.0))
+        for direction in ("read", "write")
+    }
+    lost = [cell.comparisons["iops"] for cell in report.cells if cell.name == "LUKS"]
+    assert all(compared.differs and compared.level == "rounds" for compared in lost)
+    pairs = [pair for table in report.tables for s in table.sections for pair in s.pairs]
+    assert [(pair.name, pair.other) for pair in pairs] == [("LUKS", "control")] * 2
+    assert "LUKS" in markdown(report)
+
+
+def test_rows_that_are_compared_with_one_another_are_read_back(repeated: Path) -> None:
+    report = build(repeated)
+    again = reopened(json.dumps(document(report)).encode())
+    assert any(section.pairs for table in again.tables for section in table.sections)
+    assert markdown(again) == markdown(report)
+    assert [table.groups for table in again.tables] == [table.groups for table in report.tables]
+
+
 def test_what_is_written_keeps_to_the_schema_and_is_read_back(small: Path) -> None:
     report = build(small)
     text = json.dumps(document(report))
