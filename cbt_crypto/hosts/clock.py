@@ -24,7 +24,7 @@ def clock_offsets(remote: Remote, site: Site) -> dict[str, float]:
     return {host: round(float(text) - middle, 4) for host, text in outputs.items()}
 
 
-def _check_clocks(before: Mapping[str, float], after: Mapping[str, float]) -> None:
+def check_clocks(before: Mapping[str, float], after: Mapping[str, float]) -> None:
     """Raise RunError when a clock was set while it was measured by it."""
     for host, offset in after.items():
         moved = offset - before[host]

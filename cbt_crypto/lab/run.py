@@ -26,7 +26,7 @@ from cbt_crypto.run.resume import check_archive
 #: On the head node: our package and the campaign's files; its results.
 _CAMPAIGN = "/root/campaign"
 _ARCHIVE = "/root/archive"
-_CBT = """\
+CBT_SCRIPT = """\
 #!/usr/bin/env python3
 from cbt_crypto.main import cbt
 
@@ -62,7 +62,7 @@ class LabCampaign:
         """What the head node needs, by its name there."""
         package = Path(cbt_crypto.__file__).parent
         files: dict[str, Union[Path, str]] = {
-            "cbt.py": _CBT,
+            "cbt.py": CBT_SCRIPT,
             "cbt_crypto": package,
             self.config.name: self.config,
         }

@@ -31,7 +31,7 @@ def anonymized(report: Report) -> Report:
 
     So are users, network cards, and other names in the hosts' domains, however they are spelled.
     """
-    return map_text(report, _Hider(_hosts(report)))
+    return map_text(report, Hider(_hosts(report)))
 
 
 def _hosts(report: Report) -> list[str]:
@@ -45,7 +45,7 @@ def _hosts(report: Report) -> list[str]:
     return list(dict.fromkeys(hosts))
 
 
-class _Hider:
+class Hider:
     """Replaces names in a text, each always by the same word, however it is spelled."""
 
     def __init__(self, hosts: Iterable[str]) -> None:
@@ -61,6 +61,7 @@ class _Hider:
         self._numbers: dict[tuple[str, str], str] = {}
 
     def __call__(self, text: str) -> str:
+        """The text with other names for users and hosts."""
         text = _USER.sub(lambda match: match[1] + self._user(match[2]), text)
         if self._hosts is not None:
             text = self._hosts.sub(self._host, text)

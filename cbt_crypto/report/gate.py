@@ -68,7 +68,7 @@ def findings(report: Report, metric: Metric, loss: float) -> list[LoadAnswer]:
         for section in table.sections:
             load = f"{table.title}, {section.label}"
             rows = (cell for cell in section.cells if not cell.is_baseline)
-            answers += [_finding(load, cell, metric, loss) for cell in rows]
+            answers += [answer_of_cell(load, cell, metric, loss) for cell in rows]
     return answers
 
 
@@ -80,7 +80,8 @@ def overall(findings: Sequence[LoadAnswer]) -> Answer:
     return Answer.NO if answers == {Answer.NO} else Answer.CANNOT_TELL
 
 
-def _finding(load: str, cell: ReportCell, metric: Metric, loss: float) -> LoadAnswer:
+def answer_of_cell(load: str, cell: ReportCell, metric: Metric, loss: float) -> LoadAnswer:
+    """Whether a row loses at most `loss` percent of its baseline, by the whole of its interval."""
     name = cell.in_legend
     comparison = cell.comparisons.get(metric.key)
     if cell.state != "measured" or comparison is None:

@@ -103,7 +103,7 @@ def refresh(mappings: Sequence[CryptMapping], flags: Flags) -> str:
         KNOWN=["|".join(LIVE)],
     )
     text = keys.functions() + _KEYS + _MORE + _REFRESH + _each("refresh", mappings)
-    return _as_root(settings + text)
+    return as_root(settings + text)
 
 
 def remove(mappings: Sequence[CryptMapping], tmp_dir: str) -> str:
@@ -134,6 +134,7 @@ def _each(function: str, mappings: Sequence[CryptMapping]) -> str:
     )
 
 
-def _as_root(text: str) -> str:
+def as_root(text: str) -> str:
+    """The text in one shell of root's."""
     # What holds keys leaves no core.
     return f"$SUDO sh -euc {shlex.quote('ulimit -c 0' + chr(10) + text)}"

@@ -18,7 +18,7 @@ import cbt_crypto
 from cbt_crypto.lab import lifecycle, transfer
 from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.run import _CBT
+from cbt_crypto.lab.run import CBT_SCRIPT
 from cbt_crypto.lab.shape import Kind, Lab, Release, Shape
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -65,7 +65,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     with Steps(Console(file=io.StringIO())) as steps:
         started, _ = lifecycle.up(name, shape, steps)
     files = {
-        "cbt.py": _CBT,
+        "cbt.py": CBT_SCRIPT,
         "cbt_crypto": Path(cbt_crypto.__file__).parent,
         "stock.sh": _STOCK,
         "plain.yaml": campaign({"As it is": {}}),

@@ -15,7 +15,7 @@ import cbt_crypto
 from cbt_crypto.lab import lifecycle, transfer
 from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.run import _CBT
+from cbt_crypto.lab.run import CBT_SCRIPT
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1500)]
@@ -61,7 +61,11 @@ def lab() -> Iterator[Lab]:
         )
         for claim, overlays in CLAIMS.items()
     }
-    files |= {"cbt.py": _CBT, "cbt_crypto": Path(cbt_crypto.__file__).parent, "stock.sh": _STOCK}
+    files |= {
+        "cbt.py": CBT_SCRIPT,
+        "cbt_crypto": Path(cbt_crypto.__file__).parent,
+        "stock.sh": _STOCK,
+    }
     transfer.put(started, started.head, "/root/campaign", files)
     ssh.run(started, started.head, _MAKE)
     yield started

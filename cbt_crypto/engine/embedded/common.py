@@ -51,7 +51,7 @@ def _split(nodes: str) -> tuple[list[str], list[str]]:
 
 
 @lru_cache(maxsize=1)
-def _control_directory() -> str:
+def control_directory() -> str:
     """A socket's path is limited to some 100 bytes, so it is not below anybody's tmp_dir."""
     _close_abandoned()
     directory = tempfile.mkdtemp(prefix=_CONTROL_PREFIX)
@@ -76,7 +76,7 @@ def _close_abandoned() -> None:
 
 def _ssh_arguments() -> list[str]:
     # %C is ssh's own short hash of user, host and port.
-    return [*SSH_OPTIONS, f"-oControlPath={_control_directory()}/%C"]
+    return [*SSH_OPTIONS, f"-oControlPath={control_directory()}/%C"]
 
 
 def pdsh(nodes: str, command: str, continue_if_error: bool = True) -> Handle:
@@ -239,9 +239,9 @@ def _everywhere(command: str) -> None:
 
 def close_connections() -> None:
     """End the ssh connections that are kept for reuse."""
-    if _control_directory.cache_info().currsize:
-        _end_connections(Path(_control_directory()))
-        _control_directory.cache_clear()
+    if control_directory.cache_info().currsize:
+        _end_connections(Path(control_directory()))
+        control_directory.cache_clear()
 
 
 def _end_connections(directory: Path) -> None:

@@ -27,7 +27,7 @@ def start(directory: str) -> None:
     """
     _running.append(directory)
     for name, profile in _profiles().items():
-        _pdsh(profile["nodes"], _start_script(name, profile, directory))
+        _pdsh(profile["nodes"], start_script(name, profile, directory))
 
 
 def stop(directory: Optional[str] = None) -> None:
@@ -54,7 +54,8 @@ def _profiles() -> dict[str, dict[str, Any]]:
     return chosen.model_dump(exclude_none=True)
 
 
-def _start_script(name: str, profile: dict[str, Any], directory: str) -> str:
+def start_script(name: str, profile: dict[str, Any], directory: str) -> str:
+    """Shell text that starts one profile below `directory`, and waits for a first sample."""
     target = f"{directory}/{name}"
     arguments = " ".join(shlex.quote(word) for word in shlex.split(profile["args"]))
     commands = {

@@ -96,7 +96,7 @@ def charts(table: Table) -> Iterator[Chart]:
     yield from _some(_throughput(table), _latency(table), _cpu_per_io(table))
     yield from _some(*(_cpu(section, _owners(table)) for section in table.sections))
     for section in table.sections:
-        yield from _some(*_over_time(section), _distribution(section, table.groups))
+        yield from _some(*_over_time(section), latency_distribution(section, table.groups))
 
 
 def _some(*parts: Chart) -> Iterator[Chart]:
@@ -223,10 +223,11 @@ def _seconds(cell: ReportCell, column: str) -> Optional[Line]:
     return None
 
 
-def _distribution(section: Section, groups: Mapping[str, str]) -> Lines:
+def latency_distribution(section: Section, groups: Mapping[str, str]) -> Lines:
     """A curve for each row, those of a group beside one another."""
     lines = [
-        replace(line, group=groups.get(line.name, "")) for line in _each(section.cells, _curve)
+        replace(line, group=groups.get(line.name, ""))
+        for line in _each(section.cells, latency_curve)
     ]
     return Lines(
         key=f"distribution_{section.mode}_{section.direction}",
@@ -238,7 +239,7 @@ def _distribution(section: Section, groups: Mapping[str, str]) -> Lines:
     )
 
 
-def _curve(cell: ReportCell) -> Optional[Line]:
+def latency_curve(cell: ReportCell) -> Optional[Line]:
     """Percentiles up to the last that enough IOs stand behind, on an axis of nines."""
     histograms = [
         run.histograms[cell.direction] for run in cell.runs if cell.direction in run.histograms

@@ -16,7 +16,7 @@ from cbt_crypto.engine import CellBenchmark, Engine
 from cbt_crypto.engine.contract import CellOutcome, CellWork, LiveFigures, ProcessOutcome
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import energy_sampler
-from cbt_crypto.hosts.clock import _check_clocks, clock_offsets
+from cbt_crypto.hosts.clock import check_clocks, clock_offsets
 from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.cluster import ClusterSection
@@ -103,14 +103,14 @@ class ScenarioBenchmark:
             ended = time.time() + on_head
         counted_after = storage_traffic.read(self.remote, self.site)
         statuses = self._exit_statuses(scripts)
-        _check_clocks(offsets, clock_offsets(self.remote, self.site))
+        check_clocks(offsets, clock_offsets(self.remote, self.site))
         self.outcome = {
             "started": started,
             "ended": ended,
             "clock_offset_s": {
                 host: round(offset - on_head, 4) for host, offset in offsets.items()
             },
-            "processes": [_outcome(process, statuses) for process in processes],
+            "processes": [outcome_of(process, statuses) for process in processes],
             "caches": caches_before,
             "storage": storage_traffic.between(counted_before, counted_after),
         }
@@ -137,7 +137,8 @@ def benchmark_of(engine: Engine, work: CellWork) -> CellBenchmark:
     return ScenarioBenchmark(engine, work)
 
 
-def _outcome(process: ClientProcess, statuses: Mapping[str, str]) -> ProcessOutcome:
+def outcome_of(process: ClientProcess, statuses: Mapping[str, str]) -> ProcessOutcome:
+    """What result.json says of a client process; `statuses` is what hosts' exit files say."""
     kind: ProcessOutcome = {} if process.kind == "fio" else {"kind": process.kind}
     return {
         **kind,

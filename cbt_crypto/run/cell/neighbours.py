@@ -85,7 +85,7 @@ def running(
         remote.run(stop, "end the neighbours' load", 60)
     for host in hosts:
         seen[host] = got(neighbours, json.loads(before[host]), json.loads(after[host]))
-        _check(neighbours, host, seen[host])
+        check_load(neighbours, host, seen[host])
 
 
 def start_script(neighbours: Neighbours, stack: Stack, site: Site, host: str, file: str) -> str:
@@ -119,7 +119,8 @@ def got(
     }
 
 
-def _check(neighbours: Neighbours, host: str, measured: Mapping[str, float]) -> None:
+def check_load(neighbours: Neighbours, host: str, measured: Mapping[str, float]) -> None:
+    """Raise RunError when a host's neighbours ended, or got less than `least_percent`."""
     if not measured["processes"]:
         raise RunError(f"{host}: the neighbours' load ended before the cell did")
     if measured["cores"] < measured["asked"] * neighbours.least_percent / 100:

@@ -133,7 +133,7 @@ def fitting(start: Start, campaign: Campaign, remote: Remote) -> Start:
             columns[column] = (name, overlay.name)
             needs = overlay.requirements(stack.below(overlay, site))
             checks += [replace(need, column=column) for need in needs]
-    return _without(start, _wanting(remote, site.hosts, checks, columns))
+    return without_rows_that_fail(start, _wanting(remote, site.hosts, checks, columns))
 
 
 def _wanting(
@@ -151,7 +151,8 @@ def _wanting(
     return wanting
 
 
-def _without(start: Start, wanting: Mapping[tuple[str, str], str]) -> Start:
+def without_rows_that_fail(start: Start, wanting: Mapping[tuple[str, str], str]) -> Start:
+    """The start without what the hosts lack; `wanting` is (configuration, overlay) -> why."""
     common = set.intersection(*(set(named) for named in start.configurations.values()))
     dropped = {overlay: why for (_, overlay), why in wanting.items() if overlay in common}
     left_out: dict[str, str] = {}

@@ -27,10 +27,10 @@ from cbt_crypto.plan.file.origin import origin_of
 from cbt_crypto.plan.layout import cell_site, site_of
 from cbt_crypto.run.preflight.host_facts import facts, version_facts
 from cbt_crypto.run.preflight.requirements import (
-    _hosts,
-    _root,
     device_needs,
+    hosts_with,
     requirements,
+    root_needed,
     site_with_drives,
 )
 from cbt_crypto.run.preflight.survey import HostFinding, survey
@@ -75,7 +75,7 @@ def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -
         *facts(site, cluster.user, _data_bytes_per_osd(campaign, cells)),
         *version_facts(_versions(campaign, cells)),
         *requirements(campaign, cells),
-        *_root(campaign, stacks, site),
+        *root_needed(campaign, stacks, site),
         *device_needs(sites),
     ]
     for of_variant in sites:
@@ -101,7 +101,7 @@ def _versions(campaign: Campaign, cells: Sequence[Cell]) -> dict[str, tuple[str,
     cluster, site = campaign.cluster, site_of(campaign.cluster)
     versions = {
         "ceph": (cluster.ceph_osd_cmd, site.osd_hosts),
-        "collectl": ("collectl", _hosts(site, campaign.monitoring.collectl.nodes)),
+        "collectl": ("collectl", hosts_with(site, campaign.monitoring.collectl.nodes)),
     }
     for cell in cells:
         for program in cell.scenario.required_programs():

@@ -39,7 +39,7 @@ def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]
     needs = [
         program_needed("python3", site.hosts),
         program_needed("pdcp" if fan_out() == "pdsh" else "scp", remote),
-        program_needed("collectl", _hosts(site, campaign.monitoring.collectl.nodes)),
+        program_needed("collectl", hosts_with(site, campaign.monitoring.collectl.nodes)),
         _tmp_dir(cluster.tmp_dir, site),
     ]
     if cluster.neighbours:
@@ -47,7 +47,7 @@ def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]
         needs.append(program_needed(load.stress_cmd, hosts_of(load, site)))
     perf = campaign.monitoring.perf
     if perf:
-        needs.append(program_needed(perf.perf_cmd, _hosts(site, perf.nodes)))
+        needs.append(program_needed(perf.perf_cmd, hosts_with(site, perf.nodes)))
     if any(cell.scenario.needs_cluster for cell in cells):
         for command in (cluster.ceph_cmd, cluster.rbd_cmd):
             needs.append(program_needed(shlex.split(command)[0], (site.head,)))
@@ -70,11 +70,12 @@ def site_with_drives(campaign: Campaign, cells: Sequence[Cell]) -> Site:
     return replace(site_of(campaign.cluster), drives=drives)
 
 
-def _hosts(site: Site, roles: Iterable[str]) -> tuple[str, ...]:
+def hosts_with(site: Site, roles: Iterable[str]) -> tuple[str, ...]:
+    """The hosts that have one of these roles, each once."""
     return tuple(dict.fromkeys(host for role in roles for host in site.role(role)))
 
 
-def _root(campaign: Campaign, stacks: Sequence[Stack], site: Site) -> list[Requirement]:
+def root_needed(campaign: Campaign, stacks: Sequence[Stack], site: Site) -> list[Requirement]:
     """Root where block devices or a named overlay need it."""
     named = {overlay.name for stack in stacks for overlay in stack.named if overlay.needs_root}
     on_devices = site.drives or any(not osd.is_file for osd in site.osds)

@@ -8,7 +8,7 @@ import pytest
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.hosts.clock import _check_clocks
+from cbt_crypto.hosts.clock import check_clocks
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.run.cell import collect
 
@@ -34,6 +34,6 @@ def test_what_is_there_must_arrive(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_was_set_during_a_cell() -> None:
-    _check_clocks({"a": 3.0, "b": 0.0}, {"a": 3.4, "b": -0.5})
+    check_clocks({"a": 3.0, "b": 0.0}, {"a": 3.4, "b": -0.5})
     with pytest.raises(RunError, match=r"^b: its clock was set by \+5\.0 s during the cell"):
-        _check_clocks({"a": 3.0, "b": 0.0}, {"a": 3.0, "b": 5.0})
+        check_clocks({"a": 3.0, "b": 0.0}, {"a": 3.0, "b": 5.0})

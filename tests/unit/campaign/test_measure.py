@@ -16,7 +16,7 @@ from cbt_crypto.hosts import execution
 from cbt_crypto.hosts.clock import clock_offsets
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.run.cell.measure import _outcome, failed_processes
+from cbt_crypto.run.cell.measure import failed_processes, outcome_of
 
 pytestmark = pytest.mark.unit
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.unit
     ],
 )
 def test_each_process_has_the_status_of_its_own_file(printed: str, status: Any) -> None:
-    found = _outcome(ClientProcess("c0", "1"), {"c0": printed, "c1": "exit_status.1:7"})
+    found = outcome_of(ClientProcess("c0", "1"), {"c0": printed, "c1": "exit_status.1:7"})
     assert found == {
         "host": "c0",
         "volume": "1",

@@ -77,7 +77,7 @@ def test_too_little_fails_the_cell(cpu_s: float, processes: int, sentence: str) 
     after = {"cpu_s": cpu_s, "processes": processes, "time": 10.0}
     found = subject.got(LOAD, {"cpu_s": 0.0, "processes": 3, "time": 0.0}, after)
     with pytest.raises(RunError, match=sentence):
-        subject._check(LOAD, "o0", found)
+        subject.check_load(LOAD, "o0", found)
     assert json.loads(json.dumps(found)) == found
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cbt_crypto.archive.documents import Environment, PlannedCell
 from cbt_crypto.hosts.site import Drive
-from cbt_crypto.report.charts.chart import _curve, _distribution
+from cbt_crypto.report.charts.chart import latency_curve, latency_distribution
 from cbt_crypto.report.charts.plotly import plotly_figure
 from cbt_crypto.report.charts.svg import svg
 from cbt_crypto.report.figures.drive_group import groups
@@ -84,7 +84,7 @@ def test_percentiles_of_drives_on_a_logarithmic_scale_by_group() -> None:
     known = {50.0: 1e6, 90.0: 2e6, 99.9: 4e6}
     cells = (cell("EVO", known), cell("MZ", known))
     section = Section("sequential writes", "write", "write", cells)
-    chart = _distribution(section, groups(environment(), "drive"))
+    chart = latency_distribution(section, groups(environment(), "drive"))
     assert [(line.name, line.group) for line in chart.lines] == [
         ("MZ", "with power-loss protection"),
         ("EVO", "without power-loss protection"),
@@ -100,4 +100,4 @@ def test_percentiles_of_drives_on_a_logarithmic_scale_by_group() -> None:
 
 def test_percentiles_of_two_runs_are_not_put_together() -> None:
     one = cell("EVO", {50.0: 1e6})
-    assert _curve(replace(one, runs=one.runs * 2)) is None
+    assert latency_curve(replace(one, runs=one.runs * 2)) is None

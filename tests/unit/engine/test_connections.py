@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
 #: Another run: says where its connections are, and waits.
 _RUN = """
 from cbt_crypto.engine.embedded import common
-print(common._control_directory(), flush=True)
+print(common.control_directory(), flush=True)
 input()
 """
 
@@ -45,7 +45,7 @@ def test_those_of_a_killed_run_are_removed_and_of_a_living_one_not(temporary: Pa
     killed.kill()
     killed.communicate()
     assert of_killed.is_dir()
-    own = Path(common._control_directory())
+    own = Path(common.control_directory())
     assert not of_killed.exists()
     assert set(temporary.iterdir()) == {own, of_living}
     living.communicate("\n")
@@ -56,5 +56,5 @@ def test_those_of_a_killed_run_are_removed_and_of_a_living_one_not(temporary: Pa
 def test_what_only_has_the_name_is_left_alone(temporary: Path) -> None:
     without_lock = temporary / "cbt-ssh-other"
     without_lock.mkdir()
-    common._control_directory()
+    common.control_directory()
     assert without_lock.is_dir()

@@ -114,7 +114,7 @@ def scripts_of(campaign: Campaign, cluster: Any, notebook: Any) -> Iterator[str]
     yield from scenario.prefill_scripts(volumes, run_dir, commands).values()
     yield from scenario.measure(site, run_dir, commands, stack.wrap_client).values()
     for name, profile in campaign.monitoring.model_dump(exclude_none=True).items():
-        yield monitoring._start_script(name, profile, run_dir)
+        yield monitoring.start_script(name, profile, run_dir)
 
 
 def test_the_canary_sings(tmp_path: Path) -> None:

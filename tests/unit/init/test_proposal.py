@@ -16,7 +16,7 @@ from cbt_crypto.run.init import campaign_file
 from cbt_crypto.run.init.hardware import Host, HostDrive, HostNetwork, stable_name, why_not
 from cbt_crypto.run.init.host_list import expand
 from cbt_crypto.run.init.roles import Proposal, propose
-from cbt_crypto.run.init.start import ARTICLES, _without, start_from
+from cbt_crypto.run.init.start import ARTICLES, start_from, without_rows_that_fail
 
 pytestmark = pytest.mark.unit
 
@@ -152,7 +152,7 @@ def test_a_first_try_may_be_short_and_has_rounds_that_give_verdicts(
 def test_a_configuration_without_its_means_is_left_out_and_says_why() -> None:
     start = start_from("reef_encryption", propose(TEN), 10)
     wanting = {("LUKS", "luks"): "osd0: no", ("Unencrypted", "tuned"): "osd0: TuneD is missing"}
-    start = _without(start, wanting)
+    start = without_rows_that_fail(start, wanting)
     assert "LUKS" not in start.usable
     assert all("tuned" not in overlays for overlays in start.usable.values())
     text = campaign_file.text(propose(TEN), start, "my.yaml", None, "x")

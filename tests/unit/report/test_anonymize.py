@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbt_crypto.report import ReportOptions, build
-from cbt_crypto.report.anonymize import _Hider
+from cbt_crypto.report.anonymize import Hider
 from cbt_crypto.report.text.csv_json import document
 
 pytestmark = pytest.mark.unit
@@ -34,7 +34,7 @@ def test_no_name_is_left_however_it_is_spelled(
 ) -> None:
     """`qualified`: the file has the domains; `written_so`: the text has them."""
     (domain, user, other), (upper, qualified, written_so) = names, forms
-    hide = _Hider([f"{host}.{domain}" if qualified else host for host in hosts])
+    hide = Hider([f"{host}.{domain}" if qualified else host for host in hosts])
     found = (numbers[0].hex(":"), str(numbers[1]), str(numbers[2]))
     places = [f"{host}.{domain}" if written_so else host for host in hosts]
     text = f"{user}@{places[0]} (process 1), /home/{user}/x, {', '.join(places)}; {' '.join(found)}"
@@ -49,14 +49,14 @@ def test_no_name_is_left_however_it_is_spelled(
 
 @given(host=LABELS)
 def test_one_host_is_one_word(host: str) -> None:
-    hide = _Hider([f"{host}.lab.example"])
+    hide = Hider([f"{host}.lab.example"])
     assert hide(f"{host} {host.upper()} {host}.lab.example {host}.LAB.example") == " ".join(
         ["host1"] * 4
     )
 
 
 def test_one_network_card_is_one_word() -> None:
-    hide = _Hider([])
+    hide = Hider([])
     assert hide("aa:bb:cc:00:11:22 AA:BB:CC:00:11:22, aa-bb-cc-00-11-23") == "mac1 mac1, mac2"
     assert hide("12:30:45 root@x 4:4:4 2026-11-22") == "12:30:45 root@x 4:4:4 2026-11-22"
 

@@ -24,7 +24,7 @@ def _answer(metric: str, loss: float, *comparison: float | None, **changes: Any)
     values = {metric: Comparison(*comparison)} if comparison else {}
     fields = {"state": "measured", "comparisons": values, **changes}
     cell = ReportCell("B", {}, "read", **fields)
-    return gate._finding("load", cell, BY_KEY[metric], loss)
+    return gate.answer_of_cell("load", cell, BY_KEY[metric], loss)
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_a_place_for_keys_that_somebody_made_first(tmp_path: Path, planted: str)
 
 def test_what_holds_keys_leaves_no_core(tmp_path: Path) -> None:
     """The limit of the shell that cryptsetup is started from, and of the tunnel's program."""
-    shells = (scripts._as_root("ulimit -c"), destroy.luks(str(tmp_path), "ulimit -c"))
+    shells = (scripts.as_root("ulimit -c"), destroy.luks(str(tmp_path), "ulimit -c"))
     for text in shells:
         command = ["sh", "-c", f"ulimit -c unlimited 2> /dev/null; SUDO=\n{text}"]
         assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == "0\n"
