@@ -125,6 +125,9 @@ def cleanup(archive: Path, plan_only: bool, foreign: bool, forget: bool, yes: bo
     temporary.clear_dead()
     with locked(archive), command_log.recording() as log:
         log.open(archive)
+        # Somebody else may have taken it down before this held the archive.
+        runs = {deployment.run for deployment in take_down.to_clear(archive, foreign)}
+        left = [deployment for deployment in left if deployment.run in runs]
         if forget:
             take_down.forget(archive, left)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +102,8 @@ class SentenceGroup(click.Group):
 
 def _guarded(invoke: Any, ctx: click.Context) -> Any:
     speak_ascii()
+    # Whatever the shell's is: nobody but the user and his group writes to what is made here.
+    os.umask(os.umask(0o022) | 0o002)
     try:
         return invoke(ctx)
     except CampaignError as error:

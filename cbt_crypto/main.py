@@ -174,11 +174,11 @@ def _check_devices(todo: Plan, archive: Path, engine: Engine) -> None:
 def clear_archive(archive: Path, console: Console, log: CommandLog) -> None:
     """Take down what this user's killed runs of the archive left behind."""
     temporary.clear_dead()
-    left = to_clear(archive)
-    if left:
+    if to_clear(archive):
         with locked(archive):
             log.open(archive)
-            clear(archive, left, lambda text: _say(console, text))
+            # Anew: somebody else may have taken it down before this held the archive.
+            clear(archive, to_clear(archive), lambda text: _say(console, text))
 
 
 def _measure(

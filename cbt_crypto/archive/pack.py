@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cbt_crypto import __version__
-from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.problem import Malformed, printable
 from cbt_crypto.archive.safe_read import open_regular
 from cbt_crypto.errors import RunError, UsageError
 
@@ -24,6 +24,8 @@ REPORT = "report.json"
 #: What is of the run and its machine, and tells a reader of results nothing.
 _LEFT_OUT = {"journal.jsonl", "progress.json"}
 _CHUNK = 1 << 20
+#: A file of logs shrinks about tenfold; what shrinks more than this is meant to fill a disk.
+MOST_TIMES, FREE_BYTES = 100, 64 << 20
 #: The same archive gives the same bytes; a zip's time begins in 1980.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -56,7 +58,17 @@ def _names(archive: Path) -> Iterator[str]:
             path = Path(folder, name)
             is_plain = path.is_file() and not path.is_symlink() and _can_be_packed(path)
             if is_plain and name not in _LEFT_OUT:
+                _check_filled(path)
                 yield path.relative_to(archive).as_posix()
+
+
+def _check_filled(path: Path) -> None:
+    """Raise UsageError for a file of holes: no reader would unpack what its zip becomes."""
+    status = path.stat()
+    if status.st_size > FREE_BYTES and status.st_size > MOST_TIMES * status.st_blocks * 512:
+        raise UsageError(
+            f"{printable(str(path))}: is nearly empty for its size, and no campaign's; remove it"
+        )
 
 
 def _can_be_packed(path: Path) -> bool:

@@ -63,7 +63,9 @@ def read_yaml(data: bytes) -> Any:
         if node is not None:
             _count(node, 0, [0])
         return yaml.safe_load(data)
-    except (yaml.YAMLError, ValueError, RecursionError, TypeError, KeyError) as error:
+    # What PyYAML raises besides its own, as of `!!timestamp x`.
+    except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError,
+            ValueError) as error:  # fmt: skip
         raise Malformed(f"is not YAML ({type(error).__name__})") from None
 
 

@@ -21,13 +21,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cbt_crypto.archive.pack import FORMAT, MANIFEST, REPORT, chunks
+from cbt_crypto.archive.pack import FORMAT, FREE_BYTES, MANIFEST, MOST_TIMES, REPORT, chunks
 from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.archive.safe_read import open_regular
 from cbt_crypto.errors import UsageError
 
-#: A file of logs shrinks about tenfold; what shrinks more than this is meant to fill a disk.
-_MOST_TIMES, _FREE_BYTES = 100, 64 << 20
 _MOST_FILES = 1_000_000
 _MANIFEST_BYTES = 256 << 20
 _READABLE = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
@@ -102,9 +100,9 @@ def _unpacked(packed: zipfile.ZipFile, size: int, into: Path) -> Manifest:
     names = [entry.filename for entry in entries if entry.filename != MANIFEST]
     if len(set(names)) != len(names) or set(names) != set(manifest.files):
         raise Malformed("holds other files than its manifest names")
-    most = size * _MOST_TIMES + _FREE_BYTES
+    most = size * MOST_TIMES + FREE_BYTES
     if sum(packed_file.size for packed_file in manifest.files.values()) > most:
-        raise Malformed(f"would become more than {_MOST_TIMES} times its size; not unpacked")
+        raise Malformed(f"would become more than {MOST_TIMES} times its size; not unpacked")
     for entry in entries:
         if entry.filename != MANIFEST:
             _check(entry, manifest.kind)

@@ -137,9 +137,10 @@ class _File(logging.handlers.RotatingFileHandler):
     def _open(self) -> TextIOWrapper:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         descriptor = os.open(self.baseFilename, flags, 0o644)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             os.close(descriptor)
-            raise OSError(f"{self.baseFilename} is not a regular file")
+            raise OSError(f"{self.baseFilename} is not a regular file of its own")
         return open(descriptor, "a", encoding="utf-8")
 
     @override

@@ -64,9 +64,10 @@ def _path(run: str, make: bool = False) -> Path:
     where = directory()
     if make:
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
-        where.chmod(0o700)
     if where.is_dir():
         _check(where)
+        if make and not where.is_symlink():
+            where.chmod(0o700)
     return where / f"{run}.json"
 
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import shutil
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
@@ -89,13 +90,31 @@ def check_archive(archive: Path, campaign: Campaign) -> None:
 def check_own(archive: Path) -> None:
     """Raise UsageError for an archive in which somebody else could have us write elsewhere."""
     check_links(archive)
+    allowed = {0, os.geteuid(), int(os.environ.get("SUDO_UID") or 0)}
+    _check_way(archive.absolute(), allowed)
     if archive.exists():
         owner = archive.stat().st_uid
-        allowed = {0, os.geteuid(), int(os.environ.get("SUDO_UID") or 0)}
         if owner not in allowed or archive.stat().st_mode & 0o002:
             raise UsageError(
                 f"{archive}: belongs to uid {owner}, or anybody may write to it; copy it, or name "
                 "another archive with -a"
+            )
+
+
+def _check_way(archive: Path, allowed: set[int]) -> None:
+    """Raise UsageError where a stranger could put another directory in the archive's place."""
+    way = {archive, *archive.parents, *Path(os.path.realpath(archive)).parents}
+    for path in sorted(way):
+        status = path.lstat() if os.path.lexists(path) else None
+        if status is None or (path == archive and not path.is_symlink()):
+            continue
+        if stat.S_ISLNK(status.st_mode):
+            is_open = status.st_uid not in allowed
+        else:
+            is_open = status.st_mode & 0o002 and not status.st_mode & stat.S_ISVTX
+        if is_open:
+            raise UsageError(
+                f"{archive}: could be replaced by who may write to {path}; name another with -a"
             )
 
 

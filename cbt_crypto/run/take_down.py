@@ -93,7 +93,7 @@ def show_plan(archive: Path, deployments: Sequence[Deployment], say: Say) -> Non
         campaign = deployment.campaign(archive)
         say(f"what {_who(deployment)} left:")
         for host, left in places_of(campaign).items():
-            devices = ", ".join(left["devices"]) or "none"
+            devices = printable(", ".join(left["devices"])) or "none"
             say(f"  {host}: {left['tmp_dir']}, processes with {left['mark']}, devices: {devices}")
         shown = DryRun()
         cluster = _cluster(campaign)

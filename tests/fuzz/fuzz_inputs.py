@@ -1,7 +1,8 @@
 """`make fuzz`: coverage-guided fuzzing of everything that reads what others wrote.
 
-fuzz_inputs.py [SECONDS [INPUTS]]   each target for so long (60), or for so many inputs where that
-                                    is less (1,000,000); writes docs/fuzz.md after each of them
+fuzz_inputs.py [SECONDS [INPUTS [NAME ...]]]   each target, or those named, for so long (60), or for
+                                    so many inputs where that is less (1,000,000); writes its row of
+                                    docs/fuzz.md after each of them
 fuzz_inputs.py --target NAME SECONDS INPUTS CORPUS
 """
 
@@ -40,12 +41,13 @@ def one(name: str, seconds: str, inputs: str, corpus: str) -> None:
     atheris.Fuzz()
 
 
-def main(seconds: str = "60", inputs: str = "1000000") -> int:
-    """Fuzz every target; return how many had a finding."""
+def main(seconds: str = "60", inputs: str = "1000000", *names: str) -> int:
+    """Fuzz every target, or those named; return how many had a finding."""
     from fuzz_targets import TARGETS  # noqa: PLC0415 - not before `one` can instrument it
 
-    rows, bad = [], 0
-    for name, target in TARGETS.items():
+    rows, bad = _rows(), 0
+    for name in names or TARGETS:
+        target = TARGETS[name]
         with tempfile.TemporaryDirectory(prefix="fuzz-corpus-") as corpus:
             for number, seed in enumerate(target.seeds):
                 Path(corpus, f"seed-{number}").write_bytes(seed[:65536])
@@ -57,16 +59,23 @@ def main(seconds: str = "60", inputs: str = "1000000") -> int:
         finding = "none" if done.returncode == 0 and tried else "yes"
         bad += finding != "none"
         took = time.monotonic() - began
-        rows.append(f"| {name} | {tried:,} | {took:.0f} | {finding} |")
-        print(rows[-1], flush=True)
+        rows[name] = f"| {name} | {tried:,} | {took:.0f} | {finding} |"
+        print(rows[name], flush=True)
         if finding != "none":
             print(done.stdout[-3000:], done.stderr[-3000:], flush=True)
-        _DOCUMENT.write_text(_TEXT + "\n".join(rows) + "\n")
+        kept = [rows[each] for each in TARGETS if each in rows]
+        _DOCUMENT.write_text(_TEXT + "\n".join(kept) + "\n")
     return bad
+
+
+def _rows() -> dict[str, str]:
+    """What each target had when it was fuzzed last, as its line of the page."""
+    lines = _DOCUMENT.read_text().splitlines() if _DOCUMENT.exists() else []
+    return {line.split(" | ")[0][2:]: line for line in lines if line.startswith("| ")}
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--target"]:
         one(*sys.argv[2:6])
     else:
-        sys.exit(main(*sys.argv[1:3]) > 0)
+        sys.exit(main(*sys.argv[1:]) > 0)

@@ -11,6 +11,7 @@ import fcntl
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -66,12 +67,14 @@ def control_directory() -> str:
 def _close_abandoned() -> None:
     """End the connections of runs of this user that were killed, and so could not do it."""
     for directory in Path(tempfile.gettempdir()).glob(f"{_CONTROL_PREFIX}*"):
-        # Anybody may put something of that name there; what is in a directory of ours is ours.
-        if directory.lstat().st_uid != os.geteuid():
-            continue
-        with contextlib.suppress(OSError), (directory / "lock").open(encoding="ascii") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _end_connections(directory)
+        with contextlib.suppress(OSError):
+            # Anybody may put something of that name there; what is in a directory of ours is ours.
+            status = directory.lstat()
+            if status.st_uid != os.geteuid() or not stat.S_ISDIR(status.st_mode):
+                continue
+            with (directory / "lock").open(encoding="ascii") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _end_connections(directory)
 
 
 def _ssh_arguments() -> list[str]:

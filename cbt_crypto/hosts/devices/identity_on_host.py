@@ -192,6 +192,11 @@ def _check_other_ways(folder: str) -> None:
         if number_at(text_of(path)) in numbers:
             over = "/dev/" + path.split("/")[3]
             raise Refused(f"is in use by {over}, a loop over it; name another device")
+    # The kernel's target opens it for others' use as well.
+    for path in glob.glob("/sys/kernel/config/nvmet/subsystems/*/namespaces/*/device_path"):
+        if number_at(text_of(path)) in numbers:
+            name = path.split("/")[6]
+            raise Refused(f"is given to other hosts by NVMe over Fabrics, as {name}; end that")
     disk = disk_of(folder)
     said = _says(disk)
     for name in _names("/sys/block") if said else ():

@@ -42,6 +42,7 @@ def look(notes: Notes, path: str, key: str) -> None:
     """For the check: print ok, `signature` and what is there, or a sentence."""
     try:
         now = identity(path)
+        check_single(path)
         own = [note for note in notes.each(path) if not difference(note["identity"], now)]
         check_unused(path, holder_is_ours(notes))
         working = any(note.get("working") for note in own)
@@ -52,6 +53,12 @@ def look(notes: Notes, path: str, key: str) -> None:
         return
     print("signature " + ", ".join(dict.fromkeys(foreign)) if foreign else "ok")
     print("stable " + stable_name(path))
+
+
+def check_single(path: str) -> None:
+    """Raise Refused for what lies on other devices, and might be a part of them."""
+    if is_stacked(path):
+        raise Refused("is a mapping, a volume or an array; name the device below it")
 
 
 def stable_name(path: str) -> str:
@@ -114,6 +121,7 @@ def claim(notes: Notes, path: str) -> str:
     Returns its name when it is to be wiped first.
     """
     note = noted(notes, path)
+    check_single(path)
     check_unused(path)
     mine = uuids_of(notes.each(path))
     foreign = foreign_content(path, mine, bool(note.get("working")))

@@ -78,10 +78,16 @@ def make(path: str) -> None:
         os.mkdir(each, 0o755)
         os.chmod(each, 0o755)
         os.chown(each, owner, -1)
-    os.chmod(path, 0o700)
-    marker = os.open(path + "/" + MARKER, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    # By its descriptor: somebody may have put another one there since it was looked at.
+    made = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    if os.fstat(made).st_uid not in owners():
+        raise Refused(path + " is not ours; name another tmp_dir")
+    os.fchmod(made, 0o700)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    marker = os.open(MARKER, flags, 0o600, dir_fd=made)
     os.fchown(marker, owner, -1)
     os.close(marker)
+    os.close(made)
     check_directory(path)
 
 

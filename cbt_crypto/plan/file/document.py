@@ -69,7 +69,7 @@ def read(path: Path) -> Document:
         document.data = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         raise _not_yaml(path, error) from error
-    except ValueError as error:
+    except (ValueError, AttributeError) as error:  # PyYAML of `!!timestamp x`
         raise UsageError(f"{path}: holds a value that cannot be read: {error}") from error
     return document
 

@@ -57,7 +57,9 @@ def holds(pid: int, lock: os.stat_result) -> bool:
 def _locked(pid: int, descriptor: str) -> bool:
     for line in Path(f"/proc/{pid}/fdinfo/{descriptor}").read_text().splitlines():
         kind, _, text = line.partition(":")
-        if kind == "lock" and _FLOCK.match(text.strip()):
+        match = _FLOCK.match(text.strip()) if kind == "lock" else None
+        # One that was handed the descriptor by somebody else has not locked it.
+        if match and int(match[1]) == pid:
             return True
     return False
 

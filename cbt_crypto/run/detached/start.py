@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -26,9 +27,14 @@ def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) 
         raise UsageError(f"{archive}: a campaign runs into it; see: cbt-crypto watch {archive}")
     path = log_of(archive)
     try:
-        log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+        log = os.open(path, flags, 0o644)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+    status = os.fstat(log)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or status.st_uid != os.geteuid():
+        os.close(log)
+        raise UsageError(f"{path}: is not a file of yours alone; remove it")
     with os.fdopen(log, "r+b", buffering=0) as file:
         begin = file.seek(0, os.SEEK_END)
         process = subprocess.Popen(

@@ -24,9 +24,13 @@ def locked(archive: Path) -> Iterator[None]:
     with os.fdopen(_opened(archive / ".lock"), "r+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             who = printable(file.read(4096).strip()) or "another run"
             raise UsageError(f"{archive}: is in use by {who}; wait for it or end it") from error
+        except OSError as error:
+            raise UsageError(
+                f"{archive}: cannot be locked ({error.strerror}); name one on a local file system"
+            ) from error
         file.truncate(0)
         file.write(holder.describe(holder.this_run(archive)))
         file.flush()
@@ -37,7 +41,8 @@ def _opened(path: Path) -> int:
     """The lock's file. Raises UsageError for a link, a pipe, or a file that has another name."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        descriptor = os.open(path, flags, 0o644)
+        # Whoever may open it could lock it, and so keep everybody out.
+        descriptor = os.open(path, flags, 0o600)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
             raise UsageError(f"{path}: is not a file of ours; remove it") from None
@@ -46,4 +51,6 @@ def _opened(path: Path) -> int:
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         os.close(descriptor)
         raise UsageError(f"{path}: is not a file of ours; remove it")
+    if status.st_uid == os.geteuid():
+        os.fchmod(descriptor, 0o600)
     return descriptor

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
@@ -41,10 +42,16 @@ def is_dead(holder: Mapping[str, Any]) -> Optional[bool]:
         "/etc/machine-id"
     ):
         return None
-    if holder.get("boot") != _boot():
+    pid, boot, here = holder.get("pid"), str(holder.get("boot")), _boot()
+    if not isinstance(pid, int):
         return True
-    pid = holder.get("pid")
-    return not isinstance(pid, int) or _started(pid) != holder.get("started")
+    if boot == here:
+        return _started(pid) != holder.get("started")
+    boot_id, _, container = boot.partition(" ")
+    if boot_id != here.partition(" ")[0] or not container:
+        return True
+    # In a container of this machine, which counts its processes for itself.
+    return all(_started(seen) != holder.get("started") for seen in _in_container(pid, container))
 
 
 def _boot() -> str:
@@ -54,6 +61,16 @@ def _boot() -> str:
     except OSError:
         container = ""
     return f"{_text('/proc/sys/kernel/random/boot_id')} {container}".strip()
+
+
+def _in_container(pid: int, container: str) -> Iterator[int]:
+    """What this machine calls the process that has number `pid` in a container."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(folder / "ns/pid") == container:
+                numbers = _text(f"{folder}/status").partition("\nNSpid:")[2].partition("\n")[0]
+                if numbers.split()[-1:] == [str(pid)]:
+                    yield int(folder.name)
 
 
 def _started(pid: int) -> Optional[int]:

@@ -1,0 +1,434 @@
+"""Attempts of an attacker on the real program: nothing of others is run, changed or waited for."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from cbt_crypto.cli import cbt_crypto
+from cbt_crypto.hosts.devices import destroy
+from cbt_crypto.main import cbt
+from cbt_crypto.run import open_runs
+from cbt_crypto.run.locks.archive import locked
+
+pytestmark = pytest.mark.unit
+
+NOBODY = 65534
+TARGET = "precious"
+
+
+@pytest.fixture(autouse=True)
+def as_root() -> None:
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("needs root, to be somebody else too")
+
+
+@pytest.fixture
+def precious(tmp_path: Path) -> Path:
+    path = tmp_path / "precious"
+    path.write_text(TARGET)
+    return path
+
+
+@dataclass
+class Done:
+    """What the program said, and how it ended."""
+
+    returncode: int
+    said: str
+
+
+def started(
+    *words: Any, before: str = "", program: Any = cbt_crypto, cwd: Optional[Path] = None
+) -> Done:
+    """The program; in a process of its own where `before`, shell text, runs first.
+
+    Fails the test on a traceback.
+    """
+    if before or cwd:
+        return _process(*words, before=before or ":", program=program, cwd=cwd)
+    result = CliRunner().invoke(program, [*map(str, words)])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Done(result.exit_code, result.output)
+
+
+def _process(*words: Any, before: str, program: Any, cwd: Optional[Path]) -> Done:
+    module, name = ("main", "cbt") if program is cbt else ("cli", "cbt_crypto")
+    code = f"import sys; sys.path.remove(''); from cbt_crypto.{module} import {name}; {name}()"
+    command = ["unshare", "--mount", "sh", "-c", f'{before}\nexec "$@"', "sh"]
+    done = subprocess.run(
+        [*command, sys.executable, "-c", code, *map(str, words)], cwd=cwd, timeout=300,
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    return Done(done.returncode, done.stdout + done.stderr)
+
+
+def refused(*words: Any, program: Any = cbt_crypto) -> str:
+    """What it says: a sentence, with status 2."""
+    done = started(*words, program=program)
+    assert done.returncode == 2 and done.said.strip(), done.said
+    return done.said
+
+
+def run(*words: Any) -> str:
+    return refused(*words, program=cbt)
+
+
+def on_localhost(tmp_path: Path, **cluster: Any) -> dict[str, Any]:
+    return {
+        "head": "localhost", "clients": ["localhost"], "osds": ["localhost"],
+        "mons": {"head": ..., "localhost": {"a": "127.0.0.1:13377"}},
+        "mgrs": {"head": ..., "localhost": {"x": None}},
+        "osd_file_size": "1G", "tmp_dir": str(tmp_path / "own"), **cluster,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def campaign(tmp_path: Path, write_campaign: Callable[..., Path]) -> Path:
+    return write_campaign(cluster=on_localhost(tmp_path))
+
+
+def forged(archive: Path, document: Any, **entry: Any) -> Path:
+    """An archive that says of a run that it left something."""
+    journal = archive / "results" / "journal.jsonl"
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    begin = {"format": 1, "run": "f0e1", "time": 1.0, "event": "begin", "document": document,
+             "by": {"pid": 1, "host": "h"}, "hosts": {}, **entry}  # fmt: skip
+    journal.write_text(json.dumps(begin) + "\n")
+    return archive
+
+
+# -- what an archive says ------------------------------------------------------------------------
+
+INJECTIONS: list[dict[str, Any]] = [
+    {"head": "-oProxyCommand=touch /HERE"},
+    {"clients": ["localhost", "-oProxyCommand=touch${IFS}/HERE"]},
+    {"clients": ["a$(touch /HERE)"]},
+    {"clients": ["ssh:a", "^/etc/passwd"]},
+    {"user": "-oProxyCommand=touch /HERE"},
+    {"user": "root -oProxyCommand=x"},
+    {"tmp_dir": "/etc"},
+    {"tmp_dir": "/srv/x; touch /HERE"},
+    {"tmp_dir": "/srv/../etc"},
+    {"tmp_dir": "-rf"},
+    {"mons": {"localhost": {"a; touch /HERE": "127.0.0.1"}}},
+    {"osd_file_size": None, "osd_devices": ["-rf"]},
+    {"osd_file_size": None, "osd_devices": ["/dev/x\ntouch /HERE"]},
+]
+
+
+@pytest.mark.parametrize("bad", INJECTIONS, ids="-".join)
+def test_words_of_an_archive_that_are_no_names(tmp_path: Path, bad: dict[str, Any]) -> None:
+    here = tmp_path / "here"
+    text = json.dumps(on_localhost(tmp_path, **bad), default=str).replace("/HERE", str(here))
+    cluster = json.loads(text)
+    cluster["mons"].pop("head", None)
+    cluster["mgrs"].pop("head", None)
+    document = {"cluster": cluster, "benchmarks": {"rbd_single_client": {"time": 1}}}
+    archive = forged(tmp_path / "archive", document)
+    said = refused("cleanup", "--foreign", "--yes", archive)
+    assert "results/journal.jsonl" in said and not here.exists(), said
+    path = tmp_path / "bad.yaml"
+    path.write_text(yaml.safe_dump(document))
+    assert "bad.yaml:" in refused("check", path)
+    assert not here.exists()
+
+
+def test_quoted_words_of_an_archive_are_shown_and_not_run(tmp_path: Path) -> None:
+    """A device's path may be anything that begins with a slash."""
+    here = tmp_path / "here"
+    path = f"/dev/x'; touch {here}; $(touch {here}) `touch {here}` \u202e"
+    cluster = on_localhost(tmp_path, osd_file_size=None, osd_devices=[path])
+    cluster = json.loads(json.dumps(cluster, default=str))
+    cluster["mons"].pop("head")
+    cluster["mgrs"].pop("head")
+    document = {"cluster": cluster, "benchmarks": {"rbd_single_client": {"time": 1}}}
+    archive = forged(tmp_path / "archive", document)
+    shown = started("cleanup", "--foreign", "--plan", archive)
+    assert shown.returncode == 0 and "\u202e" not in shown.said
+    started("cleanup", "--foreign", "--yes", archive)
+    assert not here.exists()
+
+
+@pytest.mark.parametrize("name", ["results/journal.jsonl", "results/commands.log", ".lock"])
+@pytest.mark.parametrize("kind", ["link", "hard link", "pipe"])
+def test_files_that_are_written_to(
+    tmp_path: Path, precious: Path, name: str, kind: str, campaign: Path
+) -> None:
+    document = yaml.safe_load(campaign.read_text())
+    archive = forged(tmp_path / "archive", document)
+    path = archive / name
+    if kind == "pipe":
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+    else:
+        if path.exists():
+            precious.write_text(path.read_text())
+            path.unlink()
+        path.symlink_to(precious) if kind == "link" else path.hardlink_to(precious)
+    before = precious.read_text()
+    started("cleanup", "--foreign", "--yes", archive)
+    assert precious.read_text() == before
+
+
+@pytest.mark.parametrize("name", ["results/journal.jsonl", "results/plan.json", ".lock"])
+def test_files_without_end(tmp_path: Path, name: str, campaign: Path) -> None:
+    """Sparse: a terabyte that takes no place."""
+    archive = forged(tmp_path / "archive", yaml.safe_load(campaign.read_text()))
+    (archive / "results" / "plan.json").write_text("{}")
+    with (archive / name).open("wb") as file:
+        file.truncate(1 << 40)
+    for words in (["cleanup", "--foreign", "--yes"], ["pack", "-o", tmp_path / "x.zip"]):
+        started(*words, archive, before="ulimit -v 4000000")
+    assert not (tmp_path / "x.zip").exists() or name != "results/plan.json"
+
+
+def test_a_sparse_result_is_not_packed(tmp_path: Path) -> None:
+    cell = tmp_path / "archive" / "results" / "00000000" / "id-1"
+    cell.mkdir(parents=True)
+    (tmp_path / "archive" / "results" / "plan.json").write_text("{}")
+    with (cell / "output.0").open("wb") as file:
+        file.truncate(1 << 40)
+    said = refused("pack", tmp_path / "archive", "-o", tmp_path / "x.zip")
+    assert "output.0: is nearly empty for its size" in said
+    assert not list(tmp_path.glob("*.zip"))
+
+
+@pytest.mark.parametrize("place", ["/dev", "/proc/self", "/sys/block", "/dev/null", "/etc"])
+def test_an_archive_that_leads_to_a_place_of_the_system(
+    tmp_path: Path, place: str, campaign: Path
+) -> None:
+    archive = tmp_path / "archive"
+    archive.symlink_to(place)
+    before = sorted(os.listdir("/dev")), sorted(os.listdir("/etc"))
+    run(campaign, "-a", archive)
+    for command in ("cleanup", "report", "watch", "stop", "pack"):
+        started(command, archive)
+    assert (sorted(os.listdir("/dev")), sorted(os.listdir("/etc"))) == before
+
+
+# -- what other users put in the way -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["link of his", "open above", "open above, link"])
+def test_an_archive_that_another_user_may_replace(tmp_path: Path, campaign: Path, how: str) -> None:
+    above, real = tmp_path / "above", tmp_path / "real"
+    above.mkdir()
+    real.mkdir()
+    archive = above / "archive"
+    if how == "link of his":
+        archive.symlink_to(real)
+        os.chown(archive, NOBODY, NOBODY, follow_symlinks=False)
+    else:
+        above.chmod(0o777)
+        if how.endswith("link"):
+            archive = tmp_path / "way"
+            archive.symlink_to(above / "archive")
+    assert "could be replaced by who may write to" in run(campaign, "-a", archive)
+    assert not list(real.iterdir()) and not (above / "archive" / ".lock").is_file()
+
+
+def test_a_lock_that_another_user_would_take(tmp_path: Path) -> None:
+    """Whoever may open a file may lock it; a campaign's is its user's alone, and stays so."""
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    (archive / ".lock").touch(0o666)
+    (archive / ".lock").chmod(0o666)
+    tmp_path.chmod(0o755)
+    with locked(archive):
+        pass
+    taken = subprocess.run(
+        ["setpriv", f"--reuid={NOBODY}", "--clear-groups", "flock", "-n", archive / ".lock",
+         "true"],
+        check=False, capture_output=True,
+    )  # fmt: skip
+    assert taken.returncode != 0 and (archive / ".lock").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_lock_s_descriptor_that_was_handed_on(tmp_path: Path) -> None:
+    """Inherited by a program of somebody's, which would get the signal of `stop`."""
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    other = tmp_path / "other"
+    # The victim has a lock of its own, so that /proc/locks names it, and the descriptor.
+    victim = (
+        "import fcntl, sys, time\nown = open(sys.argv[1], 'w')\nfcntl.flock(own, fcntl.LOCK_EX)\n"
+        "print('up', flush=True)\ntime.sleep(60)\n"
+    )
+    hands_on = (
+        "import fcntl, os, subprocess, sys\nlock = open(sys.argv[1], 'w')\n"
+        "fcntl.flock(lock, fcntl.LOCK_EX)\n"
+        "child = subprocess.Popen([sys.executable, '-c', sys.argv[3], sys.argv[2]],"
+        " pass_fds=[lock.fileno()])\nprint(child.pid, flush=True)\nos._exit(0)\n"
+    )
+    command = [sys.executable, "-c", hands_on, archive / ".lock", other, victim]
+    with subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        said = {first.stdout.readline().strip(), first.stdout.readline().strip()}
+        pid = int((said - {"up"}).pop())
+        try:
+            assert "no campaign runs into it" in refused("stop", archive)
+            os.kill(pid, 0)
+        finally:
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "hard link", "link", "his"])
+def test_a_log_that_somebody_put_there(
+    tmp_path: Path, precious: Path, campaign: Path, kind: str
+) -> None:
+    log = tmp_path / "archive.log"
+    if kind == "pipe":
+        os.mkfifo(log)
+    elif kind == "hard link":
+        log.hardlink_to(precious)
+    elif kind == "link":
+        log.symlink_to(precious)
+    else:
+        log.touch()
+        os.chown(log, NOBODY, NOBODY)
+    assert str(log) in run(campaign, "-a", tmp_path / "archive", "--detach")
+    assert precious.read_text() == TARGET
+
+
+def test_a_state_directory_that_leads_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """$XDG_STATE_HOME is in a place where somebody put a link of ours first."""
+    etc = tmp_path / "etc"
+    etc.mkdir(mode=0o755)
+    (tmp_path / "state" / "cbt-crypto").mkdir(parents=True)
+    (tmp_path / "state" / "cbt-crypto" / "open-runs").symlink_to(etc)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    open_runs.note("r1", archive="/a")
+    assert etc.stat().st_mode & 0o777 == 0o755
+
+
+def test_modules_where_one_stands(tmp_path: Path, campaign: Path) -> None:
+    """In a directory of somebody's, and with a $PYTHONPATH for what hosts are sent."""
+    here = tmp_path / "here"
+    for name in ("json", "yaml", "click", "fcntl", "shutil", "cbt", "settings", "site"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(here)!r}, 'w')\n")
+    started("check", campaign, cwd=tmp_path)
+    assert not here.exists()
+    subprocess.run(
+        ["sh", "-c", f"SUDO=\n{destroy.look(str(tmp_path / 'own'), '/dev/loop0', 'x')}"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=False,
+        capture_output=True,
+    )  # fmt: skip
+    assert not here.exists()
+
+
+def test_a_lax_umask(tmp_path: Path) -> None:
+    """Whatever the shell's is, nobody else may write to what is made."""
+    archive, out = _real_archive(tmp_path), tmp_path / "out" / "of"
+    done = started("report", archive, "-o", out, before="umask 0")
+    assert done.returncode in (0, 1), done.said
+    done = started("pack", archive, "-o", tmp_path / "x.zip", before="umask 0")
+    assert done.returncode == 0, done.said
+    made = [tmp_path / "out", tmp_path / "x.zip", *(tmp_path / "out").rglob("*")]
+    assert len(made) > 5
+    assert not [path for path in made if path.stat().st_mode & 0o002]
+
+
+def _real_archive(tmp_path: Path) -> Path:
+    """One that a campaign wrote."""
+    (pack,) = (Path(__file__).parents[1] / "data" / "packs").glob("archive-*.zip")
+    with zipfile.ZipFile(pack) as packed:
+        packed.extractall(tmp_path / "archive")
+    return tmp_path / "archive"
+
+
+# -- file systems --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["-o remount,ro,bind", "full"])
+def test_an_archive_that_cannot_be_written(tmp_path: Path, campaign: Path, how: str) -> None:
+    archive = _real_archive(tmp_path)
+    if how == "full":
+        (tmp_path / "mnt").mkdir()
+        mount = f"mount -t tmpfs -o size=300k tmpfs {tmp_path}/mnt; cp -a {archive} {tmp_path}/mnt/"
+        mount += f"; dd if=/dev/zero of={tmp_path}/mnt/fill bs=1k 2> /dev/null"
+        archive = tmp_path / "mnt" / "archive"
+    else:
+        mount = f"mount --bind {archive} {archive}; mount {how} {archive}"
+    for words in (
+        ["report", archive], ["pack", archive, "-o", archive / "x.zip"],
+        ["cleanup", archive], ["watch", archive], ["stop", archive],
+    ):  # fmt: skip
+        assert started(*words, before=mount).returncode in (0, 1, 2)
+    done = started(campaign, "-a", archive, before=mount, program=cbt)
+    assert done.returncode in (1, 2), done.said
+
+
+# -- YAML ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!!python/object/apply:os.system ['touch HERE']",
+        "cluster: !!python/object/new:os.system ['touch HERE']",
+        "cluster: {<<: !!python/name:os.system {}}",
+        "a: &a {<<: *a}",
+        "a: &a [*a]",
+        "cluster: &c {head: a, <<: [*c, *c]}",
+        "? {a: b}\n: c",
+        "? !!binary x\n: c",
+        "cluster: !include /etc/passwd",
+        "%TAG ! tag:x,2000:\n---\ncluster: !y 1",
+        "--- a\n--- b",
+        "cluster: " + "{a: " * 500,
+        "&a " * 5000,
+        "a: 0x" + "f" * 100_000,
+        "a: 1" + "0" * 100_000,
+        "a: 99999999999-01-01",
+        "a: 2001-13-45",
+        "<<: 1",
+        "<<: [1]",
+        "\ufeffcluster: \u202e",
+        "a: !!timestamp x",
+        "a: !!set [b]",
+    ],
+)
+def test_yaml_of_a_stranger(tmp_path: Path, text: str) -> None:
+    """As a campaign's file, and as the one that an archive of upstream's has."""
+    here = tmp_path / "here"
+    path = tmp_path / "bad.yaml"
+    path.write_text(text.replace("HERE", str(here)))
+    upstream = tmp_path / "upstream" / "results"
+    upstream.mkdir(parents=True)
+    shutil.copy(path, upstream / "cbt_config.yaml")
+    for words in (
+        ["check", "--no-hosts", path],
+        ["compare", f"A={upstream.parent}", f"B={upstream.parent}", "-o", tmp_path / "out"],
+    ):
+        refused(*words)
+    assert not here.exists()
+
+
+@pytest.mark.parametrize(
+    "hosts", ["-oProxyCommand=x", "^/etc/passwd", "a;touch HERE", "$(touch HERE)", "a,-l",
+              "\u202ea", "exec:a", "a" * 100_000, "[0-99999999]"],
+)  # fmt: skip
+def test_hosts_of_init(tmp_path: Path, hosts: str) -> None:
+    here = tmp_path / "here"
+    out = tmp_path / "new.yaml"
+    done = started("init", f"--hosts={hosts.replace('HERE', str(here))}", "-o", out)
+    assert done.returncode in (1, 2)
+    assert not here.exists() and not out.exists()
