@@ -111,7 +111,7 @@ def _check_way(archive: Path, allowed: set[int]) -> None:
         if stat.S_ISLNK(status.st_mode):
             is_open = status.st_uid not in allowed
         else:
-            is_open = status.st_mode & 0o002 and not status.st_mode & stat.S_ISVTX
+            is_open = bool(status.st_mode & 0o002) and not status.st_mode & stat.S_ISVTX
         if is_open:
             raise UsageError(
                 f"{archive}: could be replaced by who may write to {path}; name another with -a"
