@@ -28,6 +28,8 @@ from cbt_crypto.engine.upstream.checkout import (
     read_checkout,
     siblings,
 )
+from cbt_crypto.engine.upstream.contribute.branch import contribute
+from cbt_crypto.engine.upstream.contribute.parts import PARTS
 from cbt_crypto.plan.file import Campaign, load
 
 # A machine that does something else besides must not fail a test.
@@ -101,6 +103,19 @@ def checkout(request: pytest.FixtureRequest) -> Checkout:
     """A checkout of upstream CBT."""
     found: Checkout = request.param
     return found
+
+
+@pytest.fixture
+def with_plugins(checkout: Checkout, tmp_path: Path) -> Path:
+    """A clone whose main has the plugin mechanism, and nothing else of ours."""
+    if not (checkout.path / "workloads").is_dir():
+        pytest.skip(f"the checkout of {checkout.version} is of the frozen branch")
+    clone = tmp_path / "cbt"
+    subprocess.run(["git", "clone", "-q", str(checkout.path), str(clone)], check=True)
+    contribute(clone, PARTS["A"])
+    git = ["git", "-C", str(clone), "checkout", "-q", PARTS["A"].branch]
+    subprocess.run(git, check=True)
+    return clone
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -10,10 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.engine.upstream.checkout import Checkout
-from cbt_crypto.engine.upstream.contribute.branch import contribute
-from cbt_crypto.engine.upstream.contribute.parts import PARTS
-
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(300)]
 
 #: What the page's names stand for, by what it says of each.
@@ -52,16 +48,8 @@ def run(checkout: Path, plan: Path, packages: Path) -> subprocess.CompletedProce
     )
 
 
-def test_the_page_s_examples_run_as_they_stand(checkout: Checkout, tmp_path: Path) -> None:
-    if not (checkout.path / "workloads").is_dir():
-        pytest.skip(f"the checkout of {checkout.version} is of the frozen branch")
-    clone = tmp_path / "cbt"
-    subprocess.run(["git", "clone", "-q", str(checkout.path), str(clone)], check=True)
-    contribute(clone, PARTS["A"])
-    git = ["git", "-C", str(clone), "checkout", "-q", PARTS["A"].branch]
-    subprocess.run(git, check=True)
-
-    page = (clone / "docs" / "Plugins.md").read_text()
+def test_the_page_s_examples_run_as_they_stand(with_plugins: Path, tmp_path: Path) -> None:
+    page = (with_plugins / "docs" / "Plugins.md").read_text()
     (ini,) = re.findall(r"```ini\n(.*?)```", page, re.S)
     (plan_text,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
     (sentence,) = re.findall(r"```\n(ValueError: .*?)\n```", page, re.S)
@@ -78,12 +66,12 @@ def test_the_page_s_examples_run_as_they_stand(checkout: Checkout, tmp_path: Pat
 
     plan = tmp_path / "plan.yaml"
     plan.write_text(plan_text)
-    done = run(clone, plan, packages)
+    done = run(with_plugins, plan, packages)
     assert done.returncode == 0, done.stdout + done.stderr
     ran = [line for line in done.stdout.splitlines() if line.startswith(("ran", "tables"))]
     assert ran == ["ran 4096", "ran 65536", f"tables of {tmp_path}/archive"]
 
     plan.write_text(plan_text.replace("my_cluster", "my_clutser"))
-    done = run(clone, plan, packages)
+    done = run(with_plugins, plan, packages)
     assert done.returncode == 1
     assert sentence.split("installed are")[0] in done.stderr.splitlines()[-1]

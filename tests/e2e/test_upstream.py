@@ -15,8 +15,6 @@ import yaml
 from one_machine import cluster_section
 
 from cbt_crypto.engine.upstream.checkout import Checkout
-from cbt_crypto.engine.upstream.contribute.branch import contribute
-from cbt_crypto.engine.upstream.contribute.parts import PARTS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
@@ -179,19 +177,6 @@ def test_a_monitor_that_does_not_start_ends_the_campaign(
     assert "make the monitors: localhost: ceph-mon exited with 1" in done.stderr
     assert "this monitor is broken" in done.stderr
     assert cells(tmp_path / "archive") == []
-
-
-@pytest.fixture
-def with_plugins(checkout: Checkout, tmp_path: Path) -> Path:
-    """A clone whose main has the plugin mechanism, and nothing else of ours."""
-    if not (checkout.path / "workloads").is_dir():
-        pytest.skip(f"the checkout of {checkout.version} is of the frozen branch")
-    clone = tmp_path / "cbt"
-    subprocess.run(["git", "clone", "-q", str(checkout.path), str(clone)], check=True)
-    contribute(clone, PARTS["A"])
-    git = ["git", "-C", str(clone), "checkout", "-q", PARTS["A"].branch]
-    subprocess.run(git, check=True)
-    return clone
 
 
 def stock(directory: Path, clone: Path, archive: Path, config: Path) -> Any:
