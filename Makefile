@@ -22,7 +22,7 @@ define install
 		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(1); }
 endef
 
-.PHONY: help quickstart test test-long test-faults fuzz packages test-packages venv lock lint unit contract e2e lab \
+.PHONY: help quickstart test test-long test-faults fuzz packages test-packages venv lock lint unit contract pythons e2e lab \
 	dist site man clean
 
 help: ## Show the targets
@@ -73,6 +73,9 @@ lint: $(TOX) ## Check rules, format, layers, and that no code is dead
 
 unit contract: $(TOX) ## Run one kind of test only
 	$(TOX) -e py -- -n 4 --dist worksteal tests/$@
+
+pythons: $(TOX) ## Run unit and contract tests on Python 3.9 and 3.13, where these are installed
+	$(TOX) -e py39,py313
 
 e2e lab: $(TOX) ## Run one kind of test only
 	$(TOX) -e real -- tests/$@

@@ -47,6 +47,7 @@ def overlays(config: dict[str, Any]) -> Any:
     _forget_written_file(Path(config["archive_dir"]) / "results")
     config["iterations"] = 1
     settings.benchmarks = {BENCHMARK: {}}
+    settings.report = {"steps": [TABLES]}
     # Nothing for upstream's loop to deploy: every configuration is a deployment of its own.
     return type("Overlays", (Cluster,), {"use_existing": True})(config)
 
@@ -97,8 +98,6 @@ class OverlayCampaign:
         if settings.cluster.get("conf_file"):
             words += ["-c", settings.cluster["conf_file"]]
         _STATUS[self.archive_dir] = exit_status(cbt, [*words, settings.test_plan])
-        # The campaign has read the file into upstream's settings once more.
-        settings.report = {"steps": [TABLES]}
 
 
 #: Archive -> how its campaign ended in this process: a report step is given the archive alone.

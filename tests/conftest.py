@@ -10,7 +10,9 @@ import shutil
 import stat
 import subprocess
 import sys
+import sysconfig
 import tempfile
+import venv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,6 +118,35 @@ def with_plugins(checkout: Checkout, tmp_path: Path) -> Path:
     git = ["git", "-C", str(clone), "checkout", "-q", PARTS["A"].branch]
     subprocess.run(git, check=True)
     return clone
+
+
+def _python_without_us(directory: Path) -> Path:
+    """A Python that has all that this one has, as links, but for this package."""
+    venv.create(directory, symlinks=True)
+    (packages,) = directory.glob("lib/python*/site-packages")
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if "cbt_crypto" not in entry.name:
+            (packages / entry.name).symlink_to(entry)
+    return directory / "bin" / "python"
+
+
+@pytest.fixture(scope="session")
+def python_without_us(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python in which this package is not installed."""
+    return _python_without_us(tmp_path_factory.mktemp("without-us"))
+
+
+@pytest.fixture(scope="session")
+def python_with_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python in which this package is installed as it would be published: by its wheel."""
+    directory = tmp_path_factory.mktemp("wheel")
+    python = _python_without_us(directory / "venv")
+    build = [sys.executable, "-m", "build", "--outdir", str(directory), str(PROJECT)]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = directory.glob("*.whl")
+    pip = [str(python), "-m", "pip", "install", "-q", "--no-deps", str(wheel)]
+    subprocess.run(pip, check=True)
+    return python
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

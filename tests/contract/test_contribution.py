@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,10 @@ from cbt_crypto.engine.upstream.contribute.branch import contribute
 from cbt_crypto.engine.upstream.contribute.parts import PARTS, Part
 from cbt_crypto.errors import UsageError
 
-pytestmark = [pytest.mark.contract, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.contract, pytest.mark.timeout(1200)]
+
+#: By the whole suite of upstream's newest commit that could be had, of June 2026.
+_PASSED_IN_JUNE = 841
 
 every_part = pytest.mark.parametrize("part", PARTS.values(), ids=lambda part: part.key)
 
@@ -51,16 +55,21 @@ def clone(checkout: Checkout, path: Path) -> None:
     subprocess.run(["git", "clone", "-q", str(checkout.path), str(path)], check=True)
 
 
-def suite_of(path: Path) -> tuple[int, int, str]:
-    """Passed and not passed, by upstream's own suite there.
+def suite_of(python: Path, path: Path) -> tuple[int, int, str]:
+    """Passed and not passed, by upstream's own suite there, in that Python.
 
-    It walks all of /tmp, and fails when something vanishes there meanwhile: it gets its own.
+    It walks all of /tmp, and fails when something vanishes there meanwhile: it gets its own, and
+    what it needs of ours stands elsewhere.
     """
-    own_tmp = 'mount --bind "$0" /mnt && mount -t tmpfs tmpfs /tmp && cd /mnt && exec "$@"'
-    suite = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    own_tmp = (
+        'mount --bind "$0" /mnt && mount --bind "$1" /srv && mount -t tmpfs tmpfs /tmp && '
+        'cd /mnt && shift && exec "/srv/bin/$@"'
+    )
+    prefix, name = str(python.parents[1]), python.name
+    suite = [prefix, name, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
     done = subprocess.run(
         ["unshare", "--mount", "--map-root-user", "sh", "-c", own_tmp, str(path), *suite],
-        capture_output=True, text=True, check=False, timeout=300,
+        capture_output=True, text=True, check=False, timeout=500,
     )  # fmt: skip
     summary = done.stdout.splitlines()[-1] if done.stdout else done.stderr
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (\w+)", summary)}
@@ -68,16 +77,61 @@ def suite_of(path: Path) -> tuple[int, int, str]:
     return counts.get("passed", 0), bad, done.stdout[-2000:]
 
 
+@pytest.fixture(scope="module")
+def passed_before(python_without_us: Path) -> Callable[[Path], int]:
+    """How many of upstream's tests pass on the commit that a part's branch is on."""
+    known: dict[str, int] = {}
+
+    def count(branch: Path) -> int:
+        commit = git(branch, "rev-parse", "HEAD~1")
+        if commit not in known:
+            git(branch, "checkout", "-q", "HEAD~1")
+            known[commit], _, _ = suite_of(python_without_us, branch)
+            git(branch, "checkout", "-q", "-")
+        return known[commit]
+
+    return count
+
+
 @every_part
-def test_upstream_s_own_tests_pass_there_with_nothing_removed(branch: Path, part: Part) -> None:
+def test_upstream_s_own_tests_pass_there_with_nothing_removed(
+    branch: Path, part: Part, passed_before: Callable[[Path], int], python_without_us: Path
+) -> None:
+    """Where this package is not installed; the text of the pull request says how many."""
     changed = git(branch, "diff", "--name-status", "HEAD~1", "--", "tests").splitlines()
     assert changed and all(line.startswith("A\t") for line in changed)
-    git(branch, "checkout", "-q", "HEAD~1")
-    passed_before, _, _ = suite_of(branch)
-    git(branch, "checkout", "-q", part.branch)
-    passed, bad, said = suite_of(branch)
+    before = passed_before(branch)
+    passed, bad, said = suite_of(python_without_us, branch)
     assert bad == 0, said
-    assert passed > passed_before > 0
+    own = sum(text.count("    def test_") for name, text in part.files().items() if "test" in name)
+    assert passed == before + own > own > 0
+    if before == _PASSED_IN_JUNE:
+        assert f"The test suite with these tests: {passed} passed." in part.pull_request()
+
+
+@pytest.mark.parametrize("part", [PARTS["A"]], ids=["A"])
+def test_this_package_beside_it_changes_nothing_that_is_not_asked_for(
+    branch: Path, part: Part, passed_before: Callable[[Path], int], python_without_us: Path
+) -> None:
+    """Same suite, same help: with plugins, with nothing to plug in, and on upstream's commit."""
+    assert has_us(Path(sys.executable)) and not has_us(python_without_us)
+    passed, bad, said = suite_of(Path(sys.executable), branch)
+    assert bad == 0 and passed > passed_before(branch), said
+    helps = [help_of(Path(sys.executable), branch), help_of(python_without_us, branch)]
+    git(branch, "checkout", "-q", "HEAD~1")
+    helps.append(help_of(python_without_us, branch))
+    git(branch, "checkout", "-q", part.branch)
+    assert helps[0].startswith("usage: cbt.py") and set(helps) == {helps[0]}
+
+
+def has_us(python: Path) -> bool:
+    words = [str(python), "-c", "import cbt_crypto"]
+    return subprocess.run(words, cwd="/", capture_output=True, check=False).returncode == 0
+
+
+def help_of(python: Path, path: Path) -> str:
+    words = [str(python), "-B", "./cbt.py", "--help"]
+    return subprocess.run(words, cwd=path, capture_output=True, text=True, check=True).stdout
 
 
 @every_part

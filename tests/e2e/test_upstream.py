@@ -179,14 +179,16 @@ def test_a_monitor_that_does_not_start_ends_the_campaign(
     assert cells(tmp_path / "archive") == []
 
 
-def stock(directory: Path, clone: Path, archive: Path, config: Path) -> Any:
-    words = shlex.join([sys.executable, "./cbt.py", "-a", str(archive), str(config)])
+def stock(python: Path, directory: Path, clone: Path, archive: Path, config: Path) -> Any:
+    words = shlex.join([str(python), "./cbt.py", "-a", str(archive), str(config)])
     return isolated(directory, "sh", "-c", f"cd {clone} && {words}")
 
 
 def test_with_the_plugin_mechanism_stock_cbt_runs_a_campaign_and_prints_our_table(
-    needs_ceph: None, with_plugins: Path, tmp_path: Path, report_cells: Callable[[Path], Any]
-) -> None:
+    needs_ceph: None, with_plugins: Path, python_with_wheel: Path, tmp_path: Path,
+    report_cells: Callable[[Path], Any],
+) -> None:  # fmt: skip
+    """With this package installed as it is published: by a wheel, in a Python of its own."""
     config = write(
         tmp_path, "campaign.yaml",
         {
@@ -196,7 +198,7 @@ def test_with_the_plugin_mechanism_stock_cbt_runs_a_campaign_and_prints_our_tabl
         },
         {"rbd_single_client": {**_SHORT, "mode": "randread"}},
     )  # fmt: skip
-    done = stock(tmp_path, with_plugins, tmp_path / "archive", config)
+    done = stock(python_with_wheel, tmp_path, with_plugins, tmp_path / "archive", config)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "throughput as percent of Plain" in done.stdout
     assert "random reads" in done.stdout
@@ -210,14 +212,14 @@ def test_with_the_plugin_mechanism_stock_cbt_runs_a_campaign_and_prints_our_tabl
 
 
 def test_what_will_not_do_ends_stock_cbt_with_a_sentence(
-    needs_ceph: None, with_plugins: Path, tmp_path: Path
+    needs_ceph: None, with_plugins: Path, python_with_wheel: Path, tmp_path: Path
 ) -> None:
     config = write(
         tmp_path, "campaign.yaml",
         {"type": "overlays", "configurations": {"Many": {"cpuset": {"osd_cores": 4000}}}},
         {"rbd_single_client": _SHORT},
     )  # fmt: skip
-    done = stock(tmp_path, with_plugins, tmp_path / "archive", config)
+    done = stock(python_with_wheel, tmp_path, with_plugins, tmp_path / "archive", config)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "localhost: 4000 whole cores" in done.stderr
     assert not (tmp_path / "cluster").exists()

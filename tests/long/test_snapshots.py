@@ -5,6 +5,7 @@ CBT_HOME=DIR:DIR... .venv/bin/python -m pytest tests/long/test_snapshots.py
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
@@ -23,6 +24,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 ROOT = Path(__file__).resolve().parents[2]
 _ISOLATED = ROOT / "tests" / "programs" / "isolated.sh"
 _LOAD = {"vol_size": 64, "time": 5, "mode": "randread"}
+_DIVIDED = {"iodepth": 1, "total_iodepth": 3, "volumes_per_client": 2}
 #: What is measured: the columns of the table, and the benchmark's section.
 LOADS: dict[str, tuple[str, dict[str, Any]]] = {
     "rbd_single_client": ("rbd_single_client", {**_LOAD, "op_size": 4096, "iodepth": 8}),
@@ -67,10 +69,15 @@ def rows() -> Iterator[dict[str, str]]:
         _TABLE.write_text(head + "".join(sorted({**known, **found}.values())))
 
 
-def campaign(directory: Path) -> Path:
+def campaign(directory: Path, checkout: Checkout) -> Path:
     benchmarks: dict[str, list[Any]] = {}
     for name, section in LOADS.values():
-        benchmarks.setdefault(name, []).append(section)
+        benchmarks.setdefault(name, []).append(copy.deepcopy(section))
+    workloads = benchmarks["librbdfio"][1]["workloads"]
+    workloads["writes"]["pre_workload_script"] = f"echo ran >> {directory}/before"
+    # Older ones do not divide a depth among volumes, and the file would be refused.
+    if (checkout.path / "workloads").is_dir():
+        workloads["divided"] = {**workloads["writes"], **_DIVIDED}
     configurations = {"Secure": {"secure_messenger": {}}}
     cluster = cluster_section(directory, 13393, configurations=configurations)
     path = directory / "campaign.yaml"
@@ -98,7 +105,7 @@ def test_every_benchmark_gives_figures_or_its_cell_fails(
 ) -> None:
     archive = tmp_path / "archive"
     command = [sys.executable, str(ROOT / "cbt.py"), "--cbt", str(checkout.path), "-a",
-               str(archive), str(campaign(tmp_path))]  # fmt: skip
+               str(archive), str(campaign(tmp_path, checkout))]  # fmt: skip
     done = subprocess.run(
         [str(_ISOLATED), str(tmp_path), *command],
         capture_output=True, text=True, check=False, timeout=900, cwd=ROOT,
@@ -112,6 +119,11 @@ def test_every_benchmark_gives_figures_or_its_cell_fails(
         f"| {checkout.version} | `{commit}` | {kind} | {done.returncode} | {' | '.join(found)} |\n"
     )
     assert done.returncode == (0 if set(found) == {"figures"} else 1), done.stdout + done.stderr
+    with_script = [cell for cell in cells if "workload" in cell["parameters"]]
+    assert (tmp_path / "before").read_text().split() == ["ran"] * len(with_script)
+    for cell in with_script:
+        if cell["parameters"]["workload"] == "divided":
+            assert len(cell["processes"]) == 2, "one for each volume"
     measured = report_cells(archive)
     assert len(measured) >= found.count("figures")
     assert min(cell["figures"]["iops"] for cell in measured if cell["state"] == "measured") > 0

@@ -60,6 +60,24 @@ def test_a_branch_has_one_commit_signed_off_and_says_why(repository: Path) -> No
     assert names == sorted(["cbt.py", *PART.files()])
 
 
+def test_what_nobody_signs_off_is_said_to_be_so(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "signed" not in contribute(repository, PART)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", "/dev/null")
+    git(repository, "config", "--remove-section", "user")
+    for _ in range(2):
+        assert "nobody has signed it off: set user.name and user.email" in contribute(
+            repository, PART
+        )
+    git(repository, "config", "user.name", "A. Contributor")
+    git(repository, "config", "user.email", "a@example.org")
+    assert "signed" not in contribute(repository, PART)
+    message = git(repository, "log", "--format=%B", f"main..{PART.branch}")
+    assert "\nSigned-off-by: A. Contributor <a@example.org>" in message
+
+
 def test_done_again_it_changes_nothing(repository: Path) -> None:
     contribute(repository, PART)
     tip = git(repository, "rev-parse", PART.branch)

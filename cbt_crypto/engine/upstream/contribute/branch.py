@@ -16,6 +16,11 @@ from cbt_crypto.errors import UsageError
 TRAILER = "Contributed-with: cbt-crypto contribute"
 #: As upstream's guidelines ask for it.
 _ASSISTED = "Assisted-by: LLM"
+#: Upstream takes what a person has signed off.
+_UNSIGNED = (
+    "; git does not know whose it is, so nobody has signed it off: set user.name and user.email by "
+    "git config, and run this again"
+)
 #: What the live branch has, and the frozen one has not.
 _LIVE = "workloads/workloads.py"
 
@@ -64,6 +69,10 @@ class Repository:
         commits = self.git("rev-list", "--first-parent", "HEAD").splitlines()
         return next(commit for commit in commits if not self.is_ours(commit))
 
+    def knows_who(self) -> bool:
+        """Whether git knows whose commits are made here."""
+        return bool(self.git("config", "user.email", check=False))
+
     def is_ours(self, commit: str) -> bool:
         """Whether this program made it."""
         return TRAILER in self.git("show", "-s", "--format=%B", commit)
@@ -85,13 +94,14 @@ def contribute(path: Path, part: Part) -> str:
         )
     new = _build(repository, base, part)
     short = f"{part.key}: {repository.path}: branch {part.branch}"
+    unsigned = "" if repository.knows_who() else _UNSIGNED
     if old and _same(repository, old, new):
-        return f"{short} is up to date, on {base[:12]}"
+        return f"{short} is up to date, on {base[:12]}{unsigned}"
     if repository.git("rev-parse", "--abbrev-ref", "HEAD") == part.branch:
         repository.git("reset", "-q", "--hard", new)
     else:
         repository.git("branch", "-q", "-f", part.branch, new)
-    return f"{short} on {base[:12]}"
+    return f"{short} on {base[:12]}{unsigned}"
 
 
 def _same(repository: Repository, old: str, new: str) -> bool:
@@ -128,6 +138,6 @@ def _commit(repository: Repository, tree: Path, part: Part) -> str:
 
 def _identity(repository: Repository) -> list[str]:
     """git's own; where it knows nobody, this program's name."""
-    if repository.git("config", "user.email", check=False):
+    if repository.knows_who():
         return []
     return ["-c", "user.name=cbt-crypto", "-c", "user.email=cbt-crypto@localhost"]

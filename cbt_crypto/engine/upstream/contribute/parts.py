@@ -14,6 +14,9 @@ from cbt_crypto.engine.upstream.contribute.edits import Edit
 
 FILES = Path(__file__).resolve().parent / "files"
 _PULL_REQUEST = "PULL_REQUEST.md.in"
+_CEPH = "cluster/ceph.py"
+#: There, where the OSDs are up, and nothing is measured yet.
+_BEFORE_LOAD = r" +# Disable scrub and wait .*"
 _COMPARISON = "post_processing/reports/comparison_report_generator.py"
 
 
@@ -41,6 +44,28 @@ class Part:
         return (FILES / self.key / _PULL_REQUEST).read_text("utf-8")
 
 
+def _of_cluster(module: str, key: str) -> tuple[Edit, ...]:
+    """Makes cluster/<module>.py's one class from that key of the test plan's cluster section."""
+    name = module.capitalize()
+    return (
+        Edit(_CEPH, "after", r"from \.cluster import Cluster", f"from .{module} import {name}\n"),
+        Edit(_CEPH, "after", r" +self\.disable_bal = .*",
+             f"        self.{module} = {name}(config.get({key!r}))\n"),
+    )  # fmt: skip
+
+
+def _of_osds(module: str, check: str) -> tuple[Edit, ...]:
+    """Lets that object change each OSD's command, and check the OSDs that are up."""
+    return (
+        Edit(_CEPH, "after", r"            phost = sshtarget\(.*, self\.host\)",
+             f"            ceph_osd_cmd = self.cl_obj.{module}.get_osd_command("
+             "ceph_osd_cmd, self.devnumstr)\n"),
+        Edit(_CEPH, "before", _BEFORE_LOAD,
+             f"        self.{module}.{check}(self.pid_dir, list(self.config.get('osds')), "
+             "self.config.get('osds_per_node'))\n\n"),
+    )  # fmt: skip
+
+
 PLUGINS = Part(
     key="A",
     branch="plugins",
@@ -58,10 +83,10 @@ Test plans that name none run as before: no package is imported for them.""",
              "import clusterfactory\nimport plugins\n"),
         Edit("cbt.py", "instead", r" +# FIXME: .*ClusterFactory.*", ""),
         Edit("cbt.py", "instead", r"    cluster = Ceph\(settings\.cluster\)",
-             "    cluster = clusterfactory.get_object(settings.cluster)\n"),
+             "    cluster = clusterfactory.get_object(settings.cluster)\n"
+             "    steps = plugins.get_report_steps((settings.report or {}).get('steps') or [])\n"),
         Edit("cbt.py", "after", r" +b\.run\(\)",
-             "        plugins.run_report_steps((settings.report or {}).get('steps', []), "
-             "archive_dir)\n"),
+             "        for step in steps:\n            step(archive_dir)\n"),
         Edit("benchmarkfactory.py", "before", r"import settings", "import plugins\n"),
         Edit("benchmarkfactory.py", "before", r"    try:",
              "    if benchmark not in benchmarks:\n"
@@ -70,7 +95,7 @@ Test plans that name none run as before: no package is imported for them.""",
         Edit("settings.py", "after", r"report = \{\}",
              "# Path of the test plan that was read\ntest_plan = ''\n"),
         Edit("settings.py", "after", r"    global .*, report",
-             "    global test_plan\n\n    test_plan = ctx.config_file\n"),
+             "    global test_plan\n    test_plan = ctx.config_file\n"),
         Edit("settings.py", "after", r"        cluster\['conf_file'\] = ctx\.conf",
              "    # Clusters of other packages (docs/Plugins.md) find their conf file themselves.\n"
              "    if cluster.get('type', 'ceph') != 'ceph':\n"
@@ -92,20 +117,12 @@ device is formatted only when what that overwrites is zero, and cleared only whe
 it.""",
     limit=450,
     edits=(
-        Edit("cluster/ceph.py", "after", r"from \.cluster import Cluster",
-             "from .luks import Luks\n"),
-        Edit("cluster/ceph.py", "after", r" +self\.disable_bal = .*",
-             "        self.luks = Luks(config.get('luks'))\n"),
-        Edit("cluster/ceph.py", "after", r"            phost = sshtarget\(.*, self\.host\)",
-             "            ceph_osd_cmd = self.cl_obj.luks.get_osd_command("
-             "ceph_osd_cmd, self.devnumstr)\n"),
-        Edit("cluster/ceph.py", "before", r" +# Cleanup old junk and create .*",
+        *_of_cluster("luks", "luks"),
+        *_of_osds("luks", "check"),
+        Edit(_CEPH, "before", r" +# Cleanup old junk and create .*",
              "        self.luks.take_down()\n\n"),
-        Edit("cluster/ceph.py", "before", r" +# Build the cluster",
+        Edit(_CEPH, "before", r" +# Build the cluster",
              "        self.luks.make(self.config.get('osds_per_node'))\n\n"),
-        Edit("cluster/ceph.py", "before", r" +# Disable scrub and wait .*",
-             "        self.luks.check(self.pid_dir, list(self.config.get('osds')), "
-             "self.config.get('osds_per_node'))\n\n"),
     ),
 )  # fmt: skip
 
@@ -122,15 +139,12 @@ With messenger_mode in the cluster section CBT sets all that it takes, and reads
 counters before it goes on. Without the key nothing about a deployment changes.""",
     limit=450,
     edits=(
-        Edit("cluster/ceph.py", "after", r"from \.cluster import Cluster",
-             "from .messenger import Messenger\n"),
-        Edit("cluster/ceph.py", "after", r" +self\.disable_bal = .*",
-             "        self.messenger = Messenger(config.get('messenger_mode'))\n"),
-        Edit("cluster/ceph.py", "after", r" +common\.pdcp\(nodes, '', conf_file, .*",
+        *_of_cluster("messenger", "messenger_mode"),
+        Edit(_CEPH, "after", r" +common\.pdcp\(nodes, '', conf_file, .*",
              "        self.messenger.append_to_conf(nodes, self.tmp_conf, self.get_mon_hosts())\n"),
-        Edit("cluster/ceph.py", "instead", r" +cmd = cmd \+ ' --add .*",
+        Edit(_CEPH, "instead", r" +cmd = cmd \+ ' --add .*",
              "                cmd = cmd + self.messenger.get_monmap_option(mon, addr)\n"),
-        Edit("cluster/ceph.py", "before", r" +# Disable scrub and wait .*",
+        Edit(_CEPH, "before", _BEFORE_LOAD,
              "        number_of_osds = self.config.get('osds_per_node')"
              " * len(self.config.get('osds'))\n"
              "        self.messenger.check(self.ceph_cmd, self.tmp_conf, number_of_osds)\n\n"),
@@ -150,18 +164,10 @@ the CPUs before a cluster is made, and the kernel is asked where the OSDs' threa
 anything is measured. Without the key commands are what they were.""",
     limit=450,
     edits=(
-        Edit("cluster/ceph.py", "after", r"from \.cluster import Cluster",
-             "from .cpusets import Cpusets\n"),
-        Edit("cluster/ceph.py", "after", r" +self\.disable_bal = .*",
-             "        self.cpusets = Cpusets(config.get('cpusets'))\n"),
-        Edit("cluster/ceph.py", "after", r"            phost = sshtarget\(.*, self\.host\)",
-             "            ceph_osd_cmd = self.cl_obj.cpusets.get_osd_command("
-             "ceph_osd_cmd, self.devnumstr)\n"),
-        Edit("cluster/ceph.py", "before", r"        # unmount any rbd volumes",
-             "        self.cpusets.check_hosts()\n\n"),
-        Edit("cluster/ceph.py", "before", r" +# Disable scrub and wait .*",
-             "        self.cpusets.check_osds(self.pid_dir, list(self.config.get('osds')), "
-             "self.config.get('osds_per_node'))\n\n"),
+        *_of_cluster("cpusets", "cpusets"),
+        *_of_osds("cpusets", "check_osds"),
+        Edit(_CEPH, "before", r"        # unmount any rbd volumes",
+             "        self.cpusets.check_hosts(self.config.get('osds_per_node'))\n\n"),
         Edit("benchmark/librbdfio.py", "instead", r" +self\.cmd_path = config\.get\('cmd_path'.*",
              "        self.cmd_path = cluster.cpusets.get_client_command("
              "config.get('cmd_path', '/usr/bin/fio'))\n"),
