@@ -18,6 +18,7 @@ from typing import Optional
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import command_log
 from cbt_crypto.hosts.execution import Execution, Handle
+from cbt_crypto.hosts.shell import ENDING
 from cbt_crypto.hosts.site import HostScripts
 
 #: In the environment of everything that is started here.
@@ -140,9 +141,8 @@ def preamble(tmp_dir: str) -> str:
 def kill_script(signals: Sequence[str] = ("TERM", "KILL"), timeout: int = 30) -> str:
     """Shell text that ends everything on this host that carries our mark, and waits for it.
 
-    The next signal is sent when processes are still there after `timeout` seconds. A process loses
-    its environment, and with it the mark, before it lets go of its files and devices: what was
-    seen once is waited for until all its threads are at their end.
+    The next signal is sent when processes are still there after `timeout` seconds. What was seen
+    once is waited for until all its threads are at their end.
     """
     return f"""\
 mark=$CBT_CRYPTO_MARK; unset CBT_CRYPTO_MARK; SUDO=${{BARE_SUDO:-}}
@@ -150,12 +150,7 @@ now() {{ cut -d. -f1 /proc/uptime; }}
 marked() {{
     $SUDO grep -lzxF "CBT_CRYPTO_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 || :
 }}
-ending() {{
-    for pid in $seen; do
-        ! grep -hs '^State:' /proc/$pid/task/*/status | grep -qv '[ZX] (' || echo $pid
-    done
-}}
-seen=""
+{ENDING}seen=""
 for signal in {" ".join(signals)}; do
     ends=$(( $(now) + {timeout} ))
     pids=$(marked); seen="$seen $pids"

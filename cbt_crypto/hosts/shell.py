@@ -107,6 +107,17 @@ def sequence(texts: Sequence[str], keep_going: bool) -> str:
     return f"bad=0; set +e\n{tries}\nset -e\n[ $bad = 0 ]"
 
 
+# A process loses its environment, and with it our mark, before it lets go of files and devices.
+#: Defines `ending`, which prints those of `$seen` that have a thread which is not at its end.
+ENDING = """\
+ending() {
+    for pid in $seen; do
+        ! grep -hs '^State:' /proc/$pid/task/*/status | grep -qv '[ZX] (' || echo $pid
+    done
+}
+"""
+
+
 def start_in_background(command: str, pid_file: str, output: str = "/dev/null") -> str:
     """Start a command in a session of its own; what it prints goes to `output`.
 
@@ -118,19 +129,35 @@ def start_in_background(command: str, pid_file: str, output: str = "/dev/null") 
     )
 
 
-def stop_in_background(pid_file: str) -> str:
-    """End it with SIGTERM and wait for up to 5 s; safe to repeat."""
+def stop_in_background(pid_file: str, signals: Sequence[str] = ("TERM",)) -> str:
+    """End it with SIGTERM, and then with other signals, each with 5 s to end; safe to repeat.
+
+    A number in a file is no proof: what ends is of the session that was started, and carries our
+    mark. Afterwards `$pid` is empty, or what did not end.
+    """
     where = shlex.quote(pid_file)
     return f"""\
 # Two names of one host meet here: the other may just have removed it.
 pid=$(cat {where} 2>/dev/null) || :
-if [ -n "$pid" ]; then
-    # A session of its own: the number is the group's too, so sudo's child ends with it.
-    $SUDO kill -s TERM -- "-$pid" 2>/dev/null || $SUDO kill -TERM "$pid" 2>/dev/null || :
-    # One that has ended has no program any more, also while nobody has asked how it ended.
-    n=0
-    while [ -e "/proc/$pid/exe" ] && [ $n -lt 100 ]; do sleep 0.05; n=$((n+1)); done
+members() {{
+    for environ in $($SUDO grep -lszxF "CBT_CRYPTO_MARK=$CBT_CRYPTO_MARK" /proc/[0-9]*/environ); do
+        {{ read -r stat < "${{environ%environ}}stat"; }} 2>/dev/null || continue
+        set -- ${{stat##*) }}  # state, parent, group, session
+        [ "$4" != "$pid" ] || basename "${{environ%/environ}}"
+    done
+}}
+{ENDING}if [ -n "$pid" ]; then
+    seen=""
+    for signal in {" ".join(signals)}; do
+        pids=$(members); seen="$seen $pids"
+        [ -z "$pids" ] || $SUDO kill -s $signal $pids 2>/dev/null || :
+        n=0
+        while pids=$(members; ending); [ -n "$pids" ] && [ $n -lt 100 ]; do
+            sleep 0.05; n=$((n+1))
+        done
+    done
     rm -f {where}
+    pid=$pids
 fi"""
 
 

@@ -34,16 +34,8 @@ print(json.dumps({"cpu_s": ticks / os.sysconf("SC_CLK_TCK"), "processes": found,
                   "time": time.time()}))
 """
 
-_STOP = """
-[ -e "$file" ] || exit 0
-pid=$(cat "$file")
-members() { ps -o pid= --sid "$pid" 2>/dev/null || :; }
-for signal in TERM KILL; do
-    pids=$(members); [ -z "$pids" ] || $SUDO kill -$signal $pids 2>/dev/null || :
-    n=0; while [ -n "$(members)" ] && [ $n -lt 50 ]; do sleep 0.1; n=$((n + 1)); done
-done
-rm -f "$file"
-[ -z "$(members)" ] || { echo "the neighbours' load does not end" >&2; exit 1; }
+_ENDED = """
+[ -z "$pid" ] || { echo "the neighbours' load does not end" >&2; exit 1; }
 """
 
 
@@ -73,7 +65,7 @@ def running(
         return
     hosts = hosts_of(neighbours, site)
     file = f"{site.tmp_dir}/neighbours.pid"
-    stop = {host: f"file={shlex.quote(file)}\n{_STOP}" for host in hosts}
+    stop = dict.fromkeys(hosts, shell.stop_in_background(file, ("TERM", "KILL")) + _ENDED)
     look = dict.fromkeys(hosts, shell.python(_CPU_TIME, file))
     try:
         start = {host: start_script(neighbours, stack, site, host, file) for host in hosts}
@@ -99,10 +91,10 @@ def start_script(neighbours: Neighbours, stack: Stack, site: Site, host: str, fi
     if host in site.clients:
         command = stack.wrap_client(host, command)
     said = shlex.quote(f"{file}.out")
+    start = shell.start_in_background(f"sh -c {shlex.quote(command)}", file, f"{file}.out")
     return (
-        f"cd /tmp; export SUDO\nsetsid sh -c {shlex.quote(command)} </dev/null >{said} 2>&1 &\n"
-        f"pid=$!; echo $pid > {shlex.quote(file)}; sleep 1\n"
-        f"kill -0 $pid 2>/dev/null || {{ tail -n 3 {said} >&2; exit 1; }}"
+        f"cd /tmp; export SUDO\n{start}; sleep 1\n"
+        f"kill -0 $! 2>/dev/null || {{ tail -n 3 {said} >&2; exit 1; }}"
     )
 
 

@@ -26,9 +26,8 @@ _READS = "def see(path):\n    return open(path).read()\ndef count(path):\n    re
 
 
 def _sh(text: str) -> str:
-    done = subprocess.run(
-        ["sh", "-c", f"set -eu\nSUDO=\n{text}"], capture_output=True, text=True, check=False
-    )
+    script = f"set -eu\nSUDO=\nexport CBT_CRYPTO_MARK=/watch@here\n{text}"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
