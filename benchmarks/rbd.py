@@ -80,12 +80,13 @@ class RbdFio(Scenario):
 
     def volumes(self, site: Site) -> tuple[Volume, ...]:
         """`volumes_per_client` for each client; scenarios share those of the same size."""
-        data = self.data_pool
+        data = site.pool(self.data_pool) if self.data_pool else ""
         suffix = f"-{data}" if data else ""
+        suffix += f"-{site.group}" if site.group else ""
         return tuple(
             Volume(
                 f"cbt-{host}-{n}-{self.vol_size}{suffix}",
-                self.pool_profile,
+                site.pool(self.pool_profile),
                 host,
                 self.vol_size,
                 data_pool=data,
@@ -102,12 +103,19 @@ class RbdFio(Scenario):
 
     def create(self, volumes: Sequence[Volume], commands: ClusterCommands) -> str:
         """`rbd create` for each volume, a few at a time."""
+        data_pools = dict.fromkeys(volume.data_pool for volume in volumes)
+        return "\n".join(
+            self._create([one for one in volumes if one.data_pool == pool], pool, commands)
+            for pool in data_pools
+        )
+
+    def _create(self, volumes: Sequence[Volume], data_pool: str, commands: ClusterCommands) -> str:
         lines = "".join(
             f"{shlex.quote(volume.pool)}/{shlex.quote(volume.name)}\n" for volume in volumes
         )
         options = f"--size {self.vol_size} --object-size {1 << self.order}B"
-        if self.data_pool:
-            options += f" --data-pool {shlex.quote(self.data_pool)}"
+        if data_pool:
+            options += f" --data-pool {shlex.quote(data_pool)}"
         return f"xargs -P 8 -n 1 {commands.rbd} create {options} <<'VOLUMES'\n{lines}VOLUMES"
 
     def prefill_scripts(

@@ -115,12 +115,28 @@ class Overlay(BaseModel):
         """
         return False
 
+    @property
+    def stands_beside(self) -> bool:
+        """Whether OSDs of one host and one cluster may differ in it: `layout: side_by_side`.
+
+        It changes each OSD by itself then, and daemons with and without it understand one another.
+        """
+        return False
+
     def requirements(self, site: Site) -> Sequence[Requirement]:
         """What hosts must offer; checked before anything is touched."""
         return ()
 
     def ceph_conf(self) -> Mapping[str, Mapping[str, str]]:
         """Section -> option -> value, added to ceph.conf over the campaign's own."""
+        return {}
+
+    def conf_beside(self) -> Mapping[str, Mapping[str, str]]:
+        """The same for OSDs, and their clients, beside others that differ in this overlay."""
+        return self.ceph_conf()
+
+    def conf_of_all(self) -> Mapping[str, Mapping[str, str]]:
+        """The same for monitors and managers that serve them and the others."""
         return {}
 
     def check_ceph_conf(self, conf: Mapping[str, Mapping[str, str]]) -> Optional[str]:

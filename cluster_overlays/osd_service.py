@@ -79,6 +79,11 @@ class OsdService(Overlay):
     def absent(cls) -> Self:
         return cls.make_absent(tcmalloc_cache=CACHE_BYTES, open_files=OPEN_FILES)
 
+    @property
+    @override
+    def stands_beside(self) -> bool:
+        return True
+
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
         if not self.is_present:

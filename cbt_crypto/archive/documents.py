@@ -98,6 +98,9 @@ class OsdStorage(_Document):
     counters: Mapping[str, int] = {}
     devices: tuple[tuple[Layer, ...], ...] = ()
     process: Optional[Moved] = None
+    cpu_ms: Optional[int] = Field(None, ge=0)
+    #: The time that this is of, of an OSD that idled.
+    seconds: Optional[float] = Field(None, gt=0)
 
 
 class Caches(_Document):
@@ -129,6 +132,11 @@ class CellDocument(_Document):
     rate_iops: Optional[float] = Field(None, gt=0)
     caches: Optional[Caches] = None
     storage: Mapping[str, OsdStorage] = {}
+    group: Optional[str] = None
+    #: Which slices of the drives the group had: the number of the planned deployment.
+    slices: int = 0
+    #: OSDs of other groups on the same cluster.
+    idle: Mapping[str, OsdStorage] = {}
 
 
 class OverlayProof(_Document):

@@ -7,7 +7,7 @@ these protocols alone; what a deployment changes is passed in as `Hooks`.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +45,21 @@ class Hooks:
     def extra_conf(self) -> Mapping[str, Mapping[str, str]]:
         """Sections that are laid over the rest of ceph.conf."""
         return {}
+
+    def client_confs(self) -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+        """Name -> sections that are laid over ceph.conf, for clients that need another one.
+
+        It is put beside ceph.conf, on the head and the clients, as `ceph.<name>.conf`.
+        """
+        return {}
+
+    def device_class(self, osd: Osd) -> Optional[str]:
+        """The CRUSH device class of the OSD; Ceph's own choice when None."""
+        return None
+
+    def pool_class(self, pool: str) -> Optional[str]:
+        """The device class on which alone a pool is; any when None."""
+        return None
 
     def before_osds(self) -> HostScripts:
         """Run before the OSDs are made."""
@@ -145,6 +160,14 @@ class Cluster(Protocol):
         """OSD -> epoch of the OSD map since which it is up, as `check_health` last found it."""
         ...
 
+    @property
+    def placed(self) -> Mapping[str, Collection[int]]:
+        """Pool -> OSDs that its placement groups are on, of pools with a device class of their own.
+
+        As `check_health` last found it.
+        """
+        ...
+
     def initialize(self) -> None:
         """Take down what is there, and deploy anew, until every OSD is up. Raises RunError."""
 
@@ -225,6 +248,9 @@ class CellOutcome(TypedDict, total=False):
     rate_iops: int
     caches: Mapping[str, object]
     storage: Mapping[str, object]
+    group: str
+    slices: int
+    idle: Mapping[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,19 @@ class Site:
     active_clients: tuple[str, ...] = field(default=())
     #: Drives that are worked on without Ceph. A cell has OSDs or one of these.
     drives: tuple[Drive, ...] = field(default=())
+    #: The group of configurations whose OSDs these are, where others stand beside them on the
+    #: same cluster: those are `idle`. `unlike` names the overlays in which groups differ, `slices`
+    #: is the number of the deployment, which says which part of each drive is whose.
+    group: str = ""
+    slices: int = 0
+    idle: tuple[Osd, ...] = field(default=())
+    unlike: tuple[str, ...] = field(default=())
+
+    def pool(self, profile: str) -> str:
+        """The name of the pool that is made by a profile: its own, and the group's where it has
+        one.
+        """
+        return f"{profile}.{self.group}" if self.group else profile
 
     @property
     def storage_hosts(self) -> tuple[str, ...]:

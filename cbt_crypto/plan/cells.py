@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.file.dimensions import Variant, at, variants
 from cbt_crypto.plan.order import cheapest_order
-from cbt_crypto.plan.turns import in_rounds, in_turns, is_in_rounds, rounds_of
+from cbt_crypto.plan.side_by_side.order import side_by_side
+from cbt_crypto.plan.turns import in_rounds, in_turns, is_in_rounds, rounds_of, seed_of
 
 #: What changes cost beside one another, roughly in seconds of a small cluster. Only their order
 #: of magnitude matters: no number of restarts is worth a rebuild with its prefill.
@@ -94,12 +96,15 @@ def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
     round, and with `order: sequential`, configurations are: the baseline first, then, where the
     file leaves it to us with `rebuild: needed` or `never`, in the cheapest order. Scenarios and the
     other dimensions follow in the file's order. With `order: interleaved`, the configurations that
-    can be on one cluster take turns instead, round by round. Drives come
+    can be on one cluster take turns instead, round by round; with `layout: side_by_side` all
+    do, on one deployment after another. Drives come
     before any cluster, which may be deployed on the same devices. Raises UsageError when two cells
     would be the same.
     """
     by_drive = in_rounds if is_in_rounds(campaign) else _one_by_one
     measured = in_turns if campaign.cluster.order == "interleaved" else by_drive
+    if campaign.groups:
+        measured = partial(side_by_side, seed=seed_of(campaign))
     cells = [
         Cell(scenario, iteration, _definition(campaign, cluster, scenario), variant)
         for needs_cluster in (False, True)
@@ -178,10 +183,12 @@ def _measured_cluster(section: ClusterSection) -> dict[str, Any]:
     cluster = section.model_dump(mode="json")
     for key in ("configurations", "baseline", "iterations", "rebuild", "deploy_timeout", "order"):
         del cluster[key]
-    del cluster["seed"], cluster["control"]
+    del cluster["seed"], cluster["control"], cluster["turns"]
+    # As archives have it that were written before there were these keys.
     if not cluster["discard"]:
-        # as archives have it that were written before there was the key
         del cluster["discard"]
+    if section.layout == "separate":
+        del cluster["layout"]
     if section.conf_file:
         cluster["conf_file"] = ceph_conf.read(Path(section.conf_file))
     return cluster

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Optional
@@ -12,7 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
+from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.predict import Durations, Earlier, in_words, predict
+from cbt_crypto.plan.side_by_side.order import turns_of
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.plan.turns import is_in_rounds
 from cbt_crypto.results.precision.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, half_of_rounds
@@ -72,7 +75,8 @@ def _rows(plan: Plan, durations: Durations) -> Iterator[tuple[int, tuple[str, st
 
 def _rounds(plan: Plan) -> Iterator[tuple[int, list[Step]]]:
     """Steps with the round whose cells they are for; all are of round 0 in any other order."""
-    in_turns = plan.campaign.cluster.order == "interleaved" or is_in_rounds(plan.campaign)
+    campaign = plan.campaign
+    in_turns = campaign.cluster.order == "interleaved" or campaign.groups or is_in_rounds(campaign)
     of_round: list[Step] = []
     current = 0
     changes: list[Step] = []
@@ -139,6 +143,8 @@ def _pauses(plan: Plan) -> str:
 def _buys(plan: Plan) -> str:
     """What the design is good for: how narrow an interval can be, in deployments' own spread."""
     section = plan.campaign.cluster
+    if plan.campaign.groups:
+        return _buys_side_by_side(section)
     if section.order == "interleaved":
         return (
             "Turns: percents of one cluster, from pairs of blocks on it; a verdict takes "
@@ -156,4 +162,20 @@ def _buys(plan: Plan) -> str:
         f"{rounds} rounds: each percent rests on {rounds} deployments of each configuration"
         f"{verdict}; where deployments of one configuration differ by 5 %, it is known to about "
         f"±{5 * half:.0f} %."
+    )
+
+
+def _buys_side_by_side(section: ClusterSection) -> str:
+    """The same of a layout in which all configurations share each deployment."""
+    count = f"{turns_of(section)} turns of each configuration on each of {section.iterations}"
+    if section.iterations < FEWEST_ROUNDS:
+        return (
+            f"Side by side: {count} deployments; percents of these, and no verdict, which takes "
+            f"iterations: {FEWEST_ROUNDS}, as groups of OSDs differ by chance too."
+        )
+    # Both are on each deployment, so it is their difference that varies from one to the next.
+    half = half_of_rounds(section.iterations) / math.sqrt(2)
+    return (
+        f"Side by side: {count} deployments; where the difference of two groups varies by 5 % from "
+        f"one deployment to the next, each percent is known to about ±{5 * half:.0f} %."
     )

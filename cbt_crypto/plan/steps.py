@@ -20,6 +20,8 @@ from cbt_crypto.plan.file.dimensions import words as variant_words
 from cbt_crypto.plan.file.origin import Change, origin_of
 from cbt_crypto.plan.layout import cell_site
 from cbt_crypto.plan.rounds import PAUSES_S, pause_s
+from cbt_crypto.plan.side_by_side.groups import group_of
+from cbt_crypto.plan.side_by_side.order import deployment_of
 from cbt_crypto.plan.turns import is_in_rounds, seed_of, shares
 
 #: Options of a scenario that say how its volumes are made and filled.
@@ -38,6 +40,8 @@ class Deploy:
     reason: str
     variant: Variant = ()
     drive: Optional[str] = None
+    #: The number of the deployment, where configurations stand side by side on it.
+    deployment: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ def _steps(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[Step]:
 def _pauses(campaign: Campaign, cells: Sequence[Cell]) -> list[float]:
     """Before the first cell of each visit to a configuration, but for the very first."""
     section, seed = campaign.cluster, seed_of(campaign)
-    in_turns = section.order == "interleaved"
+    in_turns = section.order == "interleaved" or bool(campaign.groups)
     if not in_turns and not is_in_rounds(campaign):
         return [0.0] * len(cells)
     visits = len({cell.configuration for cell in cells})
@@ -166,9 +170,10 @@ def _changes(campaign: Campaign, cells: Sequence[Cell]) -> list[Optional[Deploy]
 
 def _volumes(campaign: Campaign, cell: Cell) -> tuple[Volume, ...]:
     stack = Stack(campaign.configurations[cell.configuration])
-    return cell.scenario.volumes(
-        cell_site(at(campaign.cluster, cell.variant), cell.scenario, stack)
-    )
+    site = cell_site(at(campaign.cluster, cell.variant), cell.scenario, stack)
+    if campaign.groups:
+        site = replace(site, group=group_of(campaign.groups, cell.configuration).name)
+    return cell.scenario.volumes(site)
 
 
 def _until_rebuild(cells: Sequence[Cell], changes: Sequence[Optional[Deploy]]) -> list[Cell]:
@@ -200,11 +205,26 @@ def _change(
     campaign: Campaign, stacks: dict[str, Stack], last: Optional[Cell], cell: Cell
 ) -> Optional[Deploy]:
     """What the campaign's cluster needs before a cell."""
+    if campaign.groups:
+        return _turn(campaign, last, cell)
     origin = origin_of(campaign.cluster)
     if last is None:
         return Deploy(cell.configuration, *origin.first_change, cell.variant)
     change = origin.change(partial(_compared, campaign, stacks, last, cell))
     return Deploy(cell.configuration, *change, cell.variant) if change else None
+
+
+def _turn(campaign: Campaign, last: Optional[Cell], cell: Cell) -> Optional[Deploy]:
+    """What a turn needs, of configurations that stand side by side."""
+    section, name = campaign.cluster, cell.configuration
+    number = deployment_of(section, cell.iteration)
+    if last is None or number != deployment_of(section, last.iteration):
+        reason = f"deployment {number + 1} of {section.iterations}"
+        return Deploy(name, Transition.REBUILD, reason, cell.variant, deployment=number)
+    if last.configuration == name:
+        return None
+    group = group_of(campaign.groups, name).name
+    return Deploy(name, Transition.LIVE, f"{group} takes its turn", cell.variant)
 
 
 def _compared(

@@ -40,6 +40,8 @@ def groups(names: Sequence[str], together: Callable[[str, str], bool]) -> list[l
 
 def partners(campaign: Campaign, names: Sequence[str]) -> list[list[str]]:
     """The configurations that take turns with one another; each alone in any other order."""
+    if campaign.groups:
+        return [list(names)]
     if campaign.cluster.order != "interleaved":
         return [[name] for name in names]
     return groups(names, lambda this, other: _needs_no_rebuild(campaign, this, other))
@@ -47,6 +49,8 @@ def partners(campaign: Campaign, names: Sequence[str]) -> list[list[str]]:
 
 def is_in_rounds(campaign: Campaign) -> bool:
     """Whether iterations are rounds, with new deployments in each."""
+    if campaign.groups:
+        return False
     return campaign.cluster.order == "rounds" and campaign.cluster.iterations > 1
 
 

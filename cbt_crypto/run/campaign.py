@@ -20,6 +20,7 @@ from cbt_crypto.plan import rates
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.plan.pacing import Pacing, block_state
+from cbt_crypto.plan.side_by_side.slices import engine_keys
 from cbt_crypto.plan.steps import Measure, Pending, Plan, Step
 from cbt_crypto.results.precision.block import read_block
 from cbt_crypto.run import devices, ways_back
@@ -136,6 +137,7 @@ class CampaignRun:
         )  # fmt: skip
         # Whoever reads settings finds the defaults too.
         settings.cluster.setdefault("tmp_dir", cluster.tmp_dir)
+        settings.cluster.update(engine_keys(cluster))
         self._devices = devices.look(self._remote, self.campaign, self.plan.cells)
         devices.check_same(self.archive, self._devices)
         set_aside_strangers(self.archive, self.plan.cells)

@@ -214,7 +214,7 @@ def write_plan(archive: Path, plan: Plan) -> None:
                 for cell in plan.cells
                 if _is_certain(cell) or (archive / cell.path / "cell.json").exists()
             ],
-            "order": campaign.cluster.order,
+            "order": "side_by_side" if campaign.groups else campaign.cluster.order,
             "seed": seed_of(campaign),
             "document": _document(campaign),
         },

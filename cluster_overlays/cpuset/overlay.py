@@ -104,6 +104,11 @@ class CpuSet(Overlay):
     def absent(cls) -> Self:
         return cls.make_absent()
 
+    @property
+    @override
+    def stands_beside(self) -> bool:
+        return True
+
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
         if not self.is_present:

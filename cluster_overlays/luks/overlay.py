@@ -136,6 +136,12 @@ class Luks(Overlay):
     def covers_devices(self) -> bool:
         return self.like is not None
 
+    @property
+    @override
+    def stands_beside(self) -> bool:
+        # A drive that encrypts by itself, and what ceph-volume makes, are of whole drives.
+        return self.hw_opal is None and self.like is None
+
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
         if not self.is_present:

@@ -36,6 +36,8 @@ _MODE_OPTIONS = (
     "ms_mon_service_mode",
 )
 _AUTH_OPTIONS = ("auth_cluster_required", "auth_service_required", "auth_client_required")
+_CEPHX = dict.fromkeys(_AUTH_OPTIONS, "cephx")
+_CRC_BESIDE_SECURE = {"ms_cluster_mode": "crc secure"}
 _OLD_AUTH_OPTION = "auth_supported"
 #: The messengers of an OSD that data goes through, as `messenger dump` calls them.
 _MESSENGERS = ("client", "cluster")
@@ -68,8 +70,25 @@ class SecureMessenger(Overlay):
         stated = dict.fromkeys(_MODE_OPTIONS, self._mode)
         if self.is_present:
             stated["ms_bind_msgr1"] = "false"
-            stated.update(dict.fromkeys(_AUTH_OPTIONS, "cephx"))
+            stated.update(_CEPHX)
         return {"global": stated}
+
+    @property
+    @override
+    def stands_beside(self) -> bool:
+        return True
+
+    @override
+    def conf_beside(self) -> Mapping[str, Mapping[str, str]]:
+        if self.is_present:
+            return self.ceph_conf()
+        # OSDs of all groups watch one another: those that are secure take nothing else.
+        return {"global": {**dict.fromkeys(_MODE_OPTIONS, "crc"), **_CRC_BESIDE_SECURE}}
+
+    @override
+    def conf_of_all(self) -> Mapping[str, Mapping[str, str]]:
+        stated = dict.fromkeys(_MODE_OPTIONS, "secure crc")
+        return {"global": {**stated, "ms_bind_msgr1": "false", **_CEPHX}}
 
     @override
     def check_ceph_conf(self, conf: Mapping[str, Mapping[str, str]]) -> Optional[str]:
@@ -104,19 +123,24 @@ class SecureMessenger(Overlay):
             host: admin_socket.script([q for osd in site.osds_of(host) for q in _questions(osd)])
             for host in site.osd_hosts
         }
-        return joined((sockets, _ask_clients(site)))
+        return joined((sockets, _ask_clients(site) if self._is_agreed_on(site) else {}))
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
         looks = (_answers(site, before), _answers(site, after))
         traffic = {osd: _traffic(osd, *looks) for osd in site.osds}
-        if any(osd.is_existing for osd in site.osds):
+        if self._is_agreed_on(site):
             return self._judge_negotiated(traffic, looks[1], _client_modes(site, after))
         findings = {osd: self._finding(osd, traffic[osd], looks[1]) for osd in site.osds}
         known = [of_osd for of_osd in traffic.values() if isinstance(of_osd, Traffic)]
         verdict = judge_all(self, findings, self._claim(known))
         doubt = self._doubt(known)
         return Verdict(False, doubt, verdict.evidence) if verdict.proved and doubt else verdict
+
+    def _is_agreed_on(self, site: Site) -> bool:
+        """Whether an OSD leaves it to its peers: somebody else's, or a plain one beside others."""
+        is_beside = self.name in site.unlike and not self.is_present
+        return is_beside or any(osd.is_existing for osd in site.osds)
 
     def _judge_negotiated(
         self, traffic: Mapping[Osd, Union[Traffic, str]], look: Answers, client_modes: Sequence[str]
@@ -205,9 +229,7 @@ def _connections(osd: Osd, look: Answers) -> Optional[dict[str, dict[str, int]]]
 
 
 def _ask_clients(site: Site) -> HostScripts:
-    """What the clients of a cluster that is there already want; the conf may leave it to them."""
-    if not any(osd.is_existing for osd in site.osds):
-        return {}
+    """What the clients want, where OSDs leave it to them."""
     request = {"conf": site.conf, "user": "admin"}
     ask = shell.python(shell.program(client_mode_on_host), request)
     script = f"echo; echo {_CLIENT_MODE}\n(\n{ask}) || :"

@@ -79,6 +79,22 @@ def summary_missing(cluster, count):
     return "placement groups are %s" % ", ".join(bad) if bad else None
 
 
+def placed(cluster, step):
+    (pool,) = [pool for pool in query(cluster, "osd dump").get("pools", [])
+               if pool["pool_name"] == step["placed"]]
+    ask = json.dumps({"prefix": "pg ls-by-pool", "poolstr": step["placed"], "format": "json"})
+    while True:
+        status, out, text = cluster.mgr_command(ask, b"")
+        known = json.loads(out) if status == 0 and out else []
+        known = known.get("pg_stats", []) if isinstance(known, dict) else known
+        if len(known) == pool["pg_num"]:
+            return json.dumps(sorted({osd for pg in known for osd in pg["up"] + pg["acting"]}))
+        if time.monotonic() > deadline:
+            fail("the manager knows %d of %d placement groups of %s: %s"
+                 % (len(known), pool["pg_num"], step["placed"], text))
+        time.sleep(0.2)
+
+
 def wait(cluster, step):
     missing = {"osds": osds_missing, "pgs": pgs_missing, "mgr": mgr_missing}[step["wait"]]
     while True:
@@ -96,7 +112,8 @@ try:
 except rados.Error as error:
     fail("no monitor answers: %s" % error)
 for step in steps:
-    print(json.dumps(wait(cluster, step) if "wait" in step else command(cluster, step)))
+    take = wait if "wait" in step else placed if "placed" in step else command
+    print(json.dumps(take(cluster, step)))
     sys.stdout.flush()
 cluster.shutdown()
 """
@@ -108,7 +125,8 @@ def script(ceph_cmd: str, conf: str, steps: Sequence[Step], timeout: int) -> str
     A step is `{"mon": {"prefix": ..., ...}}`, a monitor command; or `{"wait": "osds", "count": n,
     "since": epoch}`, until n OSDs are up that came up after that epoch of the OSD map;
     `{"wait": "mgr"}`, until a manager is active; or `{"wait": "pgs", "pools": [...]}`, until every
-    placement group of those pools is active+clean.
+    placement group of those pools is active+clean. `{"placed": name}` answers with a JSON list of
+    the OSDs that a pool's placement groups are on, by `ceph pg ls-by-pool`.
     """
     return (
         f"ceph=$(command -v {shlex.quote(ceph_cmd)}) || {{ echo 'ceph is missing; install "

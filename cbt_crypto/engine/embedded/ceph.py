@@ -10,7 +10,7 @@ import os
 import shlex
 import tempfile
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
@@ -81,6 +81,7 @@ class Ceph:
         self._form: Optional[KeyForm] = None
         self._pools: set[str] = set()
         self.up_from: Mapping[int, int] = {}
+        self.placed: Mapping[str, Collection[int]] = {}
 
     # -- the life of a cluster --------------------------------------------------------------
 
@@ -162,6 +163,9 @@ class Ceph:
             self._copy(staging, "ceph.conf", self.conf_text, self.site.hosts)
             admin_hosts = dict.fromkeys((self.site.head, *self.site.clients))
             self._copy(staging, "keyring", self._keys["client.admin"], admin_hosts)
+            for name, sections_of_it in self.hooks.client_confs().items():
+                text = ceph_conf.render(ceph_conf.merged(sections, sections_of_it))
+                self._copy(staging, f"ceph.{name}.conf", text, admin_hosts)
             self._copy(staging, "daemons.keyring", "".join(self._keys.values()),
                        self._daemon_hosts())  # fmt: skip
 
@@ -192,13 +196,31 @@ class Ceph:
         self._session([*self._quiet(), _mon("config set", who="osd", name=_POLL,
                                             value=_SHORT_POLL_MS)])  # fmt: skip
         self._run(self._osd_scripts(make=make), what)
-        self._session([self._all_osds(), _mon("config rm", who="osd", name=_POLL)])
+        classes = self._device_classes() if make else []
+        self._session([self._all_osds(), *classes, _mon("config rm", who="osd", name=_POLL)])
+
+    def _device_classes(self) -> list[Step]:
+        """Give OSDs the classes that hooks want, when they are up: before, there are none."""
+        wanted: dict[str, list[str]] = {}
+        for osd in self.site.osds:
+            name = self.hooks.device_class(osd)
+            if name:
+                wanted.setdefault(name, []).append(f"osd.{osd.id}")
+        steps = []
+        for name, ids in wanted.items():
+            # One that Ceph chose has to go first.
+            steps.append(_mon("osd crush rm-device-class", ids=ids))
+            steps.append(_mon("osd crush set-device-class", ids=ids, **{"class": name}))
+        return steps
 
     def check_health(self) -> None:
         """Wait until every OSD is up and every placement group of our pools is active+clean."""
         pgs = {"wait": "pgs", "pools": sorted(self._pools)}
         steps = [self._all_osds(), {"wait": "mgr"}, pgs, _mon("osd dump", format="json")]
-        self.up_from = admin_session.up_from("".join(self._session(steps)[-1:]))
+        placed = [name for name in sorted(self._pools) if self.hooks.pool_class(name)]
+        answers = self._session([*steps, *({"placed": name} for name in placed)])
+        self.up_from = admin_session.up_from("".join(answers[3:4]))
+        self.placed = {name: json.loads(said) for name, said in zip(placed, answers[4:])}
 
     def _quiet(self) -> list[Step]:
         settings = self.section.settings
@@ -216,14 +238,15 @@ class Ceph:
         if name in self._pools:
             return
         pool = self.section.pool_profiles[profile]
+        device_class = self.hooks.pool_class(name)
         steps = [
-            *pools.create(self.section, name, pool),
+            *pools.create(self.section, name, pool, device_class),
             _mon("osd pool application enable", pool=name, app=application),
         ]
         if pool.min_size is not None:
             steps.append(_mon("osd pool set", pool=name, var="min_size", val=str(pool.min_size)))
-        answers = self._session([*steps, *pools.ask(pool, name)])
-        fault = pools.fault(self.section, pool, answers[len(steps) :])
+        answers = self._session([*steps, *pools.ask(pool, name, device_class)])
+        fault = pools.fault(self.section, pool, answers[len(steps) :], device_class)
         if fault:
             raise HostError(self.site.head, f"make the pool {name}", "is not as asked for", fault)
         self._pools.add(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 
+from cbt_crypto.engine.embedded.pools import failure_domain
 from cbt_crypto.hosts.ceph_conf import mon_vector
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.layout import ceph_dir, per_device, pieces_of, site_of
@@ -97,7 +98,7 @@ def setting_options(cluster: ClusterSection) -> Sections:
         "mon_max_pg_per_osd": str(_pgs_per_osd(cluster)),
         # Else a large pool starts with 1,024 placement groups and grows while it is measured.
         "mon_osd_max_initial_pgs": "65536",
-        "osd_crush_chooseleaf_type": _failure_domain(cluster),
+        "osd_crush_chooseleaf_type": "1" if failure_domain(cluster) == "host" else "0",
         "mon_allow_pool_size_one": "true",
         # Else each new OSD measures itself for some seconds, and schedules by what it found: a
         # difference between configurations that nobody asked for.
@@ -112,9 +113,3 @@ def _pgs_per_osd(cluster: ClusterSection) -> int:
     osds = max(1, len(cluster.osds) * cluster.osds_per_node * per_device(cluster))
     copies = sum(pool.pg_size * pieces_of(cluster, pool) for pool in cluster.pool_profiles.values())
     return max(250, 2 * math.ceil(copies / osds))
-
-
-def _failure_domain(cluster: ClusterSection) -> str:
-    """Hosts where there are enough for the replicas, else OSDs."""
-    replicas = max(pieces_of(cluster, pool) for pool in cluster.pool_profiles.values())
-    return "1" if len(set(cluster.osds)) >= replicas else "0"

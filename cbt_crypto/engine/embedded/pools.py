@@ -8,16 +8,29 @@ from typing import Any, Optional
 
 from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.plan.file.cluster import ClusterSection, ErasureProfile, PoolProfile
+from cbt_crypto.plan.layout import pieces_of
 
 
-def create(cluster: ClusterSection, name: str, pool: PoolProfile) -> list[Step]:
-    """Make a pool; an erasure-coded one may be overwritten, as RBD does."""
+def create(
+    cluster: ClusterSection, name: str, pool: PoolProfile, device_class: Optional[str] = None
+) -> list[Step]:
+    """Make a pool, on OSDs of one class if there is one to be.
+
+    An erasure-coded pool may be overwritten, as RBD does.
+    """
     sizes = {"pool": name, "pg_num": pool.pg_size, "pgp_num": pool.pgp_size}
     if pool.erasure_profile is None:
-        return [_mon("osd pool create", **sizes, pool_type="replicated", size=pool.replication)]
+        replicated = {**sizes, "pool_type": "replicated", "size": pool.replication}
+        if device_class is None:
+            return [_mon("osd pool create", **replicated)]
+        rule = {"root": "default", "type": failure_domain(cluster), "class": device_class}
+        return [
+            _mon("osd crush rule create-replicated", name=device_class, **rule),
+            _mon("osd pool create", **replicated, rule=device_class),
+        ]
     code = cluster.erasure_profiles[pool.erasure_profile]
-    words = [f"{key}={value}" for key, value in _wanted(cluster, code).items()]
-    profile = _profile(pool)
+    words = [f"{key}={value}" for key, value in _wanted(cluster, code, device_class).items()]
+    profile = _profile(pool, device_class)
     return [
         _mon("osd erasure-code-profile set", name=profile, profile=words, force=True,
              yes_i_really_mean_it=True),
@@ -26,39 +39,51 @@ def create(cluster: ClusterSection, name: str, pool: PoolProfile) -> list[Step]:
     ]  # fmt: skip
 
 
-def ask(pool: PoolProfile, name: str) -> list[Step]:
+def ask(pool: PoolProfile, name: str, device_class: Optional[str] = None) -> list[Step]:
     """What the monitors say of a pool that was made: nothing is asked of a replicated one."""
     if pool.erasure_profile is None:
         return []
     return [
-        _mon("osd erasure-code-profile get", name=_profile(pool), format="json"),
+        _mon("osd erasure-code-profile get", name=_profile(pool, device_class), format="json"),
         _mon("osd pool get", pool=name, var="erasure_code_profile", format="json"),
         _mon("osd pool get", pool=name, var="size", format="json"),
         _mon("osd pool get", pool=name, var="allow_ec_overwrites", format="json"),
     ]
 
 
-def fault(cluster: ClusterSection, pool: PoolProfile, answers: Sequence[str]) -> Optional[str]:
+def fault(
+    cluster: ClusterSection, pool: PoolProfile, answers: Sequence[str],
+    device_class: Optional[str] = None,
+) -> Optional[str]:  # fmt: skip
     """What contradicts that the pool is coded as the file wants it, by the answers to `ask`."""
     if pool.erasure_profile is None:
         return None
     code = cluster.erasure_profiles[pool.erasure_profile]
     profile, used, size, overwrites = (json.loads(answer) for answer in answers)
-    for key, value in _wanted(cluster, code).items():
+    for key, value in _wanted(cluster, code, device_class).items():
         if str(profile.get(key)) != str(value):
             return f"its {key} is {profile.get(key)} and not {value}"
-    if used.get("erasure_code_profile") != _profile(pool):
+    if used.get("erasure_code_profile") != _profile(pool, device_class):
         return f"it uses the profile {used.get('erasure_code_profile')}"
     if size.get("size") != code.erasure_k + code.erasure_m:
         return f"it has {size.get('size')} pieces of an object"
     return None if overwrites.get("allow_ec_overwrites") else "it cannot be overwritten"
 
 
-def _profile(pool: PoolProfile) -> str:
-    return f"cbt-crypto-{pool.erasure_profile}"
+def failure_domain(cluster: ClusterSection) -> str:
+    """Hosts where there are enough for the replicas of every pool, else OSDs."""
+    replicas = max(pieces_of(cluster, pool) for pool in cluster.pool_profiles.values())
+    return "host" if len(set(cluster.osds)) >= replicas else "osd"
 
 
-def _wanted(cluster: ClusterSection, code: ErasureProfile) -> dict[str, Any]:
+def _profile(pool: PoolProfile, device_class: Optional[str]) -> str:
+    name = f"cbt-crypto-{pool.erasure_profile}"
+    return f"{name}-{device_class}" if device_class else name
+
+
+def _wanted(
+    cluster: ClusterSection, code: ErasureProfile, device_class: Optional[str]
+) -> dict[str, Any]:
     """Pieces on hosts of their own where there are enough hosts."""
     is_enough = len(set(cluster.osds)) >= code.erasure_k + code.erasure_m
     unit = code.erasure_stripe_unit
@@ -68,6 +93,7 @@ def _wanted(cluster: ClusterSection, code: ErasureProfile) -> dict[str, Any]:
         "plugin": code.erasure_plugin,
         "crush-failure-domain": "host" if is_enough else "osd",
         **({"stripe_unit": unit} if unit else {}),
+        **({"crush-device-class": device_class} if device_class else {}),
     }
 
 

@@ -11,7 +11,7 @@ import contextlib
 import os
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Optional
 
 from typing_extensions import override
@@ -304,6 +304,11 @@ class UpstreamCeph:
     def up_from(self) -> Mapping[int, int]:
         """Since when each OSD is up."""
         return self.own.up_from
+
+    @property
+    def placed(self) -> Mapping[str, Collection[int]]:
+        """As of the contract: nothing, as this engine makes no pool with a class of its own."""
+        return self.own.placed
 
     def _upstreams_check_health(self, *_: object, **__: object) -> int:
         """The same, as upstream calls it."""

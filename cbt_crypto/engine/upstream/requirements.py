@@ -54,6 +54,11 @@ def problems(campaign: Campaign, common: Common, modules: Modules) -> Iterator[s
     Also for a benchmark of upstream's own that lacks a library here: it is imported last of all.
     """
     yield from _benchmarks(campaign, modules)
+    if campaign.groups:
+        yield (
+            "cluster.layout: side_by_side is deployed by this program's own engine alone; say "
+            "--cbt embedded"
+        )
     for name, profile in campaign.cluster.pool_profiles.items():
         if profile.erasure_profile is not None:
             yield (

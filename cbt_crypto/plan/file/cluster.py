@@ -27,6 +27,7 @@ from cbt_crypto.plan.file.monitoring import Arguments, Role
 _Count = Annotated[int, Field(ge=1, le=16)]
 Rebuild = Literal["scenario", "configuration", "needed", "never"]
 Order = Literal["rounds", "interleaved", "sequential"]
+Layout = Literal["separate", "side_by_side"]
 
 
 class ErasureProfile(Section):
@@ -235,6 +236,19 @@ class ClusterSection(Section):
         "once, in random order, on a deployment of its own; interleaved: all that need no rebuild "
         "take turns on one cluster, in short blocks that are compared pair by pair; sequential: "
         "each configuration by itself with all its iterations, which carries no verdict",
+    )
+    layout: Layout = Field(
+        "separate",
+        description="side_by_side: all configurations share each deployment. Every drive is cut "
+        "into a slice for each group of configurations that cannot change live into one another; "
+        "a group has OSDs, a device class and pools of its own, and the others idle in its turns",
+    )
+    turns: Optional[int] = Field(
+        None,
+        ge=1,
+        le=1000,
+        description="with layout: side_by_side, turns of each configuration on each deployment, of "
+        "which there are `iterations`; 6 when absent",
     )
     control: bool = Field(
         True,

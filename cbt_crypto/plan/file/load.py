@@ -28,6 +28,8 @@ from cbt_crypto.plan.file.explain import kind_of, nearest, sentences
 from cbt_crypto.plan.file.monitoring import MonitoringProfiles
 from cbt_crypto.plan.file.origin import origin_of
 from cbt_crypto.plan.file.schema import Campaign
+from cbt_crypto.plan.side_by_side import groups
+from cbt_crypto.plan.side_by_side.slices import divided
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -118,6 +120,7 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
     if baseline is None:
         return None
     cluster, configurations = _controlled(file, cluster, configurations, baseline)
+    cluster, together = _laid_out(file, cluster, configurations)
     scenarios = _scenarios(file, cluster, baseline)
     for path, wrong in unmeasured(cluster, baseline, scenarios):
         file.problem(path, wrong)
@@ -130,6 +133,7 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
         scenarios=scenarios,
         monitoring=monitoring,
         document=data,
+        groups=together,
     )
 
 
@@ -147,6 +151,19 @@ def _controlled(
     names = control.behind_baseline(cluster.configurations, baseline)
     with_control = control.behind_baseline(configurations, baseline)
     return cluster.model_copy(update={"configurations": names}), with_control
+
+
+def _laid_out(
+    file: CampaignFile, cluster: ClusterSection, configurations: dict[str, tuple[Overlay, ...]]
+) -> tuple[ClusterSection, tuple[groups.Group, ...]]:
+    """The section with a slice of each drive for each group, where they stand side by side."""
+    wrong = list(groups.contradictions(cluster, configurations))
+    for path, sentence in wrong:
+        file.problem(path, sentence)
+    if wrong or cluster.layout != "side_by_side":
+        return cluster, ()
+    together = groups.groups_of(configurations)
+    return divided(cluster, len(together)), together
 
 
 def _check_cluster(file: CampaignFile, cluster: ClusterSection, needs_cluster: bool) -> None:

@@ -64,6 +64,16 @@ class Deployed:
 
 
 @dataclass(frozen=True)
+class SideBySide(Deployed):
+    """The same, with OSDs of its own for each group of configurations."""
+
+    @property
+    def rebuild(self) -> Rebuild:
+        """When the plan comes to the next deployment."""
+        return "needed"
+
+
+@dataclass(frozen=True)
 class Existing:
     """A cluster that is there already: nothing of it is deployed, changed or removed."""
 
@@ -107,9 +117,11 @@ class Existing:
         yield from consistency.of_existing(self.section)
 
 
-Origin = Union[Deployed, Existing]
+Origin = Union[Deployed, SideBySide, Existing]
 
 
 def origin_of(section: ClusterSection) -> Origin:
     """Where the section's cluster comes from."""
-    return Existing(section) if section.use_existing else Deployed(section)
+    if section.use_existing:
+        return Existing(section)
+    return SideBySide(section) if section.layout == "side_by_side" else Deployed(section)

@@ -16,6 +16,7 @@ from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.combinations import section_model
 from cbt_crypto.plan.file.field_types import ConfigurationName, Section
 from cbt_crypto.plan.file.monitoring import MonitoringProfiles
+from cbt_crypto.plan.side_by_side.groups import Group
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Campaign:
     document: dict[str, Any]
     #: The dimension that is compared; `baseline` is one of its values.
     compared: str = "configuration"
+    #: Configurations on the same OSDs, with `layout: side_by_side`; none in any other layout.
+    groups: tuple[Group, ...] = ()
 
     @property
     def first_configuration(self) -> str:

@@ -12,6 +12,7 @@ from cbt_crypto.report.figures.metric import records_of, total_rate
 from cbt_crypto.results.cell.node import BUSY_STATES, NodeUse
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run
+from cbt_crypto.results.cell.storage import IdleUse
 
 #: Largest difference of a client or volume from the mean of all, in percent.
 UNEVEN_PERCENT = 15.0
@@ -21,6 +22,8 @@ IDLE_SHARE = 0.01
 APART_SHARE = 0.1
 #: More of what clients read than this must come from OSDs, in percent.
 UNSERVED_PERCENT = 5.0
+#: Idle OSDs that stand beside the measured ones may take this share of what those take.
+BESIDE_SHARE = 0.1
 #: Rows may differ by so much in what came from memory, in points of percent.
 MEMORY_POINTS = 10.0
 #: A rate is kept when it is no further from what was asked for, in percent.
@@ -39,6 +42,7 @@ def warnings(run: Run, direction: str) -> Iterator[str]:
     yield from _idle(run, direction)
     yield from _moved(run, direction)
     yield from _unserved(run, direction)
+    yield from _beside(run.idle)
     yield from _nodes(run.nodes)
     yield from proof_doubts.doubts(run.proof, direction)
 
@@ -105,6 +109,22 @@ def _unserved(run: Run, direction: str) -> Iterator[str]:
             f"{lacking:.0f} % of what clients read came from no OSD's store: it was never written,"
             " or came from a client's own cache"
         )
+
+
+def _beside(idle: Optional[IdleUse]) -> Iterator[str]:
+    """Whether OSDs that were to idle beside the measured ones took a part of their host."""
+    if idle is None:
+        return
+    for what, own, other in (
+        ("processor time", idle.own_cpu_percent, idle.cpu_percent),
+        ("drive traffic", idle.own_drive_bytes_per_s, idle.drive_bytes_per_s),
+    ):
+        if own and other > BESIDE_SHARE * own:
+            share = 100 * other / own
+            yield (
+                f"{idle.osds} idle OSDs of other groups took {share:.0f} % of the {what} of the "
+                "measured ones"
+            )
 
 
 def unlike_in_memory(own: Optional[float], base: Optional[float]) -> Iterator[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from cbt_crypto.results.cell.node import KINDS, SHOWN_STATES, NodesUse
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.cell.storage import StorageUse
+from cbt_crypto.results.cell.storage import IdleUse, StorageUse
 from cbt_crypto.results.readers.fio_job import SYNC
 from cbt_crypto.results.readers.histogram import merge
 
@@ -194,6 +194,16 @@ def _stored(value: Callable[[StorageUse], Optional[float]], own: str = "") -> _O
     return of
 
 
+def _beside(value: Callable[[IdleUse], float]) -> _Of:
+    """Of the OSDs of other groups, mean over runs; None unless every run tells."""
+
+    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
+        known = [value(run.idle) for run in runs if run.idle is not None]
+        return float(np.mean(known)) if known and len(known) == len(runs) else None
+
+    return of
+
+
 def _client_idle(runs: Sequence[Run], direction: str) -> Optional[float]:
     """Of all threads of the hosts with client processes, mean over runs; None unless all tell."""
     values = []
@@ -302,6 +312,14 @@ METRICS = (
     Metric(
         "osd_drive_written_bytes_per_byte", "bytes written to drives per byte written", "B/B", 0,
         _stored(lambda used: _of_drives(used.drive_written, used.client_written), "write"),
+    ),
+    Metric(
+        "idle_osds_cpu_percent", "CPU of the idle OSDs beside them", "% of a thread", 0,
+        _beside(lambda idle: idle.cpu_percent),
+    ),
+    Metric(
+        "idle_osds_drive_bytes_per_s", "drive traffic of the idle OSDs beside them", "B/s", 0,
+        _beside(lambda idle: idle.drive_bytes_per_s),
     ),
     Metric("client_cpu_idle_percent", "client hosts' CPU, idle", "%", 0, _client_idle),
     Metric("osd_cycles_per_io", "OSD nodes' cycles per IO", "cycles", -1, _counted("cycles")),

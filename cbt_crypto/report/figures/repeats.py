@@ -23,11 +23,15 @@ _TAIL = 0.975
 
 @dataclass(frozen=True)
 class Value:
-    """The logarithm of one run's figure, the round it was measured in, and on which deployment."""
+    """The logarithm of one run's figure, the round it was measured in, and on which deployment.
+
+    `beside`: its group of OSDs, and the number of the deployment, where groups stand side by side.
+    """
 
     log: float
     round: int
     deployment: Hashable
+    beside: Optional[tuple[str, int]] = None
 
 
 class Level(Enum):
@@ -64,6 +68,8 @@ def estimate(
     `until_precise` says that the campaign ended when it knew enough, so that only a sequence of
     intervals that hold whenever one stops is right.
     """
+    if {repeat.beside for repeat in values} != {repeat.beside for repeat in base}:
+        return _beside(values, base)
     shared = {repeat.deployment for repeat in values} & {repeat.deployment for repeat in base}
     if not shared:
         return _apart(values, base, until_precise)
@@ -77,6 +83,29 @@ def estimate(
     if until_precise or len(pairs) >= 2 * len(units):
         return _in_turns(on_one_cluster, len(units))
     return _paired([math.fsum(unit) / len(unit) for unit in units])
+
+
+def _beside(values: Sequence[Value], base: Sequence[Value]) -> Optional[Estimate]:
+    """Groups of OSDs on the same clusters, in turns: each deployment is one value.
+
+    Two groups of one cluster differ by their slices of the drives and by where CRUSH puts what, as
+    two clusters do, and no number of turns on them tells by how much.
+    """
+    by_deployment: dict[Hashable, list[float]] = {}
+    for of_row, of_base in _pairs(values, base):
+        number = of_row.beside[1] if of_row.beside else of_row.deployment
+        by_deployment.setdefault(number, []).append(of_row.log - of_base.log)
+    pairs = [log for logs in by_deployment.values() for log in logs]
+    count = len(by_deployment)
+    if count > 1:
+        center, half, p = _student([math.fsum(own) / len(own) for own in by_deployment.values()])
+        basis = f"{count} deployments side by side, {len(pairs)} pairs of turns in all"
+        return Estimate(center, half, Level.ROUNDS, basis, p if count >= FEWEST_ROUNDS else None)
+    if len(pairs) < 2:
+        return None
+    center, half, _ = _student(pairs)
+    basis = f"{len(pairs)} pairs of turns of two groups on one deployment; no verdict"
+    return Estimate(center, half, Level.RUN, basis)
 
 
 def _apart(

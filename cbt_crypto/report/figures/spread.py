@@ -51,7 +51,8 @@ def values_of(metric: Metric, cell: Stretches, direction: str) -> list[Value]:
         for run in stretch:
             log = log_value(metric, run, direction)
             if log is not None:
-                values.append(Value(log, run.planned.iteration, _deployment(run, number)))
+                deployment = _deployment(run, number)
+                values.append(Value(log, run.planned.iteration, deployment, run.beside))
     return values
 
 

@@ -24,7 +24,7 @@ from cbt_crypto.results.cell.node import BUSY_STATES, Node, NodesUse, NodeUse, p
 from cbt_crypto.results.cell.perf import PerfUse, read_perf
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.series import Series, directions_of, series_of
-from cbt_crypto.results.cell.storage import StorageUse, storage_use
+from cbt_crypto.results.cell.storage import IdleUse, StorageUse, idle_use, storage_use
 from cbt_crypto.results.cell.window import Floats, Window, common, start_skew_s
 from cbt_crypto.results.cell.within_run import Seconds, Within, within_run
 from cbt_crypto.results.readers.collectl import NodeSeries, read_collectl
@@ -53,6 +53,10 @@ class Run:
     is_missing: bool = False
     started: Optional[float] = None
     deployment: Optional[str] = None
+    #: The group of OSDs, and the number of the deployment, where others stood beside it.
+    beside: Optional[tuple[str, int]] = None
+    #: What those took meanwhile; None where none stood there, or they did not tell.
+    idle: Optional[IdleUse] = None
     warmup_s: float = 0.0
     #: What the logs say of the window, by direction, where fio's totals are of other seconds.
     in_window: Mapping[str, InWindow] = field(default_factory=dict)
@@ -100,7 +104,8 @@ def read_run(folder: Folder, planned: PlannedCell) -> Run:
             return replace(run, failure="it has not been run", is_missing=True)
         run = replace(run, started=cell.started, hosts=(*cell.osd_hosts, *cell.clients))
         run = replace(run, deployment=cell.deployment, rate_iops=cell.rate_iops)
-        run = replace(run, storage=storage_use(cell))
+        run = replace(run, storage=storage_use(cell), idle=idle_use(cell))
+        run = replace(run, beside=None if cell.group is None else (cell.group, cell.slices))
         proof = cell_folder.document("proof.json", Proof)
         run = replace(run, proof=proof)
         failure = _refusal(cell, proof)

@@ -31,6 +31,21 @@ class StorageUse:
         return 100 * self.hit / served if served else None
 
 
+@dataclass(frozen=True)
+class IdleUse:
+    """What the OSDs of other groups took on the same hosts, all together, while one was measured.
+
+    `cpu_percent` is of one CPU, `own_cpu_percent` that of the measured OSDs; bytes are those that
+    passed drives, or files.
+    """
+
+    osds: int
+    cpu_percent: float
+    own_cpu_percent: float
+    drive_bytes_per_s: float
+    own_drive_bytes_per_s: float
+
+
 _COUNTED = ("buffer_hit_bytes", "buffer_miss_bytes", "client_read_bytes", "client_written_bytes")
 
 
@@ -44,6 +59,25 @@ def storage_use(cell: CellDocument) -> Optional[StorageUse]:
     hit, missed, read, written = (sum(osd.counters[n] for osd in osds) for n in _COUNTED)
     drives = _of_drives(cell.storage) or (None, None)
     return StorageUse(hit, missed, read, written, *drives)
+
+
+def idle_use(cell: CellDocument) -> Optional[IdleUse]:
+    """None where no group idled, or an OSD did not tell."""
+    seconds = next((osd.seconds for osd in cell.idle.values()), None)
+    sides = [(_cpu_ms(side), _of_drives(side)) for side in (cell.idle, cell.storage)]
+    (idle_ms, idle_bytes), (own_ms, own_bytes) = sides
+    if not seconds or idle_ms is None or own_ms is None or not idle_bytes or not own_bytes:
+        return None
+    cpu, own_cpu = (ms / 10 / seconds for ms in (idle_ms, own_ms))
+    return IdleUse(
+        len(cell.idle), cpu, own_cpu, sum(idle_bytes) / seconds, sum(own_bytes) / seconds
+    )
+
+
+def _cpu_ms(osds: Mapping[str, OsdStorage]) -> Optional[int]:
+    told = [osd.cpu_ms for osd in osds.values()]
+    known = [ms for ms in told if ms is not None]
+    return sum(known) if len(known) == len(told) else None
 
 
 def _of_drives(osds: Mapping[str, OsdStorage]) -> Optional[tuple[int, int]]:

@@ -6,11 +6,12 @@ import contextlib
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.archive.json_file import write_json
-from cbt_crypto.benchmarks.base import ClientProcess, Volume
+from cbt_crypto.benchmarks.base import ClientProcess, Scenario, Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.engine import CellBenchmark, Engine
 from cbt_crypto.engine.contract import CellOutcome, CellWork, LiveFigures, ProcessOutcome
@@ -20,7 +21,7 @@ from cbt_crypto.hosts.clock import check_clocks, clock_offsets
 from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.run.cell import caches, live, neighbours, proof, storage_traffic
+from cbt_crypto.run.cell import caches, groups, live, neighbours, proof, storage_traffic
 from cbt_crypto.run.cell import collect as collected
 from cbt_crypto.run.targets.base import Target, commands_of
 
@@ -49,7 +50,8 @@ class ScenarioBenchmark:
         self.site = work.site
         self.stack = work.stack
         self.remote = work.remote
-        self.commands = commands_of(work.cluster)
+        # A group's clients speak as its OSDs do; of any other site it is the cluster's own.
+        self.commands = commands_of(work.cluster, work.site.conf if work.site.group else "")
         self.outcome: CellOutcome = {}
 
     def initialize(self) -> None:
@@ -61,14 +63,14 @@ class ScenarioBenchmark:
         self._directories.cleanup()
 
     def fill(self, volumes: Sequence[Volume]) -> None:
-        """Make and fill the volumes that are not there yet."""
+        """Make and fill the volumes that are not there yet, of all groups at once."""
+        everyone = commands_of(self.cluster)
         if self.scenario.needs_cluster:
-            profile = self.scenario.pool_profile
-            for pool in dict.fromkeys((profile, *(v.data_pool for v in volumes if v.data_pool))):
-                self.cluster.mkpool(pool, pool, "rbd")
-            create = self.scenario.create(volumes, self.commands)
+            for pool, profile in _pools(self.scenario, volumes).items():
+                self.cluster.mkpool(pool, profile, "rbd")
+            create = self.scenario.create(volumes, everyone)
             self.remote.run({self.site.head: create}, "make the volumes", 600)
-        fill = self.scenario.prefill_scripts(volumes, self.run_dir, self.commands)
+        fill = self.scenario.prefill_scripts(volumes, self.run_dir, everyone)
         # Not `section_of`: upstream writes into its own keys, as osds_per_node: 0.
         default = ClusterSection.model_fields["deploy_timeout"].default
         patience = int(str(self.cluster.config.get("deploy_timeout", default)))
@@ -90,7 +92,8 @@ class ScenarioBenchmark:
             self.remote, self.site, self.scenario, self.run_dir, self.commands
         )
         offsets = clock_offsets(self.remote, self.site)
-        counted_before = storage_traffic.read(self.remote, self.site)
+        with_idle = replace(self.site, osds=(*self.site.osds, *self.site.idle))
+        counted_before = storage_traffic.read(self.remote, with_idle)
         on_head = offsets[self.site.head]
         started = time.time() + on_head
         processes = self.scenario.processes(self.site)
@@ -101,7 +104,7 @@ class ScenarioBenchmark:
         with followed, counted, self._engine.monitoring.monitor(self.run_dir):
             self.remote.run(scripts, "run fio", limit)
             ended = time.time() + on_head
-        counted_after = storage_traffic.read(self.remote, self.site)
+        counted_after = storage_traffic.read(self.remote, with_idle)
         statuses = self._exit_statuses(scripts)
         check_clocks(offsets, clock_offsets(self.remote, self.site))
         self.outcome = {
@@ -112,8 +115,9 @@ class ScenarioBenchmark:
             },
             "processes": [outcome_of(process, statuses) for process in processes],
             "caches": caches_before,
-            "storage": storage_traffic.between(counted_before, counted_after),
         }
+        moved = storage_traffic.between(counted_before, counted_after)
+        self.outcome.update(groups.moved(self.site, moved, ended - started))
 
     def collect(self) -> None:
         """Bring the files of the run to the archive, and remove them from the nodes."""
@@ -128,6 +132,14 @@ class ScenarioBenchmark:
     def _exit_statuses(self, scripts: HostScripts) -> dict[str, str]:
         text = f"cd {shlex.quote(self.run_dir)} && grep -H . exit_status.*"
         return self.remote.run({host: text for host in scripts}, "read fio's exit status", 60)
+
+
+def _pools(scenario: Scenario, volumes: Sequence[Volume]) -> dict[str, str]:
+    """Pool -> its profile, of all pools that volumes need."""
+    profile = getattr(scenario, "pool_profile", "")
+    pools = {volume.pool: profile for volume in volumes} or {profile: profile}
+    data = str(getattr(scenario, "data_pool_profile", None) or "")
+    return {**pools, **{volume.data_pool: data for volume in volumes if volume.data_pool}}
 
 
 def benchmark_of(engine: Engine, work: CellWork) -> CellBenchmark:
@@ -202,6 +214,7 @@ def attempt(
                 outcome["neighbours"] = seen
         target.check_health()
         judged = proving.judge(cell.configuration, target.cluster.up_from)
+        judged = groups.judged(judged, site, target.cluster.placed, outcome)
         write_json(directory / "proof.json", judged)
         succeeded = all(process["exit_status"] == 0 for process in outcome["processes"])
         is_refused = not judged["proved"] and not is_waived

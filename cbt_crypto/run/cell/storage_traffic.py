@@ -108,7 +108,10 @@ def _difference(first: Mapping[str, Any], last: Mapping[str, Any]) -> Optional[d
     process = None
     if first["process"] and last["process"]:
         process = _moved(first["process"], last["process"])
-    return {"counters": counters, "devices": devices, "process": process}
+    moved = {"counters": counters, "devices": devices, "process": process}
+    if "cpu_ms" in first and "cpu_ms" in last:
+        moved["cpu_ms"] = last["cpu_ms"] - first["cpu_ms"]
+    return moved
 
 
 def _moved(first: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:

@@ -114,6 +114,8 @@ def _versions(campaign: Campaign, cells: Sequence[Cell]) -> dict[str, tuple[str,
 def _data_bytes_per_osd(campaign: Campaign, cells: Sequence[Cell]) -> int:
     """What the largest set of volumes of one cluster takes on each OSD, in bytes."""
     site = site_of(campaign.cluster)
+    # Each group's volumes are on its own part of the OSDs.
+    osds = len(site.osds) // max(1, len(campaign.groups))
     profiles = at(campaign.cluster).pool_profiles
     by_configuration: dict[str, dict[str, int]] = {}
     for cell in cells:
@@ -122,7 +124,7 @@ def _data_bytes_per_osd(campaign: Campaign, cells: Sequence[Cell]) -> int:
             pool = profiles.get(volume.data_pool or volume.pool)
             volumes[volume.name] = round((volume.size_mb << 20) * _copies(campaign, pool))
     most = max((sum(volumes.values()) for volumes in by_configuration.values()), default=0)
-    return most // max(1, len(site.osds))
+    return most // max(1, osds)
 
 
 def _copies(campaign: Campaign, pool: Optional[PoolProfile]) -> float:

@@ -76,9 +76,9 @@ class Target(Protocol):
         """
 
 
-def commands_of(cluster: Cluster) -> ClusterCommands:
-    """How ceph's commands find the cluster that an engine deployed."""
-    conf = shlex.quote(cluster.tmp_conf)
+def commands_of(cluster: Cluster, conf: str = "") -> ClusterCommands:
+    """How ceph's commands find the cluster that an engine deployed; by another `conf` than its."""
+    conf = shlex.quote(conf or cluster.tmp_conf)
     return ClusterCommands(
         ceph=f"{shell.command(cluster.ceph_cmd)} -c {conf}",
         rbd=f"{shell.command(cluster.rbd_cmd)} -c {conf}",

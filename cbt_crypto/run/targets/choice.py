@@ -10,15 +10,17 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign, ClusterSection
-from cbt_crypto.plan.file.origin import Deployed, Existing, Origin, origin_of
+from cbt_crypto.plan.file.origin import Deployed, Existing, Origin, SideBySide, origin_of
 from cbt_crypto.run.targets.base import Target
 from cbt_crypto.run.targets.cluster import DeployedCluster
 from cbt_crypto.run.targets.drive import DriveTarget
 from cbt_crypto.run.targets.existing import ExistingCluster
+from cbt_crypto.run.targets.side_by_side import SideBySideCluster
 
 #: Where a section's cluster comes from -> what works on it.
 _CLUSTERS: Mapping[type[Origin], Union[type[DeployedCluster], type[ExistingCluster]]] = {
     Deployed: DeployedCluster,
+    SideBySide: SideBySideCluster,
     Existing: ExistingCluster,
 }
 

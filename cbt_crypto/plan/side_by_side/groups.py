@@ -1,0 +1,142 @@
+"""Which configurations share OSDs, and what a file with `layout: side_by_side` may not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from cbt_crypto.cluster_overlays.base import Overlay, Transition
+from cbt_crypto.cluster_overlays.stack import Stack, transition
+from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.file.control import CONTROL
+from cbt_crypto.plan.file.document import KeyPath
+from cbt_crypto.plan.side_by_side.slices import (
+    LEAST_MEMORY,
+    memory_target,
+    name_of,
+    share_of_memory,
+)
+from cbt_crypto.units import size_text
+
+#: Name -> its own overlays.
+Configurations = Mapping[str, Sequence[Overlay]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Configurations on the same OSDs: what they differ by is changed live."""
+
+    number: int
+    members: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """As `slices` has it."""
+        return name_of(self.number)
+
+
+def groups_of(configurations: Configurations) -> tuple[Group, ...]:
+    """The groups, in the order of their first members.
+
+    The control has OSDs of its own where any configuration has: else it would be nearer to the
+    baseline than what it is a test of.
+    """
+    stacks = {name: Stack(overlays) for name, overlays in configurations.items()}
+    together: list[list[str]] = []
+    for name in stacks:
+        own = next((names for names in together if _changes_live(stacks, names[0], name)), None)
+        if own is None or name == CONTROL:
+            together.append([name])
+        else:
+            own.append(name)
+    if len(together) == 2 and [CONTROL] in together:
+        # Nothing but the control would stand beside: then it is no further from the baseline
+        # than the others are.
+        together = [list(stacks)]
+    return tuple(Group(number, tuple(names)) for number, names in enumerate(together))
+
+
+def group_of(groups: Sequence[Group], configuration: str) -> Group:
+    """The group that a configuration is in."""
+    return next(group for group in groups if configuration in group.members)
+
+
+def unlike(configurations: Configurations) -> tuple[str, ...]:
+    """Names of the overlays in which groups differ."""
+    firsts = [Stack(configurations[group.members[0]]) for group in groups_of(configurations)]
+    return tuple(dict.fromkeys(name for pair in combinations(firsts, 2) for name in _differ(*pair)))
+
+
+def _changes_live(stacks: Mapping[str, Stack], this: str, other: str) -> bool:
+    both = (transition(stacks[this], stacks[other]), transition(stacks[other], stacks[this]))
+    return CONTROL not in (this, other) and max(both) <= Transition.LIVE
+
+
+def _differ(this: Stack, other: Stack) -> Iterator[str]:
+    """Names of the overlays that two configurations do not have alike."""
+    by_name = [{overlay.name: overlay for overlay in stack.overlays} for stack in (this, other)]
+    for name in dict.fromkeys((*by_name[0], *by_name[1])):
+        one, two = (named.get(name) for named in by_name)
+        if one is None or two is None or one.transition_to(two) is not Transition.NONE:
+            yield name
+
+
+def contradictions(
+    cluster: ClusterSection, configurations: Configurations
+) -> Iterator[tuple[KeyPath, str]]:
+    """Where, and one sentence, for each thing that does not go with the file's layout."""
+    if cluster.layout != "side_by_side":
+        if cluster.turns is not None:
+            yield ("cluster", "turns"), "is for layout: side_by_side; leave it out"
+        return
+    yield from _keys(cluster)
+    groups = groups_of(configurations)
+    if len(groups) < 2:
+        sentence = "is side_by_side, and every configuration changes live into every other; "
+        yield ("cluster", "layout"), f"{sentence}say order: interleaved"
+    yield from _overlays(configurations)
+    yield from _room(cluster, len(groups))
+
+
+def _keys(cluster: ClusterSection) -> Iterator[tuple[KeyPath, str]]:
+    """Keys that say something else of the cluster."""
+    for key in ("osds_per_device", "replication"):
+        if isinstance(getattr(cluster, key), list):
+            yield ("cluster", key), "is a list, which takes several clusters; give one value"
+    for key in ("drives", "osd_drives", "use_existing", "rebuild_every_test"):
+        if getattr(cluster, key):
+            yield ("cluster", key), "does not go with layout: side_by_side; leave it out"
+    for key, usual in (("order", "rounds"), ("rebuild", "needed")):
+        if key in cluster.model_fields_set and getattr(cluster, key) != usual:
+            sentence = "does not go with layout: side_by_side, where configurations take turns on "
+            yield ("cluster", key), f"{sentence}each deployment; leave it out"
+
+
+def _overlays(configurations: Configurations) -> Iterator[tuple[KeyPath, str]]:
+    """Overlays that change whole hosts, or devices as wholes."""
+    for this, other in combinations(configurations, 2):
+        stacks = [Stack(configurations[name]) for name in (this, other)]
+        for name in _differ(stacks[0], stacks[1]):
+            both = [one for stack in stacks for one in stack.overlays if one.name == name]
+            if not all(overlay.stands_beside for overlay in both):
+                yield (
+                    ("cluster", "layout"),
+                    f'is side_by_side, but "{this}" and "{other}" differ in {name}, which cannot '
+                    "be of some OSDs of a host alone; leave layout out",
+                )
+
+
+def _room(cluster: ClusterSection, groups: int) -> Iterator[tuple[KeyPath, str]]:
+    """What of a device and of memory is left for each group's OSDs."""
+    per_device = cluster.osds_per_device
+    if isinstance(per_device, int) and per_device * groups > 16:
+        sentence = f"makes {per_device * groups} OSDs on each device for {groups} groups of "
+        yield ("cluster", "layout"), f"{sentence}configurations; 16 are the most"
+    if share_of_memory(cluster, groups) < LEAST_MEMORY:
+        target = size_text(memory_target(cluster))
+        yield (
+            ("cluster", "settings", "osd_memory_target"),
+            f"{target} is divided among {groups} groups, and an OSD takes no less than "
+            f"{size_text(LEAST_MEMORY)}; raise it to {size_text(LEAST_MEMORY * groups)}",
+        )

@@ -1,0 +1,189 @@
+"""One cluster for all configurations: each group of them has OSDs, pools and clients of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Optional
+
+from typing_extensions import override
+
+from cbt_crypto.benchmarks.base import Scenario
+from cbt_crypto.cluster_overlays.base import Overlay, Transition
+from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.engine.contract import Engine, Run
+from cbt_crypto.hosts import ceph_conf
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.shell import joined
+from cbt_crypto.hosts.site import HostScripts, Osd, Site
+from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.file.dimensions import Variant
+from cbt_crypto.plan.layout import cell_site, section_of, site_of
+from cbt_crypto.plan.side_by_side.groups import Group, group_of, groups_of, unlike
+from cbt_crypto.plan.side_by_side.slices import group_number, site_of_group
+from cbt_crypto.plan.steps import Deploy
+from cbt_crypto.run.targets.cluster import DeployedCluster, StackHooks
+
+
+class Places:
+    """Which OSD is in which group on the present deployment, and what is in force there."""
+
+    def __init__(self, section: ClusterSection, stacks: Mapping[str, Stack]) -> None:
+        """`section` has the drives divided already. On the first deployment; touches nothing."""
+        configurations = {name: stack.named for name, stack in stacks.items()}
+        self.groups = groups_of(configurations)
+        self.unlike = unlike(configurations)
+        self.deployment = 0
+        self.whole = site_of(section)
+        self._section = section
+        self._in_force = {group: stacks[group.members[0]] for group in self.groups}
+
+    def take_turn(self, configuration: str, stack: Stack) -> None:
+        """That configuration is to be in force on its group's OSDs."""
+        self._in_force[group_of(self.groups, configuration)] = stack
+
+    def site(self, group: Group, whole: Optional[Site] = None) -> Site:
+        """The site as a group sees it; of `whole`, where that has other clients, say."""
+        count, whole = len(self.groups), whole or self.whole
+        own = site_of_group(whole, self._section, count, group.number, self.deployment)
+        return replace(own, unlike=self.unlike)
+
+    def group(self, osd: Osd) -> Group:
+        """The group that an OSD is in."""
+        per_device = int(str(self._section.osds_per_device))
+        return self.groups[group_number(osd, per_device, len(self.groups), self.deployment)]
+
+    def stack(self, group: Group) -> Stack:
+        """What is in force on a group's OSDs."""
+        return self._in_force[group]
+
+    def each(self) -> Iterator[tuple[Site, Stack]]:
+        """Every group's site, with what is in force there."""
+        for group in self.groups:
+            yield self.site(group), self._in_force[group]
+
+
+class GroupHooks(StackHooks):
+    """Answers an engine's hooks from the stack of the group that a daemon is in."""
+
+    def __init__(self, section: ClusterSection, places: Places, known: Sequence[Stack]) -> None:
+        """`known` are all stacks that this campaign may have deployed."""
+        super().__init__(section, known[0], known)
+        self._places = places
+
+    @override
+    def extra_conf(self) -> Mapping[str, Mapping[str, str]]:
+        """What all groups have, what monitors say to all of them, and a section for each OSD."""
+        of_osds: dict[str, dict[str, str]] = {}
+        for site, stack in self._places.each():
+            conf = self._conf(stack)
+            own = {**conf.get("global", {}), **conf.get("osd", {})}
+            of_osds.update({f"osd.{osd.id}": own for osd in site.osds})
+        return ceph_conf.merged(
+            *(one.ceph_conf() for one in self._alike()),
+            *(one.conf_of_all() for one in self.stack.overlays if self._is_unlike(one)),
+            of_osds,
+        )
+
+    def _conf(self, stack: Stack) -> Mapping[str, Mapping[str, str]]:
+        """What a group's OSDs and clients have and others do not."""
+        return ceph_conf.merged(
+            *(one.conf_beside() for one in stack.overlays if self._is_unlike(one))
+        )
+
+    def _alike(self) -> list[Overlay]:
+        return [one for one in self.stack.overlays if not self._is_unlike(one)]
+
+    def _is_unlike(self, overlay: Overlay) -> bool:
+        return overlay.name in self._places.unlike
+
+    @override
+    def client_confs(self) -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+        confs = {}
+        for site, stack in self._places.each():
+            conf = self._conf(stack)
+            own = {**conf.get("global", {}), **conf.get("client", {})}
+            confs[site.group] = {"global": own, "client": own}
+        return confs
+
+    @override
+    def device_class(self, osd: Osd) -> Optional[str]:
+        return self._places.group(osd).name
+
+    @override
+    def pool_class(self, pool: str) -> Optional[str]:
+        name = pool.rpartition(".")[2]
+        return name if name in {group.name for group in self._places.groups} else None
+
+    @override
+    def prepare_hosts(self, run: Run) -> None:
+        for overlay in self._alike():
+            answers = run(overlay.introduce(self.site), f"introduce hosts for {overlay.name}")
+            scripts = overlay.before_daemons(self.site, answers)
+            run(scripts, f"prepare the hosts for {overlay.name}")
+
+    @override
+    def before_osds(self) -> HostScripts:
+        return joined(stack.before_osds(site) for site, stack in self._places.each())
+
+    @override
+    def osd_device(self, osd: Osd) -> str:
+        return self._of(osd).osd_device(osd)
+
+    @override
+    def osd_db_device(self, osd: Osd) -> Optional[str]:
+        return self._of(osd).osd_db_device(osd)
+
+    @override
+    def osd_command(self, osd: Osd, command: str) -> str:
+        return self._of(osd).wrap_osd(osd, command)
+
+    def _of(self, osd: Osd) -> Stack:
+        return self._places.stack(self._places.group(osd))
+
+    @override
+    def after_osds(self) -> HostScripts:
+        return joined(stack.after_osds(site) for site, stack in self._places.each())
+
+
+class SideBySideCluster(DeployedCluster):
+    """The target of a campaign whose configurations stand side by side on one cluster."""
+
+    def __init__(
+        self, engine: Engine, remote: Remote, section: ClusterSection, stacks: Mapping[str, Stack]
+    ) -> None:
+        """As of a DeployedCluster."""
+        self._places = Places(section, stacks)
+        super().__init__(engine, remote, section, stacks)
+
+    def _go_to(self, variant: Variant) -> None:
+        self.variant = variant
+        self._places = Places(self._section, self._stacks)
+        self.site = self._places.whole
+        section = self._engine.settings.cluster
+        known = list(self._stacks.values())
+        self._hooks = GroupHooks(section_of(section), self._places, known)
+        self.cluster = self.maker(self._engine)(dict(section), self._hooks)
+
+    def transition(self, step: Deploy) -> Transition:
+        """A turn on the OSDs that are there, unless the plan wants a new deployment."""
+        return step.how
+
+    def change_to(self, step: Deploy, how: Transition) -> None:
+        """Deploy all groups anew, or give one of them its turn."""
+        self.stack = self._stacks[step.configuration]
+        self._places.take_turn(step.configuration, self.stack)
+        if how is Transition.REBUILD:
+            if step.deployment is not None:
+                self._places.deployment = step.deployment
+            self.cluster.initialize()
+            return
+        group = group_of(self._places.groups, step.configuration)
+        scripts = self.stack.after_osds(self._places.site(group))
+        what, timeout = "change the configuration", self._section.deploy_timeout
+        self.cluster.remote.run(scripts, what, timeout)
+
+    def measure_on(self, scenario: Scenario) -> Site:
+        """The OSDs of the configuration's group, and the scenario's clients."""
+        group = group_of(self._places.groups, scenario.configuration)
+        return self._places.site(group, cell_site(self._section, scenario))
