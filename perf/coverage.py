@@ -61,7 +61,8 @@ Values = list[dict[str, list[Value]]]
 class Design:
     """A way to measure. `shared`: one deployment serves all configurations of a round.
 
-    `rule` makes the estimates of one figure from all that was measured.
+    `beside`: turns of each configuration on each deployment, where they stand side by side on it;
+    `rounds` are all turns then. `rule` makes the estimates of one figure from all that was measured.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Design:
     seconds: int
     turns: bool = False
     shared: bool = False
+    beside: int = 0
     names: Sequence[str] = NAMES
     rule: Optional[Callable[[Values, int], dict[str, Optional[Estimate]]]] = None
 
@@ -81,6 +83,8 @@ def campaign(design: Design, how: Disturbance, ratio: float, random: Generator) 
     """Every run of a campaign; `other` has `ratio` times the throughput of the baseline."""
     seed = int(random.integers(1 << 31))
     names, count = design.names, len(design.names)
+    if design.beside:
+        return _side_by_side(design, how, ratio, random)
     change = CHANGE_S if design.turns else DEPLOY_S
     longest = design.seconds / 2 if design.turns else PAUSES_S
     visit = design.seconds + 1.2 * change + min(PAUSES_S / count, longest) + 2
@@ -102,6 +106,43 @@ def campaign(design: Design, how: Disturbance, ratio: float, random: Generator) 
             deployment = "one" if design.turns else turn if design.shared else (turn, name)
             for figure, log in enumerate(figures(seconds, random)):
                 values[figure][name].append(Value(log, turn, deployment))
+    return values
+
+
+def _side_by_side(design: Design, how: Disturbance, ratio: float, random: Generator) -> Values:
+    """The same with groups of OSDs on each deployment, which take turns.
+
+    What the deployments of a cluster differ by, the groups of one are taken to differ by too, each
+    time anew: where CRUSH puts what, and how a daemon came up. As much again is of the slice of
+    the drive, which stays and which groups exchange. What all groups of a deployment have in
+    common, as hosts and network, is in every one of them.
+    """
+    seed = int(random.integers(1 << 31))
+    names, count = design.names, len(design.names)
+    longest = design.seconds / 2
+    visit = design.seconds + 1.2 * CHANGE_S + min(PAUSES_S / count, longest) + 2
+    deployments = design.rounds // design.beside
+    seconds_in_all = int(design.rounds * count * visit + deployments * 1.2 * DEPLOY_S) + 2
+    level = how.series(seconds_in_all, random)
+    of_slices = how.deployment * random.standard_normal(count)
+    values: Values = [{name: [] for name in names} for _ in FIGURES]
+    now = 0.0
+    for number in range(deployments):
+        now += DEPLOY_S * (1 + 0.05 * random.uniform(-1, 1))
+        own = how.deployment * (random.standard_normal() + random.standard_normal(count))
+        own += np.roll(of_slices, -number)
+        own[-1] += math.log(ratio) + how.own * random.standard_normal()
+        for turn, order in enumerate(orders(names, design.beside, seed + number)):
+            for name in order:
+                now += CHANGE_S * (1 + 0.05 * random.uniform(-1, 1))
+                now += pause_s(seed, number * design.beside + turn, name, count, longest)
+                place = names.index(name)
+                seconds = level[int(now) : int(now) + design.seconds] + own[place]
+                now += design.seconds
+                for figure, log in enumerate(figures(seconds, random)):
+                    at = number * design.beside + turn
+                    beside = (f"group{place}", number)
+                    values[figure][name].append(Value(log, at, number, beside))
     return values
 
 
@@ -194,6 +235,11 @@ DESIGNS = (
     Design("20 turns", 20, 10, turns=True),
     Design("turns until +-3 %", 30, 10, turns=True, rule=partial(until_precise, precision="3%")),
     Design("turns until it differs", 20, 10, turns=True, rule=until_it_differs),
+    Design("6 turns side by side", 6, 10, beside=6),
+    Design("2 x 6 side by side", 12, 10, beside=6),
+    Design("3 x 6 side by side", 18, 10, beside=6),
+    Design("5 x 6 side by side", 30, 10, beside=6),
+    Design("3 x 2 side by side", 6, 10, beside=2),
     Design("--spread-from", 6, 15, rule=spread_from),
 )
 
