@@ -62,7 +62,7 @@ class Design:
     """A way to measure. `shared`: one deployment serves all configurations of a round.
 
     `beside`: turns of each configuration on each deployment, where they stand side by side on it;
-    `rounds` are all turns then. `rule` makes the estimates of one figure from all that was measured.
+    `rounds` are all turns then. `rule` makes the estimates of one figure.
     """
 
     name: str

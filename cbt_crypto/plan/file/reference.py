@@ -84,8 +84,9 @@ its own dimensions.
 Several `iterations` are rounds: each measures every configuration once, in random order. Within a
 round, and with `order: sequential`, the cells of one configuration come one after another, scenario
 by scenario in the order of the file, because a change of configuration costs time. With
-`order: interleaved` configurations take turns instead ([method.md](method.md)). Scenarios share
-volumes of the same size, which are filled once for each cluster that is built.
+`order: interleaved` configurations take turns instead, and with `layout: side_by_side` all of them
+do, on OSDs of their own ([method.md](method.md)). Scenarios share volumes of the same size, which
+are filled once for each cluster that is built.
 """
 
 _UNTIL = """\

@@ -98,7 +98,9 @@ def _beside(values: Sequence[Value], base: Sequence[Value]) -> Optional[Estimate
     pairs = [log for logs in by_deployment.values() for log in logs]
     count = len(by_deployment)
     if count > 1:
-        center, half, p = _student([math.fsum(own) / len(own) for own in by_deployment.values()])
+        center, *known = _student([math.fsum(own) / len(own) for own in by_deployment.values()])
+        # Whichever knows less: three deployments can be alike by chance, and turns then are not.
+        half, p = (max(pair) for pair in zip(known, _student(pairs)[1:]))
         basis = f"{count} deployments side by side, {len(pairs)} pairs of turns in all"
         return Estimate(center, half, Level.ROUNDS, basis, p if count >= FEWEST_ROUNDS else None)
     if len(pairs) < 2:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Optional
 
@@ -14,8 +15,10 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import Engine, Run
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
+from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.dimensions import Variant
 from cbt_crypto.plan.layout import cell_site, section_of, site_of
@@ -23,6 +26,7 @@ from cbt_crypto.plan.side_by_side.groups import Group, group_of, groups_of, unli
 from cbt_crypto.plan.side_by_side.slices import group_number, site_of_group
 from cbt_crypto.plan.steps import Deploy
 from cbt_crypto.run.targets.cluster import DeployedCluster, StackHooks
+from cbt_crypto.units import size_bytes, size_text
 
 
 class Places:
@@ -156,6 +160,14 @@ class SideBySideCluster(DeployedCluster):
         self._places = Places(section, stacks)
         super().__init__(engine, remote, section, stacks)
 
+    @staticmethod
+    def requirements(
+        section: ClusterSection, site: Site, cells: Iterable[Cell]
+    ) -> list[Requirement]:
+        """The same, and memory for all OSDs that a host has at once."""
+        memory = [_memory(section, site, host) for host in site.osd_hosts]
+        return [*DeployedCluster.requirements(section, site, cells), *memory]
+
     def _go_to(self, variant: Variant) -> None:
         self.variant = variant
         self._places = Places(self._section, self._stacks)
@@ -187,3 +199,19 @@ class SideBySideCluster(DeployedCluster):
         """The OSDs of the configuration's group, and the scenario's clients."""
         group = group_of(self._places.groups, scenario.configuration)
         return self._places.site(group, cell_site(self._section, scenario))
+
+
+def _memory(section: ClusterSection, site: Site, host: str) -> Requirement:
+    """That what all OSDs of a host aim at is there; `section` has the memory divided."""
+    each = size_bytes(str(section.settings.osd_memory_target))
+    count = len(site.osds_of(host))
+    sentence = (
+        f"{count} OSDs side by side aim at {size_text(each)} each, more memory than it has; lower "
+        "osd_memory_target"
+    )
+    script = (
+        "have=$(sed -n 's/^MemTotal: *\\([0-9]*\\).*/\\1/p' /proc/meminfo)\n"
+        f'if [ "$have" -ge {each * count >> 10} ]; then echo ok\n'
+        f"else echo {shlex.quote(sentence)}; fi"
+    )
+    return Requirement("memory", (host,), script)

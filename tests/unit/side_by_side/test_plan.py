@@ -1,0 +1,163 @@
+"""Which configurations share OSDs, where those lie, and when each has its turn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cbt_crypto.cluster_overlays.base import Transition
+from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts.site import Osd
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.layout import site_of
+from cbt_crypto.plan.side_by_side.slices import engine_keys, site_of_group
+from cbt_crypto.plan.steps import Deploy, Plan, Prefill, plan
+
+pytestmark = pytest.mark.unit
+
+Make = Callable[..., Campaign]
+LUKS = {
+    "plain": {},
+    "LUKS": {"luks": {}},
+    "LUKS, no workqueues": {"luks": {"no_read_workqueue": True}},
+    "secure": {"secure_messenger": {}},
+}
+SECTION = {
+    "layout": "side_by_side",
+    "control": True,
+    "configurations": LUKS,
+    "iterations": 3,
+    "turns": 2,
+    "osds_per_node": 2,
+    "settings": {"osd_memory_target": "8G"},
+}
+LOADS = {"rbd_single_client": {"time": 10, "op_size": [4096, 65536]}}
+
+
+@pytest.fixture
+def campaign(campaign_of: Make) -> Callable[..., Campaign]:
+    return lambda **cluster: campaign_of(cluster={**SECTION, **cluster}, benchmarks=LOADS)
+
+
+@pytest.fixture
+def planned(campaign: Make) -> Plan:
+    return plan(campaign())
+
+
+def test_what_changes_live_shares_osds_and_the_control_has_its_own(campaign: Make) -> None:
+    assert [group.members for group in campaign().groups] == [
+        ("plain",),
+        ("control",),
+        ("LUKS", "LUKS, no workqueues"),
+        ("secure",),
+    ]
+
+
+def test_drives_and_memory_are_divided(campaign: Make) -> None:
+    section = campaign().cluster
+    assert section.osds_per_device == 4
+    assert section.settings.osd_memory_target == "2048M"
+    keys = engine_keys(section)
+    assert keys["osds_per_device"] == 4 and keys["settings"]["osd_memory_target"] == "2048M"
+    site = site_of(section)
+    # two drives on each of two hosts
+    assert Counter(osd.disk for osd in site.osds if osd.host == "o0") == Counter(
+        {f"/dev/disk/by-partlabel/osd-device-{n}-data": 4 for n in range(2)}
+    )
+
+
+def test_every_group_has_every_slice_once_in_as_many_deployments(campaign: Make) -> None:
+    section = campaign().cluster
+    site = site_of(section)
+    slices: dict[int, list[int]] = {number: [] for number in range(4)}
+    for deployment in range(4):
+        taken: list[Osd] = []
+        for number in range(4):
+            own = site_of_group(site, section, 4, number, deployment)
+            assert {(osd.host, osd.disk) for osd in own.osds} == {
+                (osd.host, osd.disk) for osd in site.osds
+            }
+            (place,) = {osd.number % 4 for osd in own.osds}
+            slices[number].append(place)
+            assert set(own.osds) | set(own.idle) == set(site.osds)
+            taken += own.osds
+        assert sorted(osd.id for osd in taken) == [osd.id for osd in site.osds]
+    assert all(sorted(places) == [0, 1, 2, 3] for places in slices.values())
+
+
+def test_it_deploys_and_fills_once_for_all_turns(planned: Plan) -> None:
+    assert planned.deployments(Transition.REBUILD) == 3
+    assert planned.deployments(Transition.RESTART) == 0
+    numbers = [
+        step.deployment
+        for step in planned.steps
+        if isinstance(step, Deploy) and step.how is Transition.REBUILD
+    ]
+    assert numbers == [0, 1, 2]
+    prefills = [step for step in planned.steps if isinstance(step, Prefill)]
+    assert len(prefills) == 3
+    for prefill in prefills:
+        assert sorted(volume.pool for volume in prefill.volumes) == [
+            f"rbd.group{number}" for number in range(4)
+        ]
+        assert len({volume.name for volume in prefill.volumes}) == 4
+
+
+def test_every_turn_has_each_configuration_once_in_an_order_of_its_own(planned: Plan) -> None:
+    cells = planned.to_measure
+    names = sorted(["plain", "control", *list(LUKS)[1:]])
+    orders = []
+    for turn in range(6):
+        order = [cell.configuration for cell in cells if cell.iteration == turn]
+        assert sorted(order[::2]) == names and order[::2] == order[1::2]
+        orders.append(tuple(order))
+    assert len(set(orders)) > 3
+    assert [cell.iteration for cell in cells] == sorted(cell.iteration for cell in cells)
+
+
+def test_other_archives_keep_their_cells(campaign_of: Make) -> None:
+    """The definition of a cell that stands by itself has no word of layouts."""
+    first, again = (
+        plan(campaign_of(cluster=cluster, benchmarks=LOADS)).cells
+        for cluster in ({}, {"layout": "separate"})
+    )
+    assert [cell.definition for cell in first] == [cell.definition for cell in again]
+    assert all("layout" not in cell.parameters for cell in first)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "sentence"),
+    [
+        ({"layout": "separate"}, "turns: is for layout: side_by_side"),
+        ({"order": "interleaved"}, "order: does not go with layout: side_by_side"),
+        ({"rebuild": "configuration"}, "rebuild: does not go with layout: side_by_side"),
+        ({"replication": [2, 3]}, "replication: is a list, which takes several clusters"),
+        ({"osds_per_device": 5}, "makes 20 OSDs on each device for 4 groups"),
+        (
+            {"settings": {"osd_memory_target": "2G"}},
+            "settings.osd_memory_target: 2G is divided among 4 groups, and an OSD takes no less "
+            "than 896M; raise it to 3584M",
+        ),
+        (
+            {"configurations": {"A": {}, "B": {"cpuset": {"osd_cores": 1}}}},
+            "every configuration changes live into every other; say order: interleaved",
+        ),
+        (
+            {"configurations": {"A": {}, "B": {"network": {"type": "wireguard"}}}},
+            'differ in network, which cannot be of some OSDs of a host alone',
+        ),
+        (
+            {"configurations": {"A": {}, "B": {"luks": {"like": "ceph-volume"}}}},
+            'differ in luks, which cannot be of some OSDs of a host alone',
+        ),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_said(
+    campaign: Make, cluster: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        campaign(**cluster)
+    assert sentence in str(error.value)

@@ -1,0 +1,80 @@
+"""What turns of groups of OSDs on shared deployments can show, and what not."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from scipy import stats
+
+from cbt_crypto.report.figures.repeats import Level, Value, estimate
+
+pytestmark = pytest.mark.unit
+
+
+def values(group: str, deployments: int, turns: int, log: float, chance: float) -> list[Value]:
+    source = random.Random(f"{group} {deployments}")
+    found = []
+    for number in range(deployments):
+        level = log + chance * source.gauss(0, 1)
+        for turn in range(turns):
+            at = number * turns + turn
+            beside = (group, number)
+            found.append(Value(level + 0.001 * source.gauss(0, 1), at, f"d{number}", beside))
+    return found
+
+
+def test_one_deployment_has_a_range_and_no_verdict_whatever_the_turns() -> None:
+    found = estimate(values("group1", 1, 50, -0.3, 0), values("group0", 1, 50, 0, 0))
+    assert found is not None and (found.level, found.p) == (Level.RUN, None)
+    assert "one deployment; no verdict" in found.basis
+
+
+def test_two_deployments_have_an_interval_and_no_verdict() -> None:
+    found = estimate(values("group1", 2, 6, -0.3, 0.05), values("group0", 2, 6, 0, 0.05))
+    assert found is not None and (found.level, found.p) == (Level.ROUNDS, None)
+
+
+def test_deployments_that_are_alike_by_chance_know_no_more_than_their_turns() -> None:
+    row = [Value(x, n, f"d{n // 4}", ("group1", n // 4)) for n, x in enumerate([-0.2, 0.1] * 6)]
+    base = [Value(0.0, n, f"d{n // 4}", ("group0", n // 4)) for n in range(12)]
+    found = estimate(row, base)
+    judged = stats.ttest_1samp([value.log for value in row], 0)
+    assert found is not None and found.p == pytest.approx(judged.pvalue)
+
+
+def test_the_deployment_is_the_unit() -> None:
+    """A hundred turns do not narrow what three deployments differ by: scipy's own t-test agrees."""
+    for turns in (2, 100):
+        row, base = values("group1", 3, turns, -0.1, 0.05), values("group0", 3, turns, 0, 0.05)
+        found = estimate(row, base)
+        assert found is not None and found.p is not None
+        means = [
+            math.fsum(
+                one.log - other.log for one, other in zip(row, base) if one.beside[1] == number
+            ) / turns
+            for number in range(3)
+        ]  # fmt: skip
+        judged = stats.ttest_1samp(means, 0)
+        assert found.p == pytest.approx(judged.pvalue)
+        low, _ = judged.confidence_interval(0.95)
+        assert found.center - found.half == pytest.approx(low)
+        assert found.basis == f"3 deployments side by side, {3 * turns} pairs of turns in all"
+
+
+def test_a_deployment_that_broke_is_still_one() -> None:
+    """What was built anew after a failed cell has the same slices: it is no repetition."""
+    row, base = values("group1", 1, 8, 0, 0), values("group0", 1, 8, 0, 0)
+    later = [Value(v.log, v.round, f"{v.deployment} again", v.beside) for v in row[4:]]
+    found = estimate([*row[:4], *later], base)
+    assert found is not None and found.p is None
+
+
+def test_live_changes_of_one_group_are_compared_as_before() -> None:
+    same = [
+        [Value(v.log, v.round, v.deployment, ("group0", 0)) for v in values("group0", 1, 8, x, 0)]
+        for x in (0.0, -0.2)
+    ]
+    found = estimate(same[1], same[0])
+    assert found is not None and found.level is Level.TURNS and found.p is not None
