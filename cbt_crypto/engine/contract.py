@@ -114,6 +114,12 @@ class Settings(Protocol):
 class Monitoring(Protocol):
     """What watches the hosts while a cell is measured."""
 
+    def prepare(self, directory: str) -> None:
+        """Start already what takes long to start, for a `monitor` of that directory to come."""
+
+    def stop(self, directory: str) -> None:
+        """End what runs for a directory; safe to repeat."""
+
     def monitor(self, directory: str) -> AbstractContextManager[None]:
         """Every profile runs while the block does, and writes below `directory` on its hosts."""
         ...
@@ -271,6 +277,12 @@ class LiveFigures:
         return ", ".join(words)
 
 
+#: What is to be looked at beside the proof: name -> each host's script.
+Looks = Mapping[str, HostScripts]
+#: Name -> what each host's script printed.
+Looked = Mapping[str, HostOutputs]
+
+
 class CellBenchmark(Protocol):
     """What runs one cell, in this order: `fill`, `initialize`, `run`, `collect`.
 
@@ -302,8 +314,19 @@ class CellBenchmark(Protocol):
     def initialize(self) -> None:
         """Make its directories, here and on the nodes."""
 
+    def looks_before(self) -> Looks:
+        """What else hosts do and say, in the call that proves what is before `run`."""
+        ...
+
     def run(self) -> None:
         """Measure the cell: from its ramp to the last client process. Raises RunError."""
+
+    def looks_after(self) -> Looks:
+        """The same in the call that proves what is after it."""
+        ...
+
+    def note(self, before: Looked, after: Looked) -> None:
+        """Complete `outcome` with what hosts said to both."""
 
     def collect(self) -> None:
         """Bring its files to the archive; in a thread, while the next cell runs."""

@@ -16,6 +16,9 @@ from typing_extensions import TypeGuard
 
 from cbt_crypto.hosts.site import HostScripts
 
+#: The variable with what runs programs of `python` in a script, where that is something else.
+PYTHON = "CBT_CRYPTO_PYTHON"
+
 
 @lru_cache
 def program(module: ModuleType) -> str:
@@ -78,7 +81,9 @@ def python(source: str, argument: Any) -> str:
     count on its standard library, of Python 3.6 on.
     """
     arguments = shlex.quote(json.dumps(argument))
-    return f"$SUDO python3 -I - {arguments} <<'PYTHON_PROGRAM'\n{source.strip()}\nPYTHON_PROGRAM\n"
+    # -S: what others installed is not looked for, which takes as long as the rest of its start.
+    run = f"${{{PYTHON}:-$SUDO python3 -I -S}}"
+    return f"{run} - {arguments} <<'PYTHON_PROGRAM'\n{source.strip()}\nPYTHON_PROGRAM\n"
 
 
 def command(text: str) -> str:

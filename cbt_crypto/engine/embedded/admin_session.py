@@ -50,16 +50,22 @@ def mgr_missing(cluster, step):
 
 
 def pgs_missing(cluster, step):
-    pools = [pool for pool in query(cluster, "osd dump").get("pools", [])
-             if pool["pool_name"] in step["pools"]]
-    if sum(pool["pg_num"] for pool in pools) > DIRECT:
-        return summary_missing(cluster, sum(pool["pg_num"] for pool in pools))
+    dump = query(cluster, "osd dump")
+    if step.get("clean_at") and step["clean_at"] == dump.get("epoch"):
+        return None
+    step["clean_at"] = None
+    pools = [pool for pool in dump.get("pools", []) if pool["pool_name"] in step["pools"]]
+    count = sum(pool["pg_num"] for pool in pools)
+    if count > DIRECT:
+        return summary_missing(cluster, count)
     for pool in pools:
         for number in range(pool["pg_num"]):
             pgid = "%d.%x" % (pool["pool"], number)
             state = pg_state(cluster, pgid)
             if not state.startswith("active+clean"):
                 return "placement group %s is %s" % (pgid, state)
+    # Of before they were asked: a map that came meanwhile is another one.
+    step["clean_at"] = dump.get("epoch")
     return None
 
 
@@ -100,7 +106,7 @@ def wait(cluster, step):
     while True:
         reason = missing(cluster, step)
         if reason is None:
-            return ""
+            return str(step.get("clean_at") or "")
         if time.monotonic() > deadline:
             fail("after %s s still: %s" % (sys.argv[2], reason))
         time.sleep(0.1)
@@ -124,9 +130,12 @@ def script(ceph_cmd: str, conf: str, steps: Sequence[Step], timeout: int) -> str
 
     A step is `{"mon": {"prefix": ..., ...}}`, a monitor command; or `{"wait": "osds", "count": n,
     "since": epoch}`, until n OSDs are up that came up after that epoch of the OSD map;
-    `{"wait": "mgr"}`, until a manager is active; or `{"wait": "pgs", "pools": [...]}`, until every
-    placement group of those pools is active+clean. `{"placed": name}` answers with a JSON list of
-    the OSDs that a pool's placement groups are on, by `ceph pg ls-by-pool`.
+    `{"wait": "mgr"}`, until a manager is active; or `{"wait": "pgs", "pools": [...], "clean_at":
+    epoch}`, until every placement group of those pools is active+clean. It prints the epoch of the
+    OSD map of which each group itself said so. With that as `clean_at` they are not asked again
+    while the map is the same, as a group peers and backfills for a new map only.
+    `{"placed": name}` answers with a JSON list of the OSDs that a pool's placement groups are on,
+    by `ceph pg ls-by-pool`.
     """
     return (
         f"ceph=$(command -v {shlex.quote(ceph_cmd)}) || {{ echo 'ceph is missing; install "

@@ -38,8 +38,7 @@ class Benchmark:
 
     def run(self) -> None:
         """Start anew with empty directories on the nodes."""
-        common.clean_remote_dir(self.run_dir)
-        common.make_remote_dir(self.run_dir)
+        common.empty_remote_dir(self.run_dir)
 
     def cleanup(self) -> None:
         """Remove this benchmark's directory on every node."""

@@ -80,6 +80,8 @@ class Ceph:
         self._epoch = 0
         self._form: Optional[KeyForm] = None
         self._pools: set[str] = set()
+        #: Epoch of the OSD map of which all placement groups were clean.
+        self._clean_at = 0
         self.up_from: Mapping[int, int] = {}
         self.placed: Mapping[str, Collection[int]] = {}
 
@@ -215,10 +217,12 @@ class Ceph:
 
     def check_health(self) -> None:
         """Wait until every OSD is up and every placement group of our pools is active+clean."""
-        pgs = {"wait": "pgs", "pools": sorted(self._pools)}
+        pgs = {"wait": "pgs", "pools": sorted(self._pools), "clean_at": self._clean_at}
         steps = [self._all_osds(), {"wait": "mgr"}, pgs, _mon("osd dump", format="json")]
         placed = [name for name in sorted(self._pools) if self.hooks.pool_class(name)]
         answers = self._session([*steps, *({"placed": name} for name in placed)])
+        clean_at = "".join(answers[2:3])
+        self._clean_at = int(clean_at) if clean_at.isdigit() else 0
         self.up_from = admin_session.up_from("".join(answers[3:4]))
         self.placed = {name: json.loads(said) for name, said in zip(placed, answers[4:])}
 
@@ -255,7 +259,7 @@ class Ceph:
 
     def _new_identity(self) -> None:
         self.fsid = str(uuid.uuid4())
-        self._epoch = 0
+        self._epoch = self._clean_at = 0
         mgrs = [f"mgr.{name}" for names in self.section.mgrs.values() for name in names]
         osds = [f"osd.{osd.id}" for osd in self.site.osds]
         self._keys = self._key_form().keyring(["mon.", "client.admin", *mgrs, *osds])

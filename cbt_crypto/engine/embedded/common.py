@@ -223,11 +223,22 @@ def make_remote_dir(remote: str) -> None:
 
 def clean_remote_dir(remote: str) -> None:
     """Remove a directory on every node; refuses one that is not below `tmp_dir`."""
+    _everywhere(_removal(remote))
+
+
+def empty_remote_dir(remote: str) -> None:
+    """The same, and make it again; where it is empty, nothing is removed."""
+    where = shlex.quote(remote)
+    removal = f'if [ -n "$(ls -A {where} 2>/dev/null)" ]; then\n{_removal(remote)}fi'
+    _everywhere(f"{removal}\nmkdir -p -- {where}")
+
+
+def _removal(remote: str) -> str:
     tmp_dir = str(settings.cluster.get("tmp_dir", own_directory.DEFAULT))
     if not os.path.normpath(remote).startswith(os.path.normpath(tmp_dir) + "/"):
         raise ValueError(f"{remote} is not below tmp_dir, {tmp_dir}")
     part = os.path.relpath(os.path.normpath(remote), os.path.normpath(tmp_dir))
-    _everywhere(f"{preamble(tmp_dir)}\n{own_directory.remove(tmp_dir, part)}")
+    return f"{preamble(tmp_dir)}\n{own_directory.remove(tmp_dir, part)}"
 
 
 def mkdir_p(path: str) -> None:

@@ -18,6 +18,13 @@ _running: list[str] = []
 _PATIENCE_S = 60
 
 
+def prepare(directory: str) -> None:
+    """Start collectl there without waiting for it: its start takes an emulated CPU seconds."""
+    _running.append(directory)
+    profile = _profiles()["collectl"]
+    _pdsh(profile["nodes"], start_script("collectl", profile, directory))
+
+
 def start(directory: str) -> None:
     """Start every profile; each writes below `directory`/<profile> on its nodes.
 
@@ -25,9 +32,15 @@ def start(directory: str) -> None:
     covered. One that ends instead, or takes too long, is not waited for; the report says then
     which seconds have no sample.
     """
-    _running.append(directory)
+    is_prepared = directory in _running
+    if not is_prepared:
+        _running.append(directory)
     for name, profile in _profiles().items():
-        _pdsh(profile["nodes"], start_script(name, profile, directory))
+        is_collectl = name == "collectl"
+        script = [] if is_collectl and is_prepared else [start_script(name, profile, directory)]
+        if is_collectl:
+            script.append(_wait_script(f"{directory}/{name}"))
+        _pdsh(profile["nodes"], "\n".join(script))
 
 
 def stop(directory: Optional[str] = None) -> None:
@@ -54,8 +67,14 @@ def _profiles() -> dict[str, dict[str, Any]]:
     return chosen.model_dump(exclude_none=True)
 
 
+def _wait_script(target: str) -> str:
+    """Wait for collectl's first sample, while it runs."""
+    runs = f'[ -e "/proc/$(cat {shlex.quote(_pid_file(target))})/exe" ]'
+    return shell.first_sample(target, _PATIENCE_S, runs)
+
+
 def start_script(name: str, profile: dict[str, Any], directory: str) -> str:
-    """Shell text that starts one profile below `directory`, and waits for a first sample."""
+    """Shell text that starts one profile below `directory`."""
     target = f"{directory}/{name}"
     arguments = " ".join(shlex.quote(word) for word in shlex.split(profile["args"]))
     commands = {
@@ -66,10 +85,9 @@ def start_script(name: str, profile: dict[str, Any], directory: str) -> str:
         f"-o {shlex.quote(target)}/perf.out",
     }
     script = f"mkdir -p {shlex.quote(target)}\n"
-    script += shell.start_in_background(commands[name], _pid_file(target), f"{target}/.messages")
-    if name == "collectl":
-        script += "\n" + shell.first_sample(target, _PATIENCE_S, '[ -e "/proc/$!/exe" ]')
-    return script
+    return script + shell.start_in_background(
+        commands[name], _pid_file(target), f"{target}/.messages"
+    )
 
 
 def _pid_file(target: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Optional
 from cbt_crypto.archive.json_file import cell_path
 from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
-from cbt_crypto.engine.contract import CellOutcome, CellWork, LiveFigures
+from cbt_crypto.engine.contract import CellOutcome, CellWork, LiveFigures, Looked, Looks
 from cbt_crypto.engine.upstream import programs
 from cbt_crypto.engine.upstream.ceph import UpstreamCeph
 from cbt_crypto.engine.upstream.common import Common
@@ -129,6 +129,17 @@ class NativeBenchmark:
                 for volume in self.scenario.volume_numbers()
             ],
         }
+
+    def looks_before(self) -> Looks:
+        """Nothing."""
+        return {}
+
+    def looks_after(self) -> Looks:
+        """Nothing."""
+        return {}
+
+    def note(self, before: Looked, after: Looked) -> None:
+        """Nothing: no host was asked."""
 
     def collect(self) -> None:
         """Nothing: upstream brought the files in `run`, which has removed them from the nodes."""

@@ -26,6 +26,9 @@ class Monitoring:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
 
+    def prepare(self, directory: str) -> None:
+        """Nothing: upstream starts its monitors when it measures."""
+
     @contextlib.contextmanager
     def monitor(self, directory: str) -> Iterator[None]:
         """The profiles run while the block does, which begins when collectl has sampled."""

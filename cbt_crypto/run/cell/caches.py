@@ -9,40 +9,50 @@ from cbt_crypto.cluster_overlays.findings import name_of
 from cbt_crypto.hosts import admin_socket
 from cbt_crypto.hosts.admin_socket import Question
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.site import Osd, Site
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
 
 #: Reading every volume once takes at most so long, beyond what its size takes.
 _PATIENCE_S = 600
 _READ_MB_PER_S = 1
 
 
-def bring(
+def fill(
     remote: Remote, site: Site, scenario: Scenario, run_dir: str, commands: ClusterCommands
-) -> dict[str, Any]:
-    """Empty the caches, or fill them; what was done, as cell.json has it.
+) -> None:
+    """Read the volumes into the caches where the file wants them warm; else do nothing.
 
-    `faults` are sentences of OSDs that did not empty theirs. Raises RunError where volumes cannot
-    be read.
+    Raises RunError where volumes cannot be read.
     """
-    state = scenario.cache_state(site)
-    faults: list[str] = []
-    if state == "drop":
-        faults = _drop(remote, site)
-    elif state == "warm":
-        volumes = scenario.volumes(site)
-        limit = _PATIENCE_S + sum(volume.size_mb for volume in volumes) / _READ_MB_PER_S
-        scripts = scenario.warm_scripts(volumes, run_dir, commands)
-        remote.run(scripts, "read the volumes into the OSDs' caches", limit)
-    return {"state": state, "faults": faults}
+    if scenario.cache_state(site) != "warm":
+        return
+    volumes = scenario.volumes(site)
+    limit = _PATIENCE_S + sum(volume.size_mb for volume in volumes) / _READ_MB_PER_S
+    scripts = scenario.warm_scripts(volumes, run_dir, commands)
+    remote.run(scripts, "read the volumes into the OSDs' caches", limit)
 
 
-def _drop(remote: Remote, site: Site) -> list[str]:
-    """`cache drop` at every OSD, in one call for all hosts: it says nothing when all went well."""
-    scripts = {
+def emptying(site: Site, scenario: Scenario) -> HostScripts:
+    """Scripts for `cache drop` at every OSD, where the file wants caches empty."""
+    if scenario.cache_state(site) != "drop":
+        return {}
+    return {
         host: admin_socket.script([_emptying(osd) for osd in site.osds_of(host)])
         for host in site.osd_hosts
     }
-    answers = admin_socket.parse(remote.run(scripts, "empty the OSDs' caches", 120))
+
+
+def outcome(site: Site, scenario: Scenario, printed: HostOutputs) -> dict[str, Any]:
+    """What was done, as cell.json has it; `printed` is of `emptying`.
+
+    `faults` are sentences of OSDs that did not empty theirs.
+    """
+    state = scenario.cache_state(site)
+    return {"state": state, "faults": _faults(site, printed) if state == "drop" else []}
+
+
+def _faults(site: Site, printed: HostOutputs) -> list[str]:
+    """An OSD says nothing when all went well."""
+    answers = admin_socket.parse(printed)
     faults = {
         osd.id: answers.fault(name_of(osd), osd.host) or answers.values[name_of(osd)].strip()
         for osd in site.osds

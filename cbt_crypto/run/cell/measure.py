@@ -14,11 +14,17 @@ from cbt_crypto.archive.json_file import write_json
 from cbt_crypto.benchmarks.base import ClientProcess, Scenario, Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.engine import CellBenchmark, Engine
-from cbt_crypto.engine.contract import CellOutcome, CellWork, LiveFigures, ProcessOutcome
+from cbt_crypto.engine.contract import (
+    CellOutcome,
+    CellWork,
+    LiveFigures,
+    Looked,
+    Looks,
+    ProcessOutcome,
+)
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import energy_sampler
 from cbt_crypto.hosts.clock import check_clocks, clock_offsets
-from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.run.cell import caches, groups, live, neighbours, proof, storage_traffic
@@ -29,6 +35,8 @@ from cbt_crypto.run.targets.base import Target, commands_of
 _SLACK = 120
 #: A volume that is filled more slowly than this, on top of a deployment's time, is not filled.
 _PREFILL_MB_PER_S = 1
+#: Looks that are taken together with the proof.
+_CACHES, _STORAGE = "caches", "storage"
 
 
 class ScenarioBenchmark:
@@ -53,13 +61,24 @@ class ScenarioBenchmark:
         # A group's clients speak as its OSDs do; of any other site it is the cluster's own.
         self.commands = commands_of(work.cluster, work.site.conf if work.site.group else "")
         self.outcome: CellOutcome = {}
+        self._is_prepared = False
+        #: Where what has passed is counted: also at OSDs that idle meanwhile.
+        self._with_idle = replace(self.site, osds=(*self.site.osds, *self.site.idle))
+        #: When that was counted before the cell; then, the time until it is again.
+        self._counted_s = 0.0
 
     def initialize(self) -> None:
-        """Make the directories."""
+        """Make the directories, empty on the nodes; and fill the caches that are to be warm."""
         self._directories.initialize()
+        self._directories.run()
+        caches.fill(self.remote, self.site, self.scenario, self.run_dir, self.commands)
+        self._is_prepared = True
+        self._engine.monitoring.prepare(self.run_dir)
 
     def cleanup(self) -> None:
-        """Remove those on the nodes."""
+        """Remove those on the nodes, and end what was started there for a run that did not come."""
+        if self._is_prepared:
+            self._engine.monitoring.stop(self.run_dir)
         self._directories.cleanup()
 
     def fill(self, volumes: Sequence[Volume]) -> None:
@@ -78,35 +97,53 @@ class ScenarioBenchmark:
         limit = patience + max((v.size_mb for v in volumes), default=0) / _PREFILL_MB_PER_S
         self.remote.run(fill, "prefill the volumes", limit)
 
+    def looks_before(self) -> Looks:
+        """Empty the caches that are to be so, then count what has passed the OSDs' devices."""
+        emptying = caches.emptying(self.site, self.scenario)
+        return {_CACHES: emptying, _STORAGE: storage_traffic.scripts(self._with_idle)}
+
+    def looks_after(self) -> Looks:
+        """Count again."""
+        self._counted_s = time.monotonic() - self._counted_s
+        return {_STORAGE: storage_traffic.scripts(self._with_idle)}
+
+    def note(self, before: Looked, after: Looked) -> None:
+        """Add to `outcome` what the hosts said before and after the cell."""
+        counted = [
+            storage_traffic.parsed(self._with_idle, look.get(_STORAGE, {}))
+            for look in (before, after)
+        ]
+        moved = storage_traffic.between(*counted)
+        self.outcome.update(groups.moved(self.site, moved, self._counted_s))
+        said = before.get(_CACHES, {})
+        self.outcome["caches"] = caches.outcome(self.site, self.scenario, said)
+
     def run(self) -> None:
         """Run the processes under the monitors; `outcome` has the window and exit statuses.
 
         The files stay on the nodes, for `collect`.
         """
-        self._directories.run()
+        self._counted_s = time.monotonic()
         scripts = self.scenario.measure(
             self.site, self.run_dir, self.commands, self.stack.wrap_client
         )
+        said = f"cd {shlex.quote(self.run_dir)} && grep -H . exit_status.*"
+        scripts = {host: f"{text}\n{said}" for host, text in scripts.items()}
         limit = self.scenario.ramp + self.scenario.measured_s + _SLACK
-        caches_before = caches.bring(
-            self.remote, self.site, self.scenario, self.run_dir, self.commands
-        )
-        offsets = clock_offsets(self.remote, self.site)
-        with_idle = replace(self.site, osds=(*self.site.osds, *self.site.idle))
-        counted_before = storage_traffic.read(self.remote, with_idle)
-        on_head = offsets[self.site.head]
-        started = time.time() + on_head
         processes = self.scenario.processes(self.site)
         in_flight = self.scenario.in_flight(self.site)
         onlooker = live.Onlooker(self.tell, tuple(scripts), len(processes), in_flight)
         followed = live.followed(self.remote, self.run_dir, onlooker)
         counted = energy_sampler.recorded(self.remote, self.energy_hosts, self.run_dir)
-        with followed, counted, self._engine.monitoring.monitor(self.run_dir):
-            self.remote.run(scripts, "run fio", limit)
+        self._is_prepared = False
+        with counted, self._engine.monitoring.monitor(self.run_dir):
+            offsets = clock_offsets(self.remote, self.site)
+            on_head = offsets[self.site.head]
+            started = time.time() + on_head
+            with followed:
+                statuses = self.remote.run(scripts, "run fio", limit)
             ended = time.time() + on_head
-        counted_after = storage_traffic.read(self.remote, with_idle)
-        statuses = self._exit_statuses(scripts)
-        check_clocks(offsets, clock_offsets(self.remote, self.site))
+            check_clocks(offsets, clock_offsets(self.remote, self.site))
         self.outcome = {
             "started": started,
             "ended": ended,
@@ -114,10 +151,7 @@ class ScenarioBenchmark:
                 host: round(offset - on_head, 4) for host, offset in offsets.items()
             },
             "processes": [outcome_of(process, statuses) for process in processes],
-            "caches": caches_before,
         }
-        moved = storage_traffic.between(counted_before, counted_after)
-        self.outcome.update(groups.moved(self.site, moved, ended - started))
 
     def collect(self) -> None:
         """Bring the files of the run to the archive, and remove them from the nodes."""
@@ -128,10 +162,6 @@ class ScenarioBenchmark:
         finally:
             with contextlib.suppress(HostError):
                 self.cleanup()
-
-    def _exit_statuses(self, scripts: HostScripts) -> dict[str, str]:
-        text = f"cd {shlex.quote(self.run_dir)} && grep -H . exit_status.*"
-        return self.remote.run({host: text for host in scripts}, "read fio's exit status", 60)
 
 
 def _pools(scenario: Scenario, volumes: Sequence[Volume]) -> dict[str, str]:
@@ -205,13 +235,13 @@ def attempt(
         remote, stack, site = benchmark.remote, benchmark.stack, benchmark.site
         is_waived = proof.is_waived(benchmark.cluster.config)
         proving = proof.CellProof(remote, stack, site, is_waived)
-        with _proved(proving, target):
+        with _proved(proving, target, benchmark):
             load = neighbours.declared(benchmark.cluster.config)
             with neighbours.running(load, remote, stack, site) as seen:
                 benchmark.run()
-            outcome = benchmark.outcome
-            if seen:
-                outcome["neighbours"] = seen
+        outcome = benchmark.outcome
+        if seen:
+            outcome["neighbours"] = seen
         target.check_health()
         judged = proving.judge(cell.configuration, target.cluster.up_from)
         judged = groups.judged(judged, site, target.cluster.placed, outcome)
@@ -232,12 +262,12 @@ def attempt(
 
 
 @contextlib.contextmanager
-def _proved(proving: proof.CellProof, target: Target) -> Iterator[None]:
+def _proved(proving: proof.CellProof, target: Target, benchmark: CellBenchmark) -> Iterator[None]:
     """The hosts are looked at before, during and after the block."""
     try:
-        proving.begin(target.cluster.up_from)
+        before = proving.begin(target.cluster.up_from, benchmark.looks_before())
         yield
-        proving.end()
+        benchmark.note(before, proving.end(benchmark.looks_after()))
     except BaseException:
         proving.abandon()
         raise

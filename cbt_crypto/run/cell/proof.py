@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Optional
 
 from cbt_crypto.cluster_overlays.base import Overlay, Verdict, Watch
 from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.engine.contract import Looked, Looks
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
@@ -21,6 +23,8 @@ from cbt_crypto.run.cell.watch import Record
 from cbt_crypto.run.targets.drive_proof import DriveProof
 
 _BEGIN = "@cbt-crypto-probe"
+_LOOK = "@cbt-crypto-look"
+_MARKERS = (_BEGIN, _LOOK, watch.MARKER)
 _TIMEOUT_S = 300
 #: What is watched of client processes, and their key in proof.json.
 CLIENTS = "clients"
@@ -60,27 +64,38 @@ class CellProof:
         own = {one.name: one.watch(_below(stack, one, site)) for one in _overlays(stack, site)}
         return {daemons.NAME: daemons.watch(site), CLIENTS: _watch_clients(site), **own}
 
-    def begin(self, up_from: UpFrom) -> None:
-        """Start to watch, and probe all overlays, in one call for all hosts."""
+    def begin(self, up_from: UpFrom, further: Looks = MappingProxyType({})) -> Looked:
+        """Start to watch, and probe all overlays, in one call for all hosts.
+
+        `further` looks are taken in the same call, last; what they printed is returned.
+        """
         starts = watch.start(self._watches, self._site.tmp_dir)
         ready = dict.fromkeys(self._hosts, watch.ready(self._site.tmp_dir))
-        outputs = self._run((starts, self._probes(), ready))
+        outputs = self._run((starts, ready, self._probes(), _sections(further)))
         self.evidence.before = _probed(outputs)
         self.evidence.up_from = (dict(up_from), {})
+        return _looked(outputs)
 
-    def end(self) -> None:
-        """Probe again, and end the watch. Raises RunError for an OSD that is there no more."""
+    def end(self, further: Looks = MappingProxyType({})) -> Looked:
+        """Probe again, after `further` looks, and end the watch.
+
+        Raises RunError for an OSD that is there no more.
+        """
+        asked = dict.fromkeys(self._hosts, watch.asked(self._site.tmp_dir))
         stop = shell.section(watch.MARKER, watch.stop(self._site.tmp_dir))
-        outputs = self._run((self._probes(), dict.fromkeys(self._hosts, stop)))
+        parts = (asked, _sections(further), self._probes(), dict.fromkeys(self._hosts, stop))
+        outputs = self._run(parts)
         self.evidence.after = _probed(outputs)
         self.evidence.watched = {
             host: watch.parse(printed)
             for host, text in outputs.items()
-            for _, printed in shell.sections(text, watch.MARKER)
+            for marker, printed in shell.sections(text, *_MARKERS)
+            if marker == watch.MARKER
         }
         lost = daemons.lost(self._site, watch.seen_of(daemons.NAME, self.evidence.watched))
         if lost:
             raise RunError(lost)
+        return _looked(outputs)
 
     def abandon(self) -> None:
         """End the watch of a cell that goes no further."""
@@ -121,10 +136,28 @@ def _below(stack: Stack, overlay: Overlay, site: Site) -> Site:
     return stack.below(overlay, site) if overlay in stack.overlays else site
 
 
+def _sections(looks: Looks) -> HostScripts:
+    """The looks' scripts as one script a host."""
+    scripts: dict[str, str] = {}
+    for name, of_look in looks.items():
+        for host, text in of_look.items():
+            scripts[host] = scripts.get(host, "") + shell.section(f"{_LOOK} {name}", text)
+    return scripts
+
+
+def _looked(outputs: HostOutputs) -> Looked:
+    seen: dict[str, dict[str, str]] = {}
+    for host, text in outputs.items():
+        for line, printed in shell.sections(text, *_MARKERS):
+            if line.startswith(_LOOK):
+                seen.setdefault(line.removeprefix(_LOOK).strip(), {})[host] = printed
+    return seen
+
+
 def _probed(outputs: HostOutputs) -> Probed:
     probed: dict[str, dict[str, str]] = {}
     for host, text in outputs.items():
-        for line, printed in shell.sections(text, _BEGIN, watch.MARKER):
+        for line, printed in shell.sections(text, *_MARKERS):
             if line.startswith(_BEGIN):
                 probed.setdefault(line.removeprefix(_BEGIN).strip(), {})[host] = printed
     return dict(probed)

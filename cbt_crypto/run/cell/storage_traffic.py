@@ -1,6 +1,6 @@
 """What a cell's reads and writes were of: bytes at every OSD's devices, and hits of its cache.
 
-Read just before the clients start and just after they end, so it is of their ramp too.
+Read before the clients start and when they have ended, so it is of their ramp too.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any, Optional
 from cbt_crypto.hosts import admin_socket, shell
 from cbt_crypto.hosts.admin_socket import Question
 from cbt_crypto.hosts.devices import traffic_on_host
-from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.site import HostOutputs, Site
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 
 _SOCKETS, _DEVICES = "@cbt-crypto-sockets", "@cbt-crypto-devices"
 #: Counters of `perf dump`; those of the buffers begin with `bluestore_` in 16.2, no longer in 18.2.
@@ -31,15 +30,9 @@ _COUNTERS = {
 Reading = Mapping[str, Mapping[str, Any]]
 
 
-def read(remote: Remote, site: Site) -> Reading:
-    """What every OSD has counted by now, in one call for all hosts; empty without OSDs.
-
-    An OSD that does not answer is left out. Raises HostError for a host that does not.
-    """
-    scripts = {host: _script(site, host) for host in site.osd_hosts}
-    if not scripts:
-        return {}
-    return parsed(site, remote.run(scripts, "read what passed the OSDs' devices", 120))
+def scripts(site: Site) -> HostScripts:
+    """Scripts that print what every OSD has counted by now; for `parsed`."""
+    return {host: _script(site, host) for host in site.osd_hosts}
 
 
 def _script(site: Site, host: str) -> str:
@@ -55,7 +48,7 @@ def _script(site: Site, host: str) -> str:
 
 
 def parsed(site: Site, outputs: HostOutputs) -> dict[str, dict[str, Any]]:
-    """By OSD what both parts printed; without OSDs of which one part is missing."""
+    """By OSD what both parts of `scripts` printed; without OSDs of which one part is missing."""
     found: dict[str, dict[str, Any]] = {}
     for host, output in outputs.items():
         parts = dict(shell.sections(output, _SOCKETS, _DEVICES))

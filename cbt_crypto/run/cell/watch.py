@@ -57,35 +57,72 @@ def start(watches: Watches, directory: str) -> HostScripts:
 
 
 def _start(watches: Mapping[str, Any], directory: str) -> str:
-    asked = {"watches": watches, "file": _file(directory), "every_s": EVERY_S}
+    base = _base(directory)
+    asked = {"watches": watches, "base": base, "every_s": EVERY_S}
     # By standard input, as command lines are shown to everybody, and sampled by collectl.
     program = f"{shell.definitions(watch_on_host)}main(json.loads({json.dumps(asked)!r}))"
+    where = shlex.quote(base)
     return (
-        f"{shell.stop_in_background(_pid_file(directory))}\n"
-        f"rm -f {shlex.quote(_file(directory))}\n"
-        f"setsid $SUDO python3 -I - >{shlex.quote(_file(directory))}.said 2>&1 "
+        f"{shell.stop_in_background(f'{base}.pid')}\n"
+        f"rm -f {where}.*\nmkfifo -m 600 {where}.ask {where}.told\n"
+        f"setsid $SUDO python3 -I -S - >{where}.said 2>&1 "
         f"<<'PYTHON_PROGRAM' &\n{program}\nPYTHON_PROGRAM\n"
-        f"echo $! > {shlex.quote(_pid_file(directory))}"
+        f"echo $! > {where}.pid"
     )
+
+
+#: The pipe to the watcher is opened both ways, as that waits for nobody; a watcher that has ended
+#: would answer nobody either.
+_ASKING = """
+is_watching() {
+    [ -r "$watched.pid" ] && read -r watcher < "$watched.pid" || return 1
+    [ -r "/proc/$watcher/stat" ] && read -r stat < "/proc/$watcher/stat" || return 1
+    case ${stat##*) } in [ZX]*) return 1 ;; esac
+}
+ask_watcher() {
+    echo "$1" 1<> "$watched.ask"
+    read -r told < "$watched.told" || return 1
+    return "$told"
+}
+python_of_watcher() {
+    is_watching || { $SUDO python3 -I -S "$@"; return; }
+    cat > "$watched.program"; : > "$watched.out"; : > "$watched.err"
+    printf %s "$2" > "$watched.argument"
+    ask_watcher run && status=0 || status=$?
+    cat "$watched.out"
+    [ ! -s "$watched.err" ] || cat "$watched.err" >&2
+    return $status
+}"""
+
+
+def _asking(directory: str) -> str:
+    return f"watched={shlex.quote(_base(directory))}{_ASKING}\n{shell.PYTHON}=python_of_watcher\n"
 
 
 def ready(directory: str) -> str:
-    """Shell text that waits until everything was looked at once."""
-    where = shlex.quote(_file(directory))
-    return (
-        f"n=0; until grep -q since {where} 2>/dev/null; do\n"
-        f"    [ $n -lt {20 * _PATIENCE_S} ] || {{ tail -n 3 {where}.said >&2; exit 1; }}\n"
-        "    n=$((n + 1)); sleep 0.05\ndone"
-    )
+    """Shell text that waits until everything was looked at once.
+
+    Programs of `shell.python` that follow are run by the watcher from then on.
+    """
+    return f"""{_asking(directory)}
+n=0; until [ -s "$watched.jsonl" ]; do
+    is_watching && [ $n -lt {10 * _PATIENCE_S} ] || {{ tail -n 3 "$watched.said" >&2; exit 1; }}
+    n=$((n + 1)); sleep 0.1
+done"""
+
+
+def asked(directory: str) -> str:
+    """Shell text: the watcher runs programs of `shell.python` that follow, if it is still there."""
+    return _asking(directory)
 
 
 def stop(directory: str) -> str:
     """Shell text that ends the watcher after a last look, and prints what it wrote."""
-    where = shlex.quote(_file(directory))
-    return (
-        f"{shell.stop_in_background(_pid_file(directory))}\n"
-        f"cat {where} 2>/dev/null || :\nrm -f {where} {where}.said"
-    )
+    return f"""{_asking(directory)}
+! is_watching || ask_watcher end || :
+{shell.stop_in_background(f"{_base(directory)}.pid")}
+cat "$watched.jsonl" 2>/dev/null || :
+rm -f "$watched".*"""
 
 
 def parse(text: str) -> Record:
@@ -122,9 +159,5 @@ def fault(name: str, hosts: Sequence[str], records: Mapping[str, Record]) -> Opt
     return None
 
 
-def _file(directory: str) -> str:
-    return f"{directory}/watched.jsonl"
-
-
-def _pid_file(directory: str) -> str:
-    return f"{directory}/watched.pid"
+def _base(directory: str) -> str:
+    return f"{directory}/watched"

@@ -1,16 +1,19 @@
 """Looks again and again while a cell is measured, and notes what changes. This file runs on hosts.
 
 Its source is sent to them, so it needs nothing but Python 3.6. What is looked at are modules whose
-source is sent along; `cluster_overlays/base.py` says what they offer (`Watch`).
+source is sent along; `cluster_overlays/base.py` says what they offer (`Watch`). Before and after
+the cell it also runs programs for scripts, which so need not start a Python each.
 """
 
 import json
 import os
+import select
 import signal
 import sys
 import time
+import traceback
 import types
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 
 class Watcher:
@@ -20,7 +23,7 @@ class Watcher:
         self.watches = {name: (_module(one), one["argument"]) for name, one in watches.items()}
         self.file = open(path, "w")  # noqa: SIM115 - as long as this process
         self.last = {}  # type: Dict[str, Any]
-        self.times = []  # type: list[float]
+        self.times = []  # type: List[float]
 
     def look(self) -> None:
         """Note what is not as it was at the look before."""
@@ -51,6 +54,73 @@ class Watcher:
         self.file.flush()
 
 
+class Programs:
+    """Runs programs that scripts on this host ask for, each in a process of its own.
+
+    A script writes the program and its argument into files, and a word into a pipe; it reads the
+    exit status from another, and what the program said from files. `watch.py` has that script.
+    """
+
+    def __init__(self, base: str) -> None:
+        self.base = base
+        self.asked = os.open(base + ".ask", os.O_RDWR | os.O_NONBLOCK)
+        self.told = os.open(base + ".told", os.O_RDWR)
+        self.compiled = {}  # type: Dict[str, Any]
+
+    def words(self) -> List[str]:
+        """What was asked for since the last time."""
+        return os.read(self.asked, 4096).decode().split()
+
+    def tell(self, status: int) -> None:
+        """Let the script that waits for an exit status go on."""
+        os.write(self.told, b"%d\n" % status)
+
+    def run(self) -> int:
+        """Run the program to its end; its exit status, as a shell would have it."""
+        sys.stdout.flush()
+        with open(self.base + ".program") as program, open(self.base + ".argument") as argument:
+            source, words = program.read(), ["-", argument.read()]
+        if source not in self.compiled:
+            # Before the process is made: the same program is asked for again after the cell.
+            self.compiled[source] = _compiled(source)
+        pid = os.fork()
+        if pid == 0:
+            self._become(self.compiled[source], words)
+        _, status = os.waitpid(pid, 0)
+        return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+
+    def _become(self, code: Any, words: List[str]) -> None:
+        """Be the program; this does not return."""
+        status = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            for number, name in ((1, ".out"), (2, ".err")):
+                os.dup2(os.open(self.base + name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+            sys.argv = words
+            sys.modules["__main__"] = types.ModuleType("__main__")
+            exec(code, sys.modules["__main__"].__dict__)
+            status = 0
+        except SystemExit as ending:
+            status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+            if isinstance(ending.code, str):
+                sys.stderr.write(ending.code + "\n")
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status & 255)
+
+
+def _compiled(source: str) -> Any:
+    try:
+        return compile(source, "<stdin>", "exec")
+    except SyntaxError as error:
+        # For its process to say.
+        return compile(f"raise SyntaxError({str(error)!r})", "<stdin>", "exec")
+
+
 def _module(watch: Dict[str, Any]) -> Any:
     module = types.ModuleType("watched")
     exec(compile(watch["source"], "<watched>", "exec"), module.__dict__)
@@ -65,19 +135,32 @@ def _value(function: Any, argument: Any) -> Any:
 
 
 def main(asked: Dict[str, Any]) -> None:
-    """Look every `every_s` seconds, into `file`, until SIGTERM or until the file is gone.
+    """Look every `every_s` seconds, until SIGTERM, until told to end, or until its file is gone.
 
-    `watches` is name -> `source` and `argument`.
+    `watches` is name -> `source` and `argument`; `base` is how the names of its files begin.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-    watcher = Watcher(asked["watches"], asked["file"])
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    programs = Programs(asked["base"])
+    watcher = Watcher(asked["watches"], asked["base"] + ".jsonl")
     watcher.count()
     watcher.look()
-    while not signal.sigtimedwait([signal.SIGTERM], asked["every_s"]):
-        if not os.path.exists(asked["file"]):
+    while os.path.exists(watcher.file.name):
+        rest = watcher.times[-1] + asked["every_s"] - time.monotonic()
+        ready = select.select([programs.asked, woken], [], [], max(0.0, rest))[0]
+        if woken in ready:
+            watcher.end()
             return
-        watcher.look()
-    watcher.end()
+        if not ready:
+            watcher.look()
+        for word in programs.words() if programs.asked in ready else ():
+            if word == "end":
+                watcher.end()
+                programs.tell(0)
+                return
+            programs.tell(programs.run())
 
 
 if __name__ == "__main__":

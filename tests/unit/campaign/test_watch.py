@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import subprocess
@@ -57,10 +58,11 @@ def test_each_value_that_differs_is_kept_and_none_twice(
     file.write_text("one")
 
     def there_and_back() -> None:
-        time.sleep(0.3)
-        file.write_text("two")
-        time.sleep(0.5)
-        file.write_text("one")
+        for value in ("two", "one"):
+            time.sleep(0.5)
+            # Whole at once: a look between truncating and writing would see a third value.
+            (tmp_path / "next").write_text(value)
+            (tmp_path / "next").replace(file)
 
     record = watched(Watch(_READS, str(file)), there_and_back)
     assert [seen.value for seen in record.seen["it"]] == ["one", "two", "one"]
@@ -80,6 +82,64 @@ def test_a_watch_that_fails_or_ends_is_a_fault(
     fault = watch.fault("it", ["here"], {"here": ended})
     assert fault == "what watched here during the cell ended before the cell did"
     assert watch.fault("it", ["there"], {"here": record}) is not None
+
+
+_SAYS = """
+import json, os, sys
+asked = json.loads(sys.argv[1])
+print(os.getppid(), asked["text"])
+sys.stderr.write("for people\\n")
+sys.exit(asked["status"])
+"""
+
+
+def _watching(directory: Path, text: str) -> str:
+    """What a script prints behind the start of a watcher."""
+    start = watch.start({"it": {"here": Watch(_READS, "/proc/version")}}, str(directory))["here"]
+    return _sh(f"{start}\n{watch.ready(str(directory))}\n{text}")
+
+
+def test_scripts_have_the_watcher_run_their_programs(tmp_path: Path) -> None:
+    """Exit status, output and errors are as of a Python of their own; and so is an exception."""
+    say = [
+        f"{{ {shell.python(_SAYS, {'text': text, 'status': status})}}} 2>&1 && echo 0 || echo $?"
+        for text, status in (("it's \\n $HOME\"", 0), ("two", 3), ("three", "a sentence"))
+    ]
+    say.append(f"{{ {shell.python('import none_of_these', 1)}}} 2>&1 || echo failed $?")
+    say.append(f"{{ {shell.python('a syntax error', 1)}}} 2>&1 || echo failed $?")
+    printed = _watching(tmp_path, "\n".join(say))
+    watcher = (tmp_path / "watched.pid").read_text().strip()
+    assert printed.splitlines()[:9] == [
+        f"{watcher} it's \\n $HOME\"", "for people", "0",
+        f"{watcher} two", "for people", "3",
+        f"{watcher} three", "for people", "a sentence",
+    ]  # fmt: skip
+    assert "ModuleNotFoundError: No module named 'none_of_these'\nfailed 1" in printed
+    assert "SyntaxError" in printed.splitlines()[-2]
+    # Another script, later: after the cell.
+    after = f"{watch.asked(str(tmp_path))}{shell.python(_SAYS, {'text': 'after', 'status': 0})}"
+    assert _sh(after) == f"{watcher} after\n"
+    _sh(watch.stop(str(tmp_path)))
+    assert sorted(tmp_path.glob("watched*")) == []
+
+
+def test_programs_run_where_the_watcher_is_gone(tmp_path: Path) -> None:
+    """It may have been killed for its memory: what proves the configuration is asked all the same.
+
+    That it was not looked meanwhile is a fault of its own.
+    """
+    _watching(tmp_path, "")
+    watcher = int((tmp_path / "watched.pid").read_text())
+    os.kill(watcher, 9)
+    for _ in range(100):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{watcher}/stat").read_text().rpartition(") ")[2][0] != "Z":
+                time.sleep(0.05)
+    asked = f"{watch.asked(str(tmp_path))}{shell.python(_SAYS, {'text': 'here', 'status': 0})}"
+    assert _sh(asked).endswith(" here\n")
+    record = watch.parse(_sh(watch.stop(str(tmp_path))))
+    fault = watch.fault("it", ["here"], {"here": record})
+    assert fault == "what watched here during the cell ended before the cell did"
 
 
 def test_a_process_is_told_from_another_of_its_number(

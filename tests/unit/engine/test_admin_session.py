@@ -146,6 +146,30 @@ def test_many_placement_groups_are_read_from_the_summary(session: Session) -> No
     assert stderr == "after 1 s still: placement groups are active+recovering"
 
 
+def test_groups_are_asked_again_only_when_the_map_is_another_one(
+    session: Session, tmp_path: Path
+) -> None:
+    """What was clean of one map can become otherwise by a later one only."""
+    groups = {f"pg_2.{number:x}": [CLEAN] for number in range(17)}
+    dump = {**osds(), "epoch": 30}
+    status, printed, _ = session([PGS], osd_dump=[[0, dump, ""]], **groups)
+    assert (status, printed) == (0, ["30"])
+    for clean_at, questions in ((30, 1), (29, 1 + 17)):
+        (tmp_path / "answers.json.asked").unlink()
+        again = {**PGS, "clean_at": clean_at}
+        status, printed, _ = session([again], osd_dump=[[0, dump, ""]], **groups)
+        assert (status, printed) == (0, ["30"])
+        assert len((tmp_path / "answers.json.asked").read_text().splitlines()) == questions
+
+
+def test_a_summary_may_be_of_an_earlier_map_so_it_is_always_asked_for(session: Session) -> None:
+    dump = {**osds(), "epoch": 30}
+    dump["pools"][0]["pg_num"] = 1024
+    stat = {"num_pgs": 1024, "num_pg_by_state": [{"name": "active+clean", "num": 1024}]}
+    answered = session([PGS], osd_dump=[[0, dump, ""]], pg_stat=[[0, stat, ""]])
+    assert answered[:2] == (0, [""])
+
+
 def test_a_manager_is_waited_for(session: Session) -> None:
     given = [[0, {"available": False}, ""], [0, {"available": True}, ""]]
     assert session([{"wait": "mgr"}], mgr_stat=given)[0] == 0
