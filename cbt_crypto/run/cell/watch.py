@@ -71,8 +71,9 @@ def _start(watches: Mapping[str, Any], directory: str) -> str:
     )
 
 
-#: The pipe to the watcher is opened both ways, as that waits for nobody; a watcher that has ended
-#: would answer nobody either.
+#: Nothing here waits for a watcher that has ended. Its pipes are opened both ways, as that waits
+#: for nobody; the answer is then read from an end that is closed when the watcher ends, and that is
+#: open before it is asked, so that no answer is lost.
 _ASKING = """
 is_watching() {
     [ -r "$watched.pid" ] && read -r watcher < "$watched.pid" || return 1
@@ -80,18 +81,20 @@ is_watching() {
     case ${stat##*) } in [ZX]*) return 1 ;; esac
 }
 ask_watcher() {
+    { exec 8< "$watched.told"; } 9<> "$watched.told"
     echo "$1" 1<> "$watched.ask"
-    read -r told < "$watched.told" || return 1
-    return "$told"
+    read -r told <&8 || told=
+    exec 8<&-
 }
 python_of_watcher() {
     is_watching || { $SUDO python3 -I -S "$@"; return; }
     cat > "$watched.program"; : > "$watched.out"; : > "$watched.err"
     printf %s "$2" > "$watched.argument"
-    ask_watcher run && status=0 || status=$?
+    ask_watcher run
+    [ -n "$told" ] || { $SUDO python3 -I -S "$@" < "$watched.program"; return; }
     cat "$watched.out"
     [ ! -s "$watched.err" ] || cat "$watched.err" >&2
-    return $status
+    return "$told"
 }"""
 
 
@@ -119,7 +122,7 @@ def asked(directory: str) -> str:
 def stop(directory: str) -> str:
     """Shell text that ends the watcher after a last look, and prints what it wrote."""
     return f"""{_asking(directory)}
-! is_watching || ask_watcher end || :
+! is_watching || ask_watcher end
 {shell.stop_in_background(f"{_base(directory)}.pid")}
 cat "$watched.jsonl" 2>/dev/null || :
 rm -f "$watched".*"""

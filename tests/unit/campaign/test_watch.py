@@ -123,6 +123,20 @@ def test_scripts_have_the_watcher_run_their_programs(tmp_path: Path) -> None:
     assert sorted(tmp_path.glob("watched*")) == []
 
 
+_ENDS_ITS_WATCHER = """
+import os, sys
+if open(sys.argv[1].strip('"')).read().strip() == str(os.getppid()):
+    os.kill(os.getppid(), 9)
+else:
+    print("by itself")
+"""
+
+
+def test_a_watcher_that_ends_while_it_is_asked_is_waited_for_by_nobody(tmp_path: Path) -> None:
+    program = shell.python(_ENDS_ITS_WATCHER, str(tmp_path / "watched.pid"))
+    assert _watching(tmp_path, program) == "by itself\n"
+
+
 def test_programs_run_where_the_watcher_is_gone(tmp_path: Path) -> None:
     """It may have been killed for its memory: what proves the configuration is asked all the same.
 
