@@ -123,6 +123,9 @@ def stop(directory: str) -> str:
     """Shell text that ends the watcher after a last look, and prints what it wrote."""
     return f"""{_asking(directory)}
 ! is_watching || ask_watcher end
+# It ends by itself now; what is looked up of a process to be killed would cost more than a wait.
+n=0; while is_watching && [ $n -lt 20 ]; do sleep 0.05; n=$((n + 1)); done
+is_watching || rm -f "$watched.pid"
 {shell.stop_in_background(f"{_base(directory)}.pid")}
 cat "$watched.jsonl" 2>/dev/null || :
 rm -f "$watched".*"""
