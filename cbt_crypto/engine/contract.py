@@ -273,7 +273,8 @@ class LiveFigures:
         """`12,345 IOPS, mean 2.07 ms`."""
         words = [f"{self.iops:,.0f} IOPS"]
         if self.latency_s is not None:
-            words.append(f"mean {1000 * self.latency_s:.3g} ms")
+            ms = 1000 * self.latency_s
+            words.append(f"mean {ms:,.0f} ms" if ms >= 100 else f"mean {ms:.3g} ms")
         return ", ".join(words)
 
 

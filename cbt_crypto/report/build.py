@@ -32,6 +32,7 @@ from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.report.sanitize import map_text
 from cbt_crypto.results.cell import record
 from cbt_crypto.results.cell.run import Run, read_run
+from cbt_crypto.results.cell.within_run import is_possible
 
 #: Fewer cells than this are read in this process: starting others would take longer.
 _WORTH_A_POOL = 8
@@ -56,8 +57,9 @@ def read_runs(folder: Folder, cells: Sequence[PlannedCell]) -> list[Run]:
     workers = min(len(os.sched_getaffinity(0)), len(cells))
     if workers < 2 or len(cells) < _WORTH_A_POOL:
         return [read(cell) for cell in cells]
-    # imported before the workers are forked, so that it costs its seconds once
-    importlib.import_module("arch.bootstrap")
+    if is_possible():
+        # imported before the workers are forked, so that it costs its seconds once
+        importlib.import_module("arch.bootstrap")
     with ProcessPoolExecutor(workers) as pool:
         return list(pool.map(read, cells))
 
@@ -87,7 +89,7 @@ def assemble(
         environment={} if environment is None else environment.model_dump(mode="json"),
         configurations=archive.plan.configurations,
         emulated_hosts=tuple(name for name, host in hosts.items() if host.emulated),
-        notes=tuple(str(problem) for problem in archive.problems),
+        notes=(*map(str, archive.problems), *([] if is_possible() else [_NO_RANGES])),
         records=tuple(record.table(r for run in runs for r in run.records)),
         verdicts=comparisons.count("iops"),
         control=() if control is None else tuple(control_sentences(tables, control)),
@@ -144,6 +146,11 @@ def known_spread(archive: Path) -> KnownSpread:
     )
 
 
+#: Where Python lacks a library.
+_NO_RANGES = (
+    "ranges within single runs are left out: the Python package arch is not installed here; "
+    "pip install arch"
+)
 #: Of a row whose configuration nobody looked at.
 _NOT_PROVED = "not proved"
 

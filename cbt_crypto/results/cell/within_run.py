@@ -7,6 +7,7 @@ run would differ; `report.interval` adds that.
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,10 +58,15 @@ class Within:
     block_s: int
 
 
+def is_possible() -> bool:
+    """Whether the library that draws is there: Debian has no package of it."""
+    return importlib.util.find_spec("arch") is not None
+
+
 def within_run(seconds: Seconds) -> Optional[Within]:
-    """None when the run is too short to say, or did nothing."""
+    """None when the run is too short to say, or did nothing; or without `is_possible`."""
     length = len(seconds.iops)
-    if length < _FEWEST_SECONDS or not seconds.iops.any():
+    if length < _FEWEST_SECONDS or not seconds.iops.any() or not is_possible():
         return None
     block = _block_length(seconds.iops)
     weights = _weights(length, block)

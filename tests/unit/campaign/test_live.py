@@ -33,6 +33,7 @@ def test_the_last_line_of_every_process_counts() -> None:
     assert figures.latency_s == pytest.approx(64 / 14_800)
     assert str(figures) == "14,800 IOPS, mean 4.32 ms"
     assert str(live.parse(printed, 3, None)) == "14,800 IOPS"
+    assert str(LiveFigures(3.0, 42.667)) == "3 IOPS, mean 42,667 ms"
 
 
 @pytest.mark.parametrize("text", ["", "@live\n", "@live\nJobs: 1 (f=0)\n", f"@live\n{_READS}"])
