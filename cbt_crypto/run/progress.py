@@ -129,7 +129,8 @@ class CampaignProgress:
         self._label = f"{self._number}/{self._cells}"
         if self._bar:
             self._bar.update(self._task, cell=self._label)
-        if self._bar and self._so_far and self._has_measured:
+        if self._bar and self._so_far and self._has_measured and self._so_far.is_due:
+            self.phase("compare what is measured so far")
             self._so_far.renew()
             self._bar.percents = self._so_far.lines
         self.phase(f"cell {self._label}: {label}")

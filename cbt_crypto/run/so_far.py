@@ -29,14 +29,14 @@ class SoFar:
         self._not_before = 0.0
         self.lines: Sequence[str] = ()
 
-    def renew(self) -> None:
-        """Make them anew, unless that would cost the campaign too much; they stay as they are then.
+    @property
+    def is_due(self) -> bool:
+        """Whether the campaign can afford it by now."""
+        return time.monotonic() >= self._not_before
 
-        Nothing that goes wrong with it matters.
-        """
+    def renew(self) -> None:
+        """Make them anew; they stay as they are when something goes wrong."""
         began = time.monotonic()
-        if began < self._not_before:
-            return
         module = "cbt_crypto.report.text.so_far"
         # A checkout need not be installed.
         path = str(Path(cbt_crypto.__file__).parent.parent)
