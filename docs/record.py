@@ -14,17 +14,23 @@ import fcntl
 import json
 import os
 import pty
+import re
 import struct
 import sys
 import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 _PROMPT = "\x1b[1;32m$\x1b[0m "
 _KEY_S = 0.04
 #: Silence that is longer is shown as this, in seconds.
 _IDLE_S = 2.0
+#: What redraws lines that are there: it erases them, one above the other, and writes them again.
+_REDRAW = re.compile(r"\r?(?:\x1b\[2K|\x1b\[1A|\r)+")
+#: Of such, one is kept in so many seconds.
+_EVERY_S = 3.0
 
 
 class Recording:
@@ -41,6 +47,10 @@ class Recording:
         event = [round(time.time() - self._started, 3), "o", text]
         self._file.write(json.dumps(event) + "\n")
         self._file.flush()
+
+    def close(self) -> None:
+        """Nothing appears any more."""
+        self._file.close()
 
     def type(self, command: str) -> None:
         """A person types."""
@@ -64,6 +74,31 @@ class Recording:
             sys.stdout.flush()
         os.close(terminal)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def thinned(events: list[list[Any]]) -> list[list[Any]]:
+    """The events without redraws that the next one, of as many lines, replaces within seconds."""
+    kept: list[list[Any]] = []
+    for event in events:
+        if len(kept) > 1 and _replaces(event, kept[-1]) and event[0] - kept[-2][0] < _EVERY_S:
+            kept.pop()
+        kept.append(event)
+    return kept
+
+
+def _replaces(event: list[Any], before: list[Any]) -> bool:
+    """Whether both erase as many lines as they write, so that the earlier one may be left out."""
+    erased, erased_before = _REDRAW.match(event[2]), _REDRAW.match(before[2])
+    if erased is None or erased_before is None or erased[0] != erased_before[0]:
+        return False
+    lines = erased[0].count("\x1b[1A")
+    return all(one[2].count("\n") == lines for one in (event, before))
+
+
+def _thin(cast: Path) -> None:
+    header, *lines = cast.read_text(encoding="utf-8").splitlines()
+    events = thinned([json.loads(line) for line in lines])
+    cast.write_text("\n".join([header, *map(json.dumps, events)]) + "\n", encoding="utf-8")
 
 
 def _chunks(terminal: int) -> Iterator[bytes]:
@@ -92,6 +127,8 @@ def main() -> int:
         if status != 0:
             return status
     recording.show(_PROMPT)
+    recording.close()
+    _thin(asked.cast)
     return 0
 
 

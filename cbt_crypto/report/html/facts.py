@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from lxml.html import builder as E
-
 from cbt_crypto.archive.documents import OverlayProof
 from cbt_crypto.report.figures.host_words import (
     CIPHER_HEADINGS,
@@ -16,6 +14,7 @@ from cbt_crypto.report.figures.host_words import (
     energy_counters,
     not_measured,
 )
+from cbt_crypto.report.html.elements import E
 from cbt_crypto.report.html.tables import Element, anchor, caption, scrolling
 from cbt_crypto.report.model import Report
 from cbt_crypto.results.cell.run import Run

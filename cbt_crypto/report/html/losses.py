@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lxml.html import builder as E
-
 from cbt_crypto.report.figures.loss_table import LossTable, heads, loss_tables, percents
+from cbt_crypto.report.html.elements import E
 from cbt_crypto.report.html.tables import Element, caption, scrolling
 from cbt_crypto.report.model import Report
 

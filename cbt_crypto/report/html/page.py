@@ -12,7 +12,6 @@ from textwrap import wrap
 from typing import Any, Optional
 
 from lxml import html
-from lxml.html import builder as E
 
 from cbt_crypto import __version__
 from cbt_crypto.report import label, text_of
@@ -26,6 +25,7 @@ from cbt_crypto.report.charts.size_chart import size_charts
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
 from cbt_crypto.report.html import facts
 from cbt_crypto.report.html import tables as page_tables
+from cbt_crypto.report.html.elements import E
 from cbt_crypto.report.html.losses import losses
 from cbt_crypto.report.html.tables import Element
 from cbt_crypto.report.model import Report, Table

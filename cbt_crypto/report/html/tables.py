@@ -9,13 +9,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Optional
 
-from lxml.html import builder as E
-
 from cbt_crypto.report import label, text_of
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY
 from cbt_crypto.report.figures.notes import notes_of, numbers
 from cbt_crypto.report.figures.tail import left_out
+from cbt_crypto.report.html.elements import E
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
 
 Element = Any

@@ -19,7 +19,7 @@ from cbt_crypto.errors import HostError
 from cbt_crypto.hosts.remote import Remote
 
 #: Seconds until the first look, and from one to the next: each is a command on every client.
-_FIRST_S, _EVERY_S = 4.0, 10.0
+_FIRST_S, _EVERY_S = 2.0, 10.0
 _TIMEOUT_S = 5
 #: Characters of a file's end that hold fio's last line.
 _END = 400
