@@ -127,7 +127,7 @@ class RbdFio(Scenario):
     def warm_scripts(
         self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
     ) -> HostScripts:
-        """The same, reading."""
+        """One fio for each volume, all at once, that reads the whole of it."""
         return self._end_to_end("read", volumes, run_dir, commands)
 
     def cache_state(self, site: Site) -> CacheState:

@@ -48,8 +48,12 @@ def overlays(config: dict[str, Any]) -> Any:
     config["iterations"] = 1
     settings.benchmarks = {BENCHMARK: {}}
     settings.report = {"steps": [TABLES]}
-    # Nothing for upstream's loop to deploy: every configuration is a deployment of its own.
-    return type("Overlays", (Cluster,), {"use_existing": True})(config)
+
+    class Overlays(Cluster):  # type: ignore[misc, valid-type]
+        # Nothing for upstream's loop to deploy: every configuration is a deployment of its own.
+        use_existing = True
+
+    return Overlays(config)
 
 
 def _check(settings: Any) -> None:

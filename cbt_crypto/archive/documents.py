@@ -65,7 +65,7 @@ class Process(_Document):
     logs: Optional[str] = None
 
 
-class Block(_Document):
+class BlockRead(_Document):
     """What the campaign read of a block when it decided whether to measure another."""
 
     warmup_s: float = Field(0.0, ge=0)
@@ -128,7 +128,7 @@ class CellDocument(_Document):
     clock_offset_s: Mapping[str, float] = {}
     processes: tuple[Process, ...] = ()
     deployment: Optional[str] = None
-    block: Optional[Block] = None
+    block: Optional[BlockRead] = None
     rate_iops: Optional[float] = Field(None, gt=0)
     caches: Optional[Caches] = None
     storage: Mapping[str, OsdStorage] = {}
@@ -165,7 +165,7 @@ class Proof(_Document):
     clients: Mapping[str, Any] = {}
 
 
-class Host(_Document):
+class RecordedHost(_Document):
     """One host of environment.json; what else is recorded of it is kept as it is."""
 
     model_config = ConfigDict(extra="allow")
@@ -180,7 +180,7 @@ class Environment(_Document):
     model_config = ConfigDict(extra="allow")
 
     format: int
-    hosts: Mapping[str, Host] = {}
+    hosts: Mapping[str, RecordedHost] = {}
 
 
 #: Any of the documents above.

@@ -10,9 +10,9 @@ from cbt_crypto.archive.documents import (
     FORMAT,
     Baseline,
     Environment,
-    Host,
     PlanDocument,
     PlannedCell,
+    RecordedHost,
 )
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.archive.problem import Malformed, Problem
@@ -143,7 +143,7 @@ def _renamed(run: Run, name: str) -> Run:
 
 def _environment(archives: Mapping[str, Path]) -> tuple[Environment | None, tuple[Problem, ...]]:
     """The hosts of all archives that tell of theirs, by archive and host."""
-    hosts: dict[str, Host] = {}
+    hosts: dict[str, RecordedHost] = {}
     for name, path in archives.items():
         try:
             environment = Folder(path).document("results/environment.json", Environment)

@@ -24,13 +24,13 @@ _DataclassT = TypeVar("_DataclassT")
 _Value = Union[bool, int, float, str, None]
 
 
-class _Part(BaseModel):
+class _OpenModel(BaseModel):
     """What is not named here is kept, so that newer documents of the same format are read."""
 
     model_config = ConfigDict(extra="allow")
 
 
-class ComparisonPart(_Part):
+class ComparisonPart(_OpenModel):
     """A figure in percent of the baseline's, with the ends of its 95 % interval."""
 
     percent: float
@@ -41,7 +41,7 @@ class ComparisonPart(_Part):
     differs: Optional[bool] = Field(None, description="since format 2: the verdict")
 
 
-class CellPart(_Part):
+class CellPart(_OpenModel):
     """One row: a configuration under one load. `figures` and `comparisons` are by metric."""
 
     name: str
@@ -56,7 +56,7 @@ class CellPart(_Part):
     runs: list[dict[str, Any]] = Field([], description="every run behind it, with its proof")
 
 
-class PairPart(_Part):
+class PairPart(_OpenModel):
     """A row in percent of another one, neither of which is the baseline."""
 
     name: str
@@ -64,7 +64,7 @@ class PairPart(_Part):
     iops: ComparisonPart
 
 
-class SectionPart(_Part):
+class SectionPart(_OpenModel):
     """One mode, in one direction."""
 
     label: str
@@ -75,7 +75,7 @@ class SectionPart(_Part):
     pairs: list[PairPart] = []
 
 
-class TablePart(_Part):
+class TablePart(_OpenModel):
     """One scenario and op size."""
 
     title: str
@@ -84,7 +84,7 @@ class TablePart(_Part):
     groups: dict[str, str] = Field({}, description="row -> the group that charts show it in")
 
 
-class ConclusionPart(_Part):
+class ConclusionPart(_OpenModel):
     """The effect of a configuration on a kind of load, in words."""
 
     load: str
@@ -95,7 +95,7 @@ class ConclusionPart(_Part):
     cpu_per_io_percent: Optional[float] = None
 
 
-class ReportDocument(_Part):
+class ReportDocument(_OpenModel):
     """The whole of report.json."""
 
     format: int = Field(ge=1, le=FORMAT)
@@ -208,7 +208,7 @@ def _dataclass_of(kind: type[_DataclassT], values: Mapping[str, Any]) -> _Datacl
     return kind(**{key: value for key, value in values.items() if key in names})
 
 
-def _more(kind: type[Any], document: _Part) -> dict[str, Any]:
+def _more(kind: type[Any], document: _OpenModel) -> dict[str, Any]:
     """Plain fields that newer documents have and the model has too."""
     extra, names = document.model_extra or {}, {field.name for field in fields(kind)}
     return {

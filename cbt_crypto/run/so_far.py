@@ -24,7 +24,7 @@ class SoFar:
     """
 
     def __init__(self, archive: Path, most_lines: int) -> None:
-        """Starts nothing yet."""
+        """`most_lines` is what fits on the page; `renew` is the first to read the archive."""
         self._archive, self._most = archive, most_lines
         self._not_before = 0.0
         self.lines: Sequence[str] = ()

@@ -19,7 +19,7 @@ class Impossible(Exception):
     """One sentence on why this host cannot do what is asked."""
 
 
-class Host:
+class HostFiles:
     """What is read and written below `root`: /, or a copy of its files in a test."""
 
     def __init__(self, root: str = "/") -> None:
@@ -201,7 +201,7 @@ class Groups:
         self.ours = base / name
 
     @classmethod
-    def find(cls, host: Host, name: str) -> Optional["Groups"]:
+    def find(cls, host: HostFiles, name: str) -> Optional["Groups"]:
         """In cgroup v2, else in v1; None on a host without the controller."""
         mounted = host.root / "sys/fs/cgroup"
         for base in (mounted, mounted / "unified"):
@@ -254,7 +254,7 @@ class Groups:
 class CpuPlan:
     """What `arguments` ask of this host. See `main`."""
 
-    def __init__(self, host: Host, arguments: Dict[str, Any]) -> None:
+    def __init__(self, host: HostFiles, arguments: Dict[str, Any]) -> None:
         self.host, self.arguments = host, arguments
         self.osds = {}  # type: Dict[str, List[int]]
         self.clients = None  # type: Optional[List[int]]
@@ -313,7 +313,7 @@ def see(arguments: Dict[str, Any]) -> Dict[str, Any]:
     `clients` are those of the clients' group. What is expected is read once.
     """
     if not _planned:
-        _planned.append(CpuPlan(Host(), arguments))
+        _planned.append(CpuPlan(HostFiles(), arguments))
     plan = _planned[0]
     facts = plan.facts(threads_of)
     for osd in facts["osds"].values():
@@ -332,7 +332,7 @@ def threads_of(pid_file: str) -> Dict[str, int]:
     return dict(counts)
 
 
-def main(arguments: Dict[str, Any], host: Host) -> None:
+def main(arguments: Dict[str, Any], host: HostFiles) -> None:
     """Do `arguments["action"]`: check, apply or show.
 
     The others are `group`, the name of the campaign's cgroup; `options`, those of the overlay or
@@ -354,7 +354,7 @@ def main(arguments: Dict[str, Any], host: Host) -> None:
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
     try:
-        main(asked, Host())
+        main(asked, HostFiles())
     except (Impossible, OSError) as problem:
         if asked["action"] != "check":
             sys.exit(str(problem))

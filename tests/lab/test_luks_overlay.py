@@ -25,7 +25,7 @@ from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Shape
 from cbt_crypto.run import devices
 from cbt_crypto.run.cell import watch
-from cbt_crypto.run.cell.watch import Record
+from cbt_crypto.run.cell.watch import WatchRecord
 
 pytestmark = pytest.mark.lab
 
@@ -180,7 +180,7 @@ def test_every_flag_alone_and_together_on_open_mappings(encrypted: Machine) -> N
     assert not encrypted.verdict(ABSENT).proved
 
 
-def _watched(machine: Machine, overlay: Luks, meanwhile: str) -> tuple[Optional[str], Record]:
+def _watched(machine: Machine, overlay: Luks, meanwhile: str) -> tuple[Optional[str], WatchRecord]:
     """What a watch over these commands says, as that of a cell does, and what it wrote."""
     watches = {overlay.name: overlay.watch(SITE)}
     machine.sh(f"{watch.start(watches, DIR)[HOST]}\n{watch.ready(DIR)}")

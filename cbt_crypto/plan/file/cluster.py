@@ -14,11 +14,11 @@ from cbt_crypto.plan.file.field_types import (
     ConfigurationName,
     DaemonId,
     DriveName,
+    FileSection,
     HostName,
     MonAddress,
     OwnDirectory,
     PoolName,
-    Section,
     Size,
     UserName,
 )
@@ -30,7 +30,7 @@ Order = Literal["rounds", "interleaved", "sequential"]
 Layout = Literal["separate", "side_by_side"]
 
 
-class ErasureProfile(Section):
+class ErasureProfile(FileSection):
     """How a pool's objects are coded; CBT's keys."""
 
     erasure_k: int = Field(ge=2, le=32, description="pieces that an object is cut into")
@@ -44,7 +44,7 @@ class ErasureProfile(Section):
     )  # fmt: skip
 
 
-class PoolProfile(Section):
+class PoolProfile(FileSection):
     """How a pool is made; CBT's keys."""
 
     pg_size: int = Field(128, ge=1, le=65536, description="pg_num of the pool")
@@ -68,7 +68,7 @@ class PoolProfile(Section):
     )
 
 
-class Neighbours(Section):
+class Neighbours(FileSection):
     """Load by stress-ng on some hosts during each cell, the same in all configurations."""
 
     hosts: Optional[list[HostName]] = Field(
@@ -89,7 +89,7 @@ class Neighbours(Section):
     stress_cmd: str = Field("stress-ng", description="command for stress-ng(1)")
 
 
-class CephSettings(Section):
+class CephSettings(FileSection):
     """Settings of the published experiments, as keys. Each becomes options of ceph.conf."""
 
     osd_memory_target: Optional[Size] = Field(
@@ -102,7 +102,7 @@ class CephSettings(Section):
     balancer: bool = Field(False, description="let the manager move PGs between OSDs")
 
 
-class ClusterSection(Section):
+class ClusterSection(FileSection):
     """Hosts, daemons, devices, and the library of configurations."""
 
     type: Optional[Literal["overlays"]] = Field(

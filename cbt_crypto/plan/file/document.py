@@ -21,7 +21,7 @@ MAX_DEPTH = 32
 
 
 @dataclass
-class Document:
+class YamlDocument:
     """A YAML file's data, and the line of each of its keys. Paths are tuples of keys."""
 
     path: Path
@@ -51,7 +51,7 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
-def read(path: Path) -> Document:
+def read(path: Path) -> YamlDocument:
     """Read a YAML file. Raises UsageError naming the file, and the line where there is one."""
     text = _text(path)
     try:
@@ -62,7 +62,7 @@ def read(path: Path) -> Document:
     except yaml.YAMLError as error:
         sentence = str(error).partition("\n")[0]
         raise UsageError(f"{path}: not YAML: {sentence}") from error
-    document = Document(path, None)
+    document = YamlDocument(path, None)
     if node is not None:
         _note_lines(node, (), document, [0])
     try:
@@ -101,7 +101,7 @@ def _text(path: Path) -> str:
         raise UsageError(f"{path}: not a text in UTF-8; is it a YAML file?") from error
 
 
-def _note_lines(node: yaml.Node, path: KeyPath, document: Document, seen: list[int]) -> None:
+def _note_lines(node: yaml.Node, path: KeyPath, document: YamlDocument, seen: list[int]) -> None:
     seen[0] += 1
     if seen[0] > MAX_NODES:
         raise UsageError(f"{document.path}: its aliases unfold to more than {MAX_NODES} values")
@@ -116,7 +116,7 @@ def _note_lines(node: yaml.Node, path: KeyPath, document: Document, seen: list[i
 
 
 def _note_mapping(
-    node: yaml.MappingNode, path: KeyPath, document: Document, seen: list[int]
+    node: yaml.MappingNode, path: KeyPath, document: YamlDocument, seen: list[int]
 ) -> None:
     keys: set[str] = set()
     for key_node, value in node.value:

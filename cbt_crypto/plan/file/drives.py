@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Literal, Optional
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from cbt_crypto.plan.file.field_types import AbsolutePath, HostName, Section
+from cbt_crypto.plan.file.field_types import AbsolutePath, FileSection, HostName
 
 if TYPE_CHECKING:
     pass
 
 
-class DriveSection(Section):
+class DriveSection(FileSection):
     """A drive of a host, or an MD RAID-0 that is made of several for the purpose."""
 
     host: HostName = Field(description="the host that has it; one of clients")

@@ -23,7 +23,7 @@ from cbt_crypto.plan.file.baseline import baseline_of, unmeasured
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.combinations import combinations, flatten, named_workloads
 from cbt_crypto.plan.file.dimensions import at, variants
-from cbt_crypto.plan.file.document import Document, KeyPath, printable, read
+from cbt_crypto.plan.file.document import KeyPath, YamlDocument, printable, read
 from cbt_crypto.plan.file.explain import kind_of, nearest, sentences
 from cbt_crypto.plan.file.monitoring import MonitoringProfiles
 from cbt_crypto.plan.file.origin import origin_of
@@ -43,7 +43,7 @@ REQUIRED_SECTIONS = ("cluster", "benchmarks")
 class CampaignFile:
     """Collects what is wrong in one document, so that all of it is said at once."""
 
-    document: Document
+    document: YamlDocument
     problems: list[str] = field(default_factory=list)
 
     def problem(self, path: KeyPath, wrong: str) -> None:
@@ -89,7 +89,7 @@ def load(path: Path) -> Campaign:
 
 def load_data(path: Path, data: Any) -> Campaign:
     """A campaign from what was read of its file earlier; `path` is what errors name."""
-    return _loaded(CampaignFile(Document(path, data)))
+    return _loaded(CampaignFile(YamlDocument(path, data)))
 
 
 def _loaded(file: CampaignFile) -> Campaign:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Optional
 
 from pydantic import AfterValidator, Field, field_validator
 
-from cbt_crypto.plan.file.field_types import Section
+from cbt_crypto.plan.file.field_types import FileSection
 
 Role = Literal["head", "clients", "osds", "mons", "mgrs"]
 
@@ -24,7 +24,7 @@ def _words(arguments: str) -> str:
 Arguments = Annotated[str, AfterValidator(_words)]
 
 
-class CollectlProfile(Section):
+class CollectlProfile(FileSection):
     """collectl runs beside every cell."""
 
     nodes: list[Role] = Field(
@@ -36,7 +36,7 @@ class CollectlProfile(Section):
     )
 
 
-class PerfProfile(Section):
+class PerfProfile(FileSection):
     """perf stat or perf record runs beside every cell."""
 
     nodes: list[Role] = Field(["osds"], description="roles on whose hosts perf runs")
@@ -44,7 +44,7 @@ class PerfProfile(Section):
     args: Arguments = Field("stat -a -I 1000", description="perf's arguments")
 
 
-class MonitoringProfiles(Section):
+class MonitoringProfiles(FileSection):
     """What watches the nodes; collectl always does."""
 
     collectl: CollectlProfile = Field(

@@ -14,7 +14,7 @@ from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.combinations import section_model
-from cbt_crypto.plan.file.field_types import ConfigurationName, Section
+from cbt_crypto.plan.file.field_types import ConfigurationName, FileSection
 from cbt_crypto.plan.file.monitoring import MonitoringProfiles
 from cbt_crypto.plan.side_by_side.groups import Group
 
@@ -58,7 +58,7 @@ def _overlays_model() -> Any:
         name: (Optional[overlay], Field(None, description=(overlay.__doc__ or "").split("\n")[0]))
         for name, overlay in OVERLAYS.items()
     }
-    return create_model("Overlays", __config__=Section.model_config, **fields)
+    return create_model("Overlays", __config__=FileSection.model_config, **fields)
 
 
 def _one_or_more(section: Any) -> Any:
@@ -84,10 +84,10 @@ def file_model() -> Any:
     scenarios: dict[str, Any] = {
         name: (_one_or_more(section_model(scenario)), None) for name, scenario in SCENARIOS.items()
     }
-    benchmarks = create_model("Benchmarks", __config__=Section.model_config, **scenarios)
+    benchmarks = create_model("Benchmarks", __config__=FileSection.model_config, **scenarios)
     return create_model(
         "CampaignFile",
-        __config__=Section.model_config,
+        __config__=FileSection.model_config,
         cluster=(cluster, Field(description="hosts, daemons, devices, configurations")),
         benchmarks=(benchmarks, Field(description="scenarios, in the order they are to run")),
         monitoring_profiles=(

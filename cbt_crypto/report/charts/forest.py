@@ -15,7 +15,7 @@ _STEP = 10.0
 
 
 @dataclass(frozen=True)
-class Point:
+class ForestPoint:
     """One percent. `low` and `high` are None where nothing bounds it.
 
     `is_shown` says that a difference is shown; `is_of_one_deployment` that the ends are a range
@@ -37,7 +37,7 @@ class Row:
 
     heading: str
     label: str
-    points: tuple[Point, ...]
+    points: tuple[ForestPoint, ...]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def forest(report: Report) -> Optional[Forest]:
     )
 
 
-def _points(section: Section, names: list[str], loss: bool) -> Iterator[Point]:
+def _points(section: Section, names: list[str], loss: bool) -> Iterator[ForestPoint]:
     for cell in section.cells:
         if not cell.is_baseline and cell.state != "missing":
             comparison = cell.comparisons.get("iops")
@@ -87,9 +87,13 @@ def _points(section: Section, names: list[str], loss: bool) -> Iterator[Point]:
                 yield _point(cell, names.index(cell.in_legend), comparison, loss)
 
 
-def _point(cell: ReportCell, series: int, compared: Optional[Comparison], loss: bool) -> Point:
+def _point(
+    cell: ReportCell, series: int, compared: Optional[Comparison], loss: bool
+) -> ForestPoint:
     if compared is None:
-        return Point(series, None, None, None, False, False, f"{cell.in_legend}: {cell.state}")
+        return ForestPoint(
+            series, None, None, None, False, False, f"{cell.in_legend}: {cell.state}"
+        )
     percent, low, high = compared.percent, compared.low, compared.high
     if loss:
         percent = 100 - percent
@@ -98,10 +102,10 @@ def _point(cell: ReportCell, series: int, compared: Optional[Comparison], loss: 
     if low is not None and high is not None:
         text += f", {low:.1f} to {high:.1f}"
     shown, of_one = bool(compared.differs), compared.is_of_one_deployment
-    return Point(series, percent, low, high, shown, of_one, text)
+    return ForestPoint(series, percent, low, high, shown, of_one, text)
 
 
-def _ends(points: Iterable[Point], reference: float, loss: bool) -> tuple[float, float]:
+def _ends(points: Iterable[ForestPoint], reference: float, loss: bool) -> tuple[float, float]:
     """An axis that holds every point and interval, but no more than people can use."""
     limits = (100 - _MOST, 100 - _LEAST) if loss else (_LEAST, _MOST)
     percents = [reference - _STEP, reference + _STEP]

@@ -12,7 +12,7 @@ from typing import Any
 from lxml import etree
 
 from cbt_crypto.report.charts import palette
-from cbt_crypto.report.charts.forest import Forest, Point, Row
+from cbt_crypto.report.charts.forest import Forest, ForestPoint, Row
 
 _SVG = "http://www.w3.org/2000/svg"
 #: Pixels: the whole width, the labels' part of it, and what stays free at the right.
@@ -101,7 +101,7 @@ class _Drawing:
         for lane, point in enumerate(row.points):
             self._point(point, at + _LANE * (lane + 0.5))
 
-    def _point(self, point: Point, y: float) -> None:
+    def _point(self, point: ForestPoint, y: float) -> None:
         colour = _colour(point.series)
         if point.percent is None:
             self._text(_LABELS + 6, y + 4.5, point.text, colour, size=12)

@@ -24,7 +24,7 @@ _LEAST = 3
 
 
 @dataclass(frozen=True)
-class Point:
+class DepthPoint:
     """One depth: IOPS and mean and 99th percentile of completion latency in ns."""
 
     depth: int
@@ -47,7 +47,7 @@ class Curve:
     """One configuration's points by depth, and its knee; None where it was not reached."""
 
     name: str
-    points: tuple[Point, ...]
+    points: tuple[DepthPoint, ...]
     knee: Optional[Knee]
 
 
@@ -115,12 +115,12 @@ def _curve(name: str, cells: Mapping[int, Optional[ReportCell]]) -> Curve:
     return Curve(name, points, knee)
 
 
-def _point(depth: int, cell: Optional[ReportCell]) -> Optional[Point]:
+def _point(depth: int, cell: Optional[ReportCell]) -> Optional[DepthPoint]:
     figures = {} if cell is None else cell.figures
     if not figures.get("iops") or not figures.get("clat_ns_mean"):
         return None
     mean, p99 = figures["clat_ns_mean"], figures.get("clat_ns_p99")
-    return Point(depth, figures["iops"], mean, p99)
+    return DepthPoint(depth, figures["iops"], mean, p99)
 
 
 def _powers(cells: Mapping[int, Optional[ReportCell]]) -> Iterator[dict[int, float]]:

@@ -58,7 +58,7 @@ def _figures(cell: ReportCell) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print them."""
+    """Print the lines of the archive that is named, at most as many as the second word says."""
     archive, most = sys.argv[1:]
     print("\n".join(so_far(build(Path(archive)), int(most))))
 

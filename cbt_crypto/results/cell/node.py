@@ -81,7 +81,7 @@ class NodesUse:
         return sum(found) if len(found) == len(self.nodes) else None
 
 
-class Node(Sampled[NodeSeries]):
+class NodeSamples(Sampled[NodeSeries]):
     """One host's processors, processes and network."""
 
     def use(self, window: Window) -> Optional[NodeUse]:
@@ -145,7 +145,7 @@ def _add_ticks(ticks: dict[str, int], before: ProcessSample, after: ProcessSampl
                 ticks[kind] += max(used - used_before.get(pid, 0), 0)
 
 
-def percent_per_second(nodes: Sequence[Node], window: Window) -> dict[str, Floats]:
+def percent_per_second(nodes: Sequence[NodeSamples], window: Window) -> dict[str, Floats]:
     """Percent of all nodes' threads in each shown state, for each second of the window."""
     if not nodes or window.seconds < 1:
         return {}

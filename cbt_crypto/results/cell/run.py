@@ -20,7 +20,13 @@ from cbt_crypto.results.cell.energy import (
 )
 from cbt_crypto.results.cell.in_window import Cut, InWindow, cut, in_window, other_seconds
 from cbt_crypto.results.cell.latency_by_second import SecondBins, second_bins
-from cbt_crypto.results.cell.node import BUSY_STATES, Node, NodesUse, NodeUse, percent_per_second
+from cbt_crypto.results.cell.node import (
+    BUSY_STATES,
+    NodeSamples,
+    NodesUse,
+    NodeUse,
+    percent_per_second,
+)
 from cbt_crypto.results.cell.perf import PerfUse, read_perf
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.series import Series, directions_of, series_of
@@ -277,7 +283,7 @@ def _histograms(clients: Sequence[Client]) -> dict[str, Histogram]:
     return merged
 
 
-def _nodes(folder: Folder, cell: CellDocument, problems: list[Problem]) -> list[Node]:
+def _nodes(folder: Folder, cell: CellDocument, problems: list[Problem]) -> list[NodeSamples]:
     """The samples of OSD hosts, and of clients that have some; the unreadable are problems."""
     nodes = []
     for host in dict.fromkeys((*cell.osd_hosts, *cell.clients)):
@@ -289,7 +295,7 @@ def _nodes(folder: Folder, cell: CellDocument, problems: list[Problem]) -> list[
         except Malformed as error:
             problems.append(Problem("", str(error)))
             continue
-        nodes.append(Node(host, series, cell.clock_offset_s.get(host, 0.0)))
+        nodes.append(NodeSamples(host, series, cell.clock_offset_s.get(host, 0.0)))
     return nodes
 
 
@@ -320,7 +326,9 @@ def _samples(folder: Folder, with_processes: bool) -> NodeSeries:
         raise Malformed(f"{folder.label(names[0])} {error}") from None
 
 
-def _uses(nodes: Sequence[Node], window: Window, problems: list[Problem]) -> tuple[NodeUse, ...]:
+def _uses(
+    nodes: Sequence[NodeSamples], window: Window, problems: list[Problem]
+) -> tuple[NodeUse, ...]:
     """The nodes whose samples cover the window; the others are problems."""
     found = []
     for node in nodes:

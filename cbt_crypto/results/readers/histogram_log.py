@@ -53,7 +53,7 @@ class HistogramLog:
 
 def read_histogram_log(path: Path) -> HistogramLog:
     """Read a clat_hist log. Raises Malformed when it holds no whole line."""
-    parts: list[_Part] = []
+    parts: list[_Piece] = []
     width = 0
     for text in Stream(path, piece=_PIECE).lines():
         width = width or _width(text)
@@ -75,7 +75,7 @@ def read_histogram_log(path: Path) -> HistogramLog:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Piece:
     heads: Ints
     lines: Ints
     bins: Ints
@@ -101,7 +101,7 @@ def _middles(bins: int) -> Ints:
     return (fine[::joined] + fine[joined - 1 :: joined]) // 2
 
 
-def _parse(text: bytes, width: int) -> _Part:
+def _parse(text: bytes, width: int) -> _Piece:
     """The lines of `text` with `width` fields whose numbers are all right.
 
     Most bins of a line are empty, and nearly all of these stand at its two ends: only what is
@@ -156,7 +156,7 @@ def _filled(digits: Ints, spans: list[_Span]) -> list[tuple[int, int]]:
     return list(zip(*digit_ends))
 
 
-class _Line(NamedTuple):
+class _CutLine(NamedTuple):
     """A line without the empty bins at its ends: `first` of them before `filled`, `last` behind."""
 
     head: bytes
@@ -165,7 +165,7 @@ class _Line(NamedTuple):
     last: int
 
 
-def _cut(text: bytes, span: _Span, filled: tuple[int, int], bins: int) -> Optional[_Line]:
+def _cut(text: bytes, span: _Span, filled: tuple[int, int], bins: int) -> Optional[_CutLine]:
     """None where something else than empty bins stands before or behind the filled ones."""
     start, (left, right) = span.head + 1, filled
     first = min((left - start) // 3, bins - 1)
@@ -176,10 +176,10 @@ def _cut(text: bytes, span: _Span, filled: tuple[int, int], bins: int) -> Option
     is_empty_ahead = text.startswith(_LEADING[: 3 * first], start)
     if not is_empty_ahead or text[stop : span.end] != _TRAILING[: 3 * last]:
         return None
-    return _Line(text[span.start : span.head], first, text[start + 3 * first : stop], last)
+    return _CutLine(text[span.start : span.head], first, text[start + 3 * first : stop], last)
 
 
-def _numbers(lines: list[_Line], bins: int) -> _Part:
+def _numbers(lines: list[_CutLine], bins: int) -> _Piece:
     """The counts of lines that are cut, without those in which one is no number."""
     heads, is_head, _ = _fields([line.head for line in lines])
     counts, is_count, fields = _fields([line.filled for line in lines])
@@ -192,7 +192,7 @@ def _numbers(lines: list[_Line], bins: int) -> _Part:
     positive = good[rows] & (counts > 0)
     renumbered = np.cumsum(good) - 1
     kept_heads = heads.reshape(-1, _BEFORE)[good]
-    return _Part(kept_heads, renumbered[rows[positive]], numbers[positive], counts[positive], 0)
+    return _Piece(kept_heads, renumbered[rows[positive]], numbers[positive], counts[positive], 0)
 
 
 def _fields(lines: list[bytes]) -> tuple[Ints, NDArray[np.bool_], Ints]:

@@ -15,7 +15,7 @@ from cbt_crypto.cluster_overlays.findings import Finding, judge_all, name_of
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.run.cell import daemons_on_host
-from cbt_crypto.run.cell.watch import Record
+from cbt_crypto.run.cell.watch import WatchRecord
 
 #: Of the verdict in proof.json, and of what is watched.
 NAME = "osds"
@@ -88,7 +88,7 @@ def _fault(runs: Sequence[Any], epochs: Sequence[Optional[int]]) -> Optional[str
     return None
 
 
-def served(records: Mapping[str, Record]) -> dict[str, dict[str, int]]:
+def served(records: Mapping[str, WatchRecord]) -> dict[str, dict[str, int]]:
     """OSD name -> operations of clients that it served in the cell, and its placement groups.
 
     Without those that did not say it both times.
@@ -96,7 +96,7 @@ def served(records: Mapping[str, Record]) -> dict[str, dict[str, int]]:
     return {name: counts for record in records.values() for name, counts in _served(record)}
 
 
-def _served(record: Record) -> Iterator[tuple[str, dict[str, int]]]:
+def _served(record: WatchRecord) -> Iterator[tuple[str, dict[str, int]]]:
     looks = record.counted.get(NAME, [])
     if len(looks) < 2:
         return

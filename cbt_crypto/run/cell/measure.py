@@ -48,7 +48,7 @@ class ScenarioBenchmark:
     tell: Optional[Callable[[LiveFigures], None]] = None
 
     def __init__(self, engine: Engine, work: CellWork) -> None:
-        """Touches nothing."""
+        """Takes values alone; `initialize` is the first to touch a host."""
         self._engine = engine
         self._directories = engine.Benchmark(work.archive_dir, work.cluster, work.config)
         self.archive_dir = self._directories.archive_dir

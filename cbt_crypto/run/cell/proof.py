@@ -19,7 +19,7 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 from cbt_crypto.run.cell import daemons, threads_on_host, watch
 from cbt_crypto.run.cell.daemons import UpFrom
-from cbt_crypto.run.cell.watch import Record
+from cbt_crypto.run.cell.watch import WatchRecord
 from cbt_crypto.run.targets.drive_proof import DriveProof
 
 _BEGIN = "@cbt-crypto-probe"
@@ -44,7 +44,7 @@ class Evidence:
 
     before: Probed = field(default_factory=dict)
     after: Probed = field(default_factory=dict)
-    watched: Mapping[str, Record] = field(default_factory=dict)
+    watched: Mapping[str, WatchRecord] = field(default_factory=dict)
     up_from: tuple[UpFrom, UpFrom] = ({}, {})
 
 
@@ -227,7 +227,7 @@ def _watch_clients(site: Site) -> dict[str, Watch]:
     return dict.fromkeys(site.clients, Watch(shell.program(threads_on_host), asked))
 
 
-def _busiest(watched: Mapping[str, Record]) -> dict[str, Any]:
+def _busiest(watched: Mapping[str, WatchRecord]) -> dict[str, Any]:
     """Client -> its busiest thread, where one was seen."""
     found = {host: record.counted.get(CLIENTS, [])[-1:] for host, record in watched.items()}
     return {host: own[0] for host, own in found.items() if own and "cpu_percent" in own[0]}

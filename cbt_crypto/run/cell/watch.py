@@ -30,7 +30,7 @@ MARKER = "@cbt-crypto-watched"
 
 
 @dataclass
-class Record:
+class WatchRecord:
     """What one host's watcher wrote.
 
     `seen` and `counted` are by name: values in the order of their appearance, and counters at the
@@ -131,9 +131,9 @@ cat "$watched.jsonl" 2>/dev/null || :
 rm -f "$watched".*"""
 
 
-def parse(text: str) -> Record:
+def parse(text: str) -> WatchRecord:
     """What a watcher wrote; lines that are torn or somebody else's are left out."""
-    found = Record()
+    found = WatchRecord()
     for line in text.splitlines():
         with contextlib.suppress(ValueError, KeyError, TypeError):
             said = json.loads(line)
@@ -148,12 +148,12 @@ def parse(text: str) -> Record:
     return found
 
 
-def seen_of(name: str, records: Mapping[str, Record]) -> dict[str, Sequence[Seen]]:
+def seen_of(name: str, records: Mapping[str, WatchRecord]) -> dict[str, Sequence[Seen]]:
     """Host -> what was seen there of that name."""
     return {host: record.seen[name] for host, record in records.items() if name in record.seen}
 
 
-def fault(name: str, hosts: Sequence[str], records: Mapping[str, Record]) -> Optional[str]:
+def fault(name: str, hosts: Sequence[str], records: Mapping[str, WatchRecord]) -> Optional[str]:
     """Why what these hosts saw of that name does not cover the cell; None when it does."""
     for host in hosts:
         record = records.get(host)

@@ -65,7 +65,7 @@ class HostNetwork:
 
 
 @dataclass(frozen=True)
-class Host:
+class HostHardware:
     """One host. `memory` and `free`, that of tmp_dir's file system, are in bytes."""
 
     name: str
@@ -94,7 +94,7 @@ def decimal(size: int) -> str:
     return f"{size / 1e6:.3g} MB"
 
 
-def look(remote: Remote, hosts: Sequence[str], tmp_dir: str) -> list[Host]:
+def look(remote: Remote, hosts: Sequence[str], tmp_dir: str) -> list[HostHardware]:
     """Ask all hosts, twice: what they have, then what `check` says of each drive.
 
     Raises UsageError with a line for each host that cannot be asked. Nothing is touched.
@@ -144,7 +144,7 @@ def _guarded(
 
 def _host(
     name: str, facts: Mapping[str, Any], verdicts: Mapping[tuple[str, str], Optional[str]]
-) -> Host:
+) -> HostHardware:
     simple = ("system", "kernel", "processor", "cpus", "numa_nodes", "memory", "free", "versions")
     networks = [
         HostNetwork(
@@ -157,7 +157,7 @@ def _host(
         _drive(name, drive, verdicts.get((name, drive["path"]), "cannot be looked at"))
         for drive in facts["drives"]
     ]
-    return Host(
+    return HostHardware(
         name=name,
         networks=tuple(networks),
         drives=tuple(drives),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.run.init.hardware import Host, HostDrive, HostNetwork
+from cbt_crypto.run.init.hardware import HostDrive, HostHardware, HostNetwork
 
 #: PGs of one OSD, replicas counted, that Ceph's own documentation aims at.
 _PGS_PER_OSD = 100
@@ -27,8 +27,8 @@ _CLIENT_NAME = re.compile(r"(client|load|fio|bench|gen)", re.IGNORECASE)
 class Proposal:
     """Roles and numbers. `drives` are those of the OSDs by host; empty for OSDs on files."""
 
-    osds: tuple[Host, ...]
-    clients: tuple[Host, ...]
+    osds: tuple[HostHardware, ...]
+    clients: tuple[HostHardware, ...]
     drives: dict[str, list[HostDrive]]
     #: Free ones that are left out, as they are not like the others or too many.
     spare: tuple[HostDrive, ...]
@@ -49,7 +49,7 @@ class Proposal:
         return sum(drive.size for of_host in self.drives.values() for drive in of_host)
 
 
-def propose(hosts: Sequence[Host]) -> Proposal:
+def propose(hosts: Sequence[HostHardware]) -> Proposal:
     """Roles by what hosts have and, where that leaves a choice, by their names."""
     osds, clients = _roles(hosts)
     drives = _drives(osds)
@@ -72,7 +72,9 @@ def propose(hosts: Sequence[Host]) -> Proposal:
     )
 
 
-def _roles(hosts: Sequence[Host]) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
+def _roles(
+    hosts: Sequence[HostHardware],
+) -> tuple[tuple[HostHardware, ...], tuple[HostHardware, ...]]:
     named = tuple(host for host in hosts if _OSD_NAME.match(host.name))
     rest = tuple(host for host in hosts if host not in named)
     if named and rest:
@@ -92,7 +94,7 @@ def _roles(hosts: Sequence[Host]) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
     return tuple(hosts[count:]), tuple(hosts[:count])
 
 
-def _drives(osds: Sequence[Host]) -> dict[str, list[HostDrive]]:
+def _drives(osds: Sequence[HostHardware]) -> dict[str, list[HostDrive]]:
     """The free drives of the kind of which every OSD host has most; fast ones where equal."""
     kinds = {drive.kind: drive.rotational for host in osds for drive in host.free_drives}
     best: dict[str, list[HostDrive]] = {}
@@ -107,7 +109,7 @@ def _drives(osds: Sequence[Host]) -> dict[str, list[HostDrive]]:
     return every if all(every.values()) else {}
 
 
-def _network(mon: Host, hosts: Sequence[Host]) -> HostNetwork:
+def _network(mon: HostHardware, hosts: Sequence[HostHardware]) -> HostNetwork:
     """The fastest network of the monitor's host that every host has an address in."""
     shared = [
         network
@@ -120,7 +122,7 @@ def _network(mon: Host, hosts: Sequence[Host]) -> HostNetwork:
     return max(candidates, key=lambda network: (network.hardware, network.speed, network.mtu))
 
 
-def _has_address(host: Host, address: str) -> bool:
+def _has_address(host: HostHardware, address: str) -> bool:
     network = ipaddress.ip_interface(address).network
     return any(
         ipaddress.ip_interface(interface.address).ip in network for interface in host.networks
@@ -136,7 +138,9 @@ def _pg_num(osds: int, replication: int) -> int:
     return power
 
 
-def _memory_target(osds: Sequence[Host], clients: Sequence[Host], count: int) -> Optional[int]:
+def _memory_target(
+    osds: Sequence[HostHardware], clients: Sequence[HostHardware], count: int
+) -> Optional[int]:
     """The same for all OSDs, by the host with the least memory; whole GiB where it is some."""
     bytes_each = min(
         int(host.memory * (_SHARE_WITH_CLIENT if host in clients else _SHARE)) // count
@@ -148,7 +152,7 @@ def _memory_target(osds: Sequence[Host], clients: Sequence[Host], count: int) ->
     return min(_MOST_TARGET, bytes_each // unit * unit)
 
 
-def _file_bytes(osds: Sequence[Host], count: int) -> int:
+def _file_bytes(osds: Sequence[HostHardware], count: int) -> int:
     """As large as files may become where there is the least room."""
     room = min(host.free for host in osds) // 2 // count
     return max(1 << 30, min(_FILE_BYTES, room >> 30 << 30))

@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from cbt_crypto.run.init.campaign_file import facts, printable
-from cbt_crypto.run.init.hardware import Host, decimal
+from cbt_crypto.run.init.hardware import HostHardware, decimal
 from cbt_crypto.run.init.roles import Proposal
 
 
-def show(hosts: Sequence[Host], console: Console) -> None:
+def show(hosts: Sequence[HostHardware], console: Console) -> None:
     """Print what the hosts have."""
     for host in hosts:
         _say(console, f"{host.name}: {host.system}, kernel {host.kernel}")
@@ -27,7 +27,7 @@ def show(hosts: Sequence[Host], console: Console) -> None:
     _drives(hosts, console)
 
 
-def _drives(hosts: Sequence[Host], console: Console) -> None:
+def _drives(hosts: Sequence[HostHardware], console: Console) -> None:
     drives = [drive for host in hosts for drive in host.drives]
     if not drives:
         _say(console, "\nno host has a block device that can be seen")

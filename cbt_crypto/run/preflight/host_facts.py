@@ -98,7 +98,7 @@ class LoadAverage(Fact):
 
 
 @dataclass(frozen=True)
-class Network(Fact):
+class NetworkFact(Fact):
     """`interface MTU speed`, the speed in Mbit/s."""
 
     def shown(self, output: str) -> str:
@@ -127,7 +127,7 @@ def facts(site: Site, user: Optional[str], data_bytes_per_osd: int) -> list[Fact
         Login("user", hosts, "id -un", "user", user=user),
         Fact("sudo", hosts, _SUDO, "sudo"),
         *(_space(site, host, data_bytes_per_osd) for host in hosts),
-        Network("network", hosts, _NETWORK, "network"),
+        NetworkFact("network", hosts, _NETWORK, "network"),
         Governor("governor", hosts, _GOVERNOR, "governor"),
         Fact("SMT", hosts, "cat /sys/devices/system/cpu/smt/control", "SMT"),
         LoadAverage("load", hosts, _LOAD, "load"),

@@ -147,7 +147,7 @@ class ExistingCluster:
     def __init__(
         self, engine: Engine, remote: Remote, section: ClusterSection, stacks: Mapping[str, Stack]
     ) -> None:
-        """Touches nothing."""
+        """Takes values alone; `change_to` is the first to touch a host."""
         self._engine = engine
         self._remote = remote
         self._section = section

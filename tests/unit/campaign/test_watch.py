@@ -34,11 +34,11 @@ def _sh(text: str) -> str:
 
 
 @pytest.fixture
-def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., watch.Record]:
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., watch.WatchRecord]:
     """What is written of a watch on this machine while a function runs."""
     monkeypatch.setattr(watch, "EVERY_S", 0.1)
 
-    def run(one: Watch, meanwhile: Callable[[], Any]) -> watch.Record:
+    def run(one: Watch, meanwhile: Callable[[], Any]) -> watch.WatchRecord:
         directory = str(tmp_path)
         _sh(watch.start({"it": {"here": one}}, directory)["here"])
         _sh(watch.ready(directory))
@@ -52,7 +52,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., wa
 
 
 def test_each_value_that_differs_is_kept_and_none_twice(
-    watched: Callable[..., watch.Record], tmp_path: Path
+    watched: Callable[..., watch.WatchRecord], tmp_path: Path
 ) -> None:
     file = tmp_path / "value"
     file.write_text("one")
@@ -72,13 +72,13 @@ def test_each_value_that_differs_is_kept_and_none_twice(
 
 
 def test_a_watch_that_fails_or_ends_is_a_fault(
-    watched: Callable[..., watch.Record], tmp_path: Path
+    watched: Callable[..., watch.WatchRecord], tmp_path: Path
 ) -> None:
     record = watched(Watch(_READS, str(tmp_path / "absent")), lambda: None)
     fault = watch.fault("it", ["here"], {"here": record})
     assert fault is not None
     assert fault.startswith("here could not be watched during the cell: FileNotFoundError")
-    ended = watch.Record(seen={"it": [Seen(1, 1.0)]})
+    ended = watch.WatchRecord(seen={"it": [Seen(1, 1.0)]})
     fault = watch.fault("it", ["here"], {"here": ended})
     assert fault == "what watched here during the cell ended before the cell did"
     assert watch.fault("it", ["there"], {"here": record}) is not None
@@ -157,7 +157,7 @@ def test_programs_run_where_the_watcher_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_process_is_told_from_another_of_its_number(
-    watched: Callable[..., watch.Record], tmp_path: Path
+    watched: Callable[..., watch.WatchRecord], tmp_path: Path
 ) -> None:
     """The start time is that of proc(5), as psutil reads it too."""
     psutil = pytest.importorskip("psutil")
@@ -230,7 +230,7 @@ def test_overlays_that_watch_nothing_are_judged_by_their_probes() -> None:
 
 
 def test_the_busiest_thread_of_our_clients_is_found(
-    watched: Callable[..., watch.Record], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    watched: Callable[..., watch.WatchRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real process, called fio, with one thread that works and one that sleeps."""
     psutil = pytest.importorskip("psutil")

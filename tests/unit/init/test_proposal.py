@@ -13,7 +13,7 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load, load_data
 from cbt_crypto.run.init import campaign_file
-from cbt_crypto.run.init.hardware import Host, HostDrive, HostNetwork, stable_name, why_not
+from cbt_crypto.run.init.hardware import HostDrive, HostHardware, HostNetwork, stable_name, why_not
 from cbt_crypto.run.init.host_list import expand
 from cbt_crypto.run.init.roles import Proposal, propose
 from cbt_crypto.run.init.start import ARTICLES, start_from, without_rows_that_fail
@@ -29,16 +29,18 @@ def drive(host: str, number: int, size: float = 1.92e12, model: str = "MZQL2", *
     return HostDrive(host, name, f"/dev/{name}", int(size), model, stable=stable, **more)
 
 
-def host(name: str, drives: tuple[HostDrive, ...] = (), memory: int = 256 * GIB) -> Host:
+def host(name: str, drives: tuple[HostDrive, ...] = (), memory: int = 256 * GIB) -> HostHardware:
     number = sum(map(ord, name)) % 200 + 2
     networks = (
         HostNetwork("eth0", f"10.0.0.{number}/24", 1500, 1000, True),
         HostNetwork("eth1", f"192.168.1.{number}/24", 9000, 25000, True),
     )
-    return Host(name, "Debian", "6.1", "EPYC", 64, 2, memory, 100 * GIB, {}, networks, drives)
+    return HostHardware(
+        name, "Debian", "6.1", "EPYC", 64, 2, memory, 100 * GIB, {}, networks, drives
+    )
 
 
-def nodes(prefix: str, count: int, drives: int) -> list[Host]:
+def nodes(prefix: str, count: int, drives: int) -> list[HostHardware]:
     names = [f"{prefix}{n}" for n in range(count)]
     return [host(name, tuple(drive(name, n) for n in range(drives))) for name in names]
 
@@ -117,7 +119,9 @@ def test_no_free_drive_means_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("article", [None, *ARTICLES])
 @pytest.mark.parametrize("hosts", [TEN, nodes("hv", 3, 2), nodes("one", 1, 0)])
-def test_the_file_is_a_campaign(tmp_path: Path, hosts: list[Host], article: Optional[str]) -> None:
+def test_the_file_is_a_campaign(
+    tmp_path: Path, hosts: list[HostHardware], article: Optional[str]
+) -> None:
     path = tmp_path / "my.yaml"
     path.write_text(written(propose(hosts), article))
     campaign = load(path)

@@ -13,7 +13,7 @@ import pytest
 
 from cbt_crypto.cluster_overlays.cpuset import cpus_on_host
 from cbt_crypto.cluster_overlays.cpuset.cpus_on_host import (
-    Host,
+    HostFiles,
     Impossible,
     choose,
     format_cpus,
@@ -85,7 +85,7 @@ class FakeHost:
             "osds": {"osd.0": "/run/100.pid", "osd.1": "/run/200.pid"},
             "client": True,
         }
-        main(arguments, Host(str(self.root)))
+        main(arguments, HostFiles(str(self.root)))
         printed: str = capsys.readouterr().out
         return printed.strip()
 
@@ -107,12 +107,12 @@ def test_cpu_lists(text: str, cpus: list[int]) -> None:
 
 
 def test_topology(host: FakeHost) -> None:
-    assert Host(str(host.root)).nodes() == TWO_SOCKETS
+    assert HostFiles(str(host.root)).nodes() == TWO_SOCKETS
 
 
 def test_cpus_that_init_may_not_use_are_no_cores(tmp_path: Path) -> None:
     FakeHost(tmp_path, TWO_SOCKETS, allowed="0-2,8,12")
-    assert Host(str(tmp_path)).nodes() == {0: [[0, 8], [1], [2]], 1: [[12]]}
+    assert HostFiles(str(tmp_path)).nodes() == {0: [[0, 8], [1], [2]], 1: [[12]]}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.results.cell.node import Node, percent_per_second
+from cbt_crypto.results.cell.node import NodeSamples, percent_per_second
 from cbt_crypto.results.cell.window import Window
 from cbt_crypto.results.readers.collectl import (
     CPU_STATES,
@@ -91,7 +91,7 @@ def _whole(data: Path) -> bytes:
 def test_counters_that_lost_time_show():
     series = _node().series
     damaged = replace(series, cpu=series.cpu // 2)
-    use = Node("osd0", damaged, 0.0).use(Window(1000.0, 1020.0))
+    use = NodeSamples("osd0", damaged, 0.0).use(Window(1000.0, 1020.0))
     assert use is not None
     assert use.accounted == pytest.approx(0.5)
 
@@ -115,7 +115,7 @@ def test_what_is_not_collectls_says_so(tmp_path, text, reason):
         read_collectl(tmp_path / "x.raw")
 
 
-def _node(offset_s: float = 0.0, processes: tuple[ProcessSample, ...] = ()) -> Node:
+def _node(offset_s: float = 0.0, processes: tuple[ProcessSample, ...] = ()) -> NodeSamples:
     """Four threads; the first ten seconds idle, then two threads user and one sys."""
     seconds = np.arange(21)
     busy = np.maximum(seconds - 10, 0) * 100
@@ -123,7 +123,7 @@ def _node(offset_s: float = 0.0, processes: tuple[ProcessSample, ...] = ()) -> N
     zero = np.zeros_like(busy)
     cpu = np.stack((2 * busy, zero, busy, idle, zero, zero, zero, zero), axis=1)
     series = NodeSeries(1000.0 + offset_s + seconds, cpu, 4, 100, processes)
-    return Node("osd0", series, offset_s)
+    return NodeSamples("osd0", series, offset_s)
 
 
 @pytest.mark.parametrize(("idle", "received"), [(10**30, 0), (0, 10**30)])
@@ -194,6 +194,6 @@ def test_a_saturated_link_shows(tmp_path):
         lines.append(f"Net   eth0: 5 0 0 0 0 0 0 0 {sent} 0 0 0 0 0 0 0\n")
     path = tmp_path / "x.raw.gz"
     path.write_bytes(gzip.compress("".join(lines).encode()))
-    use = Node("osd0", read_collectl(path), 0.0).use(Window(1000.0, 1002.0))
+    use = NodeSamples("osd0", read_collectl(path), 0.0).use(Window(1000.0, 1002.0))
     assert use is not None
     assert use.network_percent == 100
