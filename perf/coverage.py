@@ -235,11 +235,8 @@ DESIGNS = (
     Design("20 turns", 20, 10, turns=True),
     Design("turns until +-3 %", 30, 10, turns=True, rule=partial(until_precise, precision="3%")),
     Design("turns until it differs", 20, 10, turns=True, rule=until_it_differs),
-    Design("6 turns side by side", 6, 10, beside=6),
-    Design("2 x 6 side by side", 12, 10, beside=6),
     Design("3 x 6 side by side", 18, 10, beside=6),
     Design("5 x 6 side by side", 30, 10, beside=6),
-    Design("3 x 2 side by side", 6, 10, beside=2),
     Design("--spread-from", 6, 15, rule=spread_from),
 )
 

@@ -15,6 +15,8 @@ from rich.text import Text
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.predict import Durations, Earlier, in_words, predict
+from cbt_crypto.plan.side_by_side.allocation import Allocation
+from cbt_crypto.plan.side_by_side.like import advice
 from cbt_crypto.plan.side_by_side.order import turns_of
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.plan.turns import is_in_rounds
@@ -40,6 +42,18 @@ def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None
     if earlier is not None and like is not None:
         words = in_words(predict(plan, earlier), like)
         console.print(words, highlight=False, markup=False, soft_wrap=True)
+        for sentence in _allocation(plan, like):
+            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
+def _allocation(plan: Plan, archive: Path) -> Iterator[str]:
+    """Where time is spent best, of configurations side by side."""
+    section = plan.campaign.cluster
+    if plan.campaign.groups:
+        loads = [cell for cell in plan.cells if cell.iteration == 0]
+        seconds = round(sum(cell.scenario.measured_s for cell in loads) / max(len(loads), 1))
+        own = Allocation(turns_of(section), seconds)
+        yield from advice(archive, len(loads), section.iterations, own)
 
 
 def _configurations(plan: Plan, console: Console) -> None:

@@ -1,0 +1,138 @@
+"""What an earlier archive, measured side by side, says of the time that a precision takes."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any, Optional
+
+from cbt_crypto.archive.json_file import digest
+from cbt_crypto.archive.timeline import steps_of, usual_seconds
+from cbt_crypto.plan.side_by_side.allocation import (
+    Allocation,
+    Costs,
+    Spread,
+    likely,
+    optimum,
+    spread_of,
+)
+
+#: Precisions, in percent, that people ask for.
+_ASKED = (5, 2, 1)
+
+
+def advice(archive: Path, cells_per_turn: int, deployments: int, own: Allocation) -> Iterator[str]:
+    """Sentences: what varies there, where time is spent best, and how long precisions take.
+
+    `cells_per_turn` are those of every configuration and load; `deployments` and `own` are what
+    the file asks for.
+    """
+    spreads = spreads_of(archive)
+    costs = costs_of(archive, cells_per_turn)
+    if not spreads or costs is None:
+        yield "It holds no two deployments side by side, so nothing is known of what another is."
+        return
+    worst = max(spreads, key=own.variance)
+    best = optimum(_mean(spreads), costs)
+    yield (
+        f"There a percent differed by {_percent(worst.deployment)} from one deployment to the next "
+        f"and by {_percent(worst.turn)} from turn to turn, the worst of {len(spreads)}; in the "
+        f"least time: turns: {best.turns}, of {best.seconds} s each."
+    )
+    for percent in _ASKED:
+        half = math.log1p(percent / 100)
+        need = best.deployments(worst, half)
+        ends = [best.deployments(side, half) * best.cost(costs) for side in likely(worst)]
+        yield (
+            f"±{percent} % takes {need} deployments, {_time(need * best.cost(costs))} "
+            f"({_time(ends[0])} to {_time(ends[1])} with a chance of 80 %)."
+        )
+    if deployments > 1:
+        reached = 100 * math.expm1(min(own.half(worst, deployments), 5.0))
+        yield f"As the file has it, {deployments} deployments reach about ±{reached:.2g} %."
+
+
+def costs_of(archive: Path, cells_per_turn: int) -> Optional[Costs]:
+    """What deployments and turns took there; None where no cell was measured."""
+    steps = steps_of(archive)
+    around = [
+        step["seconds"] - step.get("seconds_measured", 0)
+        for step in steps
+        if step.get("step") == "measure"
+    ]
+    rebuild = usual_seconds(steps, "deploy", how="rebuild")
+    if not around or rebuild is None:
+        return None
+    fill = usual_seconds(steps, "prefill") or 0.0
+    change = usual_seconds(steps, "deploy", how="live") or 0.0
+    return Costs(rebuild + fill, cells_per_turn * (median(around) + change), cells_per_turn)
+
+
+def spreads_of(archive: Path) -> list[Spread]:
+    """Of the throughput of each row and load against the baseline, in that archive."""
+    # The report's readers need scipy, which nodes that only plan lack.
+    from cbt_crypto.archive.folder import open_archive  # noqa: PLC0415
+    from cbt_crypto.report.build import read_runs  # noqa: PLC0415
+
+    opened = open_archive(archive)
+    baseline = opened.plan.baseline.value if opened.plan.baseline else None
+    runs = [run for run in read_runs(opened.folder, opened.plan.cells) if run.failure is None]
+    by_load: dict[str, dict[Any, dict[int, Any]]] = {}
+    for run in runs:
+        if run.beside is not None and run.window is not None:
+            load = digest([run.planned.scenario, dict(run.planned.parameters)])
+            rows = by_load.setdefault(load, {})
+            rows.setdefault(run.planned.configuration, {})[run.planned.iteration] = run
+    found: list[Spread] = []
+    for rows in by_load.values():
+        for name, own in rows.items():
+            if name != baseline and baseline in rows:
+                found += _spreads(own, rows[baseline])
+    return found
+
+
+def _spreads(own: Mapping[int, Any], base: Mapping[int, Any]) -> Iterator[Spread]:
+    """By direction, of one row; none where fewer than two deployments are there."""
+    from cbt_crypto.report.figures.metric import BY_KEY  # noqa: PLC0415
+    from cbt_crypto.report.figures.spread import log_value  # noqa: PLC0415
+
+    pairs = [(own[turn], base[turn]) for turn in own if turn in base]
+    for direction in sorted({record.direction for pair in pairs for record in pair[0].records}):
+        by_deployment: dict[int, list[float]] = {}
+        errors, seconds = [], []
+        for row, of_base in pairs:
+            known = [log_value(BY_KEY["iops"], run, direction) for run in (row, of_base)]
+            logs = [log for log in known if log is not None]
+            if len(logs) == 2:
+                by_deployment.setdefault(row.beside[1], []).append(logs[0] - logs[1])
+                errors.append(sum(_squared_error(run, direction) for run in (row, of_base)))
+                seconds.append(row.window.seconds)
+        if len(by_deployment) > 1:
+            yield spread_of(list(by_deployment.values()), median(errors), median(seconds))
+
+
+def _squared_error(run: Any, direction: str) -> float:
+    """The variance of one run's mean, by its own seconds; nothing where they are too few."""
+    within = run.within.get(direction)
+    return float(within.log_sd.get("iops", 0.0)) ** 2 if within else 0.0
+
+
+def _mean(spreads: list[Spread]) -> Spread:
+    count = len(spreads)
+    return Spread(
+        second=math.fsum(one.second for one in spreads) / count,
+        turn=math.fsum(one.turn for one in spreads) / count,
+        deployment=math.fsum(one.deployment for one in spreads) / count,
+        degrees=min(one.degrees for one in spreads),
+    )
+
+
+def _percent(variance: float) -> str:
+    return f"{100 * math.expm1(math.sqrt(variance)):.2g} %"
+
+
+def _time(seconds: float) -> str:
+    return str(datetime.timedelta(seconds=round(seconds)))

@@ -1,0 +1,97 @@
+"""Where time is spent best: against a search of all that could be asked for, and simulation."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from itertools import product
+from pathlib import Path
+from statistics import variance
+
+import pytest
+from scipy import stats
+
+from cbt_crypto.plan.side_by_side.allocation import (
+    Allocation,
+    Costs,
+    Spread,
+    likely,
+    optimum,
+    spread_of,
+)
+from cbt_crypto.plan.side_by_side.like import advice, costs_of
+
+pytestmark = pytest.mark.unit
+
+COSTS = [Costs(30, 30, 9), Costs(600, 30, 9), Costs(3600, 100, 3), Costs(30, 5, 30)]
+SPREADS = [
+    Spread(0.05, 0.001, 0.002, 2),
+    Spread(0.02, 0.0005, 0.0001, 2),
+    Spread(0.5, 0.001, 0.0005, 4),
+]
+
+
+@pytest.mark.parametrize(("costs", "spread"), list(product(COSTS, SPREADS)))
+def test_no_other_allocation_is_much_better(costs: Costs, spread: Spread) -> None:
+    """What a precision costs is variance times cost: the search tries all that can be had."""
+    found = optimum(spread, costs)
+    all_of_them = (Allocation(n, s) for n in range(2, 31) for s in range(5, 301))
+    best = min(one.variance(spread) * one.cost(costs) for one in all_of_them)
+    assert found.variance(spread) * found.cost(costs) <= 1.15 * best
+
+
+@pytest.mark.parametrize("count", [3, 5, 12])
+def test_the_half_is_students(count: int) -> None:
+    spread = SPREADS[0]
+    own = Allocation(6, 10)
+    error = math.sqrt(own.variance(spread) / count)
+    assert own.half(spread, count) == pytest.approx(stats.t.ppf(0.975, count - 1) * error, 1e-3)
+    need = own.deployments(spread, 0.05)
+    assert own.half(spread, need) <= 0.05 < own.half(spread, need - 1)
+
+
+def test_levels_are_told_apart() -> None:
+    """Deployments and turns whose variances are known, as a simulation draws them."""
+    source = random.Random(3)
+    drawn = []
+    for _ in range(400):
+        level = source.gauss(0, 0.05)
+        drawn.append([level + source.gauss(0, 0.03) for _ in range(6)])
+    found = spread_of(drawn, of_run=0.0004, seconds=10)
+    assert math.sqrt(found.deployment) == pytest.approx(0.05, rel=0.1)
+    assert math.sqrt(found.turn + 0.0004) == pytest.approx(0.03, rel=0.1)
+    assert found.second == pytest.approx(0.004)
+    with pytest.raises(ValueError, match="nothing of the next"):
+        spread_of([[0.1, 0.2]], 0, 10)
+
+
+def test_the_ends_hold_four_times_of_five() -> None:
+    source = random.Random(5)
+    held = 0
+    for _ in range(500):
+        known = variance([source.gauss(0, 0.1) for _ in range(4)])
+        least, most = likely(Spread(0, 0, known, 3))
+        held += least.deployment <= 0.01 <= most.deployment
+    assert 0.74 < held / 500 < 0.86
+
+
+def test_one_deployment_tells_nothing(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    cells = [{"id": "id-a", "path": "results/0/id-a", "scenario": "s", "configuration": "A"}]
+    (results / "plan.json").write_text(json.dumps({"format": 1, "cells": cells}))
+    (said,) = advice(tmp_path, 9, 3, Allocation(6, 10))
+    assert "no two deployments" in said
+
+
+def test_costs_are_those_of_the_archive_s_own_steps(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    steps = [
+        {"step": "deploy", "how": "rebuild", "seconds": 20.0},
+        {"step": "prefill", "seconds": 10.0},
+        {"step": "deploy", "how": "live", "seconds": 0.5},
+        {"step": "measure", "seconds": 13.0, "seconds_measured": 10},
+    ]
+    (tmp_path / "results" / "timeline.json").write_text(json.dumps({"steps": steps}))
+    assert costs_of(tmp_path, 9) == Costs(30, 31.5, 9)
