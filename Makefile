@@ -26,7 +26,7 @@ endef
 	dist site man clean
 
 help: ## Show the targets
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 quickstart: packages venv ## The article's story on real Ceph with real LUKS, in one lab VM (CEPH=tentacle: on 20.2)
 	$(BIN)/cbt-crypto lab up --kind vm --ceph $(CEPH) --nodes 1 --disks 2 --disk-size 4G --memory 4G --name quickstart

@@ -38,7 +38,7 @@ def script(site: Site, host: str, with_opal: bool = False) -> str:
     if not with_opal:
         return look(parameters)
     parts = {name: of_carrier["devices"] for name, of_carrier in parameters.items()}
-    return f"{look(parameters)}\necho {_OPAL}\n{luks_opal.look(parts)}"
+    return f"{look(parameters)}\n{shell.section(_OPAL, luks_opal.look(parts))}"
 
 
 def _asked(site: Site, host: str) -> dict[str, dict[str, Any]]:

@@ -232,7 +232,7 @@ def _ask_clients(site: Site) -> HostScripts:
     """What the clients want, where OSDs leave it to them."""
     request = {"conf": site.conf, "user": "admin"}
     ask = shell.python(shell.program(client_mode_on_host), request)
-    script = f"echo; echo {_CLIENT_MODE}\n(\n{ask}) || :"
+    script = shell.section(_CLIENT_MODE, f"(\n{ask}) || :")
     return dict.fromkeys(site.active_clients, script)
 
 

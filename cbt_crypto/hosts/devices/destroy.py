@@ -213,7 +213,7 @@ def proof(tmp_dir: str) -> str:
     notes = shlex.quote(f"{tmp_dir}/{NOTES}")
     return (
         f"PROOF=$(cat <<\\PROOF_PROGRAM\n{shell.program(proof_on_host)}PROOF_PROGRAM\n)\n"
-        f'prove() {{ ${{SUDO:-}} python3 -I -c "$PROOF" {notes} "$@"; }}\n'
+        f'prove() {{ ${{SUDO:-}} python3 -I -S -c "$PROOF" {notes} "$@"; }}\n'
     )
 
 

@@ -14,5 +14,5 @@ def functions() -> str:
     """
     return (
         f"KEYS=$(cat <<\\KEYS_PROGRAM\n{shell.program(keys_on_host)}KEYS_PROGRAM\n)\n"
-        'key_directory() { python3 -I -c "$KEYS" "$1"; }\n'
+        'key_directory() { python3 -I -S -c "$KEYS" "$1"; }\n'
     )

@@ -120,7 +120,7 @@ def test_others_get_no_admin_key(two: Site, tools: Any, sh: Shell) -> None:
 def _python(tools: Any, ending: str) -> None:
     """A python3 that notes what it is asked to do with a drive; asked for keys, the real one."""
     path = tools.folder / "bin" / "python3"
-    real = f'[ "$4" != present ] || exec {sys.executable} "$@"'
+    real = f'[ "$5" != present ] || exec {sys.executable} "$@"'
     path.write_text(
         f'#!/bin/sh\n{real}\nshift 3; echo "drive $*" >> {tools.folder}/log\n{ending}\n'
     )
