@@ -23,7 +23,7 @@ define install
 endef
 
 .PHONY: help quickstart test test-long test-faults fuzz packages test-packages venv lock lint unit contract pythons e2e lab \
-	dist site man clean
+	dist deb site man clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -82,6 +82,10 @@ e2e lab: $(TOX) ## Run one kind of test only
 
 dist: $(TOX) ## Build wheel and sdist into dist/, and check them
 	$(TOX) -e dist
+
+# debian/ says how; Debian 12 has no pydantic 2, so the package wants 13 or later.
+deb: ## Build a Debian package beside this directory; wants debhelper, dh-python, pybuild-plugin-pyproject
+	dpkg-buildpackage -us -uc -b
 
 site: $(TOX) ## Build the documentation as a site into site/, and check its links
 	$(TOX) -e site
