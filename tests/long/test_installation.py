@@ -1,7 +1,7 @@
 """Installed as people do on Debian 13 and its next release: pipx, uv, and a package by dh-python.
 
-Each root is made by mmdebstrap; pipx, apt and dpkg are its own. Debian 12 has no pydantic 2, so there
-pipx and uv are the ways.
+Each root is made by mmdebstrap; pipx, apt and dpkg are its own. Debian 12 has no pydantic 2, and so
+only pipx and uv.
 """
 
 from __future__ import annotations
