@@ -71,22 +71,39 @@ def _encrypted_below(network: Optional[OverlayProof]) -> Iterator[str]:
 
 
 def _imbalance(osds: Optional[OverlayProof]) -> Iterator[str]:
-    """The OSD that served most, if that is far more than the mean."""
+    """The OSD that served most, if that is far more than the mean; else that of most groups.
+
+    Groups that are spread unevenly do no harm to a load that happens to be even, such as that of a
+    few objects; another volume, or the next deployment, meets them all the same.
+    """
     evidence = _mapping(osds.evidence) if osds else {}
-    ops = _numbers(evidence, "ops")
-    if len(ops) < 2 or sum(ops.values()) < _ENOUGH_OPS:
+    ops, primaries, groups = (_numbers(evidence, key) for key in ("ops", "primary_pgs", "pgs"))
+    of_ops = _most(ops) if sum(ops.values()) >= _ENOUGH_OPS else None
+    if of_ops and of_ops[1] > IMBALANCE_PERCENT:
+        name, more = of_ops
+        why = ""
+        total = sum(primaries.values())
+        if len(primaries) == len(ops) and total > 0:
+            share = 100 * (primaries[name] * len(primaries) / total - 1)
+            why = f"; of placement groups it is primary of {abs(share):.0f} % {_word(share)}"
+        yield f"{name} served {more:.0f} % more operations than the mean of {len(ops)} OSDs{why}"
         return
-    name = max(ops, key=lambda one: ops[one])
-    more = 100 * (ops[name] * len(ops) / sum(ops.values()) - 1)
-    if more <= IMBALANCE_PERCENT:
-        return
-    pgs = _numbers(evidence, "primary_pgs")
-    why = ""
-    total = sum(pgs.values())
-    if len(pgs) == len(ops) and total > 0:
-        share = 100 * (pgs[name] * len(pgs) / total - 1)
-        why = f"; of placement groups it is primary of {abs(share):.0f} % {_word(share)}"
-    yield f"{name} served {more:.0f} % more operations than the mean of {len(ops)} OSDs{why}"
+    for what, counts in (("is primary of", primaries), ("has", groups)):
+        most = _most(counts)
+        if most and most[1] > IMBALANCE_PERCENT:
+            yield (
+                f"{most[0]} {what} {most[1]:.0f} % more placement groups than the mean of "
+                f"{len(counts)} OSDs: balance them, or make more"
+            )
+            return
+
+
+def _most(counts: Mapping[str, float]) -> Optional[tuple[str, float]]:
+    """The OSD with most, and by how many percent it is above the mean; None where none compares."""
+    if len(counts) < 2 or not sum(counts.values()):
+        return None
+    name = max(counts, key=lambda one: counts[one])
+    return name, 100 * (counts[name] * len(counts) / sum(counts.values()) - 1)
 
 
 def _word(share: float) -> str:

@@ -66,6 +66,21 @@ def test_an_osd_that_serves_far_more_than_the_mean() -> None:
     assert _said("read", _osds([1, 1, 1, 9])) == []
 
 
+def test_placement_groups_that_are_spread_unevenly_under_an_even_load() -> None:
+    """A few objects may fall evenly on OSDs whose groups do not; 14 and 2 were seen."""
+    said = "osd.0 is primary of 75 % more placement groups than the mean of 2 OSDs"
+    for ops in ([1000, 1000], [1, 1], [0, 0]):
+        assert _said("read", _osds(ops, [14, 2])) == [f"{said}: balance them, or make more"]
+    assert _said("read", _osds([1000, 1000], [9, 7])) == []
+    assert _said("read", _osds([1000, 1000], [0, 0])) == []
+    copies = _osds([1000, 1000, 1000], [8, 8, 8])
+    for name, count in zip(copies["evidence"], (32, 16, 16)):
+        copies["evidence"][name]["pgs"] = count
+    assert _said("write", copies) == [
+        "osd.0 has 50 % more placement groups than the mean of 3 OSDs: balance them, or make more"
+    ]
+
+
 @pytest.mark.parametrize("evidence", [None, [], "text", {"osd.0": 3}, {"osd.0": {"opened": 1}}])
 def test_evidence_of_any_shape_is_no_error(evidence: Any) -> None:
     named = [{"overlay": one, "proved": True, "evidence": evidence} for one in ("luks", "osds")]
