@@ -116,7 +116,7 @@ close_luks() {
 }
 reset_opal() {
     cryptsetup luksErase --batch-mode --key-file "$2" "$1" > /dev/null 2>&1 || :
-    if ! python3 -I -c "$DRIVES" revert "$1" "$2"; then
+    if ! python3 -I -S -c "$DRIVES" revert "$1" "$2"; then
         echo "the OPAL admin key of $1 is kept in $2; without it, use the PSID on its label" >&2
         return 1
     fi

@@ -53,4 +53,4 @@ def remove(path: str, part: str = "") -> str:
 def _call(action: str, *words: str) -> str:
     arguments = " ".join(map(shlex.quote, (action, *words)))
     source = shell.program(directory_on_host).strip()
-    return f"$SUDO python3 -I - {arguments} <<'PYTHON_PROGRAM'\n{source}\nPYTHON_PROGRAM\n"
+    return f"$SUDO python3 -I -S - {arguments} <<'PYTHON_PROGRAM'\n{source}\nPYTHON_PROGRAM\n"

@@ -21,8 +21,9 @@ from cbt_crypto.run.cell import watch_on_host
 #: Name -> host -> what is watched there.
 Watches = Mapping[str, Mapping[str, Watch]]
 
-#: Seconds from one look to the next.
-EVERY_S = 5
+#: Seconds from one look to the next. A look takes 4 us for each thread of an OSD: of a host with
+#: 2,000 of them, 0.4 % of one CPU.
+EVERY_S = 2
 #: Seconds until the first look must have been taken.
 _PATIENCE_S = 60
 #: How the section of a script's output begins that has the watcher's lines.
