@@ -14,9 +14,9 @@ from cbt_crypto.archive.json_file import read_json, write_json
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
-from cbt_crypto.hosts import energy_sampler
 from cbt_crypto.hosts.execution import fan_out
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.samplers import energy as energy_sampler
 from cbt_crypto.hosts.secret import options_without
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file import Campaign

@@ -1,4 +1,4 @@
-"""A host's RAPL counters, as `hosts.energy_sampler` sampled them, as energy and power.
+"""A host's RAPL counters, as `hosts.samplers.energy` sampled them, as energy and power.
 
 A counter is in microjoules and begins anew at 0 when it has reached its range, which takes a busy
 processor some ten minutes. docs/archive.md has the format, docs/figures.md what is left out.

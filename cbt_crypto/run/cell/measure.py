@@ -23,8 +23,8 @@ from cbt_crypto.engine.contract import (
     ProcessOutcome,
 )
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.hosts import energy_sampler
 from cbt_crypto.hosts.clock import check_clocks, clock_offsets
+from cbt_crypto.hosts.samplers import energy as energy_sampler
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.run.cell import caches, groups, live, neighbours, proof, storage_traffic
