@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from cbt_crypto.archive.json_file import hash_of
 from cbt_crypto.engine.contract import Hooks
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.results.readers.collectl import read_collectl
 
 pytestmark = pytest.mark.contract
 
@@ -170,6 +172,19 @@ def test_collectl_runs_while_the_block_does(bench: Make, collectl: Path, tmp_pat
         ]
         assert running(tmp_path)
     assert not running(tmp_path)
+
+
+def test_our_sampler_takes_the_place_of_collectl(bench: Make, collectl: Path) -> None:
+    made = bench(cluster=ONE, monitoring_profiles={"sampler": None})
+    run_dir = Path(made.tmp_dir) / "run"
+    with made.engine.monitoring.monitor(str(run_dir)):
+        pid = int((run_dir / "sampler/.pid").read_text())
+        assert b">>> " in (run_dir / "sampler/counters.raw").read_bytes()
+    assert not Path(f"/proc/{pid}/exe").exists()
+    assert not collectl.exists()
+    series = read_collectl(run_dir / "sampler/counters.raw")
+    assert series.threads == os.cpu_count()
+    assert not series.truncated
 
 
 def test_collectl_ends_when_its_block_does_not_end_well(

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 import yaml
@@ -33,7 +33,12 @@ class Machine:
     def archive(self) -> Path:
         return self.directory / "archive"
 
-    def write(self, configurations: dict[str, Any], benchmarks: dict[str, Any]) -> Path:
+    def write(
+        self,
+        configurations: dict[str, Any],
+        benchmarks: dict[str, Any],
+        monitoring: Optional[dict[str, Any]] = None,
+    ) -> Path:
         """A campaign of two OSDs on sparse files."""
         path = self.directory / "campaign.yaml"
         cluster = cluster_section(
@@ -43,9 +48,10 @@ class Machine:
             # as the file names them, so that a test knows what is measured first
             order="sequential",
         )  # fmt: skip
-        path.write_text(
-            yaml.safe_dump({"cluster": cluster, "benchmarks": benchmarks}, sort_keys=False)
-        )
+        sections = {"cluster": cluster, "benchmarks": benchmarks}
+        if monitoring:
+            sections["monitoring_profiles"] = monitoring
+        path.write_text(yaml.safe_dump(sections, sort_keys=False))
         return path
 
     def command(self, config: Path, *options: str) -> list[str]:

@@ -33,7 +33,7 @@ BENCHMARKS = {
 def cells(machine_factory: Callable[[str], Any]) -> dict[int, dict[str, Any]]:
     """The cells of one campaign, each disturbed in its own way, by operation size."""
     machine = machine_factory("during")
-    config = machine.write({"Unencrypted": {}}, BENCHMARKS)
+    config = machine.write({"Unencrypted": {}}, BENCHMARKS, {"sampler": None})
     with open(machine.directory / "said", "w") as said:
         campaign = subprocess.Popen(machine.command(config), stdout=said, stderr=said)
         try:
@@ -113,6 +113,18 @@ def test_threads_that_had_other_cpus_for_a_while_fail_the_cell(cells: dict[int, 
     cell = cells[MOVED]
     assert cell["state"] == "failed"
     assert "cpuset: osd.1 on localhost: threads could use CPUs 0 and not" in cell["reason"]
+
+
+def test_our_sampler_stands_in_for_collectl(cells: dict[int, Any], report_cells: Any) -> None:
+    directory = cells[LEFT_ALONE]["directory"]
+    assert not list(directory.glob("collectl.*"))
+    assert (directory / "sampler.localhost/counters.raw").exists()
+    (cell,) = [
+        one
+        for one in report_cells(directory.parents[2])
+        if one["parameters"]["op_size"] == LEFT_ALONE
+    ]
+    assert cell["figures"]["osd_cpu_busy_cores"] > 0, cell["warnings"]
 
 
 def test_a_cell_that_was_left_alone_names_its_processes(cells: dict[int, Any]) -> None:

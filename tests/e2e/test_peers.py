@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from cbt_crypto.hosts.samplers import counters
+from cbt_crypto.results.cell.node import Node
+from cbt_crypto.results.cell.window import Window
 from cbt_crypto.results.readers.collectl import CPU_STATES, read_collectl
 from cbt_crypto.results.readers.fio_json import parse_fio_json
 from cbt_crypto.results.readers.histogram import Histogram, merge
@@ -90,3 +95,48 @@ def test_user_and_sys_are_what_collectl_plays_back(tmp_path):
         theirs = np.array([float(row[column]) for row in rows])
         ours = percents[:, CPU_STATES.index(state)]
         assert np.abs(theirs - ours).max() <= 0.5 + 1e-9, state
+
+
+def test_our_sampler_counts_what_collectl_counts(tmp_path):
+    """Both run over the same seconds, beside a process that a report would tell apart."""
+    osd = tmp_path / "ceph-osd"
+    shutil.copy(shutil.which("dash"), osd)
+    here = {"collectl": tmp_path / "collectl", "sampler": tmp_path / "sampler"}
+    here["collectl"].mkdir()
+    record = ["collectl", "-s+mYZ", "-i", "1:1", "-F0", "--nohup", "-f", str(here["collectl"])]
+    with subprocess.Popen(record, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
+        start = f"set -eu\n{counters.start_script(str(tmp_path))}"
+        subprocess.run(["bash", "-c", start], check=True, env={**os.environ, "SUDO": ""})
+        with subprocess.Popen([osd, "-c", "while :; do :; done"]) as busy:
+            time.sleep(14)
+            busy.kill()
+        stop = counters.stop_script(str(tmp_path))
+        subprocess.run(["bash", "-c", stop], check=True, env={**os.environ, "SUDO": ""})
+        other.terminate()
+    ours, theirs = (
+        read_collectl(next(here[name].glob("*.raw*"))) for name in ("sampler", "collectl")
+    )
+    window = Window(
+        max(ours.epoch_s[0], theirs.epoch_s[0]), min(ours.epoch_s[-1], theirs.epoch_s[-1])
+    )
+    use, theirs_use = (Node("localhost", series, 0.0).use(window) for series in (ours, theirs))
+    busy_states = [state for state in CPU_STATES if state in use.cpu_seconds and state != "idle"]
+    assert use.percent(busy_states) == pytest.approx(theirs_use.percent(busy_states), rel=0.05)
+    # The process was counted alike at the last moment at which ours was looked at beside theirs.
+    at_s, ticks = _counted(ours)
+    assert ticks[-1] > ours.hz / 10
+    assert np.interp(at_s[-2], *_counted(theirs)) == pytest.approx(
+        ticks[-2], rel=0.1, abs=ours.hz / 2
+    )
+    assert sorted(ours.net_bytes) == sorted(theirs.net_bytes)
+
+
+def _counted(series):
+    """Times, and the ticks that the process called ceph-osd had used by then."""
+    used = [
+        (s.epoch_s, n)
+        for s in series.processes
+        for (_, name), n in s.ticks.items()
+        if name == "ceph-osd"
+    ]
+    return np.array(used).T

@@ -1,4 +1,4 @@
-"""CBT's `monitoring`: collectl always, perf when asked for, on every node at once."""
+"""CBT's `monitoring`: collectl, or our sampler in its place, and perf; on all nodes at once."""
 
 from __future__ import annotations
 
@@ -10,25 +10,29 @@ from typing import Any, Optional
 from cbt_crypto.engine.embedded import common, settings
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.samplers import counters
 from cbt_crypto.plan.file.monitoring import MonitoringProfiles
 
 #: Directories of running monitors, so that `stop()` without one ends them all.
 _running: list[str] = []
+#: Names of profiles of which each campaign has one.
+_SAMPLED_BY = ("collectl", counters.NAME)
 #: Seconds that collectl may take to write its first sample; an emulated CPU needs some ten.
 _PATIENCE_S = 60
 
 
 def prepare(directory: str) -> None:
-    """Start collectl there without waiting for it: its start takes an emulated CPU seconds."""
+    """Start what samples without waiting for it: collectl takes an emulated CPU seconds."""
     _running.append(directory)
-    profile = _profiles()["collectl"]
-    _pdsh(profile["nodes"], start_script("collectl", profile, directory))
+    for name, profile in _profiles().items():
+        if name in _SAMPLED_BY:
+            _pdsh(profile["nodes"], start_script(name, profile, directory))
 
 
 def start(directory: str) -> None:
     """Start every profile; each writes below `directory`/<profile> on its nodes.
 
-    Returns when collectl has its first sample on every node: what is measured from now on is
+    Returns when every node has a first sample: what is measured from now on is
     covered. One that ends instead, or takes too long, is not waited for; the report says then
     which seconds have no sample.
     """
@@ -36,9 +40,9 @@ def start(directory: str) -> None:
     if not is_prepared:
         _running.append(directory)
     for name, profile in _profiles().items():
-        is_collectl = name == "collectl"
-        script = [] if is_collectl and is_prepared else [start_script(name, profile, directory)]
-        if is_collectl:
+        samples = name in _SAMPLED_BY
+        script = [] if samples and is_prepared else [start_script(name, profile, directory)]
+        if samples:
             script.append(_wait_script(f"{directory}/{name}"))
         _pdsh(profile["nodes"], "\n".join(script))
 
@@ -68,13 +72,15 @@ def _profiles() -> dict[str, dict[str, Any]]:
 
 
 def _wait_script(target: str) -> str:
-    """Wait for collectl's first sample, while it runs."""
+    """Wait for a first sample, while what samples runs."""
     runs = f'[ -e "/proc/$(cat {shlex.quote(_pid_file(target))})/exe" ]'
     return shell.first_sample(target, _PATIENCE_S, runs)
 
 
 def start_script(name: str, profile: dict[str, Any], directory: str) -> str:
     """Shell text that starts one profile below `directory`."""
+    if name == counters.NAME:
+        return counters.start_script(directory)
     target = f"{directory}/{name}"
     arguments = " ".join(shlex.quote(word) for word in shlex.split(profile["args"]))
     commands = {

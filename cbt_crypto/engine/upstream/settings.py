@@ -36,6 +36,8 @@ class Settings:
         """`perf_by_pid_files`: whether upstream's perf is started once for each of them."""
         self._module = module
         self._perf_by_pid_files = perf_by_pid_files
+        #: Roles on whose hosts our sampler takes collectl's place, which upstream does not know.
+        self.sampler_roles: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
@@ -58,9 +60,13 @@ class Settings:
             cluster["conf_file"] = str(conf)
         cluster.update(for_upstream(section_of(cluster)))
         profiles = self._module.monitoring_profiles
+        sampled_by = "sampler" if "sampler" in profiles else "collectl"
         chosen = MonitoringProfiles.model_validate(
-            {name: profiles[name] for name in ("collectl", "perf") if name in profiles}
+            # Upstream has put collectl there; a file that names both was refused before.
+            {name: profiles[name] for name in (sampled_by, "perf") if name in profiles}
         )
+        self.sampler_roles = list(chosen.sampler.nodes) if chosen.sampler else []
+        profiles.clear()
         profiles.update(monitoring_arguments(chosen, self._perf_by_pid_files))
 
 
@@ -134,13 +140,12 @@ def monitoring_arguments(
 
     Where perf is started once a host, `pid_glob` would make it another profile, `osd_perf`.
     """
-    collectl = profiles.collectl
-    chosen: dict[str, dict[str, Any]] = {
-        "collectl": {
-            "nodes": list(collectl.nodes),
-            "args": f"{_braces(collectl.args)} -F0 -f {{collectl_dir}}",
+    chosen: dict[str, dict[str, Any]] = {}
+    if profiles.collectl:
+        chosen["collectl"] = {
+            "nodes": list(profiles.collectl.nodes),
+            "args": f"{_braces(profiles.collectl.args)} -F0 -f {{collectl_dir}}",
         }
-    }
     if profiles.perf:
         chosen["perf"] = {
             "nodes": list(profiles.perf.nodes),

@@ -33,6 +33,7 @@ from cbt_crypto.plan.side_by_side.slices import divided
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+_SAMPLER = "upstream's {} is watched by collectl alone; remove `sampler` or this benchmark"
 SECTIONS = ("cluster", "benchmarks", "monitoring_profiles")
 #: More cells of one scenario than anybody waits for: lists that were meant otherwise.
 MAX_CELLS = 100_000
@@ -124,6 +125,7 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
     scenarios = _scenarios(file, cluster, baseline)
     for path, wrong in unmeasured(cluster, baseline, scenarios):
         file.problem(path, wrong)
+    _check_sampler(file, monitoring, scenarios)
     return Campaign(
         title=file.document.path.stem,
         cluster=cluster,
@@ -185,6 +187,14 @@ def _baseline(file: CampaignFile, cluster: ClusterSection) -> Optional[Baseline]
         names = cluster.configurations
         return baseline if file.known(path, str(baseline.value), "configuration", names) else None
     return baseline
+
+
+def _check_sampler(
+    file: CampaignFile, monitoring: MonitoringProfiles, scenarios: Mapping[str, object]
+) -> None:
+    for name in scenarios if monitoring.sampler else ():
+        if issubclass(SCENARIOS[name], OfUpstream):
+            file.problem(("monitoring_profiles", "sampler"), _SAMPLER.format(name))
 
 
 def _needs_cluster(data: Mapping[str, Any]) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Optional
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from cbt_crypto.plan.file.field_types import FileSection
 
@@ -25,7 +26,7 @@ Arguments = Annotated[str, AfterValidator(_words)]
 
 
 class CollectlProfile(FileSection):
-    """collectl runs beside every cell."""
+    """collectl runs beside every cell, unless there is a `sampler`."""
 
     nodes: list[Role] = Field(
         ["clients", "osds", "mons"], description="roles on whose hosts collectl runs"
@@ -33,6 +34,14 @@ class CollectlProfile(FileSection):
     args: Arguments = Field(
         "-s+mYZ -i 1:10",
         description="what collectl records, and how often: every second, processes every 10 s",
+    )
+
+
+class SamplerProfile(FileSection):
+    """Our own sampler runs in place of collectl; it needs nothing but Python on a host."""
+
+    nodes: list[Role] = Field(
+        ["clients", "osds", "mons"], description="roles on whose hosts the sampler runs"
     )
 
 
@@ -45,14 +54,24 @@ class PerfProfile(FileSection):
 
 
 class MonitoringProfiles(FileSection):
-    """What watches the nodes; collectl always does."""
+    """What watches the nodes: collectl or the sampler always does, perf on request."""
 
-    collectl: CollectlProfile = Field(
-        default_factory=CollectlProfile, description="how collectl is run, on every host of a role"
+    collectl: Optional[CollectlProfile] = Field(
+        None, description="how collectl is run, on every host of a role"
     )
+    sampler: Optional[SamplerProfile] = Field(None, description="samples in place of collectl")
     perf: Optional[PerfProfile] = Field(None, description="runs perf too")
 
-    @field_validator("collectl", "perf", mode="before")
+    @field_validator("collectl", "sampler", "perf", mode="before")
     @classmethod
     def _a_name_alone_means_its_defaults(cls, value: Any) -> Any:
         return {} if value is None else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _either_of_the_two_samples(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        if "sampler" in values and "collectl" in values:
+            raise ValueError("has collectl and sampler; take one, as both record the same")
+        return values if "sampler" in values else {"collectl": {}, **values}

@@ -23,7 +23,7 @@ from cbt_crypto.plan.file.cluster import (
     PoolProfile,
 )
 from cbt_crypto.plan.file.field_types import meaning_of
-from cbt_crypto.plan.file.monitoring import CollectlProfile, PerfProfile
+from cbt_crypto.plan.file.monitoring import CollectlProfile, PerfProfile, SamplerProfile
 from cbt_crypto.results.precision.until import MeasureUntil
 
 _BEGINNING = """\
@@ -99,7 +99,9 @@ warm-up is cut from each block. [method.md](method.md) says how, and what is ass
 _MONITORING = """\
 ## monitoring_profiles
 
-collectl always runs; `perf:` alone runs perf with its defaults.
+collectl always runs. For hosts that have none, such as RHEL's, `sampler:` alone runs a sampler of
+our own in its place: it needs Python and nothing else, and records the same counters. `perf:` alone
+runs perf with its defaults.
 """
 
 
@@ -125,6 +127,8 @@ def reference() -> str:
             _MONITORING,
             "### monitoring_profiles.collectl\n",
             *_table(CollectlProfile),
+            "### monitoring_profiles.sampler\n",
+            *_table(SamplerProfile),
             "### monitoring_profiles.perf\n",
             *_table(PerfProfile),
         )

@@ -305,8 +305,9 @@ def _samples_of(host: str, folder: Folder, cell: CellDocument) -> Optional[str]:
     Upstream's workloads have them beside the results of the processes on that host.
     """
     name = f"collectl.{host}"
-    if name in folder.names:
-        return name
+    for sampled in (name, f"sampler.{host}"):
+        if sampled in folder.names:
+            return sampled
     for process in cell.processes:
         directory = process.json_file.rpartition("/")[0]
         if directory and process.host == host and "collectl" in folder.below(directory).names:
@@ -317,7 +318,7 @@ def _samples_of(host: str, folder: Folder, cell: CellDocument) -> Optional[str]:
 def _samples(folder: Folder, with_processes: bool) -> NodeSeries:
     names = [name for name in folder.names if name.endswith((".raw", ".raw.gz"))]
     if not names:
-        raise Malformed(f"{folder.shown} holds no raw file of collectl")
+        raise Malformed(f"{folder.shown} holds no raw file of samples")
     if len(names) > 1:
         raise Malformed(f"{folder.shown} holds {len(names)} raw files where there can be one")
     try:
@@ -335,9 +336,9 @@ def _uses(
         use = node.use(window)
         shortfall = window.shortfall(use.seconds if use else 0.0)
         if use is None or shortfall:
-            problems.append(Problem("", f"{node.host}: collectl {shortfall}"))
+            problems.append(Problem("", f"{node.host}: what was sampled {shortfall}"))
         elif not _PLAUSIBLE[0] < use.accounted < _PLAUSIBLE[1]:
-            sentence = "collectl's counters do not add up to its processors' time"
+            sentence = "its counters do not add up to its processors' time"
             problems.append(Problem("", f"{node.host}: {sentence}; they were not used"))
         else:
             found.append(use)

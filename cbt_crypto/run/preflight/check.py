@@ -99,10 +99,10 @@ def _overlay_needs(stack: Stack, site: Site) -> Iterator[Requirement]:
 
 def _versions(campaign: Campaign, cells: Sequence[Cell]) -> dict[str, tuple[str, tuple[str, ...]]]:
     cluster, site = campaign.cluster, site_of(campaign.cluster)
-    versions = {
-        "ceph": (cluster.ceph_osd_cmd, site.osd_hosts),
-        "collectl": ("collectl", hosts_with(site, campaign.monitoring.collectl.nodes)),
-    }
+    versions = {"ceph": (cluster.ceph_osd_cmd, site.osd_hosts)}
+    if campaign.monitoring.collectl:
+        nodes = campaign.monitoring.collectl.nodes
+        versions["collectl"] = ("collectl", hosts_with(site, nodes))
     for cell in cells:
         for program in cell.scenario.required_programs():
             hosts = cell_site(cluster, cell.scenario).active_clients

@@ -19,7 +19,7 @@ PACKAGES = {
     "monmaptool": "ceph-base",
     "osdmaptool": "ceph-base",
     "python3": "python3",
-    "collectl": "collectl (dnf: from EPEL)",
+    "collectl": "collectl (dnf: from EPEL), or write `sampler:` in monitoring_profiles",
     "etcd": "etcd-server (dnf: etcd)",
     "fio": "fio (dnf: and fio-engine-rbd)",
     "scp": "openssh-client (dnf: openssh-clients)",

@@ -39,13 +39,14 @@ def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]
     needs = [
         program_needed("python3", site.hosts),
         program_needed("pdcp" if fan_out() == "pdsh" else "scp", remote),
-        program_needed("collectl", hosts_with(site, campaign.monitoring.collectl.nodes)),
         _tmp_dir(cluster.tmp_dir, site),
     ]
     if cluster.neighbours:
         load = cluster.neighbours
         needs.append(program_needed(load.stress_cmd, hosts_of(load, site)))
-    perf = campaign.monitoring.perf
+    collectl, perf = campaign.monitoring.collectl, campaign.monitoring.perf
+    if collectl:
+        needs.append(program_needed("collectl", hosts_with(site, collectl.nodes)))
     if perf:
         needs.append(program_needed(perf.perf_cmd, hosts_with(site, perf.nodes)))
     if any(cell.scenario.needs_cluster for cell in cells):

@@ -1,0 +1,90 @@
+"""Runs on a host: writes the kernel's counters of processors, network and processes to a file.
+
+Like all programs of ours that run on hosts it needs Python 3.6 and nothing else. The file is in the
+form that collectl gives its raw files, so that one reader serves both: a header, then samples that
+begin with a line `>>> EPOCH <<<` and copy lines of /proc/stat, /proc/net/dev and /proc/PID/stat.
+"""
+
+import glob
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any, Dict, Iterator
+
+_NET = "/sys/class/net"
+
+
+def main(asked: Dict[str, Any]) -> None:
+    """Sample until SIGTERM, or until the file is removed.
+
+    `asked` has `file`, `every_s`, and `processes_every`: each so-manieth sample has the processes.
+    """
+    # Waited for below, and so not delivered: a sample is never cut in the middle.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    # Each sample is written at once, as a whole: the file may be read, or the host lost, any time.
+    with open(asked["file"], "wb", buffering=0) as file:
+        text, count, every_s = header(), 0, asked["every_s"]
+        while os.path.exists(asked["file"]):
+            with_processes = count % asked["processes_every"] == 0
+            file.write((text + sample(with_processes)).encode("utf-8", "replace"))
+            text, count = "", count + 1
+            # On the beat of the clock, as the samples of other hosts are.
+            if signal.sigtimedwait([signal.SIGTERM], every_s - time.time() % every_s):
+                break
+        # The last time stamp ends the sample before it: readers take none that may be cut off.
+        file.write((sample(True) + stamp()).encode("utf-8", "replace"))
+
+
+def header() -> str:
+    """What a reader must know of the host: ticks a second, threads, speeds of links in Mbit/s."""
+    links = " ".join(f"{name}:{speed}" for name, speed in _speeds())
+    return (
+        "# Counters of the kernel, sampled by cbt-crypto\n# HZ: {}  NumCPUs: {}\n# NetNames: {}\n"
+    ).format(os.sysconf("SC_CLK_TCK"), os.cpu_count(), links)
+
+
+def stamp() -> str:
+    """The line that begins a sample, with the time in s since 1970 on this host's clock."""
+    return f"\n>>> {time.time():.3f} <<<\n"
+
+
+def sample(with_processes: bool) -> str:
+    """One sample, from its time stamp to its last line."""
+    lines = [_first_line("/proc/stat")]
+    with open("/proc/net/dev") as file:
+        lines += ["Net " + line.strip() for line in file if ":" in line]
+    if with_processes:
+        lines += _processes()
+    return stamp() + "\n".join(lines)
+
+
+def _processes() -> Iterator[str]:
+    for path in glob.iglob("/proc/[0-9]*/stat"):
+        pid = path.split("/")[2]
+        try:
+            line = _first_line(path)
+        except OSError:  # It has ended meanwhile.
+            continue
+        yield f"proc:{pid} stat {line}"
+
+
+def _speeds() -> Iterator[Any]:
+    for name in sorted(os.listdir(_NET)) if os.path.isdir(_NET) else ():
+        try:
+            speed = int(_first_line(f"{_NET}/{name}/speed"))
+        except (OSError, ValueError):  # Bridges, tunnels and links that are down have none.
+            continue
+        if speed > 0:
+            yield name, speed
+
+
+def _first_line(path: str) -> str:
+    # A name of a process may hold any byte, a line break too: the reader leaves such lines out.
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.readline().rstrip("\n")
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.stdin.read()))
