@@ -40,6 +40,13 @@ class Volume:
     data_pool: str = ""
     #: Where its host keeps the proof that this device is ours.
     tmp_dir: str = ""
+    #: How often it is written from end to end before it is measured.
+    passes: int = 1
+
+    @property
+    def written_mb(self) -> int:
+        """MiB that are written until it is filled, and as old as it is to be."""
+        return self.size_mb * self.passes
 
 
 @dataclass(frozen=True)
@@ -101,6 +108,16 @@ class Scenario(BaseModel):
     def measured_s(self) -> int:
         """Seconds that one run of the load measures."""
         return self.time.block if isinstance(self.time, MeasureUntil) else self.time
+
+    @property
+    def slowest_fill_mb_per_s(self) -> float:
+        """A volume that is filled more slowly than this, beside a deployment's time, is not."""
+        return 1.0
+
+    @property
+    def settling_s(self) -> int:
+        """Seconds of load, at least, before what is measured of a cell."""
+        return 0
 
     def active_clients(self, clients: Sequence[str]) -> tuple[str, ...]:
         """The hosts, of those the campaign names, that run this scenario's processes."""

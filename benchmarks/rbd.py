@@ -10,11 +10,11 @@ from typing import Literal, Optional
 from pydantic import Field
 
 from cbt_crypto.benchmarks import fio_job, load
+from cbt_crypto.benchmarks.age import Aged
 from cbt_crypto.benchmarks.base import (
     CacheState,
     ClientProcess,
     ClusterCommands,
-    Scenario,
     Volume,
     WrapClient,
 )
@@ -25,7 +25,7 @@ Mode = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
 _MIB = 1 << 20
 
 
-class RbdFio(Scenario):
+class RbdFio(Aged):
     """fio processes on RBD volumes. Subclasses say how many, where, and how deep."""
 
     volumes_per_client: int = Field(1, ge=1, le=1000, description="volumes on each client")
@@ -83,6 +83,7 @@ class RbdFio(Scenario):
         data = site.pool(self.data_pool) if self.data_pool else ""
         suffix = f"-{data}" if data else ""
         suffix += f"-{site.group}" if site.group else ""
+        suffix += self.contents
         return tuple(
             Volume(
                 f"cbt-{host}-{n}-{self.vol_size}{suffix}",
@@ -90,6 +91,7 @@ class RbdFio(Scenario):
                 host,
                 self.vol_size,
                 data_pool=data,
+                passes=int(self.prefill) + self.passes,
             )
             for host in self.active_clients(site.clients)
             for n in range(self.volumes_per_client)
@@ -121,14 +123,16 @@ class RbdFio(Scenario):
     def prefill_scripts(
         self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
     ) -> HostScripts:
-        """One fio for each volume, all at once; nothing with `prefill: false`."""
-        return self._end_to_end("write", volumes, run_dir, commands) if self.prefill else {}
+        """One fio for each volume, all at once; then each pass of the preconditioning."""
+        fill = [{"rw": "write", "bs": self.prefill_op_size}] if self.prefill else []
+        return self._end_to_end((*fill, *self.overwrites), volumes, run_dir, commands)
 
     def warm_scripts(
         self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
     ) -> HostScripts:
         """One fio for each volume, all at once, that reads the whole of it."""
-        return self._end_to_end("read", volumes, run_dir, commands)
+        job = {"rw": "read", "bs": self.prefill_op_size}
+        return self._end_to_end((job,), volumes, run_dir, commands)
 
     def cache_state(self, site: Site) -> CacheState:
         """As the file has it; a cluster of somebody else's is left alone where it has nothing."""
@@ -138,8 +142,12 @@ class RbdFio(Scenario):
         return self.cache
 
     def _end_to_end(
-        self, rw: str, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
-    ) -> HostScripts:
+        self, jobs: Sequence[fio_job.Job], volumes: Sequence[Volume], run_dir: str,
+        commands: ClusterCommands,
+    ) -> HostScripts:  # fmt: skip
+        """Each job on all volumes at once, one job after another; nothing without jobs."""
+        if not jobs:
+            return {}
         by_client: dict[str, list[Volume]] = defaultdict(list)
         for volume in volumes:
             by_client[volume.client].append(volume)
@@ -147,15 +155,24 @@ class RbdFio(Scenario):
             host: "\n".join(
                 (
                     f"cd {shlex.quote(run_dir)}",
-                    "pids=",
-                    *(self._one_pass(rw, volume, commands) for volume in of_client),
-                    "for pid in $pids; do",
-                    '    wait "$pid" || { tail -n 5 prefill.* >&2; exit 1; }',
-                    "done",
+                    *(self._on_all(job, of_client, commands) for job in jobs),
                 )
             )
             for host, of_client in by_client.items()
         }
+
+    def _on_all(
+        self, job: fio_job.Job, volumes: Sequence[Volume], commands: ClusterCommands
+    ) -> str:
+        return "\n".join(
+            (
+                "pids=",
+                *(self._one_pass(job, volume, commands) for volume in volumes),
+                "for pid in $pids; do",
+                '    wait "$pid" || { tail -n 5 prefill.* >&2; exit 1; }',
+                "done",
+            )
+        )
 
     def processes(self, site: Site) -> tuple[ClientProcess, ...]:
         """One for each volume."""
@@ -228,11 +245,10 @@ class RbdFio(Scenario):
         job["name"] = f"rbd-{self.mode}"
         return _fio(self.fio_cmd, volume, job)
 
-    def _one_pass(self, rw: str, volume: Volume, commands: ClusterCommands) -> str:
+    def _one_pass(self, what: fio_job.Job, volume: Volume, commands: ClusterCommands) -> str:
         job = {
             "name": "prefill",
-            "rw": rw,
-            "bs": self.prefill_op_size,
+            **what,
             "iodepth": self.prefill_iodepth,
             "size": f"{volume.size_mb}M",
             "output": f"prefill.{volume.name}",

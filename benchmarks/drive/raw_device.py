@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, Optional
 from pydantic import Field
 
 from cbt_crypto.benchmarks import fio_job
+from cbt_crypto.benchmarks.age import Aged
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume, WrapClient
 from cbt_crypto.benchmarks.drive.base import AS_ROOT, DROP_CACHES, FioOnDrive, capacity
 from cbt_crypto.hosts.devices import destroy
@@ -19,7 +20,7 @@ from cbt_crypto.hosts.site import HostScripts, Site
 _HEADER_MB = 32
 
 
-class RawDevice(FioOnDrive):
+class RawDevice(FioOnDrive, Aged):
     """One fio process straight on a drive, with direct IO and the caches dropped before it."""
 
     name: ClassVar[str] = "raw_device"
@@ -58,16 +59,17 @@ else echo ok; fi"""
 
     def volumes(self, site: Site) -> tuple[Volume, ...]:
         """What is filled of the drive."""
-        if not self.prefill:
+        if not self.prefill and not self.passes:
             return ()
         return tuple(
             Volume(
-                name=f"{drive.path} {self.size}",
+                name=f"{drive.path} {self.size}{self.contents}",
                 pool="",
                 client=drive.host,
                 size_mb=self.size,
                 device=drive.path,
                 tmp_dir=site.tmp_dir,
+                passes=int(self.prefill) + self.passes,
             )
             for drive in site.drives
         )
@@ -75,24 +77,26 @@ else echo ok; fi"""
     def prefill_scripts(
         self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
     ) -> HostScripts:
-        """One large sequential write; what was never written reads faster than any drive."""
+        """One large sequential write; what was never written reads faster than any drive.
+
+        Then each pass of the preconditioning.
+        """
+        fill = [{"rw": "write", "bs": 1 << 20}] if self.prefill else []
         return {
-            volume.client: (
-                f"cd {shlex.quote(run_dir)}\n"
-                f"{destroy.overwrite(volume.tmp_dir, volume.device)}\n"
-                f"{AS_ROOT} {fio_job.command(self.fio_cmd, self._fill(volume))} > prefill.out 2>&1"
-                " || { tail -n 5 prefill.out >&2; exit 1; }"
+            volume.client: "\n".join(
+                (
+                    f"cd {shlex.quote(run_dir)}",
+                    destroy.overwrite(volume.tmp_dir, volume.device),
+                    *(self._one_pass(job, volume) for job in (*fill, *self.overwrites)),
+                )
             )
             for volume in volumes
         }
 
-    def _fill(self, volume: Volume) -> fio_job.Job:
-        return {
-            **self._base(volume.device, "prefill"),
-            "rw": "write",
-            "bs": 1 << 20,
-            "iodepth": 16,
-        }
+    def _one_pass(self, what: fio_job.Job, volume: Volume) -> str:
+        job = {**self._base(volume.device, "prefill"), **what, "iodepth": 16}
+        fio = f"{AS_ROOT} {fio_job.command(self.fio_cmd, job)}"
+        return f"{fio} > prefill.out 2>&1 || {{ tail -n 5 prefill.out >&2; exit 1; }}"
 
     def _base(self, path: str, name: str) -> fio_job.Job:
         engine = {"ioengine": self.ioengine, "direct": 1, "invalidate": 1}

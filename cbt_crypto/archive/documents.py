@@ -103,6 +103,23 @@ class OsdStorage(_Document):
     seconds: Optional[float] = Field(None, gt=0)
 
 
+class Overwritten(_Document):
+    """What was written to one drive, or an OSD's file, since the deployment."""
+
+    written_bytes: int = Field(ge=0)
+    size_bytes: int = Field(gt=0)
+
+
+class SteadyState(_Document):
+    """The rounds of load before a cell, and how alike the last of them were, in percent."""
+
+    reached: bool
+    round_s: float = Field(gt=0)
+    iops: tuple[float, ...] = Field((), max_length=1000)
+    range_percent: Optional[float] = None
+    slope_percent: Optional[float] = None
+
+
 class Caches(_Document):
     """What was done to the OSDs' caches before a cell."""
 
@@ -137,6 +154,9 @@ class CellDocument(_Document):
     slices: int = 0
     #: OSDs of other groups on the same cluster.
     idle: Mapping[str, OsdStorage] = {}
+    #: Drive -> what had been written to it before the cell.
+    overwritten: Mapping[str, Overwritten] = {}
+    steady_state: Optional[SteadyState] = None
 
 
 class OverlayProof(_Document):

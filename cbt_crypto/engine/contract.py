@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, MutableMapping, Seque
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Optional, Protocol
+from typing import Any, Callable, Optional, Protocol
 
 from typing_extensions import TypedDict
 
@@ -257,6 +257,8 @@ class CellOutcome(TypedDict, total=False):
     group: str
     slices: int
     idle: Mapping[str, Mapping[str, object]]
+    overwritten: Mapping[str, object]
+    steady_state: Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -294,6 +296,8 @@ class CellBenchmark(Protocol):
     stack: Stack
     remote: Remote
     outcome: CellOutcome
+    #: What had passed drives before the cell and after it, where it was counted.
+    counted: Sequence[Mapping[str, Any]]
     #: Hosts that count their energy; set by whoever knows, as most machines do not.
     energy_hosts: Sequence[str]
     #: Who is told what the clients do while they run; nobody when None.

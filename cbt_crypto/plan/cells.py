@@ -80,8 +80,8 @@ class Cell:
 
     @property
     def seconds(self) -> int:
-        """Time that the file itself asks for: ramp and measured time."""
-        return self.scenario.ramp + self.scenario.measured_s
+        """Time that the file itself asks for: ramp, measured time, and rounds before, at least."""
+        return self.scenario.settling_s + self.scenario.ramp + self.scenario.measured_s
 
     @property
     def label(self) -> str:

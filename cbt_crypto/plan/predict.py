@@ -46,7 +46,7 @@ class Durations:
             usual = usual_seconds(self.steps, "deploy", how=step.how.name.lower())
             return _CHANGE_S[step.how] if usual is None else usual
         if isinstance(step, Prefill):
-            return sum(volume.size_mb for volume in step.volumes) / self._mib_per_s()
+            return sum(volume.written_mb for volume in step.volumes) / self._mib_per_s()
         return self._around() + step.cell.scenario.ramp + step.cell.scenario.measured_s
 
     def _around(self) -> float:

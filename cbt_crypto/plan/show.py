@@ -122,7 +122,7 @@ def _row(step: Step, durations: Durations) -> tuple[str, str, str]:
         about = f"about {durations.of(step):.0f} s"
         return step.how.name.lower(), f"{step.configuration}  ({step.reason})", about
     if isinstance(step, Prefill):
-        size = sum(volume.size_mb for volume in step.volumes)
+        size = sum(volume.written_mb for volume in step.volumes)
         return "prefill", f"{len(step.volumes)} volumes for {step.scenario.name}", f"{size} MiB"
     seconds = step.cell.scenario.ramp + step.cell.scenario.measured_s
     return "measure", f"{step.cell.label}  [{step.cell.id}]", f"{seconds} s"

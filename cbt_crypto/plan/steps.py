@@ -27,7 +27,7 @@ from cbt_crypto.plan.turns import is_in_rounds, seed_of, shares
 #: Options of a scenario that say how its volumes are made and filled.
 _FILLING = (
     "pool_profile", "data_pool_profile", "vol_size", "order", "prefill", "prefill_op_size",
-    "prefill_iodepth", "fio_cmd",
+    "prefill_iodepth", "fio_cmd", "precondition", "precondition_random", "precondition_op_size",
 )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ class Plan:
     def prefill_mb(self) -> int:
         """What is written to fill volumes, in MiB, before replication."""
         return sum(
-            volume.size_mb
+            volume.written_mb
             for step in self.steps
             if isinstance(step, Prefill)
             for volume in step.volumes

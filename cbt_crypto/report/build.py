@@ -24,7 +24,7 @@ from cbt_crypto.report.figures.drive_group import groups
 from cbt_crypto.report.figures.group import SectionRuns, TableRuns, group
 from cbt_crypto.report.figures.interval import Comparisons, LoadRuns
 from cbt_crypto.report.figures.known_spread import KnownLoad, KnownSpread
-from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, METRICS
+from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, METRICS, OVERWRITTEN
 from cbt_crypto.report.figures.selection import baseline_of, chosen_cells, values_of
 from cbt_crypto.report.figures.tail import withheld, without
 from cbt_crypto.report.model import Comparison, Pair, Report, ReportCell, Section, Table
@@ -214,14 +214,15 @@ class _Comparer:
             figures=figures,
             withheld=few,
             comparisons={key: compared for key, compared in comparisons if compared is not None},
-            warnings=(*_warnings(runs, direction), *self._of_caches(figures, section)),
+            warnings=(*_warnings(runs, direction), *self._unlike_baseline(figures, section)),
             runs=runs,
             alone=_alone(section.dimension, value),
         )
 
-    def _of_caches(self, figures: Mapping[str, float], section: SectionRuns) -> Iterator[str]:
+    def _unlike_baseline(self, figures: Mapping[str, float], section: SectionRuns) -> Iterator[str]:
         base = _figures(section.rows.get(self.baseline, ()), section.direction)
-        return doubts.unlike_in_memory(figures.get(FROM_MEMORY), base.get(FROM_MEMORY))
+        yield from doubts.unlike_in_memory(figures.get(FROM_MEMORY), base.get(FROM_MEMORY))
+        yield from doubts.unlike_in_age(figures.get(OVERWRITTEN), base.get(OVERWRITTEN))
 
     def _compared(self, load: Hashable, value: Scalar, key: str) -> Optional[Comparison]:
         if value == self.baseline:

@@ -218,6 +218,8 @@ class CampaignRun:
             self._failed_in_a_row = 0
             done.is_healthy = True
             outcome["deployment"] = done.deployment
+            if benchmark.counted:
+                outcome["overwritten"] = done.overwrites.around(benchmark.counted)
             rate = getattr(scenario, "rate", None)
             if isinstance(rate, int):
                 outcome["rate_iops"] = rate

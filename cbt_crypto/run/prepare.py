@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Union
 
@@ -13,9 +14,13 @@ from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import CellBenchmark, CellWork, Engine
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.layout import drives_of
 from cbt_crypto.plan.steps import Deploy, Prefill
+from cbt_crypto.run.age.overwrites import Overwrites
+from cbt_crypto.run.cell import storage_traffic
 from cbt_crypto.run.cell.measure import benchmark_of
 from cbt_crypto.run.environment import EnvironmentFile
 from cbt_crypto.run.journal import Journal
@@ -33,6 +38,7 @@ class Preparation:
     ) -> None:  # fmt: skip
         """Touches nothing. The engine's settings must have been initialized."""
         self._engine = engine
+        self._drives = drives_of(campaign.cluster)
         self._archive = archive
         self._remote = remote
         self._journal = journal
@@ -47,6 +53,7 @@ class Preparation:
         self.deployment: Optional[str] = None
         #: Whether the target was seen to be healthy since it was last changed.
         self.is_healthy = False
+        self.overwrites = Overwrites()
 
     @property
     def target(self) -> Target:
@@ -107,10 +114,18 @@ class Preparation:
             target.change_to(step, change)
         if change is Transition.REBUILD:
             self._is_distrusted = False
+            self.overwrites.begin(storage_traffic.read(self._remote, self._carriers(step.drive)))
         self._environment.note(step.configuration, target)
 
+    def _carriers(self, drive: Optional[str]) -> Site:
+        """Where what was deployed lies: the drive of that name, or all OSDs."""
+        site = self.target.site
+        if drive is None:
+            return site
+        return replace(site, osds=(), drives=tuple(d for d in self._drives if d.name == drive))
+
     def _prefill(self, step: Prefill) -> None:
-        size = sum(volume.size_mb for volume in step.volumes)
+        size = sum(volume.written_mb for volume in step.volumes)
         self._progress.phase(f"prefill {len(step.volumes)} volumes, {size} MiB")
         benchmark = self.benchmark(Cell(step.scenario, 0, ""))
         with self.timeline.step("prefill", mib=size):

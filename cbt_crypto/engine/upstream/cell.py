@@ -10,7 +10,7 @@ import contextlib
 import io
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -40,7 +40,8 @@ _SCRIPT_S = 600
 class NativeBenchmark:
     """One cell, run by one object of upstream's."""
 
-    #: Upstream's own benchmarks do not record it.
+    #: Upstream's own benchmarks do not record either.
+    counted: Sequence[Mapping[str, Any]] = ()
     energy_hosts: Sequence[str] = ()
     #: Nobody: how upstream starts its clients is its own.
     tell: Optional[Callable[[LiveFigures], None]] = None

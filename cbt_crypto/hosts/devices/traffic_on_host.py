@@ -6,16 +6,20 @@ Its source is sent to them, so it needs nothing but Python 3.6. A device's
 
 import json
 import os
+import stat
 import sys
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
-from cbt_crypto.hosts.devices.numbers_on_host import opened
+from cbt_crypto.hosts.devices.numbers_on_host import number_at, opened
 
 _SECTOR = 512
 
 
 def layers(device: str, root: str = "/sys/dev/block") -> List[Dict[str, object]]:
-    """The device and those below it, from the top down, each with the bytes that passed it."""
+    """The device and those below it, from the top down, each with the bytes that passed it.
+
+    What lies on no other has its size.
+    """
     folder = os.path.realpath(os.path.join(root, device))
     fields = [int(word) for word in _read(folder, "stat").split()]
     layer = {
@@ -28,7 +32,10 @@ def layers(device: str, root: str = "/sys/dev/block") -> List[Dict[str, object]]
         layer["mapping"] = _read(folder, "dm/name").strip()
     path = [layer]
     slaves = os.path.join(folder, "slaves")
-    for lower in sorted(os.listdir(slaves)) if os.path.isdir(slaves) else []:
+    below = sorted(os.listdir(slaves)) if os.path.isdir(slaves) else []
+    if not below:
+        layer["size_bytes"] = int(_read(folder, "size")) * _SECTOR
+    for lower in below:
         path += layers(_read(slaves, lower + "/dev").strip(), root)
     return path
 
@@ -50,23 +57,49 @@ def cpu_ms(pid: str) -> int:
     return (int(fields[11]) + int(fields[12])) * 1000 // os.sysconf("SC_CLK_TCK")
 
 
+def largest_file(pid: str) -> int:
+    """Bytes of the largest file that a process has open: of an OSD on a file, that file's."""
+    sizes = [0]
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            status = os.stat(f"/proc/{pid}/fd/{name}")
+        except FileNotFoundError:
+            continue  # closed meanwhile
+        if stat.S_ISREG(status.st_mode):
+            sizes.append(status.st_size)
+    return max(sizes)
+
+
 def _read(folder: str, name: str) -> str:
     with open(os.path.join(folder, name)) as file:
         return file.read()
 
 
-def main(asked: Dict[str, str]) -> Dict[str, object]:
-    """Name -> what its process, whose pid is in the file that is named, moved."""
+def of_process(pid: str) -> Dict[str, object]:
+    """What passed the devices that it has open, and what it moved itself."""
+    counted, own = process(pid), None
+    if counted:
+        own = {"read_bytes": counted[0], "written_bytes": counted[1]}
+        own["size_bytes"] = largest_file(pid)
+    devices = [layers(device) for device in opened(pid)]
+    return {"devices": devices, "process": own, "cpu_ms": cpu_ms(pid)}
+
+
+def of_drive(paths: List[str]) -> Dict[str, object]:
+    """What passed devices that are named."""
+    found = [number_at(path) for path in paths]
+    return {"devices": [layers(device) for device in found if device], "process": None}
+
+
+def main(asked: Dict[str, Any]) -> Dict[str, object]:
+    """Name -> what was moved by the process whose pid is in a file, or on a list of devices."""
     told = {}  # type: Dict[str, object]
-    for name, pid_file in asked.items():
+    for name, where in asked.items():
         try:
-            pid = _read("/", pid_file).strip()
-            counted = process(pid)
-            told[name] = {
-                "devices": [layers(device) for device in opened(pid)],
-                "process": counted and {"read_bytes": counted[0], "written_bytes": counted[1]},
-                "cpu_ms": cpu_ms(pid),
-            }
+            if isinstance(where, list):
+                told[name] = of_drive(where)
+            else:
+                told[name] = of_process(_read("/", where).strip())
         except (OSError, ValueError, IndexError) as error:
             told[name] = {"error": str(error)}
     return told

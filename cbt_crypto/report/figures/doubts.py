@@ -26,6 +26,8 @@ UNSERVED_PERCENT = 5.0
 BESIDE_SHARE = 0.1
 #: Rows may differ by so much in what came from memory, in points of percent.
 MEMORY_POINTS = 10.0
+#: Rows may differ by so many whole overwrites of their drives.
+OVERWRITES = 0.25
 #: A rate is kept when it is no further from what was asked for, in percent.
 RATE_PERCENT = 2.0
 #: From these shares on a node is saturated, or throttled by its hypervisor, in percent.
@@ -41,6 +43,7 @@ def warnings(run: Run, direction: str) -> Iterator[str]:
     yield from _rate(run)
     yield from _idle(run, direction)
     yield from _moved(run, direction)
+    yield from _unsteady(run)
     yield from _unserved(run, direction)
     yield from _beside(run.idle)
     yield from _nodes(run.nodes)
@@ -97,6 +100,20 @@ def _moved(run: Run, direction: str) -> Iterator[str]:
         yield from steadiness.sentences(series.iops)
 
 
+def _unsteady(run: Run) -> Iterator[str]:
+    """Whether the rounds before it never were alike."""
+    rounds = run.steady_state
+    if rounds is None or rounds.reached:
+        return
+    last = ""
+    if rounds.range_percent is not None and rounds.slope_percent is not None:
+        last = (
+            f": the last five differ by {rounds.range_percent:.0f} % of their mean, with a slope "
+            f"of {rounds.slope_percent:.0f} %"
+        )
+    yield f"steady state not reached in {len(rounds.iops)} rounds of {rounds.round_s:g} s{last}"
+
+
 def _unserved(run: Run, direction: str) -> Iterator[str]:
     """Whether clients read more than OSDs found anything for."""
     asked = sum(record.bytes for record in records_of(run, direction))
@@ -134,6 +151,16 @@ def unlike_in_memory(own: Optional[float], base: Optional[float]) -> Iterator[st
     yield (
         f"{own:.0f} % of reads came from OSDs' memory, of the baseline's {base:.0f} %: this"
         " compares caches too"
+    )
+
+
+def unlike_in_age(own: Optional[float], base: Optional[float]) -> Iterator[str]:
+    """Whether a row's drives were more, or less, written over than the baseline's before it."""
+    if own is None or base is None or abs(own - base) <= OVERWRITES:
+        return
+    yield (
+        f"its drives had been written over {own:.1f} times since their deployment, the baseline's "
+        f"{base:.1f} times: this compares drives of different age too"
     )
 
 

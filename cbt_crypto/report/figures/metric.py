@@ -18,6 +18,10 @@ from cbt_crypto.results.readers.histogram import merge
 _GIB = 1 << 30
 #: The key of the share of reads that took no drive.
 FROM_MEMORY = "reads_from_memory_percent"
+#: The key of how often drives had been written over.
+OVERWRITTEN = "drives_overwritten_times"
+#: The key of how many rounds it took until a load was steady.
+ROUNDS = "steady_state_rounds"
 #: Makes a figure from the measurements of one cell in one direction.
 _Of = Callable[[Sequence[Run], str], Optional[float]]
 
@@ -115,6 +119,16 @@ def _percentile(percent: float, field: str) -> _Of:
         return None if value is None else float(value)
 
     return of
+
+
+def _overwritten(runs: Sequence[Run], direction: str) -> Optional[float]:
+    found = [run.overwritten for run in runs if run.overwritten is not None]
+    return float(np.mean(found)) if found and len(found) == len(runs) else None
+
+
+def _rounds(runs: Sequence[Run], direction: str) -> Optional[float]:
+    found = [len(run.steady_state.iops) for run in runs if run.steady_state is not None]
+    return float(np.mean(found)) if found else None
 
 
 def _cpu(value: Callable[[NodesUse, Run], Optional[float]]) -> _Of:
@@ -321,6 +335,8 @@ METRICS = (
         "idle_osds_drive_bytes_per_s", "drive traffic of the idle OSDs beside them", "B/s", 0,
         _beside(lambda idle: idle.drive_bytes_per_s),
     ),
+    Metric(ROUNDS, "rounds until the steady state", "rounds", 0, _rounds),
+    Metric(OVERWRITTEN, "drives written over before", "times", 0, _overwritten),
     Metric("client_cpu_idle_percent", "client hosts' CPU, idle", "%", 0, _client_idle),
     Metric("osd_cycles_per_io", "OSD nodes' cycles per IO", "cycles", -1, _counted("cycles")),
     Metric(

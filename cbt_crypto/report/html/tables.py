@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 from cbt_crypto.report import label, text_of
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
-from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY
+from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, OVERWRITTEN, ROUNDS
 from cbt_crypto.report.figures.notes import notes_of, numbers
 from cbt_crypto.report.figures.tail import left_out
 from cbt_crypto.report.html.elements import E
@@ -45,6 +45,8 @@ _RARE_COLUMNS = (
     ("{nodes} J/GiB", "osd_energy_j_per_gib", 1.0),
     ("{nodes} W", "osd_power_w", 1.0),
     ("reads from memory %", FROM_MEMORY, 1.0),
+    ("drives written over, times", OVERWRITTEN, 1.0),
+    ("rounds to steady state", ROUNDS, 1.0),
 )
 
 

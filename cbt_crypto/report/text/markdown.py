@@ -17,7 +17,7 @@ from cbt_crypto.report.figures.host_words import (
     not_measured,
 )
 from cbt_crypto.report.figures.loss_table import LossTable, heads, loss_tables, percents
-from cbt_crypto.report.figures.metric import FROM_MEMORY
+from cbt_crypto.report.figures.metric import FROM_MEMORY, OVERWRITTEN, ROUNDS
 from cbt_crypto.report.figures.notes import notes_of
 from cbt_crypto.report.figures.tail import left_out
 from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
@@ -159,6 +159,8 @@ def _columns(table: Table) -> list[tuple[str, str, Callable[[float | None], str]
         (f"{nodes} mJ/IO", "osd_energy_j_per_io", label.thousandths),
         (f"{nodes} W", "osd_power_w", label.number),
         ("reads from memory %", FROM_MEMORY, label.one_decimal),
+        ("drives written over, times", OVERWRITTEN, label.one_decimal),
+        ("rounds to steady state", ROUNDS, label.one_decimal),
     ]
     return [
         ("IOPS", "iops", label.number),

@@ -8,7 +8,7 @@ from typing import Optional
 
 import numpy as np
 
-from cbt_crypto.archive.documents import CellDocument, PlannedCell, Proof, Scalar
+from cbt_crypto.archive.documents import CellDocument, PlannedCell, Proof, Scalar, SteadyState
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.results.cell.client import Client, Place, read_client
@@ -30,7 +30,13 @@ from cbt_crypto.results.cell.node import (
 from cbt_crypto.results.cell.perf import PerfUse, read_perf
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.series import Series, directions_of, series_of
-from cbt_crypto.results.cell.storage import IdleUse, StorageUse, idle_use, storage_use
+from cbt_crypto.results.cell.storage import (
+    IdleUse,
+    StorageUse,
+    idle_use,
+    storage_use,
+    times_overwritten,
+)
 from cbt_crypto.results.cell.window import Floats, Window, common, start_skew_s
 from cbt_crypto.results.cell.within_run import Seconds, Within, within_run
 from cbt_crypto.results.readers.collectl import NodeSeries, read_collectl
@@ -68,6 +74,10 @@ class Run:
     in_window: Mapping[str, InWindow] = field(default_factory=dict)
     #: Of which memory and drives the reads and writes were; None where nothing tells.
     storage: Optional[StorageUse] = None
+    #: How often its drives had been written over since their deployment.
+    overwritten: Optional[float] = None
+    #: What its load did in rounds before it was measured; None where the file wanted none.
+    steady_state: Optional[SteadyState] = None
     #: For how long a process measured without all the others.
     apart_s: float = 0.0
     #: What the processes together were told not to exceed.
@@ -112,6 +122,7 @@ def read_run(folder: Folder, planned: PlannedCell) -> Run:
         run = replace(run, deployment=cell.deployment, rate_iops=cell.rate_iops)
         run = replace(run, storage=storage_use(cell), idle=idle_use(cell))
         run = replace(run, beside=None if cell.group is None else (cell.group, cell.slices))
+        run = replace(run, overwritten=times_overwritten(cell), steady_state=cell.steady_state)
         proof = cell_folder.document("proof.json", Proof)
         run = replace(run, proof=proof)
         failure = _refusal(cell, proof)

@@ -80,6 +80,13 @@ def _cpu_ms(osds: Mapping[str, OsdStorage]) -> Optional[int]:
     return sum(known) if len(known) == len(told) else None
 
 
+def times_overwritten(cell: CellDocument) -> Optional[float]:
+    """How often all drives together had been written over before the cell; None where unknown."""
+    drives = cell.overwritten.values()
+    size = sum(drive.size_bytes for drive in drives)
+    return sum(drive.written_bytes for drive in drives) / size if size else None
+
+
 def _of_drives(osds: Mapping[str, OsdStorage]) -> Optional[tuple[int, int]]:
     """Bytes read and written: at each device that is open, once; of OSDs on files by process."""
     found: dict[object, tuple[int, int]] = {}

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from cbt_crypto.archive.json_file import write_json
 from cbt_crypto.benchmarks.base import ClientProcess, Scenario, Volume
@@ -27,14 +27,20 @@ from cbt_crypto.hosts.clock import check_clocks, clock_offsets
 from cbt_crypto.hosts.samplers import energy as energy_sampler
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.run.cell import caches, groups, live, neighbours, proof, storage_traffic
+from cbt_crypto.run.age import steady_state
+from cbt_crypto.run.cell import (
+    caches,
+    groups,
+    live,
+    neighbours,
+    proof,
+    storage_traffic,
+)
 from cbt_crypto.run.cell import collect as collected
 from cbt_crypto.run.targets.base import Target, commands_of
 
 #: Seconds beyond ramp and time in which fio must have opened its volume and ended.
 _SLACK = 120
-#: A volume that is filled more slowly than this, on top of a deployment's time, is not filled.
-_PREFILL_MB_PER_S = 1
 #: Looks that are taken together with the proof.
 _CACHES, _STORAGE = "caches", "storage"
 
@@ -66,11 +72,17 @@ class ScenarioBenchmark:
         self._with_idle = replace(self.site, osds=(*self.site.osds, *self.site.idle))
         #: When that was counted before the cell; then, the time until it is again.
         self._counted_s = 0.0
+        self.counted: Sequence[Mapping[str, Any]] = ()
+        self._rounds: Optional[dict[str, Any]] = None
 
     def initialize(self) -> None:
-        """Make the directories, empty on the nodes; and fill the caches that are to be warm."""
+        """Make the directories, empty on the nodes; bring drives and caches into their state."""
         self._directories.initialize()
         self._directories.run()
+        self._rounds = steady_state.reach(
+            self.remote, self.site, self.scenario, self.run_dir, self.commands,
+            self.stack.wrap_client,
+        )  # fmt: skip
         caches.fill(self.remote, self.site, self.scenario, self.run_dir, self.commands)
         self._is_prepared = True
         self._engine.monitoring.prepare(self.run_dir)
@@ -94,7 +106,8 @@ class ScenarioBenchmark:
         default = ClusterSection.model_fields["deploy_timeout"].default
         patience = int(str(self.cluster.config.get("deploy_timeout", default)))
         # A cluster that stopped serving would keep fio waiting for ever.
-        limit = patience + max((v.size_mb for v in volumes), default=0) / _PREFILL_MB_PER_S
+        most = max((v.written_mb for v in volumes), default=0)
+        limit = patience + most / self.scenario.slowest_fill_mb_per_s
         self.remote.run(fill, "prefill the volumes", limit)
 
     def looks_before(self) -> Looks:
@@ -113,6 +126,9 @@ class ScenarioBenchmark:
             storage_traffic.parsed(self._with_idle, look.get(_STORAGE, {}))
             for look in (before, after)
         ]
+        self.counted = counted
+        if self._rounds is not None:
+            self.outcome["steady_state"] = self._rounds
         moved = storage_traffic.between(*counted)
         self.outcome.update(groups.moved(self.site, moved, self._counted_s))
         said = before.get(_CACHES, {})

@@ -13,6 +13,7 @@ from typing import Any, Optional
 from cbt_crypto.hosts import admin_socket, shell
 from cbt_crypto.hosts.admin_socket import Question
 from cbt_crypto.hosts.devices import traffic_on_host
+from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 
 _SOCKETS, _DEVICES = "@cbt-crypto-sockets", "@cbt-crypto-devices"
@@ -31,8 +32,14 @@ Reading = Mapping[str, Mapping[str, Any]]
 
 
 def scripts(site: Site) -> HostScripts:
-    """Scripts that print what every OSD has counted by now; for `parsed`."""
-    return {host: _script(site, host) for host in site.osd_hosts}
+    """Scripts that print what every OSD, or drive, has counted by now; for `parsed`."""
+    return {host: _script(site, host) for host in site.storage_hosts}
+
+
+def read(remote: Remote, site: Site) -> Reading:
+    """The same, in a call of its own. Raises HostError."""
+    asked = scripts(site)
+    return parsed(site, remote.run(asked, "read what passed the drives", 120)) if asked else {}
 
 
 def _script(site: Site, host: str) -> str:
@@ -41,14 +48,17 @@ def _script(site: Site, host: str) -> str:
     questions = [
         Question(f"osd.{osd.id}", osd.admin_socket, {"prefix": "perf dump"}, keep) for osd in osds
     ]
-    processes = {f"osd.{osd.id}": osd.pid_file for osd in osds}
-    devices = shell.python(shell.program(traffic_on_host), processes)
-    asked = shell.section(_SOCKETS, admin_socket.script(questions))
+    carriers: dict[str, object] = {f"osd.{osd.id}": osd.pid_file for osd in osds}
+    for drive in site.drives:
+        if drive.host == host:
+            carriers[f"drive {drive.name}"] = drive.devices
+    devices = shell.python(shell.program(traffic_on_host), carriers)
+    asked = shell.section(_SOCKETS, admin_socket.script(questions)) if osds else ""
     return asked + shell.section(_DEVICES, devices)
 
 
 def parsed(site: Site, outputs: HostOutputs) -> dict[str, dict[str, Any]]:
-    """By OSD what both parts of `scripts` printed; without OSDs of which one part is missing."""
+    """By OSD, or drive, what both parts of `scripts` printed; without OSDs that lack one part."""
     found: dict[str, dict[str, Any]] = {}
     for host, output in outputs.items():
         parts = dict(shell.sections(output, _SOCKETS, _DEVICES))
@@ -61,6 +71,10 @@ def parsed(site: Site, outputs: HostOutputs) -> dict[str, dict[str, Any]]:
             told = devices.get(name, {})
             if name in answers and "error" not in told and told:
                 found[name] = {"host": host, "counters": _counters(answers[name]), **told}
+        for drive in site.drives:
+            told = devices.get(f"drive {drive.name}", {})
+            if drive.host == host and told and "error" not in told:
+                found[f"drive {drive.name}"] = {"host": host, "counters": {}, **told}
     return found
 
 
@@ -108,7 +122,8 @@ def _difference(first: Mapping[str, Any], last: Mapping[str, Any]) -> Optional[d
 
 
 def _moved(first: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with bytes as differences; names are kept."""
+    """The same with what was moved as differences; names and sizes are kept."""
     return {
-        key: value - first[key] if isinstance(value, int) else value for key, value in last.items()
+        key: value - first[key] if key in ("read_bytes", "written_bytes") else value
+        for key, value in last.items()
     }

@@ -27,6 +27,7 @@ def _device(root: Path, number: str, name: str, read: int, written: int) -> Path
     folder = root / "devices" / name
     (folder / "slaves").mkdir(parents=True)
     (folder / "stat").write_text(f" 5 0 {read} 7 9 0 {written} 3 0 1 1 0 0 0 0 0 0\n")
+    (folder / "size").write_text("4096\n")
     (folder / "dev").write_text(f"{number}\n")
     (root / number).symlink_to(folder)
     return folder
@@ -40,7 +41,7 @@ def test_a_mapping_and_what_is_below_it(tmp_path: Path) -> None:
     (mapping / "slaves/sda").symlink_to(drive)
     assert traffic_on_host.layers("254:0", str(tmp_path)) == [
         {"device": "dm-0", "mapping": "cbt-crypto-0", "read_bytes": 51200, "written_bytes": 153600},
-        {"device": "sda", "read_bytes": 102400, "written_bytes": 204800},
+        {"device": "sda", "read_bytes": 102400, "written_bytes": 204800, "size_bytes": 2 << 20},
     ]
 
 

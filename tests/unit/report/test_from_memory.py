@@ -84,3 +84,32 @@ def test_a_cache_that_was_not_emptied_is_said(small: Path) -> None:
     tell(small, READS, caches={"state": "drop", "faults": ["osd.3 did not empty its cache: x"]})
     cell = next(cell for cell in build(small).cells if cell.is_baseline)
     assert cell.warnings[0].endswith("osd.3 did not empty its cache: x")
+
+
+LUKS_READS = "results/00000000/id-00000002"
+
+
+def overwritten(*written: int) -> dict[str, Any]:
+    return {f"h0 sd{n}": {"written_bytes": one, "size_bytes": 100} for n, one in enumerate(written)}
+
+
+def test_rows_on_drives_of_different_age_say_so(small: Path) -> None:
+    tell(small, READS, overwritten=overwritten(100, 200))
+    tell(small, LUKS_READS, overwritten=overwritten(200, 200))
+    built = build(small)
+    plain, luks = (cell for cell in built.cells if cell.direction == "read")
+    assert plain.figures["drives_overwritten_times"] == 1.5
+    assert plain.warnings == ()
+    (warning,) = luks.warnings
+    assert warning.startswith("its drives had been written over 2.0 times since their deployment")
+    for text in (markdown(built), page(built), str(document(built))):
+        assert warning in text
+        assert "1.5" in text
+    tell(small, LUKS_READS, overwritten=overwritten(150, 190))
+    assert not any(cell.warnings for cell in build(small).cells), "a fifth of a drive is alike"
+
+
+def test_an_age_that_cannot_be_is_refused(small: Path) -> None:
+    tell(small, READS, overwritten={"h0 sda": {"written_bytes": 5, "size_bytes": 0}})
+    (failed,) = (cell for cell in build(small).cells if cell.state == "failed")
+    assert "overwritten" in str(failed.reason)
