@@ -7,8 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -42,15 +43,18 @@ class Machine:
         self.archive = directory / "archive"
         self.device = device
 
-    def run(self, **benchmarks: Any) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, cluster: Mapping[str, Any] = MappingProxyType({}), **benchmarks: Any
+    ) -> subprocess.CompletedProcess[str]:
         config = self.directory / "campaign.yaml"
-        cluster = {
+        section = {
             "head": "localhost",
             "clients": ["localhost"],
             "tmp_dir": str(self.tmp_dir),
             "drives": {"Loop": {"host": "localhost", "device": self.device, "plp": False}},
+            **cluster,
         }
-        config.write_text(yaml.safe_dump({"cluster": cluster, "benchmarks": benchmarks}))
+        config.write_text(yaml.safe_dump({"cluster": section, "benchmarks": benchmarks}))
         return subprocess.run(
             [sys.executable, str(ROOT / "cbt.py"), "-a", str(self.archive), str(config)],
             capture_output=True, text=True, check=False, timeout=400,
@@ -92,6 +96,36 @@ def test_a_raw_device_with_both_engines(machine: Machine) -> None:
         opened = f"fio had {machine.device} open, which lies on {machine.device}"
         assert reasons(proof)["drive"] == f"drive Loop on localhost: {opened}"
         assert reasons(proof)["luks"] == "1 of 1 drives have no dm-crypt below"
+    assert machine.is_clean()
+
+
+def test_a_drive_is_discarded_written_over_and_steady_before_it_is_measured(
+    machine: Machine,
+) -> None:
+    """By what the kernel counts of the device, and what is left of its file."""
+    mib, passes = 64, 4
+    load = {
+        "time": 2, "size": mib, "op_size": 1 << 20, "mode": "write", "precondition": 2,
+        "precondition_random": 1, "precondition_op_size": 65536, "steady_state": 1,
+        "steady_state_rounds": 6,
+    }  # fmt: skip
+    sectors = Path(f"/sys/block/{Path(machine.device).name}/stat")
+    discarded = int(sectors.read_text().split()[13])
+    done = machine.run(raw_device=load, cluster={"discard": True})
+    assert done.returncode == 0, done.stdout + done.stderr
+    size = int(Path(f"/sys/block/{Path(machine.device).name}/size").read_text())
+    assert int(sectors.read_text().split()[13]) - discarded >= size
+    ((cell, _),) = machine.cells()
+    rounds = cell["steady_state"]
+    assert 5 <= len(rounds["iops"]) <= 6 and min(rounds["iops"]) > 0
+    assert rounds["reached"] == (rounds["range_percent"] <= 20 and rounds["slope_percent"] <= 10)
+    ((name, drive),) = cell["overwritten"].items()
+    assert name == f"localhost {Path(machine.device).name}"
+    assert drive["size_bytes"] == size * 512
+    # each round wrote what its own fio says, for about a second
+    by_rounds = sum(rounds["iops"]) * (1 << 20)
+    written = drive["written_bytes"] - passes * (mib << 20)
+    assert written > by_rounds / 2
     assert machine.is_clean()
 
 
