@@ -1,16 +1,20 @@
 #!/bin/bash
-# Records a new user's first hour on four namespace nodes of the lab, from host names to a table:
+# Records a new user's first hour on nodes of the lab, from host names to a table:
 #
-#   docs/record_first_hour.sh docs/first-hour.cast [DIRECTORY]
+#   docs/record_first_hour.sh docs/first-hour.cast [DIRECTORY [OPTIONS OF lab up]]
 #
-# Wants root, and cbt-crypto on the PATH. DIRECTORY is where the user works; its archive is kept.
+# Wants cbt-crypto on the PATH. DIRECTORY is where the user works; its archive is kept. The nodes are
+# four namespaces, which wants root, unless options say otherwise, such as --kind vm --nodes 3.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cast=$(realpath "$1")
 work=$(realpath "${2:-$(mktemp -d)}")
+shift $(($# < 2 ? $# : 2))
+[ $# -gt 0 ] || set -- --kind namespace --nodes 4 --disks 0
 lab=first-hour-$$
 trap 'cbt-crypto lab down --name $lab' EXIT
-up=$(cbt-crypto lab up --kind namespace --nodes 4 --disks 0 --name $lab)
+up=$(cbt-crypto lab up "$@" --name $lab)
+last=$(($(grep -c '^node[0-9]* ' <<< "$up") - 1))
 
 # People have the nodes in their ~/.ssh/config; here it is named to ssh.
 mkdir -p "$work/bin"
@@ -23,7 +27,7 @@ export PATH="$work/bin:$PATH"
 cd "$work"
 # Short cells, and one scenario of them: the recording shows the way, and not the figures.
 python3 "$here/record.py" "$cast" \
-    "cbt-crypto init --hosts 'node[0-3]' --time 3" \
+    "cbt-crypto init --hosts 'node[0-$last]' --time 3" \
     "cbt-crypto check campaign.yaml" \
     "cbt.py --plan campaign.yaml | tail -n 12" \
     "cbt.py -a archive --only single_client_sync campaign.yaml"

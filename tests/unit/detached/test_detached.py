@@ -140,6 +140,28 @@ def test_watching_from_a_pipe_is_one_look(small_archive: Path, holder: Any) -> N
         watch(small_archive / "nowhere", Console(file=output))
 
 
+def test_a_page_that_reloads_itself_until_the_campaign_ends(
+    small_archive: Path, tmp_path: Path, holder: Any
+) -> None:
+    running_now = holder(small_archive / ".lock")
+    page = tmp_path / "out/report.html"
+    command = [sys.executable, "-m", "cbt_crypto", "report", str(small_archive), "--watch"]
+    watching = subprocess.Popen(
+        [*command, "-o", str(page.parent)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True,
+    )  # fmt: skip
+    ends = time.monotonic() + 120
+    while not (page.exists() and 'http-equiv="refresh"' in page.read_text()):
+        assert watching.poll() is None and time.monotonic() < ends
+        time.sleep(0.2)
+    running_now.kill()
+    running_now.wait()
+    said = watching.communicate(timeout=120)[0]
+    assert watching.returncode == 0, said
+    assert "which reloads itself" in said and "LUKS" in said
+    assert 'http-equiv="refresh"' not in page.read_text(), "it has ended"
+
+
 @pytest.fixture
 def small_archive(tmp_path: Path) -> Path:
     import zipfile  # noqa: PLC0415
