@@ -47,10 +47,7 @@ class Hooks:
         return {}
 
     def client_confs(self) -> Mapping[str, Mapping[str, Mapping[str, str]]]:
-        """Name -> sections that are laid over ceph.conf, for clients that need another one.
-
-        It is put beside ceph.conf, on the head and the clients, as `ceph.<name>.conf`.
-        """
+        """Name -> sections over ceph.conf, for clients that need another one: ceph.<name>.conf."""
         return {}
 
     def device_class(self, osd: Osd) -> Optional[str]:
@@ -60,6 +57,10 @@ class Hooks:
     def pool_class(self, pool: str) -> Optional[str]:
         """The device class on which alone a pool is; any when None."""
         return None
+
+    def twins(self, pool: str, other: str) -> Mapping[int, int]:
+        """OSDs of `pool` -> those of `other` on which what is placed on them is placed alike."""
+        return {}
 
     def before_osds(self) -> HostScripts:
         """Run before the OSDs are made."""

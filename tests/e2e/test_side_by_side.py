@@ -77,6 +77,17 @@ def test_each_cell_is_proved_to_be_of_its_own_osds_alone(ran: Any) -> None:
     assert sorted(osd for own in osds.values() for osd in own) == [f"osd.{n}" for n in range(6)]
 
 
+def test_all_groups_have_the_same_draw_of_crush(ran: Any) -> None:
+    """Primaries and all: what the first OSD of one group has, the first of each other one has."""
+    machine, _ = ran
+    counts = set()
+    for cell in machine.cells():
+        (same,) = [one for one in cell["proof"]["overlays"] if one["overlay"] == "osds"]
+        of_osds = [same["evidence"][name] for name in sorted(cell["storage"])]
+        counts.add(tuple((osd["pgs"], osd["primary_pgs"]) for osd in of_osds))
+    assert len(counts) == 1, counts
+
+
 def test_it_carries_no_verdict_and_says_what_idled(ran: Any, report_cells: Any) -> None:
     machine, done = ran
     for cell in report_cells(machine.archive):

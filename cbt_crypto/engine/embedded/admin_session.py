@@ -14,7 +14,7 @@ from typing import Any
 Step = dict[str, Any]
 
 _PROGRAM = r"""
-import json, sys, time
+import concurrent.futures, json, sys, time
 import rados
 
 # Up to so many placement groups are asked for one by one: the manager's summary is 5 s old.
@@ -101,6 +101,28 @@ def placed(cluster, step):
         time.sleep(0.2)
 
 
+def numbered(cluster, name):
+    (pool,) = [pool for pool in query(cluster, "osd dump")["pools"] if pool["pool_name"] == name]
+    return pool["pool"], pool["pg_num"]
+
+
+def place_alike(cluster, step):
+    (own, count), (other, _) = numbered(cluster, step["alike"]), numbered(cluster, step["like"])
+
+    def place(number):
+        ask = {"prefix": "pg map", "pgid": "%d.%x" % (other, number), "format": "json"}
+        up = json.loads(command(cluster, {"mon": ask}))["up"]
+        twins = [step["twins"].get(str(osd)) for osd in up]
+        if twins and None not in twins:
+            pg = {"prefix": "osd pg-upmap", "pgid": "%d.%x" % (own, number), "id": twins}
+            command(cluster, {"mon": pg})
+
+    # All at once, as the monitors take many changes in one round and each waits for its own.
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        list(pool.map(place, range(count)))
+    return ""
+
+
 def wait(cluster, step):
     missing = {"osds": osds_missing, "pgs": pgs_missing, "mgr": mgr_missing}[step["wait"]]
     while True:
@@ -118,7 +140,8 @@ try:
 except rados.Error as error:
     fail("no monitor answers: %s" % error)
 for step in steps:
-    take = wait if "wait" in step else placed if "placed" in step else command
+    known = {"wait": wait, "placed": placed, "alike": place_alike, "mon": command}
+    take = next(known[kind] for kind in known if kind in step)
     print(json.dumps(take(cluster, step)))
     sys.stdout.flush()
 cluster.shutdown()
@@ -135,7 +158,8 @@ def script(ceph_cmd: str, conf: str, steps: Sequence[Step], timeout: int) -> str
     OSD map of which each group itself said so. With that as `clean_at` they are not asked again
     while the map is the same, as a group peers and backfills for a new map only.
     `{"placed": name}` answers with a JSON list of the OSDs that a pool's placement groups are on,
-    by `ceph pg ls-by-pool`.
+    by `ceph pg ls-by-pool`. `{"alike": name, "like": name, "twins": {...}}` puts those of the one
+    where those of the other are, on twins.
     """
     return (
         f"ceph=$(command -v {shlex.quote(ceph_cmd)}) || {{ echo 'ceph is missing; install "

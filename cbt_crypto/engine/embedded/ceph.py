@@ -249,6 +249,11 @@ class Ceph:
         ]
         if pool.min_size is not None:
             steps.append(_mon("osd pool set", pool=name, var="min_size", val=str(pool.min_size)))
+        for like in sorted(self._pools):
+            twins = self.hooks.twins(like, name)
+            if twins:
+                steps += pools.alike(name, like, twins)
+                break
         answers = self._session([*steps, *pools.ask(pool, name, device_class)])
         fault = pools.fault(self.section, pool, answers[len(steps) :], device_class)
         if fault:

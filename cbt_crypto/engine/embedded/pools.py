@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 from cbt_crypto.engine.embedded.admin_session import Step
@@ -37,6 +37,17 @@ def create(
         _mon("osd pool create", **sizes, pool_type="erasure", erasure_code_profile=profile),
         _mon("osd pool set", pool=name, var="allow_ec_overwrites", val="true"),
     ]  # fmt: skip
+
+
+def alike(name: str, like: str, twins: Mapping[int, int]) -> list[Step]:
+    """Place a new pool as another one is, on the `twins` of its OSDs.
+
+    CRUSH would draw for each by itself, and the luck of the draw would be taken for a difference.
+    """
+    return [
+        _mon("osd set-require-min-compat-client", version="luminous"),
+        {"alike": name, "like": like, "twins": {str(osd): twin for osd, twin in twins.items()}},
+    ]
 
 
 def ask(pool: PoolProfile, name: str, device_class: Optional[str] = None) -> list[Step]:

@@ -120,6 +120,15 @@ class GroupHooks(StackHooks):
         return name if name in {group.name for group in self._places.groups} else None
 
     @override
+    def twins(self, pool: str, other: str) -> Mapping[int, int]:
+        names = [self.pool_class(name) for name in (pool, other)]
+        if None in names or pool.rpartition(".")[0] != other.rpartition(".")[0]:
+            return {}
+        by_name = {group.name: self._places.site(group).osds for group in self._places.groups}
+        own, others = (by_name[str(name)] for name in names)
+        return {osd.id: twin.id for osd, twin in zip(own, others)}
+
+    @override
     def prepare_hosts(self, run: Run) -> None:
         for overlay in self._alike():
             answers = run(overlay.introduce(self.site), f"introduce hosts for {overlay.name}")

@@ -18,6 +18,7 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.side_by_side.slices import engine_keys
 from cbt_crypto.plan.steps import Deploy
+from cbt_crypto.run import take_down
 from cbt_crypto.run.cell.groups import judged, moved
 from cbt_crypto.run.targets.choice import target_of
 from cbt_crypto.run.targets.side_by_side import GroupHooks, SideBySideCluster
@@ -102,6 +103,19 @@ def test_pools_have_the_class_of_their_group(target: SideBySideCluster) -> None:
     assert hooks(target).pool_class("rbd") is None
 
 
+def test_pools_of_all_groups_are_placed_alike(target: SideBySideCluster) -> None:
+    """Else one group would have the luckier draw of CRUSH, on every deployment anew."""
+    first, other = site_of(target, "crc"), site_of(target, "secure")
+    twins = hooks(target).twins(first.pool("rbd"), other.pool("rbd"))
+    by_id = {osd.id: osd for osd in target.site.osds}
+    assert {by_id[osd] for osd in twins} == set(first.osds)
+    assert {by_id[osd] for osd in twins.values()} == set(other.osds)
+    for osd, twin in twins.items():
+        assert (by_id[osd].host, by_id[osd].disk) == (by_id[twin].host, by_id[twin].disk)
+    assert hooks(target).twins(first.pool("rbd"), other.pool("data")) == {}
+    assert hooks(target).twins("rbd", other.pool("rbd")) == {}
+
+
 def test_the_next_deployment_exchanges_the_slices(
     target: SideBySideCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +132,11 @@ def test_the_next_deployment_exchanges_the_slices(
 
 def test_a_killed_run_is_cleared_of_every_group_s_mappings(target: SideBySideCluster) -> None:
     text = "\n".join(hooks(target).undo().values())
+    assert all(f"-osd.{osd.id}-data" in text for osd in target.site.osds)
+    # `cleanup` knows no more than the file
+    cleared = take_down._cluster(target.campaign)  # type: ignore[attr-defined]
+    assert cleared.site.osds == target.site.osds
+    text = "\n".join(cleared.hooks.undo().values())
     assert all(f"-osd.{osd.id}-data" in text for osd in target.site.osds)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cbt_crypto.cluster_overlays.base import Transition
+from cbt_crypto.engine.upstream.requirements import problems
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Osd
 from cbt_crypto.plan.file import Campaign
@@ -86,6 +88,15 @@ def test_every_group_has_every_slice_once_in_as_many_deployments(campaign: Make)
             taken += own.osds
         assert sorted(osd.id for osd in taken) == [osd.id for osd in site.osds]
     assert all(sorted(places) == [0, 1, 2, 3] for places in slices.values())
+
+
+def test_upstream_s_engine_refuses_it(campaign: Make) -> None:
+    common = SimpleNamespace(get_localnode=lambda nodes: None)
+    (said,) = problems(campaign(), common, None)  # type: ignore[arg-type]
+    assert said == (
+        "cluster.layout: side_by_side is deployed by this program's own engine alone; say "
+        "--cbt embedded"
+    )
 
 
 def test_it_deploys_and_fills_once_for_all_turns(planned: Plan) -> None:
