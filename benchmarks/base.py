@@ -89,10 +89,15 @@ class Scenario(BaseModel):
     pool_profile: str = Field("rbd", description="the pool profile, and the pool's name")
     time: Union[Seconds, MeasureUntil] = Field(
         300,
-        description="seconds that are measured; or a mapping, to measure until a precision is "
+        description="seconds to measure; or a mapping, to measure until a precision is "
         "reached: {precision: 1%, min: 30, max: 300, block: 10}",
     )
-    ramp: int = Field(0, ge=0, le=2_592_000, description="seconds of the same load before them")
+    ramp: int = Field(
+        0,
+        ge=0,
+        le=2_592_000,
+        description="seconds of the same load before `time` begins, which do not count",
+    )
 
     @property
     def drive_name(self) -> Optional[str]:

@@ -39,8 +39,8 @@ class RbdFio(Aged):
     )
     data_pool_profile: Optional[str] = Field(
         None,
-        description="the pool profile of the volumes' data, and the pool's name, such as an "
-        "erasure-coded one; CBT's key. That of pool_profile itself means no pool besides",
+        description="pool profile of the volumes' data, also the pool's name, e.g. an erasure-"
+        "coded one; the same as pool_profile: no second pool; CBT's key",
     )
     rate: load.Rate = Field(
         "max",
@@ -48,7 +48,7 @@ class RbdFio(Aged):
         "percent of what the baseline did at max, e.g. [max, 50%]: equal load for all",
     )
     vol_size: int = Field(
-        16384, ge=4, le=1 << 30, description="MiB of each volume, which CBT calls MB"
+        16384, ge=4, le=1 << 30, description="size of each volume in MiB, which CBT calls MB"
     )
     order: int = Field(22, ge=12, le=26, description="objects of a volume have 2**order bytes")
     op_size: int = Field(4096, ge=512, le=1 << 30, description="bytes of one IO")

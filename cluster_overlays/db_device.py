@@ -40,14 +40,17 @@ class DbDevice(Overlay):
 
     devices: Union[_Path, list[_Path], dict[str, list[_Path]], None] = Field(
         None,
-        description="the device for a host's OSDs together: a path, a list of which the OSDs take "
-        "one in turn, or lists by host; each OSD gets a logical volume on it",
+        description="the devices that a host's OSDs share: a path, a list that the OSDs go "
+        "through in turn, or lists by host; each OSD gets a logical volume",
     )
     directory: Optional[_Path] = Field(
-        None, description="for OSDs on files: a directory of the second device; a file for each OSD"
+        None,
+        description="for OSDs on files: a directory on the second device, which gets a file for "
+        "each OSD",
     )
     size: str = Field(
-        pattern=r"^[1-9][0-9]{0,6}[KMGT]$", description="database and log of one OSD, as 30G"
+        pattern=r"^[1-9][0-9]{0,6}[KMGT]$",
+        description="size of one OSD's database and log, e.g. 30G",
     )
 
     @model_validator(mode="after")

@@ -108,7 +108,9 @@ class Tuned(Overlay):
         description="a profile of `tuned-adm list`; several, separated by spaces, are merged",
     )
     roles: tuple[Role, ...] = Field(
-        ("osds", "clients"), min_length=1, description="the roles whose hosts get it"
+        ("osds", "clients"),
+        min_length=1,
+        description="the profile is activated on hosts with these roles",
     )
 
     @classmethod

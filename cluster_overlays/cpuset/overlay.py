@@ -88,7 +88,7 @@ class CpuSet(Overlay):
         "that the OSDs of the same host do not have",
     )
     client_cores: Optional[int] = Field(
-        None, ge=1, description="of these, use only that many whole cores on each client host"
+        None, ge=1, description="use only this many whole cores of those, on each client host"
     )
 
     @model_validator(mode="after")

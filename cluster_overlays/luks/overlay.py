@@ -54,19 +54,19 @@ class Luks(Overlay):
     cipher: str = Field(
         "aes-xts-plain64",
         pattern=r"^[A-Za-z0-9:()_,.-]+$",
-        description="cipher, mode and IV, as cryptsetup spells them; or best: the one, with its "
-        "key_size, that cryptsetup benchmark finds the fastest on the hosts",
+        description="cipher, mode and IV, as cryptsetup spells them; best: the cipher and "
+        "key_size that cryptsetup benchmark finds fastest on the hosts",
     )
     key_size: int = Field(
-        512, ge=64, le=1024, multiple_of=8, description="bits; XTS uses half of them twice"
+        512, ge=64, le=1024, multiple_of=8, description="bits; XTS splits them into two keys"
     )
     sector_size: Literal[512, 1024, 2048, 4096, "auto"] = Field(
         512,
-        description="bytes that are encrypted as one unit; auto: as cryptsetup itself chooses for "
-        "the device, which since its 2.4 is 4096 where the drive's own sectors are that",
+        description="bytes encrypted as one unit; auto: cryptsetup chooses, and since 2.4 takes "
+        "4096 when the drive's sectors have 4096 bytes",
     )
     submit_from_crypt_cpus: bool = Field(
-        False, description="submit writes from the CPU that encrypted them, without sorting"
+        False, description="submit each write from the CPU that encrypted it, unsorted"
     )
     same_cpu_crypt: bool = Field(
         False, description="encrypt on the CPU that the IO was submitted on"
@@ -76,22 +76,24 @@ class Luks(Overlay):
     high_priority: bool = Field(False, description="run dm-crypt's work queues before others")
     allow_discards: bool = Field(False, description="pass discards on to the device")
     pbkdf: Literal["pbkdf2", "argon2id"] = Field(
-        "pbkdf2", description="how the header's key is derived; no IO ever waits for it"
+        "pbkdf2", description="how the header's key is derived; does not affect IO"
     )
     pbkdf_force_iterations: int = Field(
-        1000, ge=4, description="cost of that; the key is random already, so the least will do"
+        1000,
+        ge=4,
+        description="iterations of pbkdf; the key is random already, so the minimum is enough",
     )
-    pbkdf_memory: int = Field(65536, ge=32, description="KiB that argon2id takes")
+    pbkdf_memory: int = Field(65536, ge=32, description="memory of argon2id, in KiB")
     devices: tuple[Literal["data", "db"], ...] = Field(
         ("data", "db"),
         min_length=1,
-        description="which devices of an OSD are encrypted, of those that it has",
+        description="which of an OSD's devices are encrypted",
     )
 
     hw_opal: Optional[opal.HwOpal] = Field(
         None,
-        description="have self-encrypting drives (OPAL) encrypt too, below dm-crypt, or only them; "
-        "without it they are not asked to",
+        description="use the encryption of self-encrypting drives (OPAL): below dm-crypt, or "
+        "instead of it; default: not used",
     )
 
     @model_validator(mode="after")

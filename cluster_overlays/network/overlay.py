@@ -74,11 +74,11 @@ class Network(Overlay):
     )
     addresses: dict[str, _Address] = Field(
         default_factory=dict,
-        description="host: its address under the tunnel, where its name leads elsewhere",
+        description="host: its address below the tunnel, when its name resolves to another one",
     )
     mtu: Optional[int] = Field(
-        None, ge=576, le=65535, description="that of the network below less the tunnel's own bytes "
-        "when absent",
+        None, ge=576, le=65535,
+        description="default: the MTU of the network below, minus the tunnel's overhead",
     )  # fmt: skip
     port: Optional[int] = Field(
         None, ge=1, le=65535, description="UDP port of vxlan (14789) and wireguard (51829)"

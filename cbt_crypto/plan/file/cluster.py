@@ -34,9 +34,11 @@ class ErasureProfile(FileSection):
     """How a pool's objects are coded; CBT's keys."""
 
     erasure_k: int = Field(ge=2, le=32, description="pieces that an object is cut into")
-    erasure_m: int = Field(ge=1, le=16, description="pieces more, of which as many may be lost")
+    erasure_m: int = Field(
+        ge=1, le=16, description="coding pieces on top; as many pieces may be lost"
+    )
     erasure_plugin: Literal["jerasure", "isa", "clay", "shec"] = Field(
-        "jerasure", description="Ceph's plugin that codes"
+        "jerasure", description="Ceph's erasure-code plugin"
     )
     erasure_stripe_unit: Optional[int] = Field(
         None, ge=512, le=1 << 26, multiple_of=512,
@@ -72,19 +74,21 @@ class Neighbours(FileSection):
     """Load by stress-ng on some hosts during each cell, the same in all configurations."""
 
     hosts: Optional[list[HostName]] = Field(
-        None, min_length=1, description="hosts of the campaign that have it; else those of `roles`"
+        None, min_length=1, description="hosts that run the load; default: those of `roles`"
     )
     roles: list[Role] = Field(
-        ["osds"], min_length=1, description="roles on whose hosts it runs; not used with `hosts`"
+        ["osds"],
+        min_length=1,
+        description="the load runs on the hosts with these roles; ignored when `hosts` is set",
     )
-    cpu: int = Field(1, ge=1, le=4096, description="workers that compute, on each host")
+    cpu: int = Field(1, ge=1, le=4096, description="stress-ng CPU workers on each host")
     cpu_load: int = Field(
-        100, ge=1, le=100, description="percent of the time in which each of them does"
+        100, ge=1, le=100, description="percent of the time that each worker is busy"
     )
     args: Arguments = Field("", description="more options of stress-ng, for other stressors")
     least_percent: int = Field(
-        25, ge=0, le=100, description="a cell fails in which they got less than so much of the CPU "
-        "time that they asked for",
+        25, ge=0, le=100, description="a cell fails when the workers got less than this percent "
+        "of the CPU time they asked for",
     )  # fmt: skip
     stress_cmd: str = Field("stress-ng", description="command for stress-ng(1)")
 
@@ -93,12 +97,13 @@ class CephSettings(FileSection):
     """Settings of the published experiments, as keys. Each becomes options of ceph.conf."""
 
     osd_memory_target: Optional[Size] = Field(
-        None, description="memory each OSD aims at; the article's was 16G, Ceph's own default is 4G"
+        None,
+        description="memory that each OSD aims for; the article used 16G, Ceph's default is 4G",
     )
     rbd_cache: bool = Field(False, description="librbd's cache; it hurts on fast OSDs")
     scrub: bool = Field(False, description="let scrubs start during the campaign")
     deep_scrub: bool = Field(False, description="let deep scrubs start during the campaign")
-    pg_autoscaler: bool = Field(False, description="let pg_num of the pools change by itself")
+    pg_autoscaler: bool = Field(False, description="let Ceph change pg_num of the pools")
     balancer: bool = Field(False, description="let the manager move PGs between OSDs")
 
 
@@ -107,11 +112,11 @@ class ClusterSection(FileSection):
 
     type: Optional[Literal["overlays"]] = Field(
         None,
-        description="says to a CBT with plugins that this package runs the file; needed for "
-        "nothing else",
+        description="tells a CBT with plugins that this package runs the file; nothing else reads "
+        "it",
     )
     user: Optional[UserName] = Field(
-        None, description="user for ssh; the one who runs the campaign when absent"
+        None, description="user for ssh; default: whoever runs the campaign"
     )
     head: HostName = Field(description="host on which ceph and rbd commands run")
     clients: list[HostName] = Field(min_length=1, description="hosts that run fio")
@@ -167,13 +172,14 @@ class ClusterSection(FileSection):
         False,
         description="allow devices of OSDs and drives that carry a foreign signature to be "
         "overwritten: true for all, or a list of patterns, e.g. "
-        "[/dev/disk/by-partlabel/osd-device-*]; mounted ones and the system's are refused always",
+        "[/dev/disk/by-partlabel/osd-device-*]; a mounted device and the system's own are "
+        "always refused",
     )
     discard: bool = Field(
         False,
-        description="discard all of the devices of OSDs and drives before each "
-        "deployment, so that every configuration begins on drives that "
-        "know of no earlier one; devices that cannot are refused",
+        description="discard all devices of OSDs and drives before each deployment, so that no "
+        "configuration inherits the state that another left on a drive; a device that "
+        "cannot discard is refused",
     )
     use_existing: bool = Field(
         False, description="measure a cluster that is there already; deploy and remove nothing"

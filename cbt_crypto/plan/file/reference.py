@@ -58,8 +58,7 @@ benchmarks:
 and `cbt-crypto schema` prints a JSON Schema for editors. This page is written from the same models,
 by `python -m cbt_crypto.plan.file.reference`.
 
-Units are those that stand in the meaning. Numbers are numbers and texts are texts: neither `true`
-nor `"3"` is taken for a 3.
+The meaning of a key names its unit. Nothing is converted: neither `true` nor `"3"` counts as 3.
 """
 
 _CONFIGURATIONS = """\

@@ -26,17 +26,17 @@ class MeasureUntil(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     precision: Annotated[str, StringConstraints(pattern=PERCENT)] = Field(
-        description="how far the ends of a percent's 95 % interval may be from it, as 1%"
+        description="largest distance from a percent to the ends of its 95 % interval, e.g. 1%"
     )
-    min: int = Field(30, ge=1, le=2_592_000, description="seconds measured in any case")
-    max: int = Field(300, ge=1, le=2_592_000, description="seconds measured at most")
+    min: int = Field(30, ge=1, le=2_592_000, description="least seconds to measure")
+    max: int = Field(300, ge=1, le=2_592_000, description="most seconds to measure")
     block: int = Field(10, ge=2, le=86_400, description="seconds of one block")
     warmup: Optional[int] = Field(
         None,
         ge=0,
         le=43_200,
-        description="seconds left out at the start of every block, whatever they hold; a fifth of "
-        "the block when absent",
+        description="seconds left out at the start of every block, whatever they hold; default: "
+        "a fifth of the block",
     )
 
     @model_validator(mode="after")
