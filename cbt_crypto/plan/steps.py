@@ -145,27 +145,27 @@ def _pauses(campaign: Campaign, cells: Sequence[Cell]) -> list[float]:
     if not in_turns and not is_in_rounds(campaign):
         return [0.0] * len(cells)
     visits = len({cell.configuration for cell in cells})
-    found = [0.0]
+    pauses = [0.0]
     for last, cell in zip(cells, cells[1:]):
         goes_on = (last.configuration, last.iteration) == (cell.configuration, cell.iteration)
         longest = cell.scenario.measured_s / 2 if in_turns else PAUSES_S
         name = cell.configuration
-        found.append(0.0 if goes_on else pause_s(seed, cell.iteration, name, visits, longest))
-    return found
+        pauses.append(0.0 if goes_on else pause_s(seed, cell.iteration, name, visits, longest))
+    return pauses
 
 
 def _changes(campaign: Campaign, cells: Sequence[Cell]) -> list[Optional[Deploy]]:
     """What each cell needs beside what the cell before it had."""
     stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
-    found = []
+    transitions = []
     last: Optional[Cell] = None
     for cell in cells:
         if last is not None and last.scenario.needs_cluster != cell.scenario.needs_cluster:
             last = None
         how_to_change = _change if cell.scenario.needs_cluster else _drive_change
-        found.append(how_to_change(campaign, stacks, last, cell))
+        transitions.append(how_to_change(campaign, stacks, last, cell))
         last = cell
-    return found
+    return transitions
 
 
 def _volumes(campaign: Campaign, cell: Cell) -> tuple[Volume, ...]:
@@ -178,12 +178,12 @@ def _volumes(campaign: Campaign, cell: Cell) -> tuple[Volume, ...]:
 
 def _until_rebuild(cells: Sequence[Cell], changes: Sequence[Optional[Deploy]]) -> list[Cell]:
     """The first cell, and those behind it that find its volumes."""
-    found = list(cells[:1])
+    ordered = list(cells[:1])
     for cell, change in zip(cells[1:], changes[1:]):
         if change is not None and change.how is Transition.REBUILD:
             break
-        found.append(cell)
-    return found
+        ordered.append(cell)
+    return ordered
 
 
 def _missing(

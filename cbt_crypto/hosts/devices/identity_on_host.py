@@ -37,12 +37,12 @@ def text_of(*paths: str) -> str:
     for path in paths:
         try:
             with open(path, "rb") as file:
-                found = file.read(4096)
+                content = file.read(4096)
         except OSError:
             continue
         if path.endswith("/vpd_pg80"):
-            found = found[4:]
-        said = " ".join(found.decode("utf-8", "replace").replace("\0", " ").split())
+            content = content[4:]
+        said = " ".join(content.decode("utf-8", "replace").replace("\0", " ").split())
         if said:
             return said
     return ""
@@ -70,7 +70,7 @@ def identity(path: str) -> Identity:
     """What tells the device from others: text by name, only what is known. Raises Refused."""
     folder = folder_of(path)
     disk = disk_of(folder)
-    found = {
+    facts = {
         "size": str(int(text_of(folder + "/size") or 0) * 512),
         "start": text_of(folder + "/start"),
         "wwn": text_of(disk + "/wwid", disk + "/device/wwid"),
@@ -86,8 +86,8 @@ def identity(path: str) -> Identity:
         ),
     }
     if disk != folder:
-        found["partuuid"] = _said(["blkid", "-p", "-s", "PART_ENTRY_UUID", "-o", "value", path])
-    return {name: value for name, value in found.items() if value}
+        facts["partuuid"] = _said(["blkid", "-p", "-s", "PART_ENTRY_UUID", "-o", "value", path])
+    return {name: value for name, value in facts.items() if value}
 
 
 def _backing(disk: str) -> str:
@@ -139,15 +139,15 @@ def everywhere() -> List[str]:
 
 def alike(known: Identity) -> List[str]:
     """The devices that say of themselves what `known` says."""
-    found = []
+    paths = []
     for path in everywhere():
         try:
-            own = identity(path)
+            its_identity = identity(path)
         except (Refused, ValueError):
             continue
-        if all(known.get(name, "") == own.get(name, "") for name in _TELLING):
-            found.append(path)
-    return found
+        if all(known.get(name, "") == its_identity.get(name, "") for name in _TELLING):
+            paths.append(path)
+    return paths
 
 
 def has_twin(known: Identity) -> bool:
@@ -290,20 +290,20 @@ def signatures(path: str) -> List[Dict[str, str]]:
         said = " ".join(error.stderr.decode("utf-8", "replace").split())
         raise Refused(f"cannot be read ({said}); use a root user, or give yours sudo") from None
     rows = [line.split(",") for line in done.stdout.decode("utf-8", "replace").splitlines()]
-    found = [
+    entries = [
         {"type": row[0], "uuid": ([*row, ""])[1]} for row in rows if not row[0].startswith("#")
     ]
     uuids = bluestore_uuids(node)
-    kept = [one for one in found if one["type"] != "ceph_bluestore"]
+    kept = [entry for entry in entries if entry["type"] != "ceph_bluestore"]
     kept += [{"type": "bluestore", "uuid": uuid} for uuid in uuids]
     folder = folder_of(path)
-    parts = [one for one in family(folder) if one not in (folder, disk_of(folder))]
+    parts = [part for part in family(folder) if part not in (folder, disk_of(folder))]
     return kept + [{"type": "partitions", "uuid": ""}] * bool(parts)
 
 
 def bluestore_uuids(node: str) -> List[str]:
     """The uuids of the OSDs whose labels are on the device, copies included."""
-    found = []
+    uuids = []
     with open(node, "rb", buffering=0) as device:
         size = device.seek(0, os.SEEK_END)
         for place in BLUESTORE_LABELS:
@@ -312,8 +312,8 @@ def bluestore_uuids(node: str) -> List[str]:
                 label = device.read(4096)
                 if label.startswith(BLUESTORE):
                     uuid = label[len(BLUESTORE) :].split(b"\n")[0].decode("ascii", "replace")
-                    found.append(uuid)
-    return sorted(set(found))
+                    uuids.append(uuid)
+    return sorted(set(uuids))
 
 
 def is_tagged(path: str) -> bool:

@@ -78,11 +78,11 @@ class Notes:
 
     def of_node(self, node: str) -> List[Note]:
         """The notes on the device of that name in the kernel, by whatever path."""
-        found = []
+        notes = []
         now = identity(node)
         for path in self.by_path:
-            found += [n for n in self.each(path) if not difference(n["identity"], now)]
-        return found
+            notes += [n for n in self.each(path) if not difference(n["identity"], now)]
+        return notes
 
 
 # -- what is ours --------------------------------------------------------------------------------
@@ -100,10 +100,10 @@ def plain(text: str) -> str:
 
 def foreign_content(path: str, uuids: List[str], working: bool) -> List[str]:
     """What is on the device and not ours by a uuid that we chose. Raises Refused."""
-    ours = {plain(one) for one in uuids}
-    found = signatures(path)
-    foreign = [one["type"] for one in found if plain(one["uuid"]) not in ours]
-    place = None if found or is_tagged(path) or working else raw_data(path)
+    ours = {plain(uuid_made) for uuid_made in uuids}
+    content = signatures(path)
+    foreign = [entry["type"] for entry in content if plain(entry["uuid"]) not in ours]
+    place = None if content or is_tagged(path) or working else raw_data(path)
     return foreign + ([f"data without a name at byte {place}"] if place is not None else [])
 
 
@@ -111,10 +111,10 @@ def below(folder: str) -> List[str]:
     """The devices at the bottom of a mapping, a volume or an array: nodes; itself for a disk."""
     slaves = folder + "/slaves"
     names = sorted(os.listdir(slaves)) if os.path.isdir(slaves) else []
-    found = []  # type: List[str]
+    nodes = []  # type: List[str]
     for name in names:
-        found += below(os.path.realpath("/sys/class/block/" + name))
-    return found or ["/dev/" + os.path.basename(folder).replace("!", "/")]
+        nodes += below(os.path.realpath("/sys/class/block/" + name))
+    return nodes or ["/dev/" + os.path.basename(folder).replace("!", "/")]
 
 
 def is_stacked(path: str) -> bool:
@@ -128,10 +128,10 @@ def stacked_note(notes: Notes, path: str) -> Note:
     folder = folder_of(path)
     name = text_of(folder + "/dm/name").replace("--", "-") or "cbt-crypto-"
     bottoms = below(folder)
-    found = [note for node in bottoms for note in notes.of_node(node)[:1] if note.get("claimed")]
-    if not name.startswith("cbt-crypto-") or not found or len(found) < len(bottoms):
+    claimed = [note for node in bottoms for note in notes.of_node(node)[:1] if note.get("claimed")]
+    if not name.startswith("cbt-crypto-") or not claimed or len(claimed) < len(bottoms):
         raise Refused("is not made of devices of ours")
-    return found[0]
+    return claimed[0]
 
 
 def holder_is_ours(notes: Notes) -> Callable[[str], bool]:
@@ -148,4 +148,4 @@ def holder_is_ours(notes: Notes) -> Callable[[str], bool]:
 
 def uuids_of(notes: List[Note]) -> List[str]:
     """All that these notes say was made."""
-    return [one for note in notes for one in (note["uuid"], *note.get("uuids", ()))]
+    return [uuid_made for note in notes for uuid_made in (note["uuid"], *note.get("uuids", ()))]

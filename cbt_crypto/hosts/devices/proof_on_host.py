@@ -43,10 +43,10 @@ def look(notes: Notes, path: str, key: str) -> None:
     try:
         now = identity(path)
         check_single(path)
-        own = [note for note in notes.each(path) if not difference(note["identity"], now)]
+        its_notes = [note for note in notes.each(path) if not difference(note["identity"], now)]
         check_unused(path, holder_is_ours(notes))
-        working = any(note.get("working") for note in own)
-        foreign = foreign_content(path, uuids_of(own), working)
+        working = any(note.get("working") for note in its_notes)
+        foreign = foreign_content(path, uuids_of(its_notes), working)
     except Refused as error:
         said = str(error)
         print(said + "; mend " + key if "not a block device" in said else said)
@@ -78,9 +78,9 @@ def identify(notes: Notes, *paths: str) -> str:
 def record(notes: Notes, kept: str) -> None:
     """Note the devices of a run that begins, as it has looked at them; `kept` is JSON by path."""
     for path, note in json.loads(kept).items():
-        older = [dict(one) for one in notes.each(path) if one.get("claimed")]
-        for one in older:
-            one.pop("older", None)
+        older = [dict(claimed) for claimed in notes.each(path) if claimed.get("claimed")]
+        for claimed in older:
+            claimed.pop("older", None)
         notes.by_path[path] = dict(note, claimed=False, older=older)
     notes.save()
 
@@ -111,8 +111,8 @@ def noted(notes: Notes, path: str) -> Note:
 
 def elsewhere(known: Dict[str, str]) -> str:
     """Where a device is that is not at its path any more."""
-    found = alike(known)
-    return ", which is now " + found[0] if len(found) == 1 else ", which is not on this host"
+    paths = alike(known)
+    return ", which is now " + paths[0] if len(paths) == 1 else ", which is not on this host"
 
 
 def claim(notes: Notes, path: str) -> str:
@@ -170,21 +170,21 @@ def ready(notes: Notes, path: str, what: str) -> str:
     return lvm_form(note["uuid"]) if what == "lvm" else str(note["uuid"])
 
 
-def made(notes: Notes, path: str, own: Optional[str] = None) -> None:
-    """After that; `own` is a uuid that the command chose itself."""
+def made(notes: Notes, path: str, chosen: Optional[str] = None) -> None:
+    """After that; `chosen` is a uuid that the command chose itself."""
     if not is_stacked(path):
         note = noted(notes, path)
         note["working"] = ""
-        if own:
-            note["uuids"] = sorted({own, *note.get("uuids", ())})
+        if chosen:
+            note["uuids"] = sorted({chosen, *note.get("uuids", ())})
         notes.save()
 
 
-def share(notes: Notes, path: str, own: str) -> None:
+def share(notes: Notes, path: str, uuid_given: str) -> None:
     """What is about to be made on the device has this uuid, which another one gave."""
     if not is_stacked(path):
         note = noted(notes, path)
-        note["uuids"] = sorted({own, *note.get("uuids", ())})
+        note["uuids"] = sorted({uuid_given, *note.get("uuids", ())})
         notes.save()
 
 
@@ -215,9 +215,9 @@ def present(path: str, note: Note) -> str:
         now = "is now " + words(identity(path))
     except Refused:
         now = "is gone"
-    found = [p for p in alike(note["identity"]) if not difference(note["identity"], identity(p))]
-    if len(found) == 1:
-        return found[0]
+    paths = [p for p in alike(note["identity"]) if not difference(note["identity"], identity(p))]
+    if len(paths) == 1:
+        return paths[0]
     raise Refused(
         "{}, and ours was {}, which is not on this host; nothing was touched. Plug it in again, or "
         "give it up with cbt-crypto cleanup --forget".format(now, words(note["identity"]))
@@ -235,7 +235,7 @@ def own_mapping(notes: Notes, name: str) -> bool:
         node = "/dev/" + below_it.replace("!", "/")
         if is_stacked(node):
             return kind.startswith("CRYPT-LUKS")
-        known |= {plain(one) for one in uuids_of(notes.of_node(node))}
+        known |= {plain(uuid_made) for uuid_made in uuids_of(notes.of_node(node))}
     return kind.startswith("CRYPT-LUKS") and plain(kind.split("-")[2]) in known
 
 
@@ -269,9 +269,9 @@ def all_claimed(notes: Notes) -> List[str]:
     return [p for p in notes.by_path if any(note.get("claimed") for note in notes.each(p))]
 
 
-def lvm_form(own: str) -> str:
+def lvm_form(uuid: str) -> str:
     """A uuid as LVM writes it."""
-    text = plain(own)
+    text = plain(uuid)
     ends = (6, 10, 14, 18, 22, 26, 32)
     return "-".join(text[start:end] for start, end in zip((0, *ends), ends))
 
@@ -289,11 +289,11 @@ ACTIONS: Dict[str, Callable[..., Any]] = {
 
 def act(action: str, notes: Notes, rest: List[str]) -> int:
     """Do one thing; the exit status is what a shell's `if` asks for."""
-    found = ACTIONS[action](notes, *rest)
-    if isinstance(found, bool):
-        return 0 if found else 1
-    if isinstance(found, str):
-        print(found)
+    answer = ACTIONS[action](notes, *rest)
+    if isinstance(answer, bool):
+        return 0 if answer else 1
+    if isinstance(answer, str):
+        print(answer)
     return 0
 
 

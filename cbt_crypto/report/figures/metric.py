@@ -98,7 +98,7 @@ def _latencies(run: Run, direction: str) -> list[tuple[float, float]]:
 
 
 def _max_latency(runs: Sequence[Run], direction: str) -> Optional[float]:
-    return max((one for run in runs for one in _maxima(run, direction)), default=None)
+    return max((latency for run in runs for latency in _maxima(run, direction)), default=None)
 
 
 def _maxima(run: Run, direction: str) -> list[float]:
@@ -134,7 +134,7 @@ def _rounds(runs: Sequence[Run], direction: str) -> Optional[float]:
 def _cpu(value: Callable[[NodesUse, Run], Optional[float]]) -> _Of:
     def of(runs: Sequence[Run], direction: str) -> Optional[float]:
         values = [value(run.osd_nodes, run) for run in runs if run.osd_nodes is not None]
-        known = [one for one in values if one is not None]
+        known = [value_of_run for value_of_run in values if value_of_run is not None]
         return float(np.mean(known)) if known and len(known) == len(runs) else None
 
     return of
@@ -160,7 +160,7 @@ def _share(kind: str) -> _Of:
 
 def _rest(nodes: NodesUse, run: Run) -> Optional[float]:
     cores = [nodes.process_cores(kind) for kind in KINDS]
-    known = sum(one for one in cores if one is not None)
+    known = sum(used for used in cores if used is not None)
     if None in cores or not nodes.busy_cores:
         return None
     return max(100 - 100 * known / nodes.busy_cores, 0.0)
@@ -189,7 +189,7 @@ def _energy(value: Callable[[float, Run], Optional[float]]) -> _Of:
 
     def of(runs: Sequence[Run], direction: str) -> Optional[float]:
         watts = [(sum(use.watts for use in run.osd_energy), run) for run in runs if run.osd_energy]
-        known = [one for one in (value(*pair) for pair in watts) if one is not None]
+        known = [joules for joules in (value(*pair) for pair in watts) if joules is not None]
         return float(np.mean(known)) if known and len(known) == len(runs) else None
 
     return of
@@ -201,8 +201,8 @@ def _stored(value: Callable[[StorageUse], Optional[float]], own: str = "") -> _O
     def of(runs: Sequence[Run], direction: str) -> Optional[float]:
         if own and direction != own:
             return None
-        found = [None if run.storage is None else value(run.storage) for run in runs]
-        known = [one for one in found if one is not None]
+        values = [None if run.storage is None else value(run.storage) for run in runs]
+        known = [figure for figure in values if figure is not None]
         return float(np.mean(known)) if known and len(known) == len(runs) else None
 
     return of
@@ -223,17 +223,17 @@ def _client_idle(runs: Sequence[Run], direction: str) -> Optional[float]:
     values = []
     for run in runs:
         hosts = {record.host for record in run.records}
-        found = NodesUse(tuple(node for node in run.nodes if node.host in hosts))
-        if len(found.nodes) != len(hosts) or not hosts:
+        use = NodesUse(tuple(node for node in run.nodes if node.host in hosts))
+        if len(use.nodes) != len(hosts) or not hosts:
             return None
-        values.append(found.percent("idle"))
+        values.append(use.percent("idle"))
     return float(np.mean(values)) if values else None
 
 
 def _crypto(runs: Sequence[Run], direction: str) -> Optional[float]:
     """Mean over the OSD nodes of those runs that have a perf report."""
-    found = [use.crypto_percent for run in runs for use in run.perf]
-    known = [share for share in found if share is not None]
+    shares = [use.crypto_percent for run in runs for use in run.perf]
+    known = [share for share in shares if share is not None]
     return float(np.mean(known)) if known else None
 
 

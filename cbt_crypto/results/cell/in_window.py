@@ -69,10 +69,12 @@ def _whole_seconds(
     """What is left of `shared` without entries of a log that are in part of other seconds."""
     start, end = shared.start_s + warmup_s, shared.end_s
     first, last = start, end
-    for client, own in zip(clients, windows):
+    for client, window in zip(clients, windows):
         step = client.interval_s
-        first = max(first, own.start_s + math.ceil((start - own.start_s) / step - 1e-6) * step)
-        last = min(last, own.start_s + math.floor((end - own.start_s) / step + 1e-6) * step)
+        first = max(
+            first, window.start_s + math.ceil((start - window.start_s) / step - 1e-6) * step
+        )
+        last = min(last, window.start_s + math.floor((end - window.start_s) / step + 1e-6) * step)
     if last - first < 1:
         first, last = start, end
     return Window(first, first + int(last - first + 1e-6))
@@ -93,34 +95,34 @@ def in_window(
     clients: Sequence[Client], series: Mapping[str, Series], bins: Mapping[str, SecondBins]
 ) -> dict[str, InWindow]:
     """What the logs say, by direction."""
-    found = {}
-    for direction, one in series.items():
+    by_direction = {}
+    for direction, seconds in series.items():
         rows = [r for c in clients for r in c.records if r.direction == direction]
         ios = sum(row.ios for row in rows)
-        iops = float(one.iops.mean())
+        iops = float(seconds.iops.mean())
         bytes_per_io = sum(row.bytes for row in rows) / ios if ios else 0.0
-        known = np.isfinite(one.clat_ns_mean) & (one.iops > 0)
+        known = np.isfinite(seconds.clat_ns_mean) & (seconds.iops > 0)
         mean = None
         if known.any():
-            mean = float(np.average(one.clat_ns_mean[known], weights=one.iops[known]))
+            mean = float(np.average(seconds.clat_ns_mean[known], weights=seconds.iops[known]))
         counted = bins.get(direction)
         most = None if counted is None else float(counted.latencies_ns[-1])
-        found[direction] = InWindow(iops, iops * bytes_per_io, mean, most)
-    return found
+        by_direction[direction] = InWindow(iops, iops * bytes_per_io, mean, most)
+    return by_direction
 
 
-def other_seconds(directions: Sequence[str], found: Mapping[str, InWindow]) -> Iterator[str]:
+def other_seconds(directions: Sequence[str], by_direction: Mapping[str, InWindow]) -> Iterator[str]:
     """A sentence for each direction whose latencies no log has: they are of other seconds."""
     for direction in directions:
-        own = found.get(direction)
-        if own is None:
+        in_window = by_direction.get(direction)
+        if in_window is None:
             yield f"the figures of {direction}s are of all that fio measured, as no log has them"
             continue
         lacking = [
             what
             for what, value in (
-                ("mean latency", own.clat_ns_mean),
-                ("percentiles", own.clat_ns_max),
+                ("mean latency", in_window.clat_ns_mean),
+                ("percentiles", in_window.clat_ns_max),
             )
             if value is None
         ]

@@ -56,13 +56,16 @@ class CellProof:
         self._remote, self._stack, self._site = remote, stack, site
         self._is_waived = waived
         self._watches: dict[str, Mapping[str, Watch]] = {} if waived else self._proofs_watches()
-        self._hosts = tuple(dict.fromkeys(host for own in self._watches.values() for host in own))
+        self._hosts = tuple({host: None for hosts in self._watches.values() for host in hosts})
         self.evidence = Evidence()
 
     def _proofs_watches(self) -> dict[str, Mapping[str, Watch]]:
         stack, site = self._stack, self._site
-        own = {one.name: one.watch(_below(stack, one, site)) for one in _overlays(stack, site)}
-        return {daemons.NAME: daemons.watch(site), CLIENTS: _watch_clients(site), **own}
+        of_overlays = {
+            overlay.name: overlay.watch(_below(stack, overlay, site))
+            for overlay in _overlays(stack, site)
+        }
+        return {daemons.NAME: daemons.watch(site), CLIENTS: _watch_clients(site), **of_overlays}
 
     def begin(self, up_from: UpFrom, further: Looks = MappingProxyType({})) -> Looked:
         """Start to watch, and probe all overlays, in one call for all hosts.
@@ -229,8 +232,8 @@ def _watch_clients(site: Site) -> dict[str, Watch]:
 
 def _busiest(watched: Mapping[str, WatchRecord]) -> dict[str, Any]:
     """Client -> its busiest thread, where one was seen."""
-    found = {host: record.counted.get(CLIENTS, [])[-1:] for host, record in watched.items()}
-    return {host: own[0] for host, own in found.items() if own and "cpu_percent" in own[0]}
+    counted = {host: record.counted.get(CLIENTS, [])[-1:] for host, record in watched.items()}
+    return {host: last[0] for host, last in counted.items() if last and "cpu_percent" in last[0]}
 
 
 def _same_osds(site: Site, evidence: Evidence) -> dict[str, Any]:
