@@ -113,3 +113,28 @@ def test_an_age_that_cannot_be_is_refused(small: Path) -> None:
     tell(small, READS, overwritten={"h0 sda": {"written_bytes": 5, "size_bytes": 0}})
     (failed,) = (cell for cell in build(small).cells if cell.state == "failed")
     assert "overwritten" in str(failed.reason)
+
+
+def rounds(reached: bool, last: float) -> dict[str, Any]:
+    iops = [100.0, 100.0, 100.0, 100.0, last]
+    return {
+        "reached": reached, "round_s": 60, "iops": iops, "range_percent": 41.2,
+        "slope_percent": 12.0,
+    }  # fmt: skip
+
+
+def test_a_steady_state_that_was_not_reached_is_said(small: Path) -> None:
+    tell(small, READS, steady_state=rounds(True, 100.0))
+    tell(small, LUKS_READS, steady_state=rounds(False, 150.0))
+    built = build(small)
+    plain, luks = (cell for cell in built.cells if cell.direction == "read")
+    assert plain.figures["steady_state_rounds"] == 5
+    assert plain.warnings == ()
+    (warning,) = luks.warnings
+    assert warning == (
+        "steady state not reached in 5 rounds of 60 s: the last five differ by 41 % of their "
+        "mean, with a slope of 12 %"
+    )
+    for text in (markdown(built), page(built)):
+        assert warning in text
+        assert "rounds to steady state" in text
