@@ -66,6 +66,8 @@ def status(archive: Path) -> Text:
     position = f"{_shown(state, 'cell')}/{_shown(state, 'cells')}"
     # The time left is of when it was written, the phase's age of when that began.
     written = max(0.0, now - (_number(state, "written") or _number(state, "at") or now))
+    # A cell's own phase says where it stands.
+    phase = phase.removeprefix(f"cell {position}: ")
     words = [position, phase, f"for {round(since)} s", _left(state, written), _live(state)]
     return Text("  ".join(word for word in words if word), "cyan")
 

@@ -125,6 +125,8 @@ def test_the_line_of_an_onlooker(archive: Path, holder: Any) -> None:
          uncertainty_s=5, iops=12345.4, latency_s=0.00207)  # fmt: skip
     line = "3/9  deploy  for 60 s  1:30 left ±5 s  now 12,345 IOPS, mean 2.07 ms"
     assert status(archive).plain == line
+    told(archive, phase="cell 3/9: rbd / LUKS / randread 4K")
+    assert status(archive).plain == "3/9  rbd / LUKS / randread 4K  for 0 s"
     told(archive, phase="evil\x1b[2J\nline", at="x", seconds_left="y", cell={})
     assert "\x1b" not in status(archive).plain and "\n" not in status(archive).plain
 
