@@ -17,11 +17,6 @@ def turns_of(section: ClusterSection) -> int:
     return USUAL_TURNS if section.turns is None else section.turns
 
 
-def is_side_by_side(campaign: Campaign) -> bool:
-    """Whether configurations share each deployment, with OSDs of their own."""
-    return campaign.cluster.layout == "side_by_side"
-
-
 def deployment_of(section: ClusterSection, iteration: int) -> int:
     """The number of the deployment that a cell of that iteration is measured on."""
     return 0 if section.iterations == 1 else iteration // turns_of(section)
