@@ -187,7 +187,7 @@ class Laboratory:
             "then kill -9 ${p#/proc/} 2>/dev/null || :; fi; done; "
         )
         for index in range(len(self.lab.nodes)):
-            self.on(index, f"{end} rm -rf {ARCHIVE} {TMP_DIR}")
+            self.on(index, f"{end} rm -rf {ARCHIVE} {TMP_DIR} /root/.local/state/cbt-crypto")
 
     # -- what goes wrong --------------------------------------------------------------------
 

@@ -29,11 +29,15 @@ class Story:
         running = self.lab.start(options)
         running.wait_for(at)
         if at == CELL_2 and after:
-            until("fio of the cell", lambda: self.lab.pids(1, "fio"))
+            until("fio of the cell", lambda: self._has_fio(running), 180)
         time.sleep(after)
         self.before = self.lab.finished()
         self.since = time.monotonic()
         return running
+
+    def _has_fio(self, running: Running) -> bool:
+        assert running.process.poll() is None, running.said()
+        return bool(self.lab.pids(1, "fio"))
 
     def end(
         self, fault: str, running: Running, heal: Optional[Callable[[], Any]] = None,

@@ -23,7 +23,7 @@ from cbt_crypto.hosts.devices.identity_on_host import (
     signatures,
     text_of,
 )
-from cbt_crypto.hosts.directories.directory_on_host import Refused, check_directory
+from cbt_crypto.hosts.directories.directory_on_host import MARKER, Refused, check_directory
 
 Note = Dict[str, Any]
 #: What is made on a device of a stacked one has a uuid that follows from both.
@@ -32,11 +32,15 @@ _SPACE = uuid.UUID("6f9d1cf2-6f0c-4b52-8a8e-2a1c3f1f5d2b")
 
 @contextlib.contextmanager
 def locked(path: str) -> Iterator[None]:
-    """One at a time; without a directory there is nothing to lock, nor to note."""
-    if not os.path.isdir(os.path.dirname(path)):
+    """One at a time; without a directory there is nothing to lock, nor to note.
+
+    Nor is there in one that is not marked as ours yet: a file in it would make it somebody else's.
+    """
+    if os.path.isdir(os.path.dirname(path)):
+        check_directory(os.path.dirname(path))
+    if not os.path.lexists(os.path.join(os.path.dirname(path), MARKER)):
         yield
         return
-    check_directory(os.path.dirname(path))
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600), "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from click.testing import CliRunner
 
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.hosts.devices import destroy
+from cbt_crypto.hosts.remote import kill_script, preamble
 from cbt_crypto.main import cbt
 from cbt_crypto.run import open_runs
 from cbt_crypto.run.locks.archive import locked
@@ -432,3 +434,47 @@ def test_hosts_of_init(tmp_path: Path, hosts: str) -> None:
     done = started("init", f"--hosts={hosts.replace('HERE', str(here))}", "-o", out)
     assert done.returncode in (1, 2)
     assert not here.exists() and not out.exists()
+
+
+# -- time ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "clock", ["@2037-01-19 03:14:00 i3600", "@1999-01-02 00:00:00", "@2026-01-01 00:00:00 i0.0001"]
+)
+def test_a_clock_that_jumps_stands_or_races(tmp_path: Path, clock: str) -> None:
+    """By libfaketime: what ends processes waits so long as it says, and no longer."""
+    if not shutil.which("faketime"):
+        pytest.skip("needs faketime; make test-packages installs it")
+    mark = f"{tmp_path}/own@h"
+    ignores = "trap '' TERM; echo up; while :; do sleep 0.2; done"
+    with subprocess.Popen(
+        ["sh", "-c", ignores], env={**os.environ, "CBT_CRYPTO_MARK": mark}, stdout=subprocess.PIPE
+    ) as marked:
+        assert marked.stdout is not None and marked.stdout.readline() == b"up\n"
+        began = time.monotonic()
+        text = f"{preamble(f'{tmp_path}/own')}\nset -eu\n{kill_script(timeout=3)}"
+        ended = subprocess.run(
+            ["faketime", "-f", clock, "sh", "-c", text], check=False, capture_output=True,
+            env={**os.environ, "CBT_HOST": "h", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}, timeout=120,
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stderr
+        assert marked.wait(10) == -signal.SIGKILL
+        # Whole seconds of the uptime: three of them may be little more than two.
+        assert time.monotonic() - began > 1.9
+
+
+def test_two_who_clean_up_at_once(tmp_path: Path, campaign: Path) -> None:
+    """One does it; the other is told so, or finds nothing."""
+    archive = forged(tmp_path / "archive", yaml.safe_load(campaign.read_text()))
+    code = "from cbt_crypto.cli import cbt_crypto; cbt_crypto()"
+    command = [sys.executable, "-c", code, "cleanup", "--foreign", "--yes", str(archive)]
+    both = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for _ in range(2)
+    ]
+    said = [process.communicate(timeout=300)[0] for process in both]
+    assert not any("Traceback" in text for text in said), said
+    assert sum("taking down" in text for text in said) == 1, said
+    journal = (archive / "results" / "journal.jsonl").read_text()
+    assert journal.count('"event": "end"') == 1

@@ -202,3 +202,14 @@ def test_lost_notes_are_put_back(bench: Bench) -> None:
     os.unlink(Path(bench.tmp_dir) / destroy.NOTES)
     bench.good(destroy.restore(bench.tmp_dir, notes) + "\n" + destroy.empty_all(bench.tmp_dir))
     assert disk.read_bytes().startswith(TAG)
+
+
+def test_an_empty_directory_is_still_ours_to_take(bench: Bench) -> None:
+    """Made for campaigns by an administrator, in memory too: a look leaves it so."""
+    _, place = bench.disk("disk")
+    Path(bench.tmp_dir).mkdir(mode=0o700)
+    bench.good(destroy.look(bench.tmp_dir, place, "osd_devices"))
+    bench.good(destroy.identify(bench.tmp_dir, [place]))
+    assert os.listdir(bench.tmp_dir) == []
+    bench.begin(place)
+    bench.good(destroy.claim(bench.tmp_dir, [place]))
