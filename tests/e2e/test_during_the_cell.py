@@ -122,7 +122,7 @@ def test_our_sampler_stands_in_for_collectl(cells: dict[int, Any], report_cells:
     (cell,) = [
         one
         for one in report_cells(directory.parents[2])
-        if one["parameters"]["op_size"] == LEFT_ALONE
+        if one["dimensions"]["op_size"] == LEFT_ALONE
     ]
     assert cell["figures"]["osd_cpu_busy_cores"] > 0, cell["warnings"]
 
