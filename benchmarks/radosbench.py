@@ -41,7 +41,7 @@ class Radosbench(OfUpstream):
         return tuple((mode, f"{mode}/") for mode in modes)
 
     def is_load(self, words: str) -> bool:
-        """It also asks rados for its version."""
+        """Whether it is the load: upstream also asks rados for its version."""
         return " bench " in f" {words} "
 
     def volume_numbers(self) -> tuple[str, ...]:

@@ -179,11 +179,11 @@ class Overlay(BaseModel):
         return device
 
     def osd_db_device(self, osd: Osd, device: Optional[str]) -> Optional[str]:
-        """The same for the device of RocksDB and its log; None where there is none."""
+        """The device for RocksDB and its log instead of `device`; None where there is none."""
         return device
 
     def drive_device(self, drive: Drive, part: str, device: str) -> str:
-        """The same for a `part` of a drive that is worked on without Ceph; see `Drive.parts`."""
+        """The device for a `part` of a drive without Ceph, in place of `device`: `Drive.parts`."""
         return device
 
     def wrap_osd(self, osd: Osd, command: str) -> str:

@@ -47,7 +47,7 @@ class Stack:
         return device
 
     def osd_db_device(self, osd: Osd) -> Optional[str]:
-        """The same for its RocksDB's device."""
+        """The device that all overlays together give the OSD for its RocksDB."""
         device = osd.db_device
         for overlay in self.overlays:
             device = overlay.osd_db_device(osd, device)
@@ -64,7 +64,7 @@ class Stack:
         return replace(site, osds=osds)
 
     def drive_device(self, drive: Drive, part: str) -> str:
-        """The same for a part of a drive."""
+        """The device that all overlays together give for a part of a drive."""
         device = drive.parts[part]
         for overlay in self.overlays:
             device = overlay.drive_device(drive, part, device)

@@ -27,7 +27,7 @@ def ask(
 
 
 def ask_and_identify(path: str, command: Dict[str, str], timeout_s: float) -> Tuple[Any, int]:
-    """The same, and the daemon's pid by the kernel's word; 0 for one that we do not see."""
+    """The daemon's answer, and its pid as the kernel says; 0 for one in another pid namespace."""
     with socket.socket(socket.AF_UNIX) as peer:
         answer = _answer_of(peer, path, command, False, timeout_s)
         credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)

@@ -32,7 +32,7 @@ def program(module: ModuleType) -> str:
 
 @lru_cache
 def definitions(module: ModuleType) -> str:
-    """The same without its start as a program, for what calls the functions itself."""
+    """The source of `program` without its last `if __name__`, for a caller of its functions."""
     return "".join(map(_bare, _with_imported(module)))
 
 

@@ -62,7 +62,7 @@ class Pacing:
 
 
 def load_key(cell: Cell) -> str:
-    """The same for cells that differ by configuration and round alone."""
+    """A key that cells share which differ by configuration and round alone."""
     return digest([cell.scenario.name, cell.parameters])
 
 

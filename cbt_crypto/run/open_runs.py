@@ -37,7 +37,7 @@ def note(run: str, **entry: Any) -> None:
 
 
 def forget(run: str) -> None:
-    """It has been taken down."""
+    """Note that a run has been taken down."""
     path = _path(run)
     if path.parent.is_dir():
         path.unlink(missing_ok=True)

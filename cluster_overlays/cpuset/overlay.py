@@ -227,7 +227,7 @@ def _base(host: str) -> str:
 
 
 def _group(site: Site, host: str) -> str:
-    """That of this campaign, as no other one on the host has its `tmp_dir`."""
+    """The cgroup of this campaign: no other on the host has its `tmp_dir`."""
     return f"{_base(host)}.{hashlib.sha256(site.tmp_dir.encode()).hexdigest()[:8]}"
 
 

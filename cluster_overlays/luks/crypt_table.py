@@ -51,7 +51,7 @@ class CryptTable:
         )
 
     def on(self, device: str) -> CryptTable:
-        """The same on another device."""
+        """This table as it would be on another device."""
         return replace(self, device=device)
 
     def fault(self, layer: Mapping[str, Any]) -> Optional[str]:
@@ -95,7 +95,7 @@ class OpalTable:
     device: str = ""
 
     def on(self, device: str) -> OpalTable:
-        """The same on another device."""
+        """This table as it would be on another device."""
         return OpalTable(device)
 
     def fault(self, layer: Mapping[str, Any]) -> Optional[str]:

@@ -86,7 +86,7 @@ class OpalDrive(Fact):
 
 
 def requirement(host: str, mapping: luks_mapping.CryptMapping) -> OpalDrive:
-    """That the device of a mapping is a drive with OPAL, and nobody's."""
+    """The requirement that a mapping's device is a drive with OPAL that nobody has locked."""
     keys = [f"{directory}/{mapping.name}.opal" for directory in KEY_DIRECTORIES]
     script = shell.python(source(), {"drive": mapping.device, "keys": keys})
     return OpalDrive(f"OPAL of {mapping.device}", (host,), script, device=mapping.device)

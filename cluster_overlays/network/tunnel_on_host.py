@@ -118,7 +118,7 @@ def esp_key(secret: bytes, spi: int, bits: int) -> str:
 
 
 def mtu(request: Request, all_ways: List[Way]) -> int:
-    """That of the way with the least, less what the tunnel adds; or the one asked for."""
+    """The MTU asked for, or the least of all ways, minus what the tunnel adds."""
     if request["mtu"]:
         return int(request["mtu"])
     under = []

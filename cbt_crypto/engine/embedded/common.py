@@ -125,7 +125,7 @@ def _pdsh_argv(nodes: Sequence[str], files: str) -> list[str]:
 
 
 def _ssh_argv(node: str) -> list[str]:
-    """The same for one host, without pdsh: over the same shared connection."""
+    """The ssh command that runs a script on one host, over the connection that pdsh shares."""
     user, _, host = node.rpartition("@")
     command = f"exec env CBT_HOST={shlex.quote(host)} sh -c {shlex.quote(_READ_SCRIPT)}"
     login = ["-l", user] if user else []

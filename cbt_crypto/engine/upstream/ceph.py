@@ -311,7 +311,7 @@ class UpstreamCeph:
         return self.own.placed
 
     def _upstreams_check_health(self, *_: object, **__: object) -> int:
-        """The same, as upstream calls it."""
+        """What upstream calls to wait for health, with the arguments that it passes."""
         self.check_health()
         return 0
 

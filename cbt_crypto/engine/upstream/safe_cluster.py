@@ -77,4 +77,4 @@ class Directory(Ceph):
 
 
 class ExistingDirectory(Directory, ExistingCeph):
-    """The same beside a cluster that is there already."""
+    """A campaign's directories beside a cluster that exists already."""

@@ -256,7 +256,7 @@ def empty_all(tmp_dir: str) -> str:
 
 
 def empty(tmp_dir: str, devices: Iterable[str]) -> str:
-    """The same of these devices alone."""
+    """Shell text after which nothing of ours is on these devices."""
     calls = [f"empty {shlex.quote(path)} || bad=1" for path in devices]
     return _as_root(tmp_dir, WIPE + _EMPTY, ["bad=0", *calls, "[ $bad = 0 ]"])
 

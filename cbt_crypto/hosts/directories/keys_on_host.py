@@ -37,7 +37,7 @@ def _file_system(mount: str) -> str:
 
 
 def key_directories() -> List[str]:
-    """Those that are there and ours."""
+    """The key directories that exist on this host and are root's alone."""
     return [directory for directory in KEY_DIRECTORIES if is_ours_alone(directory)]
 
 

@@ -65,7 +65,7 @@ class Deployed:
 
 @dataclass(frozen=True)
 class SideBySide(Deployed):
-    """The same, with OSDs of its own for each group of configurations."""
+    """A cluster that the campaign deploys, with OSDs for each group of configurations."""
 
     @property
     def rebuild(self) -> Rebuild:

@@ -44,7 +44,7 @@ class LossTable:
 
 
 def loss_tables(report: Report, scenario: str) -> Iterator[LossTable]:
-    """Those of a scenario on drives; none for another, or where the drives are compared."""
+    """The tables of a scenario on drives; none for another, or where drives are compared."""
     tables = [table for table in report.tables if table.scenario == scenario]
     if report.baseline.dimension == "drive" or not any(map(_drive, tables)):
         return

@@ -67,7 +67,7 @@ class LoadPace:
         return widest if paired else widest * math.sqrt(2)
 
     def _group(self, configuration: str) -> Sequence[str]:
-        """Those that it takes turns with and that have this load, itself included."""
+        """The configurations that take turns at this load, itself included."""
         group = next((g for g in self.together if configuration in g), [configuration])
         return [name for name in group if name in self.blocks or name == configuration]
 

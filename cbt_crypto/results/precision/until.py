@@ -54,7 +54,7 @@ class MeasureUntil(BaseModel):
 
     @property
     def half(self) -> float:
-        """The same as half an interval of a logarithm."""
+        """`precision` as half the width of an interval of logarithms."""
         return math.log1p(float(self.precision.rstrip("%")) / 100)
 
     @property

@@ -82,7 +82,7 @@ class HostHardware:
 
     @property
     def free_drives(self) -> list[HostDrive]:
-        """Those that an OSD could have."""
+        """The drives that an OSD could have: nothing is on them, and nobody uses them."""
         return [drive for drive in self.drives if drive.why_not is None]
 
 

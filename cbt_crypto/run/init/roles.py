@@ -141,7 +141,7 @@ def _pg_num(osds: int, replication: int) -> int:
 def _memory_target(
     osds: Sequence[HostHardware], clients: Sequence[HostHardware], count: int
 ) -> Optional[int]:
-    """The same for all OSDs, by the host with the least memory; whole GiB where it is some."""
+    """osd_memory_target for all OSDs, by the host with least memory; whole GiB from 1 GiB on."""
     bytes_each = min(
         int(host.memory * (_SHARE_WITH_CLIENT if host in clients else _SHARE)) // count
         for host in osds

@@ -46,7 +46,7 @@ def disks(path: str) -> List[str]:
 
 
 def bottoms(folder: str) -> List[str]:
-    """The same of a device's directory in sysfs."""
+    """The whole disks at the bottom of a device's directory in sysfs."""
     if os.path.exists(folder + "/partition"):
         folder = os.path.dirname(folder)
     try:

@@ -48,7 +48,7 @@ def check(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Hos
 
 
 def look(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[HostFinding]:
-    """The same, with errors as findings. Raises UsageError where no host can be asked at all."""
+    """What the check finds, errors included. Raises UsageError where no host can be asked."""
     configurations = list(dict.fromkeys(cell.configuration for cell in cells))
     stacks = [Stack(campaign.configurations[name]) for name in configurations]
     _raise([*_local_tools(campaign, engine), *_conf_problems(campaign, configurations, stacks)])

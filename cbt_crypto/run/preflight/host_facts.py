@@ -121,7 +121,7 @@ class Version(Fact):
 
 
 def facts(site: Site, user: Optional[str], data_bytes_per_osd: int) -> list[Fact]:
-    """Those of every host. Where OSDs are files, they need room for their data."""
+    """The facts that the check shows of every host, and room for the data of OSDs on files."""
     hosts = site.hosts
     return [
         Login("user", hosts, "id -un", "user", user=user),

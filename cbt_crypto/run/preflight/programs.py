@@ -38,7 +38,7 @@ _COLUMNS = {
 
 
 def program_needed(program: str, hosts: tuple[str, ...]) -> Requirement:
-    """That the hosts have it."""
+    """The requirement that these hosts have a program."""
     package = PACKAGES.get(program)
     cure = f"install {package}" if package else "name it in the file by its whole path"
     sentence = f"{program} is missing; {cure}"
@@ -49,7 +49,7 @@ def program_needed(program: str, hosts: tuple[str, ...]) -> Requirement:
 
 
 def librados(ceph_cmd: str, head: str) -> Requirement:
-    """That the Python which runs `ceph` there can speak to monitors."""
+    """The requirement that the Python which runs `ceph` on the head can import librados."""
     script = f"""\
 ceph=$(command -v {shlex.quote(ceph_cmd)}) || {{ echo ok; exit 0; }}
 python=$(sed -n '1s/^#! *//p' "$ceph")
@@ -59,7 +59,7 @@ ${{python:-python3}} -c 'import rados' 2>/dev/null && echo ok ||
 
 
 def rbd_engine(fio: str, hosts: tuple[str, ...]) -> Requirement:
-    """That fio can work on images."""
+    """The requirement that fio was built with its rbd engine."""
     script = f"""\
 command -v {shlex.quote(fio)} >/dev/null || {{ echo ok; exit 0; }}
 if {shlex.quote(fio)} --enghelp 2>&1 | grep -qw rbd; then echo ok

@@ -214,7 +214,7 @@ def take_down(cluster: Cluster) -> None:
 
 
 def _auth_cipher(cluster: ClusterSection, site: Site) -> list[Requirement]:
-    """That the release can make such keys; those that cannot choose make aes."""
+    """The requirement that the release can make keys of `auth_cipher`; all can make aes."""
     if cluster.auth_cipher in (None, "aes"):
         return []
     sentence = f"ceph-authtool makes no keys of {cluster.auth_cipher}; leave auth_cipher out"

@@ -189,7 +189,7 @@ class ExistingCluster:
     def requirements(
         section: ClusterSection, site: Site, cells: Iterable[Cell]
     ) -> list[Requirement]:
-        """That the cluster answers, and has the pools."""
+        """The requirement that the cluster answers, and has the pools that cells name."""
         ceph = f"{shell.command(section.ceph_cmd)} -c {shlex.quote(site.conf)}"
         needs = []
         data = (getattr(cell.scenario, "data_pool", "") for cell in cells)

@@ -43,7 +43,7 @@ class Places:
         self._in_force = {group: stacks[group.members[0]] for group in self.groups}
 
     def take_turn(self, configuration: str, stack: Stack) -> None:
-        """That configuration is to be in force on its group's OSDs."""
+        """Note which configuration is to be in force on its group's OSDs."""
         self._in_force[group_of(self.groups, configuration)] = stack
 
     def site(self, group: Group, whole: Optional[Site] = None) -> Site:
