@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 _PROMPT = "\x1b[1;32m$\x1b[0m "
-_KEY_S = 0.04
+KEY_S = 0.04
 #: Silence that is longer is shown as this, in seconds.
 _IDLE_S = 2.0
 #: What redraws lines that are there: it erases them, one above the other, and writes them again.
@@ -56,7 +56,7 @@ class Recording:
         """A person types."""
         self.show(_PROMPT)
         for char in command:
-            time.sleep(_KEY_S)
+            time.sleep(KEY_S)
             self.show(char)
         self.show("\r\n")
 

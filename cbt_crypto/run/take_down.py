@@ -97,7 +97,7 @@ def show_plan(archive: Path, deployments: Sequence[Deployment], say: Say) -> Non
             devices = printable(", ".join(left["devices"])) or "none"
             say(f"  {host}: {left['tmp_dir']}, processes with {left['mark']}, devices: {devices}")
         shown = DryRun()
-        cluster = _cluster(campaign)
+        cluster = cluster_of(campaign)
         cluster.remote = shown
         take_down(cluster)
         for what, scripts in shown.steps:
@@ -140,7 +140,7 @@ def _check_dead(archive: Path, deployment: Deployment, insist: bool) -> None:
 def _clear_one(deployment: Deployment, campaign: Campaign, say: Say) -> None:
     try:
         _restore(deployment, campaign, say)
-        take_down(_cluster(campaign))
+        take_down(cluster_of(campaign))
         free_hosts(_remote(campaign), _site(campaign), deployment.run)
     except HostError as error:
         raise _again(error) from error
@@ -169,7 +169,8 @@ def _remains(campaign: Campaign) -> Iterator[str]:
                                 "so it was left as it is")  # fmt: skip
 
 
-def _cluster(campaign: Campaign) -> Any:
+def cluster_of(campaign: Campaign) -> Any:
+    """The cluster of a file, by the embedded engine, as take-down needs it."""
     stacks = [Stack(overlays) for overlays in campaign.configurations.values()]
     section = dict(campaign.document["cluster"])
     section.setdefault("tmp_dir", campaign.cluster.tmp_dir)

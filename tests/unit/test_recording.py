@@ -43,7 +43,7 @@ def test_what_is_no_whole_redraw_is_kept(record: ModuleType) -> None:
 def test_a_command_is_recorded_to_its_end(
     record: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record, "_KEY_S", 0.0)
+    monkeypatch.setattr(record, "KEY_S", 0.0)
     cast = tmp_path / "x.cast"
     monkeypatch.setattr("sys.argv", ["record.py", str(cast), "tput cols; echo héllo", "exit 3"])
     assert record.main() == 3

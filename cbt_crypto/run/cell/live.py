@@ -19,7 +19,7 @@ from cbt_crypto.errors import HostError
 from cbt_crypto.hosts.remote import Remote
 
 #: Seconds until the first look, and from one to the next: each is a command on every client.
-_FIRST_S, _EVERY_S = 2.0, 10.0
+FIRST_S, EVERY_S = 2.0, 10.0
 _TIMEOUT_S = 5
 #: Characters of a file's end that hold fio's last line.
 _END = 400
@@ -87,9 +87,9 @@ def followed(remote: Remote, run_dir: str, onlooker: Onlooker) -> Iterator[None]
 
 def _follow(remote: Remote, run_dir: str, onlooker: Onlooker, ended: threading.Event) -> None:
     scripts = dict.fromkeys(onlooker.hosts, script(run_dir))
-    wait = _FIRST_S
+    wait = FIRST_S
     while onlooker.tell is not None and not ended.wait(wait):
-        wait = _EVERY_S
+        wait = EVERY_S
         with contextlib.suppress(HostError, OSError, ValueError):
             printed = remote.run(scripts, "read what fio does now", _TIMEOUT_S)
             figures = parse(printed, onlooker.processes, onlooker.in_flight)

@@ -47,8 +47,8 @@ def test_what_fio_says_of_a_rate_that_it_is_held_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through the same commands as on a host, while fio runs; its files are whole afterwards."""
-    monkeypatch.setattr(live, "_FIRST_S", 1.5)
-    monkeypatch.setattr(live, "_EVERY_S", 0.5)
+    monkeypatch.setattr(live, "FIRST_S", 1.5)
+    monkeypatch.setattr(live, "EVERY_S", 0.5)
     job = {
         "ioengine": "null", "rw": "randread", "bs": "4096B", "size": "1g", "time_based": None,
         "runtime": 6, "rate_iops": 2000, **fio_job.results(0, 1000), "name": "x",
@@ -69,8 +69,8 @@ def test_what_fio_says_of_a_rate_that_it_is_held_to(
 
 
 def test_what_goes_wrong_with_it_is_nobody_s_concern(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_FIRST_S", 0.01)
-    monkeypatch.setattr(live, "_EVERY_S", 0.01)
+    monkeypatch.setattr(live, "FIRST_S", 0.01)
+    monkeypatch.setattr(live, "EVERY_S", 0.01)
     looks = 0
 
     class Broken:

@@ -41,9 +41,9 @@ def asked(script: str) -> dict[str, Any]:
     """The argument of the program that runs on the host."""
     first = script.splitlines()[0]
     words = shlex.split(first)
-    assert words[:4] == ["$SUDO", "python3", "-I", "-"]
-    assert words[5] == "<<PYTHON_PROGRAM"
-    result: dict[str, Any] = json.loads(words[4])
+    assert words[:5] == ["${CBT_CRYPTO_PYTHON:-$SUDO", "python3", "-I", "-S}", "-"]
+    assert words[6] == "<<PYTHON_PROGRAM"
+    result: dict[str, Any] = json.loads(words[5])
     return result
 
 

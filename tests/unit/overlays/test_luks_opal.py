@@ -122,7 +122,7 @@ def _python(tools: Any, ending: str) -> None:
     path = tools.folder / "bin" / "python3"
     real = f'[ "$5" != present ] || exec {sys.executable} "$@"'
     path.write_text(
-        f'#!/bin/sh\n{real}\nshift 3; echo "drive $*" >> {tools.folder}/log\n{ending}\n'
+        f'#!/bin/sh\n{real}\nshift 4; echo "drive $*" >> {tools.folder}/log\n{ending}\n'
     )
     path.chmod(0o755)
 

@@ -134,7 +134,7 @@ def test_a_killed_run_is_cleared_of_every_group_s_mappings(target: SideBySideClu
     text = "\n".join(hooks(target).undo().values())
     assert all(f"-osd.{osd.id}-data" in text for osd in target.site.osds)
     # `cleanup` knows no more than the file
-    cleared = take_down._cluster(target.campaign)  # type: ignore[attr-defined]
+    cleared = take_down.cluster_of(target.campaign)
     assert cleared.site.osds == target.site.osds
     text = "\n".join(cleared.hooks.undo().values())
     assert all(f"-osd.{osd.id}-data" in text for osd in target.site.osds)
