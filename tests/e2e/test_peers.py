@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from cbt_crypto.hosts.samplers import counters
-from cbt_crypto.results.cell.node import Node
+from cbt_crypto.results.cell.node import NodeSamples
 from cbt_crypto.results.cell.window import Window
 from cbt_crypto.results.readers.collectl import CPU_STATES, read_collectl
 from cbt_crypto.results.readers.fio_json import parse_fio_json
@@ -119,7 +119,9 @@ def test_our_sampler_counts_what_collectl_counts(tmp_path):
     window = Window(
         max(ours.epoch_s[0], theirs.epoch_s[0]), min(ours.epoch_s[-1], theirs.epoch_s[-1])
     )
-    use, theirs_use = (Node("localhost", series, 0.0).use(window) for series in (ours, theirs))
+    use, theirs_use = (
+        NodeSamples("localhost", series, 0.0).use(window) for series in (ours, theirs)
+    )
     busy_states = [state for state in CPU_STATES if state in use.cpu_seconds and state != "idle"]
     assert use.percent(busy_states) == pytest.approx(theirs_use.percent(busy_states), rel=0.05)
     # The process was counted alike at the last moment at which ours was looked at beside theirs.
