@@ -124,21 +124,17 @@ def test_our_sampler_counts_what_collectl_counts(tmp_path):
     )
     busy_states = [state for state in CPU_STATES if state in use.cpu_seconds and state != "idle"]
     assert use.percent(busy_states) == pytest.approx(theirs_use.percent(busy_states), rel=0.05)
-    # The process was counted alike at the last moment at which ours was looked at beside theirs.
-    at_s, ticks = _counted(ours)
+    # The process was counted alike at the last moment at which ours looked at it.
+    at_s, ticks = _counted(ours, busy.pid)
     assert ticks[-1] > ours.hz / 10
-    assert np.interp(at_s[-2], *_counted(theirs)) == pytest.approx(
-        ticks[-2], rel=0.1, abs=ours.hz / 2
+    assert np.interp(at_s[-1], *_counted(theirs, busy.pid)) == pytest.approx(
+        ticks[-1], rel=0.1, abs=ours.hz / 2
     )
     assert sorted(ours.net_bytes) == sorted(theirs.net_bytes)
 
 
-def _counted(series):
-    """Times, and the ticks that the process called ceph-osd had used by then."""
-    used = [
-        (s.epoch_s, n)
-        for s in series.processes
-        for (_, name), n in s.ticks.items()
-        if name == "ceph-osd"
-    ]
+def _counted(series, pid):
+    """Times, and the ticks that the process had used by then."""
+    key = pid, "ceph-osd"
+    used = [(one.epoch_s, one.ticks[key]) for one in series.processes if key in one.ticks]
     return np.array(used).T
