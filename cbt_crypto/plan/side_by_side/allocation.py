@@ -16,7 +16,7 @@ from cbt_crypto.results.precision.repetition import FEWEST_ROUNDS, half_of_round
 #: What is sensible whatever variances say, of which some are estimated as nothing.
 _SECONDS, _TURNS = (5, 300), (2, 30)
 #: More deployments than anybody waits for.
-_MOST = 1000
+MOST = 1000
 #: The normal distribution's quantile for a tenth at each end.
 _TENTH = 1.2816
 
@@ -70,9 +70,9 @@ class Allocation:
         return half_of_rounds(deployments) / math.sqrt(2) * math.sqrt(self.variance(spread))
 
     def deployments(self, spread: Spread, half: float) -> int:
-        """The fewest that carry a verdict and reach that half."""
-        counts = range(FEWEST_ROUNDS, _MOST)
-        return next((n for n in counts if self.half(spread, n) <= half), _MOST)
+        """The fewest that carry a verdict and reach that half; `MOST` where none do."""
+        counts = range(FEWEST_ROUNDS, MOST)
+        return next((n for n in counts if self.half(spread, n) <= half), MOST)
 
 
 def optimum(spread: Spread, costs: Costs) -> Allocation:

@@ -12,6 +12,7 @@ from typing import Any, Optional
 from cbt_crypto.archive.json_file import digest
 from cbt_crypto.archive.timeline import steps_of, usual_seconds
 from cbt_crypto.plan.side_by_side.allocation import (
+    MOST,
     Allocation,
     Costs,
     Spread,
@@ -45,6 +46,9 @@ def advice(archive: Path, cells_per_turn: int, deployments: int, own: Allocation
     for percent in _ASKED:
         half = math.log1p(percent / 100)
         need = best.deployments(worst, half)
+        if need >= MOST:
+            yield f"±{percent} % is not to be had: it takes more than {MOST} deployments."
+            continue
         ends = [best.deployments(side, half) * best.cost(costs) for side in likely(worst)]
         yield (
             f"±{percent} % takes {need} deployments, {_time(need * best.cost(costs))} "

@@ -12,6 +12,7 @@ from statistics import variance
 import pytest
 from scipy import stats
 
+from cbt_crypto.plan.side_by_side import like
 from cbt_crypto.plan.side_by_side.allocation import (
     Allocation,
     Costs,
@@ -83,6 +84,16 @@ def test_one_deployment_tells_nothing(tmp_path: Path) -> None:
     (results / "plan.json").write_text(json.dumps({"format": 1, "cells": cells}))
     (said,) = advice(tmp_path, 9, 3, Allocation(6, 10))
     assert "no two deployments" in said
+
+
+def test_what_cannot_be_had_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(like, "spreads_of", lambda _: [Spread(0.5, 0.1, 4.0, 1)])
+    monkeypatch.setattr(like, "costs_of", lambda *_: Costs(600, 30, 9))
+    said = list(like.advice(tmp_path, 9, 1, Allocation(6, 10)))
+    assert said[1:] == [
+        f"±{percent} % is not to be had: it takes more than 1000 deployments."
+        for percent in (5, 2, 1)
+    ]
 
 
 def test_costs_are_those_of_the_archive_s_own_steps(tmp_path: Path) -> None:
