@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.benchmarks.base import Scenario
+from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import CellBenchmark, CellOutcome, Engine
 from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
@@ -150,11 +151,15 @@ class CampaignRun:
         by_host = scripts(self.campaign.cluster.tmp_dir, self._devices)
         self._remote.run(by_host, "note the devices", self.campaign.cluster.deploy_timeout)
 
-    def _before_rebuild(self) -> None:
-        """What is still to be brought is on the hosts that are cleared then; they must be held."""
+    def _before_ending(self, change: Transition) -> None:
+        """What brings the last cell's files carries our mark too, and would end with the daemons.
+
+        Hosts that are cleared must be held.
+        """
         self._collector.wait()
-        self._check_hold()
-        self._note_devices(devices.restoring)
+        if change is Transition.REBUILD:
+            self._check_hold()
+            self._note_devices(devices.restoring)
 
     def _decide(self) -> None:
         """Ask the hosts for what options leave to them, such as the fastest cipher."""
@@ -181,7 +186,7 @@ class CampaignRun:
         if isinstance(step, Measure) or not self._pacing.may_pass_over:
             for before in self._pending.take():
                 self._check_hold_seldom()
-                self._preparation.take(before, self._before_rebuild)
+                self._preparation.take(before, self._before_ending)
         if isinstance(step, Measure):
             self._check_hold_seldom()
             time.sleep(step.pause_s)
@@ -202,7 +207,7 @@ class CampaignRun:
     def _measure(self, cell: Cell) -> None:
         done = self._preparation
         healthy, done.is_healthy = done.is_healthy, False
-        done.restore_trust(cell.configuration, cell.scenario.drive_name, self._before_rebuild)
+        done.restore_trust(cell.configuration, cell.scenario.drive_name, self._before_ending)
         self.progress.cell(cell.label)
         directory = self.archive / cell.path
         set_aside(self.archive, directory)

@@ -65,25 +65,27 @@ class Preparation:
         self._targets.begin(stacks)
         self._environment.describe(stacks.values())
 
-    def take(self, step: Union[Deploy, Prefill], before_rebuild: Callable[[], None]) -> None:
+    def take(
+        self, step: Union[Deploy, Prefill], before_ending: Callable[[Transition], None]
+    ) -> None:
         """Take a step; one that would change what is not trusted builds it anew instead.
 
-        `before_rebuild` is called before anything is removed from hosts.
+        `before_ending` is called before anything on hosts is ended or removed.
         """
         self.is_healthy = False
         if isinstance(step, Prefill):
             self._prefill(step)
         elif step.how is Transition.REBUILD or not self.restore_trust(
-            step.configuration, step.drive, before_rebuild
+            step.configuration, step.drive, before_ending
         ):
-            self._deploy(step, before_rebuild)
+            self._deploy(step, before_ending)
 
     def distrust(self) -> None:
         """A cell failed: what is deployed may be the cause, or damaged."""
         self._is_distrusted = True
 
     def restore_trust(
-        self, configuration: str, drive: Optional[str], before_rebuild: Callable[[], None]
+        self, configuration: str, drive: Optional[str], before_ending: Callable[[Transition], None]
     ) -> bool:
         """Build a target anew that is not trusted, with its volumes; whether that was so."""
         if not self._is_distrusted or not self.target.can_be_rebuilt:
@@ -92,22 +94,23 @@ class Preparation:
         reason = "the cell before it failed"
         variant = self.target.variant if drive is None else ()
         rebuild = Deploy(configuration, Transition.REBUILD, reason, variant, drive)
-        self._deploy(rebuild, before_rebuild)
+        self._deploy(rebuild, before_ending)
         # As they were filled: those of one scenario all at once.
         for first in {id(scenario): scenario for scenario, _ in filled}.values():
             of_scenario = tuple(volume for scenario, volume in filled if scenario is first)
             self._prefill(Prefill(first, of_scenario))
         return True
 
-    def _deploy(self, step: Deploy, before_rebuild: Callable[[], None]) -> None:
+    def _deploy(self, step: Deploy, before_ending: Callable[[Transition], None]) -> None:
         target = self._targets.select(step.drive)
         change = target.transition(step)
         how = change.name.lower()
         self._progress.phase(f"deploy {step.configuration} ({how}, {step.reason})")
         self._journal.deploy(step.configuration, how)
         with self.timeline.step("deploy", how=how, configuration=step.configuration):
+            if change >= Transition.RESTART:
+                before_ending(change)
             if change is Transition.REBUILD:
-                before_rebuild()
                 self.deployment = uuid.uuid4().hex[:12]
                 self._filled.clear()
             self.deployment = target.deployment or self.deployment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import time
 from pathlib import Path
 from typing import Any, Callable
 
@@ -12,6 +13,7 @@ import pytest
 
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
+from cbt_crypto.engine.embedded.ceph import Ceph
 from cbt_crypto.run import campaign
 from cbt_crypto.run.cell import measure
 from cbt_crypto.run.cell.measure import ScenarioBenchmark
@@ -136,19 +138,40 @@ def test_after_a_failed_cell_the_cluster_is_built_anew_with_its_volumes(
     assert "the cell before it failed" in result.output
 
 
+class Restart(Overlay):
+    name = "again"
+
+    @classmethod
+    def absent(cls) -> Overlay:
+        return cls.make_absent()
+
+    def transition_to(self, new: Overlay) -> Transition:
+        return Transition.RESTART
+
+
+def test_daemons_are_not_ended_while_a_cell_s_files_come(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Daemons are ended by our mark, which what brings the files and removes them carries too."""
+    order: list[str] = []
+    real = ScenarioBenchmark.collect
+
+    def slow(benchmark: ScenarioBenchmark) -> None:
+        time.sleep(1)
+        real(benchmark)
+        order.append("files of a cell are here")
+
+    monkeypatch.setattr(ScenarioBenchmark, "collect", slow)
+    monkeypatch.setattr(Ceph, "restart", lambda _: order.append("restart"))
+    monkeypatch.setitem(OVERLAYS, "again", Restart)
+    cluster = {"configurations": {"A": {}, "B": {"again": {}}}, "rebuild": "needed"}
+    host.cbt(host.write(cluster=cluster))
+    assert order[:2] == ["files of a cell are here", "restart"]
+
+
 def test_a_failure_before_a_restart_builds_once_with_the_volumes(
     host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Restart(Overlay):
-        name = "again"
-
-        @classmethod
-        def absent(cls) -> Overlay:
-            return cls.make_absent()
-
-        def transition_to(self, new: Overlay) -> Transition:
-            return Transition.RESTART
-
     monkeypatch.setitem(OVERLAYS, "again", Restart)
     cluster = {"configurations": {"A": {}, "B": {"again": {}}}, "rebuild": "needed"}
     fail_first_attempt(monkeypatch)
