@@ -71,7 +71,7 @@ def test_every_cell_has_the_cpu_figures_of_its_seconds(ran: Any, report_cells: A
     cells = report_cells(machine.archive)
     assert len(cells) == len(CONFIGURATIONS) * len(BENCHMARKS)
     for cell in cells:
-        assert cell["figures"]["osd_cpu_busy_cores"] > 0, cell["warnings"]
+        assert cell["figures"].get("osd_cpu_busy_cores"), cell["warnings"]
 
 
 def test_files_are_where_cbt_puts_them(ran: Any) -> None:

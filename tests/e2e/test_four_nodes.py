@@ -38,7 +38,7 @@ def _short(tmp_path: Path) -> Path:
     """The file of configs/lab, with seconds instead of tens of them."""
     document = yaml.safe_load((ROOT / "configs" / "lab" / "four_nodes.yaml").read_text())
     for section in document["benchmarks"].values():
-        section.update(time=4, ramp=1, vol_size=64, workloads={"mode": ["randread"]})
+        section.update(time=10, ramp=1, vol_size=64, workloads={"mode": ["randread"]})
     path = tmp_path / "four_nodes.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
     return path
@@ -68,7 +68,7 @@ def test_a_campaign_on_four_hosts(lab: str, tmp_path: Path, report_cells: Any) -
     cells = report_cells(archive)
     assert cells
     for cell in cells:
-        assert cell["figures"]["osd_cpu_busy_cores"] > 0, cell["warnings"]
+        assert cell["figures"].get("osd_cpu_busy_cores"), cell["warnings"]
     # No connection that was kept for reuse stays behind.
     look = "ps -e -o args= | grep '^ssh: .*mux.$' || :"
     assert _cbt_crypto("lab", "ssh", "--name", lab, "node0", look).stdout == ""
