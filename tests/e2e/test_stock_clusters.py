@@ -32,7 +32,8 @@ for what in 'config dump' 'auth ls' 'osd tree' 'osd pool ls detail' 'osd crush d
 done | grep -v removed_snaps_queue  # the pool's own, which it empties in time
 ceph osd dump | grep -v '^epoch\\|^modified\\|removed_snaps_queue'
 rbd ls
-find /etc/ceph /var/lib/ceph -name store.db -prune -o -printf '%p %M %u %l\\n' | sort
+find /etc/ceph /var/lib/ceph -name store.db -prune -o -name 'external_log_to*' -o \\
+    -printf '%p %M %u %l\\n' | sort  # the monitor writes that log's place anew all the time
 cat /etc/ceph/*
 """
 _RUN = """

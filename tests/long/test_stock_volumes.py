@@ -35,7 +35,8 @@ grep -h '"reason"' /root/{name}/results/*/id-*/proof.json || :
 _STATE = """
 for what in 'config dump' 'auth ls' 'osd tree' 'mon dump'; do ceph $what 2>/dev/null; done
 dmsetup table | sed 's/ :[0-9]*:logon:[^ ]*//' | sort; lvs --noheadings -o lv_name,lv_tags; rbd ls
-find /etc/ceph /var/lib/ceph -name store.db -prune -o -printf '%p %M %u %l\\n' | sort
+find /etc/ceph /var/lib/ceph -name store.db -prune -o -name 'external_log_to*' -o \\
+    -printf '%p %M %u %l\\n' | sort  # the monitor writes that log's place anew all the time
 """
 CLAIMS = {
     "encrypted": {"luks": {}},
