@@ -42,8 +42,20 @@ def _percent(ctx: click.Context, option: click.Parameter, value: Any) -> float:
     metavar="KEY",
     help="The figure that counts, by its key in report.json, e.g. clat_ns_p99.",
 )
-@click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("--junit", "junit_file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the answers to FILE as JSON.",
+)
+@click.option(
+    "--junit",
+    "junit_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write them as JUnit's XML: yes is a failure, cannot tell is skipped.",
+)
 def gate(
     archive: Path, may_lose: float, baseline: Optional[str], only: tuple[str, ...], key: str,
     json_file: Optional[Path], junit_file: Optional[Path],
@@ -51,7 +63,9 @@ def gate(
     """Tell whether any load of ARCHIVE loses more than --loss; for CI.
 
     Exit status: 0 for no, 1 for yes, 3 when it cannot be told; 2 when the question is wrong. One
-    line a load, and --json and --junit write the same to files. The 95 % interval decides.
+    line a load, and --json and --junit write the same to files. What decides is what the report's
+    verdicts rest on: its 95 % intervals of three rounds or more, or of six pairs of turns. Fewer
+    have no answer but 3.
     """
     from cbt_crypto.report import ReportOptions, build, gate  # noqa: PLC0415
     from cbt_crypto.report.figures.metric import BY_KEY  # noqa: PLC0415

@@ -1,22 +1,30 @@
 """`gate`: does a change lose more than so much? Yes, no, or it cannot be told, for each load.
 
-The answer is the 95 % interval's, not the mean's: no when all of it lies within what may be lost,
-yes when all of it lies beyond, and otherwise more runs are needed to tell. A test of one run each
-against a fixed percent answers such a question with its noise.
+The answers rest on what the report's verdicts rest on: the same repetition, the same 95 %
+intervals, the same rule for many comparisons, with the margin where the verdicts have 100 %. What
+the report gives no verdict, the gate gives no answer. A test of one run each against a fixed
+percent answers such a question with its noise.
+
+No is a test of non-inferiority: the whole interval lies within what may be lost. The answer for
+all loads is no only where each one's is, so no load's needs a stricter test for there being others
+(R. Berger, "Multiparameter Hypothesis Testing and Acceptance Sampling", Technometrics 24, 1982).
+Yes for all takes only one load, so that each yes has to hold beside all others: Holm's rule.
 """
 
 from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Optional
 
 from lxml import etree
 from lxml.builder import E
 
+from cbt_crypto.report.figures.control import CONTROL
 from cbt_crypto.report.figures.metric import Metric
+from cbt_crypto.report.figures.verdicts import ALPHA, differing
 from cbt_crypto.report.model import Comparison, Report, ReportCell
 
 
@@ -30,6 +38,7 @@ class Answer(str, enum.Enum):
 
 #: Of the command; 2 says that something was wrong with what it was given.
 EXIT_STATUS = {Answer.NO: 0, Answer.YES: 1, Answer.CANNOT_TELL: 3}
+_UNTRUSTED = "the control differs from the baseline that it repeats: this campaign proves nothing"
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,8 @@ class LoadAnswer:
     """The answer for one load of one configuration.
 
     `loss_percent` is what is lost of the baseline's figure, negative for a gain, and `low` and
-    `high` are the ends of its 95 % interval; None where there are none. `reason` is for people.
+    `high` are the ends of its 95 % interval; None where there are none. `p` is the two-sided
+    chance of such a loss where exactly what may be lost is. `reason` is for people.
     """
 
     load: str
@@ -48,6 +58,7 @@ class LoadAnswer:
     low: Optional[float] = None
     high: Optional[float] = None
     basis: Optional[str] = None
+    p: Optional[float] = None
 
     @property
     def line(self) -> str:
@@ -55,21 +66,74 @@ class LoadAnswer:
         return f"{self.answer.value}: {self.name}, {self.load}: {self.reason}"
 
 
+@dataclass(frozen=True)
+class Question:
+    """Is more than `loss` percent of a figure lost?"""
+
+    metric: Metric
+    loss: float
+
+    @property
+    def limit(self) -> float:
+        """The percent of the baseline's figure at which exactly that much is lost."""
+        return 100 - self.loss * self.metric.better
+
+    def lost(self, percent: float) -> float:
+        """What is lost in a percent of the baseline's; of what less is better, more is the loss."""
+        return (100 - percent) * self.metric.better + 0.0
+
+
 def findings(report: Report, metric: Metric, loss: float) -> list[LoadAnswer]:
-    """One for each load and each row that is not the baseline.
+    """One for each load and each row that is neither the baseline nor its control.
 
     `loss` is what may be lost, in percent. Loads at a given rate are left out where the figure is
-    that rate.
+    that rate. Where the control differs from the baseline, nothing can be told.
     """
-    answers = []
+    rows = list(_rows(report, metric))
+    return answers_of(rows, Question(metric, loss), _UNTRUSTED if report.control else None)
+
+
+def answers_of(
+    rows: Sequence[tuple[str, ReportCell]], question: Question, why_not: Optional[str] = None
+) -> list[LoadAnswer]:
+    """One answer for each load and row. `why_not`: nothing can be told, and why."""
+    compared = [cell.comparisons.get(question.metric.key) for _, cell in rows]
+    beyond = _beyond({n: c for n, c in enumerate(compared) if c is not None}, question)
+    return [
+        _answer_of_row(load, cell, question, beyond.get(number, False), why_not)
+        for number, (load, cell) in enumerate(rows)
+    ]
+
+
+def _rows(report: Report, metric: Metric) -> Iterator[tuple[str, ReportCell]]:
     for table in report.tables:
         if table.dimensions.get("rate", "max") != "max" and metric.key == "iops":
             continue
         for section in table.sections:
-            load = f"{table.title}, {section.label}"
-            rows = (cell for cell in section.cells if not cell.is_baseline)
-            answers += [answer_of_cell(load, cell, metric, loss) for cell in rows]
-    return answers
+            for cell in section.cells:
+                if not cell.is_baseline and not _is_control(report, cell):
+                    yield f"{table.title}, {section.label}", cell
+
+
+def _is_control(report: Report, cell: ReportCell) -> bool:
+    if report.baseline.dimension != "configuration" or cell.name != CONTROL:
+        return False
+    # older archives have it in their cells alone
+    its_own = report.configurations.get(str(report.baseline.value))
+    return bool(report.configurations.get(CONTROL, its_own) == its_own)
+
+
+def _beyond(comparisons: Mapping[int, Comparison], question: Question) -> dict[int, bool]:
+    """Whether more is shown to be lost, of every row at once: with a chance of 95 % none is wrong.
+
+    All rows count, also those that seem to gain: which ones lose is what is asked.
+    """
+    known = {n: c.p_against(question.limit) for n, c in comparisons.items()}
+    shown = differing({number: p for number, p in known.items() if p is not None})
+    return {
+        number: is_shown and question.lost(comparisons[number].percent) > question.loss
+        for number, is_shown in shown.items()
+    }
 
 
 def overall(findings: Sequence[LoadAnswer]) -> Answer:
@@ -80,46 +144,60 @@ def overall(findings: Sequence[LoadAnswer]) -> Answer:
     return Answer.NO if answers == {Answer.NO} else Answer.CANNOT_TELL
 
 
-def answer_of_cell(load: str, cell: ReportCell, metric: Metric, loss: float) -> LoadAnswer:
-    """Whether a row loses at most `loss` percent of its baseline, by the whole of its interval."""
-    name = cell.in_legend
-    comparison = cell.comparisons.get(metric.key)
+def _answer_of_row(
+    load: str, cell: ReportCell, question: Question, is_beyond: bool, why_not: Optional[str]
+) -> LoadAnswer:
+    """`is_beyond`: more than may be is shown to be lost, beside all other rows."""
+    name, key = cell.in_legend, question.metric.key
+    comparison = cell.comparisons.get(key)
     if cell.state != "measured" or comparison is None:
-        why = cell.reason or f"there is no {metric.label} of it, or of its baseline"
+        nothing = f"there is no {question.metric.label} of it, or of its baseline"
+        why = cell.withheld.get(key) or cell.reason or nothing
         return LoadAnswer(load, name, Answer.CANNOT_TELL, f"{cell.state}: {why}")
-    lost = _lost(comparison.percent, metric)
-    ends = _ends(comparison, metric)
-    if ends is None:
-        reason = f"loses {lost:.1f} %, and without repetition there is no interval"
-        return LoadAnswer(load, name, Answer.CANNOT_TELL, reason, lost)
-    low, high = ends
-    answer = Answer.CANNOT_TELL
-    if high <= loss:
-        answer = Answer.NO
-    elif low > loss:
-        answer = Answer.YES
-    reason = f"loses {lost:.1f} % of {metric.label} ({low:.1f} to {high:.1f})"
-    if answer is Answer.CANNOT_TELL:
-        reason += f", and {loss:g} % lies within; measure more"
-    return LoadAnswer(load, name, answer, reason, lost, low, high, comparison.basis)
+    p = comparison.p_against(question.limit)
+    lost = question.lost(comparison.percent)
+    low, high = (None, None) if p is None else _ends(comparison, question)
+    answer, reason = _answer(comparison, question, p, is_beyond)
+    if why_not is not None:
+        answer, reason = Answer.CANNOT_TELL, f"{reason}; but {why_not}"
+    return LoadAnswer(load, name, answer, reason, lost, low, high, comparison.basis, p)
 
 
-def _ends(comparison: Comparison, metric: Metric) -> Optional[tuple[float, float]]:
-    if comparison.low is None or comparison.high is None or comparison.is_of_one_deployment:
-        # the range within single runs says nothing of another deployment
-        return None
-    low, high = sorted(_lost(end, metric) for end in (comparison.low, comparison.high))
+def _answer(
+    comparison: Comparison, question: Question, p: Optional[float], is_beyond: bool
+) -> tuple[Answer, str]:
+    said = f"loses {question.lost(comparison.percent):.1f} % of {question.metric.label}"
+    if p is None:
+        basis = comparison.basis or "one run of each, which says nothing of another"
+        return Answer.CANNOT_TELL, f"{said}, {_repeated_too_little(basis)}"
+    low, high = _ends(comparison, question)
+    said += f" ({low:.1f} to {high:.1f})"
+    if is_beyond:
+        return Answer.YES, said
+    if p <= ALPHA and question.lost(comparison.percent) <= question.loss:
+        return Answer.NO, said
+    if p <= ALPHA:
+        together = "all of it beyond by itself, but not beside the other loads"
+        return Answer.CANNOT_TELL, f"{said}, {together}; measure more rounds"
+    return Answer.CANNOT_TELL, f"{said}, and {question.loss:g} % lies within; measure more rounds"
+
+
+def _repeated_too_little(basis: str) -> str:
+    basis = basis.removesuffix("; no verdict")
+    return f"{basis}; an answer takes three rounds (iterations: 3), or six pairs of turns"
+
+
+def _ends(comparison: Comparison, question: Question) -> tuple[float, float]:
+    """Of a comparison that has an interval."""
+    ends = (end for end in (comparison.low, comparison.high) if end is not None)
+    low, high = sorted(question.lost(end) for end in ends)
     return low, high
-
-
-def _lost(percent: float, metric: Metric) -> float:
-    """Of what less is better, more than the baseline's is the loss."""
-    return (100 - percent) * metric.better + 0.0
 
 
 def as_json(findings: Sequence[LoadAnswer], metric: Metric, loss: float) -> str:
     """All of it as one document."""
     document = {
+        "format": 1,
         "question": f"is more than {loss:g} % of {metric.label} lost?",
         "metric": metric.key,
         "loss_percent": loss,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from cbt_crypto.archive.documents import Baseline, Scalar
 from cbt_crypto.report import label
+from cbt_crypto.report.figures.repeats import StandardError
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.results.cell.run import Run
 
@@ -31,11 +33,23 @@ class Comparison:
     p: Optional[float] = None
     #: The verdict: whether a difference is shown, family-wise over the report.
     differs: Optional[bool] = None
+    #: What `p` follows from; the one that knows least counts.
+    errors: tuple[StandardError, ...] = ()
 
     @property
     def is_of_one_deployment(self) -> bool:
         """Whether the bounds are a range within single runs, and no interval of the percent."""
         return self.level == "run"
+
+    def p_against(self, percent: float) -> Optional[float]:
+        """The two-sided chance of such a figure where the true one is `percent`.
+
+        None where no verdict may rest on what was repeated.
+        """
+        if self.p is None or not self.errors:
+            return None
+        distance = math.log(self.percent / percent)
+        return max(error.p(distance) for error in self.errors)
 
 
 @dataclass(frozen=True)

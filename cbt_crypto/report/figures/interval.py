@@ -160,7 +160,8 @@ def _compare(
     basis = repeated.basis
     if metric.key == _AMONG_ROWS:
         basis += _wish(measured[0], repeated.half)
-    return _comparison(percent, repeated.half, repeated.level, basis, repeated.p)
+    compared = _comparison(percent, repeated.half, repeated.level, basis, repeated.p)
+    return replace(compared, errors=repeated.errors)
 
 
 def _repeated(

@@ -15,7 +15,13 @@ from typing import Optional
 
 from scipy.special import stdtr, stdtrit
 
-from cbt_crypto.results.precision.confidence_sequence import interval, p_value
+from cbt_crypto.results.precision.confidence_sequence import (
+    Interval,
+    boundary,
+    interval,
+    p_of_t,
+    p_value,
+)
 from cbt_crypto.results.precision.repetition import FEWEST_PAIRS, FEWEST_ROUNDS
 
 _TAIL = 0.975
@@ -46,11 +52,39 @@ class Level(Enum):
 
 
 @dataclass(frozen=True)
+class StandardError:
+    """The standard error of the logarithm of a ratio, and the test that goes with it.
+
+    It is Student's, of so many degrees of freedom, or with `is_sequence` the confidence sequence's.
+    """
+
+    error: float
+    degrees: int
+    is_sequence: bool = False
+
+    @property
+    def half(self) -> float:
+        """Half an interval of 95 %; infinite where that little is known."""
+        if self.is_sequence:
+            return boundary(self.degrees + 1) * self.error if self.error else 0.0
+        return float(stdtrit(self.degrees, _TAIL)) * self.error
+
+    def p(self, distance: float) -> float:
+        """The two-sided chance of a mean that is `distance` or more from the true one."""
+        if self.error == 0:
+            return float(distance == 0)
+        t = abs(distance) / self.error
+        if self.is_sequence:
+            return p_of_t(t, self.degrees + 1)
+        return 2 * float(stdtr(self.degrees, -t))
+
+
+@dataclass(frozen=True)
 class Estimate:
     """`center` +- `half` of the logarithm of a ratio, at 95 %.
 
     `p` is the chance of such a difference where there is none; None where no verdict may rest on
-    what was repeated.
+    what was repeated. `errors` are what both follow from: the one that knows least counts.
     """
 
     center: float
@@ -58,6 +92,7 @@ class Estimate:
     level: Level
     basis: str
     p: Optional[float] = None
+    errors: tuple[StandardError, ...] = ()
 
 
 def estimate(
@@ -98,16 +133,18 @@ def _beside(values: Sequence[Value], base: Sequence[Value]) -> Optional[Estimate
     pairs = [log for logs in by_deployment.values() for log in logs]
     count = len(by_deployment)
     if count > 1:
-        center, *known = _student([math.fsum(own) / len(own) for own in by_deployment.values()])
+        center, known = _student([math.fsum(own) / len(own) for own in by_deployment.values()])
+        of_pairs, of_turns = _student(pairs)
         # Whichever knows less: three deployments can be alike by chance, and turns then are not.
-        half, p = (max(pair) for pair in zip(known, _student(pairs)[1:]))
+        half = max(known.half, of_turns.half)
+        p = max(known.p(center), of_turns.p(of_pairs)) if count >= FEWEST_ROUNDS else None
         basis = f"{count} deployments side by side, {len(pairs)} pairs of turns in all"
-        return Estimate(center, half, Level.ROUNDS, basis, p if count >= FEWEST_ROUNDS else None)
+        return Estimate(center, half, Level.ROUNDS, basis, p, (known, of_turns))
     if len(pairs) < 2:
         return None
-    center, half, _ = _student(pairs)
+    center, error = _student(pairs)
     basis = f"{len(pairs)} pairs of turns of two groups on one deployment; no verdict"
-    return Estimate(center, half, Level.RUN, basis)
+    return Estimate(center, error.half, Level.RUN, basis)
 
 
 def _apart(
@@ -123,18 +160,24 @@ def _apart(
         known = math.isfinite(estimated.half)
         basis = f"{len(differences)} rounds of deployments, until it was known well enough"
         p = p_value(differences) if len(differences) >= FEWEST_PAIRS else None
-        return Estimate(estimated.center, estimated.half, Level.ROUNDS, basis, p) if known else None
-    welch = _welch([value.log for value in means], [value.log for value in base_means])
-    rounds = _student(differences) if len(differences) > 1 else welch
+        errors = (_of_sequence(estimated),)
+        return (
+            Estimate(estimated.center, estimated.half, Level.ROUNDS, basis, p, errors)
+            if known
+            else None
+        )
+    center, welch = _welch([value.log for value in means], [value.log for value in base_means])
+    of_rounds, rounds = _student(differences) if len(differences) > 1 else (center, welch)
     # Whichever knows less: rounds differ where one disturbance lasts over several of them,
     # configurations where a disturbance changes from one of them to the next.
-    half, p = max(welch[1], rounds[1]), max(welch[2], rounds[2])
+    half, p = max(welch.half, rounds.half), max(welch.p(center), rounds.p(of_rounds))
     least = min(len(means), len(base_means))
     count = (
         f"{len(means)}" if len(means) == len(base_means) else f"{len(means)} and {len(base_means)}"
     )
     basis = f"{count} deployments of each, in rounds"
-    return Estimate(welch[0], half, Level.ROUNDS, basis, p if least >= FEWEST_ROUNDS else None)
+    has_verdict = least >= FEWEST_ROUNDS
+    return Estimate(center, half, Level.ROUNDS, basis, p if has_verdict else None, (welch, rounds))
 
 
 def _paired(differences: Sequence[float]) -> Optional[Estimate]:
@@ -145,9 +188,9 @@ def _paired(differences: Sequence[float]) -> Optional[Estimate]:
     """
     if len(differences) < 3:
         return None
-    center, half, p = _student(differences, 2)
+    center, error = _student(differences, 2)
     basis = f"{len(differences)} deployments that served both, in rounds"
-    return Estimate(center, half, Level.ROUNDS, basis, p)
+    return Estimate(center, error.half, Level.ROUNDS, basis, error.p(center), (error,))
 
 
 def _in_turns(differences: Sequence[float], clusters: int) -> Optional[Estimate]:
@@ -158,24 +201,30 @@ def _in_turns(differences: Sequence[float], clusters: int) -> Optional[Estimate]
     batches = f", {estimated.batch} at a time" if estimated.batch > 1 else ""
     where = "one cluster" if clusters == 1 else f"{clusters} clusters"
     basis = f"{len(differences)} pairs of blocks{batches}, in turns on {where}"
-    return Estimate(estimated.center, estimated.half, Level.TURNS, basis, p_value(differences))
+    p, errors = p_value(differences), (_of_sequence(estimated),)
+    return Estimate(estimated.center, estimated.half, Level.TURNS, basis, p, errors)
 
 
-def _welch(values: Sequence[float], base: Sequence[float]) -> tuple[float, float, float]:
-    """Center, half and p of means of unlike variance.
+def _of_sequence(estimated: Interval) -> StandardError:
+    """Of an interval that is finite."""
+    error = estimated.half / boundary(estimated.count)
+    return StandardError(error, estimated.count - 1, is_sequence=True)
+
+
+def _welch(values: Sequence[float], base: Sequence[float]) -> tuple[float, StandardError]:
+    """Center and error of means of unlike variance.
 
     Degrees of freedom are the fewer ones, less one: Welch's own estimate of them is too many where
     two or three values happen to be alike.
     """
     error = math.sqrt(_variance(values) / len(values) + _variance(base) / len(base))
     center = math.fsum(values) / len(values) - math.fsum(base) / len(base)
-    return (center, *_of_t(center, error, min(len(values), len(base)) - 1))
+    return center, StandardError(error, min(len(values), len(base)) - 1)
 
 
-def _student(values: Sequence[float], less: int = 1) -> tuple[float, float, float]:
+def _student(values: Sequence[float], less: int = 1) -> tuple[float, StandardError]:
     error = math.sqrt(_variance(values) / len(values))
-    center = math.fsum(values) / len(values)
-    return (center, *_of_t(center, error, len(values) - less))
+    return math.fsum(values) / len(values), StandardError(error, len(values) - less)
 
 
 def of_known_spread(center: float, parts: Iterable[tuple[float, int, int]], basis: str) -> Estimate:
@@ -186,15 +235,8 @@ def of_known_spread(center: float, parts: Iterable[tuple[float, int, int]], basi
     """
     sides = list(parts)
     error = math.sqrt(sum(variance / runs for variance, _, runs in sides))
-    half, _ = _of_t(center, error, min(degrees for _, degrees, _ in sides))
-    return Estimate(center, half, Level.ELSEWHERE, basis)
-
-
-def _of_t(center: float, error: float, degrees: int) -> tuple[float, float]:
-    half = float(stdtrit(degrees, _TAIL)) * error
-    if error == 0:
-        return half, float(center == 0)
-    return half, 2 * float(stdtr(degrees, -abs(center) / error))
+    known = StandardError(error, min(degrees for _, degrees, _ in sides))
+    return Estimate(center, known.half, Level.ELSEWHERE, basis)
 
 
 def variance_of(values: Sequence[Value]) -> Optional[tuple[float, int]]:

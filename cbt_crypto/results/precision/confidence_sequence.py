@@ -77,13 +77,18 @@ def p_value(values: Sequence[float]) -> float:
     mean = sum(values) / len(values) if values else 0.0
     if count < 2 or (squares == 0 and mean == 0):
         return 1.0
-    k = 1 + count * _MIXTURE
     if squares == 0:
-        # the ratio at an infinite t
-        log_ratio = -math.log(k) / 2 + math.log(k) * count / 2
-    else:
-        share = mean**2 * count * 1.0 / squares  # t squared over v
-        log_ratio = -math.log(k) / 2 + (math.log1p(share) - math.log1p(share / k)) * count / 2
+        return p_of_t(math.inf, count)
+    return p_of_t(abs(mean) * math.sqrt(count * (count - 1) / squares), count)
+
+
+def p_of_t(t: float, count: int) -> float:
+    """The chance of such a mean of `count` values, ever: `t` is its distance in standard errors."""
+    k = 1 + count * _MIXTURE
+    share = t**2 / (count - 1)
+    # the likelihood ratio at an infinite t is finite
+    gained = math.log(k) if math.isinf(share) else math.log1p(share) - math.log1p(share / k)
+    log_ratio = (gained * count - math.log(k)) / 2
     return min(1.0, math.exp(-log_ratio))
 
 
