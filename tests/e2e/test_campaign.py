@@ -74,6 +74,17 @@ def test_every_cell_has_the_cpu_figures_of_its_seconds(ran: Any, report_cells: A
         assert cell["figures"].get("osd_cpu_busy_cores"), cell["warnings"]
 
 
+def test_clients_cost_more_than_fios_own_thread(ran: Any, report_cells: Any) -> None:
+    """fio's usr_cpu and sys_cpu are of its job's thread; librbd works in others."""
+    machine, _ = ran
+    for cell in report_cells(machine.archive):
+        figures = cell["figures"]
+        both = figures["client_cpu_user_us_per_io"] + figures["client_cpu_sys_us_per_io"]
+        assert figures["client_cpu_us_per_io"] == pytest.approx(both)
+        by_fio = figures["fio_usr_cpu_percent"] + figures["fio_sys_cpu_percent"]
+        assert both * figures["iops"] / 1e4 > 1.5 * by_fio > 0
+
+
 def test_files_are_where_cbt_puts_them(ran: Any) -> None:
     machine, _ = ran
     for cell in machine.cells():

@@ -99,6 +99,24 @@ def test_a_raw_device_with_both_engines(machine: Machine) -> None:
     assert machine.is_clean()
 
 
+def test_processor_time_of_one_thread_is_what_fio_says_of_itself(machine: Machine) -> None:
+    """libaio works in the thread that fio asks the kernel about: two accounts of the same."""
+    done = machine.run(raw_device={"time": 8, "ramp": 1, "size": 64, "mode": "randread"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads((machine.archive / "report.json").read_text())
+    ((section,),) = (table["sections"] for table in report["tables"])
+    (cell,) = section["cells"]
+    figures = cell["figures"]
+    cores = 1e-4 * figures["iops"]
+    ours = [cores * figures[f"client_cpu_{state}_us_per_io"] for state in ("user", "sys")]
+    fios = [figures[f"fio_{state}_cpu_percent"] for state in ("usr", "sys")]
+    print(ours, fios)
+    assert sum(fios) > 5
+    # fio's helper thread, and what starts in the first second, are in ours alone
+    assert sum(ours) == pytest.approx(sum(fios), rel=0.15, abs=3)
+    assert ours[1] == pytest.approx(fios[1], rel=0.2, abs=3)
+
+
 def test_a_drive_is_discarded_written_over_and_steady_before_it_is_measured(
     machine: Machine,
 ) -> None:

@@ -24,6 +24,7 @@ from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.directories import own_directory
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.steps import plan
+from cbt_crypto.results.cell.client_cpu import read_client_cpu
 from cbt_crypto.results.cell.energy import read_energy
 from cbt_crypto.results.cell.perf import crypto_percent, parse_perf_stat
 from cbt_crypto.results.readers.collectl import read_collectl
@@ -153,6 +154,7 @@ _ENERGY = (
     b"1700000000.250000000 262143000000 64000000\n1700000001.253000000 77000000 1500000\n"
     b"1700000002.256000000 177000000 4000000\n"
 )
+_CLIENT_CPU = b"# ticks a second: 100\n1700000000.250 0 0\n1700000001.000 41 12\n"
 
 _KBENCH = (
     b"FIO Benchmark Summary\nIOPS (Read/Write)\n        Random:            7,800 / 4,651\n"
@@ -188,6 +190,7 @@ TARGETS: dict[str, Target] = {
     "fio's histogram logs": Target(_by_path(read_histogram_log), _seeds("fio/*_hist.log")),
     "collectl's raw files": Target(_collectl, _seeds("collectl/*.gz")),
     "the samples of RAPL's counters": Target(_by_path(read_energy), (_ENERGY,)),
+    "the samples of client processes": Target(_by_path(read_client_cpu), (_CLIENT_CPU,)),
     "perf stat and perf report": Target(_perf, _seeds("perf/*")),
     "what hosts print to check": Target(
         lambda data: parts_of(data.decode("utf-8", "replace")),

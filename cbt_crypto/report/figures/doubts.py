@@ -8,7 +8,7 @@ from typing import Optional
 import numpy as np
 
 from cbt_crypto.report.figures import proof_doubts, steadiness
-from cbt_crypto.report.figures.metric import records_of, total_rate
+from cbt_crypto.report.figures.rate import records_of, total_rate
 from cbt_crypto.results.cell.node import BUSY_STATES, NodeUse
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run

@@ -8,11 +8,12 @@ from typing import Optional
 
 import numpy as np
 
-from cbt_crypto.results.cell.node import KINDS, SHOWN_STATES, NodesUse
-from cbt_crypto.results.cell.record import Record
+from cbt_crypto.report.figures import client_cpu
+from cbt_crypto.report.figures.rate import per, rate, records_of, total_rate
+from cbt_crypto.results.cell.client_cpu import STATES
+from cbt_crypto.results.cell.node import BUSY_STATES, KINDS, SHOWN_STATES, NodesUse
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.cell.storage import IdleUse, StorageUse
-from cbt_crypto.results.readers.fio_job import SYNC
 from cbt_crypto.results.readers.histogram import merge
 
 _GIB = 1 << 30
@@ -42,33 +43,17 @@ class Metric:
     of: _Of
 
 
-def records_of(run: Run, direction: str) -> list[Record]:
-    """The records of one direction."""
-    return [record for record in run.records if record.direction == direction]
-
-
 def _throughput(field: str) -> _Of:
     def of(runs: Sequence[Run], direction: str) -> Optional[float]:
-        return float(np.mean([_rate(run, direction, field) for run in runs])) if runs else None
+        return float(np.mean([rate(run, direction, field) for run in runs])) if runs else None
 
     return of
 
 
 def _bandwidth(runs: Sequence[Run], direction: str) -> Optional[float]:
     """None where nobody counts bytes: of syncs, which have none, and of etcd's requests."""
-    rate = _throughput("bandwidth_bytes_per_s")(runs, direction)
-    return None if not rate and _throughput("iops")(runs, direction) else rate
-
-
-def _rate(run: Run, direction: str, field: str) -> float:
-    """What all processes did together in a second of the window.
-
-    It is the sum of what fio says; where that is of other seconds, what its logs say.
-    """
-    logged = run.in_window.get(direction)
-    if logged is not None:
-        return float(getattr(logged, field))
-    return float(sum(getattr(record, field) for record in records_of(run, direction)))
+    per_second = _throughput("bandwidth_bytes_per_s")(runs, direction)
+    return None if not per_second and _throughput("iops")(runs, direction) else per_second
 
 
 def _of_fio(field: str) -> _Of:
@@ -175,7 +160,7 @@ def _counted(event: str) -> _Of:
             counts = [use.per_second[event] for use in run.perf if event in use.per_second]
             if run.osd_nodes is None or len(counts) != len(run.osd_nodes.nodes):
                 return None
-            value = _per(sum(counts), total_rate(run, "iops"))
+            value = per(sum(counts), total_rate(run, "iops"))
             if value is None:
                 return None
             values.append(value)
@@ -218,18 +203,6 @@ def _beside(value: Callable[[IdleUse], float]) -> _Of:
     return of
 
 
-def _client_idle(runs: Sequence[Run], direction: str) -> Optional[float]:
-    """Of all threads of the hosts with client processes, mean over runs; None unless all tell."""
-    values = []
-    for run in runs:
-        hosts = {record.host for record in run.records}
-        use = NodesUse(tuple(node for node in run.nodes if node.host in hosts))
-        if len(use.nodes) != len(hosts) or not hosts:
-            return None
-        values.append(use.percent("idle"))
-    return float(np.mean(values)) if values else None
-
-
 def _crypto(runs: Sequence[Run], direction: str) -> Optional[float]:
     """Mean over the OSD nodes of those runs that have a perf report."""
     shares = [use.crypto_percent for run in runs for use in run.perf]
@@ -237,19 +210,8 @@ def _crypto(runs: Sequence[Run], direction: str) -> Optional[float]:
     return float(np.mean(known)) if known else None
 
 
-def total_rate(run: Run, field: str) -> float:
-    """Of reads and writes: CPU time cannot be told apart by them, and syncs are no IO."""
-    directions = {record.direction for record in run.records} - {SYNC}
-    return sum(_rate(run, direction, field) for direction in sorted(directions))
-
-
-def _per(amount: float, total: float) -> Optional[float]:
-    """None of nothing: etcd's benchmark, for one, tells of requests and not of bytes."""
-    return amount / total if total else None
-
-
 def _of_drives(moved: Optional[int], asked: int) -> Optional[float]:
-    return None if moved is None else _per(moved, asked)
+    return None if moved is None else per(moved, asked)
 
 
 #: In the order in which tables and files show them.
@@ -284,24 +246,50 @@ METRICS = (
     ),
     Metric(
         "osd_cpu_us_per_io", "OSD nodes' CPU per IO", "us", -1,
-        _cpu(lambda nodes, run: _per(1e6 * nodes.busy_cores, total_rate(run, "iops"))),
+        _cpu(lambda nodes, run: per(1e6 * nodes.busy_cores, total_rate(run, "iops"))),
     ),
     Metric(
         "osd_cpu_s_per_gib", "OSD nodes' CPU per GiB", "s", -1,
         _cpu(
-            lambda nodes, run: _per(
+            lambda nodes, run: per(
                 nodes.busy_cores * _GIB, total_rate(run, "bandwidth_bytes_per_s")
             )
         ),
     ),
+    *(
+        Metric(
+            f"client_cpu_{state}_us_per_io", f"client processes' CPU per IO, {state}", "us", -1,
+            client_cpu.of_processes((state,), "iops", 1e6),
+        )
+        for state in STATES
+    ),
+    Metric(
+        "client_cpu_us_per_io", "client processes' CPU per IO", "us", -1,
+        client_cpu.of_processes(STATES, "iops", 1e6),
+    ),
+    Metric(
+        "client_cpu_s_per_gib", "client processes' CPU per GiB", "s", -1,
+        client_cpu.of_processes(STATES, "bandwidth_bytes_per_s", _GIB),
+    ),
+    *(
+        Metric(
+            f"client_hosts_cpu_{state}_us_per_io", f"client hosts' CPU per IO, {state}", "us", -1,
+            client_cpu.of_hosts((state,)),
+        )
+        for state in STATES
+    ),
+    Metric(
+        "client_hosts_cpu_us_per_io", "client hosts' CPU per IO", "us", -1,
+        client_cpu.of_hosts(BUSY_STATES),
+    ),
     Metric("osd_power_w", "OSD nodes' power", "W", -1, _energy(lambda watts, run: watts)),
     Metric(
         "osd_energy_j_per_io", "OSD nodes' energy per IO", "J", -1,
-        _energy(lambda watts, run: _per(watts, total_rate(run, "iops"))),
+        _energy(lambda watts, run: per(watts, total_rate(run, "iops"))),
     ),
     Metric(
         "osd_energy_j_per_gib", "OSD nodes' energy per GiB", "J", -1,
-        _energy(lambda watts, run: _per(watts * _GIB, total_rate(run, "bandwidth_bytes_per_s"))),
+        _energy(lambda watts, run: per(watts * _GIB, total_rate(run, "bandwidth_bytes_per_s"))),
     ),
     Metric(
         "osd_cpu_share_ceph_osd_percent", "share of ceph-osd in it", "%", 0, _share("ceph_osd"),
@@ -337,7 +325,7 @@ METRICS = (
     ),
     Metric(ROUNDS, "rounds until the steady state", "rounds", 0, _rounds),
     Metric(OVERWRITTEN, "drives written over before", "times", 0, _overwritten),
-    Metric("client_cpu_idle_percent", "client hosts' CPU, idle", "%", 0, _client_idle),
+    Metric("client_cpu_idle_percent", "client hosts' CPU, idle", "%", 0, client_cpu.idle),
     Metric("osd_cycles_per_io", "OSD nodes' cycles per IO", "cycles", -1, _counted("cycles")),
     Metric(
         "osd_instructions_per_io", "OSD nodes' instructions per IO", "instructions", -1,

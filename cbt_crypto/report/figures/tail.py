@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from cbt_crypto.report.figures.metric import BY_KEY, records_of
+from cbt_crypto.report.figures.metric import BY_KEY
+from cbt_crypto.report.figures.rate import records_of
 from cbt_crypto.report.model import ReportCell
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.readers.histogram import PERCENTILES

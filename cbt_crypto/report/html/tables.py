@@ -41,6 +41,9 @@ _DRIVE_COLUMNS = (
 )
 #: Columns of what few machines count; a table without any such figure does without them.
 _RARE_COLUMNS = (
+    ("client CPU user µs/IO", "client_cpu_user_us_per_io", 1.0),
+    ("client CPU sys µs/IO", "client_cpu_sys_us_per_io", 1.0),
+    ("client hosts' CPU µs/IO", "client_hosts_cpu_us_per_io", 1.0),
     ("{nodes} mJ/IO", "osd_energy_j_per_io", 1e3),
     ("{nodes} J/GiB", "osd_energy_j_per_gib", 1.0),
     ("{nodes} W", "osd_power_w", 1.0),

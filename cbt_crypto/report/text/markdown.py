@@ -156,6 +156,10 @@ def _columns(table: Table) -> list[tuple[str, str, Callable[[float | None], str]
     ]
     rare = [
         *(of_drives if table.is_of_drives else []),
+        (f"{nodes} CPU µs/IO", "osd_cpu_us_per_io", label.number),
+        ("client CPU user µs/IO", "client_cpu_user_us_per_io", label.number),
+        ("client CPU sys µs/IO", "client_cpu_sys_us_per_io", label.number),
+        ("client hosts' CPU µs/IO", "client_hosts_cpu_us_per_io", label.number),
         (f"{nodes} mJ/IO", "osd_energy_j_per_io", label.thousandths),
         (f"{nodes} W", "osd_power_w", label.number),
         ("reads from memory %", FROM_MEMORY, label.one_decimal),

@@ -12,6 +12,12 @@ from cbt_crypto.archive.documents import CellDocument, PlannedCell, Proof, Scala
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.results.cell.client import Client, Place, read_client
+from cbt_crypto.results.cell.client_cpu import (
+    ClientUse,
+    client_samples,
+    clients_used,
+    cores_per_second,
+)
 from cbt_crypto.results.cell.energy import (
     EnergyUse,
     energy_of_osds,
@@ -94,6 +100,8 @@ class Run:
     nodes: tuple[NodeUse, ...] = ()
     osd_nodes: Optional[NodesUse] = None
     cpu_percent: Mapping[str, Floats] = field(default_factory=dict)
+    #: What the client processes took on each host; empty where that was not sampled on all.
+    clients: tuple[ClientUse, ...] = ()
     perf: tuple[PerfUse, ...] = ()
     osd_energy: tuple[EnergyUse, ...] = ()
     proof: Optional[Proof] = None
@@ -241,12 +249,16 @@ def _of_nodes(
     counted = energy_of_osds(folder, cell, problems)
     osd_energy = energy_used(counted, cell, window, problems)
     watts = watts_per_second(counted, window) if osd_energy else None
+    sampled = client_samples(folder, cell, problems)
+    clients = clients_used(sampled, window, problems)
+    client_cores = cores_per_second(sampled, window) if clients else {}
     return replace(
         run,
-        within=_within(run.series, bins, cpu_percent, threads, watts),
+        within=_within(run.series, bins, cpu_percent, threads, watts, client_cores),
         nodes=used,
         osd_nodes=_osd_nodes(cell, used),
         cpu_percent=cpu_percent,
+        clients=clients,
         perf=perf,
         osd_energy=osd_energy,
     )
@@ -258,6 +270,7 @@ def _within(
     cpu_percent: Mapping[str, Floats],
     threads: int,
     watts: Optional[Floats],
+    client_cores: Mapping[str, Floats],
 ) -> dict[str, Within]:
     """How sure the run is of its figures, by direction; empty without series."""
     io_total = np.sum([one.iops for one in series.values()], axis=0)
@@ -274,6 +287,7 @@ def _within(
             cpu_percent=cpu_percent,
             busy_cores=busy,
             watts=watts,
+            client_cores=client_cores,
             counts=None if counted is None else counted.counts,
             latencies_ns=None if counted is None else counted.latencies_ns,
         )

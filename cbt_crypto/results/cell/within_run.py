@@ -33,7 +33,7 @@ class Seconds:
     """Per-second series of a run in one direction, of equal length; see `results.run`.
 
     `counts` has a row a second and a column for each latency of `latencies_ns`. `io_total`,
-    `busy_cores` and `watts` are of both directions.
+    `busy_cores`, `watts` and `client_cores`, the clients' by state, are of both directions.
     """
 
     iops: Floats
@@ -42,6 +42,7 @@ class Seconds:
     cpu_percent: Mapping[str, Floats] = field(default_factory=dict)
     busy_cores: Optional[Floats] = None
     watts: Optional[Floats] = None
+    client_cores: Mapping[str, Floats] = field(default_factory=dict)
     counts: Optional[Floats] = None
     latencies_ns: Optional[Ints] = None
 
@@ -127,9 +128,24 @@ def _figures(seconds: Seconds, weights: Floats) -> dict[str, Floats]:
         with np.errstate(invalid="ignore", divide="ignore"):
             figures["osd_energy_j_per_io"] = figures["osd_power_w"] / (weights @ seconds.io_total)
         figures["osd_energy_j_per_gib"] = figures["osd_energy_j_per_io"]
+    figures.update(_of_clients(seconds, weights))
     if seconds.counts is not None and seconds.latencies_ns is not None:
         figures.update(percentile_columns(weights @ seconds.counts, seconds.latencies_ns))
     return figures
+
+
+def _of_clients(seconds: Seconds, weights: Floats) -> dict[str, Floats]:
+    """Processor time of the client processes for each IO; nothing where it was not sampled."""
+    if not seconds.client_cores:
+        return {}
+    ios = weights @ seconds.io_total
+    with np.errstate(invalid="ignore", divide="ignore"):
+        figures = {
+            f"client_cpu_{state}_us_per_io": (weights @ cores) / ios
+            for state, cores in seconds.client_cores.items()
+        }
+    busy: Floats = np.sum(list(figures.values()), axis=0)
+    return {**figures, "client_cpu_us_per_io": busy, "client_cpu_s_per_gib": busy}
 
 
 def _log_sd(values: Floats) -> Optional[float]:

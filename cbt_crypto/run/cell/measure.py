@@ -24,6 +24,7 @@ from cbt_crypto.engine.contract import (
 )
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts.clock import check_clocks, clock_offsets
+from cbt_crypto.hosts.samplers import clients as client_sampler
 from cbt_crypto.hosts.samplers import energy as energy_sampler
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.cluster import ClusterSection
@@ -144,7 +145,10 @@ class ScenarioBenchmark:
             self.site, self.run_dir, self.commands, self.stack.wrap_client
         )
         said = f"cd {shlex.quote(self.run_dir)} && grep -H . exit_status.*"
-        scripts = {host: f"{text}\n{said}" for host, text in scripts.items()}
+        scripts = {
+            host: f"{client_sampler.around(text, self.run_dir, self.site.tmp_dir)}\n{said}"
+            for host, text in scripts.items()
+        }
         limit = self.scenario.ramp + self.scenario.measured_s + _SLACK
         processes = self.scenario.processes(self.site)
         in_flight = self.scenario.in_flight(self.site)

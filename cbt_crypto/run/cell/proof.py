@@ -16,6 +16,7 @@ from cbt_crypto.engine.contract import Looked, Looks
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.samplers import clients as client_sampler
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 from cbt_crypto.run.cell import daemons, threads_on_host, watch
 from cbt_crypto.run.cell.daemons import UpFrom
@@ -28,8 +29,6 @@ _MARKERS = (_BEGIN, _LOOK, watch.MARKER)
 _TIMEOUT_S = 300
 #: What is watched of client processes, and their key in proof.json.
 CLIENTS = "clients"
-#: Names of their programs, as the kernel has them.
-_PROGRAMS = ("fio", "rados", "rbd", "benchmark")
 
 #: Overlay name -> what its probe printed, by host.
 Probed = dict[str, HostOutputs]
@@ -226,7 +225,7 @@ def _fault_seen(overlay: Overlay, site: Site, evidence: Evidence) -> Optional[st
 
 def _watch_clients(site: Site) -> dict[str, Watch]:
     """Whether one thread holds a client up."""
-    asked = {"programs": _PROGRAMS, "tmp_dir": site.tmp_dir}
+    asked = {"programs": client_sampler.PROGRAMS, "tmp_dir": site.tmp_dir}
     return dict.fromkeys(site.clients, Watch(shell.program(threads_on_host), asked))
 
 

@@ -6,7 +6,9 @@ Its source is sent to them, so it needs nothing but Python 3.6. It is a `Watch`:
 
 import os
 import time
-from typing import Any, Dict, List, Tuple  # noqa: F401 - in comments
+from typing import Any, Dict, List, Optional, Tuple  # noqa: F401 - in comments
+
+from cbt_crypto.hosts.samplers.clients_on_host import Clients
 
 #: A thread that was seen for less is not judged, in seconds.
 _LEAST_S = 3.0
@@ -28,27 +30,16 @@ class Threads:
     """Of each thread, when it was seen first and last, and what it had used by then."""
 
     def __init__(self) -> None:
-        self.ours = {}  # type: Dict[str, bool]
+        self.clients = None  # type: Optional[Clients]
         self.names = {}  # type: Dict[str, str]
         self.used = {}  # type: Dict[str, List[Tuple[float, float]]]
 
-    def is_ours(self, pid: str, asked: Dict[str, Any]) -> bool:
-        """Whether a process is one of the campaign's clients; asked once of each."""
-        if pid not in self.ours:
-            try:
-                name = _read(f"/proc/{pid}/comm").strip()
-                is_client = name in asked["programs"]
-                mark = f"CBT_CRYPTO_MARK={asked['tmp_dir']}@".encode()
-                with open(f"/proc/{pid}/environ", "rb") as file:
-                    self.ours[pid] = is_client and mark in file.read()
-            except OSError:
-                return False
-        return self.ours[pid]
-
     def look(self, asked: Dict[str, Any]) -> None:
         """Note what all threads have used by now."""
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            if not self.is_ours(pid, asked):
+        self.clients = self.clients or Clients(asked)
+        pids = set(filter(str.isdigit, os.listdir("/proc")))
+        for pid in pids:
+            if pid not in self.clients:
                 continue
             try:
                 for thread in os.listdir(f"/proc/{pid}/task"):
@@ -58,6 +49,7 @@ class Threads:
                     looks[1:] = [(time.monotonic(), _cpu_s(stat))]
             except OSError:
                 continue
+        self.clients.forget_all_but(pids)
 
     def busiest(self) -> Dict[str, Any]:
         """The thread that used most of a CPU while it was seen; empty where there was none."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 import subprocess
 import sys
@@ -241,7 +240,7 @@ def test_the_busiest_thread_of_our_clients_is_found(
     ours, theirs = ({"CBT_CRYPTO_MARK": f"{where}@here"} for where in (tmp_path, "/elsewhere"))
     running = [subprocess.Popen(program, env=ours), subprocess.Popen(program, env=theirs)]
     began = time.monotonic()
-    source = inspect.getsource(threads_on_host).replace("_LEAST_S = 3.0", "_LEAST_S = 0.5")
+    source = shell.program(threads_on_host).replace("_LEAST_S = 3.0", "_LEAST_S = 0.5")
     asked = {"programs": ["fio"], "tmp_dir": str(tmp_path)}
     try:
         record = watched(Watch(source, asked), lambda: time.sleep(2))

@@ -1,0 +1,95 @@
+"""Runs on a host: writes down the processor time of a campaign's client processes, each second.
+
+Like all programs of ours that run on hosts it needs Python 3.6 and nothing else. A line is a time
+in s since 1970 on this host's clock, and the user and system time of all those processes until
+then, in ticks, those that have ended included.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any, Dict, Tuple  # noqa: F401 - in comments
+
+#: How often a process is asked what it is until it is believed to be none of ours.
+_ASKED = 3
+
+
+class Clients:
+    """Tells a campaign's client processes by their program and its mark."""
+
+    def __init__(self, asked: Dict[str, Any]) -> None:
+        """`asked` has `programs`, as the kernel names them, and the campaign's `tmp_dir`."""
+        self.programs = set(asked["programs"])
+        self.mark = f"CBT_CRYPTO_MARK={asked['tmp_dir']}@".encode()
+        self.ours = {}  # type: Dict[str, bool]
+        self.asked = {}  # type: Dict[str, int]
+
+    def __contains__(self, pid: str) -> bool:
+        # A child becomes another program soon after it was made, so it is asked more than once.
+        if not self.ours.get(pid) and self.asked.get(pid, 0) < _ASKED:
+            self.asked[pid] = self.asked.get(pid, 0) + 1
+            self.ours[pid] = self._is_ours(pid)
+        return self.ours.get(pid, False)
+
+    def _is_ours(self, pid: str) -> bool:
+        try:
+            with open(f"/proc/{pid}/comm") as file:
+                if file.read().strip() not in self.programs:
+                    return False
+            with open(f"/proc/{pid}/environ", "rb") as environ:
+                return self.mark in environ.read()
+        except OSError:
+            return False
+
+    def forget_all_but(self, pids: "set[str]") -> None:
+        """Numbers of processes that have ended are given anew."""
+        self.ours = {pid: is_ours for pid, is_ours in self.ours.items() if pid in pids}
+        self.asked = {pid: times for pid, times in self.asked.items() if pid in pids}
+
+
+class Times:
+    """What each process had used when it was last seen, by its number and its start."""
+
+    def __init__(self, clients: Clients) -> None:
+        self.clients = clients
+        self.used = {}  # type: Dict[Tuple[str, str], Tuple[int, int]]
+
+    def sample(self) -> str:
+        """The line of now."""
+        pids = set(filter(str.isdigit, os.listdir("/proc")))
+        now = time.time()
+        for pid in pids:
+            if pid not in self.clients:
+                continue
+            try:
+                with open(f"/proc/{pid}/stat") as file:
+                    # After the name, which may hold anything: proc(5)'s field 3 and on.
+                    fields = file.read().rpartition(")")[2].split()
+            except OSError:
+                continue
+            self.used[pid, fields[19]] = int(fields[11]), int(fields[12])
+        self.clients.forget_all_but(pids)
+        user, system = (sum(used[part] for used in self.used.values()) for part in (0, 1))
+        return f"{now:.3f} {user} {system}\n"
+
+
+def main(asked: Dict[str, Any]) -> None:
+    """Sample until SIGTERM, or until `file` is removed; `programs` and `tmp_dir` as above."""
+    # Waited for below, and so not delivered: a sample is never cut in the middle.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    times = Times(Clients(asked))
+    # Each sample is written at once: the file may be read, or the host lost, any time.
+    with open(asked["file"], "w", buffering=1) as file:
+        file.write(f"# ticks a second: {os.sysconf('SC_CLK_TCK')}\n")
+        while os.path.exists(asked["file"]):
+            file.write(times.sample())
+            # On the beat of the clock, as the samples of other hosts are.
+            if signal.sigtimedwait([signal.SIGTERM], 1 - time.time() % 1):
+                break
+        file.write(times.sample())
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.stdin.read()))
