@@ -66,6 +66,8 @@ def needed(archive: Path | None) -> Path:
 
 #: What stands for characters that a terminal or pipe cannot show; as wide as they are.
 _ASCII = {"±": "~", "µ": "u", "…": ".", "█": "#", "━": "-", "↕": "|", "·": "."}
+#: What Python does with such characters: elsewhere, and in the C locale.
+_GIVE_UP = ("strict", "surrogateescape")
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:
@@ -80,7 +82,7 @@ def speak_ascii() -> None:
     codecs.register_error("cbt-crypto-ascii", _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None and getattr(stream, "errors", "") == "strict":
+        if reconfigure is not None and getattr(stream, "errors", "") in _GIVE_UP:
             reconfigure(errors="cbt-crypto-ascii")
 
 

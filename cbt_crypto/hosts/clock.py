@@ -35,12 +35,20 @@ def check_clocks(before: Mapping[str, float], after: Mapping[str, float]) -> Non
             )
 
 
-def clock_offset(begin: float, end: float, sent: float, received: float) -> float:
-    """A host's clock minus ours, at least: 0 when what was seen may be the way there and back.
+def clock_bounds(begin: float, end: float, sent: float, received: float) -> tuple[float, float]:
+    """A host's clock minus ours: the least and the most that it can be.
 
     `begin` and `end` are what the host's clock said, within our `sent` and `received`.
     """
-    least, most = end - received, begin - sent
+    return end - received, begin - sent
+
+
+def clock_difference(bounds: tuple[float, float], others: tuple[float, float]) -> float:
+    """One host's clock minus another's, at least: 0 when they may be the same.
+
+    Both are known against ours, which may be wrong, by the bounds of how long they were asked.
+    """
+    least, most = bounds[0] - others[1], bounds[1] - others[0]
     if least <= 0 <= most:
         return 0.0
     return least if least > 0 else most

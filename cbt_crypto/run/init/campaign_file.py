@@ -21,6 +21,7 @@ def text(proposal: Proposal, start: Start, name: str, user: str | None, origin: 
         _devices(proposal),
         _pools(proposal, start),
         _experiment(start),
+        _monitoring(proposal),
         _benchmarks(start),
     )
     return "".join(f"{line}\n" for part in parts for line in part)
@@ -46,7 +47,10 @@ def _hosts(proposal: Proposal, user: str | None) -> Iterator[str]:
     yield f"  head: {proposal.clients[0].name}"
     yield f"  clients: {flow([host.name for host in proposal.clients])}"
     yield f"  osds: {flow([host.name for host in proposal.osds])}"
-    yield f"  # {network.name}, {speed}, MTU {network.mtu}: the fastest network that all are in."
+    why = "the fastest network that all are in"
+    if not proposal.network_is_shared:
+        why = f"the fastest of {mon}; the hosts have none in common, so it has to be routed"
+    yield f"  # {network.name}, {speed}, MTU {network.mtu}: {why}."
     address = network.address.partition("/")[0]
     yield f"  mons: {{{mon}: {{a: {json.dumps(address)}}}}}"
     yield f"  mgrs: {{{mon}: {{x: ~}}}}"
@@ -83,14 +87,12 @@ def _pools(proposal: Proposal, start: Start) -> Iterator[str]:
     yield f"  pool_profiles: {flow({'rbd': profile})}"
     least = min(host.memory for host in proposal.osds)
     settings = {key: v for key, v in start.settings.items() if key != "osd_memory_target"}
-    if proposal.memory_target:
-        target = binary(proposal.memory_target)
-        yield f"  # For {proposal.osds_per_node} a host, of {least / 2**30:.0f} GiB; 16G at most."
-        settings = {"osd_memory_target": target, **settings}
-    else:
-        yield f"  # No osd_memory_target: {least / 2**30:.0f} GiB are too little to set one."
-    if settings:
-        yield f"  settings: {flow(settings)}"
+    bound = (
+        "the least that Ceph takes, and too much" if proposal.is_short_of_memory else "16G at most"
+    )
+    yield f"  # For {proposal.osds_per_node} a host, of {least / 2**30:.3g} GiB; {bound}."
+    settings = {"osd_memory_target": binary(proposal.memory_target), **settings}
+    yield f"  settings: {flow(settings)}"
 
 
 def _experiment(start: Start) -> Iterator[str]:
@@ -108,6 +110,16 @@ def _experiment(start: Start) -> Iterator[str]:
     for name, why in start.left_out.items():
         yield f"    # {printable(why)}"
         yield f"    # {flow(name)}: {flow(start.configurations[name])}"
+
+
+def _monitoring(proposal: Proposal) -> Iterator[str]:
+    hosts = {host.name: host for host in (*proposal.clients, *proposal.osds)}
+    without = [name for name, host in hosts.items() if "collectl" not in host.versions]
+    if without:
+        yield f"# Our own sampler watches all hosts: collectl is missing on {' '.join(without)}."
+        yield "# Where collectl is on every host, leave this section out."
+        yield "monitoring_profiles:"
+        yield "  sampler: {}"
 
 
 def _benchmarks(start: Start) -> Iterator[str]:

@@ -63,7 +63,9 @@ def init(
         raise UsageError(f"{output}: is there already; name another file with -o")
     console, engine = Console(), embedded()
     remote = Remote(engine.common, _TMP_DIR, user)
-    hosts = hardware.look(remote, expand(host_list), _TMP_DIR)
+    names = expand(host_list)
+    with console.status(f"asking {len(names)} hosts what they have"):
+        hosts = hardware.look(remote, names, _TMP_DIR)
     table.show(hosts, console)
     proposal = propose(hosts)
     table.show_proposal(proposal, console)
@@ -73,7 +75,8 @@ def init(
     def text() -> str:
         return campaign_file.text(proposal, start, output.name, user, origin)
 
-    start = fitting(start, load_data(output, campaign_file.data(text())), remote)
+    with console.status("asking which configurations they can run"):
+        start = fitting(start, load_data(output, campaign_file.data(text())), remote)
     for name, why in (*start.dropped.items(), *start.left_out.items()):
         click.echo(f"left out: {name}: {why}")
     try:
@@ -81,7 +84,9 @@ def init(
             file.write(text())
     except OSError as error:
         raise UsageError(f"{output}: {error.strerror}; name another file with -o") from None
-    _tell(output, _remaining(output, engine))
+    with console.status(f"checking {output}"):
+        remaining = _remaining(output, engine)
+    _tell(output, remaining)
 
 
 def _remaining(output: Path, engine: Engine) -> list[HostFinding]:

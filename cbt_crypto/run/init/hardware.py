@@ -231,5 +231,6 @@ def _carried(facts: Mapping[str, Any]) -> list[str]:
     if rest and not facts["mounts"]:
         words.append(f"carries {' '.join(rest)}")
     if facts["partitions"] and not words:
-        words.append(f"{facts['partitions']} partitions")
+        many = "s" if facts["partitions"] > 1 else ""
+        words.append(f"{facts['partitions']} partition{many}")
     return words

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -23,6 +24,8 @@ PROGRAMS = {
     "pdsh": "-V",
     "tuned-adm": "--version",
 }
+#: A program that takes longer to answer is left alone.
+SLOWEST_S = 20
 LABEL = b"bluestore block device\n"
 
 
@@ -31,7 +34,7 @@ def printed(command: List[str]) -> Optional[str]:
     try:
         ended = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            universal_newlines=True, timeout=20, check=False,  # noqa: UP021 - Python 3.6
+            universal_newlines=True, timeout=SLOWEST_S, check=False,  # noqa: UP021 - Python 3.6
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
@@ -100,7 +103,7 @@ def drive(entry: Dict[str, Any], names: Dict[str, List[str]]) -> Dict[str, Any]:
         "mounts": sorted({device["mountpoint"] for device in under if device["mountpoint"]}),
         "content": sorted({device["fstype"] for device in under if device["fstype"]}),
         "volumes": sorted({device["name"] for device in under[1:] if device["type"] != "part"}),
-        "partitions": sum(device["type"] == "part" for device in under),
+        "partitions": sum(device["type"] == "part" for device in under[1:]),
         "osd": osd_label(path),
     }
 
@@ -171,12 +174,15 @@ def processor() -> str:
 
 
 def versions() -> Dict[str, str]:
-    """Program -> the first of its words that looks like a version; absent ones are left out."""
+    """Program -> the first of its words that looks like a version, `?` for none.
+
+    Absent ones are left out; one that takes too long to say is not absent.
+    """
     by_program = {}
     for program, option in PROGRAMS.items():
-        version = re.search(r"\d+\.\d+[\w.]*", printed([program, option]) or "")
-        if version:
-            by_program[program] = version.group()
+        if shutil.which(program):
+            version = re.search(r"\d+\.\d+[\w.]*", printed([program, option]) or "")
+            by_program[program] = version.group() if version else "?"
     return by_program
 
 

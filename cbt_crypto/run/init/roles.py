@@ -36,8 +36,12 @@ class Proposal:
     osds_per_node: int
     replication: int
     pg_num: int
-    #: Bytes; None where there is too little memory to set one.
-    memory_target: Optional[int]
+    #: Whether every host has an address of its own in `network`.
+    network_is_shared: bool
+    #: Bytes; not less than Ceph accepts.
+    memory_target: int
+    #: Whether OSDs of that target may need more than the smallest host can spare.
+    is_short_of_memory: bool
     #: Bytes of one OSD's file, None on drives.
     file_bytes: Optional[int]
 
@@ -58,16 +62,20 @@ def propose(hosts: Sequence[HostHardware]) -> Proposal:
     taken = {(drive.host, drive.path) for of_host in chosen.values() for drive in of_host}
     count = per_node or _FILES_PER_NODE
     replication = min(3, len(osds))
+    network, is_shared = _network(osds[0], hosts)
+    memory = _memory_for_each(osds, clients, count)
     return Proposal(
         osds=osds,
         clients=clients,
         drives=chosen,
         spare=tuple(d for h in osds for d in h.free_drives if (d.host, d.path) not in taken),
-        network=_network(osds[0], hosts),
+        network=network,
+        network_is_shared=is_shared,
         osds_per_node=count,
         replication=replication,
         pg_num=_pg_num(count * len(osds), replication),
-        memory_target=_memory_target(osds, clients, count),
+        memory_target=_memory_target(memory),
+        is_short_of_memory=memory < _LEAST_TARGET,
         file_bytes=None if per_node else _file_bytes(osds, count),
     )
 
@@ -109,24 +117,33 @@ def _drives(osds: Sequence[HostHardware]) -> dict[str, list[HostDrive]]:
     return every if all(every.values()) else {}
 
 
-def _network(mon: HostHardware, hosts: Sequence[HostHardware]) -> HostNetwork:
-    """The fastest network of the monitor's host that every host has an address in."""
-    shared = [
-        network
-        for network in mon.networks
-        if all(_has_address(host, network.address) for host in hosts)
-    ]  # fmt: skip
+def _network(mon: HostHardware, hosts: Sequence[HostHardware]) -> tuple[HostNetwork, bool]:
+    """The fastest network of the monitor's host that every host has an address in, if there is one.
+
+    Else the fastest that it has; which of the two, is the second value.
+    """
+    shared = [network for network in mon.networks if _leads_to_all(network, hosts)]
     candidates = shared or list(mon.networks)
     if not candidates:
         raise UsageError(f"{mon.name}: has no IPv4 address; give it one for the monitor")
-    return max(candidates, key=lambda network: (network.hardware, network.speed, network.mtu))
+    fastest = max(candidates, key=lambda network: (network.hardware, network.speed, network.mtu))
+    return fastest, bool(shared)
 
 
-def _has_address(host: HostHardware, address: str) -> bool:
-    network = ipaddress.ip_interface(address).network
-    return any(
-        ipaddress.ip_interface(interface.address).ip in network for interface in host.networks
-    )
+def _leads_to_all(network: HostNetwork, hosts: Sequence[HostHardware]) -> bool:
+    """Whether each host has an address of its own in the network.
+
+    Where two have the same, as behind a NAT or on a bridge of containers, it is not one network.
+    """
+    inside = ipaddress.ip_interface(network.address).network
+    found = [
+        {address for address in map(_address, host.networks) if address in inside} for host in hosts
+    ]
+    return all(found) and len(set.union(*found)) == sum(map(len, found))
+
+
+def _address(network: HostNetwork) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    return ipaddress.ip_interface(network.address).ip
 
 
 def _pg_num(osds: int, replication: int) -> int:
@@ -138,18 +155,20 @@ def _pg_num(osds: int, replication: int) -> int:
     return power
 
 
-def _memory_target(
+def _memory_for_each(
     osds: Sequence[HostHardware], clients: Sequence[HostHardware], count: int
-) -> Optional[int]:
-    """osd_memory_target for all OSDs, by the host with least memory; whole GiB from 1 GiB on."""
-    bytes_each = min(
+) -> int:
+    """Bytes that each OSD may have on the host with least memory."""
+    return min(
         int(host.memory * (_SHARE_WITH_CLIENT if host in clients else _SHARE)) // count
         for host in osds
     )
-    if bytes_each < _LEAST_TARGET:
-        return None
+
+
+def _memory_target(bytes_each: int) -> int:
+    """osd_memory_target in whole GiB from 1 GiB on; without one Ceph takes 4 GiB."""
     unit = 1 << 30 if bytes_each >= 1 << 30 else 1 << 20
-    return min(_MOST_TARGET, bytes_each // unit * unit)
+    return max(_LEAST_TARGET, min(_MOST_TARGET, bytes_each // unit * unit))
 
 
 def _file_bytes(osds: Sequence[HostHardware], count: int) -> int:

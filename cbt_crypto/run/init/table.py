@@ -19,7 +19,8 @@ def show(hosts: Sequence[HostHardware], console: Console) -> None:
         _say(console, f"{host.name}: {host.system}, kernel {host.kernel}")
         numa = f", {host.numa_nodes} NUMA nodes" if host.numa_nodes > 1 else ""
         memory = f"{host.memory / 2**30:.0f} GiB"
-        _say(console, f"  {host.cpus} CPUs{numa}, {memory}: {host.processor}")
+        cpus = "1 CPU" if host.cpus == 1 else f"{host.cpus} CPUs"
+        _say(console, f"  {cpus}{numa}, {memory}: {host.processor}")
         for network in host.networks:
             speed = f", {network.speed / 1000:g} Gbit/s" if network.speed else ""
             _say(console, f"  {network.name}: {network.address}, MTU {network.mtu}{speed}")

@@ -94,7 +94,8 @@ class LoadAverage(Fact):
             return None
         if load <= max(0.5, cpus * _BUSY_SHARE):
             return None
-        return f"load is {load:g} on {cpus} CPUs before anything was started; end what runs there"
+        many = "1 CPU" if cpus == 1 else f"{cpus} CPUs"
+        return f"load is {load:g} on {many} before anything was started; end what runs there"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.clock import clock_offset
+from cbt_crypto.hosts.clock import clock_bounds, clock_difference
 from cbt_crypto.hosts.remote import HostResult, Remote
 from cbt_crypto.hosts.requirement import Fact, Requirement
 from cbt_crypto.run.preflight.host_facts import CLOCK_LIMIT_S, CLOCK_WARN_S
@@ -100,21 +100,21 @@ def _findings(
 
 def _clocks(reached: Mapping[str, str], sent: float, received: float) -> list[HostFinding]:
     """Offsets against the first host, the head: monitors and windows go by its clock."""
-    offsets = {host: _offset(text, sent, received) for host, text in reached.items()}
-    head = next((offset for offset in offsets.values() if offset is not None), None)
+    bounds = {host: _bounds(text, sent, received) for host, text in reached.items()}
+    head = next((known for known in bounds.values() if known is not None), None)
     return [
-        _clock(host, None if offset is None or head is None else offset - head)
-        for host, offset in offsets.items()
+        _clock(host, None if known is None or head is None else clock_difference(known, head))
+        for host, known in bounds.items()
     ]
 
 
-def _offset(text: str, sent: float, received: float) -> Optional[float]:
+def _bounds(text: str, sent: float, received: float) -> Optional[tuple[float, float]]:
     lines = [line.split() for line in text.splitlines() if line.startswith(_CLOCK)]
     try:
         begin, end = float(lines[0][1]), float(lines[-1][1])
     except (IndexError, ValueError):
         return None
-    return clock_offset(begin, end, sent, received)
+    return clock_bounds(begin, end, sent, received)
 
 
 def _clock(host: str, offset: Optional[float]) -> HostFinding:

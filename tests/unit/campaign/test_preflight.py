@@ -11,7 +11,7 @@ import pytest
 from fake_hosts import FakeHosts
 from rich.console import Console
 
-from cbt_crypto.hosts.clock import clock_offset
+from cbt_crypto.hosts.clock import clock_bounds, clock_difference
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.plan.cells import cells_of
@@ -198,7 +198,18 @@ def test_what_a_fact_shows_and_says(
 def test_a_clock_s_offset_is_at_least_what_the_way_cannot_explain(
     begin: float, end: float, offset: float
 ) -> None:
-    assert clock_offset(begin, end, sent=10.0, received=11.0) == pytest.approx(offset)
+    known = clock_bounds(begin, end, sent=10.0, received=11.0)
+    assert clock_difference(known, (0.0, 0.0)) == pytest.approx(offset)
+
+
+def test_hosts_that_agree_do_not_differ_by_how_wrong_this_machine_is() -> None:
+    """Here it is 5 s later on both; one was asked for the whole second, the other was quick."""
+    slow = clock_bounds(15.0, 16.0, sent=10.0, received=11.0)
+    quick = clock_bounds(15.4, 15.5, sent=10.0, received=11.0)
+    assert clock_difference(quick, slow) == clock_difference(slow, quick) == 0.0
+    later = clock_bounds(25.4, 25.5, sent=10.0, received=11.0)
+    assert clock_difference(later, slow) == pytest.approx(9.5)
+    assert clock_difference(slow, later) == pytest.approx(-9.5)
 
 
 def test_differences_between_hosts_and_clocks_are_found() -> None:

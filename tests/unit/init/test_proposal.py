@@ -12,7 +12,7 @@ import yaml
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load, load_data
-from cbt_crypto.run.init import campaign_file
+from cbt_crypto.run.init import campaign_file, hardware_on_host
 from cbt_crypto.run.init.hardware import HostDrive, HostHardware, HostNetwork, stable_name, why_not
 from cbt_crypto.run.init.host_list import expand
 from cbt_crypto.run.init.roles import Proposal, propose
@@ -82,7 +82,30 @@ def test_a_host_for_both_keeps_memory_for_the_client() -> None:
     with_client = propose([host("osd0", (drive("osd0", 0),), memory=16 * GIB), host("client0")])
     assert with_client.memory_target == 11 * GIB
     poor = propose([host("hv", tuple(drive("hv", n) for n in range(9)), memory=8 * GIB)])
-    assert poor.memory_target is None
+    assert poor.memory_target == 896 << 20, "without one each OSD would take 4 GiB"
+    assert "of 8 GiB; the least that Ceph takes, and too much." in written(poor)
+
+
+def test_a_network_in_which_hosts_have_the_same_address_is_none() -> None:
+    nat = HostNetwork("eth2", "10.0.2.15/24", 9000, 100000, True)
+    hosts = [replace(one, networks=(nat, *one.networks)) for one in TEN]
+    assert propose(hosts).network.name == "eth1"
+    text = written(propose([replace(one, networks=(nat,)) for one in TEN]))
+    assert (
+        "# eth2, 100 Gbit/s, MTU 9000: the fastest of osd0; the hosts have none in common" in text
+    )
+
+
+def test_hosts_without_collectl_are_watched_by_the_sampler(tmp_path: Path) -> None:
+    having = [replace(one, versions={"collectl": "4.3.1"}) for one in TEN]
+    assert "monitoring_profiles" not in written(propose(having))
+    text = written(propose([*having[1:], TEN[0]]))
+    assert "collectl is missing on osd0." in text
+    path = tmp_path / "my.yaml"
+    path.write_text(text)
+    monitoring = load(path).monitoring
+    assert monitoring.sampler is not None
+    assert monitoring.collectl is None
 
 
 def test_drives_of_one_kind_and_as_many_on_every_host() -> None:
@@ -197,6 +220,7 @@ TOLD: dict[str, Any] = {
         ({}, "/dev/sda is in use; name another", "is in use"),
         ({"removable": True}, None, "removable"),
         ({"size": 10**6}, None, "smaller than 1 GiB"),
+        ({"partitions": 1}, None, "1 partition"),
         ({"partitions": 2}, None, "2 partitions"),
     ],
 )  # fmt: skip
@@ -204,6 +228,37 @@ def test_why_a_drive_is_not_free(
     told: dict[str, Any], refused: Optional[str], why: Optional[str]
 ) -> None:
     assert why_not({**TOLD, **told}, "/dev/disk/by-id/wwn-1", refused) == why
+
+
+def test_a_partition_is_none_of_its_own_partitions() -> None:
+    """As lsblk shows a drive that is divided as CBT's documentation has it."""
+    empty = {"model": None, "serial": None, "rota": False, "tran": None, "rm": False, "ro": False}
+    unused = {**empty, "size": 1 << 32, "fstype": None, "mountpoint": None}
+    part = {**unused, "name": "vda1", "type": "part"}
+    disk = {**unused, "name": "vda", "type": "disk", "children": [part]}
+    label = "/dev/disk/by-partlabel/osd-device-0-data"
+    assert why_not(hardware_on_host.drive(part, {}), label, None) is None
+    assert why_not(hardware_on_host.drive(disk, {}), label, None) == "1 partition"
+
+
+def test_a_program_that_is_slow_to_say_its_version_is_there(
+    programs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs("collectl", "sleep 30")
+    programs("fio", "echo fio-3.39")
+    monkeypatch.setattr(hardware_on_host, "SLOWEST_S", 0.2)
+    monkeypatch.setattr(hardware_on_host, "PROGRAMS", {"collectl": "", "fio": "", "no-such": ""})
+    assert hardware_on_host.versions() == {"collectl": "?", "fio": "3.39"}
+
+
+def test_host_lists_without_pdsh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert expand("osd0,osd1,osd0") == ("osd0", "osd1")
+    for text in ("osd[0-1]", "osd0,^file", "osd0,/^osd/"):
+        with pytest.raises(UsageError, match="install pdsh, or write every name, with commas"):
+            expand(text)
+    with pytest.raises(UsageError, match="is no host name"):
+        expand("osd0,-o")
 
 
 def test_host_lists_are_pdshs_own(programs: Any) -> None:

@@ -60,9 +60,12 @@ def test_many_configurations_go_down_and_not_across(small: Path) -> None:
     assert any(line.startswith("  LUKS 7 ") for line in lines)
 
 
-def test_a_pipe_that_knows_ascii_alone(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_a_pipe_that_knows_ascii_alone(
+    small: Path, errors: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     raw = io.BytesIO()
-    stream = io.TextIOWrapper(raw, encoding="ascii")
+    stream = io.TextIOWrapper(raw, encoding="ascii", errors=errors)
     monkeypatch.setattr(sys, "stdout", stream)
     speak_ascii()
     show(replace(build(small), title="µ ± … 日本"), Console(file=stream, width=120))
