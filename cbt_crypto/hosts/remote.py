@@ -150,12 +150,14 @@ now() {{ cut -d. -f1 /proc/uptime; }}
 marked() {{
     $SUDO grep -lzxF "CBT_CRYPTO_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 || :
 }}
-{ENDING}seen=""
+{ENDING}# All environments are searched only when nothing of what is known is left: that costs more.
+remaining() {{ ending | grep . || marked; }}
+seen=""
 for signal in {" ".join(signals)}; do
     ends=$(( $(now) + {timeout} ))
     pids=$(marked); seen="$seen $pids"
     [ -z "$pids" ] || $SUDO kill -$signal $pids 2>/dev/null || :
-    while pids=$(marked; ending); [ -n "$pids" ] && [ "$(now)" -lt $ends ]; do
+    while pids=$(remaining); [ -n "$pids" ] && [ "$(now)" -lt $ends ]; do
         # Children that were born meanwhile; SIGTERM would disturb what is shutting down.
         [ $signal != KILL ] || {{
             pids=$(marked); seen="$seen $pids"

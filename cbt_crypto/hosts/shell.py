@@ -123,6 +123,19 @@ ending() {
 """
 
 
+def start_python(source: str, pid_file: str, output: str, as_root: bool = False) -> str:
+    """Start a Python program in a session of its own; what it prints goes to `output`.
+
+    It comes by standard input, as command lines are shown to everybody, and sampled by collectl.
+    """
+    sudo = "$SUDO " if as_root else ""
+    return (
+        f"setsid {sudo}python3 -I -S - >{shlex.quote(output)} 2>&1 "
+        f"<<'PYTHON_PROGRAM' &\n{source.strip()}\nPYTHON_PROGRAM\n"
+        f"echo $! > {shlex.quote(pid_file)}"
+    )
+
+
 def start_in_background(command: str, pid_file: str, output: str = "/dev/null") -> str:
     """Start a command in a session of its own; what it prints goes to `output`.
 
@@ -151,13 +164,15 @@ members() {{
         [ "$4" != "$pid" ] || basename "${{environ%/environ}}"
     done
 }}
-{ENDING}if [ -n "$pid" ]; then
+{ENDING}# All environments are searched only when nothing of what is known is left: that costs more.
+remaining() {{ ending | grep . || members; }}
+if [ -n "$pid" ]; then
     seen=""
     for signal in {" ".join(signals)}; do
         pids=$(members); seen="$seen $pids"
         [ -z "$pids" ] || $SUDO kill -s $signal $pids 2>/dev/null || :
         n=0
-        while pids=$(members; ending); [ -n "$pids" ] && [ $n -lt 100 ]; do
+        while pids=$(remaining); [ -n "$pids" ] && [ $n -lt 100 ]; do
             sleep 0.05; n=$((n+1))
         done
     done

@@ -43,7 +43,7 @@ def start(directory: str) -> None:
         samples = name in _SAMPLED_BY
         script = [] if samples and is_prepared else [start_script(name, profile, directory)]
         if samples:
-            script.append(_wait_script(f"{directory}/{name}"))
+            script.append(_wait_script(name, directory))
         _pdsh(profile["nodes"], "\n".join(script))
 
 
@@ -51,7 +51,7 @@ def stop(directory: Optional[str] = None) -> None:
     """End the profiles of one directory, or of all that were started."""
     for path in [directory] if directory else list(_running):
         for name, profile in _profiles().items():
-            _pdsh(profile["nodes"], shell.stop_in_background(_pid_file(f"{path}/{name}")))
+            _pdsh(profile["nodes"], shell.stop_in_background(_pid_file(name, path)))
         if path in _running:
             _running.remove(path)
 
@@ -71,10 +71,10 @@ def _profiles() -> dict[str, dict[str, Any]]:
     return chosen.model_dump(exclude_none=True)
 
 
-def _wait_script(target: str) -> str:
+def _wait_script(name: str, directory: str) -> str:
     """Wait for a first sample, while what samples runs."""
-    runs = f'[ -e "/proc/$(cat {shlex.quote(_pid_file(target))})/exe" ]'
-    return shell.first_sample(target, _PATIENCE_S, runs)
+    runs = f'[ -e "/proc/$(cat {shlex.quote(_pid_file(name, directory))})/exe" ]'
+    return shell.first_sample(f"{directory}/{name}", _PATIENCE_S, runs)
 
 
 def start_script(name: str, profile: dict[str, Any], directory: str) -> str:
@@ -92,12 +92,12 @@ def start_script(name: str, profile: dict[str, Any], directory: str) -> str:
     }
     script = f"mkdir -p {shlex.quote(target)}\n"
     return script + shell.start_in_background(
-        commands[name], _pid_file(target), f"{target}/.messages"
+        commands[name], _pid_file(name, directory), f"{target}/.messages"
     )
 
 
-def _pid_file(target: str) -> str:
-    return f"{target}/.pid"
+def _pid_file(name: str, directory: str) -> str:
+    return counters.pid_file(directory) if name == counters.NAME else f"{directory}/{name}/.pid"
 
 
 def _pdsh(roles: Sequence[str], script: str) -> None:

@@ -30,18 +30,15 @@ def start_script(run_dir: str) -> str:
         "processes_every": PROCESSES_EVERY,
     }
     program = f"{shell.definitions(counters_on_host)}main(json.loads({json.dumps(asked)!r}))"
-    return (
-        f"mkdir -p {shlex.quote(directory)}\n"
-        f"setsid python3 -I -S - >{shlex.quote(directory)}/.messages 2>&1 "
-        f"<<'PYTHON_PROGRAM' &\n{program}\nPYTHON_PROGRAM\n"
-        f"echo $! > {shlex.quote(_pid_file(run_dir))}\n"
-    )
+    start = shell.start_python(program, pid_file(run_dir), f"{directory}/.messages")
+    return f"mkdir -p {shlex.quote(directory)}\n{start}\n"
 
 
 def stop_script(run_dir: str) -> str:
     """Shell text that has it take its last sample and end; safe to repeat."""
-    return shell.stop_in_background(_pid_file(run_dir))
+    return shell.stop_in_background(pid_file(run_dir))
 
 
-def _pid_file(run_dir: str) -> str:
+def pid_file(run_dir: str) -> str:
+    """Where its process is noted."""
     return f"{run_dir}/{NAME}/.pid"

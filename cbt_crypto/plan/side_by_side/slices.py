@@ -20,6 +20,13 @@ def memory_target(cluster: ClusterSection) -> int:
     return size_bytes(named) if named else _USUAL_MEMORY
 
 
+def osds_per_device(cluster: ClusterSection) -> int:
+    """The section's; `contradictions` refuses a list of them side by side."""
+    per_device = cluster.osds_per_device
+    assert isinstance(per_device, int)
+    return per_device
+
+
 def share_of_memory(cluster: ClusterSection, groups: int) -> int:
     """Bytes that each OSD aims at, in whole MiB."""
     return memory_target(cluster) // groups >> 20 << 20
@@ -27,8 +34,7 @@ def share_of_memory(cluster: ClusterSection, groups: int) -> int:
 
 def divided(cluster: ClusterSection, groups: int) -> ClusterSection:
     """The section with a slice of each drive, and a part of the memory, for each group."""
-    per_device = cluster.osds_per_device
-    assert isinstance(per_device, int), "contradictions refuse a list"
+    per_device = osds_per_device(cluster)
     memory = f"{share_of_memory(cluster, groups) >> 20}M"
     settings = cluster.settings.model_copy(update={"osd_memory_target": memory})
     return cluster.model_copy(update={"osds_per_device": per_device * groups, "settings": settings})
@@ -59,8 +65,7 @@ def site_of_group(
 
     Its own OSDs, the others idle, its own pools and ceph.conf. `section` has the drives divided.
     """
-    per_device = section.osds_per_device
-    assert isinstance(per_device, int), "contradictions refuse a list"
+    per_device = osds_per_device(section)
     own = {osd for osd in site.osds if group_number(osd, per_device, count, deployment) == number}
     return replace(
         site,

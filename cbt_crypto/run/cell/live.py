@@ -61,16 +61,16 @@ def _iops(text: str) -> Optional[float]:
 class Onlooker:
     """Who is told, and what there is to look at."""
 
-    tell: Optional[Callable[[LiveFigures], None]]
+    tell: Callable[[LiveFigures], None]
     hosts: Sequence[str]
     processes: int
     in_flight: Optional[int]
 
 
 @contextlib.contextmanager
-def followed(remote: Remote, run_dir: str, onlooker: Onlooker) -> Iterator[None]:
+def followed(remote: Remote, run_dir: str, onlooker: Optional[Onlooker]) -> Iterator[None]:
     """Look every few seconds while the block runs; nothing that goes wrong with it matters."""
-    if onlooker.tell is None:
+    if onlooker is None:
         yield
         return
     ended = threading.Event()
@@ -88,7 +88,7 @@ def followed(remote: Remote, run_dir: str, onlooker: Onlooker) -> Iterator[None]
 def _follow(remote: Remote, run_dir: str, onlooker: Onlooker, ended: threading.Event) -> None:
     scripts = dict.fromkeys(onlooker.hosts, script(run_dir))
     wait = FIRST_S
-    while onlooker.tell is not None and not ended.wait(wait):
+    while not ended.wait(wait):
         wait = EVERY_S
         with contextlib.suppress(HostError, OSError, ValueError):
             printed = remote.run(scripts, "read what fio does now", _TIMEOUT_S)

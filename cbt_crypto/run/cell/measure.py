@@ -152,7 +152,7 @@ class ScenarioBenchmark:
         limit = self.scenario.ramp + self.scenario.measured_s + _SLACK
         processes = self.scenario.processes(self.site)
         in_flight = self.scenario.in_flight(self.site)
-        onlooker = live.Onlooker(self.tell, tuple(scripts), len(processes), in_flight)
+        onlooker = self.tell and live.Onlooker(self.tell, tuple(scripts), len(processes), in_flight)
         followed = live.followed(self.remote, self.run_dir, onlooker)
         counted = energy_sampler.recorded(self.remote, self.energy_hosts, self.run_dir)
         self._is_prepared = False
@@ -186,7 +186,7 @@ class ScenarioBenchmark:
 
 def _pools(scenario: Scenario, volumes: Sequence[Volume]) -> dict[str, str]:
     """Pool -> its profile, of all pools that volumes need."""
-    profile = getattr(scenario, "pool_profile", "")
+    profile = scenario.pool_profile
     pools = {volume.pool: profile for volume in volumes} or {profile: profile}
     data = str(getattr(scenario, "data_pool_profile", None) or "")
     return {**pools, **{volume.data_pool: data for volume in volumes if volume.data_pool}}

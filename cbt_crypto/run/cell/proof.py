@@ -5,7 +5,8 @@ What is proved is seen before the cell, after it, and meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Optional
@@ -30,19 +31,16 @@ _TIMEOUT_S = 300
 #: What is watched of client processes, and their key in proof.json.
 CLIENTS = "clients"
 
-#: Overlay name -> what its probe printed, by host.
-Probed = dict[str, HostOutputs]
-
 
 @dataclass
 class Evidence:
     """All that is known of one cell: probes, what was watched, and since when OSDs are up.
 
-    `up_from` is of before and after the cell.
+    Probes are by overlay; `up_from` is of before and after the cell.
     """
 
-    before: Probed = field(default_factory=dict)
-    after: Probed = field(default_factory=dict)
+    before: Looked = field(default_factory=dict)
+    after: Looked = field(default_factory=dict)
     watched: Mapping[str, WatchRecord] = field(default_factory=dict)
     up_from: tuple[UpFrom, UpFrom] = ({}, {})
 
@@ -73,10 +71,12 @@ class CellProof:
         """
         starts = watch.start(self._watches, self._site.tmp_dir)
         ready = dict.fromkeys(self._hosts, watch.ready(self._site.tmp_dir))
-        outputs = self._run((starts, ready, self._probes(), _sections(further)))
-        self.evidence.before = _probed(outputs)
+        outputs = self._run(
+            (starts, ready, _sections(_BEGIN, self._probes()), _sections(_LOOK, further))
+        )
+        self.evidence.before = _printed(outputs, _BEGIN)
         self.evidence.up_from = (dict(up_from), {})
-        return _looked(outputs)
+        return _printed(outputs, _LOOK)
 
     def end(self, further: Looks = MappingProxyType({})) -> Looked:
         """Probe again, after `further` looks, and end the watch.
@@ -84,20 +84,16 @@ class CellProof:
         Raises RunError for an OSD that is there no more.
         """
         asked = dict.fromkeys(self._hosts, watch.asked(self._site.tmp_dir))
-        stop = shell.section(watch.MARKER, watch.stop(self._site.tmp_dir))
-        parts = (asked, _sections(further), self._probes(), dict.fromkeys(self._hosts, stop))
-        outputs = self._run(parts)
-        self.evidence.after = _probed(outputs)
-        self.evidence.watched = {
-            host: watch.parse(printed)
-            for host, text in outputs.items()
-            for marker, printed in shell.sections(text, *_MARKERS)
-            if marker == watch.MARKER
-        }
+        stop = {"": dict.fromkeys(self._hosts, watch.stop(self._site.tmp_dir))}
+        looks = (_LOOK, further), (_BEGIN, self._probes()), (watch.MARKER, stop)
+        outputs = self._run((asked, *itertools.starmap(_sections, looks)))
+        self.evidence.after = _printed(outputs, _BEGIN)
+        watched = _printed(outputs, watch.MARKER).get("", {})
+        self.evidence.watched = {host: watch.parse(text) for host, text in watched.items()}
         lost = daemons.lost(self._site, watch.seen_of(daemons.NAME, self.evidence.watched))
         if lost:
             raise RunError(lost)
-        return _looked(outputs)
+        return _printed(outputs, _LOOK)
 
     def abandon(self) -> None:
         """End the watch of a cell that goes no further."""
@@ -112,19 +108,17 @@ class CellProof:
         judged = judge(self._stack, self._site, configuration, self.evidence)
         return {**judged, CLIENTS: _busiest(self.evidence.watched)}
 
-    def _probes(self) -> HostScripts:
-        scripts: dict[str, str] = {}
-        for overlay in () if self._is_waived else _overlays(self._stack, self._site):
-            for host, text in overlay.probe(_below(self._stack, overlay, self._site)).items():
-                part = shell.section(f"{_BEGIN} {overlay.name}", text)
-                scripts[host] = scripts.get(host, "") + part
-        return scripts
+    def _probes(self) -> Looks:
+        if self._is_waived:
+            return {}
+        stack, site = self._stack, self._site
+        return {
+            overlay.name: overlay.probe(_below(stack, overlay, site))
+            for overlay in _overlays(stack, site)
+        }
 
     def _run(self, parts: Sequence[HostScripts]) -> HostOutputs:
-        scripts: dict[str, str] = {}
-        for part in parts:
-            for host, text in part.items():
-                scripts[host] = f"{scripts.get(host, '')}{text}\n"
+        scripts = _together(parts)
         return self._remote.run(scripts, "read what proves the configuration", _TIMEOUT_S)
 
 
@@ -138,31 +132,30 @@ def _below(stack: Stack, overlay: Overlay, site: Site) -> Site:
     return stack.below(overlay, site) if overlay in stack.overlays else site
 
 
-def _sections(looks: Looks) -> HostScripts:
-    """The looks' scripts as one script a host."""
+def _sections(marker: str, looks: Looks) -> HostScripts:
+    """The looks' scripts as one a host; `_printed` finds again what each of them prints."""
+    return _together(
+        {host: shell.section(f"{marker} {name}".strip(), text) for host, text in scripts.items()}
+        for name, scripts in looks.items()
+    )
+
+
+def _together(parts: Iterable[HostScripts]) -> HostScripts:
+    """One behind the other, in one shell: what one defines, the next can use."""
     scripts: dict[str, str] = {}
-    for name, of_look in looks.items():
-        for host, text in of_look.items():
-            scripts[host] = scripts.get(host, "") + shell.section(f"{_LOOK} {name}", text)
+    for part in parts:
+        for host, text in part.items():
+            scripts[host] = f"{scripts.get(host, '')}{text}\n"
     return scripts
 
 
-def _looked(outputs: HostOutputs) -> Looked:
-    seen: dict[str, dict[str, str]] = {}
+def _printed(outputs: HostOutputs, marker: str) -> Looked:
+    printed: dict[str, dict[str, str]] = {}
     for host, text in outputs.items():
-        for line, printed in shell.sections(text, *_MARKERS):
-            if line.startswith(_LOOK):
-                seen.setdefault(line.removeprefix(_LOOK).strip(), {})[host] = printed
-    return seen
-
-
-def _probed(outputs: HostOutputs) -> Probed:
-    probed: dict[str, dict[str, str]] = {}
-    for host, text in outputs.items():
-        for line, printed in shell.sections(text, *_MARKERS):
-            if line.startswith(_BEGIN):
-                probed.setdefault(line.removeprefix(_BEGIN).strip(), {})[host] = printed
-    return dict(probed)
+        for line, lines in shell.sections(text, *_MARKERS):
+            if line.startswith(marker):
+                printed.setdefault(line.removeprefix(marker).strip(), {})[host] = lines
+    return printed
 
 
 def judge(stack: Stack, site: Site, configuration: str, evidence: Evidence) -> dict[str, Any]:

@@ -60,15 +60,12 @@ def start(watches: Watches, directory: str) -> HostScripts:
 def _start(watches: Mapping[str, Any], directory: str) -> str:
     base = _base(directory)
     asked = {"watches": watches, "base": base, "every_s": EVERY_S}
-    # By standard input, as command lines are shown to everybody, and sampled by collectl.
     program = f"{shell.definitions(watch_on_host)}main(json.loads({json.dumps(asked)!r}))"
     where = shlex.quote(base)
     return (
         f"{shell.stop_in_background(f'{base}.pid')}\n"
         f"rm -f {where}.*\nmkfifo -m 600 {where}.ask {where}.told\n"
-        f"setsid $SUDO python3 -I -S - >{where}.said 2>&1 "
-        f"<<'PYTHON_PROGRAM' &\n{program}\nPYTHON_PROGRAM\n"
-        f"echo $! > {where}.pid"
+        f"{shell.start_python(program, f'{base}.pid', f'{base}.said', as_root=True)}"
     )
 
 
@@ -99,7 +96,8 @@ python_of_watcher() {
 }"""
 
 
-def _asking(directory: str) -> str:
+def asked(directory: str) -> str:
+    """Shell text: the watcher runs programs of `shell.python` that follow, if it is still there."""
     return f"watched={shlex.quote(_base(directory))}{_ASKING}\n{shell.PYTHON}=python_of_watcher\n"
 
 
@@ -108,21 +106,16 @@ def ready(directory: str) -> str:
 
     Programs of `shell.python` that follow are run by the watcher from then on.
     """
-    return f"""{_asking(directory)}
+    return f"""{asked(directory)}
 n=0; until [ -s "$watched.jsonl" ]; do
     is_watching && [ $n -lt {10 * _PATIENCE_S} ] || {{ tail -n 3 "$watched.said" >&2; exit 1; }}
     n=$((n + 1)); sleep 0.1
 done"""
 
 
-def asked(directory: str) -> str:
-    """Shell text: the watcher runs programs of `shell.python` that follow, if it is still there."""
-    return _asking(directory)
-
-
 def stop(directory: str) -> str:
     """Shell text that ends the watcher after a last look, and prints what it wrote."""
-    return f"""{_asking(directory)}
+    return f"""{asked(directory)}
 ! is_watching || ask_watcher end
 # It ends by itself now; what is looked up of a process to be killed would cost more than a wait.
 n=0; while is_watching && [ $n -lt 20 ]; do sleep 0.05; n=$((n + 1)); done

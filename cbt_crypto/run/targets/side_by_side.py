@@ -23,7 +23,7 @@ from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.dimensions import Variant
 from cbt_crypto.plan.layout import cell_site, section_of, site_of
 from cbt_crypto.plan.side_by_side.groups import Group, group_of, groups_of, unlike
-from cbt_crypto.plan.side_by_side.slices import group_number, site_of_group
+from cbt_crypto.plan.side_by_side.slices import group_number, osds_per_device, site_of_group
 from cbt_crypto.plan.steps import Deploy
 from cbt_crypto.run.targets.cluster import DeployedCluster, StackHooks
 from cbt_crypto.units import size_bytes, size_text
@@ -54,7 +54,7 @@ class Places:
 
     def group(self, osd: Osd) -> Group:
         """The group that an OSD is in."""
-        per_device = int(str(self._section.osds_per_device))
+        per_device = osds_per_device(self._section)
         return self.groups[group_number(osd, per_device, len(self.groups), self.deployment)]
 
     def stack(self, group: Group) -> Stack:
