@@ -76,10 +76,11 @@ def agreed(
         # A mixture as the modes foretell it.
         shown.append("bytes and modes")
     elif bytes_say is not Mode.UNKNOWN:
-        clients = bytes_say
-        shown.append("bytes")
-        if traffic.osd_data >= _LOAD_BYTES:
-            osds = bytes_say
+        # Of whom next to nothing came, bytes say nothing: an OSD can be no group's primary.
+        by_clients = traffic.client_data >= _LOAD_BYTES
+        clients = bytes_say if by_clients else clients
+        osds = bytes_say if traffic.osd_data >= _LOAD_BYTES else osds
+        shown.append("bytes" if by_clients else "bytes and modes")
     seen = _common_mode(_mode(name) for name in (connections or {}).get("osd", {}))
     if seen is not Mode.UNKNOWN:
         osds = seen
@@ -115,9 +116,9 @@ def chosen(wanted: Sequence[str], allowed: Sequence[str]) -> Mode:
 
 def fault(negotiated: Agreed, wanted: Mode, traffic: Traffic) -> Optional[str]:
     """What contradicts that an OSD's data moved in that mode, a clause, or None."""
-    if negotiated.is_all(wanted) or (
-        not is_loaded(traffic) and negotiated.osds in (wanted, Mode.UNKNOWN)
-    ):
+    without_clients = traffic.client_data < _LOAD_BYTES and negotiated.clients is Mode.UNKNOWN
+    idles = not is_loaded(traffic) and negotiated.osds in (wanted, Mode.UNKNOWN)
+    if negotiated.is_all(wanted) or idles or (without_clients and negotiated.osds is wanted):
         return None
     kinds = {Mode.SECURE: "encrypted", Mode.CRC: "plain"}
     same = negotiated.clients if negotiated.clients is negotiated.osds else Mode.MIXED

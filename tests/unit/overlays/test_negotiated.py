@@ -145,6 +145,20 @@ def test_a_mixture_is_called_one_with_its_share() -> None:
         )
 
 
+def test_an_osd_that_is_nobodys_primary_says_nothing_of_clients_by_its_bytes() -> None:
+    """Replicas are all it moves, so clients' mode is what the modes foretell."""
+    replicas = replace(_traffic(10 * MB, 10 * MB, osd_data=5 * MB), client_data=0)
+    modes = {**STOCK, "ms_cluster_mode": "secure"}
+    for wanted in (Mode.CRC, Mode.SECURE):
+        fault = _fault(replicas, modes, wanted) or ""
+        assert "is mixed: clients crc, OSDs secure, by its bytes and modes" in fault
+    assert _fault(replicas, ALL_SECURE, Mode.SECURE) is None
+    unknown = agreed(replicas, None, modes, [""])
+    assert unknown.clients is Mode.UNKNOWN
+    assert negotiated.fault(unknown, Mode.SECURE, replicas) is None
+    assert negotiated.fault(unknown, Mode.CRC, replicas) is not None
+
+
 def test_modes_that_were_set_after_peers_had_connected_do_not_count() -> None:
     """`ceph config set` while all are connected: what was agreed before goes on."""
     traffic = _traffic(10 * MB, 0, osd_data=5 * MB)
