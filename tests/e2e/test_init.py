@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+from real_labs import namespaces, running_lab
 
 import cbt_crypto
 from cbt_crypto.engine.choice import PROJECT
-from cbt_crypto.lab import lifecycle, transfer
+from cbt_crypto.lab import transfer
 from cbt_crypto.lab.nodes import ssh
-from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.shape import Kind, Lab, Shape
+from cbt_crypto.lab.shape import Lab
 
 pytestmark = pytest.mark.e2e
 
@@ -34,13 +33,8 @@ ceph-osd -c conf --mkfs -i 0 --no-mon-config --osd-objectstore bluestore --osd-d
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    if os.geteuid() != 0:
-        pytest.skip("namespace nodes need root")
-    shape = Shape(kind=Kind.NAMESPACE, nodes=2, disks=0, disk_size=2**30, memory=1, cpus=1)
-    with Steps(Console(stderr=True)) as steps:
-        found = lifecycle.up(NAME, shape, steps)[0]
-    yield found
-    lifecycle.down(NAME)
+    with running_lab(NAME, namespaces(2)) as started:
+        yield started
 
 
 @pytest.fixture

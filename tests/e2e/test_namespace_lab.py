@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -14,14 +13,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rich.console import Console
+from real_labs import namespaces, start_lab
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.lab import lifecycle
 from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.paths import lab_dir
-from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.shape import Kind, Lab, Shape
+from cbt_crypto.lab.shape import Lab
 
 pytestmark = pytest.mark.e2e
 
@@ -61,11 +59,7 @@ def up() -> Iterator[Up]:
     """Starts this module's lab; afterwards it is down, whatever happened."""
 
     def start(nodes: int = 2, disks: int = 0) -> Lab:
-        shape = Shape(
-            kind=Kind.NAMESPACE, nodes=nodes, disks=disks, disk_size=2**30, memory=1, cpus=1
-        )
-        with Steps(Console(file=io.StringIO())) as steps:
-            return lifecycle.up(NAME, shape, steps)[0]
+        return start_lab(NAME, namespaces(nodes, disks=disks))
 
     yield start
     lifecycle.down(NAME)

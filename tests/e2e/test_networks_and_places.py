@@ -3,7 +3,6 @@ neighbours, in one campaign with real Ceph; each is proved, and nothing stays.""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -14,12 +13,10 @@ from typing import Any
 
 import pytest
 import yaml
-from rich.console import Console
+from real_labs import namespaces, running_lab
 
-from cbt_crypto.lab import lifecycle
 from cbt_crypto.lab.nodes import ssh
-from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.shape import Kind, Lab, Shape
+from cbt_crypto.lab.shape import Lab
 from cbt_crypto.report import ReportOptions, build
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -56,14 +53,8 @@ CAMPAIGN: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    if os.geteuid() != 0:
-        pytest.skip("namespace nodes need root")
-    shape = Shape(kind=Kind.NAMESPACE, nodes=3, disks=0, disk_size=2**30, memory=1, cpus=1)
-    try:
-        with Steps(Console(file=io.StringIO())) as steps:
-            yield lifecycle.up(NAME, shape, steps)[0]
-    finally:
-        lifecycle.down(NAME)
+    with running_lab(NAME, namespaces(3)) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

@@ -5,21 +5,19 @@ What is there is recognised, a false claim fails, and nothing of the cluster is 
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from rich.console import Console
+from real_labs import namespaces, running_lab
 
 import cbt_crypto
-from cbt_crypto.lab import lifecycle, transfer
+from cbt_crypto.lab import transfer
 from cbt_crypto.lab.nodes import ssh
-from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import CBT_SCRIPT
-from cbt_crypto.lab.shape import Kind, Lab, Release, Shape
+from cbt_crypto.lab.shape import Lab, Release
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -57,14 +55,6 @@ def campaign(configurations: dict[str, object]) -> str:
 @pytest.fixture(params=[Release.REEF, Release.TENTACLE], ids=lambda release: str(release.value))
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """A node of the release, with this package and the campaigns, and no cluster."""
-    if os.geteuid() != 0:
-        pytest.skip("namespace nodes need root")
-    name = f"stock-test-{os.getpid()}"
-    shape = Shape(
-        kind=Kind.NAMESPACE, ceph=request.param, nodes=1, disks=0, disk_size=2**30, memory=1, cpus=1
-    )
-    with Steps(Console(file=io.StringIO())) as steps:
-        started, _ = lifecycle.up(name, shape, steps)
     files = {
         "cbt.py": CBT_SCRIPT,
         "cbt_crypto": Path(cbt_crypto.__file__).parent,
@@ -73,9 +63,9 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         "secure.yaml": campaign({"As it is": {"secure_messenger": {}}}),
         "luks.yaml": campaign({"As it is": {"luks": {}}}),
     }
-    transfer.put(started, started.head, "/root/campaign", files)
-    yield started
-    lifecycle.down(name)
+    with running_lab(f"stock-test-{os.getpid()}", namespaces(1, ceph=request.param)) as started:
+        transfer.put(started, started.head, "/root/campaign", files)
+        yield started
 
 
 def make(lab: Lab, *options: str) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import yaml
+from real_labs import namespaces, start_lab
 from rich.console import Console
 
 from cbt_crypto.errors import RunError
@@ -24,7 +25,7 @@ from cbt_crypto.lab.image import image
 from cbt_crypto.lab.nodes import bridge, namespace, ssh
 from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import LabCampaign
-from cbt_crypto.lab.shape import Kind, Lab, Node, Shape
+from cbt_crypto.lab.shape import Node
 
 HOME, ARCHIVE, TMP_DIR = "/root/campaign", "/root/archive", "/var/lib/cbt-crypto"
 #: Commands and clients on node0 and node1, OSDs on node2 and node3.
@@ -107,9 +108,8 @@ class Laboratory:
     """The lab, its processes and its files."""
 
     def __init__(self, name: str, nodes: int = 4) -> None:
-        shape = Shape(kind=Kind.NAMESPACE, nodes=nodes, disks=0, disk_size=2**30, memory=1, cpus=1)
+        self.lab = start_lab(name, namespaces(nodes))
         with Steps(Console(file=io.StringIO())) as steps:
-            self.lab: Lab = lifecycle.up(name, shape, steps)[0]
             self.image = image.provide("trixie", steps)
         self.name = name
         self.archive = ARCHIVE

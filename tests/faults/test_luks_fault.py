@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -14,11 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 from fault_table import Table
-from rich.console import Console
+from real_labs import running_lab
 
-from cbt_crypto.lab import lifecycle
 from cbt_crypto.lab.nodes import ssh
-from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
@@ -60,10 +57,8 @@ ps -e -o comm= | grep -e ceph -e fio || :"""
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    with Steps(Console(file=io.StringIO())) as steps:
-        made, _ = lifecycle.up(NAME, SHAPE, steps)
-    yield made
-    lifecycle.down(NAME)
+    with running_lab(NAME, SHAPE) as started:
+        yield started
 
 
 def run(config: Path, archive: Path) -> tuple[subprocess.CompletedProcess[str], float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import socket
 import subprocess
@@ -11,14 +10,13 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from rich.console import Console
+from real_labs import running_lab, start_lab
 
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import marked_processes
 from cbt_crypto.lab import lifecycle
 from cbt_crypto.lab.nodes import ssh, vm
 from cbt_crypto.lab.paths import lab_dir
-from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
@@ -27,17 +25,10 @@ NAME = f"vm-test-{os.getpid()}"
 SHAPE = Shape(kind=Kind.VM, nodes=2, disks=2, disk_size=2**30, memory=2**30, cpus=1)
 
 
-def start(name: str, shape: Shape) -> Lab:
-    with Steps(Console(file=io.StringIO())) as steps:
-        return lifecycle.up(name, shape, steps)[0]
-
-
 @pytest.fixture(scope="module")
 def two() -> Iterator[Lab]:
-    try:
-        yield start(NAME, SHAPE)
-    finally:
-        lifecycle.down(NAME)
+    with running_lab(NAME, SHAPE) as started:
+        yield started
 
 
 def on(lab: Lab, index: int, script: str) -> str:
@@ -132,6 +123,6 @@ def test_a_port_that_is_taken_meanwhile_is_one_sentence(monkeypatch: pytest.Monk
         port = listener.getsockname()[1]
         monkeypatch.setattr(vm, "free_tcp_ports", lambda count: [port] * count)
         with pytest.raises(RunError, match=rf"node0 ended while it started: .*127\.0\.0\.1:{port}"):
-            start(name, SHAPE.model_copy(update={"nodes": 1}))
+            start_lab(name, SHAPE.model_copy(update={"nodes": 1}))
     assert marked_processes.of_lab(lab_dir(name)) == []
     lifecycle.down(name)

@@ -5,23 +5,20 @@ A process that holds the devices open stands for each OSD.
 
 from __future__ import annotations
 
-import io
 import json
 import uuid
 from collections.abc import Iterator
 from typing import Any, Callable, Optional
 
 import pytest
-from rich.console import Console
+from real_labs import running_lab
 
 from cbt_crypto.cluster_overlays.base import Verdict
 from cbt_crypto.cluster_overlays.luks.mapping import mappings_of
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
-from cbt_crypto.lab import lifecycle
 from cbt_crypto.lab.nodes import ssh
-from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Shape
 from cbt_crypto.run import devices
 from cbt_crypto.run.cell import watch
@@ -65,12 +62,8 @@ SITE = Site(
 @pytest.fixture(scope="module")
 def sh() -> Iterator[Shell]:
     """Runs shell text on the machine as an engine does; what it printed."""
-    with Steps(Console(file=io.StringIO())) as steps:
-        lab, _ = lifecycle.up(NAME, SHAPE, steps)
-    try:
+    with running_lab(NAME, SHAPE) as lab:
         yield lambda text: ssh.run(lab, lab.head, f"set -eu\nSUDO=\n(\n{text}\n)")
-    finally:
-        lifecycle.down(NAME)
 
 
 class Machine:

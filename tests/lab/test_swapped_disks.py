@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import time
@@ -11,11 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rich.console import Console
+from real_labs import running_lab
 
-from cbt_crypto.lab import lifecycle, transfer
+from cbt_crypto.lab import transfer
 from cbt_crypto.lab.nodes import ssh
-from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import LabCampaign
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 
@@ -50,10 +48,8 @@ udevadm settle || :
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    with Steps(Console(file=io.StringIO())) as steps:
-        made, _ = lifecycle.up(NAME, SHAPE, steps)
-    yield made
-    lifecycle.down(NAME)
+    with running_lab(NAME, SHAPE) as started:
+        yield started
 
 
 def test_nothing_of_the_other_disk_is_touched(lab: Lab, tmp_path: Path) -> None:

@@ -6,22 +6,19 @@ ceph-volume asks of a cluster.
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Iterator
 from typing import Any, Callable
 
 import pytest
-from rich.console import Console
+from real_labs import running_lab
 
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.hosts.devices import storage_on_host
 from cbt_crypto.hosts.shell import definitions, python
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.lab import lifecycle
 from cbt_crypto.lab.nodes import ssh
-from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Release, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1500)]
@@ -70,12 +67,8 @@ def sh(request: pytest.FixtureRequest) -> Iterator[Shell]:
         disk_size=1024 * MIB, memory=2048 * MIB, cpus=2,
     )  # fmt: skip
     name = f"ceph-volume-{request.param.value}"
-    with Steps(Console(file=io.StringIO())) as steps:
-        lab, _ = lifecycle.up(name, shape, steps)
-    try:
+    with running_lab(name, shape) as lab:
         yield lambda text: ssh.run(lab, lab.head, f"set -eu\nSUDO=\n(\n{text}\n)")
-    finally:
-        lifecycle.down(name)
 
 
 def _osd(number: int, device: str) -> Osd:

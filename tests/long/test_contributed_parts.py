@@ -6,7 +6,7 @@ the rest. What is on the disks of the machine is read from outside, in their fil
 
 from __future__ import annotations
 
-import io
+import contextlib
 import os
 import re
 import shutil
@@ -18,14 +18,13 @@ from typing import Any, Union
 
 import pytest
 import yaml
-from rich.console import Console
+from real_labs import running_lab
 
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.engine.upstream.contribute.branch import contribute
 from cbt_crypto.engine.upstream.contribute.parts import PARTS
-from cbt_crypto.lab import lifecycle, transfer
+from cbt_crypto.lab import transfer
 from cbt_crypto.lab.nodes import ssh
-from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(7200)]
@@ -176,17 +175,13 @@ def checkouts(
 
 @pytest.fixture(scope="module")
 def started() -> Iterator[Callable[[Shape], Node]]:
-    names: list[str] = []
+    with contextlib.ExitStack() as labs:
 
-    def start(shape: Shape) -> Node:
-        names.append(f"contributed-{shape.kind.value}-{os.getpid()}")
-        with Steps(Console(file=io.StringIO())) as steps:
-            lab, _ = lifecycle.up(names[-1], shape, steps)
-        return Node(lab)
+        def start(shape: Shape) -> Node:
+            name = f"contributed-{shape.kind.value}-{os.getpid()}"
+            return Node(labs.enter_context(running_lab(name, shape)))
 
-    yield start
-    for name in names:
-        lifecycle.down(name)
+        yield start
 
 
 @pytest.fixture(scope="module")

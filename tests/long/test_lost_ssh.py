@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rich.console import Console
+from real_labs import namespaces, running_lab
 
 import cbt_crypto
 from cbt_crypto.engine.choice import PROJECT
-from cbt_crypto.lab import lifecycle, transfer
+from cbt_crypto.lab import transfer
 from cbt_crypto.lab.nodes import ssh
-from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.shape import Kind, Lab, Shape
+from cbt_crypto.lab.shape import Lab
 from cbt_crypto.report import build
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -46,13 +45,8 @@ _CAMPAIGN = {
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    if os.geteuid() != 0:
-        pytest.skip("namespace nodes need root")
-    shape = Shape(kind=Kind.NAMESPACE, nodes=1, disks=0, disk_size=2**30, memory=1, cpus=1)
-    with Steps(Console(stderr=True)) as steps:
-        found = lifecycle.up(NAME, shape, steps)[0]
-    yield found
-    lifecycle.down(NAME)
+    with running_lab(NAME, namespaces(1)) as started:
+        yield started
 
 
 def _waited(what: str, condition: Callable[[], bool]) -> None:

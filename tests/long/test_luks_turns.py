@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -13,10 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from rich.console import Console
+from real_labs import running_lab
 
-from cbt_crypto.lab import lifecycle
-from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
@@ -62,9 +59,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
     """The archive, and what was printed."""
     directory = tmp_path_factory.mktemp("luks-turns")
     archive = directory / "archive"
-    try:
-        with Steps(Console(file=io.StringIO())) as steps:
-            lifecycle.up(NAME, SHAPE, steps)
+    with running_lab(NAME, SHAPE):
         command = [sys.executable, "-m", "cbt_crypto", "lab", "run"]
         config = _campaign(directory / "campaign.yaml")
         done = subprocess.run(
@@ -73,8 +68,6 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         yield archive, done.stdout
-    finally:
-        lifecycle.down(NAME)
 
 
 def _cells(archive: Path) -> list[dict[str, Any]]:

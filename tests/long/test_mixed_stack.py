@@ -5,7 +5,6 @@ The tunnels are looked at from below: one that encrypts must not show a pattern 
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -15,13 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
+from real_labs import running_lab
 
 from cbt_crypto.cluster_overlays.network.overlay import Network
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.lab import lifecycle
 from cbt_crypto.lab.nodes import ssh
-from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(2400)]
@@ -42,11 +39,8 @@ for n in 0 1; do wipefs --noheadings /dev/disk/by-partlabel/osd-device-$n-data; 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     shape = Shape(kind=Kind.VM, nodes=2, disks=2, disk_size=4 * 2**30, memory=3 * 2**30, cpus=2)
-    try:
-        with Steps(Console(file=io.StringIO())) as steps:
-            yield lifecycle.up(NAME, shape, steps)[0]
-    finally:
-        lifecycle.down(NAME)
+    with running_lab(NAME, shape) as started:
+        yield started
 
 
 SITE = Site(

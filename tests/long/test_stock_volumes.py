@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from rich.console import Console
+from real_labs import running_lab
 
 import cbt_crypto
-from cbt_crypto.lab import lifecycle, transfer
+from cbt_crypto.lab import transfer
 from cbt_crypto.lab.nodes import ssh
-from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import CBT_SCRIPT
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 
@@ -47,10 +45,7 @@ CLAIMS = {
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    name = f"stock-volumes-{os.getpid()}"
     shape = Shape(kind=Kind.VM, nodes=1, disks=2, disk_size=4 << 30, memory=4 << 30, cpus=2)
-    with Steps(Console(file=io.StringIO())) as steps:
-        started, _ = lifecycle.up(name, shape, steps)
     load = {"vol_size": 16, "iodepth": 4, "time": 5, "op_size": 65536, "mode": "randwrite"}
     cluster = {"head": "node0", "clients": ["node0"], "use_existing": True, "tmp_dir": "/root/mine"}
     files: dict[str, Path | str] = {
@@ -67,10 +62,10 @@ def lab() -> Iterator[Lab]:
         "cbt_crypto": Path(cbt_crypto.__file__).parent,
         "stock.sh": _STOCK,
     }
-    transfer.put(started, started.head, "/root/campaign", files)
-    ssh.run(started, started.head, _MAKE)
-    yield started
-    lifecycle.down(name)
+    with running_lab(f"stock-volumes-{os.getpid()}", shape) as started:
+        transfer.put(started, started.head, "/root/campaign", files)
+        ssh.run(started, started.head, _MAKE)
+        yield started
 
 
 def run(lab: Lab, name: str) -> str:

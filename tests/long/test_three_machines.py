@@ -25,11 +25,10 @@ from typing import Any, Callable
 
 import pytest
 import yaml
-from rich.console import Console
+from real_labs import running_lab
 
-from cbt_crypto.lab import lifecycle, transfer
+from cbt_crypto.lab import transfer
 from cbt_crypto.lab.nodes import ssh
-from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
@@ -174,9 +173,7 @@ class Machines:
 
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory, watch: Any) -> Iterator[Machines]:
-    try:
-        with Steps(Console(file=io.StringIO())) as steps:
-            lab, _ = lifecycle.up(NAME, SHAPE, steps)
+    with running_lab(NAME, SHAPE) as lab:
         for node in lab.nodes:
             transfer.put(lab, node, "/root/recorder", {"recorder.py": HERE / "process_recorder.py"})
         client = {"pattern_client.py": (HERE / "pattern_client.py").read_text()}
@@ -187,8 +184,6 @@ def machines(tmp_path_factory: pytest.TempPathFactory, watch: Any) -> Iterator[M
             machines.each("setsid python3 /root/recorder/recorder.py /dev/shm/processes "
                           "< /dev/null > /dev/null 2>&1 &")  # fmt: skip
             yield machines
-    finally:
-        lifecycle.down(NAME)
 
 
 @pytest.fixture(scope="module")
