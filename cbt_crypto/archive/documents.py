@@ -8,6 +8,7 @@ from typing import Any, Optional, TypeVar, Union
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.safe_read import check_values
 
 #: The newest layout that this version reads.
 FORMAT = 1
@@ -209,6 +210,7 @@ AnyDocument = TypeVar("AnyDocument", PlanDocument, CellDocument, Proof, Environm
 
 def parse_document(kind: type[AnyDocument], data: bytes) -> AnyDocument:
     """Validate one document. Raises Malformed that names the key which is wrong."""
+    check_values(data)
     try:
         document = kind.model_validate_json(data)
     except ValidationError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.safe_read import read_document
+from cbt_crypto.archive.safe_read import check_values, read_document
 
 FORMAT = 1
 
@@ -56,7 +56,9 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def read_json(path: Path) -> Optional[dict[str, Any]]:
     """A JSON file's mapping, or None when it is not there, torn, or something else."""
     try:
-        value = json.loads(read_document(path).decode("utf-8"))
+        data = read_document(path)
+        check_values(data)
+        value = json.loads(data.decode("utf-8"))
     except (Malformed, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

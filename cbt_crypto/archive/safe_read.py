@@ -17,6 +17,8 @@ from cbt_crypto.archive.problem import Malformed
 
 #: The largest fio output and JSON document that is read whole, in bytes.
 DOCUMENT_LIMIT = 64 << 20
+#: Values that a JSON document may have: those of fio's histograms of hundreds of clients, and more.
+JSON_VALUES = 2_000_000
 
 
 def read_document(path: Path, limit: int = DOCUMENT_LIMIT) -> bytes:
@@ -26,6 +28,16 @@ def read_document(path: Path, limit: int = DOCUMENT_LIMIT) -> bytes:
     if len(data) > limit:
         raise Malformed(f"is larger than {limit >> 20} MiB, so it was not read")
     return data
+
+
+def check_values(data: bytes, most: int = JSON_VALUES) -> None:
+    """Raise Malformed for JSON of more values than `most`, before anything makes them.
+
+    64 MiB of `[],[],...` become 2 GB. What is counted is what begins or parts values; some of it
+    may stand in texts.
+    """
+    if sum(map(data.count, (b",", b"[", b"{"))) > most:
+        raise Malformed("holds more values than any campaign writes, so it was not read")
 
 
 def open_regular(path: Path) -> BinaryIO:

@@ -11,23 +11,29 @@ import hashlib
 import os
 import re
 import stat
+import struct
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cbt_crypto.archive.pack import FORMAT, FREE_BYTES, MANIFEST, MOST_TIMES, REPORT, chunks
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.safe_read import open_regular
+from cbt_crypto.archive.safe_read import check_values, open_regular
 from cbt_crypto.errors import UsageError
 
-_MOST_FILES = 1_000_000
-_MANIFEST_BYTES = 256 << 20
+#: Bytes of a zip's list of files; zipfile makes 20 of memory of each. A quarter million files.
+_LIST_BYTES = 32 << 20
+_MANIFEST_BYTES = 96 << 20
+#: Of commas and brackets in the manifest, for each file; and what is free.
+_VALUES, _FREE_VALUES = 16, 1000
+#: Directories on the way to a file, and what a file or directory takes, however little is in it.
+_DEEPEST, _LEAST_BYTES = 8, 4096
 _READABLE = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 _LONGEST_NAME = 1000
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f\\:]+")
@@ -76,8 +82,10 @@ def opened(path: Path) -> Iterator[Pack]:
     """
     with tempfile.TemporaryDirectory(prefix="cbt-crypto-pack-") as directory:
         try:
-            with open_regular(path) as stream, zipfile.ZipFile(stream) as packed:
-                manifest = _unpacked(packed, os.fstat(stream.fileno()).st_size, Path(directory))
+            with open_regular(path) as stream:
+                size = _checked_size(stream)
+                with zipfile.ZipFile(stream) as packed:
+                    manifest = _unpacked(packed, size, Path(directory))
         except Malformed as error:
             raise UsageError(f"{path}: {error}") from None
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
@@ -92,25 +100,45 @@ def is_pack(path: Path) -> bool:
     return path.is_file()
 
 
+def _checked_size(stream: BinaryIO) -> int:
+    """The size of a zip. Raises Malformed where its list of files is too long to be read."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, size - (1 << 16) - 200))
+    tail = stream.read()
+    stream.seek(0)
+    # APPNOTE.TXT 4.3.16 and 4.3.14: the end of the list, and that of a large one.
+    listed = 0
+    for mark, place, form in ((b"PK\5\6", 12, "<L"), (b"PK\6\6", 40, "<Q")):
+        at = tail.rfind(mark)
+        if 0 <= at <= len(tail) - place - 8:
+            count = int(struct.unpack_from(form, tail, at + place)[0])
+            listed = max(listed, 0 if (form, count) == ("<L", 0xFFFFFFFF) else count)
+    if listed > _LIST_BYTES:
+        raise Malformed("lists more files than any campaign has, so it was not unpacked")
+    return size
+
+
 def _unpacked(packed: zipfile.ZipFile, size: int, into: Path) -> Manifest:
     entries = packed.infolist()
-    if len(entries) > _MOST_FILES:
-        raise Malformed(f"holds more than {_MOST_FILES} files, so it was not unpacked")
-    manifest = _manifest(packed)
+    manifest = _manifest(packed, len(entries))
     names = [entry.filename for entry in entries if entry.filename != MANIFEST]
     if len(set(names)) != len(names) or set(names) != set(manifest.files):
         raise Malformed("holds other files than its manifest names")
     most = size * MOST_TIMES + FREE_BYTES
-    if sum(packed_file.size for packed_file in manifest.files.values()) > most:
-        raise Malformed(f"would become more than {MOST_TIMES} times its size; not unpacked")
     for entry in entries:
         if entry.filename != MANIFEST:
             _check(entry, manifest.kind)
+    folders = {parent for name in names for parent in PurePosixPath(name).parents}
+    least = _LEAST_BYTES * (len(folders) + len(names))
+    if sum(packed_file.size for packed_file in manifest.files.values()) + least > most:
+        raise Malformed(f"would become more than {MOST_TIMES} times its size; not unpacked")
+    for entry in entries:
+        if entry.filename != MANIFEST:
             _extract(packed, entry, manifest.files[entry.filename], into)
     return manifest
 
 
-def _manifest(packed: zipfile.ZipFile) -> Manifest:
+def _manifest(packed: zipfile.ZipFile, files: int) -> Manifest:
     try:
         entry = packed.getinfo(MANIFEST)
     except KeyError:
@@ -121,6 +149,7 @@ def _manifest(packed: zipfile.ZipFile) -> Manifest:
         data = file.read(_MANIFEST_BYTES + 1)
     if len(data) > _MANIFEST_BYTES:
         raise Malformed("has a manifest that is too large")
+    check_values(data, files * _VALUES + _FREE_VALUES)
     try:
         manifest = Manifest.model_validate_json(data)
     except ValidationError as error:
@@ -137,7 +166,7 @@ def _check(entry: zipfile.ZipInfo, kind: str) -> None:
     name, mode = entry.filename, entry.external_attr >> 16
     parts = name.split("/")
     plain = _PLAIN.fullmatch(name) and len(name) <= _LONGEST_NAME
-    if not plain or any(part in ("", ".", "..") for part in parts):
+    if not plain or len(parts) > _DEEPEST or any(part in ("", ".", "..") for part in parts):
         raise Malformed(f"holds a path that may lead anywhere: {name!r}")
     expected = name == REPORT if kind == "summary" else len(parts) > 1 and parts[0] == "results"
     if not expected:

@@ -5,23 +5,29 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from typing import Optional
 
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.sanitize import map_text
 
 #: What may be an address; `ipaddress` knows.
 _ADDRESS = re.compile(
-    r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|(?<![\w:])[0-9a-fA-F:]*:[0-9a-fA-F:.]*(?<![.])"
+    r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\d)|(?<![\w:])[0-9a-fA-F:]*:[0-9a-fA-F:.]*(?<![.])"
 )
-#: A network card's own.
+#: A network card's own; InfiniBand's has 20 bytes.
 _MAC = re.compile(
-    r"(?<![\w:-])(?:[0-9a-f]{2}([:-])(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}"
+    r"(?<![\w:-])(?:[0-9a-f]{2}([:-])(?:[0-9a-f]{2}\1){4,18}[0-9a-f]{2}"
     r"|(?:[0-9a-f]{4}\.){2}[0-9a-f]{4})(?![\w:-])",
     re.IGNORECASE,
 )
 #: `alice` of `alice@node1`, and of `/home/alice`.
-_USER = re.compile(r"((?<![\w.-])(?=[\w.-]+@)|/home/)([\w.-]+)")
+_USER = re.compile(r"((?<![\w.-])(?=[\w.-]+@)|/home/|/Users/)([\w.-]+)")
+#: What may be a host's name, with its domain; and what separates the words in it.
+_NAME = re.compile(r"[\w-]+(?:\.[\w-]+)*")
+_SEPARATOR = re.compile(r"([-._])")
+#: No name has more characters; what has is looked through for hosts alone.
+_LONGEST_NAME = 1000
+#: Nor has a report that people read a longer text; the rest of one is left out.
+_LONGEST_TEXT = 200_000
 #: Users that tell nothing.
 _EVERYBODY = {"root", "ceph", "nobody"}
 
@@ -53,27 +59,53 @@ class Hider:
         words = {host: f"host{number}" for number, host in enumerate(names, 1)}
         named = [host for host in words if host and not _is_address(host)]
         # People write a host's own name where the file has its domain too.
-        self._words = {**{host.partition(".")[0]: words[host] for host in named}, **words}
-        self._hosts = _any_of(self._words, after=r"(?:\.[A-Za-z][\w-]*)*")
+        own = {host.partition(".")[0]: words[host] for host in named}
+        self._words = {name: word for name, word in {**own, **words}.items() if name}
         # What else is in their domain: a switch, a registry.
-        domains = {host.partition(".")[2] for host in named}
-        self._others = _any_of(domains, before=r"(?:[\w-]+\.)*")
+        self._domains = {host.partition(".")[2] for host in named} - {""}
+        split = [_SEPARATOR.split(name) for name in self._words]
+        self._begins = {pieces[0] for pieces in split}
+        self._pieces = max(map(len, split), default=0)
         self._numbers: dict[tuple[str, str], str] = {}
 
     def __call__(self, text: str) -> str:
         """The text with other names for users and hosts."""
+        text = text[:_LONGEST_TEXT]
         text = _USER.sub(lambda match: match[1] + self._user(match[2]), text)
-        if self._hosts is not None:
-            text = self._hosts.sub(self._host, text)
-        if self._others is not None:
-            text = self._others.sub(lambda match: self._numbered("name", match.group()), text)
+        text = _NAME.sub(lambda match: self._name(match.group()), text)
         text = _MAC.sub(lambda match: self._numbered("mac", match.group()), text)
         return _ADDRESS.sub(self._address, text)
 
-    def _host(self, match: re.Match[str]) -> str:
-        host = match.group().lower()
-        longest = max((name for name in self._words if host.startswith(name)), key=len)
-        return self._words[longest]
+    def _name(self, text: str) -> str:
+        """A word with its dots: a host, something in a domain of theirs, or what contains one."""
+        name, domains = text.lower(), self._domains
+        labels = name.split(".") if len(name) <= _LONGEST_NAME else []
+        ends = [".".join(labels[start:]) for start in range(len(labels))]
+        # In a domain that is called like a host, what stands before it is a name as well.
+        known = (end for end in ends if end in self._words and (end == name or end not in domains))
+        host = next(known, None)
+        if host is not None:
+            return self._within(text[: len(text) - len(host)]) + self._words[host]
+        if any(end in domains for end in ends):
+            return self._words.get(labels[0]) or self._numbered("name", name)
+        return self._within(text)
+
+    def _within(self, text: str) -> str:
+        """A word with other names for the hosts in it, as in `ssh-node1` and `node1.log`."""
+        pieces, said, at = _SEPARATOR.split(text), "", 0
+        while at < len(pieces):
+            lengths = range(min(self._pieces, len(pieces) - at), 0, -1)
+            known = (n for n in lengths if "".join(pieces[at : at + n]).lower() in self._words)
+            length = next(known, 0) if pieces[at].lower() in self._begins else 0
+            found = "".join(pieces[at : at + length]).lower()
+            said += self._words[found] if length else pieces[at]
+            at += length or 1
+            # Whatever domain it is given.
+            while length and pieces[at : at + 1] == ["."] and pieces[at + 1][:1].isalpha():
+                at += 2
+                while pieces[at : at + 1] in (["-"], ["_"]):
+                    at += 2
+        return said
 
     def _user(self, name: str) -> str:
         return name if name.lower() in _EVERYBODY else self._numbered("user", name)
@@ -87,14 +119,6 @@ class Hider:
         """`kind1` for the first of its kind, and so on; always the same for the same name."""
         count = sum(known_kind == kind for known_kind, _ in self._numbers)
         return self._numbers.setdefault((kind, name.lower()), f"{kind}{count + 1}")
-
-
-def _any_of(names: Iterable[str], before: str = "", after: str = "") -> Optional[re.Pattern[str]]:
-    """Whole words of these, the longest first, as one name may begin another."""
-    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True) if name)
-    if not known:
-        return None
-    return re.compile(rf"(?<!\w){before}(?:{known})(?!\w){after}", re.IGNORECASE)
 
 
 def _is_address(text: str) -> bool:

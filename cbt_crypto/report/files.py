@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -28,6 +29,8 @@ from cbt_crypto.report.text.markdown import markdown
 
 #: Fewer charts than this are drawn in this process: starting others would take longer.
 _WORTH_A_POOL = 24
+#: File systems take 255 bytes, and it is written under a longer one first.
+_LONGEST_NAME = 180
 
 
 def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list[Path]:
@@ -82,8 +85,16 @@ def _drawn_beside(report: Report) -> Iterator[Iterable[tuple[str, str]]]:
 
 def _drawn(is_emulated: bool, what: tuple[Chart, str]) -> tuple[str, str]:
     chart, heading = what
-    name = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{heading}_{chart.key}")
-    return f"charts/{name}.svg", svg(chart, heading, is_emulated)
+    return f"charts/{_name(f'{heading}_{chart.key}')}.svg", svg(chart, heading, is_emulated)
+
+
+def _name(heading: str) -> str:
+    """As the name of a file: a long one ends with what tells it from others that begin so."""
+    name = re.sub(r"[^A-Za-z0-9.-]+", "_", heading)
+    if len(name) <= _LONGEST_NAME:
+        return name
+    told = hashlib.sha256(heading.encode(errors="replace")).hexdigest()[:8]
+    return f"{name[:_LONGEST_NAME]}_{told}"
 
 
 def _replace(path: Path, text: str) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from cbt_crypto.run.preflight.check import needs_of
 #: Host -> path -> `identity`, `uuid` and `wipe`.
 Notes = Mapping[str, Mapping[str, Any]]
 _LIMIT_S = 120
-_TELLING = ("wwn", "serial", "partuuid", "dm", "size", "start")
+_TELLING = ("wwn", "serial", "partuuid", "dm", "size", "start", "backing")
 
 
 def look(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -> Notes:
@@ -54,12 +55,17 @@ def check_same(archive: Path, notes: Notes) -> None:
     for host, of_host in notes.items():
         for path, note in of_host.items():
             then, now = before.get((host, path)), note["identity"]
-            if then is not None and any(then.get(n, "") != now.get(n, "") for n in _TELLING):
+            if then is not None and any(_told(then, n) != _told(now, n) for n in _TELLING):
                 raise UsageError(
                     f"{host}: {path} is another device now: {words(now)}; this archive knows it "
                     f"as {words(then)}; nothing was touched. Name devices by their ids, as below "
                     "/dev/disk/by-id, or name a new archive with -a"
                 )
+
+
+def _told(known: Mapping[str, str], name: str) -> str:
+    """A loop device is of its file's path: one that was made anew there will do."""
+    return re.sub(r" \d+:\d+$" if name == "backing" else "$", "", known.get(name, ""))
 
 
 def recording(tmp_dir: str, notes: Notes) -> HostScripts:

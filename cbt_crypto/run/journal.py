@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Optional
 
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.safe_read import read_document
+from cbt_crypto.archive.safe_read import check_values, read_document
 from cbt_crypto.engine import Engine
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.secret import document_without
@@ -193,6 +193,7 @@ def _entries(archive: Path) -> Iterator[dict[str, Any]]:
         return
     try:
         data = read_document(path, _LIMIT)
+        check_values(data)
     except Malformed as error:
         raise UsageError(f"{path}: {error}") from None
     for line in data.split(b"\n"):

@@ -28,7 +28,9 @@ def refused(lab: Laboratory, text: str, *options: str, index: int = 0) -> tuple[
     since = time.monotonic()
     start = lab.start(*options, index=index)
     assert start.finish() == 2, start.said()
-    return time.monotonic() - since, next(line for _, line in start.lines if text in line)
+    after = time.monotonic() - since
+    assert text in start.said(), start.said()
+    return after, next(line for _, line in start.lines if text in line)
 
 
 def completes(story: Story) -> None:

@@ -4,9 +4,11 @@ Its source is sent to them, so it needs nothing but Python 3.6. Devices are
 named by their numbers, "major:minor", as the kernel does.
 """
 
+import fcntl
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 from collections import Counter
@@ -71,8 +73,16 @@ class Layers:
             return [(folder.parent / "dev").read_text().strip()]
         backing = folder / "loop/backing_file"
         if backing.exists():
-            return [number(os.stat(backing.read_text().strip()).st_dev)]
+            return [self._below_loop(folder.name, backing.read_text().strip())]
         return [(slave / "dev").read_text().strip() for slave in sorted(folder.glob("slaves/*"))]
+
+    def _below_loop(self, name: str, file: str) -> str:
+        """The device that a loop device's file is on."""
+        try:
+            return number(os.stat(file).st_dev)
+        except OSError:
+            # It was deleted, or this is a container that has no such path: the kernel knows.
+            return loop_below(str(self.root / "dev" / name)) or "unknown"
 
     def _without_number(self, device: str) -> List[Layer]:
         """What a file system that has no device number of its own is mounted from."""
@@ -94,6 +104,23 @@ class Layers:
         except (OSError, subprocess.CalledProcessError):
             return None
         return "\n".join(without_key(line) for line in printed.splitlines())
+
+
+def loop_below(node: str) -> Optional[str]:
+    """The number of the device with a loop device's file, as the kernel's loop driver has it."""
+    # struct loop_info64 of linux/loop.h begins with it.
+    get_status, status = 0x4C05, bytearray(232)
+    try:
+        descriptor = os.open(node, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        fcntl.ioctl(descriptor, get_status, status)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return number(struct.unpack_from("=Q", status)[0])
 
 
 def without_key(line: str) -> str:

@@ -68,7 +68,7 @@ def _percents(report: Report, tables: Sequence[Table]) -> list[str]:
     """One row an op size and configuration, one column a mode."""
     modes = list(dict.fromkeys(s.label for table in tables for s in table.sections))
     lines = [
-        _row(["IO size", report.compared, *(mode.capitalize() for mode in modes)]),
+        _row(["IO size", escape(report.compared), *(escape(m.capitalize()) for m in modes)]),
         _row(["---", "---", *("---:" for _ in modes)]),
     ]
     for table in tables:
@@ -89,7 +89,8 @@ def _curves(report: Report, tables: Sequence[Table]) -> list[str]:
     for path in depth_paths(tables):
         heading = f"{path.heading}, {path.label}: latency over IOPS by {path.depth}"
         lines += [f"### {escape(heading)}", "", *_emulated(report)]
-        lines += [_row([report.compared, path.depth, "IOPS", "mean ms", "p99 ms"])]
+        named = (escape(report.compared), escape(path.depth))
+        lines += [_row([*named, "IOPS", "mean ms", "p99 ms"])]
         lines += [_row(["---", *["---:"] * 4])]
         for curve in path.curves:
             for p in curve.points:
@@ -100,7 +101,7 @@ def _curves(report: Report, tables: Sequence[Table]) -> list[str]:
 
 
 def _losses(table: LossTable) -> list[str]:
-    columns = heads(table)
+    columns = [escape(head) for head in heads(table)]
     lines = [_row(columns), _row(["---", *("---:" for _ in columns[1:])])]
     return lines + [_row([escape(row.label), *percents(row)]) for row in table.rows]
 
@@ -135,7 +136,7 @@ def _figures(report: Report, table: Table) -> list[str]:
     columns = _columns(table)
     headings = [heading for heading, _, _ in columns]
     lines = [
-        _row(["Mode", report.compared, *headings]),
+        _row(["Mode", escape(report.compared), *headings]),
         _row(["---", "---", *("---:" for _ in headings)]),
     ]
     for section in table.sections:
@@ -143,7 +144,7 @@ def _figures(report: Report, table: Table) -> list[str]:
             words = [shown(cell.figures.get(key)) for _, key, shown in columns]
             if cell.state != "measured":
                 words = [f"*{cell.state}*", *("" for _ in columns[1:])]
-            lines.append(_row([section.label, escape(cell.name), *words]))
+            lines.append(_row([escape(section.label), escape(cell.name), *words]))
     return lines
 
 
@@ -183,8 +184,8 @@ def _bases(table: Table) -> list[str]:
     lines = [f"{said}."] if said else []
     lines += [f"Interval: {escape(basis)}." for basis in table.bases]
     lines += [
-        f"{section.label}: the baseline drifted by {section.drift_percent:+.1f} % from its first"
-        " to its last run."
+        f"{escape(section.label)}: the baseline drifted by {section.drift_percent:+.1f} % from its"
+        " first to its last run."
         for section in table.sections
         if section.drift_percent is not None
     ]
@@ -209,7 +210,7 @@ def _pairs(report: Report) -> list[str]:
     """Rows compared with one another."""
     rows = [
         _row([
-            escape(table.title), section.label, escape(pair.name), escape(pair.other),
+            escape(table.title), escape(section.label), escape(pair.name), escape(pair.other),
             f"**{pair.iops.percent:.2f}%**" if pair.iops.differs else f"{pair.iops.percent:.2f}%",
             text_of.interval(pair.iops, loss=False),
         ])
@@ -220,7 +221,9 @@ def _pairs(report: Report) -> list[str]:
     ]  # fmt: skip
     if not rows:
         return []
-    head = [_row(["Load", "Mode", report.compared, "In percent of", "IOPS", "95 % interval"])]
+    head = [
+        _row(["Load", "Mode", escape(report.compared), "In percent of", "IOPS", "95 % interval"])
+    ]
     rule = [_row(["---", "---", "---", "---", "---:", "---"])]
     return ["## Rows among one another", "", *head, *rule, *rows, ""]
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Optional
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.safe_read import check_values
 from cbt_crypto.results.readers.fio_job import SYNC, FioOutput, Job, Side
 from cbt_crypto.results.readers.histogram import from_bins
 
@@ -77,6 +78,7 @@ def parse_fio_json(data: bytes) -> FioOutput:
     Text around the JSON is allowed (an error message before it, `normal` output behind it).
     Raises Malformed when there is no whole JSON document of fio's in it.
     """
+    check_values(data)
     text = data.decode("utf-8", "replace")
     document, start = _first_document(text)
     try:

@@ -100,6 +100,30 @@ def test_a_loop_device_lies_on_its_file(tree: Tree, layers: Layers, tmp_path: Pa
     assert [layer["device"] for layer in layers.below("7:0")][:2] == ["7:0", below]
 
 
+@pytest.mark.xdist_group("loop devices")
+def test_a_loop_device_whose_file_has_no_path_here(tmp_path: Path, loop_devices: None) -> None:
+    """It was deleted, or this is a container: the proof ended with a traceback."""
+    file = tmp_path / "disk"
+    file.write_bytes(bytes(1 << 20))
+    where = os.stat(file).st_dev
+    attach = ["losetup", "--find", "--show", str(file)]
+    device = subprocess.run(attach, check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        file.unlink()
+        below = Layers().below(number(os.stat(device).st_rdev))
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
+    assert below[1]["device"] == number(where)
+
+
+def test_a_loop_device_of_which_nothing_is_known(tree: Tree, layers: Layers) -> None:
+    tree.device("7:0", "devices/virtual/block/loop0")
+    tree.write("sys/devices/virtual/block/loop0/loop/backing_file", "/gone (deleted)")
+    tree.write("dev/loop0", "")
+    tree.write("proc/self/mountinfo", "36 35 0:98 / /data rw - overlay overlay rw")
+    assert layers.below("7:0")[1:] == [{"device": "unknown", "name": "unknown"}]
+
+
 def test_a_file_system_without_a_number_is_named(tree: Tree, layers: Layers) -> None:
     line = "36 35 0:98 / /data rw,noatime - overlay overlay rw,lowerdir=/lower"
     tree.write("proc/self/mountinfo", line)

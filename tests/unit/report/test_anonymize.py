@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+import time
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,40 @@ def test_no_name_is_left_however_it_is_spelled(
     for number in range(1, len(hosts) + 1):
         assert f"host{number}" in said
     assert "(process 1)" in said and "user1@host1" in said
+
+
+def test_a_domain_that_is_called_like_a_host() -> None:
+    """`registry` stayed: its domain was taken for the host of that name."""
+    hide = Hider(["osd.lab", "lab.lab"])
+    said = hide("root@osd.lab, lab.lab: registry.lab; lab, OSD, mon.osd")
+    assert said == "root@host1, host2: name1; host2, host1, mon.host1"
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("node1_public node1-eth0 mon.node1_x", "host1_public host1-eth0 mon.host1_x"),
+        ("at 10.0.0.1. At node1.lab.example.", "at address1. At host1."),
+        ("version 1.2.3.4.5", "version 1.2.3.4.5"),
+        ("/Users/alice/x", "/Users/user1/x"),
+        (f"{':'.join(['80'] * 20)} up", "mac1 up"),
+        ("node10 xnode1 node1x", "node10 xnode1 node1x"),
+    ],
+)
+def test_names_where_programs_put_them(text: str, said: str) -> None:
+    assert Hider(["node1"])(text) == said
+
+
+def test_hosts_that_are_called_like_their_new_names() -> None:
+    assert Hider(["host2", "host1"])("host1 host2 host1.x") == "host2 host1 host2"
+
+
+@pytest.mark.parametrize("text", ["a.", "a-", "aa:", "x@", "node1.lab ", "/home/", "a"])
+def test_a_long_text_of_many_names(text: str) -> None:
+    """Each took the square of its length."""
+    hide, began = Hider(f"node{number}.lab" for number in range(20_000)), time.process_time()
+    hide(text * 100_000)
+    assert time.process_time() - began < 30
 
 
 @given(host=LABELS)

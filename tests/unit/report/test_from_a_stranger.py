@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
+import re
 import resource
+import struct
 import subprocess
 import sys
+import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +59,39 @@ def test_names_are_inert_wherever_they_are_shown(small: Path, name: str) -> None
     assert not [cell for row in rows for cell in row if cell == "-1"]
     page = (small / "report.html").read_text()
     assert "</script><script>alert" not in page and "\x1b" not in page
+
+
+def test_names_of_dimensions_are_inert(small: Path) -> None:
+    """What is compared, and a mode: they head columns, and Markdown had them as they were."""
+    name = "</script><img src=x> a | b [x](javascript:alert) $\\frac{$ \x1b[31m"
+    plan = json.loads((small / "results" / "plan.json").read_text())
+    plan["baseline"]["dimension"] = name
+    for number, cell in enumerate(plan["cells"]):
+        cell["parameters"][name] = "Unencrypted" if number % 2 else name
+        cell["parameters"]["mode"] = name
+        path = small / cell["path"] / "cell.json"
+        changed(path, parameters=cell["parameters"])
+    (small / "results" / "plan.json").write_text(json.dumps(plan))
+    done = said("report", small)
+    assert done.exit_code in (0, 1) and "\x1b" not in done.output
+    text = (small / "report.md").read_text()
+    assert "| IO size |" in text
+    assert not re.search(r"(?<!\\)<(img|/?script)|(?<!\\)\]\(javascript|\x1b", text)
+    heads = [line for line in text.splitlines() if line.startswith("| Mode")]
+    rules = [line for line in text.splitlines() if line.startswith("| ---")]
+    bars = [len(re.findall(r"(?<!\\)\|", line)) for line in heads]
+    assert heads and set(bars) <= {line.count("|") for line in rules}
+
+
+def test_values_that_are_longer_than_a_file_s_name(small: Path) -> None:
+    """A chart is called after its load: there was no report at all."""
+    for name in ("plan.json", "0*/id-*/cell.json"):
+        for path in (small / "results").glob(name):
+            text = path.read_text()
+            path.write_text(re.sub(r'"op_size": \d+', f'"op_size": "{"x" * 3000}"', text))
+    done = said("report", small)
+    assert done.exit_code in (0, 1) and "cannot be written" not in done.output
+    assert (small / "report.html").exists()
 
 
 @pytest.mark.parametrize(
@@ -113,3 +151,76 @@ def test_an_alias_bomb_in_upstream_s_yaml(tmp_path: Path) -> None:
     words = (f"{name}={tmp_path / name}" for name in ("a", "b"))
     done = limited("compare", *words, "-o", tmp_path / "out", most_bytes=900 << 20)
     assert done.returncode in (1, 2) and "Traceback" not in done.stderr, done.stderr[-800:]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["environment.json", "progress.json", "journal.jsonl", "00000000/id-00000000/cell.json",
+     "00000000/id-00000000/proof.json", "00000000/id-00000000/json_output.0.client0"],
+)  # fmt: skip
+def test_a_document_of_many_values(small: Path, name: str) -> None:
+    """60 MiB of empty lists took 2 GB, wherever they stood."""
+    path = small / "results" / name
+    text = path.read_bytes().strip() if path.exists() else b"{}"
+    with path.open("wb") as file:
+        file.write(text[:-1] + (b"," if len(text) > 2 else b"") + b'"x":[')
+        file.write(b"[]," * (20 << 20) + b"1]}\n")
+    words = {"progress": ["watch"], "journal": ["cleanup", "--foreign", "--plan"]}
+    command = words.get(path.stem, ["report"])
+    done = limited(*command, small, most_bytes=900 << 20)
+    assert done.returncode in (0, 1, 2) and "Traceback" not in done.stderr, done.stderr[-500:]
+    assert "MemoryError" not in done.stderr
+
+
+def a_pack(path: Path, names: Iterable[str], manifest: Iterable[bytes]) -> Path:
+    """A zip of empty files, with this for its manifest."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in names:
+            packed.writestr(name, b"")
+        with packed.open("manifest.json", "w") as file:
+            for part in manifest:
+                file.write(part)
+    return path
+
+
+_EMPTY = hashlib.sha256(b"").hexdigest()
+
+
+@pytest.mark.parametrize("what", [b'"results/%d":{"size":0,"sha256":"' + b"0" * 64 + b'"},', b""])
+def test_a_manifest_of_many_values(tmp_path: Path, what: bytes) -> None:
+    """A pack of 7 MB, and one of 230 kB, took 2.8 GB."""
+    files = (what % number for number in range(500_000 if what else 0))
+    begin, end = b'{"format":1,"kind":"raw","files":{', b'"results/x":{"size":0,"sha256":"0"}}'
+    lists = () if what else (b"[]," * (1 << 20) for _ in range(20))
+    parts = [begin, *files, end, b',"x":[', *lists, b"1]}"]
+    pack = a_pack(tmp_path / "bomb.zip", (), parts)
+    done = limited("report", pack, most_bytes=700 << 20)
+    assert done.returncode == 2 and "holds more values than" in done.stderr, done.stderr[-500:]
+
+
+def test_a_pack_of_many_directories(tmp_path: Path) -> None:
+    """One of 3 MB made 700,000 of them."""
+    names = [f"results/{number}/" + "a/" * 400 + "f" for number in range(300)]
+    known = {name: {"size": 0, "sha256": _EMPTY} for name in names}
+    manifest = json.dumps({"format": 1, "kind": "raw", "files": known}).encode()
+    done = limited("report", a_pack(tmp_path / "a.zip", names, [manifest]), most_bytes=700 << 20)
+    assert done.returncode == 2 and "a path that may lead anywhere" in done.stderr
+    names = [f"results/{number}/b/c/d/e/f" for number in range(6000)]
+    known = {name: {"size": 0, "sha256": _EMPTY} for name in names}
+    manifest = json.dumps({"format": 1, "kind": "raw", "files": known}).encode()
+    done = limited("report", a_pack(tmp_path / "b.zip", names, [manifest]), most_bytes=700 << 20)
+    assert done.returncode == 2 and "would become more than 100 times" in done.stderr
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_zip_whose_list_is_longer_than_any(tmp_path: Path, large: bool) -> None:
+    """zipfile makes an object of each entry, before anybody can count them."""
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF if large else 1 << 26,
+                      0, 0)  # fmt: skip
+    if large:
+        end = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, 9, 9, 1 << 26, 0) + (
+            struct.pack("<4sLQL", b"PK\6\7", 0, 1 << 26, 1) + end
+        )
+    (tmp_path / "a.zip").write_bytes(bytes(1 << 26) + end)
+    done = said("report", tmp_path / "a.zip")
+    assert done.exit_code == 2 and "lists more files than any campaign has" in done.output

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,47 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
 def test_failed_cells_have_no_results(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no results of fio's"):
         lay_out(archive(tmp_path / "in", state="failed"), tmp_path / "out")
+
+
+#: Of the archive's author: where he would like to write, with a file of his as the content.
+OUT = "../" * 12
+
+
+@pytest.mark.parametrize("value", [f"{OUT}HERE", "/HERE", "a/../../x", "..", "", "a\0b", "x" * 300])
+@pytest.mark.parametrize("key", ["host", "volume", "scenario"])
+def test_nothing_is_written_elsewhere(tmp_path: Path, key: str, value: str) -> None:
+    """A volume that was called ../../etc/cron.d/x was written there, with what the archive had."""
+    made = archive(tmp_path / "in")
+    path = made / "results/00000000/id-1/cell.json"
+    cell = json.loads(path.read_text())
+    value = value.replace("HERE", str(tmp_path / "here").lstrip("/"))
+    (cell if key == "scenario" else cell["processes"][0])[key] = value
+    path.write_text(json.dumps(cell))
+    with pytest.raises(UsageError, match="is no name of a host or a volume"):
+        lay_out(made, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+@pytest.mark.parametrize("name", ["../../../../../../etc/passwd", "/etc/passwd", "pipe", "link"])
+def test_nothing_is_read_elsewhere(tmp_path: Path, name: str) -> None:
+    made = archive(tmp_path / "in")
+    folder = made / "results/00000000/id-1"
+    os.mkfifo(folder / "pipe")
+    (folder / "link").symlink_to("/etc/passwd")
+    cell = json.loads((folder / "cell.json").read_text())
+    cell["processes"][0]["json"] = name
+    (folder / "cell.json").write_text(json.dumps(cell))
+    with pytest.raises(UsageError, match=r"in: a file of it (names|is|cannot) "):
+        lay_out(made, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+@pytest.mark.parametrize("path", ["../../x", "/tmp/x", "results/cbt_config.yaml"])
+def test_a_cell_s_path_that_leads_out(tmp_path: Path, path: str) -> None:
+    made = archive(tmp_path / "in")
+    plan = json.loads((made / "results/plan.json").read_text())
+    plan["cells"].append({**plan["cells"][0], "path": path})
+    (made / "results/plan.json").write_text(json.dumps(plan))
+    with contextlib.suppress(UsageError):
+        lay_out(made, tmp_path / "out")
+    assert {path.name for path in tmp_path.iterdir()} <= {"in", "out"}

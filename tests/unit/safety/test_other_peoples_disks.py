@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cbt_crypto.engine.contract import embedded
+from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.devices.identity_on_host import TAG
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.plan.cells import cells_of
+from cbt_crypto.plan.file import load
+from cbt_crypto.run import devices
+from cbt_crypto.run.journal import Journal
+from cbt_crypto.run.locks.holder import this_run
 
 from .conftest import Bench, digest, run
 
@@ -202,6 +211,38 @@ def test_lost_notes_are_put_back(bench: Bench) -> None:
     os.unlink(Path(bench.tmp_dir) / destroy.NOTES)
     bench.good(destroy.restore(bench.tmp_dir, notes) + "\n" + destroy.empty_all(bench.tmp_dir))
     assert disk.read_bytes().startswith(TAG)
+
+
+def test_an_archive_knows_its_devices(
+    bench: Bench, tmp_path: Path, write_campaign: Callable[..., Path]
+) -> None:
+    """Two loop devices of one size with each other's files: the second would have been wiped."""
+    (mine, place), (other, elsewhere) = bench.disk("mine"), bench.disk("other")
+    cluster = {
+        "head": "localhost", "clients": ["localhost"], "osds": ["localhost"],
+        "mons": {"head": ..., "localhost": {"a": "127.0.0.1:13377"}},
+        "mgrs": {"head": ..., "localhost": {"x": None}},
+        "tmp_dir": bench.tmp_dir, "osd_devices": [place], "osds_per_node": 1, "wipe": True,
+    }  # fmt: skip
+    campaign = load(write_campaign(cluster=cluster))
+    remote, archive = Remote(embedded().common, bench.tmp_dir), tmp_path / "archive"
+
+    def look() -> None:
+        devices.check_same(archive, devices.look(remote, campaign, cells_of(campaign)))
+
+    found = devices.look(remote, campaign, cells_of(campaign))
+    Journal(archive, "r1").begin(campaign, this_run(archive), embedded(), found)
+    look()
+    bench.detach(place)
+    bench.detach(elsewhere)
+    bench.attach(other, place)
+    with pytest.raises(UsageError, match=f"now: file {other} .*knows it as file {mine} "):
+        look()
+    bench.detach(place)
+    mine.unlink()
+    mine.write_bytes(bytes(64 << 20))
+    bench.attach(mine, place)
+    look()
 
 
 def test_an_empty_directory_is_still_ours_to_take(bench: Bench) -> None:
