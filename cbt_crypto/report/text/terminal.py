@@ -22,7 +22,8 @@ from cbt_crypto.report.shown import without_missing
 #: From this width on there is room for a bar beside each percent.
 _WITH_BARS = 116
 _BAR = 10
-_NAME = 27
+#: Widths of the first column, and of a bar that makes room for it.
+_NAME, _SHORT_BAR = 27, 6
 _COLUMNS = (
     ("IOPS", 9),
     ("MB/s", 7),
@@ -114,9 +115,14 @@ def _subtitle(report: Report) -> str:
 def _show_table(report: Report, table: Table, console: Console) -> None:
     notes: list[str] = []
     with_bars = console.width >= _WITH_BARS
-    grid = _grid(report, with_bars, console.width)
-    for section in table.sections:
-        _add_section(grid, section, report, with_bars, notes)
+    named = [
+        (section, [(cell, _name(cell, notes)) for cell in section.cells])
+        for section in table.sections
+    ]
+    longest = max((name.cell_len for _, rows in named for _, name in rows), default=0)
+    grid = _grid(report, with_bars, console.width, longest)
+    for section, rows in named:
+        _add_section(grid, section, rows, report, with_bars)
     console.print()
     console.print(Text(table.title, "bold"))
     if report.emulated_hosts:
@@ -135,33 +141,47 @@ def _show_table(report: Report, table: Table, console: Console) -> None:
         console.print(Padding(Text(f"{number}  {note}", "yellow"), (0, 0, 0, 2)))
 
 
-def _grid(report: Report, with_bars: bool, width: int) -> Grid:
+def _grid(report: Report, with_bars: bool, width: int, longest: int) -> Grid:
+    """The columns that fit; names then have what is left, and four columns of the bars."""
     grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("", width=_NAME, overflow="fold")
     if with_bars:
         grid.add_column("", width=_BAR)
     grid.add_column("% lost" if report.options.loss else "percent", justify="right", width=7)
     grid.add_column("95 % interval", justify="right", width=18)
-    left = width - sum((column.width or 0) + 1 for column in grid.columns)
+    # The pad behind the last column is not needed.
+    left = 1 + width - sum((column.width or 0) + 1 for column in grid.columns)
     has_memory = any(table.has(FROM_MEMORY) for table in report.tables)
     for heading, column_width in (*_COLUMNS, *([("mem %", 5)] if has_memory else [])):
-        left -= column_width + 1
-        # A figure that is cut is worse than none; the pad behind the last one is not needed.
-        if left < -1:
+        # A figure that is cut is worse than none.
+        if left < column_width + 1:
             break
+        left -= column_width + 1
         grid.add_column(heading, justify="right", width=column_width, no_wrap=True)
+    grid.columns[0].width = _NAME + max(0, min(longest - _NAME, left))
+    if with_bars:
+        short = max(0, min(longest - grid.columns[0].width, _BAR - _SHORT_BAR))
+        grid.columns[0].width += short
+        grid.columns[1].width = _BAR - short
     return grid
 
 
+def _name(cell: ReportCell, notes: list[str]) -> Text:
+    marks = _marks(cell, notes)
+    return Text.assemble(f"  {cell.name}", (f" {marks}" if marks else "", "yellow"))
+
+
 def _add_section(
-    grid: Grid, section: Section, report: Report, with_bars: bool, notes: list[str]
+    grid: Grid,
+    section: Section,
+    rows: Sequence[tuple[ReportCell, Text]],
+    report: Report,
+    with_bars: bool,
 ) -> None:
     columns = len(grid.columns)
     grid.add_row(Text(section.label, "bold cyan"), *[""] * (columns - 1))
-    for cell in section.cells:
-        marks = _marks(cell, notes)
-        name = Text.assemble(f"  {cell.name}", (f" {marks}" if marks else "", "yellow"))
-        bar = [_bar(cell)] if with_bars else []
+    for cell, name in rows:
+        bar = [_bar(cell, grid.columns[1].width or _BAR)] if with_bars else []
         figures = _figures(cell, report.options.loss)[: columns - 1 - len(bar)]
         grid.add_row(name, *bar, *figures)
 
@@ -182,14 +202,14 @@ def _marks(cell: ReportCell, notes: list[str]) -> str:
     return ",".join(numbers)
 
 
-def _bar(cell: ReportCell) -> Text:
+def _bar(cell: ReportCell, width: int) -> Text:
     comparison = cell.comparisons.get("iops")
     if comparison is None:
         return Text("")
-    eighths = round(min(comparison.percent, 100) / 100 * _BAR * 8)
+    eighths = round(min(comparison.percent, 100) / 100 * width * 8)
     full, rest = divmod(eighths, 8)
     text = "█" * full + (_EIGHTHS[rest] if rest else "")
-    return Text(text.ljust(_BAR), "dim" if cell.is_baseline else "blue")
+    return Text(text.ljust(width), "dim" if cell.is_baseline else "blue")
 
 
 def _figures(cell: ReportCell, loss: bool) -> list[Text]:

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,10 +48,32 @@ def test_the_terminal_table(small, width):
     assert all(len(line) <= width for line in lines)
     assert "rbd_multi_client, 4 KiB" in lines
     (luks, _) = [line for line in lines if line.startswith("  LUKS ")]
+    (full, _) = [line for line in lines if line.startswith("  Unencrypted ")]
+    assert full.count("█") == (10 if width == 120 else 0), "a short name leaves bars as they are"
     words = luks.split()
     assert "50.00" in words and "1,000" in words and "20.0" in words
     assert re.search(r"50\.00 +within run ±\d\.\d ", luks)
     assert any(line.startswith("random reads") for line in lines)
+
+
+@pytest.mark.parametrize("width", [120, 160])
+def test_a_long_name_keeps_its_notes_on_its_line(tmp_path, synthetic, width):
+    names = ["Unencrypted", "LUKS + secure messenger"]
+    shape = synthetic.SyntheticScenario("rbd", 1, 1, (4096,), ("randread",), 128)
+    campaign = synthetic.SyntheticCampaign(
+        [shape], names, lambda cell: synthetic.Load(1000.0, 2.0), seconds=8
+    )
+    built = build(synthetic.write_archive(campaign, tmp_path / "archive"))
+    (table,) = built.tables
+    (section,) = table.sections
+    texts = [f"doubt {number}" for number in range(12)]
+    cells = [replace(cell, warnings=tuple(texts)) for cell in section.cells]
+    section = replace(section, cells=(replace(cells[0], warnings=tuple(texts[3:])), cells[1]))
+    lines = _printed(replace(built, tables=(replace(table, sections=(section,)),)), width)
+    lines = lines.splitlines()
+    assert all(len(line) <= width for line in lines)
+    (row,) = [line for line in lines if line.startswith("  LUKS + secure messenger 5,6,7,8 ")]
+    assert "100.00" in row.split() and "1,000" in row.split()
 
 
 def test_loss_instead_of_percent(small):
