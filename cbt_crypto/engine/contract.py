@@ -297,7 +297,7 @@ class CellBenchmark(Protocol):
     stack: Stack
     remote: Remote
     outcome: CellOutcome
-    #: What had passed drives before the cell and after it, where it was counted.
+    #: What had passed drives before the cell and after it; set by who measures.
     counted: Sequence[Mapping[str, Any]]
     #: Hosts that count their energy; set by whoever knows, as most machines do not.
     energy_hosts: Sequence[str]
@@ -327,12 +327,8 @@ class CellBenchmark(Protocol):
     def run(self) -> None:
         """Measure the cell: from its ramp to the last client process. Raises RunError."""
 
-    def looks_after(self) -> Looks:
-        """The same in the call that proves what is after it."""
-        ...
-
-    def note(self, before: Looked, after: Looked) -> None:
-        """Complete `outcome` with what hosts said to both."""
+    def note(self, before: Looked) -> None:
+        """Complete `outcome` with what hosts said to that, when `run` has ended."""
 
     def collect(self) -> None:
         """Bring its files to the archive; in a thread, while the next cell runs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -151,14 +152,34 @@ def test_upstream_s_benchmarks_run_under_overlays(
     assert set(measured) == {"librbdfio", "radosbench"}
     assert [p["exit_status"] for p in measured["librbdfio"]["processes"]] == [0]
     assert [p["exit_status"] for p in measured["radosbench"]["processes"]] == [0, 0]
-    for name in measured:
+    for name, cell in measured.items():
         assert f"{name}, " in done.stdout, "a table of its own"
+        _is_counted_at_the_osds(cell)
     figures = [
         (cell["dimensions"]["scenario"], cell["figures"]["iops"])
         for cell in report_cells(tmp_path / "archive")
     ]
     assert {scenario for scenario, _ in figures} == {"librbdfio", "radosbench"}
     assert min(iops for _, iops in figures) > 0, "a finished cell has figures"
+
+
+def _is_counted_at_the_osds(cell: dict[str, Any]) -> None:
+    """The kernel's counts of a cell agree with what fio and rados say that they moved."""
+    before = [drive["written_bytes"] for drive in cell["overwritten"].values()]
+    assert len(before) == 2 and min(before) > 0
+    counters = [osd["counters"] for osd in cell["storage"].values()]
+    read = sum(counted["client_read_bytes"] for counted in counters)
+    written = sum(counted["client_written_bytes"] for counted in counters)
+    if cell["scenario"] == "librbdfio":
+        (process,) = cell["processes"]
+        output = json.loads((cell["directory"] / process["json"]).read_text())
+        said = output["jobs"][0]["read"]["io_bytes"]
+        # Its ramp is in the one count alone.
+        assert said <= read < 10 * said + (64 << 20)
+        return
+    texts = [path.read_text() for path in cell["directory"].glob("**/output.0.*")]
+    (made,) = re.findall(r"Total writes made:\s+(\d+)", "".join(texts))
+    assert written >= int(made) * 65536
 
 
 def test_a_monitor_that_does_not_start_ends_the_campaign(

@@ -40,8 +40,8 @@ _SCRIPT_S = 600
 class NativeBenchmark:
     """One cell, run by one object of upstream's."""
 
-    #: Upstream's own benchmarks do not record either.
     counted: Sequence[Mapping[str, Any]] = ()
+    #: Upstream's own benchmarks do not record it.
     energy_hosts: Sequence[str] = ()
     #: Nobody: how upstream starts its clients is its own.
     tell: Optional[Callable[[LiveFigures], None]] = None
@@ -135,11 +135,7 @@ class NativeBenchmark:
         """Nothing."""
         return {}
 
-    def looks_after(self) -> Looks:
-        """Nothing."""
-        return {}
-
-    def note(self, before: Looked, after: Looked) -> None:
+    def note(self, before: Looked) -> None:
         """Nothing: no host was asked."""
 
     def collect(self) -> None:

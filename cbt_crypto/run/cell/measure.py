@@ -6,7 +6,6 @@ import contextlib
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -51,6 +50,7 @@ class ScenarioBenchmark:
 
     #: Hosts that count their energy; set by whoever knows, as most machines do not.
     energy_hosts: Sequence[str] = ()
+    counted: Sequence[Mapping[str, Any]] = ()
     #: Who is told what the clients do while they run; nobody when None.
     tell: Optional[Callable[[LiveFigures], None]] = None
 
@@ -69,11 +69,6 @@ class ScenarioBenchmark:
         self.commands = commands_of(work.cluster, work.site.conf if work.site.group else "")
         self.outcome: CellOutcome = {}
         self._is_prepared = False
-        #: Where what has passed is counted: also at OSDs that idle meanwhile.
-        self._with_idle = replace(self.site, osds=(*self.site.osds, *self.site.idle))
-        #: When that was counted before the cell; then, the time until it is again.
-        self._counted_s = 0.0
-        self.counted: Sequence[Mapping[str, Any]] = ()
         self._rounds: Optional[dict[str, Any]] = None
 
     def initialize(self) -> None:
@@ -112,26 +107,13 @@ class ScenarioBenchmark:
         self.remote.run(fill, "prefill the volumes", limit)
 
     def looks_before(self) -> Looks:
-        """Empty the caches that are to be so, then count what has passed the OSDs' devices."""
-        emptying = caches.emptying(self.site, self.scenario)
-        return {_CACHES: emptying, _STORAGE: storage_traffic.scripts(self._with_idle)}
+        """Empty the caches that are to be so."""
+        return {_CACHES: caches.emptying(self.site, self.scenario)}
 
-    def looks_after(self) -> Looks:
-        """Count again."""
-        self._counted_s = time.monotonic() - self._counted_s
-        return {_STORAGE: storage_traffic.scripts(self._with_idle)}
-
-    def note(self, before: Looked, after: Looked) -> None:
-        """Add to `outcome` what the hosts said before and after the cell."""
-        counted = [
-            storage_traffic.parsed(self._with_idle, look.get(_STORAGE, {}))
-            for look in (before, after)
-        ]
-        self.counted = counted
+    def note(self, before: Looked) -> None:
+        """Add to `outcome` what the hosts said before the cell."""
         if self._rounds is not None:
             self.outcome["steady_state"] = self._rounds
-        moved = storage_traffic.between(*counted)
-        self.outcome.update(groups.moved(self.site, moved, self._counted_s))
         said = before.get(_CACHES, {})
         self.outcome["caches"] = caches.outcome(self.site, self.scenario, said)
 
@@ -140,7 +122,6 @@ class ScenarioBenchmark:
 
         The files stay on the nodes, for `collect`.
         """
-        self._counted_s = time.monotonic()
         scripts = self.scenario.measure(
             self.site, self.run_dir, self.commands, self.stack.wrap_client
         )
@@ -255,11 +236,14 @@ def attempt(
         remote, stack, site = benchmark.remote, benchmark.stack, benchmark.site
         is_waived = proof.is_waived(benchmark.cluster.config)
         proving = proof.CellProof(remote, stack, site, is_waived)
-        with _proved(proving, target, benchmark):
+        counter = storage_traffic.Counter(site)
+        with _proved(proving, target, benchmark, counter):
             load = neighbours.declared(benchmark.cluster.config)
             with neighbours.running(load, remote, stack, site) as seen:
                 benchmark.run()
         outcome = benchmark.outcome
+        outcome.update(groups.moved(site, counter.moved(), counter.seconds))
+        benchmark.counted = counter.readings
         if seen:
             outcome["neighbours"] = seen
         target.check_health()
@@ -282,12 +266,21 @@ def attempt(
 
 
 @contextlib.contextmanager
-def _proved(proving: proof.CellProof, target: Target, benchmark: CellBenchmark) -> Iterator[None]:
-    """The hosts are looked at before, during and after the block."""
+def _proved(
+    proving: proof.CellProof,
+    target: Target,
+    benchmark: CellBenchmark,
+    counter: storage_traffic.Counter,
+) -> Iterator[None]:
+    """The hosts are looked at before, during and after the block; caches are emptied first."""
     try:
-        before = proving.begin(target.cluster.up_from, benchmark.looks_before())
+        first = {**benchmark.looks_before(), _STORAGE: counter.scripts()}
+        before = proving.begin(target.cluster.up_from, first)
+        counter.note(before.get(_STORAGE, {}))
         yield
-        benchmark.note(before, proving.end(benchmark.looks_after()))
+        after = proving.end({_STORAGE: counter.scripts()})
+        counter.note(after.get(_STORAGE, {}))
+        benchmark.note(before)
     except BaseException:
         proving.abandon()
         raise

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Optional
 
 from cbt_crypto.hosts import admin_socket, shell
@@ -29,6 +31,38 @@ _COUNTERS = {
 
 #: OSD -> what it had counted since it started.
 Reading = Mapping[str, Mapping[str, Any]]
+
+
+class Counter:
+    """Reads before a cell and after it, whoever runs the cell's clients."""
+
+    def __init__(self, site: Site) -> None:
+        """Touches nothing."""
+        # Also at OSDs that idle meanwhile.
+        self._site = replace(site, osds=(*site.osds, *site.idle))
+        self._began = self._ended = 0.0
+        #: What had passed before the cell and after it.
+        self.readings: Sequence[Reading] = ()
+
+    def scripts(self) -> HostScripts:
+        """Scripts of the next reading, of which `note` takes what they print."""
+        self._ended = time.monotonic()
+        return scripts(self._site)
+
+    def note(self, printed: HostOutputs) -> None:
+        """A reading was taken."""
+        self._began = self._began or time.monotonic()
+        self.readings = (*self.readings, parsed(self._site, printed))
+
+    @property
+    def seconds(self) -> float:
+        """From the first reading until the second is asked for."""
+        return self._ended - self._began
+
+    def moved(self) -> dict[str, dict[str, Any]]:
+        """What passed each OSD, or drive, between the two readings."""
+        before, after = self.readings
+        return between(before, after)
 
 
 def scripts(site: Site) -> HostScripts:
