@@ -4,7 +4,8 @@
 #   docs/record_first_hour.sh docs/first-hour.cast [DIRECTORY [OPTIONS OF lab up]]
 #
 # Wants cbt-crypto on the PATH. DIRECTORY is where the user works; its archive is kept. The nodes are
-# four namespaces, which wants root, unless options say otherwise, such as --kind vm --nodes 3.
+# four namespaces, which wants root, unless options say otherwise, such as --kind vm --nodes 3. $ONLY
+# says which cells, as options of cbt.py.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cast=$(realpath "$1")
@@ -14,7 +15,7 @@ shift $(($# < 2 ? $# : 2))
 lab=first-hour-$$
 trap 'cbt-crypto lab down --name $lab' EXIT
 up=$(cbt-crypto lab up "$@" --name $lab)
-last=$(($(grep -c '^node[0-9]* ' <<< "$up") - 1))
+last=$(($(grep -c '^node[0-9]' <<< "$up") - 1))
 
 # People have the nodes in their ~/.ssh/config; here it is named to ssh.
 mkdir -p "$work/bin"
@@ -30,4 +31,4 @@ python3 "$here/record.py" "$cast" \
     "cbt-crypto init --hosts 'node[0-$last]' --time 3" \
     "cbt-crypto check campaign.yaml" \
     "cbt.py --plan campaign.yaml | tail -n 12" \
-    "cbt.py -a archive --only single_client_sync campaign.yaml"
+    "cbt.py -a archive ${ONLY:---only single_client_sync} campaign.yaml"

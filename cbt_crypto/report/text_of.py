@@ -18,6 +18,8 @@ NO_VERDICT = (
     "on a deployment of its own; --spread-from takes the spread from an archive that was measured "
     "so."
 )
+#: Stands where a campaign has only begun, or measured its baseline alone.
+NOTHING = "Nothing is compared: no configuration beside the baseline has been measured."
 
 
 def interval(comparison: Optional[Comparison], loss: bool) -> str:
@@ -34,6 +36,8 @@ def interval(comparison: Optional[Comparison], loss: bool) -> str:
 
 def verdicts(report: Report) -> str:
     """What bold percents and intervals mean, together and one by one."""
+    if not any(cell.comparisons for cell in report.cells if not cell.is_baseline):
+        return NOTHING
     if not report.verdicts:
         return NO_VERDICT
     count = f"all {report.verdicts} comparisons" if report.verdicts > 1 else "the one comparison"

@@ -16,20 +16,10 @@ import pytest
 from cbt_crypto.report import build
 
 PROJECT = Path(__file__).resolve().parents[2]
-_VMS = [
-    "--kind",
-    "vm",
-    "--nodes",
-    "3",
-    "--disks",
-    "2",
-    "--disk-size",
-    "4G",
-    "--memory",
-    "1280M",
-    "--cpus",
-    "1",
-]
+#: The smallest drives that `init` takes for OSDs: an emulated machine fills volumes at 7 MB/s.
+_VMS = "--kind vm --nodes 3 --disks 1 --disk-size 1200M --memory 2G --cpus 1"
+_ON_NAMESPACES = ("Unencrypted", "Secure messenger")
+_ON_VMS = ("Unencrypted", "LUKS", "Secure messenger")
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(7200)]
 
@@ -37,31 +27,33 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(7200)]
 @pytest.mark.parametrize(
     ("options", "configurations"),
     [
-        pytest.param([], {"Unencrypted", "Secure messenger"}, id="four namespaces"),
-        pytest.param(
-            list(_VMS),
-            {"Unencrypted", "LUKS", "LUKS, no workqueues", "Secure messenger",
-             "LUKS + secure messenger"},
-            id="three virtual machines",
-        ),
+        pytest.param("", _ON_NAMESPACES, id="four namespaces"),
+        pytest.param(_VMS, _ON_VMS, id="three virtual machines"),
     ],
-)  # fmt: skip
+)
 def test_the_commands_of_the_first_hour(
-    options: list[str], configurations: set[str], tmp_path: Path
+    options: str, configurations: tuple[str, ...], tmp_path: Path
 ) -> None:
     if not options and os.geteuid() != 0:
         pytest.skip("namespace nodes need root")
     cast = tmp_path / "first-hour.cast"
-    command = [str(PROJECT / "docs/record_first_hour.sh"), str(cast), str(tmp_path), *options]
+    command = [
+        str(PROJECT / "docs/record_first_hour.sh"),
+        str(cast),
+        str(tmp_path),
+        *options.split(),
+    ]
+    wanted = (f"sync / {name} / randread" for name in (*configurations, "control"))
+    only = " ".join(f"--only '{pattern}'" for pattern in wanted) if options else ""
     programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        command, env={**os.environ, "PATH": programs}, stdin=subprocess.DEVNULL,
+        command, env={**os.environ, "PATH": programs, "ONLY": only}, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]
     report = build(tmp_path / "archive")
     ran = [cell for cell in report.cells if cell.state != "missing"]
-    assert {cell.name for cell in ran} == configurations | {"control"}
+    assert {cell.name for cell in ran} == {*configurations, "control"}
     for cell in ran:
         assert cell.state == "measured", (cell.name, cell.reason)
         assert len(cell.runs) == 3

@@ -31,7 +31,9 @@ def printed(archive: Path) -> str:
 def test_a_whole_report_is_shown_as_it_is(small: Path) -> None:
     report = build(small)
     assert without_missing(report) is report
-    assert "have not been run" not in printed(small)
+    text = printed(small)
+    assert "have not been run" not in text
+    assert "Nothing is compared" not in text
 
 
 def test_one_sentence_counts_what_was_not_run(small: Path, tmp_path: Path) -> None:
@@ -56,7 +58,10 @@ def test_one_sentence_counts_what_was_not_run(small: Path, tmp_path: Path) -> No
 def test_nothing_at_all_was_run(small: Path, tmp_path: Path) -> None:
     for cell in cells(small):
         shutil.rmtree(small / cell["path"])
-    assert "4 of 4 cells have not been run" in printed(small)
+    text = printed(small)
+    assert "4 of 4 cells have not been run" in text
+    assert "Nothing is compared: no configuration beside the baseline has been measured." in text
+    assert "was deployed once" not in text
     assert write(build(small), tmp_path / "out")
 
 
