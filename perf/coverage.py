@@ -33,6 +33,7 @@ from cbt_crypto.plan.rounds import PAUSES_S, orders, pause_s, round_orders
 from cbt_crypto.report.figures.repeats import (
     Estimate,
     Value,
+    Wish,
     estimate,
     of_known_spread,
     variance_of,
@@ -190,7 +191,49 @@ def until_precise(values: Values, figure: int, precision: str) -> dict[str, Opti
             measured[name] = turn + 1
     base = values[figure]["baseline"][: measured["baseline"]]
     rows = _rows(values, figure).items()
-    return {name: estimate(own[: measured[name]], base, True) for name, own in rows}
+    return {name: estimate(own[: measured[name]], base, Wish(until.half)) for name, own in rows}
+
+
+def deployments(
+    values: Values, figure: int, precision: str, turns: int, looks: bool = False
+) -> dict[str, Optional[Estimate]]:
+    """Deployments until the throughput of each row is known so well, as campaigns stop.
+
+    With `looks`, somebody looks at this figure after each, and stops when something differs.
+    """
+    most = len(values[0]["baseline"])
+    until = MeasureUntil(precision=precision, min=1, max=most, block=2)
+    load = LoadPace(until, "baseline", [list(NAMES)], turns=turns)
+    measured: dict[str, int] = dict.fromkeys(NAMES, 0)
+    found: dict[str, Optional[Estimate]] = {}
+    for begun in range(0, most, turns):
+        for name in [name for name in NAMES if not load.is_settled(name, begun)]:
+            for turn in range(begun, begun + turns):
+                iops = math.exp(values[0][name][turn].log)
+                load.note(name, turn, Measured("", {"read": iops}))
+            measured[name] = begun + turns
+        found = _known_by_now(values, figure, measured, until.half)
+        if looks and any(verdicts(found, 0).values()):
+            break
+        if measured["baseline"] == begun:
+            break
+    return found
+
+
+def _known_by_now(
+    values: Values, figure: int, measured: dict[str, int], half: float
+) -> dict[str, Optional[Estimate]]:
+    """As a report has it, which looks at the throughput of each row first."""
+    found = {}
+    for name in _rows(values, figure):
+        sides = [
+            [of_figure[row][: measured[row]] for row in (name, "baseline")]
+            for of_figure in (values[0], values[figure])
+        ]
+        throughput = estimate(sides[0][0], sides[0][1], Wish(half))
+        reached = math.inf if throughput is None else throughput.half
+        found[name] = estimate(sides[1][0], sides[1][1], Wish(half, reached))
+    return found
 
 
 def until_it_differs(values: Values, figure: int) -> dict[str, Optional[Estimate]]:
@@ -199,7 +242,7 @@ def until_it_differs(values: Values, figure: int) -> dict[str, Optional[Estimate
     for count in range(2, len(values[figure]["baseline"]) + 1):
         base = values[figure]["baseline"][:count]
         rows = _rows(values, figure).items()
-        found = {name: estimate(own[:count], base, True) for name, own in rows}
+        found = {name: estimate(own[:count], base, Wish(0.0)) for name, own in rows}
         if any(verdicts(found, 0).values()):
             break
     return found
@@ -237,6 +280,21 @@ DESIGNS = (
     Design("turns until it differs", 20, 10, turns=True, rule=until_it_differs),
     Design("3 x 6 side by side", 18, 10, beside=6),
     Design("5 x 6 side by side", 30, 10, beside=6),
+    Design(
+        "side by side until +-5 %",
+        40,
+        10,
+        beside=4,
+        rule=partial(deployments, precision="5%", turns=4),
+    ),
+    Design(
+        "side by side until it differs",
+        40,
+        10,
+        beside=4,
+        rule=partial(deployments, precision="5%", turns=4, looks=True),
+    ),
+    Design("rounds until +-10 %", 12, 15, rule=partial(deployments, precision="10%", turns=1)),
     Design("--spread-from", 6, 15, rule=spread_from),
 )
 

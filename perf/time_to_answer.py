@@ -80,6 +80,12 @@ def run(config: Path, limit_s: float | None = None) -> bool:
     return True
 
 
+def report_of(config: Path) -> None:
+    """Write the report of a campaign again; one that was ended has none yet."""
+    command = [sys.executable, "-m", "cbt_crypto", "report", str(config.parent / "archive")]
+    subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+
+
 def cells(config: Path) -> dict[str, dict[str, Any]]:
     """Configuration -> its cell of the campaign's report."""
     report = json.loads((config.parent / "archive" / "report.json").read_text())

@@ -9,7 +9,7 @@ from typing import Any, Optional
 from cbt_crypto.archive.json_file import digest, read_json
 from cbt_crypto.plan.cells import Cell, order_of
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.turns import partners
+from cbt_crypto.plan.turns import partners, turns_on_each
 from cbt_crypto.results.precision.block import Block
 from cbt_crypto.results.precision.pace import LoadPace, Measured
 
@@ -29,7 +29,9 @@ class Pacing:
         self._loads: dict[str, LoadPace] = {}
         for cell in self._cells:
             if cell.scenario.until is not None and load_key(cell) not in self._loads:
-                self._loads[load_key(cell)] = LoadPace(cell.scenario.until, baseline, together)
+                turns = turns_on_each(campaign, cell.scenario)
+                pace = LoadPace(cell.scenario.until, baseline, together, turns=turns)
+                self._loads[load_key(cell)] = pace
         for cell in self._cells:
             if cell.scenario.until is not None and cell.path in done:
                 self.note(cell, read_json(archive / cell.path / "cell.json") or {})
@@ -48,8 +50,8 @@ class Pacing:
 
     def may_settle(self, cell: Cell) -> bool:
         """Whether it depends on what was measured if this block is needed."""
-        until = cell.scenario.until
-        return until is not None and cell.iteration >= until.fewest
+        load = self._loads.get(load_key(cell))
+        return load is not None and cell.iteration >= load.fewest
 
     def is_settled(self, cell: Cell) -> bool:
         """Whether this block is not needed any more."""

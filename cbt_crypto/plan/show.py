@@ -17,9 +17,10 @@ from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.predict import Durations, Earlier, in_words, predict
 from cbt_crypto.plan.side_by_side.allocation import Allocation
 from cbt_crypto.plan.side_by_side.like import advice
-from cbt_crypto.plan.side_by_side.order import turns_of
+from cbt_crypto.plan.side_by_side.order import deployments_of, turns_of
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.plan.turns import is_in_rounds
+from cbt_crypto.results.precision.deployments import FIRST
 from cbt_crypto.results.precision.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, half_of_rounds
 
 
@@ -158,7 +159,7 @@ def _buys(plan: Plan) -> str:
     """What the design is good for: how narrow an interval can be, in deployments' own spread."""
     section = plan.campaign.cluster
     if plan.campaign.groups:
-        return _buys_side_by_side(section)
+        return _buys_side_by_side(plan, section)
     if section.order == "interleaved":
         return (
             "Turns: percents of one cluster, from pairs of blocks on it; a verdict takes "
@@ -179,9 +180,17 @@ def _buys(plan: Plan) -> str:
     )
 
 
-def _buys_side_by_side(section: ClusterSection) -> str:
+def _buys_side_by_side(plan: Plan, section: ClusterSection) -> str:
     """The same of a layout in which all configurations share each deployment."""
+    until = next((cell.scenario.until for cell in plan.cells if cell.scenario.until), None)
+    most = max((deployments_of(section, cell.scenario) for cell in plan.cells), default=1)
     count = f"{turns_of(section)} turns of each configuration on each of {section.iterations}"
+    if until is not None and most > 1:
+        return (
+            f"Side by side: {turns_of(section)} turns of each configuration on each deployment, "
+            f"and deployments, from {FIRST} to {most}, until percents are known to "
+            f"±{until.precision} with what deployments differ by."
+        )
     if section.iterations < FEWEST_ROUNDS:
         return (
             f"Side by side: {count} deployments; percents of these, and no verdict, which takes "

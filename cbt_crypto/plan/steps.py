@@ -21,7 +21,7 @@ from cbt_crypto.plan.file.origin import Change, origin_of
 from cbt_crypto.plan.layout import cell_site
 from cbt_crypto.plan.rounds import PAUSES_S, pause_s
 from cbt_crypto.plan.side_by_side.groups import group_of
-from cbt_crypto.plan.side_by_side.order import deployment_of
+from cbt_crypto.plan.side_by_side.order import deployment_of, deployments_of
 from cbt_crypto.plan.turns import is_in_rounds, seed_of, shares
 
 #: Options of a scenario that say how its volumes are made and filled.
@@ -217,9 +217,9 @@ def _change(
 def _turn(campaign: Campaign, last: Optional[Cell], cell: Cell) -> Optional[Deploy]:
     """What a turn needs, of configurations that stand side by side."""
     section, name = campaign.cluster, cell.configuration
-    number = deployment_of(section, cell.iteration)
-    if last is None or number != deployment_of(section, last.iteration):
-        reason = f"deployment {number + 1} of {section.iterations}"
+    number = deployment_of(section, cell.scenario, cell.iteration)
+    if last is None or number != deployment_of(section, last.scenario, last.iteration):
+        reason = f"deployment {number + 1} of {deployments_of(section, cell.scenario)}"
         return Deploy(name, Transition.REBUILD, reason, cell.variant, deployment=number)
     if last.configuration == name:
         return None

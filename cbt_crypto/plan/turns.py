@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Optional
 
 from cbt_crypto.archive.json_file import digest
 from cbt_crypto.benchmarks.base import Scenario
@@ -12,6 +14,7 @@ from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.control import CONTROL
 from cbt_crypto.plan.file.origin import origin_of
 from cbt_crypto.plan.rounds import orders, round_orders
+from cbt_crypto.plan.side_by_side.order import deployments_of, rounds_on_each
 
 
 def rounds_of(scenario: Scenario, iterations: int) -> int:
@@ -52,6 +55,29 @@ def is_in_rounds(campaign: Campaign) -> bool:
     if campaign.groups:
         return False
     return campaign.cluster.order == "rounds" and campaign.cluster.iterations > 1
+
+
+def turns_on_each(campaign: Campaign, scenario: Scenario) -> Optional[int]:
+    """Rounds on each deployment, where deployments are added until a precision is reached.
+
+    None where all rounds are on one, or the file says how many there are.
+    """
+    if scenario.until is None:
+        return None
+    if campaign.groups:
+        several = deployments_of(campaign.cluster, scenario) > 1
+        return rounds_on_each(campaign.cluster, scenario) if several else None
+    section = campaign.cluster
+    is_new = "never" not in (origin_of(section).rebuild, section.rebuild)
+    return 1 if is_new and is_in_rounds(campaign) else None
+
+
+def certain_rounds(campaign: Campaign, scenario: Scenario) -> float:
+    """How many rounds are measured whatever they show; infinite where the file says how many."""
+    turns = turns_on_each(campaign, scenario)
+    if scenario.until is None:
+        return math.inf
+    return scenario.until.fewest if turns is None else scenario.until.fewest_of(turns)
 
 
 def shares(campaign: Campaign, this: str, other: str) -> bool:

@@ -19,7 +19,7 @@ from cbt_crypto.plan.cells import Cell, cells_of, select
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.document import printable
 from cbt_crypto.plan.steps import Plan
-from cbt_crypto.plan.turns import seed_of
+from cbt_crypto.plan.turns import certain_rounds, seed_of
 
 
 def finished_cells(archive: Path, cells: tuple[Cell, ...], again: Sequence[str] = ()) -> set[str]:
@@ -212,18 +212,14 @@ def write_plan(archive: Path, plan: Plan) -> None:
                     "parameters": document_without(cell.parameters),
                 }
                 for cell in plan.cells
-                if _is_certain(cell) or (archive / cell.path / "cell.json").exists()
+                if cell.iteration < certain_rounds(campaign, cell.scenario)
+                or (archive / cell.path / "cell.json").exists()
             ],
             "order": "side_by_side" if campaign.groups else campaign.cluster.order,
             "seed": seed_of(campaign),
             "document": _document(campaign),
         },
     )
-
-
-def _is_certain(cell: Cell) -> bool:
-    until = cell.scenario.until
-    return until is None or cell.iteration < until.fewest
 
 
 def keep_cell(

@@ -205,7 +205,8 @@ class ClusterSection(FileSection):
         1,
         ge=1,
         le=1000,
-        description="rounds, or times each cell is measured; a verdict takes at least 3",
+        description="rounds, or times each cell is measured; a verdict takes at least 3. Where "
+        "`time` is a precision, the most deployments, of which a verdict takes 4",
     )
     rebuild_every_test: bool = Field(
         False, description="CBT's key: a new cluster for each cell, whatever `rebuild` says"
@@ -254,7 +255,7 @@ class ClusterSection(FileSection):
         ge=1,
         le=1000,
         description="with layout: side_by_side, turns of each configuration on each deployment, of "
-        "which there are `iterations`; 6 when absent",
+        "which there are `iterations`, or as many as a precision takes; 6 when absent",
     )
     control: bool = Field(
         True,

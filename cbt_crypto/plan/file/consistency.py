@@ -7,6 +7,7 @@ from typing import Optional
 
 from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile
 from cbt_crypto.plan.file.document import KeyPath
+from cbt_crypto.results.precision.deployments import FIRST
 
 #: Where, and one sentence.
 Contradiction = tuple[KeyPath, str]
@@ -51,6 +52,17 @@ def of_deployed(cluster: ClusterSection, needs_cluster: bool = True) -> Iterator
         if profile.min_size is not None and profile.min_size > profile.replication:
             path = ("cluster", "pool_profiles", name, "min_size")
             yield path, f"is larger than replication, {profile.replication}; lower it"
+
+
+def until_precise(cluster: ClusterSection) -> Iterator[Contradiction]:
+    """What does not go with a precision, of which `iterations` are the most deployments."""
+    path = ("cluster", "iterations")
+    if cluster.iterations > 1 and cluster.order != "rounds":
+        wrong = f"must be 1 where time is a precision and order is {cluster.order}, as all is on "
+        yield path, f"{wrong}one cluster; leave it out"
+    elif 1 < cluster.iterations < FIRST:
+        wrong = f"is at least {FIRST} where time is a precision: so many deployments tell how far "
+        yield path, f"{wrong}deployments are apart; raise it, or give seconds"
 
 
 def _erasure(cluster: ClusterSection, name: str, profile: PoolProfile) -> Iterator[Contradiction]:

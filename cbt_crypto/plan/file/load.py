@@ -22,6 +22,7 @@ from cbt_crypto.plan.file import control
 from cbt_crypto.plan.file.baseline import baseline_of, unmeasured
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.combinations import combinations, flatten, named_workloads
+from cbt_crypto.plan.file.consistency import until_precise
 from cbt_crypto.plan.file.dimensions import at, variants
 from cbt_crypto.plan.file.document import KeyPath, YamlDocument, printable, read
 from cbt_crypto.plan.file.explain import kind_of, nearest, sentences
@@ -255,11 +256,9 @@ def _scenarios(
             )
             _check_overlays(file, cluster, by_name[name])
             _check_until(file, name, by_name[name])
-    if cluster.iterations > 1 and any(
-        each.until for objects in by_name.values() for each in objects
-    ):
-        wrong = "must be 1 where time is a precision, which decides how often a cell is measured"
-        file.problem(("cluster", "iterations"), f"{wrong}; leave it out")
+    if any(each.until for objects in by_name.values() for each in objects):
+        for path, sentence in until_precise(cluster):
+            file.problem(path, sentence)
     return by_name
 
 

@@ -92,7 +92,10 @@ _UNTIL = """\
 ### time, as a mapping
 
 Each cell is measured in blocks until its percent of the baseline is known as well as asked for, and
-warm-up is cut from each block. [method.md](method.md) says how, and what is assumed.
+warm-up is cut from each block. In turns on one cluster, blocks are added. With
+`layout: side_by_side`, and in rounds with `iterations`, whole deployments are: four at least, and
+at most `iterations`, or as many as `max` has room for. [method.md](method.md) says how, and what is
+assumed.
 """
 
 _MONITORING = """\

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.rounds import orders
+from cbt_crypto.results.precision.deployments import FIRST
 
 #: Of each configuration on each deployment, where the file does not say.
 USUAL_TURNS = 6
@@ -17,9 +19,28 @@ def turns_of(section: ClusterSection) -> int:
     return USUAL_TURNS if section.turns is None else section.turns
 
 
-def deployment_of(section: ClusterSection, iteration: int) -> int:
+def deployments_of(section: ClusterSection, scenario: Scenario) -> int:
+    """On how many deployments a load is measured, at most.
+
+    Where it is measured until a precision is reached, and the file does not say on how many
+    deployments, they are as many as its longest time has room for.
+    """
+    until = scenario.until
+    if until is None or "iterations" in section.model_fields_set:
+        return section.iterations
+    return max(FIRST, math.ceil(until.most / turns_of(section)))
+
+
+def rounds_on_each(section: ClusterSection, scenario: Scenario) -> int:
+    """Turns of a load on each deployment, at most."""
+    until = scenario.until
+    is_alone = until is not None and deployments_of(section, scenario) == 1
+    return until.most if until is not None and is_alone else turns_of(section)
+
+
+def deployment_of(section: ClusterSection, scenario: Scenario, iteration: int) -> int:
     """The number of the deployment that a cell of that iteration is measured on."""
-    return 0 if section.iterations == 1 else iteration // turns_of(section)
+    return iteration // rounds_on_each(section, scenario)
 
 
 def side_by_side(
@@ -27,16 +48,17 @@ def side_by_side(
 ) -> Iterator[tuple[Scenario, int]]:
     """Every scenario object of every turn, in order; the iteration counts all turns.
 
-    One visit to a configuration measures a block of every load. Where a load is measured until a
-    precision is reached there is one deployment, and as many turns as it takes.
+    One visit to a configuration measures a block of every load.
     """
-    turns = turns_of(campaign.cluster)
+    section = campaign.cluster
     objects = [scenario for scenarios in campaign.scenarios.values() for scenario in scenarios]
-    most = {id(each): turns if each.until is None else each.until.most for each in objects}
-    for deployment in range(campaign.cluster.iterations):
-        drawn = orders(names, max(most.values(), default=0), seed + deployment)
+    deployments = {id(each): deployments_of(section, each) for each in objects}
+    turns = {id(each): rounds_on_each(section, each) for each in objects}
+    for deployment in range(max(deployments.values(), default=0)):
+        here = [each for each in objects if deployment < deployments[id(each)]]
+        drawn = orders(names, max(turns[id(each)] for each in here), seed + deployment)
         for turn, order in enumerate(drawn):
             for name in order:
-                for scenario in objects:
-                    if scenario.configuration == name and turn < most[id(scenario)]:
-                        yield scenario, deployment * turns + turn
+                for scenario in here:
+                    if scenario.configuration == name and turn < turns[id(scenario)]:
+                        yield scenario, deployment * turns[id(scenario)] + turn

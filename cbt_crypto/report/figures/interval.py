@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 from cbt_crypto.archive.documents import Scalar
 from cbt_crypto.report.figures.known_spread import KnownSpread
 from cbt_crypto.report.figures.metric import BY_KEY, Metric
-from cbt_crypto.report.figures.repeats import Estimate, Level, Value, estimate
+from cbt_crypto.report.figures.repeats import Estimate, Level, Value, Wish, estimate
 from cbt_crypto.report.figures.spread import Stretches, log_value, values_of
 from cbt_crypto.report.figures.verdicts import differing
 from cbt_crypto.report.model import Comparison
@@ -170,11 +170,23 @@ def _repeated(
     sides = [load.values(metric, row) for row in (value, other)]
     if not all(sides):
         return None
-    until = any(until_of(run.planned.parameters) for run in load.runs(value))
-    estimated = estimate(sides[0], sides[1], until)
+    estimated = estimate(sides[0], sides[1], _wished(metric, load, value, other))
     if estimated is None and known is not None:
         estimated = known.estimate(metric, load.dimensions, load.direction, (value, other), sides)
     return estimated
+
+
+def _wished(metric: Metric, load: LoadRuns, value: Scalar, other: Scalar) -> Optional[Wish]:
+    """The precision that the row was measured to, and how far that was reached."""
+    wishes = [until_of(run.planned.parameters) for run in load.runs(value)]
+    until = next((wish for wish in wishes if wish is not None), None)
+    if until is None:
+        return None
+    if metric.key == _AMONG_ROWS:
+        return Wish(until.half)
+    known = [load.values(BY_KEY[_AMONG_ROWS], row) for row in (value, other)]
+    throughput = estimate(known[0], known[1], Wish(until.half)) if all(known) else None
+    return Wish(until.half, math.inf if throughput is None else throughput.half)
 
 
 def _within_runs(

@@ -15,6 +15,7 @@ from typing import Optional
 
 from scipy.special import stdtr, stdtrit
 
+from cbt_crypto.results.precision import deployments
 from cbt_crypto.results.precision.confidence_sequence import (
     Interval,
     boundary,
@@ -22,6 +23,7 @@ from cbt_crypto.results.precision.confidence_sequence import (
     p_of_t,
     p_value,
 )
+from cbt_crypto.results.precision.deployments import FIRST, Spread
 from cbt_crypto.results.precision.repetition import FEWEST_PAIRS, FEWEST_ROUNDS
 
 _TAIL = 0.975
@@ -38,6 +40,17 @@ class Value:
     round: int
     deployment: Hashable
     beside: Optional[tuple[str, int]] = None
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Half the interval of the throughput's logarithm that a campaign was to end at.
+
+    `half_reached`: where this is of another figure, what the throughput's interval is by now.
+    """
+
+    half: float
+    half_reached: Optional[float] = None
 
 
 class Level(Enum):
@@ -96,31 +109,56 @@ class Estimate:
 
 
 def estimate(
-    values: Sequence[Value], base: Sequence[Value], until_precise: bool = False
+    values: Sequence[Value], base: Sequence[Value], until: Optional[Wish] = None
 ) -> Optional[Estimate]:
     """What the repetitions of two configurations say of their ratio; None where nothing repeats.
 
-    `until_precise` says that the campaign ended when it knew enough, so that only a sequence of
-    intervals that hold whenever one stops is right.
+    `until` says that the campaign ended when it knew enough: only intervals that are right whatever
+    ends it are then.
     """
-    if {repeat.beside for repeat in values} != {repeat.beside for repeat in base}:
-        return _beside(values, base)
+    besides = [{repeat.beside for repeat in side} for side in (values, base)]
+    if besides[0] != besides[1] or (until is not None and len(besides[0]) > 1):
+        return _beside(values, base, until)
     shared = {repeat.deployment for repeat in values} & {repeat.deployment for repeat in base}
     if not shared:
-        return _apart(values, base, until_precise)
+        return _apart(values, base, until)
     pairs = _pairs(values, base)
     units = _units(pairs)
+    if until is not None and 1 < len(units) == len(pairs):
+        ratios = [unit[0] for unit in units]
+        counted = f"{len(units)} deployments that served both, in rounds"
+        return _until(deployments.shared(ratios), ratios, until, counted)
     on_one_cluster = [
         of_row.log - of_base.log
         for of_row, of_base in pairs
         if of_row.deployment == of_base.deployment
     ]
-    if until_precise or len(pairs) >= 2 * len(units):
+    if until is not None or len(pairs) >= 2 * len(units):
         return _in_turns(on_one_cluster, len(units))
     return _paired([math.fsum(unit) / len(unit) for unit in units])
 
 
-def _beside(values: Sequence[Value], base: Sequence[Value]) -> Optional[Estimate]:
+def _until(known: Spread, ratios: Sequence[float], until: Wish, counted: str) -> Estimate:
+    """Deployments that were added until the throughput of each row was known well enough.
+
+    Width ended them, for which Stein's interval is right. Before that somebody may have ended them
+    by what he saw: then a verdict needs intervals that hold whenever one looks, too. `ratios` has
+    one of each deployment.
+    """
+    errors = [StandardError(error, degrees) for error, degrees in known.errors]
+    half = max(error.half for error in errors)
+    reached = half if until.half_reached is None else until.half_reached
+    is_reached = reached <= until.half
+    if not is_reached and len(ratios) >= FIRST:
+        errors.append(_of_sequence(interval(ratios)))
+    p = max(error.p(known.center) for error in errors) if len(ratios) >= FIRST else None
+    enough = ", until it was known well enough" if is_reached else ""
+    return Estimate(known.center, half, Level.ROUNDS, counted + enough, p, tuple(errors))
+
+
+def _beside(
+    values: Sequence[Value], base: Sequence[Value], until: Optional[Wish]
+) -> Optional[Estimate]:
     """Groups of OSDs on the same clusters, in turns: each deployment is one value.
 
     Two groups of one cluster differ by their slices of the drives and by where CRUSH puts what, as
@@ -133,12 +171,15 @@ def _beside(values: Sequence[Value], base: Sequence[Value]) -> Optional[Estimate
     pairs = [log for logs in by_deployment.values() for log in logs]
     count = len(by_deployment)
     if count > 1:
-        center, known = _student([math.fsum(own) / len(own) for own in by_deployment.values()])
+        basis = f"{count} deployments side by side, {len(pairs)} pairs of turns in all"
+        means = [math.fsum(own) / len(own) for own in by_deployment.values()]
+        if until is not None:
+            return _until(deployments.beside(list(by_deployment.values())), means, until, basis)
+        center, known = _student(means)
         of_pairs, of_turns = _student(pairs)
         # Whichever knows less: three deployments can be alike by chance, and turns then are not.
         half = max(known.half, of_turns.half)
         p = max(known.p(center), of_turns.p(of_pairs)) if count >= FEWEST_ROUNDS else None
-        basis = f"{count} deployments side by side, {len(pairs)} pairs of turns in all"
         return Estimate(center, half, Level.ROUNDS, basis, p, (known, of_turns))
     if len(pairs) < 2:
         return None
@@ -148,24 +189,19 @@ def _beside(values: Sequence[Value], base: Sequence[Value]) -> Optional[Estimate
 
 
 def _apart(
-    values: Sequence[Value], base: Sequence[Value], until_precise: bool
+    values: Sequence[Value], base: Sequence[Value], until: Optional[Wish]
 ) -> Optional[Estimate]:
     """Each configuration on deployments of its own: none serves both."""
     means, base_means = _means(values), _means(base)
     if min(len(means), len(base_means)) < 2:
         return None
     differences = [a.log - b.log for a, b in _pairs(means, base_means)]
-    if until_precise:
-        estimated = interval(differences)
-        known = math.isfinite(estimated.half)
-        basis = f"{len(differences)} rounds of deployments, until it was known well enough"
-        p = p_value(differences) if len(differences) >= FEWEST_PAIRS else None
-        errors = (_of_sequence(estimated),)
-        return (
-            Estimate(estimated.center, estimated.half, Level.ROUNDS, basis, p, errors)
-            if known
-            else None
-        )
+    if until is not None:
+        if len(differences) < 2:
+            return None
+        counted = f"{len(differences)} deployments of each, in rounds"
+        spread = deployments.apart([(a.log, b.log) for a, b in _pairs(means, base_means)])
+        return _until(spread, differences, until, counted)
     center, welch = _welch([value.log for value in means], [value.log for value in base_means])
     of_rounds, rounds = _student(differences) if len(differences) > 1 else (center, welch)
     # Whichever knows less: rounds differ where one disturbance lasts over several of them,

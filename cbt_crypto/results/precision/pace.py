@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
+from cbt_crypto.results.precision import deployments
 from cbt_crypto.results.precision.confidence_sequence import interval
+from cbt_crypto.results.precision.deployments import FIRST
 from cbt_crypto.results.precision.repetition import FEWEST_PAIRS
 from cbt_crypto.results.precision.until import MeasureUntil
 
@@ -27,13 +29,20 @@ class Measured:
 class LoadPace:
     """One load under all configurations. `together` are those that take turns on one cluster.
 
-    `blocks`: configuration -> round -> what was measured.
+    `blocks`: configuration -> round -> what was measured. `turns` are those on each deployment,
+    where deployments are added until it is known; None where no deployment follows.
     """
 
     until: MeasureUntil
     baseline: str
     together: Sequence[Sequence[str]]
     blocks: dict[str, dict[int, Measured]] = field(default_factory=dict)
+    turns: Optional[int] = None
+
+    @property
+    def fewest(self) -> int:
+        """The rounds that are measured in any case."""
+        return self.until.fewest if self.turns is None else self.until.fewest_of(self.turns)
 
     def note(self, configuration: str, turn: int, measured: Measured) -> None:
         """A block was measured."""
@@ -41,8 +50,10 @@ class LoadPace:
 
     def is_settled(self, configuration: str, turn: int) -> bool:
         """Whether the block of that round (from 0) is not needed any more."""
-        if turn < self.until.fewest:
+        if turn < self.fewest:
             return False
+        if self.turns is not None:
+            return self._is_settled(configuration, turn - turn % self.turns)
         group = self._group(configuration)
         if len(group) > 1 and turn < FEWEST_PAIRS:
             return False
@@ -50,6 +61,47 @@ class LoadPace:
             return self.half(configuration) <= _MARGIN * self.until.half
         # the baseline is measured for the others
         return all(self.is_settled(name, turn) for name in group if name != self.baseline)
+
+    def _is_settled(self, configuration: str, begun: int) -> bool:
+        """Whether it was by the end of the deployments before that round."""
+        others = [name for name in self.blocks if name != self.baseline]
+        names = others if configuration == self.baseline else [configuration]
+        return bool(names) and all(
+            self.half_of_deployments(name, begun) <= _MARGIN * self.until.half for name in names
+        )
+
+    def half_of_deployments(self, configuration: str, begun: int) -> float:
+        """Half the interval of the logarithm of the percent, of its widest direction.
+
+        Of the rounds before `begun`, where each deployment is one value.
+        """
+        blocks = self.blocks.get(configuration, {})
+        baseline = self.blocks.get(self.baseline, {})
+        pairs = [
+            (turn, blocks[turn], baseline[turn])
+            for turn in sorted(blocks)
+            if turn < begun and turn in baseline
+        ]
+        names = {name for _, block, _ in pairs for name in block.iops}
+        return max((self._half(pairs, name) for name in names), default=math.inf)
+
+    def _half(self, pairs: Sequence[tuple[int, Measured, Measured]], direction: str) -> float:
+        """The same of one direction."""
+        by_deployment: dict[int, list[tuple[float, float]]] = {}
+        for turn, own, base in pairs:
+            values = [block.iops.get(direction, 0.0) for block in (own, base)]
+            if min(values) > 0:
+                logs = (math.log(values[0]), math.log(values[1]))
+                by_deployment.setdefault(turn // (self.turns or 1), []).append(logs)
+        if len(by_deployment) < FIRST:
+            return math.inf
+        if self.turns == 1:
+            rounds = [logs for (logs,) in by_deployment.values()]
+            if any(own.deployment == base.deployment for _, own, base in pairs):
+                return deployments.shared([own - base for own, base in rounds]).half
+            return deployments.apart(rounds).half
+        ratios = [[own - base for own, base in logs] for logs in by_deployment.values()]
+        return deployments.beside(ratios).half
 
     def half(self, configuration: str) -> float:
         """Half the interval of the logarithm of the percent, of its widest direction.

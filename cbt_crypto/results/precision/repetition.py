@@ -16,6 +16,9 @@ _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.2
 
 def half_of_rounds(rounds: int) -> float:
     """Half an interval of a ratio, in standard deviations between deployments."""
-    degrees = rounds - 1
-    t = _T[degrees - 1] if degrees <= len(_T) else 1.96 + 2.5 / degrees
-    return t * math.sqrt(2 / rounds)
+    return student(rounds - 1) * math.sqrt(2 / rounds)
+
+
+def student(degrees: int) -> float:
+    """Student's t at 97.5 %, to two in a thousand."""
+    return _T[degrees - 1] if degrees <= len(_T) else 1.96 + 2.6 / degrees

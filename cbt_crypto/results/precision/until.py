@@ -16,6 +16,8 @@ from pydantic import (
 )
 from typing_extensions import Self
 
+from cbt_crypto.results.precision.deployments import FIRST
+
 #: More than 0, and less than 100.
 PERCENT = r"^(0\.[0-9]{0,3}[1-9]|[1-9][0-9]?(\.[0-9]{1,4})?)%$"
 
@@ -61,6 +63,10 @@ class MeasureUntil(BaseModel):
     def fewest(self) -> int:
         """The number of blocks that are measured in any case."""
         return math.ceil(self.min / self.block)
+
+    def fewest_of(self, turns: int) -> int:
+        """The same where deployments of so many blocks each are added, a whole number of them."""
+        return turns * max(FIRST, math.ceil(self.fewest / turns))
 
     @property
     def most(self) -> int:

@@ -117,6 +117,32 @@ def test_it_deploys_and_fills_once_for_all_turns(planned: Plan) -> None:
         assert len({volume.name for volume in prefill.volumes}) == 4
 
 
+def test_a_precision_adds_deployments_up_to_the_longest_time(campaign_of: Make) -> None:
+    until = {"precision": "2%", "min": 10, "max": 100, "block": 10}
+    loads = {"rbd_single_client": {"time": until, "op_size": 4096}}
+    section = {key: value for key, value in SECTION.items() if key != "iterations"}
+    for cluster, most in ((section, 5), ({**section, "iterations": 7}, 7)):
+        made = plan(campaign_of(cluster=cluster, benchmarks=loads))
+        assert made.deployments(Transition.REBUILD) == most
+        cells = [cell for cell in made.cells if cell.configuration == "plain"]
+        assert [cell.iteration for cell in cells] == list(range(2 * most))
+        assert len({cell.path for cell in made.cells}) == len(made.cells)
+    (one,) = {
+        plan(campaign_of(cluster={**section, "iterations": 1}, benchmarks=loads)).deployments(how)
+        for how in (Transition.REBUILD,)
+    }
+    assert one == 1
+
+
+@pytest.mark.parametrize("iterations", [2, 3])
+def test_too_few_deployments_for_a_precision_are_refused(
+    campaign_of: Make, iterations: int
+) -> None:
+    loads = {"rbd_single_client": {"time": {"precision": "2%"}, "op_size": 4096}}
+    with pytest.raises(UsageError, match="is at least 4 where time is a precision"):
+        campaign_of(cluster={**SECTION, "iterations": iterations}, benchmarks=loads)
+
+
 def test_every_turn_has_each_configuration_once_in_an_order_of_its_own(planned: Plan) -> None:
     cells = planned.to_measure
     names = sorted(["plain", "control", *list(LUKS)[1:]])

@@ -8,7 +8,7 @@ import random
 import pytest
 from scipy import stats
 
-from cbt_crypto.report.figures.repeats import Level, Value, estimate
+from cbt_crypto.report.figures.repeats import Level, Value, Wish, estimate
 
 pytestmark = pytest.mark.unit
 
@@ -61,6 +61,35 @@ def test_the_deployment_is_the_unit() -> None:
         low, _ = judged.confidence_interval(0.95)
         assert found.center - found.half == pytest.approx(low)
         assert found.basis == f"3 deployments side by side, {3 * turns} pairs of turns in all"
+
+
+def test_deployments_until_a_precision_carry_a_verdict_when_it_is_reached() -> None:
+    row, base = values("group1", 5, 4, -0.3, 0.01), values("group0", 5, 4, 0, 0.01)
+    found = estimate(row, base, Wish(0.05))
+    assert found is not None and found.p is not None and found.p < 0.01
+    assert found.basis.endswith("in all, until it was known well enough")
+    fixed = estimate(row, base)
+    assert fixed is not None and found.half >= fixed.half
+
+
+def test_who_ends_them_before_by_what_he_saw_has_a_wider_one_to_pass() -> None:
+    """Four deployments far apart: Student's would have a verdict, one for any time has none."""
+    row, base = values("group1", 4, 4, -0.15, 0.05), values("group0", 4, 4, 0, 0.05)
+    early, done = estimate(row, base, Wish(0.001)), estimate(row, base, Wish(0.9))
+    assert early is not None and done is not None and early.half == done.half
+    assert early.p is not None and done.p is not None and early.p > 0.05 > done.p
+    three = estimate(row[:12], base[:12], Wish(0.9))
+    assert three is not None and three.p is None
+
+
+def test_live_changes_over_deployments_have_the_deployment_as_their_unit() -> None:
+    same = [
+        [Value(v.log, v.round, v.deployment, ("group0", v.beside[1])) for v in side if v.beside]
+        for side in (values("group1", 5, 4, -0.2, 0.05), values("group0", 5, 4, 0, 0.05))
+    ]
+    found = estimate(same[0], same[1], Wish(0.5))
+    assert found is not None and found.level is Level.ROUNDS
+    assert found.basis.startswith("5 deployments side by side")
 
 
 def test_a_deployment_that_broke_is_still_one() -> None:

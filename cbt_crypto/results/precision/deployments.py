@@ -1,0 +1,95 @@
+"""An interval of fixed width from as many deployments as it takes: Stein's, and no narrower.
+
+Who adds deployments until Student's interval is narrow enough ends where chance has them alike,
+and is wrong more often than one time in twenty. Stein's interval takes the variance of the first
+few deployments alone, and the mean of all: as the mean knows nothing of how far values are apart,
+it is right whatever width decides when to end (C. Stein, A two-sample test for a linear hypothesis
+whose power is independent of the variance, Annals of Mathematical Statistics 16(3), 1945). Here an
+interval is the widest of his and of Student's over all deployments and over all pairs of turns.
+
+That holds where width alone decides. Who may end a campaign because of what it shows needs
+`confidence_sequence`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cbt_crypto.results.precision.repetition import student
+
+#: The first deployments, which alone say how far deployments are apart. Before these no campaign
+#: ends. Three would need more than twice as many in the end, five are more than most need.
+FIRST = 4
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The mean of deployments, and what may be taken for its standard error.
+
+    `errors` has (standard error, degrees of freedom) of each: the widest interval counts.
+    """
+
+    center: float
+    errors: tuple[tuple[float, int], ...]
+
+    @property
+    def half(self) -> float:
+        """Half the interval at 95 %."""
+        return max(error * student(degrees) for error, degrees in self.errors)
+
+
+def beside(deployments: Sequence[Sequence[float]]) -> Spread:
+    """Of logarithms of a ratio, pair by pair, of each deployment in their order.
+
+    Each deployment has a pair at least. Raises ValueError for fewer than two deployments.
+    """
+    means = [math.fsum(pairs) / len(pairs) for pairs in deployments]
+    known = _errors(means)
+    pairs = [log for own in deployments for log in own]
+    if len(pairs) > len(means):
+        # Deployments can be alike by chance, and turns then are not.
+        known.append((deviation(pairs) / math.sqrt(len(pairs)), len(pairs) - 1))
+    return Spread(math.fsum(means) / len(means), tuple(known))
+
+
+def shared(ratios: Sequence[float]) -> Spread:
+    """Of one ratio from each round, whose deployment served both sides; of two rounds at least.
+
+    A degree of freedom is given away, as a cycle longer than a round makes ratios alike.
+    """
+    known = [(error, max(degrees - 1, 1)) for error, degrees in _errors(ratios)]
+    return Spread(math.fsum(ratios) / len(ratios), tuple(known))
+
+
+def apart(rounds: Sequence[tuple[float, float]]) -> Spread:
+    """Of rounds in which both sides had deployments of their own: (logarithm, the baseline's).
+
+    Of two rounds at least. Rounds differ where a disturbance lasts over several, sides where it
+    changes from one deployment to the next: so Welch's error counts beside that of the rounds.
+    """
+    row, base = ([pair[side] for pair in rounds] for side in (0, 1))
+    of_rounds = _errors([own - other for own, other in rounds])
+    of_sides = [
+        (math.hypot(own, other), degrees)
+        for (own, degrees), (other, _) in zip(_errors(row), _errors(base))
+    ]
+    return Spread((math.fsum(row) - math.fsum(base)) / len(rounds), (*of_rounds, *of_sides))
+
+
+def _errors(values: Sequence[float]) -> list[tuple[float, int]]:
+    """Standard errors of a mean: by what the first values suggest, and by what all do."""
+    count = len(values)
+    if count < 2:
+        raise ValueError("one deployment tells nothing of the next")
+    return [
+        (deviation(values[:FIRST]) / math.sqrt(count), min(count, FIRST) - 1),
+        (deviation(values) / math.sqrt(count), count - 1),
+    ]
+
+
+def deviation(values: Sequence[float]) -> float:
+    """The standard deviation that a sample of at least two suggests."""
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))

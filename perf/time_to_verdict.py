@@ -1,0 +1,199 @@
+"""How soon is a percent known, with what another deployment would change? Three ways, real Ceph.
+
+    python perf/time_to_verdict.py [--precision 20%] [--seconds 300] [--directory DIR]
+
+The secure messenger against crc, which differ by new daemons, on two OSDs of this machine. Each way
+goes on until the interval of their percent, over deployments, is as narrow as asked:
+
+(c) side by side: both on every deployment, in turns;
+(b) in rounds: a new deployment of each in every round, in random order;
+(a) as the article made its campaigns: a new cluster for each configuration and a fixed time, one
+    campaign after another. Its interval is Student's, with the variance pooled, which favours it.
+
+(b) is ended when it has taken `--rounds-limit` times as long as (c), (a) at `--limit` times. What
+the three say of the percent is printed beside one another: where clusters of their own and groups
+side by side do not agree, that is the finding. With `--directory`, what is there already is not
+measured again, so that ways can be measured one at a time (`--only`). Exit status 1 when (c) took
+more than 1/limit of (a)'s time or 1/rounds-limit of (b)'s, or where intervals of (b) and (c) do not
+overlap.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import time_to_answer
+import yaml
+from one_machine import cluster_section
+from rich.console import Console
+from rich.table import Table
+
+from cbt_crypto.results.precision.deployments import deviation
+from cbt_crypto.results.precision.repetition import student
+
+CONFIGURATIONS: dict[str, Any] = {"crc": {}, "secure": {"secure_messenger": {}}}
+POOL = {"rbd": {"pg_size": 16, "pgp_size": 16, "replication": 2}}
+#: Seconds of a turn side by side, turns on each deployment, and seconds of a visit in rounds.
+TURN_S, TURNS, VISIT_S = 4, 4, 10
+#: More deployments than any of these needs.
+MOST = 40
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a way took, the percent with its interval, and how many deployments it rests on."""
+
+    seconds: float
+    percent: float
+    low: float
+    high: float
+    deployments: int
+    reached: bool
+
+    def overlaps(self, other: Answer) -> bool:
+        """Whether their intervals have a percent in common."""
+        return self.low <= other.high and other.low <= self.high
+
+
+def campaign(directory: Path, cluster: Mapping[str, Any], measured: Any) -> Path:
+    """Write a campaign into a directory of its own."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    own = {"control": False, "configurations": CONFIGURATIONS, "pool_profiles": POOL, **cluster}
+    section = cluster_section(directory, 13441, **{"osd_file_size": "4G", **own})
+    load = {
+        "vol_size": 256, "iodepth": 16, "op_size": 65536, "mode": "randread", "time": measured,
+    }  # fmt: skip
+    path = directory / "campaign.yaml"
+    document = {"cluster": section, "benchmarks": {"rbd_single_client": load}}
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    return path
+
+
+def one_campaign(
+    directory: Path, cluster: Mapping[str, Any], precision: str, block: int, limit_s: float | None
+) -> Answer:
+    """(b) or (c): one campaign, which ends by itself."""
+    longest = MOST * block * TURNS
+    until = {"precision": precision, "min": 1, "max": longest, "block": block}
+    config = campaign(directory, {"iterations": MOST, "rebuild": "needed", **cluster}, until)
+    began = time.monotonic()
+    time_to_answer.run(config, limit_s)
+    seconds = time.monotonic() - began
+    time_to_answer.report_of(config)
+    row = time_to_answer.cells(config)["secure"]["comparisons"]["iops"]
+    states = [
+        json.loads(p.read_text()) for p in config.parent.glob("archive/results/0*/id-*/cell.json")
+    ]
+    built = {state.get("deployment") for state in states if state["configuration"] == "secure"}
+    half = math.log(row["high"] / row["percent"])
+    reached = half <= math.log1p(float(precision.rstrip("%")) / 100)
+    return Answer(seconds, row["percent"], row["low"], row["high"], len(built), reached)
+
+
+def as_the_article(directory: Path, seconds: int, precision: str, limit_s: float) -> Answer:
+    """(a): campaign after campaign, until their percents from run to run are known as well."""
+    wanted = math.log1p(float(precision.rstrip("%")) / 100)
+    logs: list[dict[str, float]] = []
+    began = time.monotonic()
+    half = math.inf
+    while half > wanted:
+        left = limit_s - (time.monotonic() - began)
+        config = campaign(directory / f"{len(logs)}", {"rebuild": "configuration"}, seconds)
+        if left <= 0 or not time_to_answer.run(config, left):
+            break
+        found = time_to_answer.cells(config)
+        logs.append({name: math.log(found[name]["figures"]["iops"]) for name in CONFIGURATIONS})
+        if len(logs) > 1:
+            squares = [deviation([one[name] for one in logs]) ** 2 for name in CONFIGURATIONS]
+            half = student(2 * len(logs) - 2) * math.sqrt(sum(squares) / len(logs))
+    taken = time.monotonic() - began
+    ratios = [one["secure"] - one["crc"] for one in logs]
+    center = sum(ratios) / len(ratios) if ratios else math.nan
+    ends = [100 * math.exp(center + side * min(half, 50.0)) for side in (-1, 0, 1)]
+    return Answer(taken, ends[1], ends[0], ends[2], len(logs), half <= wanted)
+
+
+def known(path: Path, measure: Any) -> Answer:
+    """What a way found, measured unless it stands in `path` already."""
+    if path.exists():
+        return Answer(**json.loads(path.read_text()))
+    answer: Answer = measure()
+    path.write_text(json.dumps(asdict(answer)))
+    return answer
+
+
+def main() -> int:
+    """Print what each way took and found; 1 when side by side took more than its share."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--precision", default="20%", help="of the percent (default: 20%%)")
+    parser.add_argument("--seconds", type=int, default=300, help="of a cell in the article's way")
+    parser.add_argument("--limit", type=float, default=10, help="of (a), in times of (c) (10)")
+    parser.add_argument("--rounds-limit", type=float, default=3, help="of (b), the same (3)")
+    parser.add_argument("--directory", type=Path, help="where campaigns and answers are kept")
+    parser.add_argument("--only", choices=("c", "b"), help="end after this way")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="time-to-verdict-") as name:
+        root = options.directory or Path(name)
+        root.mkdir(exist_ok=True)
+        return _compare(root, options)
+
+
+def _compare(root: Path, options: argparse.Namespace) -> int:
+    precision = options.precision
+    layout = {"layout": "side_by_side", "turns": TURNS, "osd_file_size": "8G",
+              "settings": {"osd_memory_target": "2G"}}  # fmt: skip
+    beside = known(
+        root / "c.json", lambda: one_campaign(root / "c", layout, precision, TURN_S, None)
+    )
+    answers = {"(c) side by side": beside}
+    if options.only != "c":
+        limit = options.rounds_limit * beside.seconds
+        order = {"order": "rounds"}
+        answers["(b) in rounds"] = known(
+            root / "b.json", lambda: one_campaign(root / "b", order, precision, VISIT_S, limit)
+        )
+    if options.only is None:
+        limit = options.limit * beside.seconds
+        answers["(a) as the article"] = known(
+            root / "a.json",
+            lambda: as_the_article(root / "a", options.seconds, precision, limit),
+        )
+    _show(answers)
+    return 0 if _holds(answers, options) else 1
+
+
+def _show(answers: Mapping[str, Answer]) -> None:
+    table = Table("way", "took", "deployments", "secure, % of crc", "reached", box=None)
+    for name, one in answers.items():
+        interval = f"{one.percent:.1f} ({one.low:.1f} to {one.high:.1f})"
+        end = "yes" if one.reached else "not yet, ended"
+        table.add_row(name, f"{one.seconds:.0f} s", str(one.deployments), interval, end)
+    Console(width=100).print(table)
+
+
+def _holds(answers: Mapping[str, Answer], options: argparse.Namespace) -> bool:
+    beside, *others = answers.values()
+    limits = (options.rounds_limit, options.limit)
+    shares = [other.seconds >= limit * beside.seconds for other, limit in zip(others, limits)]
+    for name, other in list(answers.items())[1:]:
+        print(f"side by side took {beside.seconds / other.seconds:.2f} of the time of {name}")
+    agrees = not others or beside.overlaps(others[0])
+    print(f"intervals of (b) and (c) {'overlap' if agrees else 'DO NOT OVERLAP'}")
+    return all(shares) and agrees
+
+
+if __name__ == "__main__":
+    if shutil.which("ceph-osd") is None:
+        sys.exit("ceph-osd is missing; install ceph-osd, ceph-mon, ceph-mgr, ceph-common, fio")
+    sys.exit(main())
