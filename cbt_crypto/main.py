@@ -29,6 +29,7 @@ from cbt_crypto.plan.file import Campaign, load
 from cbt_crypto.plan.forecast import Forecast
 from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.plan.pacing import Pacing
+from cbt_crypto.plan.predict import Earlier, in_words, noted, predict
 from cbt_crypto.plan.show import show_plan
 from cbt_crypto.plan.steps import Plan, plan
 from cbt_crypto.run import devices
@@ -52,7 +53,8 @@ from cbt_crypto.run.take_down import clear, to_clear
     "--like",
     type=click.Path(path_type=Path),
     metavar="ARCHIVE",
-    help="With --plan: predict how long it takes, from an earlier archive or a short pilot's.",
+    help="Predict how long it takes, from an earlier archive or a short pilot's; with --plan print "
+    "that, else the report says how it came out.",
 )
 @click.option(
     "--detach",
@@ -96,6 +98,7 @@ def cbt(  # noqa: PLR0913 - one parameter an option
                 console,
                 log=log,
                 with_report=not no_report,
+                like=like,
             )
     except Abandoned:
         # Without a look back: not even the threads and connections of this process are waited for.
@@ -128,7 +131,7 @@ def _finished(archive: Optional[Path], campaign: Campaign, again: tuple[str, ...
 def _run(  # noqa: PLR0913 - the command's own parameters
     campaign: Campaign, archive: Path, config_file: Path, checkout: Optional[Path],
     only: tuple[str, ...], again: tuple[str, ...], console: Console, *,
-    log: CommandLog, with_report: bool,
+    log: CommandLog, with_report: bool, like: Optional[Path] = None,
 ) -> Outcome:  # fmt: skip
     engine = choose(checkout)
     check_archive(archive, campaign)
@@ -141,6 +144,10 @@ def _run(  # noqa: PLR0913 - the command's own parameters
     if not todo.to_measure:
         console.print("every cell is in the archive already")
         return Outcome()
+    if like is not None:
+        prediction = predict(todo, Earlier(like))
+        _say(console, in_words(prediction, like))
+        todo = replace(todo, predicted=noted(prediction, like))
     _check_devices(todo, archive, engine)
     for host_check in check.check(campaign, engine, todo.to_measure):
         if host_check.warning:

@@ -204,8 +204,44 @@ class Environment(_Document):
     hosts: Mapping[str, RecordedHost] = {}
 
 
+#: Ten years: what is longer is no prediction, and no date either.
+_LONGEST_S = 3.2e8
+
+
+class PredictionDocument(_Document):
+    """prediction.json: what the campaign was to take, in seconds, with a chance of 80 %."""
+
+    format: int
+    like: str = ""
+    seconds: float = Field(ge=0, le=_LONGEST_S)
+    low: float = Field(ge=0, le=_LONGEST_S)
+    high: float = Field(ge=0, le=_LONGEST_S)
+
+
+class TakenStep(_Document):
+    """One step of timeline.json: when it began, and how long it took."""
+
+    started: float = Field(0.0, ge=0)
+    seconds: float = Field(0.0, ge=0, le=_LONGEST_S)
+
+
+class TimelineDocument(_Document):
+    """timeline.json: the steps that were taken to their end."""
+
+    format: int
+    steps: tuple[TakenStep, ...] = Field((), max_length=10 * MOST_CELLS)
+
+
 #: Any of the documents above.
-AnyDocument = TypeVar("AnyDocument", PlanDocument, CellDocument, Proof, Environment)
+AnyDocument = TypeVar(
+    "AnyDocument",
+    PlanDocument,
+    CellDocument,
+    Proof,
+    Environment,
+    PredictionDocument,
+    TimelineDocument,
+)
 
 
 def parse_document(kind: type[AnyDocument], data: bytes) -> AnyDocument:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,9 @@ from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.pacing import load_key
+from cbt_crypto.plan.side_by_side.like import needed
 from cbt_crypto.plan.steps import Deploy, Measure, Pending, Plan, Prefill, Step
+from cbt_crypto.plan.turns import turns_on_each
 from cbt_crypto.results.precision.block import read_block
 from cbt_crypto.results.precision.confidence_sequence import boundary
 from cbt_crypto.results.precision.until import MeasureUntil
@@ -29,6 +32,8 @@ _CHANGE_S = {
     Transition.REBUILD: 30.0,
 }
 _AROUND_A_CELL_S = 4.0
+#: The normal distribution's quantile for a tenth at each end.
+_TENTH = 1.2816
 _PREFILL_MIB_PER_S = 100.0
 #: What two loads must have in common for the spread of one to say something of the other.
 _LIKENESS = ("op_size", "mode", "iodepth", "volumes_per_client")
@@ -65,12 +70,41 @@ class Durations:
         ]
         return float(median(rates)) if rates else _PREFILL_MIB_PER_S
 
+    def uncertainty(self, steps: Iterable[Step]) -> float:
+        """Standard deviation of what all these steps take, beyond what the file says.
+
+        Each step varies by itself, and what is usual of its kind is known from a few.
+        """
+        known: dict[str, list[float]] = {}
+        for noted in self.steps:
+            extra = float(noted.get("seconds") or 0) - float(noted.get("seconds_measured") or 0)
+            known.setdefault(f"{noted.get('step')} {noted.get('how')}", []).append(extra)
+        counts = Counter(_kind(step) for step in steps)
+        total = 0.0
+        for kind, count in counts.items():
+            seen = known.get(kind, ())
+            if len(seen) > 1:
+                total += variance(seen) * (count + count**2 / len(seen))
+        return math.sqrt(total)
+
+
+def _kind(step: Step) -> str:
+    """As `timeline.json` tells steps apart."""
+    if isinstance(step, Deploy):
+        return f"deploy {step.how.name.lower()}"
+    return "prefill None" if isinstance(step, Prefill) else "measure None"
+
 
 @dataclass(frozen=True)
 class Prediction:
-    """`seconds` of the whole plan; `rounds` of each load, in words, and whether they suffice."""
+    """`seconds` of the whole plan, between `low` and `high` with a chance of 80 %.
+
+    `rounds` of each load, in words, and whether they suffice.
+    """
 
     seconds: float
+    low: float
+    high: float
     rounds: Mapping[str, str]
 
 
@@ -105,15 +139,30 @@ class Earlier:
 
 def predict(plan: Plan, earlier: Earlier) -> Prediction:
     """Rounds of each load that is measured until a precision, and seconds of all steps."""
-    rounds: dict[str, int] = {}
+    #: Load -> the fewest rounds that it may take, those expected, and the most.
+    rounds: dict[str, tuple[int, int, int]] = {}
     shown: dict[str, str] = {}
     for cell in plan.to_measure:
         until, key = cell.scenario.until, load_key(cell)
         if until is not None and key not in rounds:
+            turns = turns_on_each(plan.campaign, cell.scenario)
+            if turns is not None:
+                most = 1 + max(c.iteration for c in plan.cells if load_key(c) == key)
+                found = needed(earlier.archive, until, turns, most)
+                rounds[key] = found.rounds
+                shown[_words(cell)] = found.words
+                continue
             spread = earlier.spread(cell, until.block)
-            rounds[key] = until.most if spread is None else rounds_needed(until, spread)
-            shown[_words(cell)] = _shown(until, rounds[key], spread)
-    return Prediction(_seconds(plan.steps, rounds, earlier.durations), shown)
+            count = until.most if spread is None else rounds_needed(until, spread)
+            rounds[key] = (count, count, count)
+            shown[_words(cell)] = _shown(until, count, spread)
+    low, usual, high = (
+        _of(plan.steps, {key: found[end] for key, found in rounds.items()}, earlier.durations)
+        for end in range(3)
+    )
+    return Prediction(
+        usual[0], max(low[0] - _TENTH * low[1], 0.0), high[0] + _TENTH * high[1], shown
+    )
 
 
 def rounds_needed(until: MeasureUntil, spread: float) -> int:
@@ -124,15 +173,19 @@ def rounds_needed(until: MeasureUntil, spread: float) -> int:
     return until.most
 
 
-def _seconds(steps: Iterable[Step], rounds: Mapping[str, int], durations: Durations) -> float:
-    total, pending = 0.0, Pending()
+def _of(
+    steps: Iterable[Step], rounds: Mapping[str, int], durations: Durations
+) -> tuple[float, float]:
+    """Seconds of the steps that so many rounds of each load take, and their deviation."""
+    taken: list[Step] = []
+    pending = Pending()
     for step in steps:
         if not isinstance(step, Measure):
             pending.add(step)
         elif step.cell.iteration < rounds.get(load_key(step.cell), math.inf):
-            total += sum(durations.of(before) for before in pending.take())
-            total += durations.of(step)
-    return total
+            taken += [*pending.take(), step]
+    pauses = sum(step.pause_s for step in taken if isinstance(step, Measure))
+    return sum(map(durations.of, taken)) + pauses, durations.uncertainty(taken)
 
 
 def _shown(until: MeasureUntil, rounds: int, spread: Optional[float]) -> str:
@@ -146,9 +199,20 @@ def _shown(until: MeasureUntil, rounds: int, spread: Optional[float]) -> str:
 
 def in_words(prediction: Prediction, archive: Path) -> str:
     """The prediction for people."""
-    taken = datetime.timedelta(seconds=round(prediction.seconds))
+    usual, low, high = (
+        datetime.timedelta(seconds=round(seconds))
+        for seconds in (prediction.seconds, prediction.low, prediction.high)
+    )
     lines = [f"  {load}: {text}" for load, text in prediction.rounds.items()]
-    return "\n".join((f"Judging by {archive}, it takes about {taken}.", *lines))
+    first = f"Judging by {archive}, it takes about {usual}, {low} to {high} with a chance of 80 %."
+    return "\n".join((first, *lines))
+
+
+def noted(prediction: Prediction, archive: Path) -> dict[str, Any]:
+    """What the archive of a campaign keeps of it, so that its report can say how it came out."""
+    seconds = (prediction.seconds, prediction.low, prediction.high)
+    names = ("seconds", "low", "high")
+    return {"like": archive.name, **{n: round(s, 1) for n, s in zip(names, seconds)}}
 
 
 def _words(cell: Cell) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Optional, Union
@@ -70,6 +70,8 @@ class Plan:
     campaign: Campaign
     cells: tuple[Cell, ...]
     steps: tuple[Step, ...]
+    #: What an earlier archive lets expect, as `predict.noted` has it.
+    predicted: Optional[Mapping[str, Any]] = None
 
     @property
     def to_measure(self) -> tuple[Cell, ...]:

@@ -21,6 +21,7 @@ from cbt_crypto.report.figures import doubts, spread
 from cbt_crypto.report.figures.conclusion import conclude
 from cbt_crypto.report.figures.control import control_of, control_sentences
 from cbt_crypto.report.figures.drive_group import groups
+from cbt_crypto.report.figures.forecast import how_it_came_out
 from cbt_crypto.report.figures.group import SectionRuns, TableRuns, group
 from cbt_crypto.report.figures.interval import Comparisons, LoadRuns
 from cbt_crypto.report.figures.known_spread import KnownLoad, KnownSpread
@@ -89,7 +90,11 @@ def assemble(
         environment={} if environment is None else environment.model_dump(mode="json"),
         configurations=archive.plan.configurations,
         emulated_hosts=tuple(name for name, host in hosts.items() if host.emulated),
-        notes=(*map(str, archive.problems), *([] if is_possible() else [_NO_RANGES])),
+        notes=(
+            *map(str, archive.problems),
+            *how_it_came_out(archive.folder),
+            *([] if is_possible() else [_NO_RANGES]),
+        ),
         records=tuple(record.table(r for run in runs for r in run.records)),
         verdicts=comparisons.count("iops"),
         control=() if control is None else tuple(control_sentences(tables, control)),

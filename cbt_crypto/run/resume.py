@@ -192,9 +192,13 @@ def _document(campaign: Campaign) -> Any:
 def write_plan(archive: Path, plan: Plan) -> None:
     """Write results/plan.json: every cell of the campaign, measured or not.
 
-    Where a precision decides, those beyond the fewest are there when they are measured.
+    Where a precision decides, those beyond the fewest are there when they are measured. What was
+    predicted at first stays as it was.
     """
     campaign = plan.campaign
+    prediction = archive / "results" / "prediction.json"
+    if plan.predicted is not None and not prediction.exists():
+        write_json(prediction, dict(plan.predicted))
     write_json(
         archive / "results" / "plan.json",
         {

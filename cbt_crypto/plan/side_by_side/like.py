@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Optional
@@ -20,6 +21,9 @@ from cbt_crypto.plan.side_by_side.allocation import (
     optimum,
     spread_of,
 )
+from cbt_crypto.results.precision.deployments import FIRST
+from cbt_crypto.results.precision.repetition import student
+from cbt_crypto.results.precision.until import MeasureUntil
 
 #: Precisions, in percent, that people ask for.
 _ASKED = (5, 2, 1)
@@ -59,6 +63,43 @@ def advice(archive: Path, cells_per_turn: int, deployments: int, own: Allocation
         yield f"As the file has it, {deployments} deployments reach about ±{reached:.2g} %."
 
 
+@dataclass(frozen=True)
+class Needed:
+    """The rounds that a precision takes: with a chance of 80 % no fewer and no more, and usual."""
+
+    rounds: tuple[int, int, int]
+    words: str
+
+
+def needed(archive: Path, until: MeasureUntil, turns: int, most: int) -> Needed:
+    """How many deployments of so many turns that archive lets expect; `most` rounds at most.
+
+    Stein's interval is as wide as the first deployments say, which differ by chance from what they
+    are in that archive: the ratio of both variances is Fisher's F.
+    """
+    from scipy.special import fdtri  # noqa: PLC0415
+
+    own = Allocation(turns, until.block)
+    known = sorted(spreads_of(archive), key=own.variance)
+    if not known:
+        return Needed((most,) * 3, f"{most // turns} deployments at most; nothing is known of them")
+    worst = known[-1]
+    base = own.variance(worst) * (student(FIRST - 1) / until.half) ** 2
+    ratios = (
+        float(fdtri(FIRST - 1, worst.degrees, 0.1)), 1.0,
+        float(fdtri(FIRST - 1, worst.degrees, 0.9)),
+    )  # fmt: skip
+    wanted = [max(until.fewest_of(turns), turns * math.ceil(base * ratio)) for ratio in ratios]
+    low, usual, high = (min(count, most) for count in wanted)
+    asked = f"±{until.precision} after about {usual // turns} deployments of {turns} turns"
+    if wanted[1] > most:
+        half = math.sqrt(own.variance(worst) / (most // turns)) * student(most // turns - 1)
+        reached = 100 * math.expm1(min(half, 5.0))
+        asked = f"not ±{until.precision}, but about ±{reached:.2g} % after {most // turns}"
+    words = f"{asked}, {low // turns} to {high // turns} with a chance of 80 %"
+    return Needed((low, usual, high), words)
+
+
 def costs_of(archive: Path, cells_per_turn: int) -> Optional[Costs]:
     """What deployments and turns took there; None where no cell was measured."""
     steps = steps_of(archive)
@@ -86,7 +127,8 @@ def spreads_of(archive: Path) -> list[Spread]:
     runs = [run for run in read_runs(opened.folder, opened.plan.cells) if run.failure is None]
     by_load: dict[str, dict[Any, dict[int, Any]]] = {}
     for run in runs:
-        if run.beside is not None and run.window is not None:
+        # Rounds of deployments of their own tell what a round is, which has one turn.
+        if run.window is not None and (run.beside is not None or opened.plan.order == "rounds"):
             load = digest([run.planned.scenario, dict(run.planned.parameters)])
             rows = by_load.setdefault(load, {})
             rows.setdefault(run.planned.configuration, {})[run.planned.iteration] = run
@@ -111,7 +153,8 @@ def _spreads(own: Mapping[int, Any], base: Mapping[int, Any]) -> Iterator[Spread
             known = [log_value(BY_KEY["iops"], run, direction) for run in (row, of_base)]
             logs = [log for log in known if log is not None]
             if len(logs) == 2:
-                by_deployment.setdefault(row.beside[1], []).append(logs[0] - logs[1])
+                number = row.planned.iteration if row.beside is None else row.beside[1]
+                by_deployment.setdefault(number, []).append(logs[0] - logs[1])
                 errors.append(sum(_squared_error(run, direction) for run in (row, of_base)))
                 seconds.append(row.window.seconds)
         if len(by_deployment) > 1:

@@ -1,0 +1,92 @@
+"""Deployments side by side are added until a precision, through a kill -9: on real Ceph."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import time
+from typing import Any
+
+import pytest
+import yaml
+from scipy import stats
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+MOST = 6
+TIME = {"precision": "99%", "min": 2, "max": 60, "block": 2}
+LOAD = {"vol_size": 32, "iodepth": 8, "op_size": 4096, "mode": "randread", "time": TIME}
+
+
+@pytest.fixture(scope="module")
+def ran(machine_factory: Any) -> tuple[Any, subprocess.CompletedProcess[str], list[str]]:
+    """Killed while the second deployment is measured, and run again."""
+    machine = machine_factory("until")
+    config = machine.write(
+        {"crc": {}, "secure": {"secure_messenger": {}}}, {"rbd_single_client": LOAD}
+    )
+    document = yaml.safe_load(config.read_text())
+    section = document["cluster"]
+    del section["order"]
+    section |= {"layout": "side_by_side", "turns": 1, "iterations": MOST, "osd_file_size": "4G"}
+    section["settings"] = {"osd_memory_target": "2G"}
+    section["mons"]["localhost"]["a"] = "127.0.0.1:13471"
+    config.write_text(yaml.safe_dump(document, sort_keys=False))
+    running = subprocess.Popen(
+        machine.command(config), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    end = time.monotonic() + 400
+    while len(machine.cells()) < 3 and running.poll() is None and time.monotonic() < end:
+        time.sleep(0.2)
+    running.kill()
+    output = running.communicate()[0]
+    before = [str(cell["directory"].name) for cell in machine.cells()]
+    assert len(before) >= 3, output
+    return machine, machine.run(config), before
+
+
+def test_every_cell_is_measured_once_and_nothing_is_left(ran: Any) -> None:
+    machine, done, before = ran
+    assert done.returncode == 0, done.stdout + done.stderr
+    cells = machine.cells()
+    turns = [(cell["configuration"], cell["iteration"]) for cell in cells]
+    assert len(set(turns)) == len(turns)
+    assert {cell["state"] for cell in cells} == {"finished"}
+    assert {cell["directory"].name for cell in cells} >= set(before)
+    assert not (machine.archive / "results" / "superseded").exists()
+    assert machine.leftovers() == []
+
+
+def test_what_was_deployed_anew_has_the_slices_of_the_one_that_was_killed(ran: Any) -> None:
+    machine, _, _ = ran
+    for cell in machine.cells():
+        assert cell["slices"] == cell["iteration"]
+    osds = {(c["configuration"], c["slices"]): sorted(c["storage"]) for c in machine.cells()}
+    for number in range(3):
+        assert osds["crc", number] == osds["secure", number + 1]
+
+
+def test_it_ends_at_the_fewest_deployments_that_reach_the_precision(ran: Any) -> None:
+    """By Student's t of scipy from what the cells say themselves."""
+    machine, done, _ = ran
+    logs: dict[int, dict[str, float]] = {}
+    for cell in machine.cells():
+        own = logs.setdefault(cell["iteration"], {})
+        own[cell["configuration"]] = math.log(cell["block"]["iops"]["read"])
+    ratios = [logs[number]["secure"] - logs[number]["crc"] for number in sorted(logs)]
+    wanted = math.log1p(0.99)
+
+    def half(count: int) -> float:
+        first = float(stats.tstd(ratios[:4])) * float(stats.t.ppf(0.975, 3))
+        all_of_them = float(stats.tstd(ratios[:count])) * float(stats.t.ppf(0.975, count - 1))
+        return max(first, all_of_them) / math.sqrt(count)
+
+    enough = [count for count in range(4, MOST) if half(count) <= 0.98 * wanted]
+    assert len(ratios) == (enough[0] if enough else MOST), ratios
+    report = json.loads((machine.archive / "report.json").read_text())
+    ((section,),) = [table["sections"] for table in report["tables"]]
+    (row,) = [cell for cell in section["cells"] if cell["name"] == "secure"]
+    found = row["comparisons"]["iops"]
+    assert found["basis"].startswith(f"{len(ratios)} deployments side by side"), done.stdout
+    assert math.log(found["high"] / found["percent"]) == pytest.approx(half(len(ratios)), rel=0.3)
