@@ -2,9 +2,10 @@
 
     python perf/coverage.py [--campaigns 1000] [--seed 1] [--markdown]
 
-Every design that a file can ask for meets every disturbance of `disturbances.py`. A campaign has a
-baseline, its control, and one configuration more. Order and pauses are made by the code that plans
-campaigns, stops by the code that paces them, and intervals and verdicts by the code that reports.
+Every design that a file can ask for meets every disturbance of `simulated/disturbances.py`. A
+campaign has a baseline, its control, and one configuration more. Order and pauses are made by the
+code that plans campaigns, stops by the code that paces them, and intervals and verdicts by the code
+that reports.
 
 The first table has, of campaigns without any difference, how many give a verdict on any row, in
 percent, for the worst of four figures: throughput, mean latency, p99 latency, CPU per IO. The
@@ -24,7 +25,10 @@ from functools import partial
 from typing import Optional
 
 import numpy as np
-from designs import (
+from rich.console import Console
+from rich.table import Table
+from scipy.special import ndtri
+from simulated.designs import (
     NAMES,
     Values,
     deployments,
@@ -34,10 +38,7 @@ from designs import (
     until_precise,
     verdicts,
 )
-from disturbances import DISTURBANCES, Disturbance, Floats, Generator
-from rich.console import Console
-from rich.table import Table
-from scipy.special import ndtri
+from simulated.disturbances import DISTURBANCES, Disturbance, Floats, Generator
 
 from cbt_crypto.plan.rounds import PAUSES_S, orders, pause_s, round_orders
 from cbt_crypto.report.figures.repeats import (

@@ -18,9 +18,9 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 from coverage import DESIGNS, Design, campaign
-from disturbances import DISTURBANCES, Disturbance, Generator
 from rich.console import Console
 from rich.table import Table
+from simulated.disturbances import DISTURBANCES, Disturbance, Generator
 
 from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.gate import Answer, Question, answers_of, overall

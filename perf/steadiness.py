@@ -14,7 +14,7 @@ import argparse
 import math
 
 import numpy as np
-from disturbances import DISTURBANCES, Floats, Generator, Series, ar1, together, white
+from simulated.disturbances import DISTURBANCES, Floats, Generator, Series, ar1, together, white
 
 from cbt_crypto.report.figures.steadiness import change_of
 

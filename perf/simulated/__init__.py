@@ -1,0 +1,1 @@
+"""Simulated campaigns: what disturbs them, and when they end."""
