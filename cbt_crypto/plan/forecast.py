@@ -55,6 +55,10 @@ class Forecast:
         if len(self._cells) > 1:
             del self._cells[0]
         self._since = self._now()
+        self.learn()
+
+    def learn(self) -> None:
+        """Take in how long the steps took that have ended since."""
         self._durations = Durations(steps_of(self._archive))
 
     def left(self) -> Left:

@@ -112,6 +112,8 @@ class CampaignProgress:
 
     def phase(self, text: str) -> None:
         """What is being done now: deploy, prefill, measure, prove."""
+        if self._forecast:
+            self._forecast.learn()
         self._write(text)
         if self._bar:
             self._bar.doing, self._bar.now = text, ""

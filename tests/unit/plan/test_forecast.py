@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from cbt_crypto.archive.json_file import write_json
+from cbt_crypto.archive.json_file import read_json, write_json
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.forecast import Forecast, Left, clock
 from cbt_crypto.plan.steps import plan
+from cbt_crypto.run.progress import CampaignProgress
 
 pytestmark = pytest.mark.unit
 
@@ -65,6 +68,25 @@ def test_what_was_seen_replaces_the_guess(steps: Any, tmp_path: Path) -> None:
     found = Forecast(steps, tmp_path, Clock()).left()
     assert found.seconds == pytest.approx(guessed.seconds - 30 + 605)
     assert found.uncertainty / 605 < 0.25
+
+
+def test_the_first_deployment_is_learned_from_before_its_cell_is_done(
+    steps: Any, tmp_path: Path
+) -> None:
+    """It may take minutes where a few seconds were guessed, and more of them are to come."""
+    (tmp_path / "results").mkdir()
+    progress_of = CampaignProgress(
+        Console(file=io.StringIO()), 2, 220, Forecast(steps, tmp_path, Clock()), tmp_path
+    )
+    progress_of.phase("deploy")
+    guessed = read_json(tmp_path / "results/progress.json")
+    seen = [{"step": "deploy", "how": "rebuild", "seconds": 600}]
+    write_json(tmp_path / "results/timeline.json", {"steps": seen})
+    progress_of.phase("prefill")
+    found = read_json(tmp_path / "results/progress.json")
+    assert guessed is not None
+    assert found is not None
+    assert found["seconds_left"] == pytest.approx(guessed["seconds_left"] + 570)
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00"), (62, "1:02"), (3723, "1:02:03")])
