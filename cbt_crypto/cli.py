@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 import click
 from click.shell_completion import get_completion_class
 from rich.console import Console
+from rich.filesize import decimal
 
 from cbt_crypto import __version__
 from cbt_crypto.archive.pack import pack, pack_summary
@@ -369,8 +370,8 @@ def pack_command(archive: Path, summary: bool, anonymize: bool, target: Optional
         pack_summary(summary_document, target, anonymized=anonymize)
     else:
         pack(archive, target)
-    size = target.stat().st_size / 1e6
-    click.echo(f"written: {target}, {size:.1f} MB; read it with: cbt-crypto report {target}")
+    size = decimal(target.stat().st_size)
+    click.echo(f"written: {target}, {size}; read it with: cbt-crypto report {target}")
 
 
 def _named(texts: Sequence[str]) -> dict[str, Path]:
