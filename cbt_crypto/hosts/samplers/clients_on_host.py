@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any, Dict, Tuple  # noqa: F401 - in comments
 
-#: How often a process is asked what it is until it is believed to be none of ours.
+#: How often a process is asked for our mark until it is believed to have none.
 _ASKED = 3
 
 
@@ -23,29 +23,29 @@ class Clients:
         """`asked` has `programs`, as the kernel names them, and the campaign's `tmp_dir`."""
         self.programs = set(asked["programs"])
         self.mark = f"CBT_CRYPTO_MARK={asked['tmp_dir']}@".encode()
-        self.ours = {}  # type: Dict[str, bool]
+        self.marked = {}  # type: Dict[str, bool]
         self.asked = {}  # type: Dict[str, int]
 
     def __contains__(self, pid: str) -> bool:
-        # A child becomes another program soon after it was made, so it is asked more than once.
-        if not self.ours.get(pid) and self.asked.get(pid, 0) < _ASKED:
-            self.asked[pid] = self.asked.get(pid, 0) + 1
-            self.ours[pid] = self._is_ours(pid)
-        return self.ours.get(pid, False)
-
-    def _is_ours(self, pid: str) -> bool:
         try:
-            with open(f"/proc/{pid}/comm") as file:
-                if file.read().strip() not in self.programs:
+            if not self.marked.get(pid):
+                # Under sudo it gets the mark with its program, soon after it was made.
+                if self.asked.get(pid, 0) >= _ASKED:
                     return False
-            with open(f"/proc/{pid}/environ", "rb") as environ:
-                return self.mark in environ.read()
+                self.asked[pid] = self.asked.get(pid, 0) + 1
+                with open(f"/proc/{pid}/environ", "rb") as environ:
+                    self.marked[pid] = self.mark in environ.read()
+            if not self.marked[pid]:
+                return False
+            # What carries it may become a client at any time, as a script that ends in fio.
+            with open(f"/proc/{pid}/comm") as file:
+                return file.read().strip() in self.programs
         except OSError:
             return False
 
     def forget_all_but(self, pids: "set[str]") -> None:
         """Numbers of processes that have ended are given anew."""
-        self.ours = {pid: is_ours for pid, is_ours in self.ours.items() if pid in pids}
+        self.marked = {pid: marked for pid, marked in self.marked.items() if pid in pids}
         self.asked = {pid: times for pid, times in self.asked.items() if pid in pids}
 
 
@@ -86,9 +86,14 @@ def main(asked: Dict[str, Any]) -> None:
         while os.path.exists(asked["file"]):
             file.write(times.sample())
             # On the beat of the clock, as the samples of other hosts are.
-            if signal.sigtimedwait([signal.SIGTERM], 1 - time.time() % 1):
+            if signal.sigtimedwait([signal.SIGTERM], to_next_second()):
                 break
         file.write(times.sample())
+
+
+def to_next_second() -> float:
+    """Seconds, one at most, however the clock is set meanwhile."""
+    return 1 - time.time() % 1
 
 
 if __name__ == "__main__":

@@ -84,6 +84,7 @@ def test_every_function_that_destroys_proves_first() -> None:
 TELL_THE_TIME = {
     "cbt_crypto/archive/timeline.py", "cbt_crypto/engine/upstream/cell.py",
     "cbt_crypto/hosts/clock.py", "cbt_crypto/hosts/command_log.py",
+    "cbt_crypto/hosts/samplers/clients_on_host.py",
     "cbt_crypto/hosts/samplers/counters_on_host.py",
     "cbt_crypto/run/cell/measure.py", "cbt_crypto/run/cell/neighbours.py",
     "cbt_crypto/run/detached/watch.py", "cbt_crypto/run/environment.py",
