@@ -125,12 +125,18 @@ def _device(cluster: ClusterSection, host: str, n: int) -> str:
     return (devices[host] if isinstance(devices, dict) else devices)[n]
 
 
-def cell_site(cluster: ClusterSection, scenario: Scenario, stack: Optional[Stack] = None) -> Site:
+def cell_site(
+    cluster: ClusterSection,
+    scenario: Scenario,
+    stack: Optional[Stack] = None,
+    whole: Optional[Site] = None,
+) -> Site:
     """The places of one cell: the cluster and its active clients, or a drive and its host.
 
-    With a `stack`, the drive's `path` is what this configuration offers.
+    With a `stack`, the drive's `path` is what this configuration offers. `whole` is the cluster's
+    site where it is made already: with thousands of OSDs that takes a moment for each cell.
     """
-    site = site_of(cluster)
+    site = site_of(cluster) if whole is None else whole
     name = scenario.drive_name
     if name is None:
         return replace(site, active_clients=scenario.active_clients(site.clients))

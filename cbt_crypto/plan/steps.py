@@ -11,6 +11,7 @@ from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan import never_written, rates
 from cbt_crypto.plan.cells import Cell, cells_of, select
 from cbt_crypto.plan.file import Campaign
@@ -18,7 +19,7 @@ from cbt_crypto.plan.file.control import CONTROL
 from cbt_crypto.plan.file.dimensions import Variant, at
 from cbt_crypto.plan.file.dimensions import words as variant_words
 from cbt_crypto.plan.file.origin import Change, origin_of
-from cbt_crypto.plan.layout import cell_site
+from cbt_crypto.plan.layout import cell_site, site_of
 from cbt_crypto.plan.rounds import PAUSES_S, pause_s
 from cbt_crypto.plan.side_by_side.groups import group_of
 from cbt_crypto.plan.side_by_side.order import deployment_of, deployments_of
@@ -124,6 +125,7 @@ def plan(
 
 def _steps(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[Step]:
     there: set[str] = set()
+    volumes_of = _Volumes(campaign)
     changes = _changes(campaign, cells)
     pauses = _pauses(campaign, cells)
     for number, (cell, change) in enumerate(zip(cells, changes)):
@@ -131,10 +133,10 @@ def _steps(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[Step]:
             yield change
             if change.how is Transition.REBUILD:
                 there.clear()
-        needed = _volumes(campaign, cell)
+        needed = volumes_of(cell)
         if any(volume.name not in there for volume in needed):
             on_this_cluster = _until_rebuild(cells[number:], changes[number:])
-            missing = _missing(campaign, on_this_cluster, there)
+            missing = _missing(volumes_of, on_this_cluster, there)
             yield Prefill(cell.scenario, missing)
             there.update(volume.name for volume in missing)
         yield Measure(cell, pauses[number])
@@ -170,12 +172,32 @@ def _changes(campaign: Campaign, cells: Sequence[Cell]) -> list[Optional[Deploy]
     return transitions
 
 
-def _volumes(campaign: Campaign, cell: Cell) -> tuple[Volume, ...]:
-    stack = Stack(campaign.configurations[cell.configuration])
-    site = cell_site(at(campaign.cluster, cell.variant), cell.scenario, stack)
-    if campaign.groups:
-        site = replace(site, group=group_of(campaign.groups, cell.configuration).name)
-    return cell.scenario.volumes(site)
+class _Volumes:
+    """The volumes of a cell, made once for all of its iterations."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        self._campaign = campaign
+        self._sites: dict[Variant, Site] = {}
+        self._volumes: dict[tuple[int, Variant], tuple[Volume, ...]] = {}
+
+    def __call__(self, cell: Cell) -> tuple[Volume, ...]:
+        # The campaign keeps its scenario objects, so that none takes another one's place.
+        key = (id(cell.scenario), cell.variant)
+        if key not in self._volumes:
+            self._volumes[key] = cell.scenario.volumes(self._site(cell))
+        return self._volumes[key]
+
+    def _site(self, cell: Cell) -> Site:
+        campaign = self._campaign
+        cluster = at(campaign.cluster, cell.variant)
+        if cell.variant not in self._sites:
+            self._sites[cell.variant] = site_of(cluster)
+        whole = self._sites[cell.variant]
+        stack = Stack(campaign.configurations[cell.configuration])
+        site = cell_site(cluster, cell.scenario, stack, whole)
+        if campaign.groups:
+            site = replace(site, group=group_of(campaign.groups, cell.configuration).name)
+        return site
 
 
 def _until_rebuild(cells: Sequence[Cell], changes: Sequence[Optional[Deploy]]) -> list[Cell]:
@@ -189,12 +211,12 @@ def _until_rebuild(cells: Sequence[Cell], changes: Sequence[Optional[Deploy]]) -
 
 
 def _missing(
-    campaign: Campaign, cells: Sequence[Cell], there: Container[str]
+    volumes_of: _Volumes, cells: Sequence[Cell], there: Container[str]
 ) -> tuple[Volume, ...]:
     """Volumes that are filled as the first cell's are: all that any cell needs, so all at once."""
     wanted = _filling(cells[0].scenario)
     alike = [cell for cell in cells if _filling(cell.scenario) == wanted]
-    found = {volume.name: volume for cell in alike for volume in _volumes(campaign, cell)}
+    found = {volume.name: volume for cell in alike for volume in volumes_of(cell)}
     return tuple(volume for name, volume in found.items() if name not in there)
 
 

@@ -103,9 +103,10 @@ def _versions(campaign: Campaign, cells: Sequence[Cell]) -> dict[str, tuple[str,
     if campaign.monitoring.collectl:
         nodes = campaign.monitoring.collectl.nodes
         versions["collectl"] = ("collectl", hosts_with(site, nodes))
-    for cell in cells:
-        for program in cell.scenario.required_programs():
-            hosts = cell_site(cluster, cell.scenario).active_clients
+    # The cells of all rounds have their scenario in common.
+    for scenario in {id(cell.scenario): cell.scenario for cell in cells}.values():
+        for program in scenario.required_programs():
+            hosts = cell_site(cluster, scenario, whole=site).active_clients
             column = program if program in ("fio",) else "tools"
             versions[column] = (program, hosts)
     return versions

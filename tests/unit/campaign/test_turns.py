@@ -183,3 +183,17 @@ def test_what_does_not_go_together(turns: Any, changes: dict[str, Any], sentence
     result = turns.cbt(path)
     assert result.exit_code == 2
     assert sentence in result.output
+
+
+def test_what_was_predicted_is_kept_and_the_next_start_leaves_it(turns: Any) -> None:
+    """The archive of the first campaign predicts the second one, which is of the same shape."""
+    path = campaign(turns)
+    turns.cbt(path)
+    pilot = turns.archive.rename(turns.directory / "pilot")
+    result = turns.cbt(path, "--like", pilot)
+    assert f"Judging by {pilot}, it takes about" in result.output
+    kept = json.loads((turns.archive / "results" / "prediction.json").read_text())
+    assert kept["like"] == "pilot" and 0 < kept["low"] <= kept["seconds"] <= kept["high"]
+    turns.cbt(path, "--like", turns.archive, "--again", "B")
+    again = json.loads((turns.archive / "results" / "prediction.json").read_text())
+    assert again == kept
