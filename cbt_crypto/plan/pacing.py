@@ -30,7 +30,8 @@ class Pacing:
         for cell in self._cells:
             if cell.scenario.until is not None and load_key(cell) not in self._loads:
                 turns = turns_on_each(campaign, cell.scenario)
-                pace = LoadPace(cell.scenario.until, baseline, together, turns=turns)
+                until, beside = cell.scenario.until, bool(campaign.groups)
+                pace = LoadPace(until, baseline, together, turns=turns, beside=beside)
                 self._loads[load_key(cell)] = pace
         for cell in self._cells:
             if cell.scenario.until is not None and cell.path in done:

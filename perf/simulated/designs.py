@@ -57,7 +57,7 @@ def deployments(
     """
     most = len(values[0]["baseline"])
     until = MeasureUntil(precision=precision, min=1, max=most, block=2)
-    load = LoadPace(until, "baseline", [list(NAMES)], turns=turns)
+    load = LoadPace(until, "baseline", [list(NAMES)], turns=turns, beside=turns > 1)
     measured: dict[str, int] = dict.fromkeys(NAMES, 0)
     found: dict[str, Optional[Estimate]] = {}
     for begun in range(0, most, turns):

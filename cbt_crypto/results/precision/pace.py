@@ -30,7 +30,8 @@ class LoadPace:
     """One load under all configurations. `together` are those that take turns on one cluster.
 
     `blocks`: configuration -> round -> what was measured. `turns` are those on each deployment,
-    where deployments are added until it is known; None where no deployment follows.
+    where deployments are added until it is known; None where no deployment follows. `beside`: all
+    configurations stand on each of these.
     """
 
     until: MeasureUntil
@@ -38,6 +39,7 @@ class LoadPace:
     together: Sequence[Sequence[str]]
     blocks: dict[str, dict[int, Measured]] = field(default_factory=dict)
     turns: Optional[int] = None
+    beside: bool = False
 
     @property
     def fewest(self) -> int:
@@ -95,8 +97,8 @@ class LoadPace:
                 by_deployment.setdefault(turn // (self.turns or 1), []).append(logs)
         if len(by_deployment) < FIRST:
             return math.inf
-        if self.turns == 1:
-            rounds = [logs for (logs,) in by_deployment.values()]
+        if not self.beside:
+            rounds = [logs[0] for logs in by_deployment.values()]
             if any(own.deployment == base.deployment for _, own, base in pairs):
                 return deployments.shared([own - base for own, base in rounds]).half
             return deployments.apart(rounds).half

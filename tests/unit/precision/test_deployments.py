@@ -60,7 +60,7 @@ def test_ended_by_width_it_is_right_where_student_s_is_not() -> None:
 
 
 def beside(turns: int = 2) -> LoadPace:
-    return LoadPace(UNTIL, "A", [["A", "B", "C"]], turns=turns)
+    return LoadPace(UNTIL, "A", [["A", "B", "C"]], turns=turns, beside=True)
 
 
 def measure(load: LoadPace, name: str, levels: list[float], turns: int = 2) -> None:
@@ -71,7 +71,7 @@ def measure(load: LoadPace, name: str, levels: list[float], turns: int = 2) -> N
 
 
 def test_deployments_that_differ_are_added_and_turns_do_not_help() -> None:
-    for turns in (2, 20):
+    for turns in (1, 2, 20):
         load = beside(turns)
         measure(load, "A", [0.0] * 4, turns)
         measure(load, "B", [-0.1, 0.1, -0.1, 0.1], turns)
