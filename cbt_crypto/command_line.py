@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from cbt_crypto.archive.problem import printable
 from cbt_crypto.errors import CampaignError
 
 _PATH = click.Path(path_type=Path)
@@ -109,7 +110,7 @@ def _guarded(invoke: Any, ctx: click.Context) -> Any:
     try:
         return invoke(ctx)
     except CampaignError as error:
-        click.echo(str(error), err=True)
+        click.echo(printable(str(error)), err=True)
         sys.exit(error.exit_status)
 
 

@@ -17,6 +17,7 @@ import click
 from rich.console import Console
 
 from cbt_crypto import __version__
+from cbt_crypto.archive.problem import printable
 from cbt_crypto.command_line import SentenceCommand, needed, run_options
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import check_same_engine, choose
@@ -225,14 +226,14 @@ def _tell_changes(archive: Path, campaign: Campaign, console: Console) -> None:
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
 
 
 def _status(outcome: Outcome) -> int:
     if isinstance(outcome.error, KeyboardInterrupt):
         click.echo("interrupted; run the same command again to go on", err=True)
     elif outcome.error is not None:
-        click.echo(str(outcome.error), err=True)
+        click.echo(printable(str(outcome.error)), err=True)
     return 1 if outcome.error is not None or outcome.failed else 0
 
 

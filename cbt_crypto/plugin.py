@@ -16,6 +16,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from cbt_crypto.archive.problem import printable
 from cbt_crypto.command_line import exit_status
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import CampaignError, RunError
@@ -42,7 +43,7 @@ def overlays(config: dict[str, Any]) -> Any:
     try:
         _check(settings)
     except CampaignError as error:
-        click.echo(str(error), err=True)
+        click.echo(printable(str(error)), err=True)
         sys.exit(error.exit_status)
     _forget_written_file(Path(config["archive_dir"]) / "results")
     config["iterations"] = 1

@@ -19,6 +19,7 @@ from rich.text import Text
 from typing_extensions import Self, override
 
 from cbt_crypto.archive.json_file import write_json
+from cbt_crypto.archive.problem import printable
 from cbt_crypto.engine.contract import LiveFigures
 from cbt_crypto.plan.forecast import Forecast
 from cbt_crypto.run.so_far import SoFar
@@ -121,7 +122,7 @@ class CampaignProgress:
         else:
             minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
             self._console.print(
-                f"[{minutes:3d}:{seconds:02d}] {text}", highlight=False, markup=False,
+                f"[{minutes:3d}:{seconds:02d}] {printable(text)}", highlight=False, markup=False,
                 soft_wrap=True,
             )  # fmt: skip
 
@@ -160,7 +161,7 @@ class CampaignProgress:
 
     def note(self, text: str) -> None:
         """Something to be read later too, such as a failed cell."""
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
 
     def _write(self, phase: str, ended: bool = False) -> None:
         self._state = {

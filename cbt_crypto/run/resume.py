@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
@@ -69,6 +70,10 @@ def _is_there(path: Path) -> bool:
         return False
 
 
+#: A user's number, which has 32 bits.
+_USER = re.compile(r"[0-9]{1,10}")
+
+
 def check_archive(archive: Path, campaign: Campaign) -> None:
     """Raise UsageError when the archive is somebody else's or another file's, or leads out."""
     if archive.exists() and not archive.is_dir():
@@ -90,7 +95,9 @@ def check_archive(archive: Path, campaign: Campaign) -> None:
 def check_own(archive: Path) -> None:
     """Raise UsageError for an archive in which somebody else could have us write elsewhere."""
     check_links(archive)
-    allowed = {0, os.geteuid(), int(os.environ.get("SUDO_UID") or 0)}
+    _check_names(archive / "results")
+    caller = os.environ.get("SUDO_UID", "")
+    allowed = {0, os.geteuid(), int(caller) if _USER.fullmatch(caller) else 0}
     _check_way(archive.absolute(), allowed)
     if archive.exists():
         owner = archive.stat().st_uid
@@ -98,6 +105,17 @@ def check_own(archive: Path) -> None:
             raise UsageError(
                 f"{archive}: belongs to uid {owner}, or anybody may write to it; copy it, or name "
                 "another archive with -a"
+            )
+
+
+def _check_names(results: Path) -> None:
+    """Raise UsageError for a file that is written to and has a name elsewhere too."""
+    for path in results.iterdir() if results.is_dir() else ():
+        status = path.lstat()
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+            raise UsageError(
+                f"{printable(str(path))}: has another name elsewhere, and what is there would be "
+                "changed too; copy the archive without links, or remove one"
             )
 
 

@@ -54,6 +54,13 @@ LOAD = {
 #: A `date` that is 5 s ahead: what a node's kernel shares with the others here is its clock.
 DATE = r"""printf '#!/bin/sh\nexec /bin/date -d "+5 seconds" "$@"\n' > /usr/local/bin/date
 chmod +x /usr/local/bin/date"""
+#: As a machine that starts says where it is: each that hears it looks up its card anew.
+_ANNOUNCE = """
+import contextlib, socket, sys
+for name in sys.argv[1:]:
+    with contextlib.suppress(OSError):
+        socket.create_connection((name, 22), 5).close()
+"""
 _LIMIT_S = 420
 _LISTENING = "Server listening"
 
@@ -206,7 +213,9 @@ class Laboratory:
         while _LISTENING not in self.lab.console(node).read_text(errors="replace"):
             assert time.monotonic() < ends
             time.sleep(0.1)
-        self.on(index, "true")
+        # The others may still have the address of its network card from before.
+        names = " ".join(other.name for other in self.lab.nodes)
+        self.on(index, f"python3 -c '{_ANNOUNCE}' {names}")
 
     def pids(self, index: int, *names: str) -> list[int]:
         """Processes of a node by the name of their program, as this machine counts them."""

@@ -12,7 +12,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from cbt_crypto.hosts.devices.numbers_on_host import number_at
-from cbt_crypto.hosts.directories.directory_on_host import Refused
+from cbt_crypto.hosts.directories.directory_on_host import Refused, check_way
 
 Identity = Dict[str, str]
 
@@ -69,6 +69,7 @@ def disk_of(folder: str) -> str:
 def identity(path: str) -> Identity:
     """What tells the device from others: text by name, only what is known. Raises Refused."""
     folder = folder_of(path)
+    check_way(path)
     disk = disk_of(folder)
     facts = {
         "size": str(int(text_of(folder + "/size") or 0) * 512),

@@ -12,6 +12,8 @@ from typing import List, Set
 
 #: Left in a directory that we made, so that we never empty one that is somebody else's.
 MARKER = ".cbt-crypto"
+#: As Linux follows.
+_MOST_LINKS = 40
 
 
 class Refused(Exception):
@@ -36,6 +38,30 @@ def check_above(path: str) -> None:
             raise Refused(
                 f"{path} could be replaced by who may write to {parent}; name another tmp_dir"
             )
+
+
+def check_way(path: str) -> None:
+    """Raise Refused when somebody else could have this path lead to something else.
+
+    Links are followed, each of which must be ours, in directories that only we may change.
+    """
+    place, rest, links = "/", path.split("/"), 0
+    while rest:
+        name = rest.pop(0)
+        status = os.lstat(place)
+        open_to_others = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
+        step = os.path.normpath(os.path.join(place, name))
+        if name and (open_to_others or status.st_uid not in owners()):
+            raise Refused(f"leads through {place}, where others may write; name it another way")
+        if not os.path.islink(step):
+            place = step
+            continue
+        links += 1
+        if os.lstat(step).st_uid not in owners() or links > _MOST_LINKS:
+            raise Refused(f"leads through {step}, a link of somebody else; name it another way")
+        target = os.readlink(step)
+        place = "/" if target.startswith("/") else place
+        rest = target.split("/") + rest
 
 
 def check_directory(path: str) -> None:

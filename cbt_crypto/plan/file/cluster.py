@@ -25,6 +25,8 @@ from cbt_crypto.plan.file.field_types import (
 from cbt_crypto.plan.file.monitoring import Arguments, Role
 
 _Count = Annotated[int, Field(ge=1, le=16)]
+#: Values of a dimension, each compared with the others.
+_Counts = Annotated[list[_Count], Field(min_length=1)]
 Rebuild = Literal["scenario", "configuration", "needed", "never"]
 Order = Literal["rounds", "interleaved", "sequential"]
 Layout = Literal["separate", "side_by_side"]
@@ -138,12 +140,12 @@ class ClusterSection(FileSection):
         le=256,
         description="OSDs on each of `osds`, one to a device; with osds_per_device the devices",
     )
-    osds_per_device: Union[_Count, list[_Count]] = Field(
+    osds_per_device: Union[_Count, _Counts] = Field(
         1,
         description="OSDs that share a device, on logical volumes of equal size, or a file of "
         "osd_file_size in parts; a list is a dimension, with a new cluster for each value",
     )
-    replication: Union[_Count, list[_Count], None] = Field(
+    replication: Union[_Count, _Counts, None] = Field(
         None,
         description="replicas in all pools, instead of those in pool_profiles; a list is a "
         "dimension, with a new cluster for each value",

@@ -188,6 +188,37 @@ def test_files_that_are_written_to(
     assert precious.read_text() == before
 
 
+@pytest.mark.parametrize(
+    "name", ["cbt_config.yaml", "plan.json", "environment.json", "commands.log"]
+)
+def test_files_with_another_name_elsewhere(tmp_path: Path, campaign: Path, name: str) -> None:
+    """Of a copy by `cp -al`, say: what is written to one is in both. One was written to."""
+    archive, copy = forged(tmp_path / "archive", {}), tmp_path / "copy"
+    (archive / "results" / name).write_text(TARGET)
+    subprocess.run(["cp", "-al", archive, copy], check=True)
+    for done in (run(campaign, "-a", archive), refused("cleanup", "--yes", archive)):
+        assert "has another name elsewhere" in done
+    assert (copy / "results" / name).read_text() == TARGET
+
+
+@pytest.mark.parametrize("user", ["x", "-1", "1e9", "\u0661", "9" * 5000, " 0"])
+def test_a_caller_that_is_no_number(
+    tmp_path: Path, campaign: Path, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUDO_UID", user)
+    assert "Traceback" not in refused("cleanup", forged(tmp_path / "archive", {}))
+
+
+def test_a_state_directory_where_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative $XDG_STATE_HOME is none: each directory would have runs of its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    monkeypatch.chdir(tmp_path)
+    assert open_runs.directory().is_absolute()
+    assert tmp_path not in open_runs.directory().parents
+
+
 @pytest.mark.parametrize("name", ["results/journal.jsonl", "results/plan.json", ".lock"])
 def test_files_without_end(tmp_path: Path, name: str, campaign: Path) -> None:
     """Sparse: a terabyte that takes no place."""

@@ -187,6 +187,56 @@ def test_a_copy_of_bluestore_s_label_goes_too(bench: Bench) -> None:
         assert not file.read(4096).strip(b"\0")
 
 
+@pytest.mark.parametrize("where", ["folder", "link", "above", "link of his", "behind a link"])
+def test_a_path_that_others_can_lead_elsewhere(bench: Bench, where: str) -> None:
+    """A link below a directory of others, who change it between the proof and the command."""
+    (disk, place), folder = bench.disk("disk"), bench.folder / "open" / "devices"
+    folder.mkdir(parents=True)
+    path = folder / "osd"
+    path.symlink_to(place)
+    asked = path
+    if where == "folder":
+        folder.chmod(0o777)
+    elif where == "above":
+        folder.parent.chmod(0o777)
+    elif where == "link":
+        os.chown(folder, 65534, 65534)
+    elif where == "link of his":
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    else:
+        folder.chmod(0o770)
+        asked = bench.folder / "way"
+        asked.symlink_to("open/../open/devices/osd")
+    before = digest(disk)
+    said = bench.good(destroy.look(bench.tmp_dir, str(asked), "osd_devices"))
+    assert said.startswith("leads through ") and str(bench.folder) in said
+    assert "leads through" in bench.refused(destroy.identify(bench.tmp_dir, [str(asked)]))
+    bench.begin(place, wipe=True)
+    notes = bench.notes()
+    bench.good(destroy.record(bench.tmp_dir, {str(asked): notes[place]}))
+    for text in (destroy.claim(bench.tmp_dir, [str(asked)]), ours(bench, str(asked))):
+        assert "leads through" in bench.refused(text)
+    assert digest(disk) == before
+
+
+@pytest.mark.parametrize("target", ["DEVICE", "../x/./DEVICE"])
+def test_a_link_of_ours_will_do(bench: Bench, target: str) -> None:
+    """As udev's, in a directory of root's; also below /tmp, whose files are their owners' alone."""
+    _, place = bench.disk("disk")
+    path, way = bench.folder / "osd", bench.folder / "x"
+    way.mkdir()
+    (way / "node").symlink_to(place)
+    path.symlink_to(place if target == "DEVICE" else f"{way}/../x//./node")
+    assert bench.good(destroy.look(bench.tmp_dir, str(path), "osd_devices")).startswith("ok")
+
+
+def test_links_without_end(bench: Bench) -> None:
+    for name, target in (("a", "b"), ("b", "a")):
+        (bench.folder / name).symlink_to(target)
+    said = bench.good(destroy.look(bench.tmp_dir, f"{bench.folder}/a", "osd_devices"))
+    assert "is not a block device there" in said
+
+
 def test_notes_of_somebody_else_decide_nothing(bench: Bench) -> None:
     """/tmp/own, made by another user first, with notes that name our system's disk."""
     disk, place = bench.disk("disk")
