@@ -9,6 +9,7 @@ from cbt_crypto.benchmarks.drive.raw_device import RawDevice
 from cbt_crypto.benchmarks.librbdfio import Librbdfio
 from cbt_crypto.benchmarks.radosbench import Radosbench
 from cbt_crypto.benchmarks.rbd_kbench import RbdKbench
+from cbt_crypto.benchmarks.rbd_krbd import RbdKrbd
 from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
 from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
 from cbt_crypto.benchmarks.rbd_single_client_sync import RbdSingleClientSync
@@ -21,6 +22,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
         RbdSingleClient,
         RbdSingleClientSync,
         RbdKbench,
+        RbdKrbd,
         RawDevice,
         Fdatasync,
         Etcd,

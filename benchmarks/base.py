@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal, Optional, Union
 from pydantic import BaseModel, ConfigDict, Field
 
 from cbt_crypto.hosts.requirement import Requirement
-from cbt_crypto.hosts.site import HostScripts, Site
+from cbt_crypto.hosts.site import HostScripts, Site, VolumeEncryption
 from cbt_crypto.results.precision.until import MeasureUntil
 
 #: (host, shell command) -> the command as the overlays want it started there.
@@ -42,6 +42,9 @@ class Volume:
     tmp_dir: str = ""
     #: How often it is written from end to end before it is measured.
     passes: int = 1
+    #: What its client lays over it; and the ceph.conf by which a client maps it.
+    encryption: Optional[VolumeEncryption] = None
+    conf: str = ""
 
     @property
     def written_mb(self) -> int:
@@ -82,6 +85,8 @@ class Scenario(BaseModel):
     name: ClassVar[str]
     #: Whether it works on a Ceph cluster. None is deployed when no scenario does.
     needs_cluster: ClassVar[bool] = True
+    #: Whether its clients can encrypt their volumes: `Site.volume_encryption`.
+    takes_encryption: ClassVar[bool] = False
 
     configuration: str = Field(
         description="names from cluster.configurations; all of them when absent"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, Optional
 
 from pydantic import Field
@@ -111,11 +111,26 @@ class RbdFio(Aged):
             for pool in data_pools
         )
 
+    def created_mb(self, volume: Volume) -> int:
+        """MiB of the image that has `volume.size_mb` for the client."""
+        return volume.size_mb
+
     def _create(self, volumes: Sequence[Volume], data_pool: str, commands: ClusterCommands) -> str:
+        sizes = dict.fromkeys(self.created_mb(volume) for volume in volumes)
+        return "\n".join(
+            self._create_alike(
+                [one for one in volumes if self.created_mb(one) == size], size, data_pool, commands
+            )
+            for size in sizes
+        )
+
+    def _create_alike(
+        self, volumes: Sequence[Volume], size_mb: int, data_pool: str, commands: ClusterCommands
+    ) -> str:
         lines = "".join(
             f"{shlex.quote(volume.pool)}/{shlex.quote(volume.name)}\n" for volume in volumes
         )
-        options = f"--size {self.vol_size} --object-size {1 << self.order}B"
+        options = f"--size {size_mb} --object-size {1 << self.order}B"
         if data_pool:
             options += f" --data-pool {shlex.quote(data_pool)}"
         return f"xargs -P 8 -n 1 {commands.rbd} create {options} <<'VOLUMES'\n{lines}VOLUMES"
@@ -218,10 +233,10 @@ class RbdFio(Aged):
         self, host: str, n: int, volume: Volume, commands: ClusterCommands, wrap: WrapClient,
         clients: int,
     ) -> str:  # fmt: skip
-        fio = wrap(host, f"{commands.environment} {self.fio_command(n, volume, clients)}")
+        fio = wrap(host, self.fio_command(n, volume, clients, commands.environment))
         return f"({fio_job.run(n, fio)}) &"
 
-    def fio_command(self, n: int, volume: Volume, clients: int = 1) -> str:
+    def fio_command(self, n: int, volume: Volume, clients: int = 1, environment: str = "") -> str:
         """The fio command of one process; its files are `*.<n>*` in the working directory.
 
         `clients` is the number of hosts that run as many processes as this one.
@@ -243,7 +258,7 @@ class RbdFio(Aged):
             job["rwmixread"] = self.rwmixread
             job["rwmixwrite"] = 100 - self.rwmixread
         job["name"] = f"rbd-{self.mode}"
-        return _fio(self.fio_cmd, volume, job)
+        return self.fio_of(volume, job, environment)
 
     def _one_pass(self, what: fio_job.Job, volume: Volume, commands: ClusterCommands) -> str:
         job = {
@@ -253,18 +268,19 @@ class RbdFio(Aged):
             "size": f"{volume.size_mb}M",
             "output": f"prefill.{volume.name}",
         }
-        fio = _fio(self.fio_cmd, volume, job)
-        return f'{commands.environment} {fio} >> prefill.{volume.name}.out 2>&1 & pids="$pids $!"'
+        fio = self.fio_of(volume, job, commands.environment)
+        return f'{fio} >> prefill.{volume.name}.out 2>&1 & pids="$pids $!"'
 
-
-def _fio(program: str, volume: Volume, job: Mapping[str, object]) -> str:
-    options = {
-        "ioengine": "rbd",
-        "clientname": "admin",
-        "pool": volume.pool,
-        "rbdname": volume.name,
-        "direct": 1,
-        "invalidate": 0,
-        **job,
-    }
-    return fio_job.command(program, options)
+    def fio_of(self, volume: Volume, job: fio_job.Job, environment: str) -> str:
+        """The command of a fio that does `job` on a volume, with the environment that it needs."""
+        options = {
+            "ioengine": "rbd",
+            "clientname": "admin",
+            "pool": volume.pool,
+            "rbdname": volume.name,
+            "direct": 1,
+            "invalidate": 0,
+            **job,
+        }
+        fio = fio_job.command(self.fio_cmd, options)
+        return f"{environment} {fio}" if environment else fio

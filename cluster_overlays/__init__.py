@@ -12,6 +12,7 @@ from cbt_crypto.cluster_overlays.db_device import DbDevice
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.network.overlay import Network
 from cbt_crypto.cluster_overlays.osd_service import OsdService
+from cbt_crypto.cluster_overlays.rbd_encryption.overlay import RbdEncryption
 from cbt_crypto.cluster_overlays.secure_messenger.overlay import SecureMessenger
 from cbt_crypto.cluster_overlays.tuned import Tuned
 
@@ -23,4 +24,5 @@ OVERLAYS: dict[str, type[Overlay]] = {
     "cpuset": CpuSet,
     "osd_service": OsdService,
     "tuned": Tuned,
+    "rbd_encryption": RbdEncryption,
 }

@@ -15,7 +15,14 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 from typing_extensions import Self
 
 from cbt_crypto.hosts.requirement import Requirement
-from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Osd, Site
+from cbt_crypto.hosts.site import (
+    Drive,
+    HostOutputs,
+    HostScripts,
+    Osd,
+    Site,
+    VolumeEncryption,
+)
 
 
 class Transition(enum.IntEnum):
@@ -193,6 +200,10 @@ class Overlay(BaseModel):
     def wrap_client(self, host: str, command: str) -> str:
         """The shell command that starts one client process on `host`, wrapped."""
         return command
+
+    def volume_encryption(self) -> Optional[VolumeEncryption]:
+        """How clients encrypt their volumes; None where this overlay has no part in it."""
+        return None
 
     def after_osds(self, site: Site) -> HostScripts:
         """Run when the OSDs are up, and again for a live change of options: safe to repeat."""

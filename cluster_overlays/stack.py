@@ -9,7 +9,7 @@ from typing import Optional
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.hosts.shell import joined, sequence
-from cbt_crypto.hosts.site import Drive, HostScripts, Osd, Site
+from cbt_crypto.hosts.site import Drive, HostScripts, Osd, Site, VolumeEncryption
 
 
 class Stack:
@@ -87,6 +87,11 @@ class Stack:
         for overlay in self.overlays:
             command = overlay.wrap_client(host, command)
         return command
+
+    def volume_encryption(self) -> Optional[VolumeEncryption]:
+        """How clients encrypt their volumes; None where they do not."""
+        found = (overlay.volume_encryption() for overlay in self.overlays)
+        return next((one for one in found if one is not None), None)
 
     def before_osds(self, site: Site) -> HostScripts:
         """What makes devices before the OSDs, from the lowest overlay to the highest."""

@@ -91,6 +91,17 @@ class Drive:
 
 
 @dataclass(frozen=True)
+class VolumeEncryption:
+    """What a client lays over a volume before a process works on it: a LUKS header and dm-crypt.
+
+    `label` is a part of the names of such volumes; `formatting` are cryptsetup's options.
+    """
+
+    label: str
+    formatting: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Site:
     """What a hook may know of the cluster: roles, OSDs and the one directory we write in."""
 
@@ -118,6 +129,8 @@ class Site:
     slices: int = 0
     idle: tuple[Osd, ...] = field(default=())
     unlike: tuple[str, ...] = field(default=())
+    #: How clients of the configuration encrypt their volumes; None where they do not.
+    volume_encryption: Optional[VolumeEncryption] = None
 
     def pool(self, profile: str) -> str:
         """The name of the pool that is made by a profile: its own, and the group's where it has

@@ -139,7 +139,9 @@ def cell_site(
     site = site_of(cluster) if whole is None else whole
     name = scenario.drive_name
     if name is None:
-        return replace(site, active_clients=scenario.active_clients(site.clients))
+        encryption = stack.volume_encryption() if stack is not None else None
+        clients = scenario.active_clients(site.clients)
+        return replace(site, active_clients=clients, volume_encryption=encryption)
     drive = next(drive for drive in drives_of(cluster) if drive.name == name)
     if stack is not None:
         drive = replace(drive, path=stack.drive_path(drive))

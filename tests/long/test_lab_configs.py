@@ -33,6 +33,7 @@ FILES = (
     "response_curves",
     "sync_writes",
     "sync_writes_ceph",
+    "three_places",
     "tunnels",
 )
 _NAMED = re.compile(r"--name \S+")

@@ -1,0 +1,116 @@
+"""The kernel's own RBD client: fio on the block devices that it makes of images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+from pydantic import Field
+from typing_extensions import override
+
+from cbt_crypto.benchmarks import fio_job
+from cbt_crypto.benchmarks.base import ClusterCommands, Volume, WrapClient
+from cbt_crypto.benchmarks.drive.base import AS_ROOT
+from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
+from cbt_crypto.hosts.devices import krbd
+from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.site import HostScripts, Site
+
+#: MiB that a LUKS header takes of an image.
+_HEADER_MB = 16
+
+_NEEDS = """\
+$SUDO modprobe -q rbd 2> /dev/null || :
+if [ ! -d /sys/bus/rbd ]; then
+    echo "its kernel, $(uname -r), has no RBD client (module rbd); take another kernel, or a \
+lab of virtual machines"
+elif ! command -v rbd > /dev/null; then echo 'rbd is missing; install ceph-common'
+else echo ok; fi"""
+
+
+class RbdKrbd(RbdSingleClient):
+    """One fio process on the first client, on an image that the kernel's client has mapped.
+
+    The kernel speaks as the configuration's clients do: ms_mode is crc, or secure.
+    """
+
+    name: ClassVar[str] = "rbd_krbd"
+    takes_encryption: ClassVar[bool] = True
+
+    ioengine: Literal["libaio", "io_uring"] = Field(
+        "libaio", description="how fio asks the kernel for IO"
+    )
+
+    @override
+    def requirements(self, site: Site) -> Sequence[Requirement]:
+        return (Requirement("krbd", site.active_clients, _NEEDS),)
+
+    @override
+    def volumes(self, site: Site) -> tuple[Volume, ...]:
+        """Those of an encrypted configuration are others, so that both can be on one cluster."""
+        encryption = site.volume_encryption
+        suffix = f"-{encryption.label}" if encryption else ""
+        return tuple(
+            replace(
+                volume, name=f"{volume.name}-krbd{suffix}", encryption=encryption,
+                tmp_dir=site.tmp_dir, conf=site.conf,
+            )
+            for volume in super().volumes(site)
+        )  # fmt: skip
+
+    @override
+    def created_mb(self, volume: Volume) -> int:
+        return volume.size_mb + (_HEADER_MB if volume.encryption else 0)
+
+    @override
+    def prefill_scripts(
+        self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
+    ) -> HostScripts:
+        scripts = dict(super().prefill_scripts(volumes, run_dir, commands))
+        return self._attached(scripts, volumes, commands, formats=True)
+
+    @override
+    def warm_scripts(
+        self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
+    ) -> HostScripts:
+        scripts = dict(super().warm_scripts(volumes, run_dir, commands))
+        return self._attached(scripts, volumes, commands)
+
+    @override
+    def measure(
+        self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
+    ) -> HostScripts:
+        scripts = super().measure(site, run_dir, commands, wrap)
+        return self._attached(scripts, self.volumes(site), commands)
+
+    def _attached(
+        self, scripts: Mapping[str, str], volumes: Sequence[Volume], commands: ClusterCommands,
+        formats: bool = False,
+    ) -> HostScripts:  # fmt: skip
+        """Each script with its host's volumes attached, which are detached behind it."""
+        hosts = dict(scripts)
+        if formats:
+            # A volume that nobody fills gets its header all the same.
+            hosts = {**{volume.client: ":" for volume in volumes}, **hosts}
+        texts = {}
+        for host, text in hosts.items():
+            of_host = [volume for volume in volumes if volume.client == host]
+            tmp_dir, conf = of_host[0].tmp_dir, of_host[0].conf
+            images = [(volume.pool, volume.name, volume.encryption) for volume in of_host]
+            before = krbd.attach(images, tmp_dir, conf, commands.rbd, formats)
+            after = krbd.detach([volume.name for volume in of_host], tmp_dir, conf)
+            texts[host] = f"{before}\n(\n{text}\n)\n{after}"
+        return texts
+
+    @override
+    def fio_of(self, volume: Volume, job: fio_job.Job, environment: str) -> str:
+        options = {
+            "ioengine": self.ioengine,
+            "filename": krbd.path(volume.tmp_dir, volume.name),
+            "direct": 1,
+            "invalidate": 0,
+            "size": f"{volume.size_mb}M",
+            **job,
+        }
+        return f"{AS_ROOT} {fio_job.command(self.fio_cmd, options)}"

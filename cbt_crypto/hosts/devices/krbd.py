@@ -1,0 +1,166 @@
+"""Shell text that maps RBD images through a client's kernel, and lays LUKS over them there.
+
+Everything runs in one shell as root. What is mapped is noted in tmp_dir first: cluster, pool and
+image. A mapped device is ours when the kernel says the same of it, whatever its number, and
+nothing else is ever formatted, closed or unmapped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Sequence
+from typing import Optional
+
+from cbt_crypto.hosts.directories import keys
+from cbt_crypto.hosts.site import VolumeEncryption
+
+#: Seconds after which the kernel gives up on a request, so that nothing waits for ever for OSDs
+#: that are gone.
+_GIVES_UP_S = 120
+
+# The kernel shows of each mapped image where it is from.
+_OURS = """
+fsid=$(sed -n 's/^[[:space:]]*fsid[[:space:]]*=[[:space:]]*//p' "$CONF" | head -n 1)
+mode=$(sed -n 's/^[[:space:]]*ms[_ ]client[_ ]mode[[:space:]]*=[[:space:]]*//p' "$CONF" | head -n 1)
+case $mode in secure*) mode=secure ;; *) mode=crc ;; esac
+numbers_of() {  # fsid, pool, image
+    for mapped in $SYS/bus/rbd/devices/*; do
+        [ -e "$mapped/name" ] || continue
+        is=$(cat "$mapped/cluster_fsid" "$mapped/pool" "$mapped/name" | tr '\\n' ' ')
+        [ "$is" != "$1 $2 $3 " ] || echo "${mapped##*/}"
+    done
+}
+"""
+
+_ATTACH = f"""
+attach() {{  # pool, image
+    detach "$2"
+    printf '%s %s %s\\n' "$fsid" "$1" "$2" > "$MAPPED/$2"
+    modprobe -q rbd 2> /dev/null || :
+    options=noudev,ms_mode=$mode,osd_request_timeout={_GIVES_UP_S}
+    rbd_of_cluster device map -o "$options" "$1/$2" > /dev/null
+    number=$(numbers_of "$fsid" "$1" "$2")
+    [ -n "$number" ] || {{ echo "$1/$2 is mapped, and the kernel does not say where" >&2; exit 1; }}
+    grep -q "[ ,]ms_mode=$mode[ ,]" "$SYS/bus/rbd/devices/$number/config_info" ||
+        {{ echo "the kernel does not speak ms_mode=$mode for $1/$2" >&2; exit 1; }}
+    device=/dev/rbd$number
+}}
+format_luks() {{  # pool, image: just mapped, and proved to be that
+    said=$(blkid -p "$device" 2>&1) || :
+    [ -z "$said" ] || {{ echo "$1/$2 is not empty: $said" >&2; exit 1; }}
+    head -c 64 /dev/urandom > "$keys/$PREFIX-$2"
+    cryptsetup luksFormat -q $FORMAT --key-file "$keys/$PREFIX-$2" "$device"
+}}
+open_luks() {{  # image
+    cryptsetup open --type luks --key-file "$keys/$PREFIX-$1" "$device" "$PREFIX-$1"
+    device=/dev/mapper/$PREFIX-$1
+}}
+"""
+
+# udev, and whoever it starts, may have the device open for a moment.
+_DETACH = """
+again() {
+    n=0
+    until "$@" 2> /dev/null; do
+        [ $n -lt 40 ] || { "$@"; return; }
+        n=$((n + 1)); sleep 0.25
+    done
+}
+detach() {  # image
+    rm -f "$MAPPED/$1.device"
+    [ -f "$MAPPED/$1" ] || return 0
+    read -r of_cluster pool image < "$MAPPED/$1"
+    for number in $(numbers_of "$of_cluster" "$pool" "$image"); do
+        for holder in "$SYS/block/rbd$number/holders/"*; do
+            [ -e "$holder" ] || continue
+            name=$(cat "$holder/dm/name")
+            [ "$name" = "$PREFIX-$image" ] ||
+                { echo "/dev/rbd$number carries $name, which is not ours" >&2; return 1; }
+            again cryptsetup close "$name"
+        done
+        again rbd device unmap -o noudev "/dev/rbd$number"
+    done
+    rm -f "$MAPPED/$1"
+}
+"""
+
+
+def _folder(tmp_dir: str) -> str:
+    return f"{tmp_dir}/mapped"
+
+
+def path(tmp_dir: str, image: str) -> str:
+    """The link to what a process opens, while an image is attached."""
+    return f"{_folder(tmp_dir)}/{image}.device"
+
+
+def mapping(tmp_dir: str, image: str) -> str:
+    """The name of dm-crypt's mapping over an image."""
+    return f"{_prefix(tmp_dir)}-{image}"
+
+
+def _prefix(tmp_dir: str) -> str:
+    return f"cbt-crypto-{hashlib.sha256(tmp_dir.encode()).hexdigest()[:8]}-client"
+
+
+def attach(
+    images: Sequence[tuple[str, str, Optional[VolumeEncryption]]], tmp_dir: str, conf: str,
+    rbd: str, formats: bool = False,
+) -> str:  # fmt: skip
+    """Map images of (pool, name, encryption), and leave a link to each at `path`.
+
+    `formats`: they are new, and those with an encryption get their headers.
+    """
+    lines = [
+        f"mkdir -p {shlex.quote(_folder(tmp_dir))}",
+        'umask 077; keys=""',
+    ]
+    for pool, name, encryption in images:
+        place, image = shlex.quote(pool), shlex.quote(name)
+        lines.append(f"attach {place} {image}")
+        if encryption is not None:
+            lines.append('[ -n "$keys" ] || keys=$(key_directory make)')
+            if formats:
+                lines.append(f"FORMAT={shlex.quote(' '.join(encryption.formatting))}")
+                lines.append(f"format_luks {place} {image}")
+            lines.append(f"open_luks {image}")
+        lines.append(f'ln -sfn "$device" "$MAPPED"/{image}.device')
+    settings = _settings(tmp_dir, conf) + f'rbd_of_cluster() {{ {rbd} "$@"; }}\n'
+    text = settings + _OURS + _DETACH + _ATTACH + keys.functions() + "\n".join(lines)
+    return _as_root(text)
+
+
+def detach(images: Sequence[str], tmp_dir: str, conf: str) -> str:
+    """Close and unmap these images of ours; what is not mapped is no error."""
+    calls = "\n".join(f"detach {shlex.quote(name)}" for name in images)
+    return _as_root(_settings(tmp_dir, conf) + _OURS + _DETACH + calls)
+
+
+def remove(tmp_dir: str, conf: str) -> str:
+    """Close and unmap all that notes in tmp_dir name, and destroy the keys of these volumes.
+
+    The note has the cluster, as there may be another one by now.
+    """
+    folder, prefix = shlex.quote(_folder(tmp_dir)), shlex.quote(_prefix(tmp_dir))
+    text = f"""\
+for note in "$MAPPED"/*; do
+    [ ! -f "$note" ] || [ -h "$note" ] || detach "${{note##*/}}"
+done
+rm -f "$MAPPED"/*.device; rmdir "$MAPPED"
+directories=$(key_directory present)
+for directory in $directories; do rm -f "$directory"/{prefix}-*; done
+[ -z "$directories" ] || rmdir $directories 2> /dev/null || :"""
+    settings = _settings(tmp_dir, conf)
+    inner = _as_root(settings + _OURS + _DETACH + keys.functions() + text)
+    return f"[ ! -d {folder} ] || {inner}"
+
+
+def _settings(tmp_dir: str, conf: str) -> str:
+    values = {"SYS": "/sys", "MAPPED": _folder(tmp_dir), "PREFIX": _prefix(tmp_dir), "CONF": conf}
+    return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+
+
+def _as_root(text: str) -> str:
+    # What holds keys leaves no core.
+    return f"$SUDO sh -euc {shlex.quote('ulimit -c 0' + chr(10) + text)}"

@@ -1,0 +1,1 @@
+"""Volumes that their clients encrypt."""

@@ -1,0 +1,58 @@
+"""What client processes have open, and what lies below it. This file runs on the hosts.
+
+Its source is sent to them, so it needs nothing but Python 3.6. It is a `Watch`: see
+`cluster_overlays/base.py`.
+"""
+
+import os
+from typing import Any, Dict, List, Optional, Tuple  # noqa: F401 - in comments
+
+from cbt_crypto.hosts.devices.numbers_on_host import opened
+from cbt_crypto.hosts.devices.storage_on_host import Layers
+from cbt_crypto.hosts.samplers.clients_on_host import Clients
+
+
+class Opened:
+    """Block devices that client processes have open; of each, what it lies on, looked at once."""
+
+    def __init__(self, asked: Dict[str, Any]) -> None:
+        self.clients = Clients(asked)
+        self.layers = {}  # type: Dict[Tuple[str, str], List[Any]]
+
+    def look(self) -> List[List[Any]]:
+        """The layers of each open device, from the top down."""
+        pids = set(filter(str.isdigit, os.listdir("/proc")))
+        devices = set()
+        for pid in pids:
+            if pid in self.clients:
+                try:
+                    devices.update(opened(pid))
+                except OSError:
+                    continue
+        self.clients.forget_all_but(pids)
+        return [self.below(device) for device in sorted(devices)]
+
+    def below(self, device: str) -> List[Any]:
+        """Numbers are given anew; the id that device-mapper knows a mapping by is not."""
+        key = device, _text(f"/sys/dev/block/{device}/dm/uuid")
+        if key not in self.layers:
+            self.layers[key] = Layers().below(device)
+        return self.layers[key]
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+_opened = None  # type: Optional[Opened]
+
+
+def see(asked: Dict[str, Any]) -> List[List[Any]]:
+    """What processes called one of `programs` that carry the mark of `tmp_dir` have open."""
+    global _opened  # noqa: PLW0603
+    _opened = _opened or Opened(asked)
+    return _opened.look()

@@ -1,0 +1,99 @@
+"""Volumes that clients encrypt: what is refused, what is planned, and what proves them."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import pytest
+
+from cbt_crypto.cluster_overlays.base import Seen, Transition
+from cbt_crypto.cluster_overlays.rbd_encryption.overlay import RbdEncryption
+from cbt_crypto.cluster_overlays.stack import Stack, transition
+from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts.site import Site
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.layout import cell_site
+from cbt_crypto.plan.steps import Prefill, plan
+
+pytestmark = pytest.mark.unit
+
+Make = Callable[..., Campaign]
+HERE = Site("/tmp/ours", "/tmp/ours/ceph.conf", "c0", ("c0",), (), active_clients=("c0",))
+RBD = {"device": "252:0", "name": "rbd0", "rotational": "0"}
+
+
+def crypt(cipher: str = "aes-xts-plain64", below: str = "252:0") -> dict[str, str]:
+    table = f"0 65536 crypt {cipher} :64:logon:cryptsetup:1-d0 0 {below} 32768"
+    return {
+        "device": "254:0", "name": "dm-0", "mapping": "cbt-crypto-0-client-v",
+        "uuid": "CRYPT-LUKS2-1-cbt", "table": table,
+    }  # fmt: skip
+
+
+def fault(overlay: RbdEncryption, *looks: Any) -> Any:
+    return overlay.judge_seen(HERE, {"c0": [Seen(look, float(n)) for n, look in enumerate(looks)]})
+
+
+def test_dm_crypt_right_over_an_image_is_the_proof() -> None:
+    present, absent = RbdEncryption(), RbdEncryption.absent()
+    encrypted, plain = [[crypt(), RBD]], [[RBD]]
+    assert fault(present, [], encrypted, []) is None
+    assert fault(absent, [], plain, []) is None
+    assert fault(absent, []) is None, "librbd opens no device"
+    assert "is not dm-crypt" in fault(present, [], encrypted, plain)
+    assert "is encrypted there" in fault(absent, encrypted)
+
+
+@pytest.mark.parametrize(
+    ("looks", "sentence"),
+    [
+        (([], []), "nobody saw a client process on c0 have a volume open"),
+        (([[crypt("aes-cbc-plain"), RBD]],), "has cipher aes-cbc-plain and not aes-xts-plain64"),
+        (([[crypt(below="8:0"), RBD]],), "lies on device 8:0 and not on 252:0"),
+        (([[crypt(), {**RBD, "name": "sda"}]],), "does not lie right on an image"),
+        (([[crypt(), crypt(), RBD]],), "does not lie right on an image"),
+        (([[{**crypt(), "table": None}, RBD]],), "is not dm-crypt"),
+    ],
+)
+def test_what_contradicts_it(looks: Any, sentence: str) -> None:
+    assert sentence in fault(RbdEncryption(), *looks)
+
+
+def test_dm_crypt_below_a_drives_file_system_is_none_of_its_business() -> None:
+    assert fault(RbdEncryption.absent(), [[crypt(), {**RBD, "name": "sda"}]]) is None
+
+
+def test_a_scenario_whose_clients_cannot_is_refused(campaign_of: Make) -> None:
+    campaign = campaign_of(
+        cluster={"configurations": {"Plain": {}, "Client": {"rbd_encryption": {}}}},
+        benchmarks={"rbd_single_client": {}},
+    )
+    with pytest.raises(UsageError, match='rbd_single_client: the clients of "Client" are to'):
+        plan(campaign)
+
+
+def test_both_kinds_of_volumes_are_on_one_cluster(campaign_of: Make) -> None:
+    campaign = campaign_of(
+        cluster={"configurations": {"Plain": {}, "Client": {"rbd_encryption": {}}}},
+        benchmarks={"rbd_single_client": ..., "rbd_krbd": {"vol_size": 64}},
+    )
+    steps = plan(campaign).steps
+    filled = [volume for step in steps if isinstance(step, Prefill) for volume in step.volumes]
+    plain, encrypted = sorted(filled, key=lambda volume: volume.name)
+    assert encrypted.name.startswith(f"{plain.name}-aes-xts-plain64-512-512")
+    assert plain.encryption is None
+    assert encrypted.encryption is not None
+    stacks = [Stack(overlays) for overlays in campaign.configurations.values()]
+    assert transition(stacks[0], stacks[-1]) is Transition.NONE
+
+
+def test_an_encrypted_image_has_room_for_its_header(campaign_of: Make) -> None:
+    campaign = campaign_of(
+        cluster={"configurations": {"Client": {"rbd_encryption": {"sector_size": 4096}}}},
+        benchmarks={"rbd_single_client": ..., "rbd_krbd": {"vol_size": 64}},
+    )
+    cell = next(step.cell for step in plan(campaign).steps if hasattr(step, "cell"))
+    stack = Stack(campaign.configurations["Client"])
+    (volume,) = cell.scenario.volumes(cell_site(campaign.cluster, cell.scenario, stack))
+    assert cell.scenario.created_mb(volume) == volume.size_mb + 16 == 80
+    assert "--sector-size 4096" in " ".join(volume.encryption.formatting)
