@@ -24,38 +24,51 @@ _OURS = """
 fsid=$(sed -n 's/^[[:space:]]*fsid[[:space:]]*=[[:space:]]*//p' "$CONF" | head -n 1)
 mode=$(sed -n 's/^[[:space:]]*ms[_ ]client[_ ]mode[[:space:]]*=[[:space:]]*//p' "$CONF" | head -n 1)
 case $mode in secure*) mode=secure ;; *) mode=crc ;; esac
-numbers_of() {  # fsid, pool, image
-    for mapped in $SYS/bus/rbd/devices/*; do
-        [ -e "$mapped/name" ] || continue
-        is=$(cat "$mapped/cluster_fsid" "$mapped/pool" "$mapped/name" | tr '\\n' ' ')
-        [ "$is" != "$1 $2 $3 " ] || echo "${mapped##*/}"
+is_image() {
+    # number, fsid, pool, image
+    origin=$SYS/bus/rbd/devices/$1
+    [ -e "$origin/name" ] || return 1
+    [ "$(cat "$origin/cluster_fsid" "$origin/pool" "$origin/name" | tr '\\n' ' ')" = "$2 $3 $4 " ]
+}
+prove() {
+    # the same, or the end
+    is_image "$@" || { echo "/dev/rbd$1 is not $3/$4 of the cluster $2" >&2; exit 1; }
+}
+numbers_of() {
+    # fsid, pool, image
+    for mapped in "$SYS/bus/rbd/devices/"*; do
+        ! is_image "${mapped##*/}" "$@" || echo "${mapped##*/}"
     done
 }
 """
 
-_ATTACH = f"""
-attach() {{  # pool, image
+_ATTACH = """
+attach() {
+    # pool, image
     detach "$2"
     printf '%s %s %s\\n' "$fsid" "$1" "$2" > "$MAPPED/$2"
     modprobe -q rbd 2> /dev/null || :
-    options=noudev,ms_mode=$mode,osd_request_timeout={_GIVES_UP_S}
+    options=noudev,ms_mode=$mode,osd_request_timeout=$GIVES_UP_S
     rbd_of_cluster device map -o "$options" "$1/$2" > /dev/null
     number=$(numbers_of "$fsid" "$1" "$2")
-    [ -n "$number" ] || {{ echo "$1/$2 is mapped, and the kernel does not say where" >&2; exit 1; }}
+    [ -n "$number" ] || { echo "$1/$2 is mapped, and the kernel does not say where" >&2; exit 1; }
     grep -q "[ ,]ms_mode=$mode[ ,]" "$SYS/bus/rbd/devices/$number/config_info" ||
-        {{ echo "the kernel does not speak ms_mode=$mode for $1/$2" >&2; exit 1; }}
+        { echo "the kernel does not speak ms_mode=$mode for $1/$2" >&2; exit 1; }
     device=/dev/rbd$number
-}}
-format_luks() {{  # pool, image: just mapped, and proved to be that
+}
+format_luks() {
+    # pool, image: just mapped
+    prove "$number" "$fsid" "$1" "$2"
     said=$(blkid -p "$device" 2>&1) || :
-    [ -z "$said" ] || {{ echo "$1/$2 is not empty: $said" >&2; exit 1; }}
+    [ -z "$said" ] || { echo "$1/$2 is not empty: $said" >&2; exit 1; }
     head -c 64 /dev/urandom > "$keys/$PREFIX-$2"
     cryptsetup luksFormat -q $FORMAT --key-file "$keys/$PREFIX-$2" "$device"
-}}
-open_luks() {{  # image
+}
+open_luks() {
+    # image
     cryptsetup open --type luks --key-file "$keys/$PREFIX-$1" "$device" "$PREFIX-$1"
     device=/dev/mapper/$PREFIX-$1
-}}
+}
 """
 
 # udev, and whoever it starts, may have the device open for a moment.
@@ -67,7 +80,8 @@ again() {
         n=$((n + 1)); sleep 0.25
     done
 }
-detach() {  # image
+detach() {
+    # image
     rm -f "$MAPPED/$1.device"
     [ -f "$MAPPED/$1" ] || return 0
     read -r of_cluster pool image < "$MAPPED/$1"
@@ -77,8 +91,10 @@ detach() {  # image
             name=$(cat "$holder/dm/name")
             [ "$name" = "$PREFIX-$image" ] ||
                 { echo "/dev/rbd$number carries $name, which is not ours" >&2; return 1; }
+            prove "$number" "$of_cluster" "$pool" "$image"
             again cryptsetup close "$name"
         done
+        prove "$number" "$of_cluster" "$pool" "$image"
         again rbd device unmap -o noudev "/dev/rbd$number"
     done
     rm -f "$MAPPED/$1"
@@ -157,7 +173,13 @@ for directory in $directories; do rm -f "$directory"/{prefix}-*; done
 
 
 def _settings(tmp_dir: str, conf: str) -> str:
-    values = {"SYS": "/sys", "MAPPED": _folder(tmp_dir), "PREFIX": _prefix(tmp_dir), "CONF": conf}
+    values = {
+        "SYS": "/sys",
+        "GIVES_UP_S": str(_GIVES_UP_S),
+        "MAPPED": _folder(tmp_dir),
+        "PREFIX": _prefix(tmp_dir),
+        "CONF": conf,
+    }
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
 
 

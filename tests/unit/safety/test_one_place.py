@@ -13,12 +13,15 @@ pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).resolve().parents[3]
 DEVICES = "cbt_crypto/hosts/devices/destroy.py"
+#: Images that a client's kernel has mapped are proved by what the kernel says of them.
+IMAGES = "cbt_crypto/hosts/devices/krbd.py"
 #: Command -> the modules that may have it.
 ALLOWED = {
     r"\bwipefs\b[^\n]* -a\b": {DEVICES},
     r"\bdd if=": {DEVICES},
-    r"\b(luksFormat|luksErase|reencrypt)\b": {DEVICES},
-    r"\bcryptsetup close\b": {DEVICES},
+    r"\b(luksFormat|luksErase|reencrypt)\b": {DEVICES, IMAGES},
+    r"\bcryptsetup close\b": {DEVICES, IMAGES},
+    r"\brbd (device )?unmap\b": {IMAGES},
     r"\b(pvcreate|vgremove|pvremove|lvremove)\b": {DEVICES},
     r"\bmdadm --(create|stop|zero-superblock)\b": {DEVICES},
     r"\bmkfs\.(ext4|xfs) -": {DEVICES},
@@ -78,6 +81,17 @@ def test_every_function_that_destroys_proves_first() -> None:
             assert "prove " in body[: first.start()], name
     assert seen >= {"claim", "empty", "format_luks", "close_luks", "make_group", "remove_group"}
     assert seen >= {"make_array", "stop_array", "discard"}
+
+
+def test_what_destroys_on_images_proves_right_before() -> None:
+    text = (ROOT / IMAGES).read_text()
+    destroying = re.compile(r"luksFormat|cryptsetup close|device unmap")
+    for name, count in {"format_luks": 1, "detach": 2}.items():
+        body = re.findall(rf"^{name}\(\) \{{\n(.*?)^\}}", text, re.M | re.S)[0]
+        places = [match.start() for match in destroying.finditer(body)]
+        assert len(places) == count
+        for before, place in zip([0, *places], places):
+            assert 'prove "$number"' in body[before:place], name
 
 
 #: Modules that write down when something was; what waits asks the monotonic clock.
