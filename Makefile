@@ -84,7 +84,7 @@ dist: $(TOX) ## Build wheel and sdist into dist/, and check them
 	$(TOX) -e dist
 
 # debian/ says how; Debian 12 has no pydantic 2, so the package wants 13 or later.
-deb: ## Build a Debian package beside this directory; wants debhelper, dh-python, pybuild-plugin-pyproject
+deb: ## Build a Debian package beside this directory; wants build-essential, debhelper, dh-python, pybuild-plugin-pyproject
 	dpkg-buildpackage -us -uc -b
 
 site: $(TOX) ## Build the documentation as a site into site/, and check its links
