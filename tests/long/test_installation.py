@@ -22,7 +22,9 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
 
 PROJECT = Path(__file__).resolve().parents[2]
 PACK = PROJECT / "tests/unit/data/packs/archive-format-1.zip"
-_BUILD = "debhelper,dh-python,pybuild-plugin-pyproject,python3-all,python3-setuptools,build-essential"
+_BUILD = (
+    "debhelper,dh-python,pybuild-plugin-pyproject,python3-all,python3-setuptools,build-essential"
+)
 _BASE = f"python3,python3-venv,python3-pip,pipx,ca-certificates,{_BUILD}"
 #: What anybody does first; the report is of a pack that the tests keep.
 _TRIAL = """
