@@ -7,6 +7,7 @@ daemons on them. A new overlay is one module and one line here.
 from __future__ import annotations
 
 from cbt_crypto.cluster_overlays.base import Overlay
+from cbt_crypto.cluster_overlays.ceph_build.overlay import CephBuild
 from cbt_crypto.cluster_overlays.cpuset.overlay import CpuSet
 from cbt_crypto.cluster_overlays.db_device import DbDevice
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
@@ -17,6 +18,7 @@ from cbt_crypto.cluster_overlays.secure_messenger.overlay import SecureMessenger
 from cbt_crypto.cluster_overlays.tuned import Tuned
 
 OVERLAYS: dict[str, type[Overlay]] = {
+    "ceph_build": CephBuild,
     "network": Network,
     "db_device": DbDevice,
     "luks": Luks,

@@ -177,6 +177,10 @@ class Overlay(BaseModel):
         """
         return {}
 
+    def program(self, site: Site, name: str) -> str:
+        """What is called in place of one of Ceph's programs, such as ceph-osd."""
+        return name
+
     def before_osds(self, site: Site) -> HostScripts:
         """Run before the OSDs are made, e.g. to make the device that `osd_device` names."""
         return {}

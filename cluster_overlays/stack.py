@@ -39,6 +39,12 @@ class Stack:
             address = overlay.mon_address(site, host, address)
         return address
 
+    def program(self, site: Site, name: str) -> str:
+        """What is called in place of one of Ceph's programs."""
+        for overlay in self.overlays:
+            name = overlay.program(site, name)
+        return name
+
     def osd_device(self, osd: Osd) -> str:
         """The device that the OSD opens, on top of all overlays."""
         device = osd.device

@@ -42,6 +42,10 @@ class Hooks:
         """The address of a monitor on that host; the file has `address`."""
         return address
 
+    def program(self, name: str) -> str:
+        """What is called in place of one of Ceph's programs that make and run daemons."""
+        return name
+
     def extra_conf(self) -> Mapping[str, Mapping[str, str]]:
         """Sections that are laid over the rest of ceph.conf."""
         return {}

@@ -73,6 +73,12 @@ def lab() -> None:
     show_default=True,
     help="The release; each has an image of its own.",
 )
+@click.option(
+    "--also",
+    type=click.Choice([release.value for release in Release]),
+    multiple=True,
+    help="Another release, as /opt/ceph-RELEASE of each namespace node, for ceph_build.",
+)
 @click.option("--nodes", type=click.IntRange(1, MOST_NODES), default=1, show_default=True)
 @click.option(
     "--disks", type=click.IntRange(0, 16), default=2, show_default=True, help="Data disks a node."
@@ -102,6 +108,7 @@ def up(  # noqa: PLR0913 - one parameter an option
     *,
     kind: str,
     ceph: str,
+    also: tuple[str, ...],
     nodes: int,
     disks: int,
     disk_size: int,
@@ -120,6 +127,7 @@ def up(  # noqa: PLR0913 - one parameter an option
     shape = Shape(
         kind=Kind(kind),
         ceph=Release(ceph),
+        also=tuple(dict.fromkeys(map(Release, also))),
         nodes=nodes,
         disks=disks,
         disk_size=disk_size,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional, Union
 
@@ -37,8 +38,9 @@ def up(name: str, shape: Shape, steps: Steps, mirror: Optional[str] = None) -> t
         _end(directory)
         _remove(directory)
         built = image.provide(shape.ceph.suite, steps, mirror)
+        others = {one.value: image.provide(one.suite, steps, mirror).root for one in shape.also}
         try:
-            return _start(name, shape, built, steps), True
+            return _start(name, shape, built, others, steps), True
         except BaseException:
             _end(directory)
             raise
@@ -112,14 +114,20 @@ def _check_same(lab: Lab, shape: Shape) -> None:
 
 
 def _check_machine(shape: Shape) -> None:
+    if shape.also and shape.kind is not Kind.NAMESPACE:
+        raise UsageError(
+            "--also is for nodes of --kind namespace, which share this machine's files"
+        )
     if shape.kind is Kind.NAMESPACE:
         namespace.check_machine()
     else:
         vm.check_machine(shape)
 
 
-def _start(name: str, shape: Shape, built: image.Image, steps: Steps) -> Lab:
-    nodes = _nodes(name, shape, built, steps)
+def _start(
+    name: str, shape: Shape, built: image.Image, others: Mapping[str, Path], steps: Steps
+) -> Lab:
+    nodes = _nodes(name, shape, built, others, steps)
     lab = nodes.lab
     for node in lab.nodes:
         lab.node_dir(node).mkdir(parents=True)
@@ -134,10 +142,10 @@ def _start(name: str, shape: Shape, built: image.Image, steps: Steps) -> Lab:
 
 
 def _nodes(
-    name: str, shape: Shape, built: image.Image, steps: Steps
+    name: str, shape: Shape, built: image.Image, others: Mapping[str, Path], steps: Steps
 ) -> Union[namespace.Nodes, vm.Nodes]:
     if shape.kind is Kind.NAMESPACE:
-        return namespace.Nodes(namespace.plan(name, shape, built), built)
+        return namespace.Nodes(namespace.plan(name, shape, built), built, others)
     image.provide_system(built, steps)
     host = accelerator.detect(built, steps)
     return vm.Nodes(vm.plan(name, shape, built, host), built, host)

@@ -43,6 +43,8 @@ class Shape(BaseModel):
 
     kind: Kind
     ceph: Release = Release.REEF
+    #: Other releases, below /opt/ceph-RELEASE of namespace nodes.
+    also: tuple[Release, ...] = ()
     nodes: int = Field(ge=1, le=MOST_NODES)
     disks: int = Field(ge=0, le=16)
     disk_size: int = Field(gt=0)
@@ -52,6 +54,7 @@ class Shape(BaseModel):
     def describe(self) -> str:
         """The shape as options of `lab up`."""
         text = f"--kind {self.kind.value} --ceph {self.ceph.value}"
+        text += "".join(f" --also {release.value}" for release in self.also)
         text += f" --nodes {self.nodes} --disks {self.disks}"
         if self.disks:
             text += f" --disk-size {size_text(self.disk_size)}"

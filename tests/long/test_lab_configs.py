@@ -26,6 +26,7 @@ CONFIGS = Path(__file__).parents[2] / "configs" / "lab"
 #: one part of it needs no Ceph.
 FILES = (
     "as_deployed",
+    "builds",
     "erasure_coding",
     "hci_tuning",
     "luks_raw_device",

@@ -75,10 +75,10 @@ class Ceph:
         self.conf_text = ""
         self.remote = Remote(common, self.tmp_dir, self.section.user)
         self._base = ceph_dir(self.section)
-        self._daemons = Daemons(self.section)
+        self._daemons = Daemons(self.section, self.hooks.program)
         self._keys: dict[str, str] = {}
         self._epoch = 0
-        self._form: Optional[KeyForm] = None
+        self._forms: dict[str, KeyForm] = {}
         self._pools: set[str] = set()
         #: Epoch of the OSD map of which all placement groups were clean.
         self._clean_at = 0
@@ -271,15 +271,16 @@ class Ceph:
 
     def _key_form(self) -> KeyForm:
         """How this release makes keys: asked once, of the first monitor's host."""
-        if self._form is None:
+        tools = [self.hooks.program(name) for name in ("ceph-authtool", "monmaptool")]
+        if tools[0] not in self._forms:
             host, cipher = self.site.mons[0], self.section.auth_cipher
             what = f"make a key{f' for {cipher}' if cipher else ''}"
-            printed = self._run({host: keyring.ask_script(cipher)}, what)[host]
+            printed = self._run({host: keyring.ask_script(cipher, *tools)}, what)[host]
             try:
-                self._form = keyring.key_form(printed)
+                self._forms[tools[0]] = keyring.key_form(printed)
             except ValueError as error:
                 raise HostError(host, what, "failed", str(error)) from error
-        return self._form
+        return self._forms[tools[0]]
 
     def _first_maps(self) -> str:
         """Shell text that makes the monitors' first maps."""
@@ -317,8 +318,9 @@ class Ceph:
 
     def _osd_script(self, osd: Osd, make: bool) -> str:
         sudo = "" if osd.is_file else "$SUDO "
-        program = f"{quote(self.ceph_osd_cmd)} -c {quote(self.tmp_conf)} -i {osd.id}"
-        start = self._daemons.start(self.ceph_osd_cmd, f"osd.{osd.id}", sudo)
+        ceph_osd = self.hooks.program(self.ceph_osd_cmd)
+        program = f"{quote(ceph_osd)} -c {quote(self.tmp_conf)} -i {osd.id}"
+        start = self._daemons.start(ceph_osd, f"osd.{osd.id}", sudo)
         # Some packages make OSDs look for their classes relative to the working directory.
         lines = ["cd /", self.hooks.osd_command(osd, start)]
         if make:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cbt_crypto.engine.embedded.keyring import KeyForm
 from cbt_crypto.engine.embedded.options import WITHOUT_MODULES, without_modules
@@ -18,9 +18,10 @@ quote = shlex.quote
 class Daemons:
     """The daemons of one cluster, all below one directory that is the same on every host."""
 
-    def __init__(self, section: ClusterSection) -> None:
-        """`section` has one value for each key."""
+    def __init__(self, section: ClusterSection, program: Callable[[str], str]) -> None:
+        """`section` has one value for each key; `program` says what is called for one of Ceph's."""
         self._section = section
+        self._program = program
         self._base = ceph_dir(section)
         self._conf = conf_path(section)
 
@@ -40,11 +41,12 @@ class Daemons:
     def first_maps(self, fsid: str, addresses: Mapping[str, str], form: KeyForm) -> str:
         """Shell text that makes the monitors' first maps; `addresses` are by monitor."""
         pairs = [f"--addv {quote(n)} {quote(mon_vector(a))}" for n, a in addresses.items()]
+        monmaptool, osdmaptool = (quote(self._program(f"{it}maptool")) for it in ("mon", "osd"))
         return (
             f"cd {quote(self._base)}\n"
-            f"monmaptool --create --clobber --fsid {fsid} {form.monmap_options()} "
+            f"{monmaptool} --create --clobber --fsid {fsid} {form.monmap_options()} "
             f"{' '.join(pairs)} monmap >&2\n"
-            f"osdmaptool -c {quote(self._conf)} --clobber --create-from-conf osdmap "
+            f"{osdmaptool} -c {quote(self._conf)} --clobber --create-from-conf osdmap "
             "> log/osdmap.out 2>&1 || { cat log/osdmap.out >&2; exit 1; }\n"
         )
 
@@ -57,7 +59,7 @@ class Daemons:
         }
 
     def _mon_script(self, name: str, make: bool) -> str:
-        program = self._section.ceph_mon_cmd
+        program = self._program(self._section.ceph_mon_cmd)
         start = self.start(program, f"mon.{name}")
         if not make:
             return start
@@ -71,11 +73,11 @@ class Daemons:
         return {host: self._mgr_script(names) for host, names in self._section.mgrs.items()}
 
     def _mgr_script(self, names: Iterable[str]) -> str:
-        program = self._section.ceph_mgr_cmd
+        program = self._program(self._section.ceph_mgr_cmd)
         starts = [self.start(program, f"mgr.{name}", options=WITHOUT_MODULES) for name in names]
         # A manager needs seconds to load its modules before it detaches: do not wait for it.
         detached = [f"setsid {start} </dev/null &" for start in starts]
-        return "\n".join((without_modules(self._conf), *detached))
+        return "\n".join((without_modules(self._conf, self._program("ceph-conf")), *detached))
 
 
 def together(scripts: Sequence[str]) -> str:

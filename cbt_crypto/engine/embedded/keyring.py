@@ -75,17 +75,20 @@ class KeyForm:
         return "\n".join(lines) + "\n"
 
 
-def ask_script(cipher: Optional[str]) -> str:
+def ask_script(
+    cipher: Optional[str], authtool: str = "ceph-authtool", monmaptool: str = "monmaptool"
+) -> str:
     """Shell text for a monitor's host that prints a key as its release makes them.
 
     `cipher` is the one that the file asks for; a release that cannot choose has but one.
     """
     choice = f"--key-type {shlex.quote(cipher)}" if cipher else ""
+    make = shlex.quote(authtool)
     return (
         f"choice='{choice}'\n"
-        "ceph-authtool --help 2>&1 | grep -q -e --key-type || choice=\n"
-        "ceph-authtool --gen-print-key $choice\n"
-        "monmaptool --help 2>&1 | grep -q -e --auth-service-cipher "
+        f"{make} --help 2>&1 | grep -q -e --key-type || choice=\n"
+        f"{make} --gen-print-key $choice\n"
+        f"{shlex.quote(monmaptool)} --help 2>&1 | grep -q -e --auth-service-cipher "
         f"&& echo {_MONMAP_WORD} || :"
     )
 

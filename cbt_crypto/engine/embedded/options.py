@@ -34,14 +34,15 @@ def without(sections: Sections, base: Sections) -> Sections:
     }
 
 
-def without_modules(conf: str) -> str:
+def without_modules(conf: str, ceph_conf: str = "ceph-conf") -> str:
     """Shell text that puts the modules a manager shall do without into `$modules`.
 
     Every release has others, so it is the release's own directory that is asked.
     """
     wanted = "|".join(_MODULES)
     return (
-        f"folder=$(ceph-conf -c {shlex.quote(conf)} --show-config-value mgr_module_path)\n"
+        f"folder=$({shlex.quote(ceph_conf)} -c {shlex.quote(conf)} "
+        "--show-config-value mgr_module_path)\n"
         f'modules=$(ls "$folder" | grep -vxE \'({wanted})\' | tr "\\n" " ")'
     )
 

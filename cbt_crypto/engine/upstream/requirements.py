@@ -54,6 +54,12 @@ def problems(campaign: Campaign, common: Common, modules: Modules) -> Iterator[s
     Also for a benchmark of upstream's own that lacks a library here: it is imported last of all.
     """
     yield from _benchmarks(campaign, modules)
+    if any(overlay.name == "ceph_build" and getattr(overlay, "prefix", None)
+           for overlays in campaign.configurations.values() for overlay in overlays):  # fmt: skip
+        yield (
+            "ceph_build: upstream CBT takes the tools of a deployment from /usr/bin, whichever "
+            "daemons it is given; say --cbt embedded"
+        )
     if campaign.groups:
         yield (
             "cluster.layout: side_by_side is deployed by this program's own engine alone; say "

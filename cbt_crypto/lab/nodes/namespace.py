@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
 
@@ -60,8 +61,9 @@ class Nodes:
     #: How long nodes may take until their sshd answers; a machine under load is slow.
     patience_s = _PATIENCE_S
 
-    def __init__(self, lab: Lab, image: Image) -> None:
-        """Nothing is started yet."""
+    def __init__(self, lab: Lab, image: Image, builds: Optional[Mapping[str, Path]] = None) -> None:
+        """Nothing is started yet. `builds` are roots of other releases, for /opt/ceph-RELEASE."""
+        self._builds = builds
         self.lab = lab
         self._image = image
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -89,7 +91,7 @@ class Nodes:
         mark = marked_processes.lab_environment(self.lab.node_dir(node))
         with self.lab.console(node).open("wb") as console:
             return subprocess.Popen(
-                command(self.lab, node, self._image),
+                command(self.lab, node, self._image, self._builds),
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=subprocess.STDOUT,
@@ -107,8 +109,10 @@ class Nodes:
         raise RunError(f"{node.name} got no namespaces; its log is {self.lab.console(node)}")
 
 
-def command(lab: Lab, node: Node, image: Image) -> list[str]:
-    """The command line that becomes the node."""
+def command(
+    lab: Lab, node: Node, image: Image, builds: Optional[Mapping[str, Path]] = None
+) -> list[str]:
+    """The command line that becomes the node. `builds` are roots of other releases."""
     return [
         *("unshare", "--mount", "--propagation", "private", "--pid", "--net", "--uts", "--ipc"),
         *("--fork", "--kill-child", "--", "sh", str(_NODE_SCRIPT)),
@@ -116,4 +120,5 @@ def command(lab: Lab, node: Node, image: Image) -> list[str]:
         str(lab.node_dir(node)),
         node.name,
         f"{node.address}/{lab.network.prefixlen}",
+        *(f"{release}={root}" for release, root in (builds or {}).items()),
     ]

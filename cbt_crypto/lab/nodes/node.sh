@@ -2,9 +2,10 @@
 # Becomes the first process of a namespace node. Started in new mount, pid, network, uts and ipc
 # namespaces, so that every mount made here is gone when the node is.
 #
-#   node.sh IMAGE_ROOT NODE_DIR NAME ADDRESS/PREFIX
+#   node.sh IMAGE_ROOT NODE_DIR NAME ADDRESS/PREFIX [RELEASE=OTHER_IMAGE_ROOT]...
 set -eu
 image=$1 node=$2 name=$3 address=$4
+shift 4
 root=$node/root
 mkdir -p "$root" "$node/upper" "$node/work"
 
@@ -40,6 +41,13 @@ mount --bind "$node/disks" "$root/srv/disks"
 for disk in "$node"/disks/*; do
     [ -e "$disk" ] || continue
     ln -s "/srv/disks/${disk##*/}" "$root/dev/disk/by-partlabel/${disk##*/}-data"
+done
+
+# Other releases of Ceph, each a whole root file system, to be read only: /opt/ceph-RELEASE.
+for build; do
+    mkdir -p "$root/opt/ceph-${build%%=*}"
+    mount --bind "${build#*=}" "$root/opt/ceph-${build%%=*}"
+    mount -o remount,bind,ro "$root/opt/ceph-${build%%=*}"
 done
 
 hostname "$name"

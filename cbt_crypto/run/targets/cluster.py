@@ -60,6 +60,10 @@ class StackHooks(Hooks):
         return self.stack.mon_address(self.site, host, address)
 
     @override
+    def program(self, name: str) -> str:
+        return self.stack.program(self.site, name)
+
+    @override
     def before_osds(self) -> HostScripts:
         return self.stack.before_osds(self.site)
 

@@ -1,0 +1,1 @@
+"""Overlay `ceph_build`: which build of Ceph the daemons are of."""

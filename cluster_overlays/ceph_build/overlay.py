@@ -1,0 +1,198 @@
+"""Daemons of another build of Ceph: what stands below a prefix, next to the host's own packages.
+
+A prefix is where a build was installed (`/opt/ceph-main` with `bin` and `lib`), where packages were
+unpacked (`usr/bin` and `usr/lib`), or a whole root file system of another distribution: then its
+own dynamic loader starts the programs, with its own C library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Optional
+
+from pydantic import Field
+from typing_extensions import Self, override
+
+from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
+from cbt_crypto.cluster_overlays.ceph_build import build_on_host, look_on_host
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
+
+# What fio's rbd engine is linked with, as the loader finds it in that environment.
+_CLIENT = """\
+echo
+fio=$(command -v fio) && {environment}ldd "$fio" |
+    sed -n 's/.*\\(librbd\\|librados\\)[^ ]* => \\([^ ]*\\) .*/client \\2/p' || :"""
+
+
+class CephBuild(Overlay):
+    """Deploy with the Ceph below a prefix, or with that of the host's packages."""
+
+    name: ClassVar[str] = "ceph_build"
+
+    prefix: Optional[str] = Field(
+        None,
+        pattern=r"^/[A-Za-z0-9_+.~/-]*[A-Za-z0-9_+.~-]$",
+        description="directory with a build of Ceph, the same on all hosts; the host's own "
+        "packages when absent",
+    )
+    version: Optional[str] = Field(
+        None,
+        pattern=r"^[0-9]+(\.[0-9]+)*(-.*)?$",
+        description="how the version that daemons tell of themselves must begin, such as 20.2",
+    )
+    clients: bool = Field(
+        False,
+        description="client processes too get their librbd from the prefix, which must be built "
+        "for the C library of the clients",
+    )
+
+    @override
+    def requirements(self, site: Site) -> list[Requirement]:
+        if self.prefix is None:
+            return []
+        script = shell.python(shell.program(build_on_host), self._asked(site))
+        needs = [Requirement(f"build {self.prefix}", _daemon_hosts(site), script, "ceph")]
+        if self.clients:
+            sentence = (
+                f"ceph_build: fio does not start with the libraries below {self.prefix}; it has "
+                "another C library, or leave `clients` out"
+            )
+            check = f"{self._client_environment} fio --version >/dev/null 2>&1"
+            check = f"{check} && echo ok || echo {shlex.quote(sentence)}"
+            needs.append(Requirement("librbd of clients", site.clients, check))
+        return needs
+
+    def _asked(self, site: Site, **more: Any) -> dict[str, Any]:
+        as_root = any(not osd.is_file for osd in site.osds)
+        return {"prefix": self.prefix, "as_root": as_root, **more}
+
+    @override
+    def before_daemons(self, site: Site, introductions: HostOutputs) -> HostScripts:
+        if self.prefix is None:
+            return {}
+        asked = self._asked(site, folder=self._folder(site))
+        return dict.fromkeys(_daemon_hosts(site), shell.python(shell.program(build_on_host), asked))
+
+    @override
+    def program(self, site: Site, name: str) -> str:
+        if self.prefix is None or os.path.basename(name) not in build_on_host.PROGRAMS:
+            return name
+        return f"{self._folder(site)}/{os.path.basename(name)}"
+
+    def _folder(self, site: Site) -> str:
+        """Ours, on each host: with programs that start those of the prefix."""
+        number = hashlib.sha256(str(self.prefix).encode()).hexdigest()[:8]
+        return f"{site.tmp_dir}/build-{number}"
+
+    @property
+    def _client_environment(self) -> str:
+        multiarch = "/$(uname -m)-linux-gnu"
+        folders = [f"{top}/{lib}" for lib in ("lib", "lib64", f"lib{multiarch}")
+                   for top in (self.prefix, f"{self.prefix}/usr")]  # fmt: skip
+        paths = ":".join(f"{folder}{below}" for folder in folders for below in ("", "/ceph"))
+        return f'env LD_LIBRARY_PATH="{paths}"'
+
+    @override
+    def wrap_client(self, host: str, command: str) -> str:
+        return f"{self._client_environment} {command}" if self.clients and self.prefix else command
+
+    @override
+    def transition_to(self, new: Self) -> Transition:
+        same = (self.prefix, self.clients) == (new.prefix, new.clients)
+        return Transition.NONE if same else Transition.REBUILD
+
+    @override
+    def probe(self, site: Site) -> HostScripts:
+        look = shell.python(shell.program(look_on_host), os.path.dirname(site.osds[0].pid_file))
+        environment = f"{self._client_environment} " if self.clients and self.prefix else ""
+        client = _CLIENT.format(environment=environment)
+        daemons = _daemon_hosts(site)
+        hosts = dict.fromkeys((*daemons, *site.active_clients))
+        return {
+            host: (look if host in daemons else "")
+            + (client if host in site.active_clients else "")
+            for host in hosts
+        }
+
+    @override
+    def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
+        looks = [_parsed(outputs) for outputs in (before, after)]
+        daemons, clients = looks[-1]
+        faults = [fault for look in looks for fault in self._faults(site, *look)]
+        versions = sorted({str(about.get("version")) for about in daemons.values()})
+        where = f"below {self.prefix}" if self.prefix else "of their hosts' packages"
+        said = ", ".join(dict.fromkeys(os.path.basename(path) for path in _flat(clients)))
+        whose = f"below {self.prefix}" if self.clients and self.prefix else "its own host's"
+        reason = f"{len(daemons)} daemons run Ceph {' and '.join(versions)} {where}; "
+        reason += f"the clients' {said or 'library'} is {whose}"
+        evidence = {"daemons": daemons, "client_libraries": clients}
+        return Verdict(not faults, faults[0] if faults else reason, evidence)
+
+    def _faults(
+        self, site: Site, daemons: Mapping[str, Any], clients: Mapping[str, list[str]]
+    ) -> Iterator[str]:
+        missing = {f"osd.{osd.id}" for osd in site.osds} - set(daemons)
+        if missing:
+            yield f"{min(missing)} did not say which build it is of"
+        if not any(name.startswith("mon.") for name in daemons):
+            yield "no monitor said which build it is of"
+        for name, about in daemons.items():
+            fault = self._fault(about)
+            if fault:
+                yield f"{name}: {fault}"
+        versions = {about.get("version") for about in daemons.values()}
+        if len(versions) > 1:
+            yield f"daemons are of several versions: {', '.join(sorted(map(str, versions)))}"
+        if self.clients and self.prefix:
+            for host in site.active_clients:
+                outside = [
+                    p for p in clients.get(host, [""]) if not p.startswith(self.prefix + "/")
+                ]
+                if outside:
+                    yield f"fio on {host} takes {outside[0] or 'no librbd'} and not the build's"
+
+    def _fault(self, about: Mapping[str, Any]) -> Optional[str]:
+        """What is wrong with one daemon."""
+        if "error" in about:
+            return f"its process could not be looked at: {about['error']}"
+        if self.version is not None and not f"{about['version']}.".startswith(f"{self.version}."):
+            return f"it is of Ceph {about['version']} and not {self.version}"
+        files = [about["exe"], *about["mapped"]]
+        if not about["mapped"]:
+            return "nothing of Ceph is mapped in its process"
+        for path in files:
+            if path.endswith(" (deleted)"):
+                return f"{path.removesuffix(' (deleted)')} was replaced while it ran"
+            if self.prefix is not None and not path.startswith(f"{self.prefix}/"):
+                return f"it runs {path}, which is not below {self.prefix}"
+        return None
+
+
+def _daemon_hosts(site: Site) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*site.mons, *site.mgrs, *site.osd_hosts)))
+
+
+def _flat(clients: Mapping[str, list[str]]) -> list[str]:
+    return [path for paths in clients.values() for path in paths]
+
+
+def _parsed(outputs: HostOutputs) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Daemon -> what it runs, and client host -> its libraries."""
+    daemons: dict[str, Any] = {}
+    clients: dict[str, list[str]] = {}
+    for host, output in outputs.items():
+        for line in output.splitlines():
+            if line.startswith("{"):
+                try:
+                    daemons.update(json.loads(line))
+                except ValueError:
+                    continue
+            elif line.startswith("client "):
+                clients.setdefault(host, []).append(line.removeprefix("client "))
+    return daemons, clients

@@ -1,0 +1,217 @@
+"""A build of Ceph below a prefix: who may own it, what starts it, and what proves it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from pydantic import ValidationError
+
+from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.cluster_overlays.base import Transition
+from cbt_crypto.cluster_overlays.ceph_build import build_on_host, look_on_host
+from cbt_crypto.cluster_overlays.ceph_build.overlay import CephBuild
+from cbt_crypto.hosts.site import Osd, Site
+
+pytestmark = pytest.mark.unit
+
+MULTIARCH = os.uname().machine + "-linux-gnu"
+SAYS = '#!/bin/sh\necho "$0 $* $CEPH_ARGS $LD_LIBRARY_PATH"\n'
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Path:
+    """Packages that were unpacked; each program says how it was called."""
+    root = tmp_path / "opt"
+    for name in build_on_host.PROGRAMS:
+        path = root / "usr/bin" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(SAYS)
+        path.chmod(0o755)
+    for name in ("ceph/erasure-code", "rados-classes"):
+        (root / "usr/lib" / MULTIARCH / name).mkdir(parents=True)
+    (root / "usr/share/ceph/mgr").mkdir(parents=True)
+    return root
+
+
+def test_it_is_in_the_table_and_a_rebuild() -> None:
+    assert OVERLAYS["ceph_build"] is CephBuild
+    ours, other = CephBuild(), CephBuild(prefix="/opt/ceph-main")
+    assert ours.transition_to(other) is Transition.REBUILD
+    assert other.transition_to(CephBuild(prefix="/opt/ceph-main")) is Transition.NONE
+
+
+@pytest.mark.parametrize("path", ["opt/ceph", "/opt/a b", "/opt/$(id)", "/opt/ceph/", "/opt/'x"])
+def test_a_prefix_is_a_plain_absolute_path(path: str) -> None:
+    with pytest.raises(ValidationError):
+        CephBuild(prefix=path)
+
+
+def test_its_programs_start_with_what_belongs_to_them(prefix: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "build"
+    build_on_host.write(str(prefix), str(folder))
+    command = [folder / "ceph-osd", "-i", "3 4"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    library = f"{prefix}/usr/lib/{MULTIARCH}"
+    assert said.startswith(f"{prefix}/usr/bin/ceph-osd -i 3 4 ")
+    for option in (
+        f"--plugin_dir={library}/ceph",
+        f"--erasure_code_dir={library}/ceph/erasure-code",
+        f"--osd_class_dir={library}/rados-classes",
+        f"--mgr_module_path={prefix}/usr/share/ceph/mgr",
+    ):
+        assert f" {option}" in said
+    assert f" {library}:{library}/ceph" in said
+
+
+def test_a_root_file_system_starts_by_its_own_loader(prefix: Path, tmp_path: Path) -> None:
+    """As what it is linked with is another C library: seen with a loader that only says so."""
+    name = "lib64/ld-linux-x86-64.so.2" if os.uname().machine == "x86_64" else None
+    name = name or "lib/ld-linux-aarch64.so.1"
+    loader = prefix / name
+    loader.parent.mkdir()
+    loader.write_text(SAYS)
+    loader.chmod(0o755)
+    folder = tmp_path / "build"
+    build_on_host.write(str(prefix), str(folder))
+    said = subprocess.run([folder / "ceph-mon", "x"], capture_output=True, text=True, check=True)
+    words = said.stdout.split()
+    assert words[:2] == [str(loader), "--library-path"]
+    assert words[3:7] == ["--argv0", "ceph-mon", f"{prefix}/usr/bin/ceph-mon", "x"]
+
+
+def _refusal(prefix: Path, as_root: bool = True) -> str:
+    with pytest.raises(build_on_host.Refused) as refused:
+        build_on_host.check_owners(str(prefix), as_root)
+        build_on_host.layout(str(prefix))
+    return str(refused.value)
+
+
+@pytest.fixture
+def as_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests stands for root: only root can make files of root's."""
+    monkeypatch.setattr(build_on_host, "owners", lambda as_root: {os.geteuid(), 0})
+
+
+@pytest.mark.usefixtures("as_owner")
+class TestWhoCouldChangeIt:
+    def test_nobody(self, prefix: Path) -> None:
+        build_on_host.check_owners(str(prefix), True)
+        assert build_on_host.layout(str(prefix))["loader"] is None
+
+    @pytest.mark.parametrize("name", ["usr/bin/ceph-osd", "usr/lib", "usr/share/ceph/mgr", ""])
+    def test_others_may_write(self, prefix: Path, name: str) -> None:
+        (prefix / name).chmod(0o777)
+        assert "can be written to by others, and would be run; chmod go-w" in _refusal(prefix)
+
+    def test_its_parent_may_be_written_to(self, prefix: Path) -> None:
+        prefix.parent.chmod(0o777)
+        assert f"could be replaced by who may write to {prefix.parent}" in _refusal(prefix)
+        prefix.parent.chmod(0o1777)
+        build_on_host.check_owners(str(prefix), True)
+
+    def test_a_library_is_a_link_to_where_others_write(self, prefix: Path, tmp_path: Path) -> None:
+        outside = tmp_path / "theirs" / "librados.so.2"
+        outside.parent.mkdir()
+        outside.write_text("")
+        outside.parent.chmod(0o777)
+        (prefix / "usr/lib/librados.so.2").symlink_to(outside)
+        assert f"may write to {outside.parent}" in _refusal(prefix)
+
+    def test_a_folder_that_leads_elsewhere(self, prefix: Path, tmp_path: Path) -> None:
+        (tmp_path / "theirs").mkdir()
+        (prefix / "usr/sbin").symlink_to(tmp_path / "theirs")
+        assert "which is not below" in _refusal(prefix)
+
+    def test_it_is_a_link(self, prefix: Path, tmp_path: Path) -> None:
+        (tmp_path / "link").symlink_to(prefix)
+        assert f"is reached through a link; name {prefix}" in _refusal(tmp_path / "link")
+
+    def test_a_program_is_missing(self, prefix: Path) -> None:
+        (prefix / "usr/bin/ceph-osd").unlink()
+        assert "has no ceph-osd in bin or usr/bin" in _refusal(prefix)
+
+    def test_it_is_not_there(self, tmp_path: Path) -> None:
+        assert "is no directory" in _refusal(tmp_path / "none")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_belongs_to_another_user_is_refused(prefix: Path) -> None:
+    os.chown(prefix / "usr/bin/ceph-mgr", 12345, -1)
+    assert "belongs to uid 12345, who could change what is run" in _refusal(prefix)
+
+
+def _about(version: str, *files: str, exe: str = "/usr/bin/ceph-osd") -> dict[str, Any]:
+    return {"pid": 1, "uid": 0, "exe": exe, "mapped": [exe, *files], "version": version}
+
+
+def _judged(overlay: CephBuild, site: Site, daemons: Mapping[str, Any], *lines: str) -> Any:
+    said = "\n".join((json.dumps(daemons), *lines))
+    outputs = {site.osd_hosts[0]: said}
+    return overlay.judge(site, outputs, outputs)
+
+
+@pytest.fixture
+def place(site_of: Callable[..., Site], osd: Callable[..., Osd]) -> Site:
+    return site_of(osd(0, "node2", is_file=True))
+
+
+OURS = {"mon.a": _about("16.2.15"), "mgr.x": _about("16.2.15"), "osd.0": _about("16.2.15")}
+MAIN = {name: _about("20.2.4", "/opt/m/lib/librados.so.2", exe="/opt/m/bin/ceph-osd")
+        for name in OURS}  # fmt: skip
+
+
+def test_each_is_proved_by_its_files_and_its_own_word(place: Site) -> None:
+    verdict = _judged(CephBuild(version="16.2"), place, OURS, "client /usr/lib/librbd.so.1")
+    assert verdict.proved
+    assert verdict.reason == (
+        "3 daemons run Ceph 16.2.15 of their hosts' packages; the clients' librbd.so.1 is its own "
+        "host's"
+    )
+    assert _judged(CephBuild(prefix="/opt/m", version="20.2"), place, MAIN).proved
+
+
+@pytest.mark.parametrize(
+    ("daemons", "sentence"),
+    [
+        (OURS, "mon.a: it runs /usr/bin/ceph-osd, which is not below /opt/m"),
+        ({**MAIN, "osd.0": _about("20.2.4", "/usr/lib/librados.so.2", exe="/opt/m/bin/ceph-osd")},
+         "osd.0: it runs /usr/lib/librados.so.2, which is not below /opt/m"),
+        ({**MAIN, "osd.0": _about("20.2.5", exe="/opt/m/x")}, "several versions: 20.2.4, 20.2.5"),
+        ({**MAIN, "osd.0": _about("20.2.4", exe="/opt/m/x (deleted)")},
+         "osd.0: /opt/m/x was replaced while it ran"),
+        ({**MAIN, "osd.0": {"error": "no such process"}}, "could not be looked at: no such pro"),
+        ({"mon.a": MAIN["mon.a"]}, "osd.0 did not say which build it is of"),
+        ({"osd.0": MAIN["osd.0"]}, "no monitor said which build it is of"),
+    ],
+)  # fmt: skip
+def test_what_contradicts_it(place: Site, daemons: Any, sentence: str) -> None:
+    verdict = _judged(CephBuild(prefix="/opt/m"), place, daemons)
+    assert not verdict.proved
+    assert sentence in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("version", "proved"), [("20", True), ("20.2.4", True), ("2", False), ("18.2", False)]
+)
+def test_the_version_that_was_asked_for(place: Site, version: str, proved: bool) -> None:
+    assert _judged(CephBuild(prefix="/opt/m", version=version), place, MAIN).proved is proved
+
+
+def test_files_of_ceph_are_told_from_others(tmp_path: Path) -> None:
+    """By the kernel's list of this very process, which has mapped one of each."""
+    import mmap  # noqa: PLC0415
+
+    held = []
+    for name in ("librados.so.2.0.0", "libc-2.36.so"):
+        (tmp_path / name).write_bytes(b"x" * 4096)
+        with open(tmp_path / name, "rb") as file:
+            held.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+    assert look_on_host.mapped(str(os.getpid())) == [str(tmp_path / "librados.so.2.0.0")]
+    (tmp_path / "librados.so.2.0.0").unlink()
+    assert look_on_host.mapped(str(os.getpid())) == [f"{tmp_path}/librados.so.2.0.0 (deleted)"]
