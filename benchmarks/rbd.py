@@ -69,6 +69,13 @@ class RbdFio(Aged):
         description="the OSDs' caches before each cell: emptied (drop), filled by reading every "
         "volume once (warm), or left as they are (as_is); with use_existing as_is when absent",
     )
+    recovery: Optional[int] = Field(
+        None,
+        ge=1,
+        le=86_400,
+        description="seconds behind the ramp after which an OSD is taken out; when all placement "
+        "groups are clean it is taken in again, and when they are so again that is the end",
+    )
     log_avg_msec: int = Field(
         1000, ge=1, le=3_600_000, description="milliseconds that each line of fio's logs averages"
     )

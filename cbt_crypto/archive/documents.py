@@ -128,6 +128,16 @@ class Caches(_Document):
     faults: tuple[str, ...] = ()
 
 
+class Recovery(_Document):
+    """An OSD that was taken out under a cell's load and came back; times by the head's clock."""
+
+    osd: int
+    out_at: float
+    clean_after_out_s: float = Field(ge=0)
+    in_at: float
+    clean_after_in_s: float = Field(ge=0)
+
+
 class CellDocument(_Document):
     """cell.json: how the measurement of one cell went."""
 
@@ -158,6 +168,7 @@ class CellDocument(_Document):
     #: Drive -> what had been written to it before the cell.
     overwritten: Mapping[str, Overwritten] = {}
     steady_state: Optional[SteadyState] = None
+    recovery: Optional[Recovery] = None
 
 
 class OverlayProof(_Document):

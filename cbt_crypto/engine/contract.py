@@ -30,10 +30,7 @@ Run = Callable[[HostScripts, str], HostOutputs]
 
 
 class Hooks:
-    """What a deployment may change; the defaults change nothing.
-
-    An engine's cluster asks them in the order in which they stand.
-    """
+    """What a deployment may change, in the order in which it asks; the defaults change nothing."""
 
     def prepare_hosts(self, run: Run) -> None:
         """Prepare the hosts before there is any daemon."""
@@ -264,6 +261,7 @@ class CellOutcome(TypedDict, total=False):
     idle: Mapping[str, Mapping[str, object]]
     overwritten: Mapping[str, object]
     steady_state: Mapping[str, object]
+    recovery: Mapping[str, object]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import re
 import sys
 from typing import Dict, List
 
-from cbt_crypto.hosts.admin_socket_on_host import ask
+from cbt_crypto.hosts.admin_socket_on_host import ASK_ERRORS, ask
 
 #: Files of Ceph among those that a daemon has mapped; what else it needs is anybody's.
 _OF_CEPH = re.compile(
@@ -46,7 +46,7 @@ def main() -> None:
         if extension == ".pid" and re.match(r"(mon|mgr|osd)\.", name):
             try:
                 found[name] = look(folder, name)
-            except (OSError, ValueError, StopIteration) as error:
+            except (*ASK_ERRORS, StopIteration) as error:
                 found[name] = {"error": str(error)}
     print(json.dumps(found))
 

@@ -109,6 +109,8 @@ class CephBuild(Overlay):
 
     @override
     def probe(self, site: Site) -> HostScripts:
+        if not site.osds:
+            return {}
         look = shell.python(shell.program(look_on_host), os.path.dirname(site.osds[0].pid_file))
         environment = f"{self._client_environment} " if self.clients and self.prefix else ""
         client = _CLIENT.format(environment=environment)

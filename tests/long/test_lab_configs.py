@@ -31,6 +31,7 @@ FILES = (
     "hci_tuning",
     "luks_raw_device",
     "network_overhead",
+    "recovery",
     "response_curves",
     "sync_writes",
     "sync_writes_ceph",

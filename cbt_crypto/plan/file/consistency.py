@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Optional
 
+from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile
 from cbt_crypto.plan.file.document import KeyPath
 from cbt_crypto.results.precision.deployments import FIRST
@@ -63,6 +64,39 @@ def until_precise(cluster: ClusterSection) -> Iterator[Contradiction]:
     elif 1 < cluster.iterations < FIRST:
         wrong = f"is at least {FIRST} where time is a precision: so many deployments tell how far "
         yield path, f"{wrong}deployments are apart; raise it, or give seconds"
+
+
+def of_recovery(
+    cluster: ClusterSection, scenarios: Mapping[str, Sequence[Scenario]]
+) -> Iterator[Contradiction]:
+    """Where an OSD cannot be taken out of the cluster while a scenario loads it."""
+    asked = [name for name, each in scenarios.items() if any(_recovers(one) for one in each)]
+    if not asked:
+        return
+    path = ("benchmarks", asked[0], "recovery")
+    if cluster.use_existing:
+        yield path, "takes an OSD out, which is for clusters that the campaign deploys"
+        return
+    if cluster.layout == "side_by_side":
+        yield path, "moves what groups of OSDs hold, and does not go with side_by_side"
+    shared, replicas = cluster.osds_per_device, cluster.replication
+    osds = cluster.osds_per_node * (shared if isinstance(shared, int) else min(shared))
+    osds *= 1 if cluster.osd_drives else len(cluster.osds)
+    own = max((profile.replication for profile in cluster.pool_profiles.values()), default=3)
+    codes = [code.erasure_k + code.erasure_m for code in cluster.erasure_profiles.values()]
+    most = max([*(replicas if isinstance(replicas, list) else [replicas or own]), *codes])
+    if osds <= most:
+        yield (
+            path,
+            (
+                f"takes one of {osds} OSDs out, and the rest could not hold {most} pieces of each "
+                "object; add OSDs, or lower replication"
+            ),
+        )
+
+
+def _recovers(scenario: Scenario) -> bool:
+    return getattr(scenario, "recovery", None) is not None
 
 
 def _erasure(cluster: ClusterSection, name: str, profile: PoolProfile) -> Iterator[Contradiction]:

@@ -8,7 +8,7 @@ from typing import Optional
 
 import numpy as np
 
-from cbt_crypto.report.figures import client_cpu
+from cbt_crypto.report.figures import client_cpu, recovery
 from cbt_crypto.report.figures.rate import per, rate, records_of, total_rate
 from cbt_crypto.results.cell.client_cpu import STATES
 from cbt_crypto.results.cell.node import BUSY_STATES, KINDS, SHOWN_STATES, NodesUse
@@ -23,6 +23,10 @@ FROM_MEMORY = "reads_from_memory_percent"
 OVERWRITTEN = "drives_overwritten_times"
 #: The key of how many rounds it took until a load was steady.
 ROUNDS = "steady_state_rounds"
+#: Keys of what a recovery took, and of what clients had meanwhile and before.
+RECOVERY_OUT, RECOVERY_IN = "recovery_osd_out_s", "recovery_osd_in_s"
+RECOVERY_IOPS, RECOVERY_LATENCY = "recovery_iops", "recovery_clat_ns_mean"
+CALM_LATENCY = "before_recovery_clat_ns_mean"
 #: Makes a figure from the measurements of one cell in one direction.
 _Of = Callable[[Sequence[Run], str], Optional[float]]
 
@@ -325,6 +329,18 @@ METRICS = (
     ),
     Metric(ROUNDS, "rounds until the steady state", "rounds", 0, _rounds),
     Metric(OVERWRITTEN, "drives written over before", "times", 0, _overwritten),
+    Metric(
+        RECOVERY_OUT, "time to clean, OSD out", "s", -1, recovery.lasted("clean_after_out_s")
+    ),
+    Metric(RECOVERY_IN, "time to clean, OSD back", "s", -1, recovery.lasted("clean_after_in_s")),
+    Metric(RECOVERY_IOPS, "IOPS while recovering", "1/s", 1, recovery.meanwhile("iops")),
+    Metric(
+        RECOVERY_LATENCY, "mean latency while recovering", "ns", -1,
+        recovery.meanwhile("clat_ns_mean"),
+    ),
+    Metric(
+        CALM_LATENCY, "mean latency before", "ns", -1, recovery.before("clat_ns_mean"),
+    ),
     Metric("client_cpu_idle_percent", "client hosts' CPU, idle", "%", 0, client_cpu.idle),
     Metric("osd_cycles_per_io", "OSD nodes' cycles per IO", "cycles", -1, _counted("cycles")),
     Metric(

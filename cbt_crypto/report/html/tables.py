@@ -11,7 +11,17 @@ from typing import Any, Optional
 
 from cbt_crypto.report import label, text_of
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
-from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, OVERWRITTEN, ROUNDS
+from cbt_crypto.report.figures.metric import (
+    BY_KEY,
+    CALM_LATENCY,
+    FROM_MEMORY,
+    OVERWRITTEN,
+    RECOVERY_IN,
+    RECOVERY_IOPS,
+    RECOVERY_LATENCY,
+    RECOVERY_OUT,
+    ROUNDS,
+)
 from cbt_crypto.report.figures.notes import notes_of, numbers
 from cbt_crypto.report.figures.tail import left_out
 from cbt_crypto.report.html.elements import E
@@ -50,6 +60,11 @@ _RARE_COLUMNS = (
     ("reads from memory %", FROM_MEMORY, 1.0),
     ("drives written over, times", OVERWRITTEN, 1.0),
     ("rounds to steady state", ROUNDS, 1.0),
+    ("OSD out, s to clean", RECOVERY_OUT, 1.0),
+    ("OSD back, s to clean", RECOVERY_IN, 1.0),
+    ("recovering, IOPS", RECOVERY_IOPS, 1.0),
+    ("recovering, mean ms", RECOVERY_LATENCY, 1e-6),
+    ("before it, mean ms", CALM_LATENCY, 1e-6),
 )
 
 

@@ -17,7 +17,16 @@ from cbt_crypto.report.figures.host_words import (
     not_measured,
 )
 from cbt_crypto.report.figures.loss_table import LossTable, heads, loss_tables, percents
-from cbt_crypto.report.figures.metric import FROM_MEMORY, OVERWRITTEN, ROUNDS
+from cbt_crypto.report.figures.metric import (
+    CALM_LATENCY,
+    FROM_MEMORY,
+    OVERWRITTEN,
+    RECOVERY_IN,
+    RECOVERY_IOPS,
+    RECOVERY_LATENCY,
+    RECOVERY_OUT,
+    ROUNDS,
+)
 from cbt_crypto.report.figures.notes import notes_of
 from cbt_crypto.report.figures.tail import left_out
 from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
@@ -166,6 +175,11 @@ def _columns(table: Table) -> list[tuple[str, str, Callable[[float | None], str]
         ("reads from memory %", FROM_MEMORY, label.one_decimal),
         ("drives written over, times", OVERWRITTEN, label.one_decimal),
         ("rounds to steady state", ROUNDS, label.one_decimal),
+        ("OSD out, s to clean", RECOVERY_OUT, label.one_decimal),
+        ("OSD back, s to clean", RECOVERY_IN, label.one_decimal),
+        ("recovering, IOPS", RECOVERY_IOPS, label.number),
+        ("recovering, mean ms", RECOVERY_LATENCY, label.milliseconds),
+        ("before it, mean ms", CALM_LATENCY, label.milliseconds),
     ]
     return [
         ("IOPS", "iops", label.number),

@@ -8,7 +8,14 @@ from typing import Optional
 
 import numpy as np
 
-from cbt_crypto.archive.documents import CellDocument, PlannedCell, Proof, Scalar, SteadyState
+from cbt_crypto.archive.documents import (
+    CellDocument,
+    PlannedCell,
+    Proof,
+    Recovery,
+    Scalar,
+    SteadyState,
+)
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.results.cell.client import Client, Place, read_client
@@ -84,6 +91,8 @@ class Run:
     overwritten: Optional[float] = None
     #: What its load did in rounds before it was measured; None where the file wanted none.
     steady_state: Optional[SteadyState] = None
+    #: What became of the OSD that was taken out meanwhile; None where none was.
+    recovery: Optional[Recovery] = None
     #: For how long a process measured without all the others.
     apart_s: float = 0.0
     #: What the processes together were told not to exceed.
@@ -130,6 +139,7 @@ def read_run(folder: Folder, planned: PlannedCell) -> Run:
         run = replace(run, deployment=cell.deployment, rate_iops=cell.rate_iops)
         run = replace(run, storage=storage_use(cell), idle=idle_use(cell))
         run = replace(run, beside=None if cell.group is None else (cell.group, cell.slices))
+        run = replace(run, recovery=cell.recovery)
         run = replace(run, overwritten=times_overwritten(cell), steady_state=cell.steady_state)
         proof = cell_folder.document("proof.json", Proof)
         run = replace(run, proof=proof)

@@ -37,6 +37,7 @@ from cbt_crypto.run.cell import (
     storage_traffic,
 )
 from cbt_crypto.run.cell import collect as collected
+from cbt_crypto.run.recovery import osd_out
 from cbt_crypto.run.targets.base import Target, commands_of
 
 #: Seconds beyond ramp and time in which fio must have opened its volume and ended.
@@ -239,13 +240,16 @@ def attempt(
         counter = storage_traffic.Counter(site)
         with _proved(proving, target, benchmark, counter):
             load = neighbours.declared(benchmark.cluster.config)
-            with neighbours.running(load, remote, stack, site) as seen:
+            recovered = osd_out.running(cell.scenario, remote, site)
+            with neighbours.running(load, remote, stack, site) as seen, recovered as healed:
                 benchmark.run()
         outcome = benchmark.outcome
         outcome.update(groups.moved(site, counter.moved(), counter.seconds))
         benchmark.counted = counter.readings
         if seen:
             outcome["neighbours"] = seen
+        if healed:
+            outcome["recovery"] = healed
         target.check_health()
         judged = proving.judge(cell.configuration, target.cluster.up_from)
         judged = groups.judged(judged, site, target.cluster.placed, outcome)

@@ -1,0 +1,1 @@
+"""An OSD that is taken out under a load, and comes back."""

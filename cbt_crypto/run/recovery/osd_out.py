@@ -1,0 +1,120 @@
+"""An OSD that is taken out while clients work, and comes back: what recovery costs them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, Optional
+
+from cbt_crypto.benchmarks.base import Scenario
+from cbt_crypto.errors import RunError
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import Site
+from cbt_crypto.run.recovery import recovery_on_host
+
+#: What it prints, in this order, each line a JSON object with one of them.
+STEPS = ("out_at", "clean_after_out_s", "in_at", "clean_after_in_s")
+
+
+@contextlib.contextmanager
+def running(scenario: Scenario, remote: Remote, site: Site) -> Iterator[dict[str, Any]]:
+    """It goes on while the block does; what became of it is in the value afterwards.
+
+    The OSD is in again when this ends, however it does. Raises RunError when the placement groups
+    were not clean again before the block ended: then nothing is known of how long it takes.
+    """
+    known: dict[str, Any] = {}
+    after_s = getattr(scenario, "recovery", None)
+    if after_s is None:
+        yield known
+        return
+    stop = {site.head: stop_script(site)}
+    begin = scenario.ramp + after_s
+    try:
+        start = start_script(site, begin)
+        remote.run({site.head: start}, "start the recovery", 60)
+        yield known
+    except BaseException:
+        remote.run(stop, "take the OSD in again", 120)
+        raise
+    printed = remote.run(stop, "take the OSD in again", 120)[site.head]
+    known.update(parsed(printed), osd=osd_of(site))
+    why = fault(known, begin)
+    if why:
+        raise RunError(why)
+    known.pop("error", None)
+
+
+def pid_file(site: Site) -> str:
+    """Of the program on the head."""
+    return f"{site.tmp_dir}/recovery.pid"
+
+
+def start_script(site: Site, after_s: int) -> str:
+    """Shell text for the head: in the background, the last OSD goes out after so many seconds.
+
+    It comes back as soon as all placement groups are clean, and when the program is ended.
+    """
+    asked = {"conf": site.conf, "osd": osd_of(site), "after_s": after_s}
+    output = f"{site.tmp_dir}/recovery.out"
+    ceph = shlex.quote(shlex.split(site.ceph_cmd)[0])
+    run = (
+        # The first line of `ceph` names the interpreter that has librados.
+        f"python=$(sed -n '1s/^#! *//p' \"$(command -v {ceph})\")\n"
+        f"cat > {shlex.quote(site.tmp_dir)}/recovery.py <<'PROGRAM'\n"
+        f"{shell.program(recovery_on_host)}PROGRAM\n"
+    )
+    program = f"{shlex.quote(site.tmp_dir)}/recovery.py {shlex.quote(json.dumps(asked))}"
+    return run + shell.start_in_background(
+        f"${{python:-python3}} {program}", pid_file(site), output
+    )
+
+
+def stop_script(site: Site) -> str:
+    """Shell text for the head that ends it, prints what it said, and has the OSD in at all events.
+
+    Safe to repeat.
+    """
+    back = f"timeout 60 {site.ceph_command} osd in {osd_of(site)} > /dev/null 2>&1"
+    return (
+        f"{shell.stop_in_background(pid_file(site), ('TERM', 'KILL'))}\n"
+        f"cat {shlex.quote(site.tmp_dir)}/recovery.out 2>/dev/null || :\n{back}"
+    )
+
+
+def osd_of(site: Site) -> int:
+    """The OSD that goes out: the one of the highest number."""
+    return max(osd.id for osd in site.osds)
+
+
+def parsed(printed: str) -> dict[str, Any]:
+    """What `stop` printed, by step; `error` where the program failed."""
+    known: dict[str, Any] = {}
+    for line in printed.splitlines():
+        try:
+            document = json.loads(line)
+        except ValueError:
+            known["error"] = line.strip() or known.get("error")
+            continue
+        if isinstance(document, Mapping):
+            known.update({key: value for key, value in document.items() if key in STEPS})
+    return known
+
+
+def fault(known: Mapping[str, Any], after_s: int) -> Optional[str]:
+    """Why there are no figures of a recovery; None when it came to its end under the load."""
+    missing = next((step for step in STEPS if step not in known), None)
+    if missing is None:
+        return None
+    if known.get("error"):
+        return f"the recovery could not be followed: {known['error']}"
+    if missing == "out_at":
+        return f"the load ended before an OSD went out, after {after_s} s; make time longer"
+    when = "out" if missing == "clean_after_out_s" else "in again"
+    return (
+        f"the load ended before all placement groups were clean with the OSD {when}; make time "
+        "longer, or volumes smaller"
+    )

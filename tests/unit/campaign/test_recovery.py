@@ -1,0 +1,113 @@
+"""An OSD goes out under a load and comes back: what is started, and what its lines mean."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cbt_crypto.hosts import shell
+from cbt_crypto.run.recovery import osd_out, recovery_on_host
+
+pytestmark = pytest.mark.unit
+
+LINES = [{"out_at": 100.5}, {"clean_after_out_s": 4.5}, {"in_at": 105.0}, {"clean_after_in_s": 3.0}]
+
+
+def _printed(count: int) -> str:
+    return "\n".join(json.dumps(line) for line in LINES[:count])
+
+
+def test_all_of_it_is_no_fault() -> None:
+    known = osd_out.parsed(_printed(4))
+    assert known == {key: value for line in LINES for key, value in line.items()}
+    assert osd_out.fault(known, 10) is None
+
+
+@pytest.mark.parametrize(
+    ("count", "sentence"),
+    [
+        (0, "the load ended before an OSD went out, after 10 s; make time longer"),
+        (1, "were clean with the OSD out; make time longer, or volumes smaller"),
+        (3, "were clean with the OSD in again; make time longer"),
+    ],
+)
+def test_a_load_that_ends_before_says_how_far_it_came(count: int, sentence: str) -> None:
+    assert sentence in str(osd_out.fault(osd_out.parsed(_printed(count)), 10))
+
+
+def test_what_the_program_says_in_its_need_is_the_reason() -> None:
+    known = osd_out.parsed("Traceback (most recent call last):\nrados.TimedOut: no monitor")
+    assert osd_out.fault(known, 10) == (
+        "the recovery could not be followed: rados.TimedOut: no monitor"
+    )
+
+
+class Cluster:
+    """Placement groups that are clean when they know the map, and then twice asked."""
+
+    def __init__(self, known: list[tuple[str, int]]) -> None:
+        self.known = known
+
+    def mon_command(self, command: str, _: bytes) -> tuple[int, bytes, str]:
+        assert json.loads(command)["prefix"] == "osd dump"
+        return 0, json.dumps({"pools": [{"pool": 3, "pg_num": 1}], "epoch": 7}).encode(), ""
+
+    def pg_command(self, pgid: str, command: str, _: bytes) -> tuple[int, bytes, str]:
+        assert (pgid, json.loads(command)["prefix"]) == ("3.0", "query")
+        state, epoch = self.known.pop(0)
+        return 0, json.dumps({"state": state, "epoch": epoch}).encode(), ""
+
+
+def test_clean_is_not_believed_of_a_group_that_knows_an_older_map(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recovery_on_host, "EVERY_S", 0)
+    said = [("active+clean", 6), ("active+remapped+backfilling", 7), ("active+clean", 7)]
+    cluster = Cluster(said)
+    recovery_on_host.wait_until_clean(cluster, 7)
+    assert not cluster.known
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, None])
+def test_the_osd_is_in_again_however_it_ends(tmp_path: Path, ending: Any) -> None:
+    """With a module in place of librados that notes commands, and never gets clean."""
+    state = "active+clean" if ending is None else "active+remapped"
+    (tmp_path / "rados.py").write_text(
+        "import json\n"
+        "class Rados:\n"
+        "    def __init__(self, **_): pass\n"
+        "    def connect(self, timeout): pass\n"
+        "    def mon_command(self, command, _):\n"
+        "        asked = json.loads(command)\n"
+        f"        open({str(tmp_path / 'log')!r}, 'a').write(asked['prefix'] + '\\n')\n"
+        "        dump = {'pools': [{'pool': 1, 'pg_num': 1}], 'epoch': 5}\n"
+        "        return 0, json.dumps(dump).encode(), ''\n"
+        "    def pg_command(self, pgid, command, _):\n"
+        f"        return 0, json.dumps({{'state': {state!r}, 'epoch': 5}}).encode(), ''\n"
+    )
+    program = tmp_path / "recovery.py"
+    program.write_text(shell.program(recovery_on_host))
+    asked = json.dumps({"conf": "x", "osd": 2, "after_s": 0})
+    process = subprocess.Popen(
+        [sys.executable, str(program), asked], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    if ending is not None:
+        log = tmp_path / "log"
+        deadline = time.monotonic() + 60
+        while not (log.exists() and "osd dump" in log.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(ending)
+    said = process.communicate(timeout=60)[0]
+    commands = (tmp_path / "log").read_text().split("\n")
+    assert commands.index("osd in") > commands.index("osd out")
+    assert (osd_out.fault(osd_out.parsed(said), 0) is None) is (ending is None)
