@@ -8,14 +8,8 @@ from typing import Optional
 
 import numpy as np
 
-from cbt_crypto.archive.documents import (
-    CellDocument,
-    PlannedCell,
-    Proof,
-    Recovery,
-    Scalar,
-    SteadyState,
-)
+from cbt_crypto.archive import documents
+from cbt_crypto.archive.documents import CellDocument, PlannedCell, Proof, Scalar, SteadyState
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.results.cell.client import Client, Place, read_client
@@ -92,7 +86,7 @@ class Run:
     #: What its load did in rounds before it was measured; None where the file wanted none.
     steady_state: Optional[SteadyState] = None
     #: What became of the OSD that was taken out meanwhile; None where none was.
-    recovery: Optional[Recovery] = None
+    recovery: Optional[documents.Recovery] = None
     #: For how long a process measured without all the others.
     apart_s: float = 0.0
     #: What the processes together were told not to exceed.
@@ -137,9 +131,8 @@ def read_run(folder: Folder, planned: PlannedCell) -> Run:
             return replace(run, failure="it has not been run", is_missing=True)
         run = replace(run, started=cell.started, hosts=(*cell.osd_hosts, *cell.clients))
         run = replace(run, deployment=cell.deployment, rate_iops=cell.rate_iops)
-        run = replace(run, storage=storage_use(cell), idle=idle_use(cell))
+        run = replace(run, storage=storage_use(cell), idle=idle_use(cell), recovery=cell.recovery)
         run = replace(run, beside=None if cell.group is None else (cell.group, cell.slices))
-        run = replace(run, recovery=cell.recovery)
         run = replace(run, overwritten=times_overwritten(cell), steady_state=cell.steady_state)
         proof = cell_folder.document("proof.json", Proof)
         run = replace(run, proof=proof)

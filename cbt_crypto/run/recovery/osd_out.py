@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 from cbt_crypto.benchmarks.base import Scenario
-from cbt_crypto.errors import RunError
+from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
@@ -38,7 +38,8 @@ def running(scenario: Scenario, remote: Remote, site: Site) -> Iterator[dict[str
         remote.run({site.head: start}, "start the recovery", 60)
         yield known
     except BaseException:
-        remote.run(stop, "take the OSD in again", 120)
+        with contextlib.suppress(HostError):
+            remote.run(stop, "take the OSD in again", 120)
         raise
     printed = remote.run(stop, "take the OSD in again", 120)[site.head]
     known.update(parsed(printed), osd=osd_of(site))

@@ -306,3 +306,18 @@ def test_a_profile_s_name_alone_means_its_defaults(campaign_of: Callable[..., An
     assert campaign_of(monitoring_profiles=None).monitoring.perf is None
     perf = campaign_of(monitoring_profiles={"perf": None}).monitoring.perf
     assert (perf.nodes, perf.perf_cmd) == (["osds"], "perf")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "sentence"),
+    [
+        ({"osds_per_node": 1}, "takes one of"),
+        ({"layout": "side_by_side", "osds_per_node": 8}, "does not go with side_by_side"),
+    ],
+)
+def test_an_osd_can_only_be_taken_out_where_others_hold_its_part(
+    problems_of: Problems, cluster: dict[str, Any], sentence: str
+) -> None:
+    load = {"rbd_single_client": {"recovery": 5, "time": 60}}
+    found = problems_of(cluster=cluster, benchmarks=load)
+    assert sentence in found["benchmarks.rbd_single_client.recovery"]

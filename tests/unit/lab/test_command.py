@@ -63,3 +63,9 @@ def test_an_image_that_a_lab_uses_is_kept(cache: Path) -> None:
     assert invoke("down", "--image", "--name", "other")[0] == 0
     assert not (cache / "images").exists()
     assert list((cache / "labs").iterdir()) == []
+
+
+def test_another_release_is_for_nodes_that_share_files() -> None:
+    status, output = invoke("up", "--kind", "vm", "--also", "tentacle", "--name", "nice")
+    assert status == 2
+    assert "--also is for nodes of --kind namespace" in output

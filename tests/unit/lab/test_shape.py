@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_crypto.lab.shape import Kind, Lab, Shape
+from cbt_crypto.lab.shape import Kind, Lab, Release, Shape
 from cbt_crypto.units import size_bytes, size_text
 
 pytestmark = pytest.mark.unit
@@ -37,6 +37,8 @@ def test_a_shape_describes_itself_as_options(shape: Shape) -> None:
     )
     bare = shape.model_copy(update={"kind": Kind.NAMESPACE, "disks": 0})
     assert bare.describe() == "--kind namespace --ceph reef --nodes 3 --disks 0"
+    both = bare.model_copy(update={"also": (Release.TENTACLE,)})
+    assert both.describe() == "--kind namespace --ceph reef --also tentacle --nodes 3 --disks 0"
 
 
 def test_nodes_are_numbered_and_addressed_in_order(make_lab: Callable[..., Lab]) -> None:
