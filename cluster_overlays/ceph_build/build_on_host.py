@@ -127,7 +127,7 @@ def layout(prefix: str) -> Dict[str, object]:
     }
 
 
-def starter(found: Dict[str, object], name: str) -> str:
+def starter(found: Dict[str, object], name: str, folder: str) -> str:
     """The program that starts one of the build's, as shell text."""
     keys = ("plugin_dir", "erasure_code_dir", "osd_class_dir", "mgr_module_path")
     options = " ".join(f"--{key}={found[key]}" for key in keys if found[key])
@@ -138,7 +138,7 @@ def starter(found: Dict[str, object], name: str) -> str:
         lines.append(f"export PYTHONHOME={shlex.quote(str(found['python_home']))}")
     if found["loader"]:
         # Nothing but what it starts may meet another C library's loader.
-        loader = f"{shlex.quote(str(found['loader']))} --library-path {shlex.quote(libraries)}"
+        loader = f"{shlex.quote(renamed(folder, name))} --library-path {shlex.quote(libraries)}"
         lines += [
             "unset LD_LIBRARY_PATH LD_PRELOAD",
             f'exec {loader} --argv0 {name} {program} "$@"',
@@ -148,17 +148,31 @@ def starter(found: Dict[str, object], name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def renamed(folder: str, name: str) -> str:
+    """A link to the loader under a program's name, by which the kernel and collectl call it."""
+    return f"{folder}/loader/{name}"
+
+
+def replace(path: str) -> str:
+    """The path, where nothing is any more."""
+    if os.path.lexists(path):
+        os.unlink(path)
+    return path
+
+
 def write(prefix: str, folder: str) -> None:
     """Programs in `folder`, below a directory that is ours alone, that start the build's."""
     found = layout(prefix)
-    os.makedirs(folder, 0o755, exist_ok=True)
+    # Monitors and managers are the user's, also where root wrote this.
+    os.umask(0o022)
+    os.makedirs(f"{folder}/loader", 0o755, exist_ok=True)
     for name in PROGRAMS:
-        path = os.path.join(folder, name)
-        if os.path.lexists(path):
-            os.unlink(path)
+        path = replace(os.path.join(folder, name))
+        if found["loader"]:
+            os.symlink(str(found["loader"]), replace(renamed(folder, name)))
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         with os.fdopen(os.open(path, flags, 0o755), "w") as file:
-            file.write(starter(found, name))
+            file.write(starter(found, name, folder))
 
 
 def main() -> int:
