@@ -163,8 +163,6 @@ def replace(path: str) -> str:
 def write(prefix: str, folder: str) -> None:
     """Programs in `folder`, below a directory that is ours alone, that start the build's."""
     found = layout(prefix)
-    # Monitors and managers are the user's, also where root wrote this.
-    os.umask(0o022)
     os.makedirs(f"{folder}/loader", 0o755, exist_ok=True)
     for name in PROGRAMS:
         path = replace(os.path.join(folder, name))
@@ -178,6 +176,8 @@ def write(prefix: str, folder: str) -> None:
 def main() -> int:
     """With a JSON object of `prefix`, `as_root` and, to write the programs, `folder`."""
     given = json.loads(sys.argv[1])
+    # Monitors and managers are the user's, also where root writes what starts them.
+    os.umask(0o022)
     try:
         check_owners(given["prefix"], given["as_root"])
         layout(given["prefix"])
