@@ -119,6 +119,9 @@ def small(tmp_path: Path) -> Path:
 class _Known:
     """A forecast that does not change."""
 
+    def learn(self) -> None:
+        """Nothing."""
+
     def left(self) -> Left:
         return Left(90, 5)
 
