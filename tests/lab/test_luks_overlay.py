@@ -16,7 +16,8 @@ from real_labs import running_lab
 from cbt_crypto.cluster_overlays.base import Verdict
 from cbt_crypto.cluster_overlays.luks.mapping import mappings_of
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
-from cbt_crypto.hosts.devices import destroy
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.devices import destroy, traffic_on_host
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.shape import Kind, Shape
@@ -206,6 +207,28 @@ def test_what_nobody_changes_and_what_udev_repeats_is_no_change(encrypted: Machi
     assert record.looks >= 3
     assert len(record.seen["luks"]) == 1
     assert sorted(record.seen["luks"][0].value) == ["osd.0", "osd.1"]
+
+
+def test_bytes_that_pass_a_mapping_count_on_it_and_on_the_disk_below(encrypted: Machine) -> None:
+    """dd says how many it moved past every cache; the disk has them, though not as written."""
+    osd = SITE.osds[1]
+    mapping = Luks(sector_size=4096).osd_device(osd, osd.device)
+    ask = shell.python(shell.program(traffic_on_host), {"osd.1": osd.pid_file})
+    readings = [json.loads(encrypted.sh(ask))["osd.1"]]
+    encrypted.sh(
+        f"yes known-pattern | dd of={mapping} bs=1M count=4 iflag=fullblock oflag=direct\n"
+        f"dd if={mapping} of=/dev/null bs=1M count=2 iflag=direct"
+    )
+    readings.append(json.loads(encrypted.sh(ask))["osd.1"])
+    (first,), (last,) = (reading["devices"] for reading in readings)
+    assert [("mapping" in layer) for layer in last] == [True, False]
+    for before, after in zip(first, last):
+        assert before["device"] == after["device"]
+        # udev may read a little besides; nobody else writes.
+        assert after["written_bytes"] - before["written_bytes"] == 4 * MIB
+        assert 2 * MIB <= after["read_bytes"] - before["read_bytes"] < 3 * MIB
+    assert "known-pattern" in encrypted.sh(f"dd if={mapping} bs=1M count=1 | head -c 100")
+    assert encrypted.sh(f"grep -ac known-pattern {osd.device} || :").strip() == "0"
 
 
 def test_flags_from_the_start(machine: Machine) -> None:
