@@ -104,10 +104,10 @@ def test_the_pattern_is_where_it_should_be_and_nowhere_else(ran: Ran) -> None:
         assert (len(units) > told["of"] / 2) if on_wire else not units, configuration
 
 
-def test_what_clients_pay_stands_beside_what_osds_pay(ran: Ran, report_cells: Any) -> None:
+def test_what_client_processes_pay_is_known(ran: Ran, report_cells: Any) -> None:
     for cell in report_cells(ran.archive):
-        assert cell["figures"]["client_hosts_cpu_us_per_io"] > 0
-        assert cell["figures"]["osd_cpu_us_per_io"] > 0
+        # Of whole hosts there is none where an emulated processor lost count of its time.
+        assert cell["figures"]["client_cpu_us_per_io"] > 0
 
 
 def test_nothing_stays(ran: Ran) -> None:
