@@ -111,10 +111,10 @@ def test_processor_time_of_one_thread_is_what_fio_says_of_itself(machine: Machin
     ours = [cores * figures[f"client_cpu_{state}_us_per_io"] for state in ("user", "sys")]
     fios = [figures[f"fio_{state}_cpu_percent"] for state in ("usr", "sys")]
     print(ours, fios)
-    assert sum(fios) > 5
+    assert sum(fios) > 0.5
     # fio's helper thread, and what starts in the first second, are in ours alone
-    assert sum(ours) == pytest.approx(sum(fios), rel=0.15, abs=3)
-    assert ours[1] == pytest.approx(fios[1], rel=0.2, abs=3)
+    assert sum(ours) == pytest.approx(sum(fios), rel=0.15, abs=2)
+    assert ours[1] == pytest.approx(fios[1], rel=0.2, abs=2)
 
 
 def test_a_drive_is_discarded_written_over_and_steady_before_it_is_measured(
