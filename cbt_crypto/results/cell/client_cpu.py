@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -18,6 +18,7 @@ from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.archive.safe_read import read_document
 from cbt_crypto.results.cell.host_samples import Sampled
+from cbt_crypto.results.cell.node import BUSY_STATES, NodeSamples, percent_per_second
 from cbt_crypto.results.cell.window import Floats, Window
 
 STATES = ("user", "sys")
@@ -113,8 +114,20 @@ def clients_used(
     return tuple(uses) if len(uses) == len(samples) else ()
 
 
-def cores_per_second(samples: Sequence[ClientSamples], window: Window) -> dict[str, Floats]:
-    """Cores of all hosts' client processes, by state, in each second; empty without samples."""
+def cores_per_second(
+    samples: Sequence[ClientSamples],
+    nodes: Sequence[NodeSamples],
+    hosts: Collection[str],
+    window: Window,
+) -> dict[str, dict[str, Floats]]:
+    """Cores by metric and state in each second: of client processes, and of all on their hosts."""
+    return {
+        "client_cpu": _of_processes(samples, window),
+        "client_hosts_cpu": _of_hosts(nodes, hosts, window),
+    }
+
+
+def _of_processes(samples: Sequence[ClientSamples], window: Window) -> dict[str, Floats]:
     if not samples or window.seconds < 1:
         return {}
     by_state = {}
@@ -124,3 +137,15 @@ def cores_per_second(samples: Sequence[ClientSamples], window: Window) -> dict[s
         ]
         by_state[state] = np.diff(np.sum(used, axis=0))
     return by_state
+
+
+def _of_hosts(
+    nodes: Sequence[NodeSamples], hosts: Collection[str], window: Window
+) -> dict[str, Floats]:
+    """By busy state; empty unless all of them were sampled."""
+    chosen = [node for node in nodes if node.host in hosts]
+    if len(chosen) != len(hosts):
+        return {}
+    threads = sum(node.series.threads for node in chosen)
+    percents = percent_per_second(chosen, window)
+    return {state: percents[state] * threads / 100 for state in BUSY_STATES if percents}

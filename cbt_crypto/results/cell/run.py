@@ -254,7 +254,8 @@ def _of_nodes(
     watts = watts_per_second(counted, window) if osd_energy else None
     sampled = client_samples(folder, cell, problems)
     clients = clients_used(sampled, window, problems)
-    client_cores = cores_per_second(sampled, window) if clients else {}
+    hosts = {record.host for record in run.records}
+    client_cores = cores_per_second(sampled if clients else (), nodes, hosts, window)
     return replace(
         run,
         within=_within(run.series, bins, cpu_percent, threads, watts, client_cores),
@@ -273,7 +274,7 @@ def _within(
     cpu_percent: Mapping[str, Floats],
     threads: int,
     watts: Optional[Floats],
-    client_cores: Mapping[str, Floats],
+    client_cores: Mapping[str, Mapping[str, Floats]],
 ) -> dict[str, Within]:
     """How sure the run is of its figures, by direction; empty without series."""
     io_total = np.sum([one.iops for one in series.values()], axis=0)

@@ -33,7 +33,7 @@ class Seconds:
     """Per-second series of a run in one direction, of equal length; see `results.run`.
 
     `counts` has a row a second and a column for each latency of `latencies_ns`. `io_total`,
-    `busy_cores`, `watts` and `client_cores`, the clients' by state, are of both directions.
+    `busy_cores`, `watts` and `client_cores`, by metric and state, are of both directions.
     """
 
     iops: Floats
@@ -42,7 +42,7 @@ class Seconds:
     cpu_percent: Mapping[str, Floats] = field(default_factory=dict)
     busy_cores: Optional[Floats] = None
     watts: Optional[Floats] = None
-    client_cores: Mapping[str, Floats] = field(default_factory=dict)
+    client_cores: Mapping[str, Mapping[str, Floats]] = field(default_factory=dict)
     counts: Optional[Floats] = None
     latencies_ns: Optional[Ints] = None
 
@@ -135,17 +135,18 @@ def _figures(seconds: Seconds, weights: Floats) -> dict[str, Floats]:
 
 
 def _of_clients(seconds: Seconds, weights: Floats) -> dict[str, Floats]:
-    """Processor time of the client processes for each IO; nothing where it was not sampled."""
-    if not seconds.client_cores:
-        return {}
+    """Processor time of clients for each IO; nothing where it was not sampled."""
     ios = weights @ seconds.io_total
-    with np.errstate(invalid="ignore", divide="ignore"):
-        figures = {
-            f"client_cpu_{state}_us_per_io": (weights @ cores) / ios
-            for state, cores in seconds.client_cores.items()
-        }
-    busy: Floats = np.sum(list(figures.values()), axis=0)
-    return {**figures, "client_cpu_us_per_io": busy, "client_cpu_s_per_gib": busy}
+    figures: dict[str, Floats] = {}
+    for metric, cores in seconds.client_cores.items():
+        if not cores:
+            continue
+        with np.errstate(invalid="ignore", divide="ignore"):
+            used = {state: (weights @ series) / ios for state, series in cores.items()}
+        busy: Floats = np.sum(list(used.values()), axis=0)
+        figures.update({f"{metric}_{state}_us_per_io": values for state, values in used.items()})
+        figures.update({f"{metric}_us_per_io": busy, f"{metric}_s_per_gib": busy})
+    return figures
 
 
 def _log_sd(values: Floats) -> Optional[float]:

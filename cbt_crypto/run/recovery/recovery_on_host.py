@@ -7,7 +7,7 @@ import json
 import signal
 import sys
 import time
-from typing import Any, Dict, List, Set
+from typing import Any, Dict, List, Set, Tuple
 
 #: Up to so many placement groups are asked one by one; the manager's list is 5 s old.
 DIRECT = 512
@@ -62,21 +62,28 @@ def queried(cluster: Any, pgid: str) -> Any:
     return about.get("state", ""), int(about.get("epoch", 0))
 
 
-def wait_until_clean(cluster: Any, epoch: int) -> float:
-    """When the last group was."""
+def wait_until_clean(cluster: Any, epoch: int) -> None:
+    """Until the last group is."""
     missing = set(groups(cluster))
     while missing:
         missing -= clean_ones(cluster, missing, epoch)
         if missing:
             time.sleep(EVERY_S)
-    return time.time()
 
 
-def changed(cluster: Any, prefix: str, osd: int) -> float:
-    """Take the OSD out or in; the time before."""
-    began = time.time()
-    mon(cluster, prefix, ids=[str(osd)])
-    return began
+def change(cluster: Any, osd: int, way: str) -> Tuple[float, float]:
+    """Take the OSD `out` or `in`; what the clock and the monotonic one said before."""
+    before = time.time(), time.monotonic()
+    mon(cluster, "osd " + way, ids=[str(osd)])
+    return before
+
+
+def tell_when_clean(cluster: Any, way: str, before: Tuple[float, float]) -> None:
+    """Tell when it went, wait for all groups as they are to be from then on, and tell how long."""
+    told, began = before
+    tell(**{way + "_at": told})
+    wait_until_clean(cluster, mon(cluster, "osd dump")["epoch"])
+    tell(**{"clean_after_" + way + "_s": time.monotonic() - began})
 
 
 def main(asked: Dict[str, Any]) -> None:
@@ -88,15 +95,10 @@ def main(asked: Dict[str, Any]) -> None:
     cluster.connect(timeout=30)
     time.sleep(asked["after_s"])
     try:
-        out_at = changed(cluster, "osd out", asked["osd"])
-        tell(out_at=out_at)
-        epoch = mon(cluster, "osd dump")["epoch"]
-        tell(clean_after_out_s=wait_until_clean(cluster, epoch) - out_at)
+        tell_when_clean(cluster, "out", change(cluster, asked["osd"], "out"))
     finally:
-        in_at = changed(cluster, "osd in", asked["osd"])
-    tell(in_at=in_at)
-    epoch = mon(cluster, "osd dump")["epoch"]
-    tell(clean_after_in_s=wait_until_clean(cluster, epoch) - in_at)
+        before = change(cluster, asked["osd"], "in")
+    tell_when_clean(cluster, "in", before)
 
 
 if __name__ == "__main__":

@@ -102,6 +102,7 @@ TELL_THE_TIME = {
     "cbt_crypto/hosts/samplers/counters_on_host.py",
     "cbt_crypto/run/cell/measure.py", "cbt_crypto/run/cell/neighbours.py",
     "cbt_crypto/run/detached/watch.py", "cbt_crypto/run/environment.py",
+    "cbt_crypto/run/recovery/recovery_on_host.py",
     "cbt_crypto/run/journal.py", "cbt_crypto/run/preflight/survey.py",
     "cbt_crypto/run/cell/watch_on_host.py", "cbt_crypto/run/progress.py",
 }  # fmt: skip

@@ -1,0 +1,113 @@
+"""Finds what a block device lies on, down to the hardware. This file runs on the hosts.
+
+Its source is sent to them, so it needs nothing but Python 3.6. Devices are
+named by their numbers, "major:minor", as the kernel does.
+"""
+
+import fcntl
+import os
+import struct
+import subprocess
+from pathlib import Path
+from typing import Dict, List, Optional
+
+from cbt_crypto.hosts.devices.numbers_on_host import number, number_at
+
+Layer = Dict[str, Optional[str]]
+
+
+class Layers:
+    """Walks from a device down to the hardware, in the kernel's own tree below `root`."""
+
+    def __init__(self, root: str = "/") -> None:
+        self.root = Path(root)
+
+    def below(self, device: str) -> List[Layer]:
+        """The device itself and everything under it, from the top down."""
+        folder = self.root / "sys/dev/block" / device
+        if not folder.exists():
+            return self._without_number(device)
+        folder = folder.resolve()
+        path = [self._layer(device, folder)]
+        for lower in self._lower(folder):
+            path += self.below(lower)
+        return path
+
+    def _layer(self, device: str, folder: Path) -> Layer:
+        layer = {"device": device, "name": folder.name}  # type: Layer
+        rotational = folder / "queue/rotational"
+        if rotational.exists():
+            layer["rotational"] = rotational.read_text().strip()
+        if (folder / "md").is_dir():
+            level, disks, chunk = (
+                (folder / "md" / name).read_text().strip()
+                for name in ("level", "raid_disks", "chunk_size")
+            )
+            layer["array"] = f"{level} of {disks}, chunks of {int(chunk) // 1024} KiB"
+        if (folder / "dm").is_dir():
+            layer["mapping"] = (folder / "dm/name").read_text().strip()
+            layer["uuid"] = (folder / "dm/uuid").read_text().strip()
+            layer["table"] = self.table(device)
+        return layer
+
+    def _lower(self, folder: Path) -> List[str]:
+        if (folder / "partition").exists():
+            return [(folder.parent / "dev").read_text().strip()]
+        backing = folder / "loop/backing_file"
+        if backing.exists():
+            return [self._below_loop(folder.name, backing.read_text().strip())]
+        return [(slave / "dev").read_text().strip() for slave in sorted(folder.glob("slaves/*"))]
+
+    def _below_loop(self, name: str, file: str) -> str:
+        """The device that a loop device's file is on."""
+        try:
+            return number(os.stat(file).st_dev)
+        except OSError:
+            # It was deleted, or this is a container that has no such path: the kernel knows.
+            return loop_below(str(self.root / "dev" / name)) or "unknown"
+
+    def _without_number(self, device: str) -> List[Layer]:
+        """What a file system that has no device number of its own is mounted from."""
+        for line in (self.root / "proc/self/mountinfo").read_text().splitlines():
+            fields = line.split()
+            kind, source = fields[fields.index("-") + 1 :][:2]
+            if fields[2] == device:
+                layer = {"device": device, "name": kind}  # type: Layer
+                lower = number_at(source)
+                return [layer, *(self.below(lower) if lower else [])]
+        return [{"device": device, "name": "unknown"}]
+
+    def table(self, device: str) -> Optional[str]:
+        """What device-mapper does there, keys left out; None when dmsetup is missing."""
+        major, _, minor = device.partition(":")
+        command = ["dmsetup", "table", "-j", major, "-m", minor]
+        try:
+            printed = subprocess.check_output(command, universal_newlines=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return "\n".join(without_key(line) for line in printed.splitlines())
+
+
+def loop_below(node: str) -> Optional[str]:
+    """The number of the device with a loop device's file, as the kernel's loop driver has it."""
+    # struct loop_info64 of linux/loop.h begins with it.
+    get_status, status = 0x4C05, bytearray(232)
+    try:
+        descriptor = os.open(node, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        fcntl.ioctl(descriptor, get_status, status)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return number(struct.unpack_from("=Q", status)[0])
+
+
+def without_key(line: str) -> str:
+    """A line of a table with a key's length in place of the key: dmsetup prints it as zeros."""
+    words = line.split()
+    if words[2:3] == ["crypt"] and not words[4].startswith(":"):
+        words[4] = f":{len(words[4]) // 2}:hidden"
+    return " ".join(words)
