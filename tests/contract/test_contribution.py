@@ -121,7 +121,8 @@ def test_this_package_beside_it_changes_nothing_that_is_not_asked_for(
     git(branch, "checkout", "-q", "HEAD~1")
     helps.append(help_of(python_without_us, branch))
     git(branch, "checkout", "-q", part.branch)
-    assert helps[0].startswith("usage: cbt.py") and set(helps) == {helps[0]}
+    # One snapshot has a line of its log before it.
+    assert "usage: cbt.py" in helps[0] and set(helps) == {helps[0]}
 
 
 def has_us(python: Path) -> bool:
