@@ -40,10 +40,14 @@ settings.load_profile("suite")
 
 #: Checkouts of upstream CBT: those that `$CBT_HOME` lists, else `../cbt`.
 _CHECKOUTS = pytest.StashKey[list[Checkout]]()
+#: `$CBT_HOME` as whoever started the tests had it.
+_NAMED = "CBT_HOME_OF_TESTS"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Find the checkouts, once; every campaign of a test runs on the engine that the test names."""
+    # xdist's workers inherit what is set below: what was named is kept for them.
+    os.environ["CBT_HOME"] = os.environ.setdefault(_NAMED, os.environ.get("CBT_HOME", ""))
     named = [Path(name) for name in named_by_environment() if name != EMBEDDED]
     paths = named or siblings(PROJECT, Path.cwd())
     config.stash[_CHECKOUTS] = [read_checkout(path, "CBT_HOME") for path in paths]

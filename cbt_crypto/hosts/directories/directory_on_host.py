@@ -4,6 +4,7 @@ A directory that anybody could have made, or could replace, decides nothing: it 
 be open to nobody else, and be reached through no link. Needs nothing but Python 3.6.
 """
 
+import contextlib
 import os
 import shutil
 import stat
@@ -158,10 +159,13 @@ def remove(path: str, part: str = "") -> None:
 
 
 def _remove(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        os.unlink(path)
+    while os.path.lexists(path):
+        # Two names of one host meet here: the other may just have removed a part of it.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
 
 
 def main(arguments: List[str]) -> int:
