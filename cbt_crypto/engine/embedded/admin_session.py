@@ -85,20 +85,22 @@ def summary_missing(cluster, count):
     return "placement groups are %s" % ", ".join(bad) if bad else None
 
 
+def mapped(cluster, pool, number):
+    ask = {"prefix": "pg map", "pgid": "%d.%x" % (pool, number), "format": "json"}
+    return json.loads(command(cluster, {"mon": ask}))
+
+
+def all_at_once(do, numbers):
+    # The monitors take many changes in one round, and each waits for its own.
+    with concurrent.futures.ThreadPoolExecutor(32) as several:
+        return list(several.map(do, numbers))
+
+
 def placed(cluster, step):
-    (pool,) = [pool for pool in query(cluster, "osd dump").get("pools", [])
-               if pool["pool_name"] == step["placed"]]
-    ask = json.dumps({"prefix": "pg ls-by-pool", "poolstr": step["placed"], "format": "json"})
-    while True:
-        status, out, text = cluster.mgr_command(ask, b"")
-        known = json.loads(out) if status == 0 and out else []
-        known = known.get("pg_stats", []) if isinstance(known, dict) else known
-        if len(known) == pool["pg_num"]:
-            return json.dumps(sorted({osd for pg in known for osd in pg["up"] + pg["acting"]}))
-        if time.monotonic() > deadline:
-            fail("the manager knows %d of %d placement groups of %s: %s"
-                 % (len(known), pool["pg_num"], step["placed"], text))
-        time.sleep(0.2)
+    # Of the monitors: the manager is seconds behind, and has the groups of a new pool nowhere.
+    pool, count = numbered(cluster, step["placed"])
+    maps = all_at_once(lambda number: mapped(cluster, pool, number), range(count))
+    return json.dumps(sorted({osd for pg in maps for osd in pg["up"] + pg["acting"]}))
 
 
 def numbered(cluster, name):
@@ -110,16 +112,13 @@ def place_alike(cluster, step):
     (own, count), (other, _) = numbered(cluster, step["alike"]), numbered(cluster, step["like"])
 
     def place(number):
-        ask = {"prefix": "pg map", "pgid": "%d.%x" % (other, number), "format": "json"}
-        up = json.loads(command(cluster, {"mon": ask}))["up"]
+        up = mapped(cluster, other, number)["up"]
         twins = [step["twins"].get(str(osd)) for osd in up]
         if twins and None not in twins:
             pg = {"prefix": "osd pg-upmap", "pgid": "%d.%x" % (own, number), "id": twins}
             command(cluster, {"mon": pg})
 
-    # All at once, as the monitors take many changes in one round and each waits for its own.
-    with concurrent.futures.ThreadPoolExecutor(32) as pool:
-        list(pool.map(place, range(count)))
+    all_at_once(place, range(count))
     return ""
 
 
@@ -158,7 +157,7 @@ def script(ceph_cmd: str, conf: str, steps: Sequence[Step], timeout: int) -> str
     OSD map of which each group itself said so. With that as `clean_at` they are not asked again
     while the map is the same, as a group peers and backfills for a new map only.
     `{"placed": name}` answers with a JSON list of the OSDs that a pool's placement groups are on,
-    by `ceph pg ls-by-pool`. `{"alike": name, "like": name, "twins": {...}}` puts those of the one
+    by `ceph pg map`. `{"alike": name, "like": name, "twins": {...}}` puts those of the one
     where those of the other are, on twins.
     """
     return (

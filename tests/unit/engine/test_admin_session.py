@@ -45,6 +45,9 @@ class Rados:
         assert json.loads(text)["pgid"] == pgid
         return self.mon_command(json.dumps({"prefix": "pg " + pgid}), inbuf)
 
+    def mgr_command(self, text, inbuf):
+        return self.mon_command(text, inbuf)
+
     def shutdown(self):
         self.asked.close()
 """
@@ -132,6 +135,20 @@ def test_a_placement_group_that_is_not_clean_is_named(session: Session) -> None:
     groups["pg_2.a"] = [[0, {"state": "active+undersized"}, ""]]
     _, _, stderr = session([PGS], timeout=1, osd_dump=[[0, osds(), ""]], **groups)
     assert stderr == "after 1 s still: placement group 2.a is active+undersized"
+
+
+def test_where_a_pool_is_placed_is_asked_of_the_monitors(session: Session, tmp_path: Path) -> None:
+    """The manager, which is told every 5 s, lists the groups of a new pool as on no OSD."""
+    unknown = [{"pgid": f"2.{number:x}", "up": [], "acting": []} for number in range(17)]
+    status, printed, _ = session(
+        [{"placed": "rbd"}],
+        osd_dump=[[0, osds(), ""]],
+        pg_map=[[0, {"up": [3, 1], "acting": [1, 5]}, ""]],
+        **{"pg_ls-by-pool": [[0, {"pg_stats": unknown}, ""]]},
+    )
+    assert (status, printed) == (0, ["[1, 3, 5]"])
+    asked = (tmp_path / "answers.json.asked").read_text()
+    assert all(f'"2.{number:x}"' in asked for number in range(17))
 
 
 def test_many_placement_groups_are_read_from_the_summary(session: Session) -> None:

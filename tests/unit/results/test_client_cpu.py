@@ -39,7 +39,7 @@ def test_cores_are_of_the_windows_seconds(tmp_path: Path) -> None:
     (use,) = clients_used([one], Window(1000.5, 1008.5), problems)
     assert use.cores == pytest.approx({"user": 1.5, "sys": 0.5})
     assert use.seconds == 8
-    by_second = cores_per_second([one, one], Window(1000.5, 1008.5))
+    by_second = cores_per_second([one, one], [], [], Window(1000.5, 1008.5))["client_cpu"]
     assert by_second["user"].tolist() == pytest.approx([3.0] * 8)
     assert problems == []
 
