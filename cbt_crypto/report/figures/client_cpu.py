@@ -2,60 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Optional
 
-import numpy as np
-
+from cbt_crypto.report.figures.of_runs import Of, mean_of_runs
 from cbt_crypto.report.figures.rate import per, total_rate
 from cbt_crypto.results.cell.node import NodesUse
 from cbt_crypto.results.cell.run import Run
 
-#: Makes a figure from the measurements of one cell in one direction.
-_Of = Callable[[Sequence[Run], str], Optional[float]]
 
-
-def of_processes(states: Sequence[str], rate: str, scale: float) -> _Of:
+def of_processes(states: Sequence[str], rate: str, scale: float) -> Of:
     """CPU time of client processes in these states for each IO or byte; None unless all tell."""
 
-    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
-        values = []
-        for run in runs:
-            cores = sum(use.cores[state] for use in run.clients for state in states)
-            value = per(scale * cores, total_rate(run, rate))
-            if value is None or not run.clients:
-                return None
-            values.append(value)
-        return float(np.mean(values)) if values else None
+    def value(run: Run, direction: str) -> Optional[float]:
+        if not run.clients:
+            return None
+        cores = sum(use.cores[state] for use in run.clients for state in states)
+        return per(scale * cores, total_rate(run, rate))
 
-    return of
+    return mean_of_runs(value)
 
 
-def of_hosts(states: Sequence[str]) -> _Of:
+def of_hosts(states: Sequence[str]) -> Of:
     """The same of all that works on hosts with client processes; None where OSDs are there too."""
 
-    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
-        values = []
-        for run in runs:
-            hosts = {record.host for record in run.records}
-            osds = {node.host for node in run.osd_nodes.nodes} if run.osd_nodes else hosts
-            use = NodesUse(tuple(node for node in run.nodes if node.host in hosts))
-            total = total_rate(run, "iops")
-            if len(use.nodes) != len(hosts) or hosts & osds or not total:
-                return None
-            values.append(1e6 * sum(use.cores(state) for state in states) / total)
-        return float(np.mean(values)) if values else None
-
-    return of
-
-
-def idle(runs: Sequence[Run], direction: str) -> Optional[float]:
-    """Of all threads of the hosts with client processes, mean over runs; None unless all tell."""
-    values = []
-    for run in runs:
-        hosts = {record.host for record in run.records}
-        use = NodesUse(tuple(node for node in run.nodes if node.host in hosts))
-        if len(use.nodes) != len(hosts) or not hosts:
+    def value(run: Run, direction: str) -> Optional[float]:
+        use = _client_nodes(run)
+        osd_hosts = {node.host for node in run.osd_nodes.nodes} if run.osd_nodes else None
+        if use is None or osd_hosts is None or osd_hosts & {node.host for node in use.nodes}:
             return None
-        values.append(use.percent("idle"))
-    return float(np.mean(values)) if values else None
+        return per(1e6 * sum(use.cores(state) for state in states), total_rate(run, "iops"))
+
+    return mean_of_runs(value)
+
+
+def idle() -> Of:
+    """Of all threads of the hosts with client processes, in percent; None unless all tell."""
+
+    def value(run: Run, direction: str) -> Optional[float]:
+        use = _client_nodes(run)
+        return None if use is None else use.percent("idle")
+
+    return mean_of_runs(value)
+
+
+def _client_nodes(run: Run) -> Optional[NodesUse]:
+    """The hosts with client processes; None unless each of them tells."""
+    hosts = {record.host for record in run.records}
+    use = NodesUse(tuple(node for node in run.nodes if node.host in hosts))
+    return use if hosts and len(use.nodes) == len(hosts) else None

@@ -9,6 +9,7 @@ from typing import Optional
 import numpy as np
 
 from cbt_crypto.report.figures import client_cpu, recovery
+from cbt_crypto.report.figures.of_runs import Of, mean_of_runs
 from cbt_crypto.report.figures.rate import per, rate, records_of, total_rate
 from cbt_crypto.results.cell.client_cpu import STATES
 from cbt_crypto.results.cell.node import BUSY_STATES, KINDS, SHOWN_STATES, NodesUse
@@ -27,8 +28,6 @@ ROUNDS = "steady_state_rounds"
 RECOVERY_OUT, RECOVERY_IN = "recovery_osd_out_s", "recovery_osd_in_s"
 RECOVERY_IOPS, RECOVERY_LATENCY = "recovery_iops", "recovery_clat_ns_mean"
 CALM_LATENCY = "before_recovery_clat_ns_mean"
-#: Makes a figure from the measurements of one cell in one direction.
-_Of = Callable[[Sequence[Run], str], Optional[float]]
 
 
 @dataclass(frozen=True)
@@ -44,10 +43,10 @@ class Metric:
     label: str
     unit: str
     better: int
-    of: _Of
+    of: Of
 
 
-def _throughput(field: str) -> _Of:
+def _throughput(field: str) -> Of:
     def of(runs: Sequence[Run], direction: str) -> Optional[float]:
         return float(np.mean([rate(run, direction, field) for run in runs])) if runs else None
 
@@ -60,7 +59,7 @@ def _bandwidth(runs: Sequence[Run], direction: str) -> Optional[float]:
     return None if not per_second and _throughput("iops")(runs, direction) else per_second
 
 
-def _of_fio(field: str) -> _Of:
+def _of_fio(field: str) -> Of:
     """All fio processes together; they do both directions, so each tells of the whole."""
 
     def of(runs: Sequence[Run], direction: str) -> Optional[float]:
@@ -97,7 +96,7 @@ def _maxima(run: Run, direction: str) -> list[float]:
     return [record.clat_ns_max for record in records_of(run, direction)]
 
 
-def _percentile(percent: float, field: str) -> _Of:
+def _percentile(percent: float, field: str) -> Of:
     def of(runs: Sequence[Run], direction: str) -> Optional[float]:
         histograms = [run.histograms[direction] for run in runs if direction in run.histograms]
         if runs and len(histograms) == len(runs):
@@ -110,34 +109,24 @@ def _percentile(percent: float, field: str) -> _Of:
     return of
 
 
-def _overwritten(runs: Sequence[Run], direction: str) -> Optional[float]:
-    found = [run.overwritten for run in runs if run.overwritten is not None]
-    return float(np.mean(found)) if found and len(found) == len(runs) else None
-
-
 def _rounds(runs: Sequence[Run], direction: str) -> Optional[float]:
     found = [len(run.steady_state.iops) for run in runs if run.steady_state is not None]
     return float(np.mean(found)) if found else None
 
 
-def _cpu(value: Callable[[NodesUse, Run], Optional[float]]) -> _Of:
-    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
-        values = [value(run.osd_nodes, run) for run in runs if run.osd_nodes is not None]
-        known = [value_of_run for value_of_run in values if value_of_run is not None]
-        return float(np.mean(known)) if known and len(known) == len(runs) else None
-
-    return of
+def _cpu(value: Callable[[NodesUse, Run], Optional[float]]) -> Of:
+    return mean_of_runs(lambda run, _: None if run.osd_nodes is None else value(run.osd_nodes, run))
 
 
-def _percent(state: str) -> _Of:
+def _percent(state: str) -> Of:
     return _cpu(lambda nodes, run: nodes.percent(state))
 
 
-def _cores(state: str) -> _Of:
+def _cores(state: str) -> Of:
     return _cpu(lambda nodes, run: nodes.cores(state))
 
 
-def _share(kind: str) -> _Of:
+def _share(kind: str) -> Of:
     """Of the busy time, in percent."""
 
     def share(nodes: NodesUse, run: Run) -> Optional[float]:
@@ -155,56 +144,39 @@ def _rest(nodes: NodesUse, run: Run) -> Optional[float]:
     return max(100 - 100 * known / nodes.busy_cores, 0.0)
 
 
-def _counted(event: str) -> _Of:
+def _counted(event: str) -> Of:
     """What perf counted on the OSD nodes, for each IO; None unless it counted on every node."""
 
-    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
-        values = []
-        for run in runs:
-            counts = [use.per_second[event] for use in run.perf if event in use.per_second]
-            if run.osd_nodes is None or len(counts) != len(run.osd_nodes.nodes):
-                return None
-            value = per(sum(counts), total_rate(run, "iops"))
-            if value is None:
-                return None
-            values.append(value)
-        return float(np.mean(values)) if values else None
+    def value(run: Run, direction: str) -> Optional[float]:
+        counts = [use.per_second[event] for use in run.perf if event in use.per_second]
+        if run.osd_nodes is None or len(counts) != len(run.osd_nodes.nodes):
+            return None
+        return per(sum(counts), total_rate(run, "iops"))
 
-    return of
+    return mean_of_runs(value)
 
 
-def _energy(value: Callable[[float, Run], Optional[float]]) -> _Of:
+def _energy(value: Callable[[float, Run], Optional[float]]) -> Of:
     """Of the power of all OSD nodes, in W; None unless every run has it."""
 
-    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
-        watts = [(sum(use.watts for use in run.osd_energy), run) for run in runs if run.osd_energy]
-        known = [joules for joules in (value(*pair) for pair in watts) if joules is not None]
-        return float(np.mean(known)) if known and len(known) == len(runs) else None
+    def of_run(run: Run, direction: str) -> Optional[float]:
+        return value(sum(use.watts for use in run.osd_energy), run) if run.osd_energy else None
 
-    return of
+    return mean_of_runs(of_run)
 
 
-def _stored(value: Callable[[StorageUse], Optional[float]], own: str = "") -> _Of:
+def _stored(value: Callable[[StorageUse], Optional[float]], own: str) -> Of:
     """Of all OSDs, mean over runs; None unless every run tells. `own` is the direction it is of."""
 
-    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
-        if own and direction != own:
-            return None
-        values = [None if run.storage is None else value(run.storage) for run in runs]
-        known = [figure for figure in values if figure is not None]
-        return float(np.mean(known)) if known and len(known) == len(runs) else None
+    def of_run(run: Run, direction: str) -> Optional[float]:
+        return None if direction != own or run.storage is None else value(run.storage)
 
-    return of
+    return mean_of_runs(of_run)
 
 
-def _beside(value: Callable[[IdleUse], float]) -> _Of:
+def _beside(value: Callable[[IdleUse], float]) -> Of:
     """Of the OSDs of other groups, mean over runs; None unless every run tells."""
-
-    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
-        known = [value(run.idle) for run in runs if run.idle is not None]
-        return float(np.mean(known)) if known and len(known) == len(runs) else None
-
-    return of
+    return mean_of_runs(lambda run, _: None if run.idle is None else value(run.idle))
 
 
 def _crypto(runs: Sequence[Run], direction: str) -> Optional[float]:
@@ -328,7 +300,10 @@ METRICS = (
         _beside(lambda idle: idle.drive_bytes_per_s),
     ),
     Metric(ROUNDS, "rounds until the steady state", "rounds", 0, _rounds),
-    Metric(OVERWRITTEN, "drives written over before", "times", 0, _overwritten),
+    Metric(
+        OVERWRITTEN, "drives written over before", "times", 0,
+        mean_of_runs(lambda run, _: run.overwritten),
+    ),
     Metric(
         RECOVERY_OUT, "time to clean, OSD out", "s", -1, recovery.lasted("clean_after_out_s")
     ),
@@ -341,7 +316,7 @@ METRICS = (
     Metric(
         CALM_LATENCY, "mean latency before", "ns", -1, recovery.before("clat_ns_mean"),
     ),
-    Metric("client_cpu_idle_percent", "client hosts' CPU, idle", "%", 0, client_cpu.idle),
+    Metric("client_cpu_idle_percent", "client hosts' CPU, idle", "%", 0, client_cpu.idle()),
     Metric("osd_cycles_per_io", "OSD nodes' cycles per IO", "cycles", -1, _counted("cycles")),
     Metric(
         "osd_instructions_per_io", "OSD nodes' instructions per IO", "instructions", -1,

@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Callable, Optional
+from typing import Optional
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cbt_crypto.archive.documents import Recovery
+from cbt_crypto.report.figures.of_runs import Of, mean_of_runs
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.cell.series import Series
 from cbt_crypto.results.cell.window import Floats
 
-_Of = Callable[[Sequence[Run], str], Optional[float]]
 _Bools = NDArray[np.bool_]
 
 
-def mean_of_runs(value: Callable[[Run, str], Optional[float]]) -> _Of:
-    """Mean over runs; None unless every run tells."""
-
-    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
-        values = [value(run, direction) for run in runs]
-        known = [one for one in values if one is not None]
-        return float(np.mean(known)) if known and len(known) == len(runs) else None
-
-    return of
-
-
-def lasted(field: str) -> _Of:
+def lasted(field: str) -> Of:
     """Seconds until all placement groups were clean, from when the OSD went out or in."""
     return mean_of_runs(
         lambda run, _: None if run.recovery is None else float(getattr(run.recovery, field))
     )
 
 
-def meanwhile(field: str) -> _Of:
+def meanwhile(field: str) -> Of:
     """Of the whole seconds in which it was going on: IOPS, or their mean or p99 latency."""
     return mean_of_runs(lambda run, direction: _seconds(run, direction, field, True))
 
 
-def before(field: str) -> _Of:
+def before(field: str) -> Of:
     """Of the seconds before the OSD went out."""
     return mean_of_runs(lambda run, direction: _seconds(run, direction, field, False))
 
