@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from cbt_crypto.benchmarks import fio_job
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume, WrapClient
-from cbt_crypto.benchmarks.drive.base import AS_ROOT
 from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
 from cbt_crypto.hosts.devices import krbd
 from cbt_crypto.hosts.requirement import Requirement
@@ -113,4 +112,4 @@ class RbdKrbd(RbdSingleClient):
             "size": f"{volume.size_mb}M",
             **job,
         }
-        return f"{AS_ROOT} {fio_job.command(self.fio_cmd, options)}"
+        return f"$SUDO {fio_job.command(self.fio_cmd, options)}"

@@ -17,8 +17,6 @@ from cbt_crypto.hosts.site import Drive, Site
 #: Seconds in which the measuring process must have opened its drive.
 _OPENS_WITHIN = 60
 DROP_CACHES = "sync; echo 3 | $SUDO tee /proc/sys/vm/drop_caches > /dev/null"
-#: sudo clears the environment, and with it the mark of our processes.
-AS_ROOT = '$SUDO env CBT_CRYPTO_MARK="$CBT_CRYPTO_MARK"'
 
 
 class DriveScenario(Scenario):

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from cbt_crypto.benchmarks.base import ClientProcess, ClusterCommands, WrapClient
-from cbt_crypto.benchmarks.drive.base import AS_ROOT, capacity
+from cbt_crypto.benchmarks.drive.base import capacity
 from cbt_crypto.benchmarks.drive.file_system import FileSystemScenario
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.requirement import Requirement
@@ -90,7 +90,7 @@ class Etcd(FileSystemScenario):
         health = [f"http://127.0.0.1:{self.port}/health", _STARTS_WITHIN]
         tool = wrap(drive.host, self.benchmark_command())
         work = (
-            f"{AS_ROOT} {self.etcd_command(drive)} > etcd.0 2>&1 &",
+            f"$SUDO {self.etcd_command(drive)} > etcd.0 2>&1 &",
             "etcd=$!",
             f"{shell.python(_HEALTHY, health).replace('$SUDO ', '', 1).rstrip()}",
             self.watch(site, drive),

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from cbt_crypto.benchmarks import fio_job
 from cbt_crypto.benchmarks.base import ClusterCommands, WrapClient
-from cbt_crypto.benchmarks.drive.base import AS_ROOT, FioOnDrive, capacity
+from cbt_crypto.benchmarks.drive.base import FioOnDrive, capacity
 from cbt_crypto.benchmarks.drive.file_system import FileSystemScenario
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site
@@ -38,7 +38,7 @@ class Fdatasync(FioOnDrive, FileSystemScenario):
     ) -> HostScripts:
         """fio in the file system; what it opens is noted meanwhile."""
         (drive,) = site.drives
-        fio = wrap(drive.host, f"{AS_ROOT} {self.fio_command(drive.mount_point)}")
+        fio = wrap(drive.host, f"$SUDO {self.fio_command(drive.mount_point)}")
         work = (
             self.watch(site, drive),
             fio_job.run(0, fio),

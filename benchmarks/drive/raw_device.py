@@ -11,7 +11,7 @@ from pydantic import Field
 from cbt_crypto.benchmarks import fio_job
 from cbt_crypto.benchmarks.age import Aged
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume, WrapClient
-from cbt_crypto.benchmarks.drive.base import AS_ROOT, DROP_CACHES, FioOnDrive, capacity
+from cbt_crypto.benchmarks.drive.base import DROP_CACHES, FioOnDrive, capacity
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site
@@ -95,7 +95,7 @@ else echo ok; fi"""
 
     def _one_pass(self, what: fio_job.Job, volume: Volume) -> str:
         job = {**self._base(volume.device, "prefill"), **what, "iodepth": 16}
-        fio = f"{AS_ROOT} {fio_job.command(self.fio_cmd, job)}"
+        fio = f"$SUDO {fio_job.command(self.fio_cmd, job)}"
         return f"{fio} > prefill.out 2>&1 || {{ tail -n 5 prefill.out >&2; exit 1; }}"
 
     def _base(self, path: str, name: str) -> fio_job.Job:
@@ -114,7 +114,7 @@ else echo ok; fi"""
     ) -> HostScripts:
         """Drop the caches, then fio; what it opens is noted meanwhile."""
         (drive,) = site.drives
-        fio = wrap(drive.host, f"{AS_ROOT} {self.fio_command(drive.path)}")
+        fio = wrap(drive.host, f"$SUDO {self.fio_command(drive.path)}")
         lines = (
             f"cd {shlex.quote(run_dir)}",
             DROP_CACHES,

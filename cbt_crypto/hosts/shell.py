@@ -36,6 +36,11 @@ def definitions(module: ModuleType) -> str:
     return "".join(map(_bare, _with_imported(module)))
 
 
+def call_of_main(module: ModuleType, asked: Any) -> str:
+    """A program that calls the module's `main` with `asked`, which JSON can hold."""
+    return f"{definitions(module)}main(json.loads({json.dumps(asked)!r}))"
+
+
 def _with_imported(module: ModuleType) -> list[ModuleType]:
     """The modules of this package that it imports names from, each before its users, and itself."""
     modules: list[ModuleType] = []
@@ -124,15 +129,20 @@ ending() {
 
 
 def start_python(source: str, pid_file: str, output: str, as_root: bool = False) -> str:
+    """`python_in_background`, with its process in a file, as `stop_in_background` wants it."""
+    return f"{python_in_background(source, output, as_root)}\necho $! > {shlex.quote(pid_file)}"
+
+
+def python_in_background(source: str, output: str, as_root: bool = False) -> str:
     """Start a Python program in a session of its own; what it prints goes to `output`.
 
     It comes by standard input, as command lines are shown to everybody, and sampled by collectl.
+    `$!` is its process afterwards.
     """
     sudo = "$SUDO " if as_root else ""
     return (
         f"setsid {sudo}python3 -I -S - >{shlex.quote(output)} 2>&1 "
-        f"<<'PYTHON_PROGRAM' &\n{source.strip()}\nPYTHON_PROGRAM\n"
-        f"echo $! > {shlex.quote(pid_file)}"
+        f"<<'PYTHON_PROGRAM' &\n{source.strip()}\nPYTHON_PROGRAM"
     )
 
 

@@ -6,7 +6,6 @@ others: what a client costs is what the kernel counts for the whole process.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 
@@ -27,14 +26,11 @@ def around(text: str, run_dir: str, tmp_dir: str, programs: Sequence[str] = PROG
     """
     file = f"{run_dir}/{FILE}"
     asked = {"file": file, "tmp_dir": tmp_dir, "programs": list(programs)}
-    program = f"{shell.definitions(clients_on_host)}main(json.loads({json.dumps(asked)!r}))"
+    program = shell.call_of_main(clients_on_host, asked)
+    start = shell.python_in_background(program, "/dev/null", as_root=True)
     path = shlex.quote(file)
-    # sudo gives its child an environment of its own, which has to have our mark.
-    as_root = '$SUDO env CBT_CRYPTO_MARK="$CBT_CRYPTO_MARK"'
     return f"""\
-setsid {as_root} python3 -I -S - > /dev/null 2>&1 <<'PYTHON_PROGRAM' &
-{program}
-PYTHON_PROGRAM
+{start}
 sampler=$!
 # Its start would take time from what is measured.
 n=0; until [ -s {path} ] || [ $n -ge 200 ]; do n=$((n + 1)); sleep 0.05; done

@@ -6,7 +6,6 @@ has collectl's form, so `results.readers.collectl` reads either.
 
 from __future__ import annotations
 
-import json
 import shlex
 
 from cbt_crypto.hosts import shell
@@ -29,7 +28,7 @@ def start_script(run_dir: str) -> str:
         "every_s": EVERY_S,
         "processes_every": PROCESSES_EVERY,
     }
-    program = f"{shell.definitions(counters_on_host)}main(json.loads({json.dumps(asked)!r}))"
+    program = shell.call_of_main(counters_on_host, asked)
     start = shell.start_python(program, pid_file(run_dir), f"{directory}/.messages")
     return f"mkdir -p {shlex.quote(directory)}\n{start}\n"
 

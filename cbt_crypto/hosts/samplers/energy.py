@@ -70,10 +70,8 @@ def names_script(powercap: str = POWERCAP) -> str:
 def start_script(run_dir: str, powercap: str = POWERCAP) -> str:
     """Shell text that starts the sampler in the background; it ends by itself without zones."""
     file = shlex.quote(f"{run_dir}/{FILE}")
-    # sudo gives its child an environment of its own, which has to have our mark.
-    as_root = '$SUDO env CBT_CRYPTO_MARK="$CBT_CRYPTO_MARK"'
     arguments = f"{shlex.quote(_SAMPLER)} sh {shlex.quote(powercap)} {file}"
-    return shell.start_in_background(f"{as_root} sh -c {arguments}", _pid_file(run_dir))
+    return shell.start_in_background(f"$SUDO sh -c {arguments}", _pid_file(run_dir))
 
 
 def stop_script(run_dir: str) -> str:

@@ -60,7 +60,7 @@ def start(watches: Watches, directory: str) -> HostScripts:
 def _start(watches: Mapping[str, Any], directory: str) -> str:
     base = _base(directory)
     asked = {"watches": watches, "base": base, "every_s": EVERY_S}
-    program = f"{shell.definitions(watch_on_host)}main(json.loads({json.dumps(asked)!r}))"
+    program = shell.call_of_main(watch_on_host, asked)
     where = shlex.quote(base)
     return (
         f"{shell.stop_in_background(f'{base}.pid')}\n"
