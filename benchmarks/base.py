@@ -115,6 +115,11 @@ class Scenario(BaseModel):
         return self.time if isinstance(self.time, MeasureUntil) else None
 
     @property
+    def osd_out_after_s(self) -> Optional[int]:
+        """Seconds behind the ramp after which an OSD is taken out; None where all stay in."""
+        return None
+
+    @property
     def measured_s(self) -> int:
         """Seconds that one run of the load measures."""
         return self.time.block if isinstance(self.time, MeasureUntil) else self.time

@@ -81,6 +81,11 @@ class RbdFio(Aged):
     )
     fio_cmd: str = Field("fio", alias="cmd_path", description="command for fio(1)")
 
+    @property
+    def osd_out_after_s(self) -> Optional[int]:
+        """What the file says of `recovery`."""
+        return self.recovery
+
     def required_programs(self) -> Sequence[str]:
         """fio, with the rbd engine."""
         return (self.fio_cmd,)

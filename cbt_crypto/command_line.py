@@ -110,8 +110,13 @@ def _guarded(invoke: Any, ctx: click.Context) -> Any:
     try:
         return invoke(ctx)
     except CampaignError as error:
-        click.echo(printable(str(error)), err=True)
+        say_error(error)
         sys.exit(error.exit_status)
+
+
+def say_error(error: BaseException) -> None:
+    """Print its sentence where errors go, with nothing in it that a terminal obeys."""
+    click.echo(printable(str(error)), err=True)
 
 
 def exit_status(command: click.Command, arguments: list[str]) -> int:

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from cbt_crypto import __version__
 from cbt_crypto.archive.problem import printable
-from cbt_crypto.command_line import SentenceCommand, needed, run_options
+from cbt_crypto.command_line import SentenceCommand, needed, run_options, say_error
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import check_same_engine, choose
 from cbt_crypto.errors import RunError
@@ -233,7 +233,7 @@ def _status(outcome: Outcome) -> int:
     if isinstance(outcome.error, KeyboardInterrupt):
         click.echo("interrupted; run the same command again to go on", err=True)
     elif outcome.error is not None:
-        click.echo(printable(str(outcome.error)), err=True)
+        say_error(outcome.error)
     return 1 if outcome.error is not None or outcome.failed else 0
 
 

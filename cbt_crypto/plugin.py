@@ -13,11 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import click
 from rich.console import Console
 
-from cbt_crypto.archive.problem import printable
-from cbt_crypto.command_line import exit_status
+from cbt_crypto.command_line import exit_status, say_error
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import CampaignError, RunError
 from cbt_crypto.main import cbt, with_conf
@@ -43,7 +41,7 @@ def overlays(config: dict[str, Any]) -> Any:
     try:
         _check(settings)
     except CampaignError as error:
-        click.echo(printable(str(error)), err=True)
+        say_error(error)
         sys.exit(error.exit_status)
     _forget_written_file(Path(config["archive_dir"]) / "results")
     config["iterations"] = 1

@@ -1,7 +1,8 @@
-"""Sizes in bytes and MiB, as the file has them and as people read them."""
+"""Sizes in bytes and MiB, as the file has them and as people read them; times for people."""
 
 from __future__ import annotations
 
+import datetime
 import re
 from typing import Optional, Union
 
@@ -14,6 +15,11 @@ def short_size(size: Union[int, str, float, None]) -> str:
         if isinstance(size, int) and size and size % factor == 0:
             return f"{size // factor}{unit}"
     return str(size)
+
+
+def time_text(seconds: float) -> str:
+    """3725.4 -> `1:02:05`."""
+    return str(datetime.timedelta(seconds=round(seconds)))
 
 
 def parse_size(text: str) -> Optional[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -23,6 +22,7 @@ from cbt_crypto.plan.turns import turns_on_each
 from cbt_crypto.results.precision.block import read_block
 from cbt_crypto.results.precision.confidence_sequence import boundary
 from cbt_crypto.results.precision.until import MeasureUntil
+from cbt_crypto.units import time_text
 
 #: Seconds on a small cluster, where no archive says better.
 _CHANGE_S = {
@@ -200,8 +200,7 @@ def _shown(until: MeasureUntil, rounds: int, spread: Optional[float]) -> str:
 def in_words(prediction: Prediction, archive: Path) -> str:
     """The prediction for people."""
     usual, low, high = (
-        datetime.timedelta(seconds=round(seconds))
-        for seconds in (prediction.seconds, prediction.low, prediction.high)
+        time_text(seconds) for seconds in (prediction.seconds, prediction.low, prediction.high)
     )
     lines = [f"  {load}: {text}" for load, text in prediction.rounds.items()]
     first = f"Judging by {archive}, it takes about {usual}, {low} to {high} with a chance of 80 %."

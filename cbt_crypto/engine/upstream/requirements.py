@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from cbt_crypto.cluster_overlays.ceph_build.overlay import CephBuild
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.modules import BENCHMARKS, Modules, missing_library
 from cbt_crypto.hosts.requirement import Requirement
@@ -54,7 +55,7 @@ def problems(campaign: Campaign, common: Common, modules: Modules) -> Iterator[s
     Also for a benchmark of upstream's own that lacks a library here: it is imported last of all.
     """
     yield from _benchmarks(campaign, modules)
-    if any(overlay.name == "ceph_build" and getattr(overlay, "prefix", None)
+    if any(isinstance(overlay, CephBuild) and overlay.prefix
            for overlays in campaign.configurations.values() for overlay in overlays):  # fmt: skip
         yield (
             "ceph_build: upstream CBT takes the tools of a deployment from /usr/bin, whichever "

@@ -70,7 +70,11 @@ def of_recovery(
     cluster: ClusterSection, scenarios: Mapping[str, Sequence[Scenario]]
 ) -> Iterator[Contradiction]:
     """Where an OSD cannot be taken out of the cluster while a scenario loads it."""
-    asked = [name for name, each in scenarios.items() if any(_recovers(one) for one in each)]
+    asked = [
+        name
+        for name, each in scenarios.items()
+        if any(one.osd_out_after_s is not None for one in each)
+    ]
     if not asked:
         return
     path = ("benchmarks", asked[0], "recovery")
@@ -93,10 +97,6 @@ def of_recovery(
                 "object; add OSDs, or lower replication"
             ),
         )
-
-
-def _recovers(scenario: Scenario) -> bool:
-    return getattr(scenario, "recovery", None) is not None
 
 
 def _erasure(cluster: ClusterSection, name: str, profile: PoolProfile) -> Iterator[Contradiction]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from cbt_crypto.plan.side_by_side.allocation import (
 from cbt_crypto.results.precision.deployments import FIRST
 from cbt_crypto.results.precision.repetition import student
 from cbt_crypto.results.precision.until import MeasureUntil
+from cbt_crypto.units import time_text
 
 #: Precisions, in percent, that people ask for.
 _ASKED = (5, 2, 1)
@@ -55,8 +55,8 @@ def advice(archive: Path, cells_per_turn: int, deployments: int, own: Allocation
             continue
         ends = [best.deployments(side, half) * best.cost(costs) for side in likely(worst)]
         yield (
-            f"±{percent} % takes {need} deployments, {_time(need * best.cost(costs))} "
-            f"({_time(ends[0])} to {_time(ends[1])} with a chance of 80 %)."
+            f"±{percent} % takes {need} deployments, {time_text(need * best.cost(costs))} "
+            f"({time_text(ends[0])} to {time_text(ends[1])} with a chance of 80 %)."
         )
     if deployments > 1:
         reached = 100 * math.expm1(min(own.half(worst, deployments), 5.0))
@@ -179,7 +179,3 @@ def _mean(spreads: list[Spread]) -> Spread:
 
 def _percent(variance: float) -> str:
     return f"{100 * math.expm1(math.sqrt(variance)):.2g} %"
-
-
-def _time(seconds: float) -> str:
-    return str(datetime.timedelta(seconds=round(seconds)))

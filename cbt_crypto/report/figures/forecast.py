@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator
 
 from cbt_crypto.archive.documents import PredictionDocument, TimelineDocument
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.units import time_text
 
 #: A pause longer than any of a campaign's own: it stood still and was gone on with.
 _STOOD_STILL_S = 300.0
@@ -23,12 +23,12 @@ def how_it_came_out(folder: Folder) -> Iterator[str]:
         return
     if predicted is None or timeline is None or not timeline.steps:
         return
-    usual, low, high = map(_clock, (predicted.seconds, predicted.low, predicted.high))
+    usual, low, high = map(time_text, (predicted.seconds, predicted.low, predicted.high))
     took = seconds_of(timeline)
     inside = "" if predicted.low <= took <= predicted.high else ", which is outside of that"
     yield (
         f"judging by {predicted.like} it was to take {usual}, {low} to {high} with a chance of "
-        f"80 %; so far it took {_clock(took)}{inside}"
+        f"80 %; so far it took {time_text(took)}{inside}"
     )
 
 
@@ -40,7 +40,3 @@ def seconds_of(timeline: TimelineDocument) -> float:
         total += step.seconds + (gap if 0 < gap < _STOOD_STILL_S else 0.0)
         end = max(end or 0.0, step.started + step.seconds)
     return total
-
-
-def _clock(seconds: float) -> str:
-    return str(datetime.timedelta(seconds=round(seconds)))

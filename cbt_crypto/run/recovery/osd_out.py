@@ -27,7 +27,7 @@ def running(scenario: Scenario, remote: Remote, site: Site) -> Iterator[dict[str
     were not clean again before the block ended: then nothing is known of how long it takes.
     """
     known: dict[str, Any] = {}
-    after_s = getattr(scenario, "recovery", None)
+    after_s = scenario.osd_out_after_s
     if after_s is None:
         yield known
         return
