@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from real_labs import namespaces, running_lab
+from stock_clusters import SCRIPT, STATE, campaigns, run_script
 
 import cbt_crypto
 from cbt_crypto.lab import transfer
@@ -21,36 +21,6 @@ from cbt_crypto.lab.shape import Lab, Release
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-_STOCK = Path(__file__).resolve().parents[1] / "programs" / "stock_cluster.sh"
-#: All that belongs to a cluster and does not change by itself, and what lies on its hosts.
-_STATE = """
-for what in 'config dump' 'auth ls' 'osd tree' 'osd pool ls detail' 'osd crush dump' 'mon dump' \
-    'mgr module ls'; do
-    echo "## $what"; ceph $what 2>/dev/null
-done | grep -v removed_snaps_queue  # the pool's own, which it empties in time
-ceph osd dump | grep -v '^epoch\\|^modified\\|removed_snaps_queue'
-rbd ls
-find /etc/ceph /var/lib/ceph -name store.db -prune -o -name 'external_log_to*' -o \\
-    -printf '%p %M %u %l\\n' | sort  # the monitor writes that log's place anew all the time
-cat /etc/ceph/*
-"""
-_RUN = """
-cd /root/campaign
-if python3 cbt.py --no-report -a /root/{name} {name}.yaml > {name}.log 2>&1
-then echo {name}: proved; else echo {name}: refused; cat {name}.log; fi
-grep -h '"reason".*\\(crypt\\|byte\\)' /root/{name}/results/*/id-*/proof.json || :
-"""
-
-
-def campaign(configurations: dict[str, object]) -> str:
-    """A campaign of one short cell of writes, with the claim that its configuration is."""
-    cluster = {
-        "head": "node0", "clients": ["node0"], "use_existing": True, "tmp_dir": "/root/mine",
-        "configurations": configurations,
-    }  # fmt: skip
-    load = {"vol_size": 64, "iodepth": 8, "time": 4, "op_size": 4096, "mode": "randwrite"}
-    return yaml.safe_dump({"cluster": cluster, "benchmarks": {"rbd_single_client": load}})
-
 
 @pytest.fixture(params=[Release.REEF, Release.TENTACLE], ids=lambda release: str(release.value))
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
@@ -58,10 +28,8 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     files = {
         "cbt.py": CBT_SCRIPT,
         "cbt_crypto": Path(cbt_crypto.__file__).parent,
-        "stock.sh": _STOCK,
-        "plain.yaml": campaign({"As it is": {}}),
-        "secure.yaml": campaign({"As it is": {"secure_messenger": {}}}),
-        "luks.yaml": campaign({"As it is": {"luks": {}}}),
+        "stock.sh": SCRIPT,
+        **campaigns("node0", "/root/mine"),
     }
     with running_lab(f"stock-test-{os.getpid()}", namespaces(1, ceph=request.param)) as started:
         transfer.put(started, started.head, "/root/campaign", files)
@@ -74,11 +42,11 @@ def make(lab: Lab, *options: str) -> None:
 
 
 def state(lab: Lab) -> str:
-    return ssh.run(lab, lab.head, _STATE)
+    return ssh.run(lab, lab.head, STATE)
 
 
 def run(lab: Lab, name: str) -> str:
-    return ssh.run(lab, lab.head, _RUN.replace("{name}", name))
+    return ssh.run(lab, lab.head, run_script(name, "/root/campaign", "python3 cbt.py"))
 
 
 def test_a_stock_cluster_is_recognised_and_left_as_it_was(lab: Lab) -> None:

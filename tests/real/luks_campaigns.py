@@ -1,0 +1,54 @@
+"""Campaigns with LUKS on the two drives of one virtual machine, and what their cells say."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+def run_campaign(lab: str, archive: Path, **own: Any) -> str:
+    """What `lab run` of a short campaign prints; `own` is of its file's section `cluster`."""
+    config = archive.with_suffix(".yaml")
+    cluster = {
+        "head": "node0",
+        "clients": ["node0"],
+        "osds": ["node0"],
+        "mons": {"node0": {"a": "node0"}},
+        "mgrs": {"node0": {"x": None}},
+        "osds_per_node": 2,
+        "osd_devices": "/dev/disk/by-partlabel/osd-device-{n}-data",
+        "pool_profiles": {"rbd": {"pg_size": 8, "pgp_size": 8, "replication": 2}},
+        "deploy_timeout": 900,
+        "control": False,
+        **own,
+    }
+    load = {"vol_size": 16, "iodepth": 4, "time": 5, "op_size": 4096, "mode": "randread"}
+    text = yaml.safe_dump({"cluster": cluster, "benchmarks": {"rbd_single_client": load}})
+    config.write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "cbt_crypto", "lab", "run", config, "-a", archive, "--name", lab],
+        capture_output=True, text=True, check=False, timeout=1500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def cells(archive: Path) -> list[dict[str, Any]]:
+    """What each cell says of itself, with its proof, in the order in which they ran."""
+    found = []
+    for path in archive.glob("results/0*/id-*/cell.json"):
+        cell = json.loads(path.read_text())
+        cell["proof"] = json.loads((path.parent / "proof.json").read_text())
+        found.append(cell)
+    return sorted(found, key=lambda cell: float(cell["started"]))
+
+
+def steps(archive: Path) -> list[tuple[str, Any]]:
+    """Each step of the campaign and how it was done."""
+    timeline = json.loads((archive / "results" / "timeline.json").read_text())
+    return [(step["step"], step.get("how")) for step in timeline["steps"]]

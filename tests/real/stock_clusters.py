@@ -1,0 +1,57 @@
+"""What is asked of a cluster that no part of this project made: claims, and whether it stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+#: Makes one by Ceph's own tools, on the host where it runs; options are lines of its ceph.conf.
+SCRIPT = Path(__file__).resolve().parents[1] / "programs" / "stock_cluster.sh"
+#: Shell text that shows all that belongs to a cluster and does not change by itself, and what lies
+#: on its hosts.
+STATE = """
+for what in 'config dump' 'auth ls' 'osd tree' 'osd pool ls detail' 'osd crush dump' 'mon dump' \
+    'mgr module ls'; do
+    echo "## $what"; ceph $what 2>/dev/null
+done | grep -v removed_snaps_queue  # the pool's own, which it empties in time
+ceph osd dump | grep -v '^epoch\\|^modified\\|removed_snaps_queue'
+rbd ls
+find /etc/ceph /var/lib/ceph -name store.db -prune -o -name 'external_log_to*' -o \\
+    -printf '%p %M %u %l\\n' | sort  # the monitor writes that log's place anew all the time
+cat /etc/ceph/*
+"""
+_RUN = """
+cd {directory}
+if {cbt} --no-report -a {name} {name}.yaml > {name}.log 2>&1
+then echo {name}: proved; else echo {name}: refused; cat {name}.log; fi
+grep -h '"reason".*\\(crypt\\|byte\\|mode\\)' {name}/results/*/id-*/proof.json || :
+"""
+#: What a cluster is said to be, truly or not.
+CLAIMS: dict[str, dict[str, dict[str, object]]] = {
+    "plain": {"As it is": {}},
+    "secure": {"As it is": {"secure_messenger": {}}},
+    "luks": {"As it is": {"luks": {}}},
+}
+
+
+def campaigns(host: str, tmp_dir: str) -> dict[str, str]:
+    """Name -> the text of a file for each claim: a campaign of one short cell of writes."""
+    load = {"vol_size": 64, "iodepth": 8, "time": 4, "op_size": 4096, "mode": "randwrite"}
+    files = {}
+    for name, configurations in CLAIMS.items():
+        cluster = {
+            "head": host, "clients": [host], "use_existing": True, "tmp_dir": tmp_dir,
+            "configurations": configurations,
+        }  # fmt: skip
+        sections = {"cluster": cluster, "benchmarks": {"rbd_single_client": load}}
+        files[f"{name}.yaml"] = yaml.safe_dump(sections)
+    return files
+
+
+def run_script(name: str, directory: str, cbt: str) -> str:
+    """Shell text that runs the campaign of a claim below `directory`, and says how it ended.
+
+    It prints `NAME: proved`, or `NAME: refused` with what was said, and the proof's reasons.
+    """
+    return _RUN.format(directory=directory, cbt=cbt, name=name)
