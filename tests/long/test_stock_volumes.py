@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from real_labs import running_lab
+from stock_clusters import SCRIPT, campaigns, run_script
 
 import cbt_crypto
 from cbt_crypto.lab import transfer
@@ -18,17 +18,10 @@ from cbt_crypto.lab.shape import Kind, Lab, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1500)]
 
-_STOCK = Path(__file__).resolve().parents[1] / "programs" / "stock_cluster.sh"
 _MAKE = """
 for disk in /dev/vd?; do wipefs -qa "$disk"?* "$disk"; partx -d "$disk" 2>/dev/null || :; done
 cd /root/campaign
 OSDS=0 DEVICES='/dev/vda /dev/vdb' sh stock.sh 'osd_memory_target = 900000000'
-"""
-_RUN = """
-cd /root/campaign
-if python3 cbt.py --no-report -a /root/{name} {name}.yaml > {name}.log 2>&1
-then echo {name}: proved; else echo {name}: refused; cat {name}.log; fi
-grep -h '"reason"' /root/{name}/results/*/id-*/proof.json || :
 """
 _STATE = """
 for what in 'config dump' 'auth ls' 'osd tree' 'mon dump'; do ceph $what 2>/dev/null; done
@@ -37,30 +30,21 @@ find /etc/ceph /var/lib/ceph -name store.db -prune -o -name 'external_log_to*' -
     -printf '%p %M %u %l\\n' | sort  # the monitor writes that log's place anew all the time
 """
 CLAIMS = {
-    "encrypted": {"luks": {}},
-    "plain": {},
-    "options": {"luks": {"sector_size": 512, "allow_discards": False}},
+    "encrypted": {"As it is": {"luks": {}}},
+    "plain": {"As it is": {}},
+    "options": {"As it is": {"luks": {"sector_size": 512, "allow_discards": False}}},
 }
 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     shape = Shape(kind=Kind.VM, nodes=1, disks=2, disk_size=4 << 30, memory=4 << 30, cpus=2)
-    load = {"vol_size": 16, "iodepth": 4, "time": 5, "op_size": 65536, "mode": "randwrite"}
-    cluster = {"head": "node0", "clients": ["node0"], "use_existing": True, "tmp_dir": "/root/mine"}
+    load = {"vol_size": 16, "iodepth": 4, "time": 5, "op_size": 65536}
     files: dict[str, Path | str] = {
-        f"{claim}.yaml": yaml.safe_dump(
-            {
-                "cluster": {**cluster, "configurations": {"As it is": overlays}},
-                "benchmarks": {"rbd_single_client": load},
-            }
-        )
-        for claim, overlays in CLAIMS.items()
-    }
-    files |= {
         "cbt.py": CBT_SCRIPT,
         "cbt_crypto": Path(cbt_crypto.__file__).parent,
-        "stock.sh": _STOCK,
+        "stock.sh": SCRIPT,
+        **campaigns("node0", "/root/mine", CLAIMS, **load),
     }
     with running_lab(f"stock-volumes-{os.getpid()}", shape) as started:
         transfer.put(started, started.head, "/root/campaign", files)
@@ -69,7 +53,7 @@ def lab() -> Iterator[Lab]:
 
 
 def run(lab: Lab, name: str) -> str:
-    return ssh.run(lab, lab.head, _RUN.replace("{name}", name))
+    return ssh.run(lab, lab.head, run_script(name, "/root/campaign", "python3 cbt.py"))
 
 
 def test_dmcrypt_of_ceph_volume_is_recognised_and_left_as_it_was(lab: Lab) -> None:

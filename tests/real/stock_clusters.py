@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -25,21 +27,26 @@ _RUN = """
 cd {directory}
 if {cbt} --no-report -a {name} {name}.yaml > {name}.log 2>&1
 then echo {name}: proved; else echo {name}: refused; cat {name}.log; fi
-grep -h '"reason".*\\(crypt\\|byte\\|mode\\)' {name}/results/*/id-*/proof.json || :
+grep -h '"reason".*\\(crypt\\|byte\\|mode\\|flags\\)' {name}/results/*/id-*/proof.json || :
 """
 #: What a cluster is said to be, truly or not.
-CLAIMS: dict[str, dict[str, dict[str, object]]] = {
+CLAIMS: Mapping[str, Any] = {
     "plain": {"As it is": {}},
     "secure": {"As it is": {"secure_messenger": {}}},
     "luks": {"As it is": {"luks": {}}},
 }
 
 
-def campaigns(host: str, tmp_dir: str) -> dict[str, str]:
-    """Name -> the text of a file for each claim: a campaign of one short cell of writes."""
-    load = {"vol_size": 64, "iodepth": 8, "time": 4, "op_size": 4096, "mode": "randwrite"}
+def campaigns(
+    host: str, tmp_dir: str, claims: Mapping[str, Any] = CLAIMS, **own: int
+) -> dict[str, str]:
+    """Name -> the text of a file for each claim: a campaign of one short cell of writes.
+
+    `own` is of its load.
+    """
+    load = {"vol_size": 64, "iodepth": 8, "time": 4, "op_size": 4096, "mode": "randwrite", **own}
     files = {}
-    for name, configurations in CLAIMS.items():
+    for name, configurations in claims.items():
         cluster = {
             "head": host, "clients": [host], "use_existing": True, "tmp_dir": tmp_dir,
             "configurations": configurations,
