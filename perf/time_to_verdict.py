@@ -24,6 +24,7 @@ import argparse
 import json
 import math
 import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -38,7 +39,6 @@ from one_machine import cluster_section
 from rich.console import Console
 from rich.table import Table
 
-from cbt_crypto.results.precision.deployments import deviation
 from cbt_crypto.results.precision.repetition import student
 
 CONFIGURATIONS: dict[str, Any] = {"crc": {}, "secure": {"secure_messenger": {}}}
@@ -115,7 +115,7 @@ def as_the_article(directory: Path, seconds: int, precision: str, limit_s: float
         found = time_to_answer.cells(config)
         logs.append({name: math.log(found[name]["figures"]["iops"]) for name in CONFIGURATIONS})
         if len(logs) > 1:
-            squares = [deviation([one[name] for one in logs]) ** 2 for name in CONFIGURATIONS]
+            squares = [statistics.variance([one[name] for one in logs]) for name in CONFIGURATIONS]
             half = student(2 * len(logs) - 2) * math.sqrt(sum(squares) / len(logs))
     taken = time.monotonic() - began
     ratios = [one["secure"] - one["crc"] for one in logs]

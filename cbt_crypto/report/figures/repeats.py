@@ -8,6 +8,7 @@ are wrong.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -253,13 +254,15 @@ def _welch(values: Sequence[float], base: Sequence[float]) -> tuple[float, Stand
     Degrees of freedom are the fewer ones, less one: Welch's own estimate of them is too many where
     two or three values happen to be alike.
     """
-    error = math.sqrt(_variance(values) / len(values) + _variance(base) / len(base))
+    error = math.sqrt(
+        statistics.variance(values) / len(values) + statistics.variance(base) / len(base)
+    )
     center = math.fsum(values) / len(values) - math.fsum(base) / len(base)
     return center, StandardError(error, min(len(values), len(base)) - 1)
 
 
 def _student(values: Sequence[float], less: int = 1) -> tuple[float, StandardError]:
-    error = math.sqrt(_variance(values) / len(values))
+    error = math.sqrt(statistics.variance(values) / len(values))
     return math.fsum(values) / len(values), StandardError(error, len(values) - less)
 
 
@@ -278,12 +281,7 @@ def of_known_spread(center: float, parts: Iterable[tuple[float, int, int]], basi
 def variance_of(values: Sequence[Value]) -> Optional[tuple[float, int]]:
     """The variance between deployments and its degrees of freedom; None where there is one."""
     means = [value.log for value in _means(values)]
-    return (_variance(means), len(means) - 1) if len(means) > 1 else None
-
-
-def _variance(values: Sequence[float]) -> float:
-    mean = math.fsum(values) / len(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    return (statistics.variance(means), len(means) - 1) if len(means) > 1 else None
 
 
 def _means(values: Iterable[Value]) -> list[Value]:

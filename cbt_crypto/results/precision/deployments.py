@@ -14,6 +14,7 @@ That holds where width alone decides. Who may end a campaign because of what it 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ def beside(deployments: Sequence[Sequence[float]]) -> Spread:
     pairs = [log for own in deployments for log in own]
     if len(pairs) > len(means):
         # Deployments can be alike by chance, and turns then are not.
-        known.append((deviation(pairs) / math.sqrt(len(pairs)), len(pairs) - 1))
+        known.append((statistics.stdev(pairs) / math.sqrt(len(pairs)), len(pairs) - 1))
     return Spread(math.fsum(means) / len(means), tuple(known))
 
 
@@ -84,12 +85,6 @@ def _errors(values: Sequence[float]) -> list[tuple[float, int]]:
     if count < 2:
         raise ValueError("one deployment tells nothing of the next")
     return [
-        (deviation(values[:FIRST]) / math.sqrt(count), min(count, FIRST) - 1),
-        (deviation(values) / math.sqrt(count), count - 1),
+        (statistics.stdev(values[:FIRST]) / math.sqrt(count), min(count, FIRST) - 1),
+        (statistics.stdev(values) / math.sqrt(count), count - 1),
     ]
-
-
-def deviation(values: Sequence[float]) -> float:
-    """The standard deviation that a sample of at least two suggests."""
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))

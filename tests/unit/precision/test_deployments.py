@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 
 import pytest
 from scipy import stats
@@ -51,7 +52,7 @@ def test_ended_by_width_it_is_right_where_student_s_is_not() -> None:
                 if name == "stein":
                     half = deployments.beside([[value] for value in own]).half
                 else:
-                    half = student(count - 1) * deployments.deviation(own) / math.sqrt(count)
+                    half = student(count - 1) * statistics.stdev(own) / math.sqrt(count)
                 if half <= 0.9:
                     break
             wrong[name] += abs(sum(own) / count) > half
