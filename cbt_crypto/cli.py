@@ -49,6 +49,7 @@ from cbt_crypto.run.locks.holder import describe
 from cbt_crypto.run.preflight import check as preflight
 from cbt_crypto.run.preflight import mend, table
 from cbt_crypto.run.resume import check_own
+from cbt_crypto.units import counted
 
 if TYPE_CHECKING:
     from cbt_crypto.report import Report, ReportOptions
@@ -92,8 +93,8 @@ def check(config_file: Path, checkout: Optional[Path], hosts: bool, fix_commands
             sys.exit(UsageError.exit_status)
     click.echo(
         err=fix_commands,
-        message=f"{config_file}: good: {len(campaign.configurations)} configurations, "
-        f"{len(campaign.scenarios)} scenarios, {len(cells)} cells",
+        message=f"{config_file}: good: {counted(len(campaign.configurations), 'configuration')}, "
+        f"{counted(len(campaign.scenarios), 'scenario')}, {counted(len(cells), 'cell')}",
     )
 
 

@@ -45,6 +45,7 @@ from cbt_crypto.run.preflight import check
 from cbt_crypto.run.progress import CampaignProgress
 from cbt_crypto.run.resume import changes, check_archive, finished_cells, short_named
 from cbt_crypto.run.take_down import clear, to_clear
+from cbt_crypto.units import counted
 
 
 @click.command(cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
@@ -220,7 +221,9 @@ def _tell_changes(archive: Path, campaign: Campaign, console: Console) -> None:
     if difference is None:
         return
     unchanged, anew = difference
-    _say(console, f"the file has changed: {unchanged} cells are kept, {len(anew)} are to be run")
+    kept = f"{counted(unchanged, 'cell')} {'is' if unchanged == 1 else 'are'} kept"
+    to_run = f"{len(anew)} {'is' if len(anew) == 1 else 'are'} to be run"
+    _say(console, f"the file has changed: {kept}, {to_run}")
     for cell in anew:
         _say(console, f"  {cell.label}")
 

@@ -1,4 +1,4 @@
-"""Sizes in bytes and MiB, as the file has them and as people read them; times for people."""
+"""Sizes in bytes and MiB, as the file has them and as people read them; times and numbers too."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import re
 from typing import Optional, Union
 
 _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def counted(number: int, word: str) -> str:
+    """1, "cell" -> `1 cell`; 2 -> `2 cells`."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def short_size(size: Union[int, str, float, None]) -> str:

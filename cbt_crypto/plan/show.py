@@ -22,6 +22,7 @@ from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.plan.turns import is_in_rounds
 from cbt_crypto.results.precision.deployments import FIRST
 from cbt_crypto.results.precision.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, half_of_rounds
+from cbt_crypto.units import counted
 
 
 def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None:
@@ -124,7 +125,8 @@ def _row(step: Step, durations: Durations) -> tuple[str, str, str]:
         return step.how.name.lower(), f"{step.configuration}  ({step.reason})", about
     if isinstance(step, Prefill):
         size = sum(volume.written_mb for volume in step.volumes)
-        return "prefill", f"{len(step.volumes)} volumes for {step.scenario.name}", f"{size} MiB"
+        volumes = counted(len(step.volumes), "volume")
+        return "prefill", f"{volumes} for {step.scenario.name}", f"{size} MiB"
     seconds = step.cell.scenario.ramp + step.cell.scenario.measured_s
     return "measure", f"{step.cell.label}  [{step.cell.id}]", f"{seconds} s"
 
@@ -134,17 +136,17 @@ def _summary(plan: Plan) -> str:
     cells = sum(isinstance(step, Measure) for step in plan.steps)
     already = len(plan.cells) - cells
     kinds = [
-        f"{count} {name}"
+        counted(count, name)
         for how, name in (
-            (Transition.REBUILD, "rebuilds"),
-            (Transition.RESTART, "restarts"),
-            (Transition.LIVE, "live changes"),
+            (Transition.REBUILD, "rebuild"),
+            (Transition.RESTART, "restart"),
+            (Transition.LIVE, "live change"),
         )
         if (count := plan.deployments(how))
     ]
     most = "at most " if any(cell.scenario.until for cell in plan.to_measure) else ""
     return (
-        f"{cells} cells to measure{f', {already} not' if already else ''}; "
+        f"{counted(cells, 'cell')} to measure{f', {already} not' if already else ''}; "
         f"{', '.join(kinds) or 'nothing to deploy'}; prefill of {plan.prefill_mb / 1024:.1f} GiB. "
         f"Measuring takes {most}{measured} by the file's own times; deployments and prefill come "
         f"on top{_pauses(plan)}. {_buys(plan)}"
@@ -165,12 +167,14 @@ def _buys(plan: Plan) -> str:
             "Turns: percents of one cluster, from pairs of blocks on it; a verdict takes "
             f"{FEWEST_PAIRS}."
         )
-    if not is_in_rounds(plan.campaign):
-        return (
-            "One deployment of each configuration: percents without a verdict; iterations: 3 or "
-            "more gives one."
-        )
     rounds = section.iterations
+    if not is_in_rounds(plan.campaign):
+        wanted = f"iterations: {max(rounds, FEWEST_ROUNDS)}"
+        wanted = f"order: rounds with {wanted}" if section.order != "rounds" else wanted
+        return (
+            "One deployment of each configuration: percents without a verdict; "
+            f"{wanted} or more gives one."
+        )
     half = half_of_rounds(rounds)
     verdict = "" if rounds >= FEWEST_ROUNDS else ", and without a verdict, which takes 3 rounds"
     return (

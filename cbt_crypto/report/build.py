@@ -97,6 +97,7 @@ def assemble(
         ),
         records=tuple(record.table(r for run in runs for r in run.records)),
         verdicts=comparisons.count("iops"),
+        is_unfinished=any(map(_is_unfinished, tables)),
         control=() if control is None else tuple(control_sentences(tables, control)),
     )
     report = map_text(report, printable)
@@ -106,6 +107,13 @@ def assemble(
 def _is_held(table: Table) -> bool:
     """Whether its throughput is what the file asked for, so that it says nothing by itself."""
     return table.dimensions.get("rate", "max") != "max"
+
+
+def _is_unfinished(table: Table) -> bool:
+    return any(
+        cell.state == "measured" and any(run.is_missing for run in cell.runs)
+        for cell in table.cells
+    )
 
 
 def order_of(plan: PlanDocument, dimension: str) -> list[Scalar]:

@@ -51,7 +51,7 @@ def compare(archives: Mapping[str, Path], options: ReportOptions) -> Report:
     chosen = [run for run in runs if (run.planned.configuration, run.planned.path) in chosen_keys]
     environment, problems = _environment(archives)
     together = Archive(Folder(Path()), plan, environment, problems)
-    return assemble(together, baseline, chosen, options)
+    return _told_apart(assemble(together, baseline, chosen, options), archives, environment)
 
 
 def _holds_several(path: Path) -> bool:
@@ -88,7 +88,17 @@ def _by_hardware(archives: Mapping[str, Path], options: ReportOptions) -> Report
         for run, placed in _read(archive, [c for c in cells if c[0] is archive.folder], chosen)
     ]
     environment, problems = _environment(archives)
-    return assemble(Archive(Folder(Path()), plan, environment, problems), baseline, runs, options)
+    together = Archive(Folder(Path()), plan, environment, problems)
+    return _told_apart(assemble(together, baseline, runs, options), archives, environment)
+
+
+def _told_apart(report: Report, names: Iterable[str], environment: Environment | None) -> Report:
+    """The report; where only some of the archives are of emulated hosts, it knows which."""
+    hosts = {} if environment is None else environment.hosts
+    emulated = [host for host, about in hosts.items() if about.emulated]
+    names = tuple(names)
+    only = tuple(name for name in names if any(host.startswith(f"{name}: ") for host in emulated))
+    return report if only == names else replace(report, emulated_only=only)
 
 
 _Placed = tuple[Folder, PlannedCell, PlannedCell]

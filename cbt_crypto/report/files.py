@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Optional
 
@@ -71,21 +70,25 @@ def _drawn_beside(report: Report) -> Iterator[Iterable[tuple[str, str]]]:
 
     The others draw while the caller goes on with something else.
     """
-    drawn = [(chart, table.title) for table in report.tables for chart in charts(table)]
-    drawn += [(chart, heading) for heading, chart in size_charts(report.tables)]
-    drawn += [(chart, heading) for heading, chart in depth_charts(report.tables)]
-    draw = partial(_drawn, bool(report.emulated_hosts))
+    drawn = [
+        (chart, table.title, report.emulated_note(table))
+        for table in report.tables
+        for chart in charts(table)
+    ]
+    for note, tables in report.by_emulation(report.tables).items():
+        drawn += [(chart, heading, note) for heading, chart in size_charts(tables)]
+        drawn += [(chart, heading, note) for heading, chart in depth_charts(tables)]
     workers = min(len(os.sched_getaffinity(0)), len(drawn))
     if workers < 2 or len(drawn) < _WORTH_A_POOL:
-        yield map(draw, drawn)
+        yield map(_drawn, drawn)
         return
     with ProcessPoolExecutor(workers) as pool:
-        yield pool.map(draw, drawn, chunksize=4)
+        yield pool.map(_drawn, drawn, chunksize=4)
 
 
-def _drawn(is_emulated: bool, what: tuple[Chart, str]) -> tuple[str, str]:
-    chart, heading = what
-    return f"charts/{_name(f'{heading}_{chart.key}')}.svg", svg(chart, heading, is_emulated)
+def _drawn(what: tuple[Chart, str, str]) -> tuple[str, str]:
+    chart, heading, note = what
+    return f"charts/{_name(f'{heading}_{chart.key}')}.svg", svg(chart, heading, note)
 
 
 def _name(heading: str) -> str:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Optional, Union
 
 from cbt_crypto.results.readers.fio_job import SYNC
 
 #: What every table says when a host's processors are emulated.
 EMULATED = "emulated CPU: these figures prove the pipeline, not the hardware"
+
+
+def emulated_in(names: Sequence[str]) -> str:
+    """The same where it is true of some of the archives that are compared."""
+    whose = "its" if len(names) == 1 else "their"
+    where = " and ".join(names)
+    return f"emulated CPU in {where}: {whose} figures prove the pipeline, not the hardware"
+
 
 _MODES = {
     "randread": "random reads",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -185,6 +185,35 @@ class Report:
     verdicts: int = 0
     #: What the campaign's test of itself says: sentences, where the control is not as it must be.
     control: tuple[str, ...] = ()
+    #: Whether rows that have figures have runs that are still to be measured.
+    is_unfinished: bool = False
+    #: Of archives that are compared, those of emulated hosts; empty where this is true of all.
+    emulated_only: tuple[str, ...] = ()
+
+    def is_emulated(self, dimensions: Mapping[str, Scalar]) -> bool:
+        """Whether what is measured with these `dimensions` is of emulated processors."""
+        if not self.emulated_hosts or not self.emulated_only:
+            return bool(self.emulated_hosts)
+        # An archive that is compared is a place's hardware, or a configuration by itself.
+        name = dimensions.get("hardware", dimensions.get("configuration"))
+        return name is None or str(name) in self.emulated_only
+
+    def emulated_note(self, table: Optional[Table] = None) -> str:
+        """What is said of `table`, or of all together, when processors are emulated; else empty."""
+        if not self.emulated_hosts:
+            return ""
+        if not self.emulated_only:
+            return label.EMULATED
+        if table is not None and "hardware" in table.dimensions:
+            return label.EMULATED if self.is_emulated(table.dimensions) else ""
+        return label.emulated_in(self.emulated_only)
+
+    def by_emulation(self, tables: Iterable[Table]) -> dict[str, list[Table]]:
+        """`tables` by what is said of each one's processors."""
+        by_note: dict[str, list[Table]] = {}
+        for table in tables:
+            by_note.setdefault(self.emulated_note(table), []).append(table)
+        return by_note
 
     @property
     def baseline_name(self) -> str:

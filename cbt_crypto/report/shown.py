@@ -16,8 +16,9 @@ def without_missing(report: Report) -> Report:
     if not missing:
         return report
     tables = tuple(table for table in map(_table, report.tables) if table.sections)
-    counted = f"{len(missing)} of {len(report.cells)} cells have not been run"
-    note = f"{counted}; the same command goes on with them"
+    have, them = ("has", "it") if len(missing) == 1 else ("have", "them")
+    counted = f"{len(missing)} of {len(report.cells)} cells {have} not been run"
+    note = f"{counted}; the same command goes on with {them}"
     return replace(report, tables=tables, notes=(*report.notes, note))
 
 

@@ -18,6 +18,17 @@ NO_VERDICT = (
     "on a deployment of its own; --spread-from takes the spread from an archive that was measured "
     "so."
 )
+#: Stands there while rounds of the campaign are still to come.
+NO_VERDICT_YET = (
+    "No verdict yet: runs of these rows are still to be measured, and the same command goes on "
+    "with them. Until each configuration has been deployed often enough, nothing here says how "
+    "much another deployment would differ."
+)
+#: Stands there after two rounds.
+TWO_ROUNDS = (
+    "No verdict: each configuration was deployed twice, which says too little of how much another "
+    "deployment would differ. A verdict takes iterations: 3 or more."
+)
 #: Stands where a campaign has only begun, or measured its baseline alone.
 NOTHING = "Nothing is compared: no configuration beside the baseline has been measured."
 
@@ -39,9 +50,16 @@ def verdicts(report: Report) -> str:
     if not any(cell.comparisons for cell in report.cells if not cell.is_baseline):
         return NOTHING
     if not report.verdicts:
-        return NO_VERDICT
+        return _why_none(report)
     count = f"all {report.verdicts} comparisons" if report.verdicts > 1 else "the one comparison"
     return (
         "Each interval holds by itself, at 95 %. Differences in bold hold together, at 95 % over "
         f"{count} of throughput with the baseline (Holm)."
     )
+
+
+def _why_none(report: Report) -> str:
+    if report.is_unfinished:
+        return NO_VERDICT_YET
+    levels = {cell.comparisons["iops"].level for cell in report.cells if "iops" in cell.comparisons}
+    return TWO_ROUNDS if "rounds" in levels else NO_VERDICT

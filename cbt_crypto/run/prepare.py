@@ -27,6 +27,7 @@ from cbt_crypto.run.journal import Journal
 from cbt_crypto.run.progress import CampaignProgress
 from cbt_crypto.run.targets.base import Target
 from cbt_crypto.run.targets.choice import Targets
+from cbt_crypto.units import counted
 
 
 class Preparation:
@@ -129,7 +130,7 @@ class Preparation:
 
     def _prefill(self, step: Prefill) -> None:
         size = sum(volume.written_mb for volume in step.volumes)
-        self._progress.phase(f"prefill {len(step.volumes)} volumes, {size} MiB")
+        self._progress.phase(f"prefill {counted(len(step.volumes), 'volume')}, {size} MiB")
         benchmark = self.benchmark(Cell(step.scenario, 0, ""))
         with self.timeline.step("prefill", mib=size):
             self._engine.common.make_remote_dir(benchmark.run_dir)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Optional
 
-from cbt_crypto.report import label
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section
 
 #: The axis shows no more than this, in percent of the baseline; what lies beyond gets an arrow.
@@ -75,7 +74,7 @@ def forest(report: Report) -> Optional[Forest]:
         high=high,
         series=tuple(names),
         rows=tuple(rows),
-        note=label.EMULATED if report.emulated_hosts else "",
+        note=report.emulated_note(),
     )
 
 

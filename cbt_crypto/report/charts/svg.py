@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
-from cbt_crypto.report import label
 from cbt_crypto.report.charts import palette
 from cbt_crypto.report.charts.chart import Bars, BarSeries, Chart, Line, Lines, Stacks
 
@@ -35,8 +34,8 @@ _STYLE: Any = {
 }
 
 
-def svg(chart: Chart, heading: str, is_emulated: bool) -> str:
-    """The chart as an SVG document, under `heading` and its own title."""
+def svg(chart: Chart, heading: str, note: str) -> str:
+    """The chart as an SVG document, under `heading`, its own title and a `note` if any."""
     import matplotlib as mpl  # noqa: PLC0415 - half a second that only files need
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -52,8 +51,7 @@ def svg(chart: Chart, heading: str, is_emulated: bool) -> str:
             _draw_stacks(axes, chart)
         else:
             _draw_lines(axes, chart)
-        note = f"\n{label.EMULATED}" if is_emulated else ""
-        title = _plain(f"{chart.title}\n{heading}{note}")
+        title = _plain("\n".join(filter(None, (chart.title, heading, note))))
         figure.text(0.02, 0.98, title, ha="left", va="top", fontsize=10)
         figure.legend(loc="lower center", ncols=3, frameon=False)
         text = io.StringIO()

@@ -14,7 +14,7 @@ from typing import Any, Optional
 from lxml import html
 
 from cbt_crypto import __version__
-from cbt_crypto.report import label, text_of
+from cbt_crypto.report import text_of
 from cbt_crypto.report.charts import palette
 from cbt_crypto.report.charts.chart import Chart, charts
 from cbt_crypto.report.charts.depth_chart import depth_charts
@@ -52,7 +52,7 @@ def page(report: Report, reload_s: Optional[int] = None) -> str:
 
     With `reload_s` it loads itself anew after so many seconds.
     """
-    figures = _PageCharts(bool(report.emulated_hosts))
+    figures = _PageCharts()
     body = E.BODY(
         E.A("Skip to the tables", E.CLASS("skip"), href="#main"),
         _head(report),
@@ -88,20 +88,23 @@ def _reloads(seconds: Optional[int]) -> Iterator[Element]:
 class _PageCharts:
     """The charts of the page, in the order of their places."""
 
-    def __init__(self, is_emulated: bool) -> None:
+    def __init__(self) -> None:
         self._figures: list[dict[str, Any]] = []
-        self._note = " (emulated CPU)" if is_emulated else ""
 
-    def placeholder(self, chart: Chart, heading: str) -> Element:
-        """The place of one chart, which the page fills when it comes into view."""
+    def placeholder(self, chart: Chart, heading: str, note: str) -> Element:
+        """The place of one chart, which the page fills when it comes into view.
+
+        Of `note`, what processors are emulated, stands the beginning.
+        """
         number = len(self._figures)
         self._figures.append(_escaped(plotly_figure(chart)))
         file = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{heading}_{chart.key}")
         unit = "" if hasattr(chart, "lines") else f", {chart.unit}"
+        emulated = f" ({note.partition(':')[0]})" if note else ""
         attributes = {"data-chart": str(number), "data-file": file, "role": "img"}
         named = {"aria-label": f"{chart.title}, {heading}; its figures are in the tables"}
         return E.FIGURE(
-            E.FIGCAPTION(f"{chart.title}{unit}{self._note}"),
+            E.FIGCAPTION(f"{chart.title}{unit}{emulated}"),
             E.DIV(E.CLASS("plot"), **attributes, **named),
         )
 
@@ -185,8 +188,8 @@ def _navigation(report: Report) -> Element:
 
 
 def _emulated(report: Report) -> Iterator[Element]:
-    if report.emulated_hosts:
-        yield E.P(E.CLASS("banner"), label.EMULATED, role="note")
+    if note := report.emulated_note():
+        yield E.P(E.CLASS("banner"), note, role="note")
 
 
 def _sections(report: Report, figures: _PageCharts) -> Iterator[Element]:
@@ -202,8 +205,8 @@ def _sections(report: Report, figures: _PageCharts) -> Iterator[Element]:
         yield E.SECTION(
             E.H2(name),
             *losses(report, name),
-            *_by_size(tables, figures),
-            *_by_depth(tables, figures),
+            *_by_size(report, tables, figures),
+            *_by_depth(report, tables, figures),
             *loads,
             id=f"load-{number}",
         )
@@ -219,14 +222,22 @@ def _picture(report: Report) -> Iterator[Element]:
         yield E.FIGURE(E.CLASS("forest"), forest_svg(overview))
 
 
-def _by_size(tables: Sequence[Table], figures: _PageCharts) -> Iterator[Element]:
-    placeholders = [figures.placeholder(chart, heading) for heading, chart in size_charts(tables)]
+def _by_size(report: Report, tables: Sequence[Table], figures: _PageCharts) -> Iterator[Element]:
+    placeholders = [
+        figures.placeholder(chart, heading, note)
+        for note, alike in report.by_emulation(tables).items()
+        for heading, chart in size_charts(alike)
+    ]
     if placeholders:
         yield E.DIV(E.CLASS("charts"), *placeholders)
 
 
-def _by_depth(tables: Sequence[Table], figures: _PageCharts) -> Iterator[Element]:
-    placeholders = [figures.placeholder(chart, heading) for heading, chart in depth_charts(tables)]
+def _by_depth(report: Report, tables: Sequence[Table], figures: _PageCharts) -> Iterator[Element]:
+    placeholders = [
+        figures.placeholder(chart, heading, note)
+        for note, alike in report.by_emulation(tables).items()
+        for heading, chart in depth_charts(alike)
+    ]
     if placeholders:
         yield E.DIV(E.CLASS("charts"), *placeholders)
         paths = depth_paths(tables)
@@ -235,13 +246,13 @@ def _by_depth(tables: Sequence[Table], figures: _PageCharts) -> Iterator[Element
 
 
 def _load(report: Report, table: Table, figures: _PageCharts) -> Iterator[Element]:
+    note = report.emulated_note(table)
     yield E.H3(table.title)
     yield page_tables.figures(report, table)
     yield from page_tables.bases(table)
     yield from page_tables.warnings(table)
-    yield E.DIV(
-        E.CLASS("charts"), *(figures.placeholder(chart, table.title) for chart in charts(table))
-    )
+    drawn = (figures.placeholder(chart, table.title, note) for chart in charts(table))
+    yield E.DIV(E.CLASS("charts"), *drawn)
     yield from page_tables.pairs(report, table)
     yield page_tables.everything(report, table)
 

@@ -73,9 +73,10 @@ def scrolling(table: Element, name: str) -> Element:
     return E.DIV(E.CLASS("scroll"), table, role="region", tabindex="0", **{"aria-label": name})
 
 
-def caption(report: Report) -> list[Element]:
+def caption(report: Report, table: Optional[Table] = None) -> list[Element]:
     """Says in the table itself that it proves nothing of hardware, where that is so."""
-    return [E.CAPTION(label.EMULATED)] if report.emulated_hosts else []
+    note = report.emulated_note(table)
+    return [E.CAPTION(note)] if note else []
 
 
 def anchor(report: Report, name: str) -> Optional[str]:
@@ -206,7 +207,9 @@ def pairs(report: Report, table: Table) -> Iterator[Element]:
         return
     headings = ("Mode", report.compared, "In percent of", "IOPS", "95 % interval", "Differs")
     heads = [_sortable(text, column < 3) for column, text in enumerate(headings)]
-    tree = E.TABLE(E.CLASS("sortable"), *caption(report), E.THEAD(E.TR(*heads)), E.TBODY(*rows))
+    tree = E.TABLE(
+        E.CLASS("sortable"), *caption(report, table), E.THEAD(E.TR(*heads)), E.TBODY(*rows)
+    )
     name = f"Rows among one another, {table.title}"
     yield E.DETAILS(E.SUMMARY("Rows among one another"), E.DIV(scrolling(tree, name)))
 
@@ -275,7 +278,9 @@ def figures(report: Report, table: Table) -> Element:
         for section in table.sections
         for cell in section.cells
     ]
-    tree = E.TABLE(E.CLASS("sortable"), *caption(report), E.THEAD(E.TR(*heads)), E.TBODY(*rows))
+    tree = E.TABLE(
+        E.CLASS("sortable"), *caption(report, table), E.THEAD(E.TR(*heads)), E.TBODY(*rows)
+    )
     return scrolling(tree, f"Figures of {table.title}")
 
 
@@ -300,7 +305,9 @@ def everything(report: Report, table: Table) -> Element:
     rows = [
         row for section in table.sections for cell in section.cells for row in _all(section, cell)
     ]
-    tree = E.TABLE(E.CLASS("sortable"), *caption(report), E.THEAD(E.TR(*heads)), E.TBODY(*rows))
+    tree = E.TABLE(
+        E.CLASS("sortable"), *caption(report, table), E.THEAD(E.TR(*heads)), E.TBODY(*rows)
+    )
     return E.DETAILS(
         E.SUMMARY(f"All figures of {table.title}"),
         E.DIV(scrolling(tree, f"All figures of {table.title}")),

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cbt_crypto.report import label, text_of
+from cbt_crypto.report import text_of
 from cbt_crypto.report.figures.conclusion import THRESHOLDS
 from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Table
@@ -40,7 +40,7 @@ def tidy(report: Report) -> str:
             cell.direction,
             cell.state,
             _plain_text(cell.reason or ""),
-            bool(report.emulated_hosts),
+            report.is_emulated(cell.dimensions),
         ]
         if not cell.figures:
             writer.writerow([*placed, *state, *[""] * (len(_COLUMNS) - len(state) - 2), doubt, ""])
@@ -75,11 +75,13 @@ def document(report: Report) -> dict[str, Any]:
         "title": report.title,
         "control": list(report.control),
         "verdicts": report.verdicts,
+        "is_unfinished": report.is_unfinished,
         "verdicts_in_words": text_of.verdicts(report),
         "baseline": report.baseline.model_dump(),
         "options": _options(report.options),
         "emulated_hosts": list(report.emulated_hosts),
-        "emulated_note": label.EMULATED if report.emulated_hosts else None,
+        "emulated_only": list(report.emulated_only),
+        "emulated_note": report.emulated_note() or None,
         "notes": list(report.notes),
         "configurations": report.configurations,
         "environment": report.environment,

@@ -51,7 +51,7 @@ def markdown(report: Report) -> str:
         for losses in loss_tables(report, scenario):
             lines += [f"### {escape(losses.title)}", "", *_emulated(report), *_losses(losses), ""]
         for table in tables:
-            lines += [f"### {escape(table.title)}", "", *_emulated(report)]
+            lines += [f"### {escape(table.title)}", "", *_emulated(report, table)]
             lines += [*_figures(report, table), "", *_bases(table), *_notes(table)]
     lines += [*_conclusions(report), text_of.verdicts(report), "", *_pairs(report)]
     lines += _hosts(report)
@@ -65,8 +65,9 @@ def escape(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join(text.split())).replace("\\<", "&lt;")
 
 
-def _emulated(report: Report) -> list[str]:
-    return [f"> {label.EMULATED}", ""] if report.emulated_hosts else []
+def _emulated(report: Report, table: Table | None = None) -> list[str]:
+    note = report.emulated_note(table)
+    return [f"> {escape(note)}", ""] if note else []
 
 
 def _row(words: Iterable[str]) -> str:

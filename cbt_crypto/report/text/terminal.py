@@ -72,10 +72,14 @@ def _show_conclusions(report: Report, console: Console) -> None:
     grid = _effects_across(report, names, by_load) if fits else _effects_down(report, by_load)
     console.print()
     console.print(Text("effect on throughput", "bold"))
-    if report.emulated_hosts:
-        console.print(Text(label.EMULATED, "italic yellow"))
+    _say_emulated(report.emulated_note(), console)
     console.print(grid)
     console.print(Padding(Text(THRESHOLDS, "dim"), (0, 0, 0, 2)))
+
+
+def _say_emulated(note: str, console: Console) -> None:
+    if note:
+        console.print(Text(note, "italic yellow"))
 
 
 def _effects_across(
@@ -125,8 +129,7 @@ def _show_table(report: Report, table: Table, console: Console) -> None:
         _add_section(grid, section, rows, report, with_bars)
     console.print()
     console.print(Text(table.title, "bold"))
-    if report.emulated_hosts:
-        console.print(Text(label.EMULATED, "italic yellow"))
+    _say_emulated(report.emulated_note(table), console)
     console.print(grid)
     for basis in table.bases:
         console.print(Text(f"  {basis}", "dim"))

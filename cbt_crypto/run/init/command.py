@@ -22,6 +22,7 @@ from cbt_crypto.run.init.roles import propose
 from cbt_crypto.run.init.start import ARTICLES, fitting, start_from
 from cbt_crypto.run.preflight import check
 from cbt_crypto.run.preflight.survey import HostFinding
+from cbt_crypto.units import counted
 
 _TMP_DIR = str(ClusterSection.model_fields["tmp_dir"].default)
 
@@ -64,7 +65,7 @@ def init(
     console, engine = Console(), embedded()
     remote = Remote(engine.common, _TMP_DIR, user)
     names = expand(host_list)
-    with console.status(f"asking {len(names)} hosts what they have"):
+    with console.status(f"asking {counted(len(names), 'host')} what they have"):
         hosts = hardware.look(remote, names, _TMP_DIR)
     table.show(hosts, console)
     proposal = propose(hosts)

@@ -50,7 +50,7 @@ def test_it_runs(host: Any, no_overlays: None, documented: type[Scenario]) -> No
     for cell in plan["cells"]:
         kept = json.loads((host.archive / cell["path"] / "cell.json").read_text())
         assert (kept["state"], kept["processes"][0]["exit_status"]) == ("finished", 0)
-    assert "prefill 1 volumes, 1024 MiB" in result.output
+    assert "prefill 1 volume, 1024 MiB" in result.output
 
 
 def test_all_clients_work_on_one_volume(documented: type[Scenario]) -> None:

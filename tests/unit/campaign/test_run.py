@@ -324,7 +324,7 @@ def test_a_plan_touches_nothing(host: Any) -> None:
     before = host.snapshot()
     result = host.cbt(host.write(), "--plan")
     assert result.exit_code == 0
-    assert "1 cells to measure; 1 rebuilds" in " ".join(result.output.split())
+    assert "1 cell to measure; 1 rebuild;" in " ".join(result.output.split())
     assert host.snapshot() == before == {}
 
 

@@ -36,7 +36,7 @@ def test_a_changed_file_keeps_the_cells_that_did_not_change(host: Any, no_overla
     before = starts(host)
     result = host.cbt(host.write(benchmarks=THREE))
     assert result.exit_code == 0
-    assert "the file has changed: 2 cells are kept, 1 are to be run" in result.output
+    assert "the file has changed: 2 cells are kept, 1 is to be run" in result.output
     assert "  rbd_single_client / Default / randread 8K iodepth 128\n" in result.output
     after = starts(host)
     assert {size: after[size] for size in before} == before
@@ -47,7 +47,7 @@ def test_a_changed_file_keeps_the_cells_that_did_not_change(host: Any, no_overla
 def test_a_cell_that_left_the_file_is_set_aside(host: Any, no_overlays: None) -> None:
     host.cbt(host.write(benchmarks=TWO))
     result = host.cbt(host.write(benchmarks={"rbd_single_client": {"time": 1, "op_size": 4096}}))
-    assert "1 cells are kept, 0 are to be run" in result.output
+    assert "1 cell is kept, 0 are to be run" in result.output
     host.cbt(host.write(benchmarks={"rbd_single_client": {"time": 1, "op_size": [4096, 512]}}))
     assert set(starts(host)) == {4096, 512}
     (old,) = superseded(host)

@@ -95,7 +95,7 @@ def test_percentiles_of_drives_on_a_logarithmic_scale_by_group() -> None:
     assert [trace["legendgroup"] for trace in figure["data"]] == [
         line.group for line in chart.lines
     ]
-    assert "MZ, with power-loss protection" in svg(chart, "etcd", False)
+    assert "MZ, with power-loss protection" in svg(chart, "etcd", "")
 
 
 def test_percentiles_of_two_runs_are_not_put_together() -> None:

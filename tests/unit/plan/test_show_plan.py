@@ -40,15 +40,23 @@ def test_configurations_steps_and_sums(shown: Callable[..., list[str]]) -> None:
     steps = [line.split()[1] for line in lines if line[:1].isdigit() and " cells " not in line]
     assert steps == ["rebuild", "prefill", "measure", "live", "measure"]
     assert lines[-1] == (
-        "2 cells to measure; 1 rebuilds, 1 live changes; prefill of 2.0 GiB. Measuring takes "
+        "2 cells to measure; 1 rebuild, 1 live change; prefill of 2.0 GiB. Measuring takes "
         "2:02:00 by the file's own times; deployments and prefill come on top. One deployment of "
         "each configuration: percents without a verdict; iterations: 3 or more gives one."
     )
 
 
+def test_what_gives_a_verdict_is_said_of_this_order(shown: Callable[..., list[str]]) -> None:
+    both = {"configurations": {"A": {}, "B": {}}}
+    lines = shown(cluster={**both, "order": "sequential", "iterations": 4})
+    assert lines[-1].endswith(
+        "without a verdict; order: rounds with iterations: 4 or more gives one."
+    )
+
+
 def test_what_is_not_measured_is_counted(shown: Callable[..., list[str]]) -> None:
     lines = shown(only=("/ A /",), cluster={"configurations": {"A": {}, "B": {}}})
-    assert lines[-1].startswith("1 cells to measure, 1 not; 1 rebuilds; ")
+    assert lines[-1].startswith("1 cell to measure, 1 not; 1 rebuild; ")
 
 
 def test_names_are_not_markup(shown: Callable[..., list[str]]) -> None:

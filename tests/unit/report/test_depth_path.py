@@ -83,5 +83,5 @@ def test_charts_show_every_depth_and_mark_the_knee() -> None:
     assert first["x"] == [1000.0, 2000.0, 4000.0, 8000.0, 8000.0, 8000.0, 8000.0]
     assert first["text"] == [str(depth) for depth in DEPTHS]
     assert first["marker"]["size"] == [6, 6, 6, 12, 6, 6, 6]
-    drawn = svg(chart, heading, is_emulated=False)
+    drawn = svg(chart, heading, note="")
     assert all(f">{depth}<" in drawn for depth in DEPTHS)

@@ -13,7 +13,10 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.report import build, publish, show, write
+from cbt_crypto.report.document import reopened
 from cbt_crypto.report.shown import without_missing
+from cbt_crypto.report.text.csv_json import document
+from cbt_crypto.report.text.markdown import markdown
 
 pytestmark = pytest.mark.unit
 
@@ -63,6 +66,26 @@ def test_nothing_at_all_was_run(small: Path, tmp_path: Path) -> None:
     assert "Nothing is compared: no configuration beside the baseline has been measured." in text
     assert "was deployed once" not in text
     assert write(build(small), tmp_path / "out")
+
+
+def test_a_stopped_campaign_that_has_rounds_is_not_told_to_ask_for_them(repeated: Path) -> None:
+    for cell in cells(repeated):
+        if cell["iteration"]:
+            shutil.rmtree(repeated / cell["path"])
+    text = printed(repeated)
+    assert "No verdict yet: runs of these rows are still to be measured" in text
+    assert "iterations: 3" not in text
+    plain = json.dumps(document(build(repeated)))
+    assert "No verdict yet" in markdown(reopened(plain.encode())), "from a summary too"
+
+
+def test_two_rounds_are_not_one(repeated: Path) -> None:
+    two = [cell for cell in cells(repeated) if cell["iteration"] < 2]
+    plan = repeated / "results/plan.json"
+    plan.write_text(json.dumps({**json.loads(plan.read_text()), "cells": two}))
+    text = printed(repeated)
+    assert "No verdict: each configuration was deployed twice" in text
+    assert "deployed once" not in text
 
 
 def test_only_limits_what_is_printed_and_not_the_files(small: Path) -> None:

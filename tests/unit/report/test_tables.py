@@ -20,6 +20,8 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load
 from cbt_crypto.report import ReportOptions, build, show, write
+from cbt_crypto.report.comparison import compare as compare_archives
+from cbt_crypto.report.document import reopened
 from cbt_crypto.report.figures.notes import notes_of
 from cbt_crypto.report.html.page import page
 from cbt_crypto.report.text.csv_json import document, tidy
@@ -92,6 +94,38 @@ def test_emulated_hosts_are_said_to_be_in_every_table(repeated):
     assert markdown(built).count(EMULATED) == 3
     assert {row["emulated"] for row in csv.DictReader(io.StringIO(tidy(built)))} == {"True"}
     assert document(built)["emulated_note"] == EMULATED
+
+
+def _cells(archive) -> list[dict]:
+    return json.loads((archive / "results/plan.json").read_text())["cells"]
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_of_archives_only_the_emulated_ones_are_said_to_be(repeated, tmp_path, several):
+    """Two places' campaigns, and two archives of one configuration each."""
+    here = repeated
+    if not several:
+        of_luks = [c for c in _cells(here) if c["configuration"] == "LUKS"]
+        _edit(here / "results/plan.json", lambda plan: plan.update(cells=of_luks))
+    there = shutil.copytree(here, tmp_path / "there")
+    _edit(there / "results/environment.json", lambda e: e["hosts"]["osd0"].update(emulated=True))
+    built = compare_archives({"metal": here, "vm": there}, ReportOptions())
+    printed, named = _printed(built, 120), "emulated CPU in vm: its figures prove the pipeline"
+    lines = printed.splitlines()
+    after = dict(zip(lines, lines[1:]))
+    if several:
+        assert after["effect on throughput"].startswith(named), "the effects are of both"
+        assert not after["rbd_multi_client, 4 KiB, hardware metal"].startswith("emulated")
+        assert after["rbd_multi_client, 4 KiB, hardware vm"] == EMULATED
+    else:
+        assert after["rbd_multi_client, 4 KiB"].startswith(named)
+    text, rows = page(built), list(csv.DictReader(io.StringIO(tidy(built))))
+    told = {row["hardware" if several else "configuration"]: row["emulated"] for row in rows}
+    assert told == {"metal": "False", "vm": "True"}
+    assert named in text and named in markdown(built)
+    assert markdown(reopened(json.dumps(document(built)).encode())) == markdown(built)
+    both = compare_archives({"a": there, "b": there}, ReportOptions())
+    assert " in a" not in markdown(both) and EMULATED in markdown(both)
 
 
 def test_only_keeps_matching_cells_and_their_baseline(small):
