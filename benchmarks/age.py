@@ -63,9 +63,11 @@ class Aged(Scenario):
         if self.steady_state and self.until is not None:
             raise ValueError("steady_state does not go with a precision; give time in seconds")
         if self.steady_state_rounds and not self.steady_state:
-            raise ValueError("steady_state_rounds says nothing without steady_state")
+            raise ValueError("steady_state_rounds says nothing without steady_state; leave it out")
         if self.precondition_op_size and not self.precondition_random:
-            raise ValueError("precondition_op_size says nothing without precondition_random")
+            raise ValueError(
+                "precondition_op_size says nothing without precondition_random; leave it out"
+            )
         return self
 
     @model_serializer(mode="wrap")

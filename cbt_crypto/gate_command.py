@@ -73,17 +73,27 @@ def gate(
     metric = BY_KEY.get(key)
     if metric is None or not metric.better:
         known = ", ".join(name for name, metric in BY_KEY.items() if metric.better)
-        raise UsageError(f"--metric {key}: is none of {known}")
+        raise UsageError(f"--metric {key}: is none of those that can lose; name one of {known}")
     built = build(archive, ReportOptions(baseline=baseline, only=only))
     findings = gate.findings(built, metric, may_lose)
     for line in (finding.line for finding in findings):
         click.echo(line)
     answer = gate.overall(findings)
     click.echo(f"more than {may_lose:g} % lost against {built.baseline_name}: {answer.value}")
-    for path, text in (
-        (json_file, gate.as_json(findings, metric, may_lose)),
-        (junit_file, gate.as_junit(findings, built.title)),
+    for option, path, text in (
+        ("--json", json_file, gate.as_json(findings, metric, may_lose)),
+        ("--junit", junit_file, gate.as_junit(findings, built.title)),
     ):
         if path is not None:
-            path.write_text(text, encoding="utf-8")
+            _write(option, path, text)
     sys.exit(gate.EXIT_STATUS[answer])
+
+
+def _write(option: str, path: Path, text: str) -> None:
+    """Raises UsageError: a traceback's exit status, 1, would tell CI that too much is lost."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{option} {path}: cannot be written ({error.strerror}); name another file"
+        ) from None

@@ -72,7 +72,7 @@ class FioOnDrive(DriveScenario):
 def capacity(drive: Drive, size_mb: int) -> Requirement:
     """A drive of at least `size_mb` MiB, going by its devices."""
     devices = " ".join(map(shlex.quote, drive.devices))
-    sentence = f"drive {drive.name} is smaller than size: {size_mb} (MiB)"
+    sentence = f"drive {drive.name} is smaller than size: {size_mb} (MiB); lower it"
     script = f"""\
 total=0
 for device in {devices}; do

@@ -37,8 +37,12 @@ def read(path: Path) -> Sections:
     except FileNotFoundError as error:
         raise UsageError(f"{path}: no such ceph.conf; mend conf_file or -c") from error
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except (configparser.Error, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path}: cannot be read: {error.strerror}; mend conf_file or -c"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not a ceph.conf: not a text in UTF-8") from error
+    except configparser.Error as error:
         sentence = " ".join(str(error).split())
         raise UsageError(f"{path}: not a ceph.conf: {sentence}") from error
     return {name: dict(parser.items(name)) for name in parser.sections()}

@@ -71,7 +71,11 @@ def end_lab(directory: Path) -> None:
             return
         if time.monotonic() > deadline:
             left = sorted({*(process.pid for process in marked), *members})
-            raise RunError(f"processes {left} of {directory} do not end")
+            pids = ", ".join(map(str, left))
+            raise RunError(
+                f"{directory}: its processes {pids} do not end, though killed; see what they wait "
+                "for, then run the same command again"
+            )
         _kill(marked)
 
 

@@ -163,7 +163,8 @@ def ssh_command(name: str, node: str, command: tuple[str, ...]) -> None:
     chosen = next((each for each in running.nodes if each.name == node), None)
     if chosen is None:
         names = ", ".join(each.name for each in running.nodes)
-        raise click.BadParameter(f"{node} is none of {names}", param_hint="NODE")
+        sentence = f"lab {name} has no node {node!r}; it has {names}"
+        raise click.BadParameter(sentence, param_hint="NODE")
     line = ssh.command(running, chosen, *command, tty=bool(command) and sys.stdin.isatty())
     os.execvp(line[0], line)
 

@@ -69,7 +69,8 @@ def running(name: str) -> Lab:
         )
     dead = dead_nodes(lab)
     if dead:
-        raise UsageError(f"{', '.join(dead)} of lab {name} is not running; run lab up again")
+        verb = "is" if len(dead) == 1 else "are"
+        raise UsageError(f"{', '.join(dead)} of lab {name} {verb} not running; run lab up again")
     return lab
 
 

@@ -13,6 +13,7 @@ from typing import Optional, Union
 
 import cbt_crypto
 from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.lab import transfer
 from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.paths import locked
@@ -122,9 +123,10 @@ def _checked(lab: Lab, job: LabCampaign) -> LabCampaign:
     check_archive(archive, campaign)
     own_conf = campaign.cluster.conf_file
     conf = job.conf or (Path(own_conf) if own_conf else None)
-    for path in (conf, job.checkout):
-        if path and not path.exists():
-            raise UsageError(f"{path}: no such file or directory")
+    if conf:
+        ceph_conf.read(conf)
+    if job.checkout and not job.checkout.exists():
+        raise UsageError(f"--cbt {job.checkout}: no such directory; name a checkout of CBT")
     return replace(job, archive=archive, conf=conf)
 
 

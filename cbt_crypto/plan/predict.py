@@ -121,7 +121,7 @@ class Earlier:
             if state and state.get("state") == "finished":
                 self._cells.append((path.parent, state))
         if not self._cells:
-            raise UsageError(f"{archive}: holds no cell that was measured, to predict from")
+            raise UsageError(f"{archive}: holds no measured cell to predict from; name another")
 
     def spread(self, cell: Cell, block_s: int) -> Optional[float]:
         """Standard deviation of the logarithm of a pair's ratio under such a load.

@@ -122,7 +122,9 @@ class CampaignRun:
         try:
             self._write_down()
         except OSError as error:
-            raise UsageError(f"{self.archive}: cannot be written: {error.strerror}") from error
+            raise UsageError(
+                f"{self.archive}: cannot be written: {error.strerror}; name another archive with -a"
+            ) from error
         self._preparation = Preparation(
             self.campaign, self._engine, self.archive, self._remote, self._journal, self.progress
         )
@@ -263,7 +265,10 @@ class CampaignRun:
         self._failed_in_a_row += 1
         self._preparation.distrust()
         if self._failed_in_a_row >= _PATIENCE:
-            raise RunError(f"{_PATIENCE} cells failed one after another, so the rest was not run")
+            raise RunError(
+                f"{_PATIENCE} cells failed one after another, so the rest was not run; mend what "
+                "they say above, and run the same command again"
+            )
 
     def _end(self) -> None:
         self.progress.phase("take the cluster down")

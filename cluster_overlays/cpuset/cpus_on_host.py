@@ -103,6 +103,10 @@ def format_cpus(cpus: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
+def _cores(count: int) -> str:
+    return "1 whole core" if count == 1 else f"{count} whole cores"
+
+
 class Chooser:
     """Hands out the cores of a host, each once."""
 
@@ -120,12 +124,17 @@ class Chooser:
         free = ", ".join(
             f"{len(cores)} in node {node}" for node, cores in sorted(self.free.items())
         )
-        raise Impossible(f"{count} whole cores of {where} are asked for, and free are {free}")
+        raise Impossible(
+            f"osd_cores asks for {_cores(count)} of {where}, and free are {free}; lower it, or "
+            "name another numa"
+        )
 
     def in_turn(self, count: int) -> List[Core]:
         """Cores taken from the nodes in turn."""
         if count > sum(len(cores) for cores in self.free.values()):
-            raise Impossible(f"{count} whole cores are asked for and this host has {self.total}")
+            raise Impossible(
+                f"osd_cores asks for {_cores(count)}, and this host has {self.total}; lower it"
+            )
         taken = []  # type: List[Core]
         while len(taken) < count:
             for node in sorted(self.free):
@@ -176,8 +185,8 @@ def _client_cpus(chooser: Chooser, options: Dict[str, Any]) -> Optional[List[int
     count = options["client_cores"] or len(cores)
     if not cores or count > len(cores):
         raise Impossible(
-            f"{max(count, 1)} whole cores are asked for client processes, and the OSDs leave "
-            f"{len(cores)} of {chooser.total}"
+            f"client processes are to have {_cores(max(count, 1))}, and the OSDs leave "
+            f"{len(cores)} of {chooser.total}; lower osd_cores or client_cores"
         )
     return threads(cores[:count], options["smt"])
 
@@ -267,9 +276,14 @@ class CpuPlan:
         """Where to confine processes."""
         groups = Groups.find(self.host, self.host.own(self.arguments["group"]))
         if not groups:
-            raise Impossible("no cgroup has the cpuset controller, neither v2 nor v1")
+            raise Impossible(
+                "no cgroup has the cpuset controller, neither v2 nor v1; leave cpuset out, or name "
+                "a host that has it"
+            )
         if not os.access(str(groups.base), os.W_OK):
-            raise Impossible(f"{groups.base} cannot be written to")
+            raise Impossible(
+                f"{groups.base} cannot be written to; use a root user, or give yours sudo"
+            )
         return groups
 
     def confine(self) -> None:

@@ -113,7 +113,7 @@ class Luks(Overlay):
     @model_validator(mode="after")
     def _enough_iterations(self) -> Self:
         if self.pbkdf == "pbkdf2" and self.pbkdf_force_iterations < 1000:
-            raise ValueError("pbkdf2 takes 1000 iterations or more")
+            raise ValueError("pbkdf2 takes 1000 iterations or more; raise pbkdf_force_iterations")
         return self
 
     @classmethod

@@ -91,7 +91,7 @@ class DmCrypt(Fact):
             if f"has {program}" not in facts:
                 return f"{program} is missing; install {package}"
         if not {"on tmpfs", "on ramfs"} & set(facts):
-            return f"{NO_TMPFS}; mount one"
+            return NO_TMPFS
         kernel = _after("kernel ", facts) or "unknown"
         target = _version(_after("crypt ", facts))
         if target is None:
@@ -102,10 +102,16 @@ class DmCrypt(Fact):
         cryptsetup = _after("cryptsetup ", facts) or ""
         unknown = self._unknown(facts)
         if unknown:
-            return f"{unknown} is none of the options of its cryptsetup, {cryptsetup}"
+            return (
+                f"{unknown} is none of the options of its cryptsetup, {cryptsetup}; leave it out, "
+                "or install a newer one"
+            )
         old = self._too_old(_version(cryptsetup) or (), target, kernel)
         if old is None and "hw_opal" in self.options and "HW_OPAL" not in cryptsetup.split():
-            return "hw_opal needs a cryptsetup that was built with it; cryptsetup --version says so"
+            return (
+                "hw_opal needs a cryptsetup that was built with it, which cryptsetup --version "
+                "shows as HW_OPAL; install one, or leave hw_opal out"
+            )
         return old
 
     def _unknown(self, facts: Iterable[str]) -> Optional[str]:
@@ -119,13 +125,22 @@ class DmCrypt(Fact):
         for option, since in needs.items():
             if cryptsetup < since.cryptsetup:
                 wanted, installed = _dots(since.cryptsetup), _dots(cryptsetup)
-                return f"{option} needs cryptsetup {wanted}, and its cryptsetup is {installed}"
+                return (
+                    f"{option} needs cryptsetup {wanted}, and its cryptsetup is {installed}; "
+                    f"{_instead(option, 'cryptsetup')}"
+                )
             if target < since.target:
                 return (
                     f"{option} needs dm-crypt {_dots(since.target)} (Linux {since.linux}), and "
-                    f"its kernel, {kernel}, has dm-crypt {_dots(target)}"
+                    f"its kernel, {kernel}, has dm-crypt {_dots(target)}; "
+                    f"{_instead(option, 'kernel')}"
                 )
         return None
+
+
+def _instead(option: str, newer: str) -> str:
+    other = "" if option == "luks" else f", or leave {option} out"
+    return f"take a newer {newer}{other}"
 
 
 def _after(prefix: str, lines: Iterable[str]) -> Optional[str]:

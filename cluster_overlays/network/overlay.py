@@ -30,7 +30,7 @@ def _subnet(text: str) -> str:
     except ValueError as error:
         raise ValueError("must be an IPv4 network, as 10.207.0.0/24") from error
     if not 8 <= network.prefixlen <= 29:
-        raise ValueError("must be a network of /8 to /29")
+        raise ValueError("must be a network of /8 to /29, as 10.207.0.0/24")
     return text
 
 
@@ -148,9 +148,12 @@ class Network(Overlay):
     def _wrong(self, site: Site) -> Optional[str]:
         room = ipaddress.IPv4Network(self.subnet).num_addresses - 2
         if len(site.hosts) < 2:
-            return "network needs two hosts or more; this campaign has one"
+            return "network needs two hosts or more, and this campaign has one; leave it out"
         if len(site.hosts) > min(room, 250):
-            return f"network.subnet {self.subnet} has no room for {len(site.hosts)} hosts"
+            return (
+                f"network.subnet {self.subnet} has no room for {len(site.hosts)} hosts; name a "
+                "larger one, for 250 hosts at most"
+            )
         return None
 
     def _unused(self, site: Site) -> str:

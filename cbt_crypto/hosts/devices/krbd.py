@@ -53,7 +53,7 @@ attach() {
     number=$(numbers_of "$fsid" "$1" "$2")
     [ -n "$number" ] || { echo "$1/$2 is mapped, and the kernel does not say where" >&2; exit 1; }
     grep -q "[ ,]ms_mode=$mode[ ,]" "$SYS/bus/rbd/devices/$number/config_info" ||
-        { echo "the kernel does not speak ms_mode=$mode for $1/$2" >&2; exit 1; }
+        { echo "the kernel does not speak ms_mode=$mode for $1/$2; use Linux 5.11" >&2; exit 1; }
     device=/dev/rbd$number
 }
 format_luks() {

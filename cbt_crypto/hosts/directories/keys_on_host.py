@@ -13,7 +13,9 @@ from typing import List
 #: Where a tmpfs is wanted, the first that is one.
 KEY_MOUNTS = ("/run", "/dev/shm")
 KEY_DIRECTORIES = tuple(mount + "/cbt-crypto" for mount in KEY_MOUNTS)
-NO_TMPFS = f"neither {' nor '.join(KEY_MOUNTS)} is a tmpfs, so there is no place for keys"
+NO_TMPFS = (
+    f"neither {' nor '.join(KEY_MOUNTS)} is a tmpfs, so there is no place for keys; mount one"
+)
 
 
 def make_key_directory() -> str:

@@ -154,7 +154,10 @@ def _builder() -> Callable[[str, Path, Optional[str]], list[str]]:
 def _copy_kernel(image: Image) -> None:
     kernels = sorted((image.root / "boot").glob("vmlinuz-*"))
     if not kernels:
-        raise RunError(f"the image in {image.root} has no kernel below /boot")
+        raise RunError(
+            f"the image in {image.root} has no kernel below /boot; remove {image.directory} and "
+            "run lab up again"
+        )
     shutil.copyfile(kernels[-1], image.kernel)
 
 

@@ -38,7 +38,10 @@ def choose_network(routed: Iterable[str]) -> ipaddress.IPv4Network:
     for network in _RANGE.subnets(new_prefix=24):
         if not any(network.overlaps(other) for other in taken if other.version == 4):
             return network
-    raise UsageError(f"no free network for the lab: this machine has routes into all of {_RANGE}")
+    raise UsageError(
+        f"no free network for the lab: this machine has routes into all of {_RANGE}; take another "
+        "lab down, or use --kind vm"
+    )
 
 
 def make(directory: Path, network: ipaddress.IPv4Network) -> None:

@@ -106,7 +106,10 @@ class Nodes:
             if os.readlink(f"/proc/{process.pid}/ns/net") != of_this_process:
                 return
             time.sleep(0.01)
-        raise RunError(f"{node.name} got no namespaces; its log is {self.lab.console(node)}")
+        raise RunError(
+            f"{node.name} did not start in a network namespace of its own; its log is "
+            f"{self.lab.console(node)}"
+        )
 
 
 def command(

@@ -152,7 +152,10 @@ def free_tcp_ports(count: int) -> list[int]:
                 ports.append(port)
         if len(ports) == count:
             return ports
-    raise RunError(f"too few free ports between {PORTS[0]} and {PORTS[-1]} on {_LOOPBACK}")
+    raise RunError(
+        f"too few ports between {PORTS[0]} and {PORTS[-1]} of {_LOOPBACK} are free; "
+        "take another lab down"
+    )
 
 
 def free_udp_port() -> int:
@@ -164,7 +167,7 @@ def free_udp_port() -> int:
             except OSError:
                 continue
             return port
-    raise RunError(f"no free UDP port between {PORTS[0]} and {PORTS[-1]}")
+    raise RunError(f"no UDP port between {PORTS[0]} and {PORTS[-1]} is free; take another lab down")
 
 
 def memory_left() -> int:

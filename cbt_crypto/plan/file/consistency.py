@@ -79,10 +79,11 @@ def of_recovery(
         return
     path = ("benchmarks", asked[0], "recovery")
     if cluster.use_existing:
-        yield path, "takes an OSD out, which is for clusters that the campaign deploys"
+        yield path, "takes an OSD out, for which the campaign must deploy the cluster; leave it out"
         return
     if cluster.layout == "side_by_side":
-        yield path, "moves what groups of OSDs hold, and does not go with side_by_side"
+        sentence = "moves what groups of OSDs hold, and does not go with side_by_side; "
+        yield path, f"{sentence}measure it in another file"
     shared, replicas = cluster.osds_per_device, cluster.replication
     osds = cluster.osds_per_node * (shared if isinstance(shared, int) else min(shared))
     osds *= 1 if cluster.osd_drives else len(cluster.osds)
@@ -106,7 +107,7 @@ def _erasure(cluster: ClusterSection, name: str, profile: PoolProfile) -> Iterat
     path = ("cluster", "pool_profiles", name, "erasure_profile")
     code = cluster.erasure_profiles.get(wanted)
     if code is None:
-        yield path, f'"{wanted}" is none of cluster.erasure_profiles'
+        yield path, f'"{wanted}" is none of cluster.erasure_profiles; add it there'
         return
     shared = cluster.osds_per_device
     osds = len(cluster.osds) * cluster.osds_per_node
@@ -120,7 +121,10 @@ def _neighbours(cluster: ClusterSection) -> Iterator[Contradiction]:
     known = {cluster.head, *cluster.clients, *cluster.osds, *cluster.mons, *cluster.mgrs}
     for host in (cluster.neighbours.hosts or ()) if cluster.neighbours else ():
         if host not in known:
-            yield ("cluster", "neighbours", "hosts"), f'"{host}" is no host of the campaign'
+            yield (
+                ("cluster", "neighbours", "hosts"),
+                f'"{host}" is no host of the campaign; name one of its own',
+            )
 
 
 def _order(cluster: ClusterSection) -> Iterator[Contradiction]:
@@ -150,7 +154,10 @@ def _devices(cluster: ClusterSection) -> Iterator[Contradiction]:
         return
     if isinstance(devices, dict):
         for unknown in devices.keys() - set(cluster.osds):
-            yield ("cluster", "osd_devices", unknown), "is none of the hosts in cluster.osds"
+            yield (
+                ("cluster", "osd_devices", unknown),
+                "is none of the hosts in cluster.osds; add it there, or remove it",
+            )
     for host, listed in _device_lists(cluster):
         path: KeyPath = ("cluster", "osd_devices", *([host] if host else []))
         yield from _twice(path, listed, "device")
@@ -179,10 +186,13 @@ def _drives(cluster: ClusterSection) -> Iterator[Contradiction]:
     """What in `drives` does not go together with itself or with the rest of the section."""
     for name in cluster.osd_drives:
         if name not in cluster.drives:
-            yield ("cluster", "osd_drives"), f'"{name}" is none of cluster.drives'
+            yield ("cluster", "osd_drives"), f'"{name}" is none of cluster.drives; add it there'
     for name, drive in cluster.drives.items():
         path = ("cluster", "drives", name)
         if drive.host not in cluster.clients:
-            yield (*path, "host"), f'"{drive.host}" is none of the hosts in cluster.clients'
+            yield (
+                (*path, "host"),
+                f'"{drive.host}" is none of the hosts in cluster.clients; add it there',
+            )
         for device in sorted({each for each in drive.devices if drive.devices.count(each) > 1}):
             yield (*path, "raid0"), f'names the device "{device}" twice; keep one'

@@ -86,7 +86,9 @@ def _check_depth(path: Path, text: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            raise UsageError(f"{path}: nested deeper than {MAX_DEPTH} levels")
+            raise UsageError(
+                f"{path}: nested deeper than {MAX_DEPTH} levels; is it a campaign file?"
+            )
 
 
 def _text(path: Path) -> str:
@@ -104,9 +106,13 @@ def _text(path: Path) -> str:
 def _note_lines(node: yaml.Node, path: KeyPath, document: YamlDocument, seen: list[int]) -> None:
     seen[0] += 1
     if seen[0] > MAX_NODES:
-        raise UsageError(f"{document.path}: its aliases unfold to more than {MAX_NODES} values")
+        raise UsageError(
+            f"{document.path}: its aliases unfold to more than {MAX_NODES} values; use fewer"
+        )
     if len(path) > MAX_DEPTH:
-        raise UsageError(f"{document.path}: an alias stands for what it is a part of")
+        raise UsageError(
+            f"{document.path}: an alias stands for what it is a part of; write out what is meant"
+        )
     document.lines.setdefault(path, node.start_mark.line + 1)
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):

@@ -132,7 +132,10 @@ def _room(cluster: ClusterSection, groups: int) -> Iterator[tuple[KeyPath, str]]
     per_device = cluster.osds_per_device
     if isinstance(per_device, int) and per_device * groups > 16:
         sentence = f"makes {per_device * groups} OSDs on each device for {groups} groups of "
-        yield ("cluster", "layout"), f"{sentence}configurations; 16 are the most"
+        yield (
+            ("cluster", "layout"),
+            f"{sentence}configurations, and 16 are the most; lower osds_per_device",
+        )
     if share_of_memory(cluster, groups) < LEAST_MEMORY:
         target = size_text(memory_target(cluster))
         yield (

@@ -33,5 +33,8 @@ def _maximum(reference: Cell, archive: Path) -> float:
         interval_ms = int(reference.parameters.get("log_avg_msec", 1000))
         block = read_block(directory, noted.get("processes", ()), interval_ms)
     if block is None or not sum(block.iops.values()):
-        raise RunError(f"its rate is a part of what {reference.label} does, which was not measured")
+        raise RunError(
+            f"its rate is a part of what {reference.label} does, which was not measured; run the "
+            "same command again, which measures both"
+        )
     return sum(block.iops.values())

@@ -30,7 +30,9 @@ def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) 
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
         log = os.open(path, flags, 0o644)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+        raise UsageError(
+            f"{path}: cannot be written: {error.strerror}; name another archive with -a"
+        ) from None
     status = os.fstat(log)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or status.st_uid != os.geteuid():
         os.close(log)

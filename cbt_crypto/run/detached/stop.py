@@ -29,12 +29,12 @@ def stop(archive: Path, say: Callable[[str], None]) -> None:
     process = _descriptor(campaign.pid, archive)
     try:
         if not holds(campaign.pid, os.lstat(archive / ".lock")):
-            raise UsageError(f"{archive}: its campaign has just ended")
+            raise _ended(archive)
         signal.pidfd_send_signal(process, signal.SIGTERM)
         say(f"asked process {campaign.pid} to end; it takes its cluster down")
         select.select([process], [], [])
     except ProcessLookupError:
-        raise UsageError(f"{archive}: its campaign has just ended") from None
+        raise _ended(archive) from None
     finally:
         os.close(process)
     say("stopped; the command that started it goes on where it was")
@@ -44,12 +44,16 @@ def _descriptor(pid: int, archive: Path) -> int:
     try:
         return os.pidfd_open(pid)
     except ProcessLookupError:
-        raise UsageError(f"{archive}: its campaign has just ended") from None
+        raise _ended(archive) from None
     except OSError as error:
         raise UsageError(
             f"{archive}: this kernel cannot hold on to a process ({error.strerror}); "
             f"end it yourself with: kill {pid}"
         ) from None
+
+
+def _ended(archive: Path) -> UsageError:
+    return UsageError(f"{archive}: its campaign has just ended, so there is nothing to stop")
 
 
 def _nobody(archive: Path) -> str:

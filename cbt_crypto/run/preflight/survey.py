@@ -130,7 +130,12 @@ def _bounds(text: str, sent: float, received: float) -> Optional[tuple[float, fl
 
 def _clock(host: str, offset: Optional[float]) -> HostFinding:
     if offset is None:
-        return HostFinding(host, "clock", "?", warning="its clock cannot be read")
+        return HostFinding(
+            host,
+            "clock",
+            "?",
+            warning="its clock cannot be read; see what date +%s.%N prints there",
+        )
     shown = f"{offset:+.1f} s" if abs(offset) >= CLOCK_WARN_S else "ok"
     sentence = (
         f"its clock is {abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} the head's; "

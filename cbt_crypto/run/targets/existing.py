@@ -86,7 +86,7 @@ def _ask_monitors(
     except (ValueError, TypeError) as error:
         raise RunError(f"{site.head}: ceph osd metadata printed no list: {error}") from error
     if not metadata:
-        raise RunError(f"{site.head}: the cluster of {site.conf} has no OSD that runs")
+        raise RunError(f"{site.head}: the cluster of {site.conf} has no OSD that runs; start it")
     return fsid.strip(), metadata
 
 

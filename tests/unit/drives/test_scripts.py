@@ -131,7 +131,7 @@ def test_a_drive_that_is_too_small_is_named(on_drives: Any, place_of: Any, sh: A
     (scenario,) = campaign.scenarios["raw_device"]
     needs = scenario.requirements(place_of(campaign, "NVMe"))
     need = next(need for need in needs if need.name == "size of drive NVMe")
-    assert need.judge(sh(need.script)) == "drive NVMe is smaller than size: 16416 (MiB)"
+    assert need.judge(sh(need.script)) == "drive NVMe is smaller than size: 16416 (MiB); lower it"
 
 
 @pytest.fixture

@@ -75,10 +75,17 @@ def test_what_is_no_ceph_conf(read: Any, tmp_path: Path, text: str, word: str) -
     assert "\n" not in str(caught.value)
 
 
+def test_a_conf_of_another_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "ceph.conf"
+    path.write_bytes(b"[osd]\na = \xff\n")
+    with pytest.raises(UsageError, match=r"ceph\.conf: not a ceph.conf: not a text in UTF-8$"):
+        ceph_conf.read(path)
+
+
 def test_a_conf_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"x: no such ceph.conf; mend conf_file or -c"):
         ceph_conf.read(tmp_path / "x")
-    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+    with pytest.raises(UsageError, match="cannot be read: Is a directory; mend conf_file or -c"):
         ceph_conf.read(tmp_path)
 
 

@@ -90,6 +90,6 @@ def test_too_few_osds_and_unknown_profiles_are_said_before_anything_starts() -> 
     ]
     unknown = _cluster().model_copy(update={"erasure_profiles": {}})
     assert [wrong for _, wrong in origin_of(unknown).contradictions(True)] == [
-        '"ec" is none of cluster.erasure_profiles'
+        '"ec" is none of cluster.erasure_profiles; add it there'
     ]
     assert pieces_of(_cluster(), ERASURE) == 3

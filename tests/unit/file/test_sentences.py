@@ -181,7 +181,8 @@ def test_a_number_beyond_what_python_prints(refusal_of: Refusal) -> None:
 def test_devices_by_host_name_each_host(problems_of: Problems) -> None:
     found = problems_of(cluster={"osd_devices": {"o0": ["/dev/a"], "o7": ["/dev/b"]}})
     assert found == {
-        "cluster.osd_devices.o7": "is none of the hosts in cluster.osds",
+        "cluster.osd_devices.o7": "is none of the hosts in cluster.osds; add it there, or "
+        "remove it",
         "cluster.osd_devices.o1": "names 0 devices for osds_per_node: 1; add devices or lower "
         "osds_per_node",
     }

@@ -159,27 +159,32 @@ def test_cores_of_clients(changes: dict[str, Any], osds: list[str], expected: st
     [
         (
             {"osd_cores": 5},
-            "5 whole cores of one NUMA node are asked for, and free are 4 in node 0, 4 in node 1",
+            "osd_cores asks for 5 whole cores of one NUMA node, and free are 4 in node 0, "
+            "4 in node 1; lower it, or name another numa",
         ),
         (
             {"numa": 2},
-            "2 whole cores of NUMA node 2 are asked for, and free are 4 in node 0, 4 in node 1",
+            "osd_cores asks for 2 whole cores of NUMA node 2, and free are 4 in node 0, "
+            "4 in node 1; lower it, or name another numa",
         ),
         (
             {"per_osd": True, "osd_cores": 3, "numa": 0},
-            "3 whole cores of NUMA node 0 are asked for, and free are 1 in node 0, 4 in node 1",
+            "osd_cores asks for 3 whole cores of NUMA node 0, and free are 1 in node 0, "
+            "4 in node 1; lower it, or name another numa",
         ),
         (
             {"osd_cores": 9, "numa": "spread"},
-            "9 whole cores are asked for and this host has 8",
+            "osd_cores asks for 9 whole cores, and this host has 8; lower it",
         ),
         (
             {"osd_cores": 8, "numa": "spread", "clients": "rest"},
-            "1 whole cores are asked for client processes, and the OSDs leave 0 of 8",
+            "client processes are to have 1 whole core, and the OSDs leave 0 of 8; "
+            "lower osd_cores or client_cores",
         ),
         (
             {"clients": "rest", "client_cores": 7},
-            "7 whole cores are asked for client processes, and the OSDs leave 6 of 8",
+            "client processes are to have 7 whole cores, and the OSDs leave 6 of 8; "
+            "lower osd_cores or client_cores",
         ),
     ],
 )
@@ -279,5 +284,5 @@ def test_as_a_program_it_says_what_is_impossible(action: str, status: int) -> No
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == status
     said = done.stdout if action == "check" else done.stderr
-    assert said.startswith("100000 whole cores of ")
+    assert said.startswith("osd_cores asks for 100000 whole cores of ")
     assert said.count("\n") == 1

@@ -123,7 +123,7 @@ def test_requirements(site: Site) -> None:
     needs = CpuSet(osd_cores=64).requirements(site)
     assert [need.hosts for need in needs] == [("node2",), ("node3",)]
     assert asked(needs[0].script)["action"] == "check"
-    sentence = "64 whole cores of one NUMA node are asked for, and free are 8 in node 0"
+    sentence = "osd_cores asks for 64 whole cores of one NUMA node, and free are 8 in node 0"
     assert needs[0].judge(sentence + "\n") == sentence
     assert needs[0].judge("ok\n") is None
 

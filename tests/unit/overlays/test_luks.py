@@ -193,7 +193,7 @@ def test_no_tmpfs_no_key(two: Site, tools: Any, sh: Shell) -> None:
     tools.make("stat", "echo ext2/ext3")
     script = tools.script(PLAIN.before_osds(two)["node0"])
     said = sh(f"({script}) 2>&1 || echo status $?")
-    assert "so there is no place for keys\nstatus 1" in said
+    assert "so there is no place for keys; mount one\nstatus 1" in said
     assert tools.keys() == []
 
 

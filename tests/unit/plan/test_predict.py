@@ -112,5 +112,5 @@ def test_what_is_printed(pilot: Path, campaign: Campaign) -> None:
 
 
 def test_an_archive_that_says_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no cell that was measured"):
+    with pytest.raises(UsageError, match="holds no measured cell to predict from; name another"):
         Earlier(tmp_path)

@@ -213,7 +213,21 @@ def test_a_loss_that_makes_no_sense(small: Path, loss: str) -> None:
 def test_a_figure_that_cannot_be_lost(small: Path) -> None:
     result = _run(small, "--loss", "5", "--metric", "osd_cpu_share_rest_percent")
     assert result.exit_code == 2
-    assert re.search("--metric osd_cpu_share_rest_percent: is none of iops, ", result.output)
+    assert re.search(
+        "--metric osd_cpu_share_rest_percent: is none of those that can lose; name one of iops, ",
+        result.output,
+    )
+
+
+@pytest.mark.parametrize("option", ["--json", "--junit"])
+def test_a_file_that_cannot_be_written_is_no_answer(
+    small: Path, tmp_path: Path, option: str
+) -> None:
+    path = tmp_path / "no" / "file"
+    result = _run(small, "--loss", "5", option, str(path))
+    assert result.exit_code == 2
+    sentence = f"{option} {path}: cannot be written (No such file or directory); name another file"
+    assert sentence in result.output
 
 
 def test_names_of_an_archive_cannot_break_the_xml() -> None:
