@@ -9,7 +9,9 @@ import os
 import shlex
 import stat
 import sys
-from typing import Dict, List, Optional, Set
+from typing import Iterator, List, NamedTuple, Optional, Set, Tuple
+
+from cbt_crypto.hosts.directories.directory_on_host import Refused, check_way
 
 #: Programs that a deployment starts; each must be in the build.
 PROGRAMS = (
@@ -18,11 +20,21 @@ PROGRAMS = (
 _LOADERS = ("lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1")
 
 
-class Refused(Exception):
-    """What stands against a build, as one sentence for people."""
+class Layout(NamedTuple):
+    """Where things are in a build; None for what it has none of.
+
+    `loader` is the dynamic loader of a root file system, whose C library may be another one.
+    `options` are pairs of an option of Ceph and its directory.
+    """
+
+    folder: str
+    libraries: List[str]
+    loader: Optional[str]
+    python_home: Optional[str]
+    options: List[Tuple[str, str]]
 
 
-def owners(as_root: bool) -> Set[int]:
+def may_own(as_root: bool) -> Set[int]:
     """Who may own what is started: root, and where root does not start it the user himself."""
     return {0} if as_root else {0, int(os.environ.get("CBT_CRYPTO_UID") or os.geteuid())}
 
@@ -33,31 +45,49 @@ def check_owners(prefix: str, as_root: bool) -> None:
         raise Refused(f"{prefix} is reached through a link; name {os.path.realpath(prefix)}")
     if not os.path.isdir(prefix):
         raise Refused(f"{prefix} is no directory; unpack or install a build of Ceph there")
-    check_above(prefix, prefix, as_root)
+    check_nobody_replaces(prefix, prefix, as_root)
     for path in started(prefix):
         check_owner(path, as_root)
         real = os.path.realpath(path)
         # What is masked leads to /dev/null, which is nothing that is run.
         leads_out = os.path.islink(path) and not real.startswith(prefix + "/")
         if leads_out and (os.path.isfile(real) or os.path.isdir(real)):
-            check_owner(real, as_root)
-            check_above(real, path, as_root)
+            check_elsewhere(path, real, as_root)
 
 
-def check_above(path: str, named: str, as_root: bool) -> None:
+def check_elsewhere(path: str, real: str, as_root: bool) -> None:
+    """Raise Refused when others could change what a link of the build leads to, or its way."""
+    check_nobody_replaces(real, path, as_root)
+    check_owner(real, as_root)
+    try:
+        check_way(path)
+    except Refused as error:
+        raise Refused(f"{path} {error}") from None
+    for below in everything_below(real):
+        check_owner(below, as_root)
+
+
+def everything_below(folder: str) -> Iterator[str]:
+    """Directories and files, links not followed."""
+    for place, folders, files in os.walk(folder):
+        for name in folders + files:
+            yield os.path.join(place, name)
+
+
+def check_nobody_replaces(path: str, named: str, as_root: bool) -> None:
     """Raise Refused when others could put something else in the place of `path`."""
     while path != "/":
         path = os.path.dirname(path)
         status = os.lstat(path)
         sticky = status.st_mode & stat.S_ISVTX
-        if status.st_uid not in owners(as_root) or (status.st_mode & 0o022 and not sticky):
+        if status.st_uid not in may_own(as_root) or (status.st_mode & 0o022 and not sticky):
             raise Refused(f"{named} could be replaced by who may write to {path}; move it")
 
 
 def check_owner(path: str, as_root: bool) -> None:
     """Raise Refused unless it is root's, or ours, and nobody else may write to it."""
     status = os.lstat(path)
-    if status.st_uid not in owners(as_root):
+    if status.st_uid not in may_own(as_root):
         raise Refused(
             f"{path} belongs to uid {status.st_uid}, who could change what is run; chown it to root"
         )
@@ -76,9 +106,8 @@ def started(prefix: str) -> List[str]:
         real = os.path.realpath(top)
         if os.path.isdir(top) and not (real + "/").startswith(prefix + "/"):
             raise Refused(f"{top} leads to {real}, which is not below {prefix}; copy it there")
-        for folder, folders, files in os.walk(top) if not os.path.islink(top) else ():
-            paths.append(folder)
-            paths += [os.path.join(folder, name) for name in folders + files]
+        if os.path.isdir(top) and not os.path.islink(top):
+            paths += [top, *everything_below(top)]
     return paths
 
 
@@ -96,18 +125,19 @@ def _in_libraries(prefix: str, name: str) -> Optional[str]:
     )
 
 
-def layout(prefix: str) -> Dict[str, object]:
-    """Where things are in a build: its own `bin` and `lib`, or a root file system's `usr/...`.
+def program_of(prefix: str, name: str) -> str:
+    """Where a program is, in a build's own `bin` or a root file system's `usr/bin`."""
+    known = [f"{prefix}/{place}/{name}" for place in ("usr/bin", "bin", "usr/sbin", "sbin")]
+    there = [path for path in known if os.access(path, os.X_OK)]
+    if not there:
+        raise Refused(f"{prefix} has no {name} in bin or usr/bin; install it there")
+    return there[0]
 
-    `loader` is the dynamic loader of a root file system, whose C library may be another one.
-    """
-    programs = {}
+
+def layout(prefix: str) -> Layout:
+    """Look where things are. Raises Refused for a build that lacks a program."""
     for name in PROGRAMS:
-        known = [f"{prefix}/{place}/{name}" for place in ("usr/bin", "bin", "usr/sbin", "sbin")]
-        there = [path for path in known if os.access(path, os.X_OK)]
-        if not there:
-            raise Refused(f"{prefix} has no {name} in bin or usr/bin; install it there")
-        programs[name] = there[0]
+        program_of(prefix, name)
     multiarch = os.uname().machine + "-linux-gnu"
     folders = ["usr/lib/" + multiarch, "lib/" + multiarch, "usr/lib64", "usr/lib", "lib64", "lib"]
     libraries = [f"{prefix}/{name}{below}" for name in folders for below in ("", "/ceph")]
@@ -115,28 +145,25 @@ def layout(prefix: str) -> Dict[str, object]:
     loaders = [f"{prefix}/{name}" for name in _LOADERS if os.path.exists(f"{prefix}/{name}")]
     home = f"{prefix}/usr" if glob.glob(f"{prefix}/usr/lib/python3.*/os.py") else None
     plugins = _in_libraries(prefix, "ceph/erasure-code")
-    return {
-        "programs": programs,
-        "libraries": libraries,
-        "loader": loaders[0] if loaders else None,
-        "python_home": home,
-        "plugin_dir": os.path.dirname(plugins) if plugins else None,
-        "erasure_code_dir": plugins,
-        "osd_class_dir": _in_libraries(prefix, "rados-classes"),
-        "mgr_module_path": _first(prefix, "usr/share/ceph/mgr", "share/ceph/mgr"),
-    }
+    folders_of = [
+        ("plugin_dir", plugins and os.path.dirname(plugins)),
+        ("erasure_code_dir", plugins),
+        ("osd_class_dir", _in_libraries(prefix, "rados-classes")),
+        ("mgr_module_path", _first(prefix, "usr/share/ceph/mgr", "share/ceph/mgr")),
+    ]
+    options = [(option, place) for option, place in folders_of if place]
+    return Layout(prefix, libraries, loaders[0] if loaders else None, home, options)
 
 
-def starter(found: Dict[str, object], name: str, folder: str) -> str:
+def starter(build: Layout, name: str, folder: str) -> str:
     """The program that starts one of the build's, as shell text."""
-    keys = ("plugin_dir", "erasure_code_dir", "osd_class_dir", "mgr_module_path")
-    options = " ".join(f"--{key}={found[key]}" for key in keys if found[key])
-    libraries = ":".join(found["libraries"])  # type: ignore[arg-type]
-    program = shlex.quote(found["programs"][name])  # type: ignore[index]
+    options = " ".join(f"--{option}={place}" for option, place in build.options)
+    libraries = ":".join(build.libraries)
+    program = shlex.quote(program_of(build.folder, name))
     lines = ["#!/bin/sh", f"export CEPH_ARGS={shlex.quote(options)}"]
-    if found["python_home"] and found["loader"]:
-        lines.append(f"export PYTHONHOME={shlex.quote(str(found['python_home']))}")
-    if found["loader"]:
+    if build.python_home and build.loader:
+        lines.append(f"export PYTHONHOME={shlex.quote(build.python_home)}")
+    if build.loader:
         # Nothing but what it starts may meet another C library's loader.
         loader = f"{shlex.quote(renamed(folder, name))} --library-path {shlex.quote(libraries)}"
         lines += [
@@ -162,15 +189,15 @@ def replace(path: str) -> str:
 
 def write(prefix: str, folder: str) -> None:
     """Programs in `folder`, below a directory that is ours alone, that start the build's."""
-    found = layout(prefix)
+    build = layout(prefix)
     os.makedirs(f"{folder}/loader", 0o755, exist_ok=True)
     for name in PROGRAMS:
         path = replace(os.path.join(folder, name))
-        if found["loader"]:
-            os.symlink(str(found["loader"]), replace(renamed(folder, name)))
+        if build.loader:
+            os.symlink(build.loader, replace(renamed(folder, name)))
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         with os.fdopen(os.open(path, flags, 0o755), "w") as file:
-            file.write(starter(found, name, folder))
+            file.write(starter(build, name, folder))
 
 
 def main() -> int:

@@ -33,7 +33,10 @@ def look(folder: str, name: str) -> Dict[str, object]:
         uid = next(line.split()[1] for line in file if line.startswith("Uid:"))
     about = {"pid": int(pid), "uid": int(uid), "exe": os.readlink(f"/proc/{pid}/exe")}
     about["mapped"] = mapped(pid)
-    about["version"] = ask(f"{folder}/{name}.asok", {"prefix": "version"}).get("version")
+    answer = ask(f"{folder}/{name}.asok", {"prefix": "version"})
+    if not isinstance(answer, dict) or "version" not in answer:
+        raise ValueError("its admin socket does not tell the version")
+    about["version"] = answer["version"]
     return about
 
 

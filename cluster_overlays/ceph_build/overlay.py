@@ -129,10 +129,9 @@ class CephBuild(Overlay):
         faults = [fault for look in looks for fault in self._faults(site, *look)]
         versions = sorted({str(about.get("version")) for about in daemons.values()})
         where = f"below {self.prefix}" if self.prefix else "of their hosts' packages"
-        said = ", ".join(dict.fromkeys(os.path.basename(path) for path in _flat(clients)))
-        whose = f"below {self.prefix}" if self.clients and self.prefix else "its own host's"
+        taken = ", ".join(dict.fromkeys(_flat(clients))) or "no librbd that ldd tells of"
         reason = f"{len(daemons)} daemons run Ceph {' and '.join(versions)} {where}; "
-        reason += f"the clients' {said or 'library'} is {whose}"
+        reason += f"fio takes {taken}"
         evidence = {"daemons": daemons, "client_libraries": clients}
         return Verdict(not faults, faults[0] if faults else reason, evidence)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -97,14 +98,14 @@ def _refusal(prefix: Path, as_root: bool = True) -> str:
 @pytest.fixture
 def as_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever runs the tests stands for root: only root can make files of root's."""
-    monkeypatch.setattr(build_on_host, "owners", lambda as_root: {os.geteuid(), 0})
+    monkeypatch.setattr(build_on_host, "may_own", lambda as_root: {os.geteuid(), 0})
 
 
 @pytest.mark.usefixtures("as_owner")
 class TestWhoCouldChangeIt:
     def test_nobody(self, prefix: Path) -> None:
         build_on_host.check_owners(str(prefix), True)
-        assert build_on_host.layout(str(prefix))["loader"] is None
+        assert build_on_host.layout(str(prefix)).loader is None
 
     @pytest.mark.parametrize("name", ["usr/bin/ceph-osd", "usr/lib", "usr/share/ceph/mgr", ""])
     def test_others_may_write(self, prefix: Path, name: str) -> None:
@@ -124,6 +125,27 @@ class TestWhoCouldChangeIt:
         outside.parent.chmod(0o777)
         (prefix / "usr/lib/librados.so.2").symlink_to(outside)
         assert f"may write to {outside.parent}" in _refusal(prefix)
+
+    def test_a_folder_of_modules_leads_to_where_others_write(
+        self, prefix: Path, tmp_path: Path
+    ) -> None:
+        outside = tmp_path / "theirs"
+        outside.mkdir()
+        (outside / "module.py").write_text("")
+        (prefix / "usr/lib/modules").symlink_to(outside)
+        build_on_host.check_owners(str(prefix), True)
+        (outside / "module.py").chmod(0o666)
+        assert f"{outside}/module.py can be written to by others" in _refusal(prefix)
+
+    def test_the_way_leads_through_a_folder_of_others(self, prefix: Path, tmp_path: Path) -> None:
+        real, between = tmp_path / "real.so", tmp_path / "between"
+        real.write_text("")
+        between.mkdir()
+        (between / "link.so").symlink_to(real)
+        (prefix / "usr/lib/librados.so.2").symlink_to(between / "link.so")
+        build_on_host.check_owners(str(prefix), True)
+        between.chmod(0o777)
+        assert f"leads through {between}, where others may write" in _refusal(prefix)
 
     def test_what_root_file_systems_have_is_no_harm(self, prefix: Path) -> None:
         """Seen in images of Debian: units that are masked, and links that lead nowhere."""
@@ -178,8 +200,7 @@ def test_each_is_proved_by_its_files_and_its_own_word(place: Site) -> None:
     verdict = _judged(CephBuild(version="16.2"), place, OURS, "client /usr/lib/librbd.so.1")
     assert verdict.proved
     assert verdict.reason == (
-        "3 daemons run Ceph 16.2.15 of their hosts' packages; the clients' librbd.so.1 is its own "
-        "host's"
+        "3 daemons run Ceph 16.2.15 of their hosts' packages; fio takes /usr/lib/librbd.so.1"
     )
     assert _judged(CephBuild(prefix="/opt/m", version="20.2"), place, MAIN).proved
 
@@ -209,6 +230,21 @@ def test_what_contradicts_it(place: Site, daemons: Any, sentence: str) -> None:
 )
 def test_the_version_that_was_asked_for(place: Site, version: str, proved: bool) -> None:
     assert _judged(CephBuild(prefix="/opt/m", version=version), place, MAIN).proved is proved
+
+
+@pytest.mark.parametrize("answer", ["'no such command'", "{'release': 'reef'}", "[]"])
+def test_a_daemon_that_does_not_tell_its_version_does_not_hide_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str
+) -> None:
+    for name in ("mon.a", "osd.0"):
+        (tmp_path / f"{name}.pid").write_text(str(os.getpid()))
+    answers = {"mon.a": ast.literal_eval(answer), "osd.0": {"version": "20.2.4"}}
+    monkeypatch.setattr(look_on_host, "ask", lambda path, _: answers[Path(path).stem])
+    monkeypatch.setattr("sys.argv", ["look", json.dumps(str(tmp_path))])
+    look_on_host.main()
+    told = json.loads(capsys.readouterr().out)
+    assert told["mon.a"] == {"error": "its admin socket does not tell the version"}
+    assert told["osd.0"]["version"] == "20.2.4"
 
 
 def test_files_of_ceph_are_told_from_others(tmp_path: Path) -> None:
