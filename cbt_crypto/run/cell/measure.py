@@ -250,6 +250,7 @@ def attempt(
             outcome["neighbours"] = seen
         if healed:
             outcome["recovery"] = healed
+            osd_out.check_under_load(healed, outcome["started"] + cell.scenario.ramp)
         target.check_health()
         judged = proving.judge(cell.configuration, target.cluster.up_from)
         judged = groups.judged(judged, site, target.cluster.placed, outcome)

@@ -79,7 +79,12 @@ def stop_script(site: Site) -> str:
 
     Safe to repeat.
     """
-    back = f"timeout 60 {site.ceph_command} osd in {osd_of(site)} > /dev/null 2>&1"
+    osd = osd_of(site)
+    why = f"osd.{osd} is still out; take it in with 'ceph osd in {osd}': $said"
+    back = (
+        f"said=$(timeout 60 {site.ceph_command} osd in {osd} 2>&1 > /dev/null) || "
+        f'{{ echo "{why}" >&2; exit 1; }}'
+    )
     return (
         f"{shell.stop_in_background(pid_file(site), ('TERM', 'KILL'))}\n"
         f"cat {shlex.quote(site.tmp_dir)}/recovery.out 2>/dev/null || :\n{back}"
@@ -89,6 +94,16 @@ def stop_script(site: Site) -> str:
 def osd_of(site: Site) -> int:
     """The OSD that goes out: the one of the highest number."""
     return max(osd.id for osd in site.osds)
+
+
+def check_under_load(known: Mapping[str, Any], load_from: float) -> None:
+    """Raise RunError where the OSD went out before the load was past its ramp, at that time."""
+    if known["out_at"] < load_from:
+        early = load_from - known["out_at"]
+        raise RunError(
+            f"the OSD went out {early:.1f} s before the load was past its ramp, as the load was "
+            "long in starting; make recovery longer"
+        )
 
 
 def parsed(printed: str) -> dict[str, Any]:

@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import shell
 from cbt_crypto.run.recovery import osd_out, recovery_on_host
 
@@ -48,6 +50,27 @@ def test_what_the_program_says_in_its_need_is_the_reason() -> None:
     assert osd_out.fault(known, 10) == (
         "the recovery could not be followed: rados.TimedOut: no monitor"
     )
+
+
+def test_an_osd_that_goes_out_before_the_load_is_no_recovery_under_it() -> None:
+    """Seen by a reviewer: the hosts' samplers start behind it, and an emulated host is slow."""
+    known = osd_out.parsed(_printed(4))
+    osd_out.check_under_load(known, load_from=100.0)
+    with pytest.raises(RunError, match=r"went out 2\.5 s before the load was past its ramp"):
+        osd_out.check_under_load(known, load_from=103.0)
+
+
+def test_an_osd_that_stays_out_is_named_with_what_to_do(tmp_path: Path) -> None:
+    ceph = tmp_path / "ceph"
+    ceph.write_text("#!/bin/sh\necho 'Error ETIMEDOUT: no monitor' >&2; exit 110\n")
+    ceph.chmod(0o755)
+    site: Any = SimpleNamespace(
+        ceph_command=str(ceph), tmp_dir=str(tmp_path / "own"), osds=[SimpleNamespace(id=3)]
+    )
+    script = f"set -eu\nSUDO=\nCBT_CRYPTO_MARK=x\n{osd_out.stop_script(site)}"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "osd.3 is still out; take it in with 'ceph osd in 3': Error ETIMEDOUT" in done.stderr
 
 
 class Cluster:
