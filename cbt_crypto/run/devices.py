@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from cbt_crypto.errors import HostError, UsageError
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.devices.guard import DeviceGuard
-from cbt_crypto.hosts.devices.identity_on_host import words
+from cbt_crypto.hosts.devices.identity_on_host import is_same_after_all, words
 from cbt_crypto.hosts.directories import own_directory
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts
@@ -24,7 +23,6 @@ from cbt_crypto.run.preflight.check import needs_of
 #: Host -> path -> `identity`, `uuid` and `wipe`.
 Notes = Mapping[str, Mapping[str, Any]]
 _LIMIT_S = 120
-_TELLING = ("wwn", "serial", "partuuid", "dm", "size", "start", "backing")
 
 
 def look(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -> Notes:
@@ -55,17 +53,12 @@ def check_same(archive: Path, notes: Notes) -> None:
     for host, of_host in notes.items():
         for path, note in of_host.items():
             then, now = before.get((host, path)), note["identity"]
-            if then is not None and any(_told(then, n) != _told(now, n) for n in _TELLING):
+            if then is not None and not is_same_after_all(then, now):
                 raise UsageError(
                     f"{host}: {path} is another device now: {words(now)}; this archive knows it "
                     f"as {words(then)}; nothing was touched. Name devices by their ids, as below "
                     "/dev/disk/by-id, or name a new archive with -a"
                 )
-
-
-def _told(known: Mapping[str, str], name: str) -> str:
-    """A loop device is of its file's path: one that was made anew there will do."""
-    return re.sub(r" \d+:\d+$" if name == "backing" else "$", "", known.get(name, ""))
 
 
 def recording(tmp_dir: str, notes: Notes) -> HostScripts:

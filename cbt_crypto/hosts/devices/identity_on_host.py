@@ -23,7 +23,7 @@ TAG_BYTES = 4096
 BLUESTORE_LABELS = (0, 1 << 30, 10 << 30, 100 << 30, 1000 << 30)
 BLUESTORE = b"bluestore block device\n"
 #: What of an identity must be the same, of what was known.
-_TELLING = ("size", "start", "wwn", "serial", "partuuid", "dm", "backing")
+TELLING = ("size", "start", "wwn", "serial", "partuuid", "dm", "backing")
 #: Any one of these tells a disk from every other, also after a reboot.
 _STRONG = ("wwn", "serial", "partuuid", "dm", "backing")
 _HEAD = 4 << 20
@@ -101,6 +101,22 @@ def _backing(disk: str) -> str:
     return f"{path} {status.st_dev}:{status.st_ino}"
 
 
+def is_same_after_all(then: Identity, now: Identity) -> bool:
+    """Whether a path leads to the same device in another boot, or in a container made anew.
+
+    A loop device is the one of its file's path then: the file may have been made anew there.
+    """
+    before, after = ({**known, "backing": _path_of(known)} for known in (then, now))
+    return all(before.get(name, "") == after.get(name, "") for name in TELLING)
+
+
+def _path_of(known: Identity) -> str:
+    """Of the file behind a loop device, without which one of that name it was."""
+    backing = known.get("backing", "")
+    path, _, number = backing.rpartition(" ")
+    return path if number.replace(":", "", 1).isdigit() else backing
+
+
 def _said(command: List[str]) -> str:
     try:
         return subprocess.check_output(command, stderr=subprocess.DEVNULL).decode().strip()
@@ -123,7 +139,7 @@ def words(known: Identity) -> str:
 
 def difference(then: Identity, now: Identity) -> Optional[str]:
     """Why `now` is not the device that `then` was; None when it is."""
-    if any(then.get(name, "") != now.get(name, "") for name in _TELLING):
+    if any(then.get(name, "") != now.get(name, "") for name in TELLING):
         return f"is another device now: {words(now)}; it was: {words(then)}"
     if then.get("seen") == now.get("seen"):
         return None
@@ -146,7 +162,7 @@ def alike(known: Identity) -> List[str]:
             its_identity = identity(path)
         except (Refused, ValueError):
             continue
-        if all(known.get(name, "") == its_identity.get(name, "") for name in _TELLING):
+        if all(known.get(name, "") == its_identity.get(name, "") for name in TELLING):
             paths.append(path)
     return paths
 

@@ -15,7 +15,8 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 def expand(text: str) -> tuple[str, ...]:
     """The hosts of one of pdsh's host lists, each once, in its order.
 
-    pdsh itself expands it, so all of its syntax will do. Raises UsageError for what is none.
+    Where pdsh is, it expands it, so all of its syntax will do; where it is not, names with commas
+    between them. Raises UsageError for what is none.
     """
     # No module that would log in anywhere; -Q lists the hosts and ends.
     command = ["pdsh", "-R", "exec", "-Q", "-w", text]
@@ -47,10 +48,12 @@ def _without_pdsh(text: str) -> tuple[str, ...]:
 
 
 def _checked(text: str, names: list[str]) -> tuple[str, ...]:
+    if not names:
+        raise UsageError(f"--hosts {text!r} names no host; write names with commas between them")
     for name in names:
         if not _NAME.fullmatch(name):
             raise UsageError(
-                f"--hosts {text!r}: {name!r} is no host name; write the list as for pdsh -w, and "
-                "the user with --user"
+                f"--hosts {text!r}: {name!r} is no host name; write names with commas between "
+                "them, or a list as for pdsh -w, and the user with --user"
             )
     return tuple(dict.fromkeys(names))

@@ -259,6 +259,8 @@ def test_host_lists_without_pdsh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
             expand(text)
     with pytest.raises(UsageError, match="is no host name"):
         expand("osd0,-o")
+    with pytest.raises(UsageError, match="names no host; write names with commas"):
+        expand(",")
 
 
 def test_host_lists_are_pdshs_own(programs: Any) -> None:
