@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Callable
+from typing import Callable, Optional
 
 from cbt_crypto.archive.timeline import steps_of
 from cbt_crypto.plan.predict import Durations
@@ -26,8 +26,13 @@ class Left:
     uncertainty: float
 
     def __str__(self) -> str:
-        """`about 1:20:00 left, give or take 4 min`."""
-        return f"{clock(self.seconds)} left ±{_rough(self.uncertainty)}"
+        """`1:20:00 left ±4 min`."""
+        return f"{clock(self.seconds)} left {self.give_or_take}"
+
+    @property
+    def give_or_take(self) -> str:
+        """`±4 min`."""
+        return f"±{_rough(self.uncertainty)}"
 
 
 class Forecast:
@@ -37,7 +42,10 @@ class Forecast:
     """
 
     def __init__(
-        self, plan: Plan, archive: Path, now: Callable[[], float] = time.monotonic
+        self,
+        plan: Plan,
+        archive: Optional[Path] = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Nothing is done yet; `archive` has the times of earlier steps, where there are any."""
         self._archive = archive
@@ -47,8 +55,8 @@ class Forecast:
             self._cells[-1].append(step)
             if isinstance(step, Measure):
                 self._cells.append([])
-        self._durations = Durations(steps_of(archive))
         self._since = now()
+        self.learn()
 
     def cell_done(self) -> None:
         """The first cell that was left is measured, failed, or not needed."""
@@ -59,15 +67,16 @@ class Forecast:
 
     def learn(self) -> None:
         """Take in how long the steps took that have ended since."""
-        self._durations = Durations(steps_of(self._archive))
+        steps = [] if self._archive is None else steps_of(self._archive)
+        self._durations = Durations(steps)
 
     def left(self) -> Left:
         """What is left from this moment on."""
-        of = self._durations.of
+        of = self._seconds
         ahead = sum(of(step) for cell in self._cells[1:] for step in cell)
         current = sum(of(step) for step in self._cells[0])
         measuring = sum(
-            step.cell.scenario.ramp + step.cell.scenario.measured_s
+            step.pause_s + step.cell.scenario.ramp + step.cell.scenario.measured_s
             for cell in self._cells
             for step in cell
             if isinstance(step, Measure)
@@ -75,6 +84,10 @@ class Forecast:
         around = ahead + current - measuring
         passed = min(self._now() - self._since, current)
         return Left(ahead + current - passed, self._share() * max(0.0, around))
+
+    def _seconds(self, step: Step) -> float:
+        pause = step.pause_s if isinstance(step, Measure) else 0.0
+        return self._durations.of(step) + pause
 
     def _share(self) -> float:
         """The part by which what the file does not say, such as a deployment, may be wrong."""

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.forecast import Forecast, clock
 from cbt_crypto.plan.predict import Durations, Earlier, in_words, predict
 from cbt_crypto.plan.side_by_side.allocation import Allocation
 from cbt_crypto.plan.side_by_side.like import advice
@@ -24,6 +25,9 @@ from cbt_crypto.results.precision.deployments import FIRST
 from cbt_crypto.results.precision.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, half_of_rounds
 from cbt_crypto.units import counted
 
+#: Columns of what is no terminal, in which labels are whole.
+_WIDTH = 140
+
 
 def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None:
     """Print configurations with their overlays, the steps in order, and a summary.
@@ -32,6 +36,9 @@ def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None
     """
     earlier = None if like is None else Earlier(like)
     durations = Durations() if earlier is None else earlier.durations
+    if not console.is_terminal:
+        # Cut into two lines, a label could not be looked for, as for --only.
+        console.width = max(console.width, _WIDTH)
     _configurations(plan, console)
     table = Table(title="Steps", title_justify="left", box=None, pad_edge=False)
     for column in ("", "step", "what", "takes"):
@@ -40,7 +47,8 @@ def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None
         table.add_row(str(number), *map(Text, row))
     console.print(table)
     console.print()
-    console.print(_summary(plan), highlight=False, soft_wrap=True)
+    in_all = _in_all(plan) if earlier is None else ""
+    console.print(f"{_summary(plan)}{in_all} {_buys(plan)}", highlight=False, soft_wrap=True)
     if earlier is not None and like is not None:
         words = in_words(predict(plan, earlier), like)
         console.print(words, highlight=False, markup=False, soft_wrap=True)
@@ -144,13 +152,23 @@ def _summary(plan: Plan) -> str:
         )
         if (count := plan.deployments(how))
     ]
-    most = "at most " if any(cell.scenario.until for cell in plan.to_measure) else ""
     return (
         f"{counted(cells, 'cell')} to measure{f', {already} not' if already else ''}; "
         f"{', '.join(kinds) or 'nothing to deploy'}; prefill of {plan.prefill_mb / 1024:.1f} GiB. "
-        f"Measuring takes {most}{measured} by the file's own times; deployments and prefill come "
-        f"on top{_pauses(plan)}. {_buys(plan)}"
+        f"Measuring takes {_most(plan)}{measured} by the file's own times; deployments and "
+        f"prefill come on top{_pauses(plan)}."
     )
+
+
+def _in_all(plan: Plan) -> str:
+    """What a person asks first, before any archive can tell it better."""
+    left = Forecast(plan).left()
+    about = f"{_most(plan)}about {clock(left.seconds)} {left.give_or_take}"
+    return f" In all {about} on a small cluster; --like ARCHIVE says it of yours."
+
+
+def _most(plan: Plan) -> str:
+    return "at most " if any(cell.scenario.until for cell in plan.to_measure) else ""
 
 
 def _pauses(plan: Plan) -> str:

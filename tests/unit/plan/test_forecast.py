@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from rich.console import Console
 from cbt_crypto.archive.json_file import read_json, write_json
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.forecast import Forecast, Left, clock
-from cbt_crypto.plan.steps import plan
+from cbt_crypto.plan.steps import Measure, plan
 from cbt_crypto.run.progress import CampaignProgress
 
 pytestmark = pytest.mark.unit
@@ -93,3 +94,19 @@ def test_the_first_deployment_is_learned_from_before_its_cell_is_done(
 def test_as_people_read_it(seconds: float, shown: str) -> None:
     assert clock(seconds) == shown
     assert re.fullmatch(re.escape(shown) + r" left ±\d+ s", str(Left(seconds, 10)))
+
+
+def test_pauses_between_visits_are_time_too(write_campaign: Callable[..., Path]) -> None:
+    """They were left out, and a campaign in rounds took minutes more than it said."""
+    both = {"configurations": {"A": {}, "B": {}}, "iterations": 4, "order": "rounds"}
+    rounds = plan(load(write_campaign(cluster=both)))
+    assert rounds.pauses_s > 0
+    without = replace(
+        rounds,
+        steps=tuple(
+            replace(step, pause_s=0.0) if isinstance(step, Measure) else step
+            for step in rounds.steps
+        ),
+    )
+    found = Forecast(rounds).left().seconds - Forecast(without).left().seconds
+    assert found == pytest.approx(rounds.pauses_s)

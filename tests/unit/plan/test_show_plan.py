@@ -41,7 +41,8 @@ def test_configurations_steps_and_sums(shown: Callable[..., list[str]]) -> None:
     assert steps == ["rebuild", "prefill", "measure", "live", "measure"]
     assert lines[-1] == (
         "2 cells to measure; 1 rebuild, 1 live change; prefill of 2.0 GiB. Measuring takes "
-        "2:02:00 by the file's own times; deployments and prefill come on top. One deployment of "
+        "2:02:00 by the file's own times; deployments and prefill come on top. In all about "
+        "2:02:59 ±30 s on a small cluster; --like ARCHIVE says it of yours. One deployment of "
         "each configuration: percents without a verdict; iterations: 3 or more gives one."
     )
 
@@ -57,6 +58,14 @@ def test_what_gives_a_verdict_is_said_of_this_order(shown: Callable[..., list[st
 def test_what_is_not_measured_is_counted(shown: Callable[..., list[str]]) -> None:
     lines = shown(only=("/ A /",), cluster={"configurations": {"A": {}, "B": {}}})
     assert lines[-1].startswith("1 cell to measure, 1 not; 1 rebuild; ")
+
+
+def test_a_label_is_whole_in_a_pipe(campaign_of: Callable[..., Campaign]) -> None:
+    output = io.StringIO()
+    campaign = campaign_of(cluster={"configurations": {"LUKS, no workqueues": {}}})
+    planned = plan(campaign)
+    show_plan(planned, Console(file=output, width=80))
+    assert all(f"{cell.label}  [" in output.getvalue() for cell in planned.cells)
 
 
 def test_names_are_not_markup(shown: Callable[..., list[str]]) -> None:
