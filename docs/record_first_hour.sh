@@ -26,9 +26,11 @@ for program in ssh scp; do
 done
 export PATH="$work/bin:$PATH"
 cd "$work"
+only="--only 'sync / Unencrypted / randread' --only 'sync / Secure messenger / randread'"
+only="$only --only 'sync / control / randread'"
 # Short cells, and one load of them: the recording shows the way, and not the figures.
 python3 "$here/record.py" "$cast" \
     "cbt-crypto init --hosts 'node[0-$last]' --time 3" \
     "cbt-crypto check campaign.yaml" \
     "cbt.py --plan campaign.yaml | tail -n 12" \
-    "cbt.py -a archive ${ONLY:---only 'randread 4K iodepth 1 iteration'} campaign.yaml"
+    "cbt.py -a archive ${ONLY:-$only} campaign.yaml"

@@ -162,7 +162,7 @@ def _summary(plan: Plan) -> str:
 
 def _in_all(plan: Plan) -> str:
     """What a person asks first, before any archive can tell it better."""
-    left = Forecast(plan).left()
+    left = Forecast(plan, now=lambda: 0.0).left()
     about = f"{_most(plan)}about {clock(left.seconds)} {left.give_or_take}"
     return f" In all {about} on a small cluster; --like ARCHIVE says it of yours."
 
