@@ -4,8 +4,7 @@ Its source is sent to them, so it needs nothing but Python 3.6. It is a `Watch`:
 `cluster_overlays/base.py`.
 """
 
-import os
-from typing import Any, Dict, List, Optional, Tuple  # noqa: F401 - in comments
+from typing import Any, Dict, List, Optional, Set, Tuple  # noqa: F401 - in comments
 
 from cbt_crypto.hosts.devices.layers_on_host import Layers
 from cbt_crypto.hosts.devices.numbers_on_host import opened
@@ -21,15 +20,12 @@ class Opened:
 
     def look(self) -> List[List[Any]]:
         """The layers of each open device, from the top down."""
-        pids = set(filter(str.isdigit, os.listdir("/proc")))
-        devices = set()
-        for pid in pids:
-            if pid in self.clients:
-                try:
-                    devices.update(opened(pid))
-                except OSError:
-                    continue
-        self.clients.forget_all_but(pids)
+        devices = set()  # type: Set[str]
+        for pid in self.clients.present():
+            try:
+                devices.update(opened(pid))
+            except OSError:
+                continue
         return [self.below(device) for device in sorted(devices)]
 
     def below(self, device: str) -> List[Any]:

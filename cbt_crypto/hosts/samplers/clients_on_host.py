@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Dict, Tuple  # noqa: F401 - in comments
+from typing import Any, Dict, List, Tuple  # noqa: F401 - in comments
 
 #: How often a process is asked for our mark until it is believed to have none.
 _ASKED = 3
@@ -26,7 +26,14 @@ class Clients:
         self.marked = {}  # type: Dict[str, bool]
         self.asked = {}  # type: Dict[str, int]
 
-    def __contains__(self, pid: str) -> bool:
+    def present(self) -> List[str]:
+        """The numbers of those that are there now; those of others are given anew."""
+        pids = set(filter(str.isdigit, os.listdir("/proc")))
+        self.marked = {pid: marked for pid, marked in self.marked.items() if pid in pids}
+        self.asked = {pid: times for pid, times in self.asked.items() if pid in pids}
+        return [pid for pid in pids if self._is_one(pid)]
+
+    def _is_one(self, pid: str) -> bool:
         try:
             if not self.marked.get(pid):
                 # Under sudo it gets the mark with its program, soon after it was made.
@@ -43,11 +50,6 @@ class Clients:
         except OSError:
             return False
 
-    def forget_all_but(self, pids: "set[str]") -> None:
-        """Numbers of processes that have ended are given anew."""
-        self.marked = {pid: marked for pid, marked in self.marked.items() if pid in pids}
-        self.asked = {pid: times for pid, times in self.asked.items() if pid in pids}
-
 
 class Times:
     """What each process had used when it was last seen, by its number and its start."""
@@ -58,11 +60,9 @@ class Times:
 
     def sample(self) -> str:
         """The line of now."""
-        pids = set(filter(str.isdigit, os.listdir("/proc")))
+        pids = self.clients.present()
         now = time.time()
         for pid in pids:
-            if pid not in self.clients:
-                continue
             try:
                 with open(f"/proc/{pid}/stat") as file:
                     # After the name, which may hold anything: proc(5)'s field 3 and on.
@@ -70,7 +70,6 @@ class Times:
             except OSError:
                 continue
             self.used[pid, fields[19]] = int(fields[11]), int(fields[12])
-        self.clients.forget_all_but(pids)
         user, system = (sum(used[part] for used in self.used.values()) for part in (0, 1))
         return f"{now:.3f} {user} {system}\n"
 

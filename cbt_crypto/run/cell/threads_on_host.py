@@ -37,10 +37,7 @@ class Threads:
     def look(self, asked: Dict[str, Any]) -> None:
         """Note what all threads have used by now."""
         self.clients = self.clients or Clients(asked)
-        pids = set(filter(str.isdigit, os.listdir("/proc")))
-        for pid in pids:
-            if pid not in self.clients:
-                continue
+        for pid in self.clients.present():
             try:
                 for thread in os.listdir(f"/proc/{pid}/task"):
                     stat = _read(f"/proc/{pid}/task/{thread}/stat")
@@ -49,7 +46,6 @@ class Threads:
                     looks[1:] = [(time.monotonic(), _cpu_s(stat))]
             except OSError:
                 continue
-        self.clients.forget_all_but(pids)
 
     def busiest(self) -> Dict[str, Any]:
         """The thread that used most of a CPU while it was seen; empty where there was none."""
