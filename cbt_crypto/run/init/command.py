@@ -10,6 +10,7 @@ from typing import Optional
 import click
 from rich.console import Console
 
+from cbt_crypto.archive.problem import printable
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.errors import RunError, UsageError
@@ -79,7 +80,7 @@ def init(
     with console.status("asking which configurations they can run"):
         start = fitting(start, load_data(output, campaign_file.data(text())), remote)
     for name, why in (*start.dropped.items(), *start.left_out.items()):
-        click.echo(f"left out: {name}: {why}")
+        click.echo(printable(f"left out: {name}: {why}"))
     try:
         with output.open("x", encoding="utf-8") as file:
             file.write(text())
@@ -99,7 +100,7 @@ def _remaining(output: Path, engine: Engine) -> list[HostFinding]:
 
 def _tell(output: Path, remaining: list[HostFinding]) -> None:
     for finding in remaining:
-        click.echo(f"error: {finding.host}: {finding.error}")
+        click.echo(printable(f"error: {finding.host}: {finding.error}"))
     if remaining:
         click.echo(f"\nwritten: {output}; mend what stands above, then: cbt-crypto check {output}")
         sys.exit(RunError.exit_status)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Optional
@@ -13,7 +12,7 @@ from cbt_crypto.hosts.devices.guard import device_guard
 from cbt_crypto.hosts.remote import HostResult, Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.run.init import hardware_on_host
+from cbt_crypto.run.init import answer, hardware_on_host
 from cbt_crypto.run.preflight.survey import survey
 
 _TIMEOUT_S = 120
@@ -103,10 +102,14 @@ def look(remote: Remote, hosts: Sequence[str], tmp_dir: str) -> list[HostHardwar
     results = remote.attempt(dict.fromkeys(hosts, script), _TIMEOUT_S)
     documents, problems = {}, []
     for host in hosts:
+        result = results.get(host)
+        if result is None or result.status != 0:
+            problems.append(f"{host}: {_unreachable(result)}")
+            continue
         try:
-            documents[host] = json.loads(results[host].stdout)
-        except (KeyError, ValueError):
-            problems.append(f"{host}: {_unreachable(results.get(host))}")
+            documents[host] = answer.read(result.stdout)
+        except ValueError as error:
+            problems.append(f"{host}: {error}; see which python3 its shell starts")
     if problems:
         raise UsageError("\n".join(problems))
     verdicts = _guarded(remote, documents, tmp_dir)

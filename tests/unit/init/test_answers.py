@@ -1,0 +1,127 @@
+"""Hosts that answer `init` with what no host has: a sentence, or a value that is inert."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts.remote import HostResult
+from cbt_crypto.run.init import campaign_file, hardware
+from cbt_crypto.run.init.hardware import HostHardware
+from cbt_crypto.run.init.roles import propose
+from cbt_crypto.run.init.start import start_from
+from cbt_crypto.run.preflight.survey import HostFinding
+
+pytestmark = pytest.mark.unit
+
+DRIVE: dict[str, Any] = {
+    "name": "sdb", "path": "/dev/sdb", "type": "disk", "size": 10**12, "model": "M", "serial": "S",
+    "rotational": False, "transport": "sas", "removable": False, "read_only": False, "numa": None,
+    "links": ["/dev/disk/by-id/wwn-0x5000"], "mounts": [], "content": [], "volumes": [],
+    "partitions": 0, "osd": None,
+}  # fmt: skip
+NETWORK: dict[str, Any] = {"name": "eth0", "address": "10.0.0.7/24", "mtu": 1500, "speed": 1000,
+                           "numa": None, "hardware": True}  # fmt: skip
+ANSWER: dict[str, Any] = {
+    "system": "Debian", "kernel": "6.1", "processor": "EPYC", "cpus": 8, "numa_nodes": 1,
+    "memory": 1 << 36, "free": 1 << 36, "versions": {"fio": "3.39"}, "networks": [NETWORK],
+    "drives": [DRIVE],
+}  # fmt: skip
+#: It ends a comment and writes a key of its own, which root would run.
+LINE = "x\n  ceph_build: {prefix: /tmp/his}\n  # \x1b]0;owned\x07\x1b[31m\u202e\x85\u2028"
+
+
+class Hosts:
+    """Every host answers with this text; the guard says nothing against a drive."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def attempt(self, scripts: Mapping[str, str], timeout: float) -> dict[str, HostResult]:
+        return {host: HostResult(self.text, "", 0) for host in scripts}
+
+
+def look(monkeypatch: pytest.MonkeyPatch, text: str) -> list[HostHardware]:
+    monkeypatch.setattr(hardware, "survey", lambda remote, hosts, checks: _nothing_against(checks))
+    remote: Any = Hosts(text)
+    return hardware.look(remote, ["h"], "/var/lib/cbt-crypto")
+
+
+def _nothing_against(checks: Any) -> Any:
+    return [HostFinding(check.column.partition(" ")[0], check.column, "ok") for check in checks]
+
+
+def changed(place: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    document = copy.deepcopy(ANSWER)
+    section: Any = document
+    for key in place[:-1]:
+        section = section[key]
+    section[place[-1]] = value
+    return document
+
+
+PLACES: list[tuple[Any, ...]] = [
+    *((key,) for key in ANSWER),
+    *(("drives", 0, key) for key in DRIVE),
+    *(("networks", 0, key) for key in NETWORK),
+]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: str(place[-1]))
+def test_a_text_writes_no_key_into_the_file(
+    monkeypatch: pytest.MonkeyPatch, place: tuple[Any, ...]
+) -> None:
+    """The name of a network stood in a comment as the host said it."""
+    texts = {"links": [f"/dev/disk/by-id/{LINE}"], "versions": {LINE: LINE}}
+    value = texts.get(place[-1], [LINE] if isinstance(_at(place), list) else LINE)
+    written = []
+    for document in (changed(place, value), _spare(changed(place, value))):
+        try:
+            proposal = propose(look(monkeypatch, json.dumps(document)))
+        except UsageError as error:
+            assert str(error).isprintable()
+            continue
+        text = campaign_file.text(proposal, start_from(None, proposal, None), "c", None, "x")
+        assert text.replace("\n", "").isprintable()
+        written.append(yaml.safe_load(text))
+    assert not any("ceph_build" in document["cluster"] for document in written)
+
+
+def _at(place: tuple[Any, ...]) -> Any:
+    value: Any = ANSWER
+    for key in place:
+        value = value[key]
+    return value
+
+
+def _spare(document: dict[str, Any]) -> dict[str, Any]:
+    """With more drives of another kind, of which the file speaks in comments alone."""
+    if isinstance(document["drives"], list):
+        others = [{**DRIVE, "path": f"/dev/sd{n}", "model": "N"} for n in "cd"]
+        return {**document, "drives": [*document["drives"], *others]}
+    return document
+
+
+@pytest.mark.parametrize("value", [None, [], {}, -1, 10**400, 1e308, "x", True, [[]], [{}]],
+                         ids=repr)  # fmt: skip
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: str(place[-1]))
+def test_any_value_at_any_key(
+    monkeypatch: pytest.MonkeyPatch, place: tuple[Any, ...], value: Any
+) -> None:
+    try:
+        propose(look(monkeypatch, json.dumps(changed(place, value))))
+    except UsageError as error:
+        assert str(error).startswith("h: ") and "\n" not in str(error)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "[" * 100_000, "{}", '"x"', " " * (17 << 20)],
+                         ids=lambda text: repr(text[:8]))  # fmt: skip
+def test_an_answer_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    with pytest.raises(UsageError, match=r"^h: answered with"):
+        look(monkeypatch, text)
