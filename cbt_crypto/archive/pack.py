@@ -37,7 +37,10 @@ def pack(archive: Path, target: Path) -> int:
     no archive or a target that exists, RunError when it cannot be written; then there is none.
     """
     if not (archive / "results" / "plan.json").is_file():
-        raise UsageError(f"{archive}: there is no results/plan.json, so there is nothing to pack")
+        raise UsageError(
+            f"{archive}: has no results/plan.json, so there is nothing to pack; "
+            "name the archive of a campaign"
+        )
     names = list(_names(archive))
     return _write(target, "raw", {name: archive / name for name in names})
 

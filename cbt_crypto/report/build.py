@@ -277,8 +277,11 @@ def _warnings(runs: Sequence[Run], direction: str) -> list[str]:
     """Problems of files, doubts about the measurement, and iterations that gave nothing."""
     warnings: list[str] = []
     failed = [run for run in runs if run.failure is not None]
-    for reason, count in Counter(run.failure for run in failed).items():
-        if len(failed) < len(runs):
+    if 0 < len(failed) < len(runs):
+        missing = sum(run.is_missing for run in runs)
+        if missing:
+            warnings.append(f"{missing} of {len(runs)} runs still to be measured")
+        for reason, count in Counter(run.failure for run in failed if not run.is_missing).items():
             warnings.append(f"{count} of {len(runs)} runs gave nothing: {reason}")
     for run in runs:
         warnings += [str(problem) for problem in run.problems]
