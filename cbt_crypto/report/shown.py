@@ -18,7 +18,8 @@ def without_missing(report: Report) -> Report:
     tables = tuple(table for table in map(_table, report.tables) if table.sections)
     have, them = ("has", "it") if len(missing) == 1 else ("have", "them")
     counted = f"{len(missing)} of {len(report.cells)} cells {have} not been run"
-    note = f"{counted}; the same command goes on with {them}"
+    # Not the same command: it may have had --only.
+    note = f"{counted}; cbt.py with the same file and archive goes on with {them}"
     return replace(report, tables=tables, notes=(*report.notes, note))
 
 
