@@ -13,6 +13,7 @@ from typing import Annotated, ClassVar, Literal, Optional, Union
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cbt_crypto.benchmarks.load import Rate
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site, VolumeEncryption
 from cbt_crypto.results.precision.until import MeasureUntil
@@ -87,6 +88,8 @@ class Scenario(BaseModel):
     needs_cluster: ClassVar[bool] = True
     #: Whether its clients can encrypt their volumes: `Site.volume_encryption`.
     takes_encryption: ClassVar[bool] = False
+    #: Whether its clients take Ceph from libraries, and not from their kernel.
+    uses_client_libraries: ClassVar[bool] = True
 
     configuration: str = Field(
         description="names from cluster.configurations; all of them when absent"
@@ -118,6 +121,16 @@ class Scenario(BaseModel):
     def osd_out_after_s(self) -> Optional[int]:
         """Seconds behind the ramp after which an OSD is taken out; None where all stay in."""
         return None
+
+    @property
+    def data_pool(self) -> str:
+        """The pool profile of its volumes' data; empty where it is that of their headers."""
+        return ""
+
+    @property
+    def target_rate(self) -> Rate:
+        """IOPS of all processes together, as the file asks for them."""
+        return "max"
 
     @property
     def measured_s(self) -> int:

@@ -86,6 +86,11 @@ class RbdFio(Aged):
         """What the file says of `recovery`."""
         return self.recovery
 
+    @property
+    def target_rate(self) -> load.Rate:
+        """What the file says of `rate`."""
+        return self.rate
+
     def required_programs(self) -> Sequence[str]:
         """fio, with the rbd engine."""
         return (self.fio_cmd,)
@@ -111,7 +116,7 @@ class RbdFio(Aged):
 
     @property
     def data_pool(self) -> str:
-        """The pool of the volumes' data; empty where it is that of their headers."""
+        """What the file says of `data_pool_profile`, where that is another than the headers'."""
         data = self.data_pool_profile
         return "" if data in (None, self.pool_profile) else str(data)
 

@@ -16,9 +16,18 @@ from cbt_crypto.hosts.devices import krbd
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site
 
-#: MiB that a LUKS header takes of an image.
-_HEADER_MB = 16
-
+# What failed first decides how it ends.
+_ENCLOSED = """\
+(
+detach_all() {{
+{after}
+}}
+trap 'status=$?; trap - EXIT; detach_all || [ $status != 0 ] || status=1; exit $status' EXIT
+{before}
+(
+{text}
+)
+)"""
 _NEEDS = """\
 $SUDO modprobe -q rbd 2> /dev/null || :
 if [ ! -d /sys/bus/rbd ]; then
@@ -31,11 +40,13 @@ else echo ok; fi"""
 class RbdKrbd(RbdSingleClient):
     """One fio process on the first client, on an image that the kernel's client has mapped.
 
-    The kernel speaks as the configuration's clients do: ms_mode is crc, or secure.
+    The kernel speaks as librbd would there: ms_mode is secure where a client of the cluster has
+    ms_client_mode secure, from its file or from the monitors; else crc.
     """
 
     name: ClassVar[str] = "rbd_krbd"
     takes_encryption: ClassVar[bool] = True
+    uses_client_libraries: ClassVar[bool] = False
 
     ioengine: Literal["libaio", "io_uring"] = Field(
         "libaio", description="how fio asks the kernel for IO"
@@ -60,34 +71,37 @@ class RbdKrbd(RbdSingleClient):
 
     @override
     def created_mb(self, volume: Volume) -> int:
-        return volume.size_mb + (_HEADER_MB if volume.encryption else 0)
+        return volume.size_mb + (volume.encryption.header_mb if volume.encryption else 0)
 
     @override
     def prefill_scripts(
         self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
     ) -> HostScripts:
         scripts = dict(super().prefill_scripts(volumes, run_dir, commands))
-        return self._attached(scripts, volumes, commands, formats=True)
+        return self.attached(scripts, volumes, commands, formats=True)
 
     @override
     def warm_scripts(
         self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
     ) -> HostScripts:
         scripts = dict(super().warm_scripts(volumes, run_dir, commands))
-        return self._attached(scripts, volumes, commands)
+        return self.attached(scripts, volumes, commands)
 
     @override
     def measure(
         self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
     ) -> HostScripts:
         scripts = super().measure(site, run_dir, commands, wrap)
-        return self._attached(scripts, self.volumes(site), commands)
+        return self.attached(scripts, self.volumes(site), commands)
 
-    def _attached(
+    def attached(
         self, scripts: Mapping[str, str], volumes: Sequence[Volume], commands: ClusterCommands,
         formats: bool = False,
     ) -> HostScripts:  # fmt: skip
-        """Each script with its host's volumes attached, which are detached behind it."""
+        """Each script with its host's volumes attached, which are detached behind it.
+
+        They are so too where attaching or the script itself fails.
+        """
         hosts = dict(scripts)
         if formats:
             # A volume that nobody fills gets its header all the same.
@@ -98,8 +112,8 @@ class RbdKrbd(RbdSingleClient):
             tmp_dir, conf = of_host[0].tmp_dir, of_host[0].conf
             images = [(volume.pool, volume.name, volume.encryption) for volume in of_host]
             before = krbd.attach(images, tmp_dir, conf, commands.rbd, formats)
-            after = krbd.detach([volume.name for volume in of_host], tmp_dir, conf)
-            texts[host] = f"{before}\n(\n{text}\n)\n{after}"
+            after = krbd.detach([volume.name for volume in of_host], tmp_dir)
+            texts[host] = _ENCLOSED.format(before=before, text=text, after=after)
         return texts
 
     @override

@@ -130,6 +130,14 @@ class Overlay(BaseModel):
         """
         return False
 
+    @property
+    def replaces_client_libraries(self) -> bool:
+        """Whether its option `clients` gives client processes other libraries of Ceph.
+
+        The kernel's client takes none of them.
+        """
+        return False
+
     def requirements(self, site: Site) -> Sequence[Requirement]:
         """What hosts must offer; checked before anything is touched."""
         return ()

@@ -94,11 +94,13 @@ class Drive:
 class VolumeEncryption:
     """What a client lays over a volume before a process works on it: a LUKS header and dm-crypt.
 
-    `label` is a part of the names of such volumes; `formatting` are cryptsetup's options.
+    `label` is a part of the names of such volumes; `formatting` are cryptsetup's options, by which
+    the header takes `header_mb` MiB of the volume.
     """
 
     label: str
     formatting: tuple[str, ...]
+    header_mb: int
 
 
 @dataclass(frozen=True)

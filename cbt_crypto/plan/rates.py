@@ -12,7 +12,7 @@ from cbt_crypto.plan.file import Campaign
 
 def share(cell: Cell) -> Optional[float]:
     """The part of the baseline's maximum that the cell is to be loaded with; None for no part."""
-    return share_of(getattr(cell.scenario, "rate", "max"))
+    return share_of(cell.scenario.target_rate)
 
 
 def reference_of(cell: Cell, cells: Iterable[Cell], baseline: str) -> Optional[Cell]:
@@ -34,7 +34,7 @@ def problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[str]:
             continue
         baseline = campaign.first_configuration
         reference = reference_of(cell, cells, baseline)
-        rate = getattr(cell.scenario, "rate", "")
+        rate = cell.scenario.target_rate
         if reference is None:
             yield (
                 f"{cell.scenario.name}: rate: {rate} is a part of what {baseline} does at max, "

@@ -8,6 +8,7 @@ from typing import Optional
 
 from cbt_crypto.archive.json_file import digest
 from cbt_crypto.benchmarks.base import Scenario
+from cbt_crypto.benchmarks.load import share_of
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.plan.file import Campaign
@@ -124,12 +125,11 @@ def in_rounds(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenar
 
 def _asks_the_baseline_first(campaign: Campaign) -> bool:
     """Whether a load is a part of what the baseline does at most, which must be known then."""
-    rates = (
-        str(getattr(scenario, "rate", ""))
+    return any(
+        share_of(scenario.target_rate) is not None
         for scenarios in campaign.scenarios.values()
         for scenario in scenarios
     )
-    return any(rate.endswith("%") for rate in rates)
 
 
 def _baseline_first(

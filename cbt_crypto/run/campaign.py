@@ -227,9 +227,8 @@ class CampaignRun:
             outcome["deployment"] = done.deployment
             if benchmark.counted:
                 outcome["overwritten"] = done.overwrites.around(benchmark.counted)
-            rate = getattr(scenario, "rate", None)
-            if isinstance(rate, int):
-                outcome["rate_iops"] = rate
+            if isinstance(scenario.target_rate, int):
+                outcome["rate_iops"] = scenario.target_rate
             self._collector.submit(cell, partial(self._keep, cell, benchmark, outcome))
         self.progress.done(cell.seconds)
 

@@ -52,6 +52,11 @@ class CephBuild(Overlay):
         "for the C library of the clients",
     )
 
+    @property
+    @override
+    def replaces_client_libraries(self) -> bool:
+        return self.clients and self.prefix is not None
+
     @override
     def requirements(self, site: Site) -> list[Requirement]:
         if self.prefix is None:
@@ -100,7 +105,9 @@ class CephBuild(Overlay):
 
     @override
     def wrap_client(self, host: str, command: str) -> str:
-        return f"{self._client_environment} {command}" if self.clients and self.prefix else command
+        return (
+            f"{self._client_environment} {command}" if self.replaces_client_libraries else command
+        )
 
     @override
     def transition_to(self, new: Self) -> Transition:
@@ -112,7 +119,7 @@ class CephBuild(Overlay):
         if not site.osds:
             return {}
         look = shell.python(shell.program(look_on_host), os.path.dirname(site.osds[0].pid_file))
-        environment = f"{self._client_environment} " if self.clients and self.prefix else ""
+        environment = f"{self._client_environment} " if self.replaces_client_libraries else ""
         client = _CLIENT.format(environment=environment)
         daemons = _daemon_hosts(site)
         hosts = dict.fromkeys((*daemons, *site.active_clients))

@@ -19,6 +19,10 @@ from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.samplers import clients
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site, VolumeEncryption
 
+#: MiB in front of the data: cryptsetup's default for LUKS2, said so that it stays so.
+_HEADER_MB = 16
+_SECTORS_PER_MB = 2048
+
 
 class RbdEncryption(Overlay):
     """Encrypt volumes on their clients, so that neither the wire nor an OSD sees what is in them.
@@ -62,10 +66,11 @@ class RbdEncryption(Overlay):
         words = (
             *("--type", self.type, "--cipher", self.cipher, "--key-size", str(self.key_size)),
             *("--sector-size", str(self.sector_size)),
+            *("--offset", str(_HEADER_MB * _SECTORS_PER_MB)),
             *("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"),
         )
         label = f"{self.cipher}-{self.key_size}-{self.sector_size}"
-        return VolumeEncryption(re.sub(r"[^A-Za-z0-9_-]", ".", label), words)
+        return VolumeEncryption(re.sub(r"[^A-Za-z0-9_-]", ".", label), words, _HEADER_MB)
 
     @override
     def transition_to(self, new: Self) -> Transition:
@@ -74,7 +79,7 @@ class RbdEncryption(Overlay):
 
     @override
     def take_down(self, site: Site) -> HostScripts:
-        return dict.fromkeys(site.clients, krbd.remove(site.tmp_dir, site.conf))
+        return dict.fromkeys(site.clients, krbd.remove(site.tmp_dir))
 
     @override
     def watch(self, site: Site) -> Mapping[str, Watch]:

@@ -10,7 +10,7 @@ from typing_extensions import Self, override
 
 from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
 from cbt_crypto.cluster_overlays.findings import Finding, judge_all
-from cbt_crypto.cluster_overlays.secure_messenger import client_mode_on_host, negotiated
+from cbt_crypto.cluster_overlays.secure_messenger import negotiated
 from cbt_crypto.cluster_overlays.secure_messenger.negotiated import (
     Agreed,
     Mode,
@@ -22,7 +22,7 @@ from cbt_crypto.cluster_overlays.secure_messenger.traffic import (
     NOTHING,
     Traffic,
 )
-from cbt_crypto.hosts import admin_socket, shell
+from cbt_crypto.hosts import admin_socket, rados_client_on_host, shell
 from cbt_crypto.hosts.admin_socket import Answers, Question
 from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
@@ -230,8 +230,8 @@ def _connections(osd: Osd, look: Answers) -> Optional[dict[str, dict[str, int]]]
 
 def _ask_clients(site: Site) -> HostScripts:
     """What the clients want, where OSDs leave it to them."""
-    request = {"conf": site.conf, "user": "admin"}
-    ask = shell.python(shell.program(client_mode_on_host), request)
+    request = {"conf": site.conf, "user": "admin", "names": ["ms_client_mode"]}
+    ask = shell.python(shell.program(rados_client_on_host), request)
     script = shell.section(_CLIENT_MODE, f"(\n{ask}) || :")
     return dict.fromkeys(site.active_clients, script)
 

@@ -6,6 +6,7 @@ from typing_extensions import override
 
 from cbt_crypto.engine.embedded import admin_session
 from cbt_crypto.engine.embedded.ceph import Ceph
+from cbt_crypto.hosts.devices import krbd
 
 
 class ExistingCeph(Ceph):
@@ -15,7 +16,8 @@ class ExistingCeph(Ceph):
 
     @override
     def _undo(self) -> None:
-        """Nothing was laid over its devices, or made on them."""
+        """Clients may have mapped images; nothing was laid over its devices, or made on them."""
+        self._run(dict.fromkeys(self.site.clients, krbd.remove(self.tmp_dir)), "unmap the volumes")
 
     @override
     def _empty_devices(self) -> str:

@@ -8,10 +8,12 @@ nothing else is ever formatted, closed or unmapped.
 from __future__ import annotations
 
 import hashlib
+import json
 import shlex
 from collections.abc import Sequence
 from typing import Optional
 
+from cbt_crypto.hosts import rados_client_on_host, shell
 from cbt_crypto.hosts.directories import keys
 from cbt_crypto.hosts.site import VolumeEncryption
 
@@ -21,9 +23,6 @@ _GIVES_UP_S = 120
 
 # The kernel shows of each mapped image where it is from.
 _OURS = """
-fsid=$(sed -n 's/^[[:space:]]*fsid[[:space:]]*=[[:space:]]*//p' "$CONF" | head -n 1)
-mode=$(sed -n 's/^[[:space:]]*ms[_ ]client[_ ]mode[[:space:]]*=[[:space:]]*//p' "$CONF" | head -n 1)
-case $mode in secure*) mode=secure ;; *) mode=crc ;; esac
 is_image() {
     # number, fsid, pool, image
     origin=$SYS/bus/rbd/devices/$1
@@ -42,11 +41,23 @@ numbers_of() {
 }
 """
 
+# A client of the cluster says what is in force: of somebody else's, the monitors may keep the mode,
+# and the file need not have the fsid. A note is whole, or is not there.
 _ATTACH = """
+ask_cluster() {
+    said=$(python3 -I -S -c "$CLIENT" "$ASKED") || :
+    read -r fsid mode <<SAID
+$said
+SAID
+    [ -n "$fsid" ] || { echo "nothing is mapped, as the cluster of $CONF does not tell its fsid;\
+ is it up, and does $CONF let client.admin in" >&2; exit 1; }
+    case $mode in secure*) mode=secure ;; *) mode=crc ;; esac
+}
 attach() {
     # pool, image
     detach "$2"
-    printf '%s %s %s\\n' "$fsid" "$1" "$2" > "$MAPPED/$2"
+    printf '%s %s %s\\n' "$fsid" "$1" "$2" > "$MAPPED/$2.new"
+    mv "$MAPPED/$2.new" "$MAPPED/$2"
     modprobe -q rbd 2> /dev/null || :
     options=noudev,ms_mode=$mode,osd_request_timeout=$GIVES_UP_S
     rbd_of_cluster device map -o "$options" "$1/$2" > /dev/null
@@ -84,7 +95,9 @@ detach() {
     # image
     rm -f "$MAPPED/$1.device"
     [ -f "$MAPPED/$1" ] || return 0
-    read -r of_cluster pool image < "$MAPPED/$1"
+    # Nothing was mapped behind a note that was never finished.
+    read -r of_cluster pool image < "$MAPPED/$1" || image=
+    [ -n "$image" ] || { rm -f "$MAPPED/$1"; return 0; }
     for number in $(numbers_of "$of_cluster" "$pool" "$image"); do
         for holder in "$SYS/block/rbd$number/holders/"*; do
             [ -e "$holder" ] || continue
@@ -130,7 +143,7 @@ def attach(
     """
     lines = [
         f"mkdir -p {shlex.quote(_folder(tmp_dir))}",
-        'umask 077; keys=""',
+        'umask 077; keys=""; ask_cluster',
     ]
     for pool, name, encryption in images:
         place, image = shlex.quote(pool), shlex.quote(name)
@@ -142,43 +155,52 @@ def attach(
                 lines.append(f"format_luks {place} {image}")
             lines.append(f"open_luks {image}")
         lines.append(f'ln -sfn "$device" "$MAPPED"/{image}.device')
-    settings = _settings(tmp_dir, conf) + f'rbd_of_cluster() {{ {rbd} "$@"; }}\n'
+    settings = _settings(tmp_dir) + _client(conf) + f'rbd_of_cluster() {{ {rbd} "$@"; }}\n'
     text = settings + _OURS + _DETACH + _ATTACH + keys.functions() + "\n".join(lines)
     return _as_root(text)
 
 
-def detach(images: Sequence[str], tmp_dir: str, conf: str) -> str:
+def detach(images: Sequence[str], tmp_dir: str) -> str:
     """Close and unmap these images of ours; what is not mapped is no error."""
     calls = "\n".join(f"detach {shlex.quote(name)}" for name in images)
-    return _as_root(_settings(tmp_dir, conf) + _OURS + _DETACH + calls)
+    return _as_root(_settings(tmp_dir) + _OURS + _DETACH + calls)
 
 
-def remove(tmp_dir: str, conf: str) -> str:
+def remove(tmp_dir: str) -> str:
     """Close and unmap all that notes in tmp_dir name, and destroy the keys of these volumes.
 
     The note has the cluster, as there may be another one by now.
     """
     folder, prefix = shlex.quote(_folder(tmp_dir)), shlex.quote(_prefix(tmp_dir))
     text = f"""\
+rm -f "$MAPPED"/*.device "$MAPPED"/*.new
 for note in "$MAPPED"/*; do
     [ ! -f "$note" ] || [ -h "$note" ] || detach "${{note##*/}}"
 done
-rm -f "$MAPPED"/*.device; rmdir "$MAPPED"
+rmdir "$MAPPED"
 directories=$(key_directory present)
 for directory in $directories; do rm -f "$directory"/{prefix}-*; done
 [ -z "$directories" ] || rmdir $directories 2> /dev/null || :"""
-    settings = _settings(tmp_dir, conf)
-    inner = _as_root(settings + _OURS + _DETACH + keys.functions() + text)
+    inner = _as_root(_settings(tmp_dir) + _OURS + _DETACH + keys.functions() + text)
     return f"[ ! -d {folder} ] || {inner}"
 
 
-def _settings(tmp_dir: str, conf: str) -> str:
+def _client(conf: str) -> str:
+    """Defines what `ask_cluster` runs."""
+    asked = {"conf": conf, "user": "admin", "names": ["fsid", "ms_client_mode"]}
+    program = shell.program(rados_client_on_host)
+    return (
+        f"CLIENT=$(cat <<\\CLIENT_PROGRAM\n{program}CLIENT_PROGRAM\n)\n"
+        f"CONF={shlex.quote(conf)}\nASKED={shlex.quote(json.dumps(asked))}\n"
+    )
+
+
+def _settings(tmp_dir: str) -> str:
     values = {
         "SYS": "/sys",
         "GIVES_UP_S": str(_GIVES_UP_S),
         "MAPPED": _folder(tmp_dir),
         "PREFIX": _prefix(tmp_dir),
-        "CONF": conf,
     }
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Optional
 
 from cbt_crypto.benchmarks.base import Scenario
+from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile
 from cbt_crypto.plan.file.document import KeyPath
 from cbt_crypto.results.precision.deployments import FIRST
@@ -98,6 +99,26 @@ def of_recovery(
                 "object; add OSDs, or lower replication"
             ),
         )
+
+
+def of_client_libraries(
+    configurations: Mapping[str, Sequence[Overlay]], scenarios: Mapping[str, Sequence[Scenario]]
+) -> Iterator[Contradiction]:
+    """Where clients are to have other libraries of Ceph, and their kernel does all IO."""
+    replacing = {
+        (name, overlay.name)
+        for name, overlays in configurations.items()
+        for overlay in overlays
+        if overlay.replaces_client_libraries
+    }
+    for scenario in (one for each in scenarios.values() for one in each):
+        for name, overlay in sorted(replacing):
+            if scenario.configuration == name and not scenario.uses_client_libraries:
+                yield (
+                    ("cluster", "configurations", name, overlay, "clients"),
+                    f"changes nothing for {scenario.name}, whose IO the clients' kernel does; "
+                    f"leave clients out, or list other configurations under {scenario.name}",
+                )
 
 
 def _erasure(cluster: ClusterSection, name: str, profile: PoolProfile) -> Iterator[Contradiction]:

@@ -22,7 +22,7 @@ from cbt_crypto.plan.file import control
 from cbt_crypto.plan.file.baseline import baseline_of, unmeasured
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.combinations import combinations, flatten, named_workloads
-from cbt_crypto.plan.file.consistency import of_recovery, until_precise
+from cbt_crypto.plan.file.consistency import of_client_libraries, of_recovery, until_precise
 from cbt_crypto.plan.file.dimensions import at, variants
 from cbt_crypto.plan.file.document import KeyPath, YamlDocument, printable, read
 from cbt_crypto.plan.file.explain import kind_of, nearest, sentences
@@ -124,7 +124,9 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
     cluster, configurations = _controlled(file, cluster, configurations, baseline)
     cluster, together = _laid_out(file, cluster, configurations)
     scenarios = _scenarios(file, cluster, baseline)
-    unfit = of_recovery(cluster, scenarios)
+    unfit = (
+        *of_recovery(cluster, scenarios), *of_client_libraries(configurations, scenarios),
+    )  # fmt: skip
     for path, wrong in (*unmeasured(cluster, baseline, scenarios), *unfit):
         file.problem(path, wrong)
     _check_sampler(file, monitoring, scenarios)

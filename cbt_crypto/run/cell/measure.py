@@ -170,8 +170,8 @@ def _pools(scenario: Scenario, volumes: Sequence[Volume]) -> dict[str, str]:
     """Pool -> its profile, of all pools that volumes need."""
     profile = scenario.pool_profile
     pools = {volume.pool: profile for volume in volumes} or {profile: profile}
-    data = str(getattr(scenario, "data_pool_profile", None) or "")
-    return {**pools, **{volume.data_pool: data for volume in volumes if volume.data_pool}}
+    data = {volume.data_pool: scenario.data_pool for volume in volumes if volume.data_pool}
+    return {**pools, **data}
 
 
 def benchmark_of(engine: Engine, work: CellWork) -> CellBenchmark:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Optional
 
 from typing_extensions import override
@@ -199,22 +199,26 @@ class DeployedCluster:
         take_down(self.cluster)
 
 
-def take_down(cluster: Cluster) -> None:
+def take_down(cluster: Cluster, remove_images: Callable[[], None] = lambda: None) -> None:
     """End a cluster's processes, undo its overlays, empty its devices, remove its directory.
 
-    A host that does not answer keeps none of the others up. Safe to repeat. Raises the first
-    RunError.
+    `remove_images` is called when no client has one any more: of a cluster that stays. A host that
+    does not answer keeps none of the others up. Safe to repeat. Raises the first RunError.
     """
-    errors: list[RunError] = []
-    for step in (cluster.shutdown, cluster.cleanup):
-        try:
-            step()
-        except RunError as error:
-            errors.append(error)
-    if errors:
-        # tmp_dir has the notes on the devices, by which the next start clears the rest.
-        raise errors[0]
-    cluster.purge()
+    ended, removed, cleared = map(_error_of, (cluster.shutdown, remove_images, cluster.cleanup))
+    # tmp_dir has the notes on devices and mappings, by which the next start clears the rest.
+    purged = None if ended or cleared else _error_of(cluster.purge)
+    for error in (ended, removed, cleared, purged):
+        if error is not None:
+            raise error
+
+
+def _error_of(step: Callable[[], None]) -> Optional[RunError]:
+    try:
+        step()
+    except RunError as error:
+        return error
+    return None
 
 
 def _auth_cipher(cluster: ClusterSection, site: Site) -> list[Requirement]:

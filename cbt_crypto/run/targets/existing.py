@@ -30,6 +30,14 @@ from cbt_crypto.run.targets import sockets_on_host
 from cbt_crypto.run.targets.base import commands_of
 from cbt_crypto.run.targets.cluster import overlaid, take_down
 
+# rbd ends with the number of its error. A dead client's watch ends by itself after 30 s.
+_REMOVE_ONE = """\
+n=0
+until {rbd} rm --no-progress "$1"; do
+    [ $? = 16 ] && [ $n -lt 12 ] || exit 1
+    n=$((n + 1)); sleep 5
+done"""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -130,10 +138,14 @@ def _pid_files(osds: Iterable[Osd], pids: Mapping[str, int]) -> HostScripts:
 def remove_images(
     remote: Remote, site: Site, commands: ClusterCommands, volumes: Sequence[Volume]
 ) -> None:
-    """Remove the images that the campaign made: the cluster stays."""
+    """Remove the images that the campaign made: the cluster stays.
+
+    Every image is tried. One whose client was killed is in use until its watch has ended.
+    """
     lines = "".join(f"{shlex.quote(f'{v.pool}/{v.name}')}\n" for v in volumes)
     if volumes:
-        script = f"xargs -P 8 -n 1 {commands.rbd} rm --no-progress <<'VOLUMES'\n{lines}VOLUMES"
+        one = _REMOVE_ONE.format(rbd=commands.rbd)
+        script = f"xargs -P 8 -n 1 sh -c {shlex.quote(one)} sh <<'VOLUMES'\n{lines}VOLUMES"
         remote.run({site.head: script}, "remove the volumes", 600)
 
 
@@ -192,7 +204,7 @@ class ExistingCluster:
         """The requirement that the cluster answers, and has the pools that cells name."""
         ceph = f"{shell.command(section.ceph_cmd)} -c {shlex.quote(site.conf)}"
         needs = []
-        data = (getattr(cell.scenario, "data_pool", "") for cell in cells)
+        data = (cell.scenario.data_pool for cell in cells)
         pools = [*(cell.scenario.pool_profile for cell in cells), *filter(None, data)]
         for pool in dict.fromkeys(pools):
             missing = f"the cluster of {site.conf} does not answer, or has no pool {pool}; make it"
@@ -243,5 +255,5 @@ class ExistingCluster:
 
     def end(self, filled: Sequence[Volume]) -> None:
         """Remove the campaign's images and directories: the cluster stays."""
-        remove_images(self._remote, self.site, commands_of(self.cluster), filled)
-        take_down(self.cluster)
+        commands = commands_of(self.cluster)
+        take_down(self.cluster, lambda: remove_images(self._remote, self.site, commands, filled))

@@ -10,14 +10,19 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, cast
 
 import pytest
-from fake_hosts import FakeHosts
+import yaml
+from fake_hosts import FakeHosts, in_a_shell
 
+from cbt_crypto.benchmarks.base import ClusterCommands, Volume
 from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.luks.proof import found_fault
+from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.engine.choice import embedded
+from cbt_crypto.engine.embedded.existing import ExistingCeph
 from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts.admin_socket_on_host import ask_and_identify
 from cbt_crypto.hosts.remote import Remote
@@ -212,3 +217,85 @@ def test_nothing_is_proved_of_a_cluster_that_we_deploy_by_saying_so(campaign_of:
     with pytest.raises(UsageError, match="none is for clusters that exist already"):
         campaign_of(cluster={"proof": "none"})
     assert campaign_of(cluster={**EXISTING, "proof": "none"}).cluster.proof == "none"
+
+
+class Cluster:
+    """What the engine's cluster does at the end, noted; each of `failing` fails."""
+
+    ceph_cmd, rbd_cmd, tmp_conf = "ceph", "rbd", "/their.conf"
+
+    def __init__(self, calls: list[str], failing: tuple[str, ...]) -> None:
+        self.calls, self.failing = calls, failing
+
+    def __getattr__(self, step: str) -> Callable[[], None]:
+        def take() -> None:
+            self.calls.append(step)
+            if step in self.failing:
+                raise RunError(f"{step} failed")
+
+        return take
+
+
+@pytest.mark.parametrize(
+    ("failing", "error", "called"),
+    [
+        ((), None, ["shutdown", "rbd rm", "cleanup", "purge"]),
+        (("shutdown",), "shutdown failed", ["shutdown", "rbd rm", "cleanup"]),
+        (("rbd rm",), "remove the volumes", ["shutdown", "rbd rm", "cleanup", "purge"]),
+        (("rbd rm", "purge"), "remove the volumes", ["shutdown", "rbd rm", "cleanup", "purge"]),
+        (("cleanup",), "cleanup failed", ["shutdown", "rbd rm", "cleanup"]),
+    ],
+)
+def test_images_are_removed_when_nobody_has_one_and_nothing_keeps_the_rest_up(
+    campaign_of: Make, failing: tuple[str, ...], error: Optional[str], called: list[str]
+) -> None:
+    calls: list[str] = []
+
+    def say(host: str, command: str) -> Optional[str]:
+        calls.append("rbd rm")
+        return None if "rbd rm" in failing else ""
+
+    section = campaign_of(cluster=EXISTING).cluster
+    engine = embedded()
+    engine.settings.cluster.clear()
+    engine.settings.cluster.update(yaml.safe_load(section.model_dump_json()))
+    stacks = {"A": Stack(())}
+    target = existing.ExistingCluster(engine, FakeHosts(say).remote(), section, stacks)
+    target.cluster = cast(Any, Cluster(calls, failing))
+    with pytest.raises(RunError, match=error) if error else contextlib.nullcontext():
+        target.end([Volume("ours", "rbd", "c0", 64)])
+    assert calls == called
+
+
+def test_an_image_that_a_dead_client_watches_is_removed_when_its_watch_has_ended(
+    campaign_of: Make, programs: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    """16 is EBUSY: as rbd ends where an image still has watchers."""
+    calls = tmp_path / "calls"
+    body = f"""echo "$@" >> {calls}
+case $(grep -c busy {calls}):$* in [12]:*/busy) exit 16 ;; *:*/gone) exit 2 ;; esac"""
+    programs("rbd", body)
+    programs("sleep", "exit 0")
+    remote = FakeHosts(in_a_shell).remote()
+    commands = ClusterCommands("ceph", "rbd -c '/a b/their.conf'", "env")
+    site = site_of(campaign_of(cluster=EXISTING).cluster)
+    volumes = [Volume(name, "rbd", "c0", 64) for name in ("gone", "busy", "free")]
+    with pytest.raises(HostError, match="remove the volumes"):
+        existing.remove_images(remote, site, commands, volumes)
+    one = "-c /a b/their.conf rm --no-progress rbd/"
+    assert sorted(calls.read_text().splitlines()) == sorted(
+        [f"{one}gone", f"{one}free", *[f"{one}busy"] * 3]
+    )
+
+
+def test_what_clients_of_it_have_mapped_is_unmapped(campaign_of: Make) -> None:
+    """A run that was killed left it; nothing else is undone on such a cluster."""
+    hosts = FakeHosts(lambda host, command: "")
+    section = campaign_of(cluster=EXISTING).cluster
+    document = yaml.safe_load(section.model_dump_json(exclude_unset=True))
+    cluster = ExistingCeph(document)
+    cluster.remote = hosts.remote()
+    cluster.shutdown()
+    *_, undone = hosts.calls
+    assert set(undone) == set(section.clients)
+    assert all("detach" in command for command in undone.values())

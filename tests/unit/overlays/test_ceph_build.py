@@ -17,7 +17,9 @@ from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.ceph_build import build_on_host, look_on_host
 from cbt_crypto.cluster_overlays.ceph_build.overlay import CephBuild
+from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Osd, Site
+from cbt_crypto.plan.file import Campaign
 
 pytestmark = pytest.mark.unit
 
@@ -259,3 +261,37 @@ def test_files_of_ceph_are_told_from_others(tmp_path: Path) -> None:
     assert look_on_host.mapped(str(os.getpid())) == [str(tmp_path / "librados.so.2.0.0")]
     (tmp_path / "librados.so.2.0.0").unlink()
     assert look_on_host.mapped(str(os.getpid())) == [f"{tmp_path}/librados.so.2.0.0 (deleted)"]
+
+
+def test_libraries_for_clients_are_refused_where_the_kernel_does_all_io(
+    campaign_of: Callable[..., Campaign],
+) -> None:
+    build = {"prefix": "/opt/ceph-main", "clients": True}
+    configurations = {"Ours": {}, "Main": {"ceph_build": build}}
+    with pytest.raises(UsageError) as refused:
+        campaign_of(
+            cluster={"configurations": configurations},
+            benchmarks={"rbd_single_client": ..., "rbd_krbd": {"vol_size": 64}},
+        )
+    (sentence,) = str(refused.value).splitlines()
+    assert "campaign.yaml" in sentence
+    assert (
+        "cluster.configurations.Main.ceph_build.clients: changes nothing for rbd_krbd" in sentence
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "benchmarks"),
+    [
+        ({"prefix": "/opt/m", "clients": True}, {"rbd_single_client": {}}),
+        ({"prefix": "/opt/m"}, {"rbd_krbd": {}}),
+        ({"clients": True}, {"rbd_krbd": {}}),
+        ({"prefix": "/opt/m", "clients": True}, {"rbd_krbd": {"configuration": "Ours"}}),
+    ],
+)
+def test_other_builds_and_loads_go_together(
+    campaign_of: Callable[..., Campaign], build: dict[str, Any], benchmarks: dict[str, Any]
+) -> None:
+    configurations = {"Ours": {}, "Main": {"ceph_build": build}}
+    campaign_of(cluster={"configurations": configurations},
+                benchmarks={"rbd_single_client": ..., **benchmarks})  # fmt: skip

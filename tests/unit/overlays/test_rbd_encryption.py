@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any, Callable
 
 import pytest
@@ -95,5 +98,21 @@ def test_an_encrypted_image_has_room_for_its_header(campaign_of: Make) -> None:
     cell = next(step.cell for step in plan(campaign).steps if hasattr(step, "cell"))
     stack = Stack(campaign.configurations["Client"])
     (volume,) = cell.scenario.volumes(cell_site(campaign.cluster, cell.scenario, stack))
-    assert cell.scenario.created_mb(volume) == volume.size_mb + 16 == 80
+    assert cell.scenario.created_mb(volume) == volume.size_mb + volume.encryption.header_mb == 80
     assert "--sector-size 4096" in " ".join(volume.encryption.formatting)
+
+
+@pytest.mark.skipif(shutil.which("cryptsetup") is None, reason="cryptsetup is not installed")
+def test_cryptsetup_makes_a_header_of_that_size(tmp_path: Path) -> None:
+    """The real one, on a file: its data begin where the room for the header ends."""
+    encryption = RbdEncryption(sector_size=4096).volume_encryption()
+    assert encryption is not None
+    image, key = tmp_path / "image", tmp_path / "key"
+    with image.open("wb") as file:
+        file.truncate(64 << 20)
+    key.write_bytes(bytes(64))
+    command = ["cryptsetup", "luksFormat", "-q", *encryption.formatting, "--key-file", key, image]
+    subprocess.run(command, check=True, capture_output=True)
+    dump = ["cryptsetup", "luksDump", image]
+    said = subprocess.run(dump, check=True, capture_output=True, text=True).stdout
+    assert f"offset: {encryption.header_mb << 20} [bytes]" in said

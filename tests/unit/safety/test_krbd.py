@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from cbt_crypto.benchmarks.base import ClusterCommands, Volume
+from cbt_crypto.benchmarks.rbd_krbd import RbdKrbd
+from cbt_crypto.hosts import rados_client_on_host, shell
 from cbt_crypto.hosts.devices import krbd
 from cbt_crypto.hosts.site import VolumeEncryption
 
 pytestmark = pytest.mark.unit
 
 FSID, OTHER = "11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555"
-LUKS = VolumeEncryption("luks", ("--type", "luks2"))
+LUKS = VolumeEncryption("luks", ("--type", "luks2"), header_mb=16)
+#: Ours of a conf that names neither: as upstream's engine writes it, and owners of clusters do.
+NO_FSID = "[global]\n    mon_host = 10.0.0.1\n"
 
 
 class Client:
@@ -24,18 +31,29 @@ class Client:
         self.tmp_dir = root / "tmp"
         self.tmp_dir.mkdir()
         self.conf = root / "ceph.conf"
-        self.conf.write_text(f"[global]\n    fsid = {FSID}\n    ms_client_mode = crc\n")
+        self.conf.write_text(NO_FSID)
         (root / "bin").mkdir()
         self.calls = root / "calls"
         self.program("cryptsetup", "")
         self.program("modprobe", "")
         self.program("blkid", "exit 2")
         self.program("rbd", "")
+        self.cluster_says(f"{FSID} crc secure")
+
+    def cluster_says(self, answer: str) -> None:
+        """What librados tells a client there."""
+        asks = f"*rados_cluster_fsid*{self.conf}*) echo {answer!r} ;;"
+        self.program("python3", f'case "$*" in {asks} *) exec {sys.executable} "$@" ;; esac')
 
     def program(self, name: str, body: str) -> None:
         path = self.root / "bin" / name
         path.write_text(f'#!/bin/sh\necho {name} "$@" >> {self.calls}\n{body}\n')
         path.chmod(0o755)
+
+    def maps(self, number: int, image: str = "ours") -> None:
+        """rbd maps an image there."""
+        folder = f"{self.root}/sys/bus/rbd/devices/{number}"
+        self.program("rbd", f'[ "$1" = device ] || echo {image} > {folder}/name')
 
     def mapped(self, number: int, fsid: str, image: str, mode: str = "crc") -> Path:
         folder = self.root / f"sys/bus/rbd/devices/{number}"
@@ -67,7 +85,14 @@ class Client:
         return [line for line in lines if line.startswith(f"{program} ")]
 
     def remove(self) -> subprocess.CompletedProcess[str]:
-        return self.run(krbd.remove(str(self.tmp_dir), str(self.conf)))
+        return self.run(krbd.remove(str(self.tmp_dir)))
+
+    def measure(self, text: str) -> subprocess.CompletedProcess[str]:
+        """A script of a scenario, with our image attached."""
+        scenario = RbdKrbd(configuration="A", vol_size=64)
+        volume = Volume("ours", "rbd", "c0", 64, tmp_dir=str(self.tmp_dir), conf=str(self.conf))
+        commands = ClusterCommands("ceph", f"rbd -c {self.conf}", "env")
+        return self.run(scenario.attached({"c0": text}, [volume], commands)["c0"])
 
     def attach(self, formats: bool = False) -> subprocess.CompletedProcess[str]:
         images = [("rbd", "ours", LUKS)]
@@ -133,10 +158,105 @@ def test_what_is_not_empty_is_not_formatted(client: Client) -> None:
 def test_a_kernel_that_speaks_otherwise_is_not_measured(
     client: Client, asked: str, spoken: str
 ) -> None:
-    client.conf.write_text(f"[global]\nfsid = {FSID}\nms client mode = {asked}\n")
+    client.cluster_says(f"{FSID} {asked}")
     client.mapped(3, FSID, "other", spoken)
     client.program("rbd", f"echo ours > {client.root}/sys/bus/rbd/devices/3/name")
     done = client.attach()
     assert f"the kernel does not speak ms_mode={asked} for rbd/ours" in done.stderr
     assert f"ms_mode={asked}," in client.called("rbd")[0]
     assert client.called("cryptsetup") == []
+
+
+def test_the_cluster_says_what_its_fsid_is(client: Client) -> None:
+    """The file has none; its note is found again, and what it names is unmapped."""
+    client.mapped(3, FSID, "other")
+    client.maps(3)
+    client.program("cryptsetup", 'echo "no memory" >&2; exit 4')
+    done = client.attach()
+    assert done.stderr.strip().endswith("no memory")
+    assert (client.tmp_dir / "mapped/ours").read_text() == f"{FSID} rbd ours\n"
+    assert client.remove().returncode == 0
+    assert client.called("rbd")[-1] == "rbd device unmap -o noudev /dev/rbd3"
+
+
+@pytest.mark.parametrize(("told", "mode"), [("secure", "secure"), ("crc secure", "crc")])
+def test_the_monitors_mode_counts_where_the_file_has_none(
+    client: Client, told: str, mode: str
+) -> None:
+    client.cluster_says(f"{FSID} {told}")
+    client.mapped(3, FSID, "other", mode)
+    client.maps(3)
+    client.attach()
+    assert f"ms_mode={mode}," in client.called("rbd")[0]
+
+
+def test_nothing_is_noted_or_mapped_of_a_cluster_that_does_not_answer(client: Client) -> None:
+    client.cluster_says("")
+    done = client.attach()
+    assert done.returncode != 0
+    assert f"the cluster of {client.conf} does not tell its fsid" in done.stderr
+    assert client.called("rbd") == []
+    assert list((client.tmp_dir / "mapped").iterdir()) == []
+
+
+def test_librados_itself_says_why_it_is_not_let_in(client: Client) -> None:
+    """The real one, of this machine."""
+    done = subprocess.run(
+        [sys.executable, "-c", shell.program(rados_client_on_host),
+         json.dumps({"conf": f"{client.root}/none", "user": "admin", "names": ["fsid"]})],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == ""
+    reasons = ("No such file or directory", "librados.so.2: cannot open")
+    assert any(reason in done.stderr for reason in reasons)
+
+
+@pytest.mark.parametrize("note", ["", " ", f"{FSID} rb", f"{FSID} rbd ou", f"{FSID} rbd\n"])
+def test_a_note_that_was_never_finished_blocks_nothing(client: Client, note: str) -> None:
+    client.mapped(3, FSID, "theirs")
+    client.note("ours")
+    (client.tmp_dir / "mapped/ours").write_text(note)
+    (client.tmp_dir / "mapped/ours.new").write_text(note)
+    done = client.remove()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert client.called("rbd") == []
+    assert not (client.tmp_dir / "mapped").exists()
+
+
+def test_a_note_is_whole_before_it_has_its_name(client: Client) -> None:
+    """A disk that is full leaves none, and nothing is mapped."""
+    client.program("mv", 'echo "mv: No space left on device" >&2; exit 1')
+    done = client.attach()
+    assert "No space left" in done.stderr
+    assert client.called("rbd") == []
+    assert not (client.tmp_dir / "mapped/ours").exists()
+    assert client.remove().returncode == 0
+
+
+@pytest.mark.parametrize(("text", "status"), [("echo measured", 0), ("exit 7", 7), ("false", 1)])
+def test_volumes_are_detached_however_the_script_ends(
+    client: Client, text: str, status: int
+) -> None:
+    client.mapped(3, FSID, "other")
+    client.maps(3)
+    done = client.measure(text)
+    assert done.returncode == status, done.stderr
+    assert client.called("rbd")[1:] == ["rbd device unmap -o noudev /dev/rbd3"]
+    assert list((client.tmp_dir / "mapped").iterdir()) == []
+
+
+def test_volumes_are_detached_where_attaching_them_fails(client: Client) -> None:
+    client.mapped(3, FSID, "other", mode="secure")
+    client.maps(3)
+    done = client.measure("echo measured")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the kernel does not speak ms_mode=crc" in done.stderr
+    assert client.called("rbd")[1:] == ["rbd device unmap -o noudev /dev/rbd3"]
+
+
+def test_a_volume_that_cannot_be_detached_fails_the_script(client: Client) -> None:
+    client.carries(client.mapped(3, FSID, "other"), "vg-of-somebody")
+    client.maps(3)
+    done = client.measure("echo measured")
+    assert (done.returncode, done.stdout) == (1, "measured\n")
+    assert "carries vg-of-somebody, which is not ours" in done.stderr

@@ -1,0 +1,59 @@
+"""Prints what a client of a cluster learns when it connects. This file runs on the hosts.
+
+Its source is sent to them, so it needs nothing but Python 3.6 and librados, which every client
+has. Connecting matters: options that the monitors keep are known only then, and no file needs
+to have the cluster's fsid.
+"""
+
+import ctypes
+import json
+import os
+import sys
+from typing import Any, Dict, List
+
+_SIZE = 256
+_TIMEOUT_S = b"20"
+
+
+def told(conf: str, user: str, names: List[str]) -> List[str]:
+    """The values that are in force of `fsid` and of options.
+
+    Raises OSError where librados is missing or the cluster does not let us in.
+    """
+    librados = ctypes.CDLL("librados.so.2")
+    cluster = ctypes.c_void_p()
+    _check(librados.rados_create(ctypes.byref(cluster), user.encode()))
+    try:
+        _check(librados.rados_conf_read_file(cluster, conf.encode()))
+        librados.rados_conf_set(cluster, b"client_mount_timeout", _TIMEOUT_S)
+        _check(librados.rados_connect(cluster))
+        return [_value(librados, cluster, name) for name in names]
+    finally:
+        librados.rados_shutdown(cluster)
+
+
+def _value(librados: Any, cluster: ctypes.c_void_p, name: str) -> str:
+    value = ctypes.create_string_buffer(_SIZE)
+    size = ctypes.c_size_t(_SIZE)
+    if name == "fsid":
+        _check(librados.rados_cluster_fsid(cluster, value, size))
+    else:
+        _check(librados.rados_conf_get(cluster, name.encode(), value, size))
+    return value.value.decode()
+
+
+def _check(status: int) -> None:
+    if status < 0:
+        raise OSError(-status, os.strerror(-status))
+
+
+def main(request: Dict[str, Any]) -> None:
+    """Print the values of `names` on one line; of a client with that `conf` and `user`."""
+    try:
+        print(*told(request["conf"], request["user"], request["names"]))
+    except (OSError, AttributeError) as error:
+        print("{}: {}".format(request["conf"], error), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
