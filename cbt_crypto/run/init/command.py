@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Optional
 
 import click
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
 from cbt_crypto.archive.problem import printable
@@ -17,6 +18,7 @@ from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import ClusterSection, load, load_data
+from cbt_crypto.plan.file.field_types import UserName
 from cbt_crypto.run.init import campaign_file, hardware, table
 from cbt_crypto.run.init.host_list import expand
 from cbt_crypto.run.init.roles import propose
@@ -63,6 +65,8 @@ def init(
     """
     if os.path.lexists(output):
         raise UsageError(f"{output}: is there already; name another file with -o")
+    if user is not None:
+        _check_user(user)
     console, engine = Console(), embedded()
     remote = Remote(engine.common, _TMP_DIR, user)
     names = expand(host_list)
@@ -89,6 +93,16 @@ def init(
     with console.status(f"checking {output}"):
         remaining = _remaining(output, engine)
     _tell(output, remaining)
+
+
+def _check_user(user: str) -> None:
+    # ssh would take a name that begins with a dash for an option, and the file has it as it is.
+    try:
+        TypeAdapter(UserName).validate_python(user)
+    except ValidationError:
+        raise UsageError(
+            f"--user {user!r} is no name of a user; write it as in user@host"
+        ) from None
 
 
 def _remaining(output: Path, engine: Engine) -> list[HostFinding]:

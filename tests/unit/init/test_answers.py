@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.remote import HostResult
 from cbt_crypto.run.init import campaign_file, hardware
@@ -125,3 +128,12 @@ def test_any_value_at_any_key(
 def test_an_answer_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     with pytest.raises(UsageError, match=r"^h: answered with"):
         look(monkeypatch, text)
+
+
+@pytest.mark.parametrize("user", ["-oProxyCommand=x", LINE, "a b", ""], ids=repr)
+def test_a_user_that_is_none(tmp_path: Path, user: str) -> None:
+    """It was given to ssh, and would have been written into the file, as it was."""
+    words = ["init", "--hosts=localhost", f"--user={user}", "-o", str(tmp_path / "c.yaml")]
+    done = CliRunner().invoke(cbt_crypto, words)
+    assert done.exit_code == 2 and "is no name of a user" in done.output
+    assert not (tmp_path / "c.yaml").exists()
