@@ -42,8 +42,8 @@ def _answer_of(
     peer.sendall(json.dumps(command).encode() + b"\0")
     stream = peer.makefile("rb")
     (size,) = struct.unpack(">I", stream.read(4))
-    said = stream.read(size).decode("utf-8", "replace")
-    return said if is_text else json.loads(said)
+    answer = stream.read(size).decode("utf-8", "replace")
+    return answer if is_text else json.loads(answer)
 
 
 def leaves(value: Any, path: str = "") -> Iterator[Tuple[str, Any]]:

@@ -55,9 +55,9 @@ class DeviceGuard(Fact):
             return f"{self.device} {first or 'cannot be looked at'}"
         if self.wipe:
             return self._undiscardable(output)
-        found = first.removeprefix("signature ")
+        signature = first.removeprefix("signature ")
         return (
-            f"{self.device} carries data ({found}); name another device, or say wipe: true, "
+            f"{self.device} carries data ({signature}); name another device, or say wipe: true, "
             f"or wipe: [{self.device}], in the cluster section to have it overwritten"
         )
 

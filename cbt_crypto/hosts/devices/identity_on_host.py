@@ -42,9 +42,9 @@ def text_of(*paths: str) -> str:
             continue
         if path.endswith("/vpd_pg80"):
             content = content[4:]
-        said = " ".join(content.decode("utf-8", "replace").replace("\0", " ").split())
-        if said:
-            return said
+        text = " ".join(content.decode("utf-8", "replace").replace("\0", " ").split())
+        if text:
+            return text
     return ""
 
 
@@ -133,8 +133,8 @@ def words(known: Identity) -> str:
         ("dm", "mapping {}"),
         ("partuuid", "partition {}"),
     )
-    said = [form.format(known[name]) for name, form in names if name in known]
-    return ", ".join((said or ["no serial number"]) + [known.get("size", "?") + " bytes"])
+    parts = [form.format(known[name]) for name, form in names if name in known]
+    return ", ".join((parts or ["no serial number"]) + [known.get("size", "?") + " bytes"])
 
 
 def difference(then: Identity, now: Identity) -> Optional[str]:
@@ -230,9 +230,9 @@ def _check_other_ways(folder: str) -> None:
 
 def _says(disk: str) -> str:
     """What only one drive, or one file, can say of itself, with its size; empty for nothing."""
-    said = text_of(disk + "/wwid", disk + "/device/wwid") or text_of(disk + "/serial")
-    said = said or _backing(disk).rpartition(" ")[2]
-    return said and said + " " + text_of(disk + "/size")
+    serial = text_of(disk + "/wwid", disk + "/device/wwid") or text_of(disk + "/serial")
+    serial = serial or _backing(disk).rpartition(" ")[2]
+    return serial and serial + " " + text_of(disk + "/size")
 
 
 def _names(folder: str) -> List[str]:
@@ -304,8 +304,10 @@ def signatures(path: str) -> List[Dict[str, str]]:
     except OSError:
         raise Refused("cannot be read; install util-linux") from None
     except subprocess.CalledProcessError as error:
-        said = " ".join(error.stderr.decode("utf-8", "replace").split())
-        raise Refused(f"cannot be read ({said}); use a root user, or give yours sudo") from None
+        complaint = " ".join(error.stderr.decode("utf-8", "replace").split())
+        raise Refused(
+            f"cannot be read ({complaint}); use a root user, or give yours sudo"
+        ) from None
     rows = [line.split(",") for line in done.stdout.decode("utf-8", "replace").splitlines()]
     entries = [
         {"type": row[0], "uuid": ([*row, ""])[1]} for row in rows if not row[0].startswith("#")

@@ -48,8 +48,8 @@ def look(notes: Notes, path: str, key: str) -> None:
         working = any(note.get("working") for note in its_notes)
         foreign = foreign_content(path, uuids_of(its_notes), working)
     except Refused as error:
-        said = str(error)
-        print(said + "; mend " + key if "not a block device" in said else said)
+        sentence = str(error)
+        print(sentence + "; mend " + key if "not a block device" in sentence else sentence)
         return
     print("signature " + ", ".join(dict.fromkeys(foreign)) if foreign else "ok")
     print("stable " + stable_name(path))
@@ -230,13 +230,13 @@ def own_mapping(notes: Notes, name: str) -> bool:
     folder = folder_of(path)
     kind = text_of(folder + "/dm/uuid")
     stacked_note(notes, path)
-    known = set()
+    our_uuids = set()
     for below_it in sorted(os.listdir(folder + "/slaves")):
         node = "/dev/" + below_it.replace("!", "/")
         if is_stacked(node):
             return kind.startswith("CRYPT-LUKS")
-        known |= {plain(uuid_made) for uuid_made in uuids_of(notes.of_node(node))}
-    return kind.startswith("CRYPT-LUKS") and plain(kind.split("-")[2]) in known
+        our_uuids |= {plain(uuid_made) for uuid_made in uuids_of(notes.of_node(node))}
+    return kind.startswith("CRYPT-LUKS") and plain(kind.split("-")[2]) in our_uuids
 
 
 def emptied(notes: Notes, path: str, node: str) -> None:

@@ -21,11 +21,11 @@ def look(asked: Mapping[str, Mapping[str, Any]]) -> str:
 
 def parse(outputs: Iterable[str]) -> dict[str, Facts]:
     """Name -> facts, of all that were asked for; an output that is something else has none."""
-    found: dict[str, Facts] = {}
+    facts: dict[str, Facts] = {}
     for output in outputs:
         with contextlib.suppress(ValueError, TypeError):
-            found.update(json.loads(output))
-    return found
+            facts.update(json.loads(output))
+    return facts
 
 
 def closed_fault(facts: Optional[Facts]) -> Optional[str]:

@@ -131,8 +131,8 @@ class Mappings:
             states[name] = {}
             for device, layer in mappings.items():
                 # A program for each mapping, where no uevent would tell.
-                known = self.changes.is_complete and not counts.get(device)
-                table = layer["table"] if known else self.layers.table(device)
+                is_unchanged = self.changes.is_complete and not counts.get(device)
+                table = layer["table"] if is_unchanged else self.layers.table(device)
                 resumed = {"table": table, "resumed": counts.get(device, 0)}
                 states[name][str(layer["mapping"])] = resumed
         return states

@@ -77,18 +77,18 @@ def _read(folder: str, name: str) -> str:
 
 def of_process(pid: str) -> Dict[str, object]:
     """What passed the devices that it has open, and what it moved itself."""
-    counted, own = process(pid), None
+    counted, moved = process(pid), None
     if counted:
-        own = {"read_bytes": counted[0], "written_bytes": counted[1]}
-        own["size_bytes"] = largest_file(pid)
+        moved = {"read_bytes": counted[0], "written_bytes": counted[1]}
+        moved["size_bytes"] = largest_file(pid)
     devices = [layers(device) for device in opened(pid)]
-    return {"devices": devices, "process": own, "cpu_ms": cpu_ms(pid)}
+    return {"devices": devices, "process": moved, "cpu_ms": cpu_ms(pid)}
 
 
 def of_drive(paths: List[str]) -> Dict[str, object]:
     """What passed devices that are named."""
-    found = [number_at(path) for path in paths]
-    return {"devices": [layers(device) for device in found if device], "process": None}
+    numbers = [number_at(path) for path in paths]
+    return {"devices": [layers(device) for device in numbers if device], "process": None}
 
 
 def main(asked: Dict[str, Any]) -> Dict[str, object]:
