@@ -114,8 +114,8 @@ def _workload_cells(folder: Folder, hosts: _Hosts) -> dict[str, tuple[Process, .
         cell = _OF_ONE_VOLUME.sub(r"\1", f"{folder.relative}/{workload}/{rest}")
         processes = cells.setdefault(cell, {})
         key, volume = (host, match.group(1)), match.group(1)
-        known = processes.get(key)
-        if known is None or name < known.json_file.rpartition("/")[2]:  # json_ sorts first
+        earlier = processes.get(key)
+        if earlier is None or name < earlier.json_file.rpartition("/")[2]:  # json_ sorts first
             processes[key] = Process(
                 host=host,
                 volume=volume,

@@ -55,8 +55,10 @@ class ClientSamples(Sampled[ClientSeries]):
         start, end = max(window.start_s, float(times[0])), min(window.end_s, float(times[-1]))
         if end <= start:
             return None
-        used = [np.diff(np.interp([start, end], times, one))[0] for one in self.series.cpu_s.T]
-        cores = {state: float(one) / (end - start) for state, one in zip(STATES, used)}
+        used = [
+            np.diff(np.interp([start, end], times, counter))[0] for counter in self.series.cpu_s.T
+        ]
+        cores = {state: float(seconds) / (end - start) for state, seconds in zip(STATES, used)}
         return ClientUse(self.host, end - start, cores)
 
 
@@ -84,7 +86,7 @@ def client_samples(
     """Of every host with a client process; empty where one has none, as in older archives."""
     hosts = dict.fromkeys(process.host for process in cell.processes)
     present = set(folder.names)
-    found = []
+    samples = []
     for host in hosts:
         name = f"clients_cpu.{host}"
         if name not in present:
@@ -94,8 +96,8 @@ def client_samples(
         except Malformed as error:
             problems.append(Problem(name, str(error)))
             return []
-        found.append(ClientSamples(host, series, cell.clock_offset_s.get(host, 0.0)))
-    return found
+        samples.append(ClientSamples(host, series, cell.clock_offset_s.get(host, 0.0)))
+    return samples
 
 
 def clients_used(
@@ -133,7 +135,8 @@ def _of_processes(samples: Sequence[ClientSamples], window: Window) -> dict[str,
     by_state = {}
     for column, state in enumerate(STATES):
         used = [
-            np.interp(window.grid_s, one.times_s, one.series.cpu_s[:, column]) for one in samples
+            np.interp(window.grid_s, of_host.times_s, of_host.series.cpu_s[:, column])
+            for of_host in samples
         ]
         by_state[state] = np.diff(np.sum(used, axis=0))
     return by_state

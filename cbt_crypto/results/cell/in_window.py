@@ -101,10 +101,12 @@ def in_window(
         ios = sum(row.ios for row in rows)
         iops = float(seconds.iops.mean())
         bytes_per_io = sum(row.bytes for row in rows) / ios if ios else 0.0
-        known = np.isfinite(seconds.clat_ns_mean) & (seconds.iops > 0)
+        has_latency = np.isfinite(seconds.clat_ns_mean) & (seconds.iops > 0)
         mean = None
-        if known.any():
-            mean = float(np.average(seconds.clat_ns_mean[known], weights=seconds.iops[known]))
+        if has_latency.any():
+            mean = float(
+                np.average(seconds.clat_ns_mean[has_latency], weights=seconds.iops[has_latency])
+            )
         counted = bins.get(direction)
         most = None if counted is None else float(counted.latencies_ns[-1])
         by_direction[direction] = InWindow(iops, iops * bytes_per_io, mean, most)
@@ -119,8 +121,8 @@ def other_seconds(directions: Sequence[str], by_direction: Mapping[str, InWindow
             yield f"the figures of {direction}s are of all that fio measured, as no log has them"
             continue
         lacking = [
-            what
-            for what, value in (
+            figure
+            for figure, value in (
                 ("mean latency", in_window.clat_ns_mean),
                 ("percentiles", in_window.clat_ns_max),
             )

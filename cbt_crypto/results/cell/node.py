@@ -77,8 +77,8 @@ class NodesUse:
 
     def process_cores(self, kind: str) -> Optional[float]:
         """Threads' worth of one kind of processes; None unless every node was sampled."""
-        found = [n.process_cores[kind] for n in self.nodes if n.process_cores is not None]
-        return sum(found) if len(found) == len(self.nodes) else None
+        cores = [n.process_cores[kind] for n in self.nodes if n.process_cores is not None]
+        return sum(cores) if len(cores) == len(self.nodes) else None
 
 
 class NodeSamples(Sampled[NodeSeries]):
@@ -95,7 +95,7 @@ class NodeSamples(Sampled[NodeSeries]):
         # counters are read on between samples, so that the seconds are those of the clients' IOs
         start, end = max(window.start_s, float(times[0])), min(window.end_s, float(times[-1]))
         cpu = self.series.cpu
-        ticks = np.array([np.diff(np.interp([start, end], times, one))[0] for one in cpu.T])
+        ticks = np.array([np.diff(np.interp([start, end], times, counter))[0] for counter in cpu.T])
         named = dict(zip(CPU_STATES, (ticks / self.series.hz).tolist()))
         named["user"] += named["nice"]
         seconds = end - start

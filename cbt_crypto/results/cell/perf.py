@@ -86,8 +86,8 @@ def read_perf(
                 crypto = crypto_percent(text)
         except Malformed as error:
             raise Malformed(f"{folder.label(name)} {error}") from None
-    known = per_second or crypto is not None
-    return PerfUse(host, per_second, crypto, total_s) if known else None
+    has_figures = per_second or crypto is not None
+    return PerfUse(host, per_second, crypto, total_s) if has_figures else None
 
 
 def _text(data: bytes) -> str:

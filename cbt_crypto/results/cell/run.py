@@ -226,8 +226,8 @@ def _of_clients(
     if not chosen.from_logs:
         return replace(run, series=series, histograms={**totals, **run.histograms})
     logged = in_window(clients, series, bins)
-    said = other_seconds(directions_of(clients), logged)
-    problems.extend(Problem("", sentence) for sentence in said)
+    sentences = other_seconds(directions_of(clients), logged)
+    problems.extend(Problem("", sentence) for sentence in sentences)
     # fio's own bins are of all that it measured; those of the logs are of the window
     merged = {**run.histograms, **totals}
     return replace(run, series=series, in_window=logged, histograms=merged)
@@ -277,16 +277,16 @@ def _within(
     client_cores: Mapping[str, Mapping[str, Floats]],
 ) -> dict[str, Within]:
     """How sure the run is of its figures, by direction; empty without series."""
-    io_total = np.sum([one.iops for one in series.values()], axis=0)
+    io_total = np.sum([of_direction.iops for of_direction in series.values()], axis=0)
     busy = None
     if cpu_percent:
         busy = np.sum([cpu_percent[state] for state in BUSY_STATES], axis=0) * threads / 100
-    found = {}
-    for direction, one in series.items():
+    by_direction = {}
+    for direction, of_direction in series.items():
         counted = bins.get(direction)
         seconds = Seconds(
-            iops=one.iops,
-            clat_ns_mean=one.clat_ns_mean,
+            iops=of_direction.iops,
+            clat_ns_mean=of_direction.clat_ns_mean,
             io_total=io_total,
             cpu_percent=cpu_percent,
             busy_cores=busy,
@@ -297,8 +297,8 @@ def _within(
         )
         within = within_run(seconds)
         if within is not None:
-            found[direction] = within
-    return found
+            by_direction[direction] = within
+    return by_direction
 
 
 def _histograms(clients: Sequence[Client]) -> dict[str, Histogram]:
@@ -360,7 +360,7 @@ def _uses(
     nodes: Sequence[NodeSamples], window: Window, problems: list[Problem]
 ) -> tuple[NodeUse, ...]:
     """The nodes whose samples cover the window; the others are problems."""
-    found = []
+    uses = []
     for node in nodes:
         use = node.use(window)
         shortfall = window.shortfall(use.seconds if use else 0.0)
@@ -370,13 +370,13 @@ def _uses(
             sentence = "its counters do not add up to its processors' time"
             problems.append(Problem("", f"{node.host}: {sentence}; they were not used"))
         else:
-            found.append(use)
-    return tuple(found)
+            uses.append(use)
+    return tuple(uses)
 
 
 def _osd_nodes(cell: CellDocument, uses: Sequence[NodeUse]) -> Optional[NodesUse]:
-    found = tuple(use for use in uses if use.host in cell.osd_hosts)
-    return NodesUse(found) if found and len(found) == len(cell.osd_hosts) else None
+    sampled = tuple(use for use in uses if use.host in cell.osd_hosts)
+    return NodesUse(sampled) if sampled and len(sampled) == len(cell.osd_hosts) else None
 
 
 def _perf(

@@ -55,10 +55,10 @@ def _one_series(
         logs, span = client.iops_logs, (client.shift_s, client.interval_s, window)
         ios = _added([counts_per_second(log.side(direction), *span) for log in logs], seconds)
         means = [means_per_second(log.side(direction), *span) for log in client.latency_logs]
-        mean, known = _mean(means, seconds)
+        mean, has_latency = _mean(means, seconds)
         iops += ios
-        latency += np.where(known, mean * ios, 0.0)
-        weight += np.where(known, ios, 0.0)
+        latency += np.where(has_latency, mean * ios, 0.0)
+        weight += np.where(has_latency, ios, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean_ns = np.where(weight > 0, latency / weight, np.nan)
     p99_ns = np.full(seconds, np.nan) if bins is None else bins.percentiles_ns("clat_ns_p99")
@@ -73,5 +73,5 @@ def _mean(parts: Sequence[tuple[Floats, Floats]], seconds: int) -> tuple[Floats,
     """Mean latency of each second, and where there is one, over the logs of one process."""
     sums = _added([part[0] for part in parts], seconds)
     weights = _added([part[1] for part in parts], seconds)
-    known = weights > 0
-    return np.where(known, sums / np.where(known, weights, 1.0), 0.0), known
+    has_latency = weights > 0
+    return np.where(has_latency, sums / np.where(has_latency, weights, 1.0), 0.0), has_latency

@@ -89,13 +89,13 @@ def times_overwritten(cell: CellDocument) -> Optional[float]:
 
 def _of_drives(osds: Mapping[str, OsdStorage]) -> Optional[tuple[int, int]]:
     """Bytes read and written: at each device that is open, once; of OSDs on files by process."""
-    found: dict[object, tuple[int, int]] = {}
+    moved: dict[object, tuple[int, int]] = {}
     for name, osd in osds.items():
         tops = [layers[0] for layers in osd.devices if layers]
         for top in tops:
-            found[osd.host, top.device] = (top.read_bytes, top.written_bytes)
+            moved[osd.host, top.device] = (top.read_bytes, top.written_bytes)
         if not tops:
             if osd.process is None:
                 return None
-            found[name] = (osd.process.read_bytes, osd.process.written_bytes)
-    return sum(r for r, _ in found.values()), sum(w for _, w in found.values())
+            moved[name] = (osd.process.read_bytes, osd.process.written_bytes)
+    return sum(r for r, _ in moved.values()), sum(w for _, w in moved.values())

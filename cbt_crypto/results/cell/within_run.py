@@ -75,8 +75,8 @@ def within_run(seconds: Seconds) -> Optional[Within]:
     figures = _figures(seconds, weights)
     small_sample = math.sqrt(blocks / (blocks - 1))
     spread = {name: _log_sd(values) for name, values in figures.items()}
-    known = {name: sd * small_sample for name, sd in spread.items() if sd is not None}
-    return Within(known, blocks, block)
+    log_sd = {name: sd * small_sample for name, sd in spread.items() if sd is not None}
+    return Within(log_sd, blocks, block)
 
 
 def _block_length(series: Floats) -> int:
@@ -106,12 +106,12 @@ def _weights(length: int, block: int) -> Floats:
 def _figures(seconds: Seconds, weights: Floats) -> dict[str, Floats]:
     """Each figure of each draw, by the key of its metric."""
     length = len(seconds.iops)
-    known = np.isfinite(seconds.clat_ns_mean)
-    weighted_ios = np.where(known, seconds.iops, 0.0)
-    latency = weighted_ios * np.where(known, seconds.clat_ns_mean, 0.0)
+    has_latency = np.isfinite(seconds.clat_ns_mean)
+    weighted_ios = np.where(has_latency, seconds.iops, 0.0)
+    latency = weighted_ios * np.where(has_latency, seconds.clat_ns_mean, 0.0)
     iops = weights @ seconds.iops / length
     figures = {"iops": iops, "bandwidth_bytes_per_s": iops}
-    if known.any():
+    if has_latency.any():
         with np.errstate(invalid="ignore", divide="ignore"):
             figures["clat_ns_mean"] = (weights @ latency) / (weights @ weighted_ios)
     for state, percent in seconds.cpu_percent.items():

@@ -47,12 +47,12 @@ def beside(deployments: Sequence[Sequence[float]]) -> Spread:
     Each deployment has a pair at least. Raises ValueError for fewer than two deployments.
     """
     means = [math.fsum(pairs) / len(pairs) for pairs in deployments]
-    known = _errors(means)
-    pairs = [log for own in deployments for log in own]
+    errors = _errors(means)
+    pairs = [log for logs in deployments for log in logs]
     if len(pairs) > len(means):
         # Deployments can be alike by chance, and turns then are not.
-        known.append((statistics.stdev(pairs) / math.sqrt(len(pairs)), len(pairs) - 1))
-    return Spread(math.fsum(means) / len(means), tuple(known))
+        errors.append((statistics.stdev(pairs) / math.sqrt(len(pairs)), len(pairs) - 1))
+    return Spread(math.fsum(means) / len(means), tuple(errors))
 
 
 def shared(ratios: Sequence[float]) -> Spread:
@@ -60,8 +60,8 @@ def shared(ratios: Sequence[float]) -> Spread:
 
     A degree of freedom is given away, as a cycle longer than a round makes ratios alike.
     """
-    known = [(error, max(degrees - 1, 1)) for error, degrees in _errors(ratios)]
-    return Spread(math.fsum(ratios) / len(ratios), tuple(known))
+    errors = [(error, max(degrees - 1, 1)) for error, degrees in _errors(ratios)]
+    return Spread(math.fsum(ratios) / len(ratios), tuple(errors))
 
 
 def apart(rounds: Sequence[tuple[float, float]]) -> Spread:

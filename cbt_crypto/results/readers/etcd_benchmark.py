@@ -38,8 +38,8 @@ def parse_etcd_benchmark(data: bytes) -> FioOutput:
     requests = sum(int(match[1]) for match in map(_BAR.match, lines) if match)
     missing = {"Total", "Slowest", "Average", "Requests/sec"} - summary.keys()
     if missing or not percentiles or not requests:
-        what = sorted(missing)[0] if missing else "a distribution of latencies"
-        raise Malformed(f"is not the whole output of etcd's benchmark tool: it lacks {what}")
+        lacking = sorted(missing)[0] if missing else "a distribution of latencies"
+        raise Malformed(f"is not the whole output of etcd's benchmark tool: it lacks {lacking}")
     ended = next((match for match in map(_ENDED.match, lines) if match), None)
     side = Side(
         direction="write",
