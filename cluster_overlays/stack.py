@@ -96,8 +96,8 @@ class Stack:
 
     def volume_encryption(self) -> Optional[VolumeEncryption]:
         """How clients encrypt their volumes; None where they do not."""
-        found = (overlay.volume_encryption() for overlay in self.overlays)
-        return next((one for one in found if one is not None), None)
+        encryptions = (overlay.volume_encryption() for overlay in self.overlays)
+        return next((encryption for encryption in encryptions if encryption is not None), None)
 
     def before_osds(self, site: Site) -> HostScripts:
         """What makes devices before the OSDs, from the lowest overlay to the highest."""

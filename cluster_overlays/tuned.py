@@ -185,8 +185,8 @@ class Tuned(Overlay):
         failed = [line for line in lines if _FAILED in line]
         grave = [line.partition(_FAILED)[2] for line in failed if _KERNEL_ARGUMENTS not in line]
         if grave or not failed:
-            what = grave[0] if grave else "see /var/log/tuned/tuned.log there"
-            return [f"{host} differs from its TuneD profile: {what}"]
+            difference = grave[0] if grave else "see /var/log/tuned/tuned.log there"
+            return [f"{host} differs from its TuneD profile: {difference}"]
         return []
 
     def _claim(self, named: Sequence[str], outputs: HostOutputs) -> str:

@@ -43,15 +43,15 @@ def look(folder: str, name: str) -> Dict[str, object]:
 def main() -> None:
     """With the daemons' directory of run files as a JSON string."""
     folder = json.loads(sys.argv[1])
-    found = {}  # type: Dict[str, Dict[str, object]]
+    daemons = {}  # type: Dict[str, Dict[str, object]]
     for file in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         name, extension = os.path.splitext(file)
         if extension == ".pid" and re.match(r"(mon|mgr|osd)\.", name):
             try:
-                found[name] = look(folder, name)
+                daemons[name] = look(folder, name)
             except (*ASK_ERRORS, StopIteration) as error:
-                found[name] = {"error": str(error)}
-    print(json.dumps(found))
+                daemons[name] = {"error": str(error)}
+    print(json.dumps(daemons))
 
 
 if __name__ == "__main__":

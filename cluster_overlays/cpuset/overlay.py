@@ -142,7 +142,7 @@ class CpuSet(Overlay):
         for host, looks in seen.items():
             for look in looks:
                 for name, cpus in look.value["osds"].items():
-                    wrong = [found for found in cpus["found"] if found != cpus["expected"]]
+                    wrong = [allowed for allowed in cpus["found"] if allowed != cpus["expected"]]
                     if wrong:
                         return (
                             f"{name} on {host}: threads could use CPUs {wrong[0]} and not "

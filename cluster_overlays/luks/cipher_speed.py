@@ -63,14 +63,14 @@ def best(outputs: Iterable[str]) -> tuple[str, int]:
         if all(isinstance(speed, float) for speed in speeds):
             key = (str(row["cipher"]), int(str(row["key_bits"])))
             slowest.setdefault(key, []).append(min(float(str(speed)) for speed in speeds))
-    known = {
+    speed_of = {
         key: min(of_hosts)
         for key, of_hosts in slowest.items()
         if key in CANDIDATES and len(of_hosts) == len(hosts)
     }
-    if not known:
+    if not speed_of:
         raise ValueError("cryptsetup benchmark measured no cipher on every host")
-    name, bits = max(known, key=lambda key: known[key])
+    name, bits = max(speed_of, key=lambda key: speed_of[key])
     return CANDIDATES[name, bits], bits
 
 

@@ -229,9 +229,9 @@ class Network(Overlay):
                 parts.append((proof.BYTES, admin_socket.script(_questions(site, host))))
                 parts.append((proof.TUNNEL, show[host]))
             if host == site.head:
-                for what, dump in proof.DUMPS.items():
-                    parts.append((what, f"{site.ceph_command} {dump} -f json"))
-            scripts[host] = "\n".join(f"echo {what}\n{text}" for what, text in parts)
+                for section, dump in proof.DUMPS.items():
+                    parts.append((section, f"{site.ceph_command} {dump} -f json"))
+            scripts[host] = "\n".join(f"echo {section}\n{text}" for section, text in parts)
         return scripts
 
     @override

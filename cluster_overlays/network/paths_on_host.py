@@ -38,8 +38,8 @@ def connected(ss: str) -> Iterator[str]:
 def link_kind(links: str) -> Optional[str]:
     """ "wg0 (wireguard)", of what `ip -d -o link show` printed; None: it does not encrypt."""
     name = links.split(":")[1].strip().partition("@")[0] if links.count(":") > 1 else ""
-    found = [kind for kind in _KINDS if re.search(rf"[ \\]{kind}\b", links)]
-    return f"{name} ({found[0]})" if found else None
+    kinds = [kind for kind in _KINDS if re.search(rf"[ \\]{kind}\b", links)]
+    return f"{name} ({kinds[0]})" if kinds else None
 
 
 def lower(links: str) -> Optional[str]:
@@ -87,12 +87,12 @@ def main(peers: List[str]) -> None:
         except OSError:
             continue
     policies = _said("ip", "xfrm", "policy")
-    found = {}
+    encrypted = {}
     for address in sorted(addresses):
         how = encrypts(address, policies)
         if how:
-            found[address] = how
-    print(json.dumps(found))
+            encrypted[address] = how
+    print(json.dumps(encrypted))
 
 
 if __name__ == "__main__":

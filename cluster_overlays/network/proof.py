@@ -13,6 +13,7 @@ from cbt_crypto.cluster_overlays.secure_messenger.traffic import COUNTERS, Traff
 from cbt_crypto.hosts import admin_socket, shell
 from cbt_crypto.hosts.admin_socket import Question
 from cbt_crypto.hosts.site import HostOutputs, Osd, Site
+from cbt_crypto.units import counted
 
 TUNNEL = "@tunnel"
 BYTES = "@bytes"
@@ -43,9 +44,9 @@ class Look:
         """Of the outputs of all hosts; what cannot be read is left out."""
         look = cls()
         for host, output in outputs.items():
-            for what, text in shell.sections(output, TUNNEL, BYTES, *DUMPS):
+            for section, text in shell.sections(output, TUNNEL, BYTES, *DUMPS):
                 try:
-                    look.take(host, what, text)
+                    look.take(host, section, text)
                 except (ValueError, KeyError, TypeError):
                     continue
         return look
@@ -78,16 +79,16 @@ def judge_absence(site: Site, looks: Sequence[HostOutputs]) -> Verdict:
     What the site itself encrypts below the cluster is no overlay's, and in the evidence.
     """
     evidence: dict[str, Any] = {host: _links(looks[-1], host) for host in site.hosts}
-    encrypted = [said for host in site.hosts for said in _encrypted_paths(looks[-1], host)]
+    encrypted = [path for host in site.hosts for path in _encrypted_paths(looks[-1], host)]
     if encrypted:
         evidence["encrypted_paths"] = encrypted
     for look in looks:
         for host in site.hosts:
             links = _links(look, host).split()
             if links != ["none"]:
-                what = f"has {links[0]}" if links else "did not say which links it has"
-                return Verdict(False, f"{host} {what}", evidence)
-    return Verdict(True, f"no tunnel of ours is on {len(site.hosts)} hosts", evidence)
+                fault = f"has {links[0]}" if links else "did not say which links it has"
+                return Verdict(False, f"{host} {fault}", evidence)
+    return Verdict(True, f"no tunnel of ours is on {counted(len(site.hosts), 'host')}", evidence)
 
 
 def _links(look: HostOutputs, host: str) -> str:
@@ -97,8 +98,8 @@ def _links(look: HostOutputs, host: str) -> str:
 def _encrypted_paths(look: HostOutputs, host: str) -> Iterator[str]:
     """ "node0 reaches 10.0.0.2 through wg0 (wireguard)" for each such address."""
     with contextlib.suppress(ValueError, AttributeError):
-        found = json.loads(look.get(host, "").partition(PATHS)[2] or "{}")
-        for address, how in found.items():
+        ways = json.loads(look.get(host, "").partition(PATHS)[2] or "{}")
+        for address, how in ways.items():
             yield f"{host} reaches {address} through {how}"
 
 

@@ -48,8 +48,8 @@ class Agreed:
 
     def is_all(self, mode: Mode) -> bool:
         """Whether data moved in that mode and no other; what nothing shows is no contradiction."""
-        known = {self.clients, self.osds} - {Mode.UNKNOWN}
-        return known == {mode} and self.clients is mode
+        modes = {self.clients, self.osds} - {Mode.UNKNOWN}
+        return modes == {mode} and self.clients is mode
 
     def words(self) -> str:
         """Both modes and what shows them: `clients secure, OSDs crc, by its connections`."""

@@ -132,9 +132,9 @@ class SecureMessenger(Overlay):
         if self._is_agreed_on(site):
             return self._judge_negotiated(traffic, looks[1], _client_modes(site, after))
         findings = {osd: self._finding(osd, traffic[osd], looks[1]) for osd in site.osds}
-        known = [of_osd for of_osd in traffic.values() if isinstance(of_osd, Traffic)]
-        verdict = judge_all(self, findings, self._claim(known))
-        doubt = self._doubt(known)
+        moved = [of_osd for of_osd in traffic.values() if isinstance(of_osd, Traffic)]
+        verdict = judge_all(self, findings, self._claim(moved))
+        doubt = self._doubt(moved)
         return Verdict(False, doubt, verdict.evidence) if verdict.proved and doubt else verdict
 
     def _is_agreed_on(self, site: Site) -> bool:
@@ -148,7 +148,7 @@ class SecureMessenger(Overlay):
         """The same on a cluster that somebody else deployed: by what was negotiated there."""
         wanted = Mode.SECURE if self.is_present else Mode.CRC
         findings: dict[Osd, Finding] = {}
-        known: list[tuple[Traffic, Agreed]] = []
+        agreements: list[tuple[Traffic, Agreed]] = []
         for osd, moved in traffic.items():
             if isinstance(moved, str) or moved.restart_fault:
                 findings[osd] = Finding(moved if isinstance(moved, str) else moved.restart_fault)
@@ -156,14 +156,16 @@ class SecureMessenger(Overlay):
             modes = look.values[_key(osd, "modes")]
             connections = _connections(osd, look)
             negotiated_here = agreed(moved, connections, modes, client_modes)
-            known.append((moved, negotiated_here))
+            agreements.append((moved, negotiated_here))
             evidence = {"modes": modes, "client_modes": list(client_modes), **moved.evidence()}
             evidence |= {"connections": connections, "agreed": asdict(negotiated_here)}
             findings[osd] = Finding(negotiated.fault(negotiated_here, wanted, moved), evidence)
-        total = sum((moved for moved, _ in known), NOTHING)
-        claim = negotiated.claim(total, [negotiated_here for _, negotiated_here in known], wanted)
+        total = sum((moved for moved, _ in agreements), NOTHING)
+        claim = negotiated.claim(
+            total, [negotiated_here for _, negotiated_here in agreements], wanted
+        )
         verdict = judge_all(self, findings, claim)
-        doubt = self._doubt([moved for moved, _ in known])
+        doubt = self._doubt([moved for moved, _ in agreements])
         return Verdict(False, doubt, verdict.evidence) if verdict.proved and doubt else verdict
 
     def _claim(self, traffic: Sequence[Traffic]) -> str:
@@ -252,8 +254,8 @@ def _answers(site: Site, outputs: HostOutputs) -> Answers:
 def _traffic(osd: Osd, before: Answers, after: Answers) -> Union[Traffic, str]:
     """What moved at this OSD, or why that is not known."""
     for look in (before, after):
-        for what in ("bytes", "modes"):
-            fault = look.fault(_key(osd, what), osd.host)
+        for question in ("bytes", "modes"):
+            fault = look.fault(_key(osd, question), osd.host)
             if fault:
                 return fault
     then, now = (Traffic.from_answer(look.values[_key(osd, "bytes")]) for look in (before, after))
