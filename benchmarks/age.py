@@ -73,8 +73,10 @@ class Aged(Scenario):
     @model_serializer(mode="wrap")
     def _without_what_is_not_asked(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """A cell that asks for none of this is the one of archives that do not know it."""
-        found: dict[str, Any] = handler(self)
-        return {key: one for key, one in found.items() if key not in _OPTIONS or one is not None}
+        options: dict[str, Any] = handler(self)
+        return {
+            key: value for key, value in options.items() if key not in _OPTIONS or value is not None
+        }
 
     @property
     def passes(self) -> int:

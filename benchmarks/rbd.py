@@ -124,7 +124,7 @@ class RbdFio(Aged):
         """`rbd create` for each volume, a few at a time."""
         data_pools = dict.fromkeys(volume.data_pool for volume in volumes)
         return "\n".join(
-            self._create([one for one in volumes if one.data_pool == pool], pool, commands)
+            self._create([volume for volume in volumes if volume.data_pool == pool], pool, commands)
             for pool in data_pools
         )
 
@@ -136,7 +136,10 @@ class RbdFio(Aged):
         sizes = dict.fromkeys(self.created_mb(volume) for volume in volumes)
         return "\n".join(
             self._create_alike(
-                [one for one in volumes if self.created_mb(one) == size], size, data_pool, commands
+                [volume for volume in volumes if self.created_mb(volume) == size],
+                size,
+                data_pool,
+                commands,
             )
             for size in sizes
         )
