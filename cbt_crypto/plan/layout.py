@@ -69,8 +69,8 @@ def _short(text: str) -> str:
 def section_of(config: Mapping[str, Any]) -> ClusterSection:
     """The section, from what an engine's settings made of it: they add keys of their own."""
     fields = ClusterSection.model_fields
-    known = {name for key, info in fields.items() for name in (key, info.alias) if name}
-    return ClusterSection.model_validate({k: v for k, v in config.items() if k in known})
+    keys = {name for key, info in fields.items() for name in (key, info.alias) if name}
+    return ClusterSection.model_validate({k: v for k, v in config.items() if k in keys})
 
 
 def ceph_dir(cluster: ClusterSection) -> str:

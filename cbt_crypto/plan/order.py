@@ -16,11 +16,11 @@ _EXACT = 8
 def cheapest_order(names: Sequence[str], first: str, cost: Cost) -> tuple[str, ...]:
     """`names`, each once, beginning with `first`; among equals, as they stand in `names`."""
     rest = [name for name in names if name != first]
-    known = lru_cache(maxsize=None)(cost)
+    cost_of = lru_cache(maxsize=None)(cost)
     if len(rest) > _EXACT:
-        return _greedy(rest, first, known)
+        return _greedy(rest, first, cost_of)
     orders = ((first, *order) for order in itertools.permutations(rest))
-    return min(orders, key=lambda order: sum(map(known, order, order[1:])))
+    return min(orders, key=lambda order: sum(map(cost_of, order, order[1:])))
 
 
 def _greedy(rest: list[str], first: str, cost: Cost) -> tuple[str, ...]:

@@ -75,14 +75,14 @@ class Durations:
 
         Each step varies by itself, and what is usual of its kind is known from a few.
         """
-        known: dict[str, list[float]] = {}
+        extras: dict[str, list[float]] = {}
         for noted in self.steps:
             extra = float(noted.get("seconds") or 0) - float(noted.get("seconds_measured") or 0)
-            known.setdefault(f"{noted.get('step')} {noted.get('how')}", []).append(extra)
+            extras.setdefault(f"{noted.get('step')} {noted.get('how')}", []).append(extra)
         counts = Counter(_kind(step) for step in steps)
         total = 0.0
         for kind, count in counts.items():
-            seen = known.get(kind, ())
+            seen = extras.get(kind, ())
             if len(seen) > 1:
                 total += variance(seen) * (count + count**2 / len(seen))
         return math.sqrt(total)
@@ -148,16 +148,16 @@ def predict(plan: Plan, earlier: Earlier) -> Prediction:
             turns = turns_on_each(plan.campaign, cell.scenario)
             if turns is not None:
                 most = 1 + max(c.iteration for c in plan.cells if load_key(c) == key)
-                found = needed(earlier.archive, until, turns, most)
-                rounds[key] = found.rounds
-                shown[_words(cell)] = found.words
+                need = needed(earlier.archive, until, turns, most)
+                rounds[key] = need.rounds
+                shown[_words(cell)] = need.words
                 continue
             spread = earlier.spread(cell, until.block)
             count = until.most if spread is None else rounds_needed(until, spread)
             rounds[key] = (count, count, count)
             shown[_words(cell)] = _shown(until, count, spread)
     low, usual, high = (
-        _of(plan.steps, {key: found[end] for key, found in rounds.items()}, earlier.durations)
+        _of(plan.steps, {key: counts[end] for key, counts in rounds.items()}, earlier.durations)
         for end in range(3)
     )
     return Prediction(

@@ -62,8 +62,8 @@ def _allocation(plan: Plan, archive: Path) -> Iterator[str]:
     if plan.campaign.groups:
         loads = [cell for cell in plan.cells if cell.iteration == 0]
         seconds = round(sum(cell.scenario.measured_s for cell in loads) / max(len(loads), 1))
-        own = Allocation(turns_of(section), seconds)
-        yield from advice(archive, len(loads), section.iterations, own)
+        allocation = Allocation(turns_of(section), seconds)
+        yield from advice(archive, len(loads), section.iterations, allocation)
 
 
 def _configurations(plan: Plan, console: Console) -> None:
@@ -123,8 +123,8 @@ def _round_row(turn: int, steps: Sequence[Step], durations: Durations) -> tuple[
     changes = [step.how.name.lower() for step in steps if isinstance(step, Deploy)]
     kinds = [f"{changes.count(kind)} {kind}" for kind in dict.fromkeys(changes)]
     about = sum(durations.of(step) for step in steps)
-    what = f"{', '.join(names)}  ({', '.join(kinds) or 'no change'})"
-    return f"round {turn + 1}", what, f"about {about:.0f} s"
+    configurations = f"{', '.join(names)}  ({', '.join(kinds) or 'no change'})"
+    return f"round {turn + 1}", configurations, f"about {about:.0f} s"
 
 
 def _row(step: Step, durations: Durations) -> tuple[str, str, str]:

@@ -115,12 +115,12 @@ def plan(
     pattern matches no cell.
     """
     cells = cells_of(campaign)
-    said = (
+    sentences = (
         *rates.problems(campaign, cells),
         *never_written.problems(cells),
         *client_encryption.problems(campaign, cells),
     )
-    wrong = list(dict.fromkeys(said))
+    wrong = list(dict.fromkeys(sentences))
     if wrong:
         raise UsageError("\n".join(f"{campaign.title}: {sentence}" for sentence in wrong))
     done = set(finished)
@@ -221,8 +221,8 @@ def _missing(
     """Volumes that are filled as the first cell's are: all that any cell needs, so all at once."""
     wanted = _filling(cells[0].scenario)
     alike = [cell for cell in cells if _filling(cell.scenario) == wanted]
-    found = {volume.name: volume for cell in alike for volume in volumes_of(cell)}
-    return tuple(volume for name, volume in found.items() if name not in there)
+    volumes = {volume.name: volume for cell in alike for volume in volumes_of(cell)}
+    return tuple(volume for name, volume in volumes.items() if name not in there)
 
 
 def _filling(scenario: Scenario) -> dict[str, Any]:

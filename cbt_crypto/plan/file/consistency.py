@@ -10,6 +10,7 @@ from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile
 from cbt_crypto.plan.file.document import KeyPath
 from cbt_crypto.results.precision.deployments import FIRST
+from cbt_crypto.units import counted
 
 #: Where, and one sentence.
 Contradiction = tuple[KeyPath, str]
@@ -74,7 +75,7 @@ def of_recovery(
     asked = [
         name
         for name, each in scenarios.items()
-        if any(one.osd_out_after_s is not None for one in each)
+        if any(scenario.osd_out_after_s is not None for scenario in each)
     ]
     if not asked:
         return
@@ -88,15 +89,17 @@ def of_recovery(
     shared, replicas = cluster.osds_per_device, cluster.replication
     osds = cluster.osds_per_node * (shared if isinstance(shared, int) else min(shared))
     osds *= 1 if cluster.osd_drives else len(cluster.osds)
-    own = max((profile.replication for profile in cluster.pool_profiles.values()), default=3)
+    replication = max(
+        (profile.replication for profile in cluster.pool_profiles.values()), default=3
+    )
     codes = [code.erasure_k + code.erasure_m for code in cluster.erasure_profiles.values()]
-    most = max([*(replicas if isinstance(replicas, list) else [replicas or own]), *codes])
+    most = max([*(replicas if isinstance(replicas, list) else [replicas or replication]), *codes])
     if osds <= most:
         yield (
             path,
             (
-                f"takes one of {osds} OSDs out, and the rest could not hold {most} pieces of each "
-                "object; add OSDs, or lower replication"
+                f"takes one of {counted(osds, 'OSD')} out, and the rest could not hold {most} "
+                "pieces of each object; add OSDs, or lower replication"
             ),
         )
 
@@ -135,13 +138,13 @@ def _erasure(cluster: ClusterSection, name: str, profile: PoolProfile) -> Iterat
     osds *= shared if isinstance(shared, int) else min(shared)
     pieces = code.erasure_k + code.erasure_m
     if osds < pieces:
-        yield path, f"makes {pieces} pieces, and there are {osds} OSDs; add OSDs"
+        yield path, f"makes {pieces} pieces, and the cluster has {counted(osds, 'OSD')}; add OSDs"
 
 
 def _neighbours(cluster: ClusterSection) -> Iterator[Contradiction]:
-    known = {cluster.head, *cluster.clients, *cluster.osds, *cluster.mons, *cluster.mgrs}
+    hosts = {cluster.head, *cluster.clients, *cluster.osds, *cluster.mons, *cluster.mgrs}
     for host in (cluster.neighbours.hosts or ()) if cluster.neighbours else ():
-        if host not in known:
+        if host not in hosts:
             yield (
                 ("cluster", "neighbours", "hosts"),
                 f'"{host}" is no host of the campaign; name one of its own',
@@ -185,8 +188,8 @@ def _devices(cluster: ClusterSection) -> Iterator[Contradiction]:
         if len(listed) < cluster.osds_per_node:
             yield (
                 path,
-                f"names {len(listed)} devices for osds_per_node: {cluster.osds_per_node}; "
-                "add devices or lower osds_per_node",
+                f"names {counted(len(listed), 'device')} for osds_per_node: "
+                f"{cluster.osds_per_node}; add devices or lower osds_per_node",
             )
 
 

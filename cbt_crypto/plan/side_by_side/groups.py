@@ -45,11 +45,11 @@ def groups_of(configurations: Configurations) -> tuple[Group, ...]:
     stacks = {name: Stack(overlays) for name, overlays in configurations.items()}
     together: list[list[str]] = []
     for name in stacks:
-        own = next((names for names in together if _changes_live(stacks, names[0], name)), None)
-        if own is None or name == CONTROL:
+        members = next((names for names in together if _changes_live(stacks, names[0], name)), None)
+        if members is None or name == CONTROL:
             together.append([name])
         else:
-            own.append(name)
+            members.append(name)
     if len(together) == 2 and [CONTROL] in together:
         # Nothing but the control would stand beside: then it is no further from the baseline
         # than the others are.
@@ -77,8 +77,8 @@ def _differ(this: Stack, other: Stack) -> Iterator[str]:
     """Names of the overlays that two configurations do not have alike."""
     by_name = [{overlay.name: overlay for overlay in stack.overlays} for stack in (this, other)]
     for name in dict.fromkeys((*by_name[0], *by_name[1])):
-        one, two = (named.get(name) for named in by_name)
-        if one is None or two is None or one.transition_to(two) is not Transition.NONE:
+        first, second = (named.get(name) for named in by_name)
+        if first is None or second is None or first.transition_to(second) is not Transition.NONE:
             yield name
 
 
@@ -118,7 +118,9 @@ def _overlays(configurations: Configurations) -> Iterator[tuple[KeyPath, str]]:
     for this, other in combinations(configurations, 2):
         stacks = [Stack(configurations[name]) for name in (this, other)]
         for name in _differ(stacks[0], stacks[1]):
-            both = [one for stack in stacks for one in stack.overlays if one.name == name]
+            both = [
+                overlay for stack in stacks for overlay in stack.overlays if overlay.name == name
+            ]
             if not all(overlay.stands_beside for overlay in both):
                 yield (
                     ("cluster", "layout"),

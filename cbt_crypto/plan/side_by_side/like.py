@@ -79,12 +79,12 @@ def needed(archive: Path, until: MeasureUntil, turns: int, most: int) -> Needed:
     """
     from scipy.special import fdtri  # noqa: PLC0415
 
-    own = Allocation(turns, until.block)
-    known = sorted(spreads_of(archive), key=own.variance)
-    if not known:
+    allocation = Allocation(turns, until.block)
+    spreads = sorted(spreads_of(archive), key=allocation.variance)
+    if not spreads:
         return Needed((most,) * 3, f"{most // turns} deployments at most; nothing is known of them")
-    worst = known[-1]
-    base = own.variance(worst) * (student(FIRST - 1) / until.half) ** 2
+    worst = spreads[-1]
+    base = allocation.variance(worst) * (student(FIRST - 1) / until.half) ** 2
     ratios = (
         float(fdtri(FIRST - 1, worst.degrees, 0.1)), 1.0,
         float(fdtri(FIRST - 1, worst.degrees, 0.9)),
@@ -93,7 +93,7 @@ def needed(archive: Path, until: MeasureUntil, turns: int, most: int) -> Needed:
     low, usual, high = (min(count, most) for count in wanted)
     asked = f"±{until.precision} after about {usual // turns} deployments of {turns} turns"
     if wanted[1] > most:
-        half = math.sqrt(own.variance(worst) / (most // turns)) * student(most // turns - 1)
+        half = math.sqrt(allocation.variance(worst) / (most // turns)) * student(most // turns - 1)
         reached = 100 * math.expm1(min(half, 5.0))
         asked = f"not ±{until.precision}, but about ±{reached:.2g} % after {most // turns}"
     words = f"{asked}, {low // turns} to {high // turns} with a chance of 80 %"
@@ -132,12 +132,12 @@ def spreads_of(archive: Path) -> list[Spread]:
             load = digest([run.planned.scenario, dict(run.planned.parameters)])
             rows = by_load.setdefault(load, {})
             rows.setdefault(run.planned.configuration, {})[run.planned.iteration] = run
-    found: list[Spread] = []
+    spreads: list[Spread] = []
     for rows in by_load.values():
-        for name, own in rows.items():
+        for name, of_row in rows.items():
             if name != baseline and baseline in rows:
-                found += _spreads(own, rows[baseline])
-    return found
+                spreads += _spreads(of_row, rows[baseline])
+    return spreads
 
 
 def _spreads(own: Mapping[int, Any], base: Mapping[int, Any]) -> Iterator[Spread]:
@@ -170,10 +170,10 @@ def _squared_error(run: Any, direction: str) -> float:
 def _mean(spreads: list[Spread]) -> Spread:
     count = len(spreads)
     return Spread(
-        second=math.fsum(one.second for one in spreads) / count,
-        turn=math.fsum(one.turn for one in spreads) / count,
-        deployment=math.fsum(one.deployment for one in spreads) / count,
-        degrees=min(one.degrees for one in spreads),
+        second=math.fsum(spread.second for spread in spreads) / count,
+        turn=math.fsum(spread.turn for spread in spreads) / count,
+        deployment=math.fsum(spread.deployment for spread in spreads) / count,
+        degrees=min(spread.degrees for spread in spreads),
     )
 
 

@@ -86,7 +86,7 @@ def test_a_stripe_unit_is_asked_for_and_judged() -> None:
 
 def test_too_few_osds_and_unknown_profiles_are_said_before_anything_starts() -> None:
     assert [wrong for _, wrong in origin_of(_cluster(per_node=2)).contradictions(True)] == [
-        "makes 3 pieces, and there are 2 OSDs; add OSDs"
+        "makes 3 pieces, and the cluster has 2 OSDs; add OSDs"
     ]
     unknown = _cluster().model_copy(update={"erasure_profiles": {}})
     assert [wrong for _, wrong in origin_of(unknown).contradictions(True)] == [

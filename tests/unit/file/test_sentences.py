@@ -144,7 +144,7 @@ def test_cluster(problems_of: Problems, cluster: Any, key: str, sentence: str) -
         (
             {"osd_devices": ["/dev/a"], "osds_per_node": 2},
             "cluster.osd_devices",
-            "names 1 devices for osds_per_node: 2; add devices or lower osds_per_node",
+            "names 1 device for osds_per_node: 2; add devices or lower osds_per_node",
         ),
         (
             {"osd_devices": "/dev/sdb", "osds_per_node": 2},
