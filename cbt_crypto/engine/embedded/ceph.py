@@ -60,8 +60,8 @@ class Ceph:
         """
         self.config = dict(config)
         self.hooks = hooks or Hooks()
-        known = {key: value for key, value in config.items() if key != "archive_dir"}
-        self.section = at(ClusterSection.model_validate(known))
+        section = {key: value for key, value in config.items() if key != "archive_dir"}
+        self.section = at(ClusterSection.model_validate(section))
         self.site = site_of(self.section)
         self.tmp_dir = self.section.tmp_dir
         self.tmp_conf = conf_path(self.section)
@@ -224,7 +224,7 @@ class Ceph:
         clean_at = "".join(answers[2:3])
         self._clean_at = int(clean_at) if clean_at.isdigit() else 0
         self.up_from = admin_session.up_from("".join(answers[3:4]))
-        self.placed = {name: json.loads(said) for name, said in zip(placed, answers[4:])}
+        self.placed = {name: json.loads(answer) for name, answer in zip(placed, answers[4:])}
 
     def _quiet(self) -> list[Step]:
         settings = self.section.settings

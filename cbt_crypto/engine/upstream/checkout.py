@@ -44,8 +44,8 @@ class Checkout:
     @property
     def version(self) -> str:
         """What tells snapshots apart: upstream has no releases."""
-        known = self.date or "of unknown date"
-        return f"{known}, changed" if self.is_changed else known
+        date = self.date or "of unknown date"
+        return f"{date}, changed" if self.is_changed else date
 
 
 def is_checkout(path: Path) -> bool:
