@@ -192,12 +192,12 @@ def _shared(archive: Path, plan: Mapping[str, Any], campaign: Campaign) -> bool:
     """Whether the archive knows a cell that this file has too."""
     cells = cells_of(campaign)
     planned = plan.get("cells")
-    known = {
+    definitions = {
         planned_cell.get("definition")
         for planned_cell in (planned if isinstance(planned, list) else ())
         if isinstance(planned_cell, dict)
     }
-    if any(cell.definition in known for cell in cells):
+    if any(cell.definition in definitions for cell in cells):
         return True
     return bool(finished_cells(archive, cells))
 

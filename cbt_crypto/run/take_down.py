@@ -55,8 +55,8 @@ def to_clear(archive: Path, foreign: bool = False) -> list[Deployment]:
     archive's word for it.
     """
     mine = own_left_over(archive)
-    known = {deployment.run for deployment in mine}
-    of_others = [deployment for deployment in left_over(archive) if deployment.run not in known]
+    runs = {deployment.run for deployment in mine}
+    of_others = [deployment for deployment in left_over(archive) if deployment.run not in runs]
     if of_others and not foreign:
         hosts = printable(", ".join(of_others[0].hosts))
         raise UsageError(

@@ -27,8 +27,8 @@ def ask(remote: Remote, site: Site, campaign: Campaign) -> ByOverlay:
     for overlay in _overlays(campaign):
         scripts = overlay.way_back(site)
         if scripts:
-            said = remote.run(scripts, f"note what {overlay.name} will change", _LIMIT_S)
-            by_overlay.setdefault(overlay.name, {}).update(said)
+            outputs = remote.run(scripts, f"note what {overlay.name} will change", _LIMIT_S)
+            by_overlay.setdefault(overlay.name, {}).update(outputs)
     return by_overlay
 
 
@@ -36,8 +36,8 @@ def put_back(remote: Any, site: Site, campaign: Campaign, by_overlay: Any) -> It
     """Give it back to hosts that lost it; yields what nobody knows any more, host by host."""
     scripts = joined(o.put_back(site, _of(by_overlay, o.name)) for o in _overlays(campaign))
     made = {host: own_directory.make(site.tmp_dir) + text for host, text in scripts.items()}
-    for host, said in remote.run(made, "look for the way back", _LIMIT_S).items():
-        yield from (f"{host}: {line}" for line in said.splitlines() if line.strip())
+    for host, printed in remote.run(made, "look for the way back", _LIMIT_S).items():
+        yield from (f"{host}: {line}" for line in printed.splitlines() if line.strip())
 
 
 def _of(by_overlay: Any, name: str) -> dict[str, str]:

@@ -41,9 +41,9 @@ class Overwrites:
         """
         before, after = readings
         self.note(before)
-        found = {name: dict(drive) for name, drive in self._drives.items()}
+        written = {name: dict(drive) for name, drive in self._drives.items()}
         self.note(after)
-        return found
+        return written
 
 
 def carriers(reading: Reading) -> Iterator[tuple[str, int, int]]:

@@ -46,7 +46,7 @@ def window_of(iops: Sequence[float]) -> Optional[Window]:
         return None
     middle = (WINDOW - 1) / 2
     steps = [number - middle for number in range(WINDOW)]
-    slope = sum(step * one for step, one in zip(steps, last)) / sum(step**2 for step in steps)
+    slope = sum(step * rate for step, rate in zip(steps, last)) / sum(step**2 for step in steps)
     return Window(100 * (max(last) - min(last)) / mean, 100 * abs(slope) * (WINDOW - 1) / mean)
 
 

@@ -53,15 +53,15 @@ def lost(site: Site, seen: Mapping[str, Sequence[Seen]]) -> Optional[str]:
     The monitors would be asked in vain whether it is up.
     """
     for osd in site.osds:
-        known = [look.value.get(name_of(osd)) for look in seen.get(osd.host, ())]
-        if known and known[0] and not known[-1]:
-            return f"{name_of(osd)} on {osd.host}: {_fault(known, ())}"
+        looks = [look.value.get(name_of(osd)) for look in seen.get(osd.host, ())]
+        if looks and looks[0] and not looks[-1]:
+            return f"{name_of(osd)} on {osd.host}: {_fault(looks, ())}"
     return None
 
 
 def _finding(osd: Osd, seen: Sequence[Seen], up_from: Sequence[UpFrom]) -> Finding:
-    known = [look.value.get(name_of(osd)) for look in seen]
-    runs = [run for n, run in enumerate(known) if n == 0 or run != known[n - 1]]
+    looks = [look.value.get(name_of(osd)) for look in seen]
+    runs = [run for n, run in enumerate(looks) if n == 0 or run != looks[n - 1]]
     epochs = [look.get(osd.id) for look in up_from]
     evidence = {"pid": None, "start_ticks": None, "up_from": epochs[-1] if epochs else None}
     if runs and runs[-1]:

@@ -12,6 +12,7 @@ from typing import Any, Optional
 
 from cbt_crypto.engine.contract import CellOutcome
 from cbt_crypto.hosts.site import Site
+from cbt_crypto.units import counted
 
 #: Of the verdict in proof.json.
 NAME = "group"
@@ -55,10 +56,10 @@ def judged(
     idle = outcome.get("idle", {})
     client_bytes = {name: _client_bytes(about) for name, about in idle.items()}
     fault = _misplaced(site, own_pools) or _busy(site, client_bytes)
-    own = ", ".join(f"osd.{osd.id}" for osd in site.osds)
+    own_osds = ", ".join(f"osd.{osd.id}" for osd in site.osds)
     total = sum(size or 0 for size in client_bytes.values())
-    claim = f"its pools lie on {own} alone, and {len(site.idle)} idle OSDs moved {total} bytes of "
-    claim += "clients"
+    idle_osds = counted(len(site.idle), "idle OSD")
+    claim = f"its pools lie on {own_osds} alone, and {idle_osds} moved {total} bytes of clients"
     verdict = {
         "overlay": NAME,
         "present": True,
@@ -82,9 +83,9 @@ def _misplaced(site: Site, pools: Mapping[str, Collection[int]]) -> Optional[str
     """What contradicts that its pools are on its own OSDs."""
     if not pools:
         return "nobody said where its pools lie"
-    own = {osd.id for osd in site.osds}
+    own_osds = {osd.id for osd in site.osds}
     for name, osds in pools.items():
-        strange = sorted(set(osds) - own)
+        strange = sorted(set(osds) - own_osds)
         if strange or not osds:
             where = ", ".join(f"osd.{osd}" for osd in strange) or "no OSD"
             return f"the pool {name} lies on {where}, which is not the group's"
@@ -105,5 +106,5 @@ def _busy(site: Site, client_bytes: Mapping[str, Optional[int]]) -> Optional[str
 
 def _client_bytes(about: Mapping[str, Any]) -> Optional[int]:
     counters = about.get("counters", {})
-    known = [counters.get(key) for key in ("client_read_bytes", "client_written_bytes")]
-    return None if None in known else sum(known)
+    sizes = [counters.get(key) for key in ("client_read_bytes", "client_written_bytes")]
+    return None if None in sizes else sum(sizes)

@@ -51,10 +51,10 @@ def parse(printed: Mapping[str, str], processes: int, in_flight: Optional[int]) 
 
 def _iops(text: str) -> Optional[float]:
     """The last IOPS that a process printed, of all directions."""
-    found = _IOPS.findall(text)
-    if not found:
+    matches = _IOPS.findall(text)
+    if not matches:
         return None
-    return sum(float(number) * _FACTORS[unit] for number, unit in _RATE.findall(found[-1]))
+    return sum(float(number) * _FACTORS[unit] for number, unit in _RATE.findall(matches[-1]))
 
 
 @dataclass(frozen=True)

@@ -115,8 +115,8 @@ class ScenarioBenchmark:
         """Add to `outcome` what the hosts said before the cell."""
         if self._rounds is not None:
             self.outcome["steady_state"] = self._rounds
-        said = before.get(_CACHES, {})
-        self.outcome["caches"] = caches.outcome(self.site, self.scenario, said)
+        emptied = before.get(_CACHES, {})
+        self.outcome["caches"] = caches.outcome(self.site, self.scenario, emptied)
 
     def run(self) -> None:
         """Run the processes under the monitors; `outcome` has the window and exit statuses.
@@ -126,9 +126,9 @@ class ScenarioBenchmark:
         scripts = self.scenario.measure(
             self.site, self.run_dir, self.commands, self.stack.wrap_client
         )
-        said = f"cd {shlex.quote(self.run_dir)} && grep -H . exit_status.*"
+        show_statuses = f"cd {shlex.quote(self.run_dir)} && grep -H . exit_status.*"
         scripts = {
-            host: f"{client_sampler.around(text, self.run_dir, self.site.tmp_dir)}\n{said}"
+            host: f"{client_sampler.around(text, self.run_dir, self.site.tmp_dir)}\n{show_statuses}"
             for host, text in scripts.items()
         }
         limit = self.scenario.ramp + self.scenario.measured_s + _SLACK
@@ -198,11 +198,11 @@ def failed_processes(outcome: CellOutcome, archive_dir: Path) -> None:
     """Raise RunError naming the first fio process that did not succeed, and what it said."""
     for process in outcome["processes"]:
         if process["exit_status"] != 0:
-            said = _last_words(archive_dir / f"output.{process['volume']}.{process['host']}")
+            last_words = _last_words(archive_dir / f"output.{process['volume']}.{process['host']}")
             status = process["exit_status"]
             ending = "left no exit status" if status is None else f"exited with {status}"
             kind = process.get("kind", "fio")
-            raise RunError(f"{process['host']}: {kind} {process['volume']} {ending}{said}")
+            raise RunError(f"{process['host']}: {kind} {process['volume']} {ending}{last_words}")
 
 
 def _status(printed: str, volume: str) -> Optional[int]:

@@ -90,11 +90,11 @@ def start_script(neighbours: Neighbours, stack: Stack, site: Site, host: str, fi
     command = " ".join(shlex.quote(word) for word in words)
     if host in site.clients:
         command = stack.wrap_client(host, command)
-    said = shlex.quote(f"{file}.out")
+    output = shlex.quote(f"{file}.out")
     start = shell.start_in_background(f"sh -c {shlex.quote(command)}", file, f"{file}.out")
     return (
         f"cd /tmp; export SUDO\n{start}; sleep 1\n"
-        f"kill -0 $! 2>/dev/null || {{ tail -n 3 {said} >&2; exit 1; }}"
+        f"kill -0 $! 2>/dev/null || {{ tail -n 3 {output} >&2; exit 1; }}"
     )
 
 

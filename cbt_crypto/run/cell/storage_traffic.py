@@ -93,7 +93,7 @@ def _script(site: Site, host: str) -> str:
 
 def parsed(site: Site, outputs: HostOutputs) -> dict[str, dict[str, Any]]:
     """By OSD, or drive, what both parts of `scripts` printed; without OSDs that lack one part."""
-    found: dict[str, dict[str, Any]] = {}
+    by_carrier: dict[str, dict[str, Any]] = {}
     for host, output in outputs.items():
         parts = dict(shell.sections(output, _SOCKETS, _DEVICES))
         answers = admin_socket.parse({host: parts.get(_SOCKETS, "")}).values
@@ -104,21 +104,21 @@ def parsed(site: Site, outputs: HostOutputs) -> dict[str, dict[str, Any]]:
             name = f"osd.{osd.id}"
             told = devices.get(name, {})
             if name in answers and "error" not in told and told:
-                found[name] = {"host": host, "counters": _counters(answers[name]), **told}
+                by_carrier[name] = {"host": host, "counters": _counters(answers[name]), **told}
         for drive in site.drives:
             told = devices.get(f"drive {drive.name}", {})
             if drive.host == host and told and "error" not in told:
-                found[f"drive {drive.name}"] = {"host": host, "counters": {}, **told}
-    return found
+                by_carrier[f"drive {drive.name}"] = {"host": host, "counters": {}, **told}
+    return by_carrier
 
 
 def _counters(answer: Mapping[str, Any]) -> dict[str, int]:
-    found = {}
+    counters = {}
     for name, paths in _COUNTERS.items():
         value = next((answer[path] for path in paths if path in answer), None)
         if isinstance(value, int):
-            found[name] = value
-    return found
+            counters[name] = value
+    return counters
 
 
 def between(before: Reading, after: Reading) -> dict[str, dict[str, Any]]:
@@ -126,13 +126,13 @@ def between(before: Reading, after: Reading) -> dict[str, dict[str, Any]]:
 
     Without OSDs that only one reading has, or whose counters went back as the OSD was restarted.
     """
-    found = {}
+    passed = {}
     for name, last in after.items():
         first = before.get(name)
         moved = None if first is None else _difference(first, last)
         if moved is not None:
-            found[name] = {"host": last["host"], **moved}
-    return found
+            passed[name] = {"host": last["host"], **moved}
+    return passed
 
 
 def _difference(first: Mapping[str, Any], last: Mapping[str, Any]) -> Optional[dict[str, Any]]:
@@ -141,9 +141,9 @@ def _difference(first: Mapping[str, Any], last: Mapping[str, Any]) -> Optional[d
     }
     if any(value < 0 for value in counters.values()):
         return None
-    known = {layer["device"]: layer for layers in first["devices"] for layer in layers}
+    before = {layer["device"]: layer for layers in first["devices"] for layer in layers}
     devices = [
-        [_moved(known[layer["device"]], layer) for layer in layers if layer["device"] in known]
+        [_moved(before[layer["device"]], layer) for layer in layers if layer["device"] in before]
         for layers in last["devices"]
     ]
     process = None

@@ -49,16 +49,16 @@ class Threads:
 
     def busiest(self) -> Dict[str, Any]:
         """The thread that used most of a CPU while it was seen; empty where there was none."""
-        found = {}  # type: Dict[str, Any]
+        busiest = {}  # type: Dict[str, Any]
         for thread, looks in self.used.items():
             seconds = looks[-1][0] - looks[0][0]
             if seconds < _LEAST_S:
                 continue
             percent = round(100 * (looks[-1][1] - looks[0][1]) / seconds, 1)
-            if percent > found.get("cpu_percent", 0.0):
-                found = {"thread": self.names[thread], "cpu_percent": percent}
-                found["seconds"] = round(seconds, 1)
-        return found
+            if percent > busiest.get("cpu_percent", 0.0):
+                busiest = {"thread": self.names[thread], "cpu_percent": percent}
+                busiest["seconds"] = round(seconds, 1)
+        return busiest
 
 
 _threads = Threads()

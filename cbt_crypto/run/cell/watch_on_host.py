@@ -20,7 +20,9 @@ class Watcher:
     """Writes a line of JSON for each new value of each module that it was given."""
 
     def __init__(self, watches: Dict[str, Dict[str, Any]], path: str) -> None:
-        self.watches = {name: (_module(one), one["argument"]) for name, one in watches.items()}
+        self.watches = {
+            name: (_module(watch), watch["argument"]) for name, watch in watches.items()
+        }
         self.file = open(path, "w")  # noqa: SIM115 - as long as this process
         self.last = {}  # type: Dict[str, Any]
         self.times = []  # type: List[float]

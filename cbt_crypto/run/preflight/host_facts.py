@@ -14,6 +14,7 @@ from typing import Optional
 
 from cbt_crypto.hosts.requirement import Fact
 from cbt_crypto.hosts.site import Site
+from cbt_crypto.units import counted
 
 #: Seconds by which clocks may differ without a warning, and without an error.
 CLOCK_WARN_S, CLOCK_LIMIT_S = 0.1, 1.0
@@ -94,7 +95,7 @@ class LoadAverage(Fact):
             return None
         if load <= max(0.5, cpus * _BUSY_SHARE):
             return None
-        many = "1 CPU" if cpus == 1 else f"{cpus} CPUs"
+        many = counted(cpus, "CPU")
         return f"load is {load:g} on {many} before anything was started; end what runs there"
 
 

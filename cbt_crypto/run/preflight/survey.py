@@ -112,10 +112,10 @@ def _findings(
 def _clocks(reached: Mapping[str, str], sent: float, received: float) -> list[HostFinding]:
     """Offsets against the first host, the head: monitors and windows go by its clock."""
     bounds = {host: _bounds(text, sent, received) for host, text in reached.items()}
-    head = next((known for known in bounds.values() if known is not None), None)
+    head = next((clock for clock in bounds.values() if clock is not None), None)
     return [
-        _clock(host, None if known is None or head is None else clock_difference(known, head))
-        for host, known in bounds.items()
+        _clock(host, None if clock is None or head is None else clock_difference(clock, head))
+        for host, clock in bounds.items()
     ]
 
 

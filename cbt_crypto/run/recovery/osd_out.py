@@ -26,27 +26,27 @@ def running(scenario: Scenario, remote: Remote, site: Site) -> Iterator[dict[str
     The OSD is in again when this ends, however it does. Raises RunError when the placement groups
     were not clean again before the block ended: then nothing is known of how long it takes.
     """
-    known: dict[str, Any] = {}
+    recovery: dict[str, Any] = {}
     after_s = scenario.osd_out_after_s
     if after_s is None:
-        yield known
+        yield recovery
         return
     stop = {site.head: stop_script(site)}
     begin = scenario.ramp + after_s
     try:
         start = start_script(site, begin)
         remote.run({site.head: start}, "start the recovery", 60)
-        yield known
+        yield recovery
     except BaseException:
         with contextlib.suppress(HostError):
             remote.run(stop, "take the OSD in again", 120)
         raise
     printed = remote.run(stop, "take the OSD in again", 120)[site.head]
-    known.update(parsed(printed), osd=osd_of(site))
-    why = fault(known, begin)
+    recovery.update(parsed(printed), osd=osd_of(site))
+    why = fault(recovery, begin)
     if why:
         raise RunError(why)
-    known.pop("error", None)
+    recovery.pop("error", None)
 
 
 def pid_file(site: Site) -> str:
@@ -108,16 +108,16 @@ def check_under_load(known: Mapping[str, Any], load_from: float) -> None:
 
 def parsed(printed: str) -> dict[str, Any]:
     """What `stop` printed, by step; `error` where the program failed."""
-    known: dict[str, Any] = {}
+    steps: dict[str, Any] = {}
     for line in printed.splitlines():
         try:
             document = json.loads(line)
         except ValueError:
-            known["error"] = line.strip() or known.get("error")
+            steps["error"] = line.strip() or steps.get("error")
             continue
         if isinstance(document, Mapping):
-            known.update({key: value for key, value in document.items() if key in STEPS})
-    return known
+            steps.update({key: value for key, value in document.items() if key in STEPS})
+    return steps
 
 
 def fault(known: Mapping[str, Any], after_s: int) -> Optional[str]:

@@ -44,13 +44,13 @@ def clean_ones(cluster: Any, pgs: Set[str], epoch: int) -> Set[str]:
         )
         stats = json.loads(out) if status == 0 and out else []
         stats = stats.get("pg_stats", []) if isinstance(stats, dict) else stats
-        known = {pg["pgid"]: (pg["state"], int(pg["reported_epoch"])) for pg in stats}
+        states = {pg["pgid"]: (pg["state"], int(pg["reported_epoch"])) for pg in stats}
     else:
-        known = {pgid: queried(cluster, pgid) for pgid in pgs}
+        states = {pgid: queried(cluster, pgid) for pgid in pgs}
     return {
         pgid
         for pgid in pgs
-        if known.get(pgid, ("", 0))[0].startswith("active+clean") and known[pgid][1] >= epoch
+        if states.get(pgid, ("", 0))[0].startswith("active+clean") and states[pgid][1] >= epoch
     }
 
 

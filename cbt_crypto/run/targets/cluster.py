@@ -143,7 +143,10 @@ class DeployedCluster:
             librados(section.ceph_cmd, site.head),
             *(program_needed(program, site.mons) for program in (section.ceph_mon_cmd, *tools)),
             *_auth_cipher(section, site),
-            *(program_needed(one, site.mgrs) for one in (section.ceph_mgr_cmd, "ceph-conf")),
+            *(
+                program_needed(program, site.mgrs)
+                for program in (section.ceph_mgr_cmd, "ceph-conf")
+            ),
             program_needed(section.ceph_osd_cmd, site.osd_hosts),
         ]
 
@@ -158,8 +161,8 @@ class DeployedCluster:
         self.variant = variant
         self.site: Site = site_of(at(self._section, variant))
         make, settings = self.maker(self._engine), self._engine.settings
-        known = list(self._stacks.values())
-        self.cluster, self._hooks = overlaid(make, settings.cluster, known, variant)
+        stacks = list(self._stacks.values())
+        self.cluster, self._hooks = overlaid(make, settings.cluster, stacks, variant)
 
     @property
     def conf_text(self) -> str:

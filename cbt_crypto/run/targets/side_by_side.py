@@ -49,8 +49,8 @@ class Places:
     def site(self, group: Group, whole: Optional[Site] = None) -> Site:
         """The site as a group sees it; of `whole`, where that has other clients, say."""
         count, whole = len(self.groups), whole or self.whole
-        own = site_of_group(whole, self._section, count, group.number, self.deployment)
-        return replace(own, unlike=self.unlike)
+        seen = site_of_group(whole, self._section, count, group.number, self.deployment)
+        return replace(seen, unlike=self.unlike)
 
     def group(self, osd: Osd) -> Group:
         """The group that an OSD is in."""
@@ -81,22 +81,22 @@ class GroupHooks(StackHooks):
         of_osds: dict[str, dict[str, str]] = {}
         for site, stack in self._places.each():
             conf = self._conf(stack)
-            own = {**conf.get("global", {}), **conf.get("osd", {})}
-            of_osds.update({f"osd.{osd.id}": own for osd in site.osds})
+            options = {**conf.get("global", {}), **conf.get("osd", {})}
+            of_osds.update({f"osd.{osd.id}": options for osd in site.osds})
         return ceph_conf.merged(
-            *(one.ceph_conf() for one in self._alike()),
-            *(one.conf_of_all() for one in self.stack.overlays if self._is_unlike(one)),
+            *(overlay.ceph_conf() for overlay in self._alike()),
+            *(overlay.conf_of_all() for overlay in self.stack.overlays if self._is_unlike(overlay)),
             of_osds,
         )
 
     def _conf(self, stack: Stack) -> Mapping[str, Mapping[str, str]]:
         """What a group's OSDs and clients have and others do not."""
         return ceph_conf.merged(
-            *(one.conf_beside() for one in stack.overlays if self._is_unlike(one))
+            *(overlay.conf_beside() for overlay in stack.overlays if self._is_unlike(overlay))
         )
 
     def _alike(self) -> list[Overlay]:
-        return [one for one in self.stack.overlays if not self._is_unlike(one)]
+        return [overlay for overlay in self.stack.overlays if not self._is_unlike(overlay)]
 
     def _is_unlike(self, overlay: Overlay) -> bool:
         return overlay.name in self._places.unlike
@@ -106,8 +106,8 @@ class GroupHooks(StackHooks):
         confs = {}
         for site, stack in self._places.each():
             conf = self._conf(stack)
-            own = {**conf.get("global", {}), **conf.get("client", {})}
-            confs[site.group] = {"global": own, "client": own}
+            options = {**conf.get("global", {}), **conf.get("client", {})}
+            confs[site.group] = {"global": options, "client": options}
         return confs
 
     @override
@@ -182,8 +182,8 @@ class SideBySideCluster(DeployedCluster):
         self._places = Places(self._section, self._stacks)
         self.site = self._places.whole
         section = self._engine.settings.cluster
-        known = list(self._stacks.values())
-        self._hooks = GroupHooks(section_of(section), self._places, known)
+        stacks = list(self._stacks.values())
+        self._hooks = GroupHooks(section_of(section), self._places, stacks)
         self.cluster = self.maker(self._engine)(dict(section), self._hooks)
 
     def transition(self, step: Deploy) -> Transition:
