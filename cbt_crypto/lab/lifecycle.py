@@ -38,7 +38,10 @@ def up(name: str, shape: Shape, steps: Steps, mirror: Optional[str] = None) -> t
         _end(directory)
         _remove(directory)
         built = image.provide(shape.ceph.suite, steps, mirror)
-        others = {one.value: image.provide(one.suite, steps, mirror).root for one in shape.also}
+        others = {
+            release.value: image.provide(release.suite, steps, mirror).root
+            for release in shape.also
+        }
         try:
             return _start(name, shape, built, others, steps), True
         except BaseException:

@@ -55,10 +55,10 @@ def _remembered(machine: Machine, image: Image) -> bool:
     case = f"{boot} {machine.qemu_version}"
     memory = cache_dir() / "kvm"
     try:
-        known, _, answer = memory.read_text(encoding="ascii").partition(": ")
+        remembered, _, answer = memory.read_text(encoding="ascii").partition(": ")
     except FileNotFoundError:
-        known, answer = "", ""
-    if known != case:
+        remembered, answer = "", ""
+    if remembered != case:
         answer = "works" if probe(machine, image) else "hangs"
         memory.write_text(f"{case}: {answer}", encoding="ascii")
     return answer == "works"
