@@ -59,8 +59,8 @@ class Hider:
         words = {host: f"host{number}" for number, host in enumerate(names, 1)}
         named = [host for host in words if host and not _is_address(host)]
         # People write a host's own name where the file has its domain too.
-        own = {host.partition(".")[0]: words[host] for host in named}
-        self._words = {name: word for name, word in {**own, **words}.items() if name}
+        short = {host.partition(".")[0]: words[host] for host in named}
+        self._words = {name: word for name, word in {**short, **words}.items() if name}
         # What else is in their domain: a switch, a registry.
         self._domains = {host.partition(".")[2] for host in named} - {""}
         split = [_SEPARATOR.split(name) for name in self._words]
@@ -82,8 +82,8 @@ class Hider:
         labels = name.split(".") if len(name) <= _LONGEST_NAME else []
         ends = [".".join(labels[start:]) for start in range(len(labels))]
         # In a domain that is called like a host, what stands before it is a name as well.
-        known = (end for end in ends if end in self._words and (end == name or end not in domains))
-        host = next(known, None)
+        hosts = (end for end in ends if end in self._words and (end == name or end not in domains))
+        host = next(hosts, None)
         if host is not None:
             return self._within(text[: len(text) - len(host)]) + self._words[host]
         if any(end in domains for end in ends):
@@ -92,20 +92,20 @@ class Hider:
 
     def _within(self, text: str) -> str:
         """A word with other names for the hosts in it, as in `ssh-node1` and `node1.log`."""
-        pieces, said, at = _SEPARATOR.split(text), "", 0
+        pieces, renamed, at = _SEPARATOR.split(text), "", 0
         while at < len(pieces):
             lengths = range(min(self._pieces, len(pieces) - at), 0, -1)
-            known = (n for n in lengths if "".join(pieces[at : at + n]).lower() in self._words)
-            length = next(known, 0) if pieces[at].lower() in self._begins else 0
-            found = "".join(pieces[at : at + length]).lower()
-            said += self._words[found] if length else pieces[at]
+            fitting = (n for n in lengths if "".join(pieces[at : at + n]).lower() in self._words)
+            length = next(fitting, 0) if pieces[at].lower() in self._begins else 0
+            name = "".join(pieces[at : at + length]).lower()
+            renamed += self._words[name] if length else pieces[at]
             at += length or 1
             # Whatever domain it is given.
             while length and pieces[at : at + 1] == ["."] and pieces[at + 1][:1].isalpha():
                 at += 2
                 while pieces[at : at + 1] in (["-"], ["_"]):
                     at += 2
-        return said
+        return renamed
 
     def _user(self, name: str) -> str:
         return name if name.lower() in _EVERYBODY else self._numbered("user", name)

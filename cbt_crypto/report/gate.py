@@ -128,8 +128,8 @@ def _beyond(comparisons: Mapping[int, Comparison], question: Question) -> dict[i
 
     All rows count, also those that seem to gain: which ones lose is what is asked.
     """
-    known = {n: c.p_against(question.limit) for n, c in comparisons.items()}
-    shown = differing({number: p for number, p in known.items() if p is not None})
+    p_values = {n: c.p_against(question.limit) for n, c in comparisons.items()}
+    shown = differing({number: p for number, p in p_values.items() if p is not None})
     return {
         number: is_shown and question.lost(comparisons[number].percent) > question.loss
         for number, is_shown in shown.items()
@@ -166,20 +166,23 @@ def _answer_of_row(
 def _answer(
     comparison: Comparison, question: Question, p: Optional[float], is_beyond: bool
 ) -> tuple[Answer, str]:
-    said = f"loses {question.lost(comparison.percent):.1f} % of {question.metric.label}"
+    sentence = f"loses {question.lost(comparison.percent):.1f} % of {question.metric.label}"
     if p is None:
         basis = comparison.basis or "one run of each, which says nothing of another"
-        return Answer.CANNOT_TELL, f"{said}, {_repeated_too_little(basis)}"
+        return Answer.CANNOT_TELL, f"{sentence}, {_repeated_too_little(basis)}"
     low, high = _ends(comparison, question)
-    said += f" ({low:.1f} to {high:.1f})"
+    sentence += f" ({low:.1f} to {high:.1f})"
     if is_beyond:
-        return Answer.YES, said
+        return Answer.YES, sentence
     if p <= ALPHA and question.lost(comparison.percent) <= question.loss:
-        return Answer.NO, said
+        return Answer.NO, sentence
     if p <= ALPHA:
         together = "all of it beyond by itself, but not beside the other loads"
-        return Answer.CANNOT_TELL, f"{said}, {together}; measure more rounds"
-    return Answer.CANNOT_TELL, f"{said}, and {question.loss:g} % lies within; measure more rounds"
+        return Answer.CANNOT_TELL, f"{sentence}, {together}; measure more rounds"
+    return (
+        Answer.CANNOT_TELL,
+        f"{sentence}, and {question.loss:g} % lies within; measure more rounds",
+    )
 
 
 def _repeated_too_little(basis: str) -> str:

@@ -13,6 +13,7 @@ from cbt_crypto.results.cell.node import BUSY_STATES, NodeUse
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.cell.storage import IdleUse
+from cbt_crypto.units import counted
 
 #: Largest difference of a client or volume from the mean of all, in percent.
 UNEVEN_PERCENT = 15.0
@@ -139,8 +140,8 @@ def _beside(idle: Optional[IdleUse]) -> Iterator[str]:
         if own and other > BESIDE_SHARE * own:
             share = 100 * other / own
             yield (
-                f"{idle.osds} idle OSDs of other groups took {share:.0f} % of the {what} of the "
-                "measured ones"
+                f"{counted(idle.osds, 'idle OSD')} of other groups took {share:.0f} % of the "
+                f"{what} of the measured ones"
             )
 
 

@@ -184,8 +184,10 @@ def _wished(metric: Metric, load: LoadRuns, value: Scalar, other: Scalar) -> Opt
         return None
     if metric.key == _AMONG_ROWS:
         return Wish(until.half)
-    known = [load.values(BY_KEY[_AMONG_ROWS], row) for row in (value, other)]
-    throughput = estimate(known[0], known[1], Wish(until.half)) if all(known) else None
+    throughputs = [load.values(BY_KEY[_AMONG_ROWS], row) for row in (value, other)]
+    throughput = (
+        estimate(throughputs[0], throughputs[1], Wish(until.half)) if all(throughputs) else None
+    )
     return Wish(until.half, math.inf if throughput is None else throughput.half)
 
 

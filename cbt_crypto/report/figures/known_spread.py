@@ -52,7 +52,7 @@ class KnownSpread:
         if variances[0] is None or variances[1] is None:
             return None
         centers = [sum(value.log for value in side) / len(side) for side in sides]
-        parts = [(known[0], known[1], 1) for known in (variances[0], variances[1])]
+        parts = [(variance[0], variance[1], 1) for variance in (variances[0], variances[1])]
         basis = f"one deployment of each; deployments differ as those of {self.name} did"
         return of_known_spread(centers[0] - centers[1], parts, basis)
 
@@ -65,16 +65,16 @@ class KnownSpread:
 
 
 def _variance(metric: Metric, load: KnownLoad, value: Scalar) -> Optional[tuple[float, int]]:
-    known = {
+    by_row = {
         name: variance_of(values_of(metric, cell, load.direction))
         for name, cell in load.cells.items()
     }
-    of_row = known.get(value)
+    of_row = by_row.get(value)
     if of_row is not None and of_row[1] >= _FEWEST_DEGREES:
         return of_row
     others = [
         variance
-        for variance in known.values()
+        for variance in by_row.values()
         if variance is not None and variance[1] >= _FEWEST_DEGREES
     ]
     return max(others, default=None)

@@ -110,8 +110,8 @@ def _percentile(percent: float, field: str) -> Of:
 
 
 def _rounds(runs: Sequence[Run], direction: str) -> Optional[float]:
-    found = [len(run.steady_state.iops) for run in runs if run.steady_state is not None]
-    return float(np.mean(found)) if found else None
+    rounds = [len(run.steady_state.iops) for run in runs if run.steady_state is not None]
+    return float(np.mean(rounds)) if rounds else None
 
 
 def _cpu(value: Callable[[NodesUse, Run], Optional[float]]) -> Of:
@@ -138,10 +138,10 @@ def _share(kind: str) -> Of:
 
 def _rest(nodes: NodesUse, run: Run) -> Optional[float]:
     cores = [nodes.process_cores(kind) for kind in KINDS]
-    known = sum(used for used in cores if used is not None)
+    attributed = sum(used for used in cores if used is not None)
     if None in cores or not nodes.busy_cores:
         return None
-    return max(100 - 100 * known / nodes.busy_cores, 0.0)
+    return max(100 - 100 * attributed / nodes.busy_cores, 0.0)
 
 
 def _counted(event: str) -> Of:

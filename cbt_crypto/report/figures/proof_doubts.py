@@ -19,10 +19,10 @@ _WITHOUT_WORKERS = {"read": "no_read_workqueue", "write": "no_write_workqueue"}
 
 def doubts(proof: Optional[Proof], direction: str) -> Iterator[str]:
     """What is doubtful about a cell in one direction, by what was seen for its proof."""
-    known = {one.overlay: one for one in proof.overlays} if proof else {}
-    yield from _unconfined(known.get("cpuset"), known.get("luks"), direction)
-    yield from _imbalance(known.get("osds"))
-    yield from _encrypted_below(known.get("network"))
+    by_overlay = {overlay.overlay: overlay for overlay in proof.overlays} if proof else {}
+    yield from _unconfined(by_overlay.get("cpuset"), by_overlay.get("luks"), direction)
+    yield from _imbalance(by_overlay.get("osds"))
+    yield from _encrypted_below(by_overlay.get("network"))
     yield from _busy_threads(proof.clients if proof else {})
 
 
@@ -111,10 +111,10 @@ def _word(share: float) -> str:
 
 
 def _numbers(evidence: Mapping[str, Any], key: str) -> dict[str, float]:
-    found = {name: _mapping(one).get(key) for name, one in evidence.items()}
+    values = {name: _mapping(about).get(key) for name, about in evidence.items()}
     return {
         name: float(value)
-        for name, value in found.items()
+        for name, value in values.items()
         if isinstance(value, (int, float)) and not isinstance(value, bool)
     }
 

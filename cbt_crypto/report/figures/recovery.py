@@ -41,8 +41,8 @@ def _seconds(run: Run, direction: str, field: str, is_meanwhile: bool) -> Option
     values, ios = getattr(series, field)[chosen], series.iops[chosen]
     if field == "iops":
         return float(values.mean()) if len(values) else None
-    known = np.isfinite(values) & (ios > 0)
-    return float(np.average(values[known], weights=ios[known])) if known.any() else None
+    has_value = np.isfinite(values) & (ios > 0)
+    return float(np.average(values[has_value], weights=ios[has_value])) if has_value.any() else None
 
 
 def _starts(series: Series) -> Floats:

@@ -173,15 +173,15 @@ def _beside(
     count = len(by_deployment)
     if count > 1:
         basis = f"{count} deployments side by side, {len(pairs)} pairs of turns in all"
-        means = [math.fsum(own) / len(own) for own in by_deployment.values()]
+        means = [math.fsum(logs) / len(logs) for logs in by_deployment.values()]
         if until is not None:
             return _until(deployments.beside(list(by_deployment.values())), means, until, basis)
-        center, known = _student(means)
+        center, of_means = _student(means)
         of_pairs, of_turns = _student(pairs)
         # Whichever knows less: three deployments can be alike by chance, and turns then are not.
-        half = max(known.half, of_turns.half)
-        p = max(known.p(center), of_turns.p(of_pairs)) if count >= FEWEST_ROUNDS else None
-        return Estimate(center, half, Level.ROUNDS, basis, p, (known, of_turns))
+        half = max(of_means.half, of_turns.half)
+        p = max(of_means.p(center), of_turns.p(of_pairs)) if count >= FEWEST_ROUNDS else None
+        return Estimate(center, half, Level.ROUNDS, basis, p, (of_means, of_turns))
     if len(pairs) < 2:
         return None
     center, error = _student(pairs)

@@ -44,19 +44,19 @@ class Change:
 
 def sentences(iops: Floats) -> Iterator[str]:
     """What is to be said of a run's throughput, second by second of its window."""
-    found = change_of(iops)
-    if found is None:
+    change = change_of(iops)
+    if change is None:
         return
-    word = "rose" if found.share > 0 else "fell"
-    size = f"{abs(100 * found.share):.0f} %"
-    if found.after_s is None:
+    word = "rose" if change.share > 0 else "fell"
+    size = f"{abs(100 * change.share):.0f} %"
+    if change.after_s is None:
         yield (
             f"throughput {word} by {size} over the {len(iops)} s that were measured: "
             "its mean is of no level that lasted"
         )
     else:
         yield (
-            f"throughput {word} by {size} after {found.after_s} of {len(iops)} s: its mean is of "
+            f"throughput {word} by {size} after {change.after_s} of {len(iops)} s: its mean is of "
             "two levels"
         )
 
@@ -65,8 +65,8 @@ def change_of(iops: Floats) -> Optional[Change]:
     """The trend or shift that is in a series; of both what explains more."""
     if len(iops) < FEWEST_SECONDS or np.ptp(iops) == 0:
         return None
-    found = [one for one in (_shift(iops), _trend(iops)) if one is not None]
-    large = [one for one in found if abs(one.share) > LEAST_CHANGE]
+    changes = [change for change in (_shift(iops), _trend(iops)) if change is not None]
+    large = [change for change in changes if abs(change.share) > LEAST_CHANGE]
     return min(large, key=lambda one: one.unexplained, default=None)
 
 
@@ -100,10 +100,10 @@ def _spread(sums: Floats) -> Floats:
     """For each number of values k, the sum over t <= k of (S_t - t/k S_k) squared."""
     count = np.arange(1, len(sums) + 1)
     squares, crossed = np.cumsum(sums**2), np.cumsum(count * sums)
-    found: Floats = squares - 2 * sums / count * crossed
-    found += (sums / count) ** 2 * np.cumsum(count**2)
+    spread: Floats = squares - 2 * sums / count * crossed
+    spread += (sums / count) ** 2 * np.cumsum(count**2)
     # what is left of differences of large numbers is no spread
-    return np.where(found > 1e-9 * squares, found, 0.0)
+    return np.where(spread > 1e-9 * squares, spread, 0.0)
 
 
 def _trend(iops: Floats) -> Optional[Change]:

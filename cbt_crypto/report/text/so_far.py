@@ -15,6 +15,7 @@ from cbt_crypto.report import label, text_of
 from cbt_crypto.report.build import build
 from cbt_crypto.report.model import Report, ReportCell, Section
 from cbt_crypto.report.shown import without_missing
+from cbt_crypto.units import counted
 
 _NAME = 30
 
@@ -30,11 +31,11 @@ def so_far(report: Report, most: int) -> list[str]:
     sections.sort(key=lambda one: _measured_at(one[1]), reverse=True)
     lines = [f"throughput in percent of {report.baseline_name}, so far"[:79]] if sections else []
     for number, (title, section) in enumerate(sections):
-        own = [f"{title}: {section.label}"[:79], *map(_line, section.cells)]
-        if len(lines) + len(own) >= most and number:
+        section_lines = [f"{title}: {section.label}"[:79], *map(_line, section.cells)]
+        if len(lines) + len(section_lines) >= most and number:
             left = len(sections) - number
-            return [*lines, f"and {left} more load{'' if left == 1 else 's'}"]
-        lines += own
+            return [*lines, f"and {counted(left, 'more load')}"]
+        lines += section_lines
     return lines[:most]
 
 

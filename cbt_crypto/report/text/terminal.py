@@ -18,6 +18,7 @@ from cbt_crypto.report.figures.tail import left_out
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
 from cbt_crypto.report.sanitize import map_text
 from cbt_crypto.report.shown import without_missing
+from cbt_crypto.units import counted
 
 #: From this width on there is room for a bar beside each percent.
 _WITH_BARS = 116
@@ -195,7 +196,7 @@ def _marks(cell: ReportCell, notes: list[str]) -> str:
     texts += cell.warnings[:3]
     if len(cell.warnings) > 3:
         more = len(cell.warnings) - 3
-        words = "1 more warning" if more == 1 else f"{more} more warnings"
+        words = counted(more, "more warning")
         texts.append(f"{cell.name}: {words}, all in report.html")
     numbers = []
     for note in texts:
