@@ -127,8 +127,8 @@ def _in_libraries(prefix: str, name: str) -> Optional[str]:
 
 def program_of(prefix: str, name: str) -> str:
     """Where a program is, in a build's own `bin` or a root file system's `usr/bin`."""
-    known = [f"{prefix}/{place}/{name}" for place in ("usr/bin", "bin", "usr/sbin", "sbin")]
-    there = [path for path in known if os.access(path, os.X_OK)]
+    candidates = [f"{prefix}/{place}/{name}" for place in ("usr/bin", "bin", "usr/sbin", "sbin")]
+    there = [path for path in candidates if os.access(path, os.X_OK)]
     if not there:
         raise Refused(f"{prefix} has no {name} in bin or usr/bin; install it there")
     return there[0]
@@ -211,13 +211,13 @@ def main() -> int:
         if given.get("folder"):
             write(given["prefix"], given["folder"])
     except Refused as error:
-        said = str(error)
+        sentence = str(error)
     except OSError as error:
-        said = f"{error.filename}: {error.strerror}"
+        sentence = f"{error.filename}: {error.strerror}"
     else:
         print("ok")
         return 0
-    print(said, file=sys.stderr if given.get("folder") else sys.stdout)
+    print(sentence, file=sys.stderr if given.get("folder") else sys.stdout)
     return 1 if given.get("folder") else 0
 
 
