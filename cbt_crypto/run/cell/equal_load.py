@@ -35,6 +35,6 @@ def _maximum(reference: Cell, archive: Path) -> float:
     if block is None or not sum(block.iops.values()):
         raise RunError(
             f"its rate is a part of what {reference.label} does, which was not measured; run the "
-            "same command again, which measures both"
+            "command again without --only, which measures both"
         )
     return sum(block.iops.values())
