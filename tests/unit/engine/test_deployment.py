@@ -218,8 +218,14 @@ def test_an_existing_cluster_is_left_alone(
     cluster.shutdown()
     cluster.cleanup()
     cluster.purge()
-    asked = "ask since when OSDs are up"
-    assert set(notebook.names) == {"end the daemons", "prepare tmp_dir", "remove tmp_dir", asked}
+    asked, ours = "ask since when OSDs are up", "unmap the volumes"
+    ended = {"end the daemons", ours, "prepare tmp_dir", "remove tmp_dir"}
+    assert set(notebook.names) == {*ended, asked}
+    # What our own notes name, where there are any.
+    noted = f"[ ! -d {cluster.tmp_dir}/mapped ] || "
+    scripts = notebook.scripts(ours)
+    assert set(scripts) == {"c0", "c1"}
+    assert all(text.startswith(noted) for text in scripts.values())
     assert {host for _, scripts in notebook.steps for host in scripts} == {"head", "c0", "c1"}
     assert notebook.copies == []
 
