@@ -223,9 +223,9 @@ def test_an_existing_cluster_is_left_alone(
     assert set(notebook.names) == {*ended, asked}
     # What our own notes name, where there are any.
     noted = f"[ ! -d {cluster.tmp_dir}/mapped ] || "
-    scripts = notebook.scripts(ours)
-    assert set(scripts) == {"c0", "c1"}
-    assert all(text.startswith(noted) for text in scripts.values())
+    for scripts in [scripts for what, scripts in notebook.steps if what == ours]:
+        assert set(scripts) == {"c0", "c1"}
+        assert all(text.startswith(noted) for text in scripts.values())
     assert {host for _, scripts in notebook.steps for host in scripts} == {"head", "c0", "c1"}
     assert notebook.copies == []
 
