@@ -33,7 +33,7 @@ _HZ = re.compile(rb"\bHZ:\s*(\d+)")
 _NETS = re.compile(rb"NetNames:([^\n]*)")
 _NET_SPEED = re.compile(rb"([^\s:]+):(\d+)")
 #: A sample of the largest machines, with a line for each process, has some megabytes.
-_SAMPLE_LIMIT = 256 << 20
+_SAMPLE_LIMIT = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _samples(stream: Stream) -> Iterator[bytes]:
             start = mark + len(_MARK)
         rest = rest[start:]
         if len(rest) > _SAMPLE_LIMIT:
-            raise Malformed("has no time stamp for 256 MiB, so it is not collectl's")
+            raise Malformed("has no time stamp for 32 MiB, so it is not collectl's")
 
 
 def _marks(text: bytes, start: int) -> Iterator[int]:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.stream import Stream
 from cbt_crypto.results.cell.node import NodeSamples, percent_per_second
 from cbt_crypto.results.cell.window import Window
 from cbt_crypto.results.readers.collectl import (
@@ -113,6 +114,24 @@ def test_what_is_not_collectls_says_so(tmp_path, text, reason):
     (tmp_path / "x.raw").write_bytes(text)
     with pytest.raises(Malformed, match=reason):
         read_collectl(tmp_path / "x.raw")
+
+
+def test_a_bomb_is_left_as_soon_as_it_is_longer_than_a_sample(tmp_path, monkeypatch):
+    """5 MB that unpack to 1 GiB of zeros took a report more than a minute."""
+    path = tmp_path / "node0.raw.gz"
+    path.write_bytes(gzip.compress(bytes(64 << 20), 1))
+    read = []
+    pieces = Stream.__iter__
+
+    def counted(self):
+        for piece in pieces(self):
+            read.append(len(piece))
+            yield piece
+
+    monkeypatch.setattr(Stream, "__iter__", counted)
+    with pytest.raises(Malformed, match="no time stamp for 32 MiB, so it is not collectl's"):
+        read_collectl(path)
+    assert sum(read) < 48 << 20
 
 
 def _node(offset_s: float = 0.0, processes: tuple[ProcessSample, ...] = ()) -> NodeSamples:
