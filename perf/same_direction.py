@@ -1,6 +1,6 @@
 """Whether one campaign after another says the same of the secure messenger.
 
-    python perf/same_direction.py [--campaigns 5] [--rounds 5] [--seconds 5] [--prefix COMMAND]
+    python perf/same_direction.py [--campaigns 5] [--rounds 7] [--seconds 5] [--prefix COMMAND]
 
 Real Ceph on this machine: two OSDs on files, built anew for each configuration of each round. What
 the client reads lies in the OSDs' memory and is read in large pieces, so that the messenger is most
@@ -49,7 +49,7 @@ def main() -> int:
     """Measure, print what each campaign says, and judge them together."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--campaigns", type=int, default=5, help="default: 5")
-    parser.add_argument("--rounds", type=int, default=5, help="of each campaign (default: 5)")
+    parser.add_argument("--rounds", type=int, default=7, help="of each campaign (default: 7)")
     parser.add_argument("--seconds", type=int, default=5, help="of each cell (default: 5)")
     parser.add_argument("--prefix", default="", help="command to run each campaign under")
     arguments = parser.parse_args()
