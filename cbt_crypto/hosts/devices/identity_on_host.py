@@ -23,7 +23,7 @@ TAG_BYTES = 4096
 BLUESTORE_LABELS = (0, 1 << 30, 10 << 30, 100 << 30, 1000 << 30)
 BLUESTORE = b"bluestore block device\n"
 #: What of an identity must be the same, of what was known.
-TELLING = ("size", "start", "wwn", "serial", "partuuid", "dm", "backing")
+_TELLING = ("size", "start", "wwn", "serial", "partuuid", "dm", "backing")
 #: Any one of these tells a disk from every other, also after a reboot.
 _STRONG = ("wwn", "serial", "partuuid", "dm", "backing")
 _HEAD = 4 << 20
@@ -107,7 +107,11 @@ def is_same_after_all(then: Identity, now: Identity) -> bool:
     A loop device is the one of its file's path then: the file may have been made anew there.
     """
     before, after = ({**known, "backing": _path_of(known)} for known in (then, now))
-    return all(before.get(name, "") == after.get(name, "") for name in TELLING)
+    return _is_alike(before, after)
+
+
+def _is_alike(then: Identity, now: Identity) -> bool:
+    return all(then.get(name, "") == now.get(name, "") for name in _TELLING)
 
 
 def _path_of(known: Identity) -> str:
@@ -139,7 +143,7 @@ def words(known: Identity) -> str:
 
 def difference(then: Identity, now: Identity) -> Optional[str]:
     """Why `now` is not the device that `then` was; None when it is."""
-    if any(then.get(name, "") != now.get(name, "") for name in TELLING):
+    if not _is_alike(then, now):
         return f"is another device now: {words(now)}; it was: {words(then)}"
     if then.get("seen") == now.get("seen"):
         return None
@@ -162,7 +166,7 @@ def alike(known: Identity) -> List[str]:
             its_identity = identity(path)
         except (Refused, ValueError):
             continue
-        if all(known.get(name, "") == its_identity.get(name, "") for name in TELLING):
+        if _is_alike(known, its_identity):
             paths.append(path)
     return paths
 
