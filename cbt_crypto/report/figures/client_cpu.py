@@ -48,6 +48,4 @@ def idle() -> Of:
 
 def _client_nodes(run: Run) -> Optional[NodesUse]:
     """The hosts with client processes; None unless each of them tells."""
-    hosts = {record.host for record in run.records}
-    use = NodesUse(tuple(node for node in run.nodes if node.host in hosts))
-    return use if hosts and len(use.nodes) == len(hosts) else None
+    return NodesUse.of_hosts(run.nodes, {record.host for record in run.records})

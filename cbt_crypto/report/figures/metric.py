@@ -47,10 +47,7 @@ class Metric:
 
 
 def _throughput(field: str) -> Of:
-    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
-        return float(np.mean([rate(run, direction, field) for run in runs])) if runs else None
-
-    return of
+    return mean_of_runs(lambda run, direction: rate(run, direction, field))
 
 
 def _bandwidth(runs: Sequence[Run], direction: str) -> Optional[float]:

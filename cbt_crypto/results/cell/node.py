@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -56,6 +56,12 @@ class NodesUse:
     """Several nodes together over the window."""
 
     nodes: tuple[NodeUse, ...]
+
+    @classmethod
+    def of_hosts(cls, uses: Iterable[NodeUse], hosts: Collection[str]) -> Optional[NodesUse]:
+        """Those of `hosts`; None unless there are any and each of them tells."""
+        nodes = tuple(use for use in uses if use.host in hosts)
+        return cls(nodes) if nodes and len(nodes) == len(hosts) else None
 
     @property
     def threads(self) -> int:

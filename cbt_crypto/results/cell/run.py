@@ -260,7 +260,7 @@ def _of_nodes(
         run,
         within=_within(run.series, bins, cpu_percent, threads, watts, client_cores),
         nodes=used,
-        osd_nodes=_osd_nodes(cell, used),
+        osd_nodes=NodesUse.of_hosts(used, cell.osd_hosts),
         cpu_percent=cpu_percent,
         clients=clients,
         perf=perf,
@@ -372,11 +372,6 @@ def _uses(
         else:
             uses.append(use)
     return tuple(uses)
-
-
-def _osd_nodes(cell: CellDocument, uses: Sequence[NodeUse]) -> Optional[NodesUse]:
-    sampled = tuple(use for use in uses if use.host in cell.osd_hosts)
-    return NodesUse(sampled) if sampled and len(sampled) == len(cell.osd_hosts) else None
 
 
 def _perf(
