@@ -18,6 +18,7 @@ from cbt_crypto.report.charts.chart import Chart, charts
 from cbt_crypto.report.charts.depth_chart import depth_charts
 from cbt_crypto.report.charts.forest import forest
 from cbt_crypto.report.charts.forest_svg import forest_text
+from cbt_crypto.report.charts.noted import noted
 from cbt_crypto.report.charts.size_chart import size_charts
 from cbt_crypto.report.charts.svg import svg
 from cbt_crypto.report.html.page import page
@@ -75,9 +76,8 @@ def _drawn_beside(report: Report) -> Iterator[Iterable[tuple[str, str]]]:
         for table in report.tables
         for chart in charts(table)
     ]
-    for note, tables in report.by_emulation(report.tables).items():
-        drawn += [(chart, heading, note) for heading, chart in size_charts(tables)]
-        drawn += [(chart, heading, note) for heading, chart in depth_charts(tables)]
+    for over in (size_charts, depth_charts):
+        drawn += noted(report, report.tables, over)
     workers = min(len(os.sched_getaffinity(0)), len(drawn))
     if workers < 2 or len(drawn) < _WORTH_A_POOL:
         yield map(_drawn, drawn)

@@ -20,6 +20,7 @@ from cbt_crypto.report.charts.chart import Chart, charts
 from cbt_crypto.report.charts.depth_chart import depth_charts
 from cbt_crypto.report.charts.forest import forest
 from cbt_crypto.report.charts.forest_svg import forest_svg
+from cbt_crypto.report.charts.noted import noted
 from cbt_crypto.report.charts.plotly import plotly_figure
 from cbt_crypto.report.charts.size_chart import size_charts
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
@@ -223,21 +224,13 @@ def _picture(report: Report) -> Iterator[Element]:
 
 
 def _by_size(report: Report, tables: Sequence[Table], figures: _PageCharts) -> Iterator[Element]:
-    placeholders = [
-        figures.placeholder(chart, heading, note)
-        for note, alike in report.by_emulation(tables).items()
-        for heading, chart in size_charts(alike)
-    ]
+    placeholders = [figures.placeholder(*chart) for chart in noted(report, tables, size_charts)]
     if placeholders:
         yield E.DIV(E.CLASS("charts"), *placeholders)
 
 
 def _by_depth(report: Report, tables: Sequence[Table], figures: _PageCharts) -> Iterator[Element]:
-    placeholders = [
-        figures.placeholder(chart, heading, note)
-        for note, alike in report.by_emulation(tables).items()
-        for heading, chart in depth_charts(alike)
-    ]
+    placeholders = [figures.placeholder(*chart) for chart in noted(report, tables, depth_charts)]
     if placeholders:
         yield E.DIV(E.CLASS("charts"), *placeholders)
         paths = depth_paths(tables)
