@@ -9,7 +9,7 @@ import os
 import shlex
 import stat
 import sys
-from typing import Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from cbt_crypto.hosts.directories.directory_on_host import Refused, check_way
 
@@ -27,7 +27,7 @@ class Layout(NamedTuple):
     `options` are pairs of an option of Ceph and its directory.
     """
 
-    folder: str
+    programs: Dict[str, str]
     libraries: List[str]
     loader: Optional[str]
     python_home: Optional[str]
@@ -136,8 +136,7 @@ def program_of(prefix: str, name: str) -> str:
 
 def layout(prefix: str) -> Layout:
     """Look where things are. Raises Refused for a build that lacks a program."""
-    for name in PROGRAMS:
-        program_of(prefix, name)
+    programs = {name: program_of(prefix, name) for name in PROGRAMS}
     multiarch = os.uname().machine + "-linux-gnu"
     folders = ["usr/lib/" + multiarch, "lib/" + multiarch, "usr/lib64", "usr/lib", "lib64", "lib"]
     libraries = [f"{prefix}/{name}{below}" for name in folders for below in ("", "/ceph")]
@@ -152,14 +151,14 @@ def layout(prefix: str) -> Layout:
         ("mgr_module_path", _first(prefix, "usr/share/ceph/mgr", "share/ceph/mgr")),
     ]
     options = [(option, place) for option, place in folders_of if place]
-    return Layout(prefix, libraries, loaders[0] if loaders else None, home, options)
+    return Layout(programs, libraries, loaders[0] if loaders else None, home, options)
 
 
 def starter(build: Layout, name: str, folder: str) -> str:
     """The program that starts one of the build's, as shell text."""
     options = " ".join(f"--{option}={place}" for option, place in build.options)
     libraries = ":".join(build.libraries)
-    program = shlex.quote(program_of(build.folder, name))
+    program = shlex.quote(build.programs[name])
     lines = ["#!/bin/sh", f"export CEPH_ARGS={shlex.quote(options)}"]
     if build.python_home and build.loader:
         lines.append(f"export PYTHONHOME={shlex.quote(build.python_home)}")
