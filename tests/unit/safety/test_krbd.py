@@ -147,7 +147,7 @@ def test_without_notes_nothing_is_looked_at(client: Client) -> None:
 def test_what_is_not_empty_is_not_formatted(client: Client) -> None:
     client.mapped(3, FSID, "other")
     client.program("blkid", "echo /dev/rbd3: TYPE=ext4")
-    client.program("rbd", f"echo ours > {client.root}/sys/bus/rbd/devices/3/name")
+    client.maps(3)
     done = client.attach(formats=True)
     assert done.returncode != 0
     assert "rbd/ours is not empty: /dev/rbd3: TYPE=ext4" in done.stderr
@@ -160,7 +160,7 @@ def test_a_kernel_that_speaks_otherwise_is_not_measured(
 ) -> None:
     client.cluster_says(f"{FSID} {asked}")
     client.mapped(3, FSID, "other", spoken)
-    client.program("rbd", f"echo ours > {client.root}/sys/bus/rbd/devices/3/name")
+    client.maps(3)
     done = client.attach()
     assert f"the kernel does not speak ms_mode={asked} for rbd/ours" in done.stderr
     assert f"ms_mode={asked}," in client.called("rbd")[0]
