@@ -243,6 +243,10 @@ class Overlay(BaseModel):
         """
         return None
 
+    def evidence_seen(self, site: Site, seen: Mapping[str, Sequence[Seen]]) -> Mapping[str, Any]:
+        """What of it stands in proof.json, beside the evidence of `judge`."""
+        return {}
+
     def ask(self, site: Site) -> HostScripts:
         """What an option must know of the hosts first; run once a campaign, before all else."""
         return {}

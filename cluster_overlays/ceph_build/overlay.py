@@ -7,27 +7,25 @@ own dynamic loader starts the programs, with its own C library.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Optional
 
 from pydantic import Field
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
-from cbt_crypto.cluster_overlays.ceph_build import build_on_host, look_on_host
+from cbt_crypto.cluster_overlays.base import Overlay, Seen, Transition, Verdict, Watch
+from cbt_crypto.cluster_overlays.ceph_build import build_on_host, clients_on_host, look_on_host
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 
-# What fio's rbd engine is linked with, as the loader finds it in that environment.
-_CLIENT = """\
-echo
-fio=$(command -v fio) && {environment}ldd "$fio" |
-    sed -n 's/.*\\(librbd\\|librados\\)[^ ]* => \\([^ ]*\\) .*/client \\2/p' || :"""
+#: Client processes that do IO by Ceph's libraries, as the kernel has their names.
+_CLIENTS = ("fio", "rados")
 
 
 class CephBuild(Overlay):
@@ -119,32 +117,43 @@ class CephBuild(Overlay):
         if not site.osds:
             return {}
         look = shell.python(shell.program(look_on_host), os.path.dirname(site.osds[0].pid_file))
-        environment = f"{self._client_environment} " if self.replaces_client_libraries else ""
-        client = _CLIENT.format(environment=environment)
-        daemons = _daemon_hosts(site)
-        hosts = dict.fromkeys((*daemons, *site.active_clients))
-        return {
-            host: (look if host in daemons else "")
-            + (client if host in site.active_clients else "")
-            for host in hosts
-        }
+        return dict.fromkeys(_daemon_hosts(site), look)
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
         looks = [_parsed(outputs) for outputs in (before, after)]
-        daemons, clients = looks[-1]
-        faults = [fault for look in looks for fault in self._faults(site, *look)]
+        daemons = looks[-1]
+        faults = [fault for look in looks for fault in self._faults(site, look)]
         versions = sorted({str(about.get("version")) for about in daemons.values()})
         where = f"below {self.prefix}" if self.prefix else "of their hosts' packages"
-        taken = ", ".join(dict.fromkeys(_flat(clients))) or "no librbd that ldd tells of"
-        reason = f"{len(daemons)} daemons run Ceph {' and '.join(versions)} {where}; "
-        reason += f"fio takes {taken}"
-        evidence = {"daemons": daemons, "client_libraries": clients}
-        return Verdict(not faults, faults[0] if faults else reason, evidence)
+        reason = f"{len(daemons)} daemons run Ceph {' and '.join(versions)} {where}"
+        reason += "; so do client processes" if self.replaces_client_libraries else ""
+        return Verdict(not faults, faults[0] if faults else reason, {"daemons": daemons})
 
-    def _faults(
-        self, site: Site, daemons: Mapping[str, Any], clients: Mapping[str, list[str]]
-    ) -> Iterator[str]:
+    @override
+    def watch(self, site: Site) -> Mapping[str, Watch]:
+        asked = {"programs": _CLIENTS, "tmp_dir": site.tmp_dir}
+        watch = Watch(shell.program(clients_on_host), asked)
+        return {} if site.drives else dict.fromkeys(site.active_clients, watch)
+
+    @override
+    def judge_seen(self, site: Site, seen: Mapping[str, Sequence[Seen]]) -> Optional[str]:
+        if not self.replaces_client_libraries:
+            return None
+        for host, paths in _mapped_by_clients(seen).items():
+            if not paths:
+                return f"nobody saw a client process on {host} have Ceph's libraries mapped"
+            for path in paths:
+                fault = self._fault_of_file(path)
+                if fault:
+                    return f"a client process on {host}: {fault}"
+        return None
+
+    @override
+    def evidence_seen(self, site: Site, seen: Mapping[str, Sequence[Seen]]) -> Mapping[str, Any]:
+        return {"client_libraries": _mapped_by_clients(seen)}
+
+    def _faults(self, site: Site, daemons: Mapping[str, Any]) -> Iterator[str]:
         missing = {f"osd.{osd.id}" for osd in site.osds} - set(daemons)
         if missing:
             yield f"{min(missing)} did not say which build it is of"
@@ -157,13 +166,6 @@ class CephBuild(Overlay):
         versions = {about.get("version") for about in daemons.values()}
         if len(versions) > 1:
             yield f"daemons are of several versions: {', '.join(sorted(map(str, versions)))}"
-        if self.clients and self.prefix:
-            for host in site.active_clients:
-                outside = [
-                    p for p in clients.get(host, [""]) if not p.startswith(self.prefix + "/")
-                ]
-                if outside:
-                    yield f"fio on {host} takes {outside[0] or 'no librbd'} and not the build's"
 
     def _fault(self, about: Mapping[str, Any]) -> Optional[str]:
         """What is wrong with one daemon."""
@@ -174,11 +176,14 @@ class CephBuild(Overlay):
         files = [about["exe"], *about["mapped"]]
         if not about["mapped"]:
             return "nothing of Ceph is mapped in its process"
-        for path in files:
-            if path.endswith(" (deleted)"):
-                return f"{path.removesuffix(' (deleted)')} was replaced while it ran"
-            if self.prefix is not None and not path.startswith(f"{self.prefix}/"):
-                return f"it runs {path}, which is not below {self.prefix}"
+        return next(filter(None, map(self._fault_of_file, files)), None)
+
+    def _fault_of_file(self, path: str) -> Optional[str]:
+        """What is wrong with one file of Ceph that a process runs or has mapped."""
+        if path.endswith(" (deleted)"):
+            return f"{path.removesuffix(' (deleted)')} was replaced while it ran"
+        if self.prefix is not None and not path.startswith(f"{self.prefix}/"):
+            return f"it runs {path}, which is not below {self.prefix}"
         return None
 
 
@@ -186,21 +191,21 @@ def _daemon_hosts(site: Site) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*site.mons, *site.mgrs, *site.osd_hosts)))
 
 
-def _flat(clients: Mapping[str, list[str]]) -> list[str]:
-    return [path for paths in clients.values() for path in paths]
+def _mapped_by_clients(seen: Mapping[str, Sequence[Seen]]) -> dict[str, list[str]]:
+    """Client host -> files of Ceph that its processes had mapped at any time."""
+    return {
+        host: sorted(
+            {path for look in looks if isinstance(look.value, list) for path in look.value}
+        )
+        for host, looks in seen.items()
+    }
 
 
-def _parsed(outputs: HostOutputs) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """Daemon -> what it runs, and client host -> its libraries."""
+def _parsed(outputs: HostOutputs) -> dict[str, Any]:
+    """Daemon -> what it runs."""
     daemons: dict[str, Any] = {}
-    clients: dict[str, list[str]] = {}
-    for host, output in outputs.items():
+    for output in outputs.values():
         for line in output.splitlines():
-            if line.startswith("{"):
-                try:
-                    daemons.update(json.loads(line))
-                except ValueError:
-                    continue
-            elif line.startswith("client "):
-                clients.setdefault(host, []).append(line.removeprefix("client "))
-    return daemons, clients
+            with contextlib.suppress(ValueError):
+                daemons.update(json.loads(line) if line.startswith("{") else {})
+    return daemons

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Iterator
 from typing import Any, Callable
 
@@ -15,11 +16,12 @@ import pytest
 from real_labs import running_lab
 
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
-from cbt_crypto.hosts.devices import storage_on_host
+from cbt_crypto.hosts.devices import destroy, storage_on_host
 from cbt_crypto.hosts.shell import definitions, python
 from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.shape import Kind, Release, Shape
+from cbt_crypto.run import devices
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1500)]
 
@@ -80,6 +82,18 @@ def _site(osd: Osd) -> Site:
     return Site(tmp_dir=DIR, conf=f"{DIR}/ceph.conf", head=HOST, clients=(HOST,), osds=(osd,))
 
 
+def _claim(sh: Shell, osd: Osd) -> None:
+    """What a campaign does first: it looks at the device, notes it, and takes it as its own."""
+    paths = list(osd.devices)
+    looked = json.loads(sh(destroy.identify(DIR, paths)))
+    notes = {
+        path: {"identity": identity, "uuid": str(uuid.uuid4()), "wipe": False}
+        for path, identity in looked.items()
+    }
+    sh(devices.recording(DIR, {HOST: notes})[HOST])
+    sh(destroy.claim(DIR, paths))
+
+
 @pytest.fixture(scope="module")
 def disks(sh: Shell) -> list[str]:
     """Two whole disks without a partition; the lab has said that they are flash."""
@@ -107,6 +121,7 @@ def by_us(sh: Shell, disks: list[str], by_ceph_volume: str) -> Iterator[str]:
     osd = _osd(1, disks[1])
     site = _site(osd)
     sh(f"mkdir -p {DIR}")
+    _claim(sh, osd)
     sh(LIKE.before_osds(site)[HOST])
     path = LIKE.osd_device(osd, osd.device)
     sh(

@@ -195,6 +195,7 @@ def failure(proof: dict[str, Any]) -> str:
 
 def _verdict(overlay: Overlay, site: Site, evidence: Evidence) -> dict[str, Any]:
     name = overlay.name
+    seen = watch.seen_of(name, evidence.watched)
     verdict = overlay.judge(site, evidence.before.get(name, {}), evidence.after.get(name, {}))
     fault = _fault_seen(overlay, site, evidence) if verdict.proved else None
     if fault:
@@ -205,7 +206,7 @@ def _verdict(overlay: Overlay, site: Site, evidence: Evidence) -> dict[str, Any]
         "options": overlay.model_dump(mode="json"),
         "proved": verdict.proved,
         "reason": verdict.reason,
-        "evidence": dict(verdict.evidence),
+        "evidence": {**verdict.evidence, **overlay.evidence_seen(site, seen)},
     }
 
 

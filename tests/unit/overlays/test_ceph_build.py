@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Callable
@@ -14,8 +15,8 @@ import pytest
 from pydantic import ValidationError
 
 from cbt_crypto.cluster_overlays import OVERLAYS
-from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.cluster_overlays.ceph_build import build_on_host, look_on_host
+from cbt_crypto.cluster_overlays.base import Seen, Transition
+from cbt_crypto.cluster_overlays.ceph_build import build_on_host, clients_on_host, look_on_host
 from cbt_crypto.cluster_overlays.ceph_build.overlay import CephBuild
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Osd, Site
@@ -182,9 +183,8 @@ def _about(version: str, *files: str, exe: str = "/usr/bin/ceph-osd") -> dict[st
     return {"pid": 1, "uid": 0, "exe": exe, "mapped": [exe, *files], "version": version}
 
 
-def _judged(overlay: CephBuild, site: Site, daemons: Mapping[str, Any], *lines: str) -> Any:
-    said = "\n".join((json.dumps(daemons), *lines))
-    outputs = {site.osd_hosts[0]: said}
+def _judged(overlay: CephBuild, site: Site, daemons: Mapping[str, Any]) -> Any:
+    outputs = {site.osd_hosts[0]: json.dumps(daemons)}
     return overlay.judge(site, outputs, outputs)
 
 
@@ -199,11 +199,9 @@ MAIN = {name: _about("20.2.4", "/opt/m/lib/librados.so.2", exe="/opt/m/bin/ceph-
 
 
 def test_each_is_proved_by_its_files_and_its_own_word(place: Site) -> None:
-    verdict = _judged(CephBuild(version="16.2"), place, OURS, "client /usr/lib/librbd.so.1")
+    verdict = _judged(CephBuild(version="16.2"), place, OURS)
     assert verdict.proved
-    assert verdict.reason == (
-        "3 daemons run Ceph 16.2.15 of their hosts' packages; fio takes /usr/lib/librbd.so.1"
-    )
+    assert verdict.reason == "3 daemons run Ceph 16.2.15 of their hosts' packages"
     assert _judged(CephBuild(prefix="/opt/m", version="20.2"), place, MAIN).proved
 
 
@@ -261,6 +259,57 @@ def test_files_of_ceph_are_told_from_others(tmp_path: Path) -> None:
     assert look_on_host.mapped(str(os.getpid())) == [str(tmp_path / "librados.so.2.0.0")]
     (tmp_path / "librados.so.2.0.0").unlink()
     assert look_on_host.mapped(str(os.getpid())) == [f"{tmp_path}/librados.so.2.0.0 (deleted)"]
+
+
+def _seen_fault(overlay: CephBuild, site: Site, *looks: Any) -> Any:
+    seen = {"c0": [Seen(look, float(n)) for n, look in enumerate(looks)]}
+    assert overlay.evidence_seen(site, seen)["client_libraries"]["c0"] == sorted(
+        {path for look in looks for path in look}
+    )
+    return overlay.judge_seen(site, seen)
+
+
+def test_clients_are_proved_by_what_they_had_mapped(place: Site) -> None:
+    ours, theirs = "/opt/m/lib/librbd.so.1", "/usr/lib/librbd.so.1"
+    clients, daemons = CephBuild(prefix="/opt/m", clients=True), CephBuild(prefix="/opt/m")
+    assert _seen_fault(clients, place, [], [ours], []) is None
+    assert _seen_fault(daemons, place, [], [theirs]) is None
+    assert _seen_fault(CephBuild(clients=True), place, [theirs]) is None, "it names no prefix"
+    assert _seen_fault(clients, place, [ours], [ours, theirs], [ours]) == (
+        f"a client process on c0: it runs {theirs}, which is not below /opt/m"
+    )
+    assert "was replaced while it ran" in _seen_fault(clients, place, [f"{ours} (deleted)"])
+    assert _seen_fault(clients, place, [], []) == (
+        "nobody saw a client process on c0 have Ceph's libraries mapped"
+    )
+
+
+def test_what_a_client_loads_at_run_time_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a real process called fio that is linked with nothing of Ceph, and so says ldd."""
+    library, fio = tmp_path / "librbd.so.1.19.0", tmp_path / "fio"
+    library.write_bytes(b"x" * 4096)
+    fio.symlink_to(os.path.realpath(sys.executable))
+    load = (
+        "import mmap, sys\nwith open(sys.argv[1], 'rb') as file:\n"
+        "    held = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)\n"
+        "print('ready', flush=True)\nsys.stdin.read()"
+    )
+    asked = {"programs": ["fio"], "tmp_dir": str(tmp_path)}
+    monkeypatch.setattr(clients_on_host, "_clients", None)
+    environment = {**os.environ, "CBT_CRYPTO_MARK": f"{tmp_path}@here"}
+    with subprocess.Popen(
+        [fio, "-c", load, library], env=environment, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout
+        process.stdout.readline()
+        linked = subprocess.run(["ldd", fio], capture_output=True, text=True, check=True).stdout
+        assert "librbd" not in linked
+        assert clients_on_host.see(asked) == [str(library)]
+        process.communicate()
+    assert clients_on_host.see(asked) == []
 
 
 def test_libraries_for_clients_are_refused_where_the_kernel_does_all_io(
