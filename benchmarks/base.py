@@ -48,6 +48,11 @@ class Volume:
     conf: str = ""
 
     @property
+    def image(self) -> str:
+        """What rbd calls it."""
+        return f"{self.pool}/{self.name}"
+
+    @property
     def written_mb(self) -> int:
         """MiB that are written until it is filled, and as old as it is to be."""
         return self.size_mb * self.passes
@@ -75,6 +80,8 @@ class ClusterCommands:
     ceph: str
     rbd: str
     environment: str
+    #: The run that images say they are of: on a cluster that stays.
+    run: str = ""
 
 
 class Scenario(BaseModel):

@@ -18,6 +18,7 @@ from cbt_crypto.benchmarks.base import (
     Volume,
     WrapClient,
 )
+from cbt_crypto.hosts.devices import images
 from cbt_crypto.hosts.site import HostScripts, Site
 
 Mode = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
@@ -147,13 +148,11 @@ class RbdFio(Aged):
     def _create_alike(
         self, volumes: Sequence[Volume], size_mb: int, data_pool: str, commands: ClusterCommands
     ) -> str:
-        lines = "".join(
-            f"{shlex.quote(volume.pool)}/{shlex.quote(volume.name)}\n" for volume in volumes
-        )
         options = f"--size {size_mb} --object-size {1 << self.order}B"
         if data_pool:
             options += f" --data-pool {shlex.quote(data_pool)}"
-        return f"xargs -P 8 -n 1 {commands.rbd} create {options} <<'VOLUMES'\n{lines}VOLUMES"
+        names = [volume.image for volume in volumes]
+        return images.create(names, options, commands.rbd, commands.run)
 
     def prefill_scripts(
         self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands

@@ -352,6 +352,8 @@ class CellWork:
     site: Site
     stack: Stack
     remote: Remote
+    #: The run whose images these are, on a cluster that stays.
+    run: str = ""
 
 
 @dataclass(frozen=True)

@@ -128,9 +128,15 @@ def plan(
     return Plan(campaign, cells, tuple(_steps(campaign, wanted)))
 
 
+def volumes_of(campaign: Campaign, cells: Iterable[Cell]) -> tuple[Volume, ...]:
+    """The volumes of all these cells, each once."""
+    of_cell = _Volumes(campaign)
+    return tuple(dict.fromkeys(volume for cell in cells for volume in of_cell(cell)))
+
+
 def _steps(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[Step]:
     there: set[str] = set()
-    volumes_of = _Volumes(campaign)
+    of_cell = _Volumes(campaign)
     changes = _changes(campaign, cells)
     pauses = _pauses(campaign, cells)
     for number, (cell, change) in enumerate(zip(cells, changes)):
@@ -138,10 +144,10 @@ def _steps(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[Step]:
             yield change
             if change.how is Transition.REBUILD:
                 there.clear()
-        needed = volumes_of(cell)
+        needed = of_cell(cell)
         if any(volume.name not in there for volume in needed):
             on_this_cluster = _until_rebuild(cells[number:], changes[number:])
-            missing = _missing(volumes_of, on_this_cluster, there)
+            missing = _missing(of_cell, on_this_cluster, there)
             yield Prefill(cell.scenario, missing)
             there.update(volume.name for volume in missing)
         yield Measure(cell, pauses[number])

@@ -48,7 +48,7 @@ class Preparation:
         stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
         self._targets = Targets(engine, remote, campaign, stacks)
         self._environment = EnvironmentFile(archive, remote, engine, campaign)
-        self._filled: dict[str, tuple[Scenario, Volume]] = {}
+        self._made: dict[str, tuple[Scenario, Volume]] = {}
         self._is_distrusted = False
         #: Which deployment the next cell is measured on.
         self.deployment: Optional[str] = None
@@ -91,14 +91,14 @@ class Preparation:
         """Build a target anew that is not trusted, with its volumes; whether that was so."""
         if not self._is_distrusted or not self.target.can_be_rebuilt:
             return False
-        filled = list(self._filled.values())
+        made = list(self._made.values())
         reason = "the cell before it failed"
         variant = self.target.variant if drive is None else ()
         rebuild = Deploy(configuration, Transition.REBUILD, reason, variant, drive)
         self._deploy(rebuild, before_ending)
         # As they were filled: those of one scenario all at once.
-        for first in {id(scenario): scenario for scenario, _ in filled}.values():
-            of_scenario = tuple(volume for scenario, volume in filled if scenario is first)
+        for first in {id(scenario): scenario for scenario, _ in made}.values():
+            of_scenario = tuple(volume for scenario, volume in made if scenario is first)
             self._prefill(Prefill(first, of_scenario))
         return True
 
@@ -113,7 +113,7 @@ class Preparation:
                 before_ending(change)
             if change is Transition.REBUILD:
                 self.deployment = uuid.uuid4().hex[:12]
-                self._filled.clear()
+                self._made.clear()
             self.deployment = target.deployment or self.deployment
             target.change_to(step, change)
         if change is Transition.REBUILD:
@@ -132,11 +132,11 @@ class Preparation:
         size = sum(volume.written_mb for volume in step.volumes)
         self._progress.phase(f"prefill {counted(len(step.volumes), 'volume')}, {size} MiB")
         benchmark = self.benchmark(Cell(step.scenario, 0, ""))
+        self._made.update({v.name: (step.scenario, v) for v in step.volumes})
         with self.timeline.step("prefill", mib=size):
             self._engine.common.make_remote_dir(benchmark.run_dir)
             benchmark.fill(step.volumes)
             benchmark.cleanup()
-        self._filled.update({v.name: (step.scenario, v) for v in step.volumes})
 
     def benchmark(self, cell: Cell, scenario: Optional[Scenario] = None) -> CellBenchmark:
         """What runs a cell on the target as it is now; with a `scenario`, that as its load."""
@@ -144,7 +144,7 @@ class Preparation:
         site = target.measure_on(cell.scenario)
         work = CellWork(
             str(self._archive), target.cluster, cell.config, scenario or cell.scenario, site,
-            target.stack, self._remote,
+            target.stack, self._remote, "" if target.can_be_rebuilt else self._journal.run,
         )  # fmt: skip
         benchmark = benchmark_of(self._engine, work)
         benchmark.energy_hosts = self._environment.energy_hosts(site)
@@ -153,4 +153,4 @@ class Preparation:
 
     def end(self) -> None:
         """Leave nothing on the hosts. Raises RunError."""
-        self._targets.end([volume for _, volume in self._filled.values()])
+        self._targets.end([volume for _, volume in self._made.values()], self._journal.run)

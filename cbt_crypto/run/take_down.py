@@ -29,7 +29,7 @@ from cbt_crypto.run.journal import Deployment, Journal, left_over, own_left_over
 from cbt_crypto.run.locks import holder
 from cbt_crypto.run.locks.hosts import free_hosts, hosts_held, own_id
 from cbt_crypto.run.targets.choice import target_of
-from cbt_crypto.run.targets.cluster import overlaid, take_down
+from cbt_crypto.run.targets.cluster import overlaid
 
 Say = Callable[[str], None]
 
@@ -83,7 +83,7 @@ def clear(archive: Path, deployments: Sequence[Deployment], say: Say, insist: bo
             if deployment.is_own:
                 marked_processes.end_run(deployment.run)
             _clear_one(deployment, campaign, say)
-            for sentence in _remains(campaign):
+            for sentence in (*_remains(campaign), *_unproved(deployment, campaign)):
                 say(sentence)
         Journal(archive, deployment.run).end()
 
@@ -99,7 +99,8 @@ def show_plan(archive: Path, deployments: Sequence[Deployment], say: Say) -> Non
         shown = DryRun()
         cluster = cluster_of(campaign)
         cluster.remote = shown
-        take_down(cluster)
+        run = deployment.run if deployment.is_own else ""
+        target_of(campaign.cluster).clear(cluster, shown, campaign, run)
         for what, scripts in shown.steps:
             for host, text in scripts.items():
                 say(f"# {host}: {what}")
@@ -140,7 +141,8 @@ def _check_dead(archive: Path, deployment: Deployment, insist: bool) -> None:
 def _clear_one(deployment: Deployment, campaign: Campaign, say: Say) -> None:
     try:
         _restore(deployment, campaign, say)
-        take_down(cluster_of(campaign))
+        run = deployment.run if deployment.is_own else ""
+        target_of(campaign.cluster).clear(cluster_of(campaign), _remote(campaign), campaign, run)
         free_hosts(_remote(campaign), _site(campaign), deployment.run)
     except HostError as error:
         raise _again(error) from error
@@ -167,6 +169,15 @@ def _remains(campaign: Campaign) -> Iterator[str]:
                 first = first.replace("signature ", "still carries ", 1)
                 yield printable(f"{host}: {path} {first}; nothing shows that it was that run's, "
                                 "so it was left as it is")  # fmt: skip
+
+
+def _unproved(deployment: Deployment, campaign: Campaign) -> Iterator[str]:
+    """What may be in a cluster that stays: of which run it is, an archive can only claim."""
+    if not deployment.is_own and not target_of(campaign.cluster).can_be_rebuilt:
+        yield printable(
+            f"{campaign.cluster.head}: images that the run made on the cluster stay, if it left "
+            "any; their names begin with cbt-, and rbd rm removes them"
+        )
 
 
 def cluster_of(campaign: Campaign) -> Any:

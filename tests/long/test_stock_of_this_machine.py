@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Callable
 
 import pytest
-from stock_clusters import SCRIPT, STATE, campaigns, run_script
+from stock_clusters import SCRIPT, STATE, campaigns, cleanup_script, kill_script, run_script
 
 from cbt_crypto.engine.choice import PROJECT
 
@@ -73,9 +73,12 @@ def make(node: Node, *options: str) -> None:
     node.run(shlex.join(["sh", str(SCRIPT), *options]))
 
 
+CBT = shlex.join([sys.executable, str(PROJECT / "cbt.py")])
+CLEANUP = shlex.join([sys.executable, "-m", "cbt_crypto", "cleanup", "--yes"])
+
+
 def run(node: Node, name: str) -> str:
-    cbt = shlex.join([sys.executable, str(PROJECT / "cbt.py")])
-    return node.run(run_script(name, str(node.directory), cbt))
+    return node.run(run_script(name, str(node.directory), CBT))
 
 
 def test_a_stock_cluster_is_recognised_and_left_as_it_was(node: Node) -> None:
@@ -105,3 +108,23 @@ def test_what_is_encrypted_is_proved(node: Node) -> None:
     make(node, *(f"ms_{who}_mode = secure" for who in ("client", "cluster", "service")))
     assert run(node, "secure").startswith("secure: proved")
     assert run(node, "plain").startswith("plain: refused")
+
+
+def test_a_killed_run_leaves_nothing_that_its_cleanup_does_not_remove(node: Node) -> None:
+    make(node)
+    node.run("rbd create --size 8 theirs; rbd image-meta set theirs cbt-crypto.run somebody")
+    before = node.run(STATE)
+    (own,) = set(node.run(kill_script(str(node.directory), CBT)).split()) - {"theirs"}
+    assert own.startswith("cbt-localhost-0-64")
+    # Another archive's campaign is refused before it touches anything.
+    said = run(node, "plain")
+    assert f"localhost: image rbd/{own} is on the cluster already" in said
+    node.run(cleanup_script(str(node.directory), CLEANUP))
+    assert node.run(STATE) == before
+    assert node.run(f"ls -A {node.directory}/mine 2>/dev/null || :") == ""
+    assert run(node, "plain").startswith("plain: proved")
+    # Somebody else's by that name stays.
+    node.run(f"rbd create --size 8 {own}")
+    before = node.run(STATE)
+    assert "remove or rename it" in run(node, "secure")
+    assert node.run(STATE) == before

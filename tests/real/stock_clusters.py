@@ -29,6 +29,20 @@ if {cbt} --no-report -a {name} {name}.yaml > {name}.log 2>&1
 then echo {name}: proved; else echo {name}: refused; cat {name}.log; fi
 grep -h '"reason".*\\(crypt\\|byte\\|mode\\|flags\\)' {name}/results/*/id-*/proof.json || :
 """
+_KILLED = """
+cd {directory}
+export XDG_STATE_HOME=$PWD/state
+setsid {cbt} --no-report -a killed plain.yaml > killed.log 2>&1 &
+pid=$!
+until grep -q 'cell 1' killed.log; do kill -0 $pid || {{ cat killed.log; exit 1; }}; sleep 0.5; done
+kill -9 $pid
+rbd ls
+"""
+_CLEANED = """
+cd {directory}
+export XDG_STATE_HOME=$PWD/state
+{cleanup} killed
+"""
 #: What a cluster is said to be, truly or not.
 CLAIMS: Mapping[str, Any] = {
     "plain": {"As it is": {}},
@@ -62,3 +76,13 @@ def run_script(name: str, directory: str, cbt: str) -> str:
     It prints `NAME: proved`, or `NAME: refused` with what was said, and the proof's reasons.
     """
     return _RUN.format(directory=directory, cbt=cbt, name=name)
+
+
+def kill_script(directory: str, cbt: str) -> str:
+    """Shell text that kills the campaign `plain` in its cell, and lists the images that it left."""
+    return _KILLED.format(directory=directory, cbt=cbt)
+
+
+def cleanup_script(directory: str, cleanup: str) -> str:
+    """Shell text that takes down what it left, by the user's own state of it."""
+    return _CLEANED.format(directory=directory, cleanup=cleanup)

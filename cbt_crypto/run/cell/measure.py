@@ -66,6 +66,7 @@ class ScenarioBenchmark:
         self.site = work.site
         self.stack = work.stack
         self.remote = work.remote
+        self._run = work.run
         # A group's clients speak as its OSDs do; of any other site it is the cluster's own.
         self.commands = commands_of(work.cluster, work.site.conf if work.site.group else "")
         self.outcome: CellOutcome = {}
@@ -92,7 +93,7 @@ class ScenarioBenchmark:
 
     def fill(self, volumes: Sequence[Volume]) -> None:
         """Make and fill the volumes that are not there yet, of all groups at once."""
-        everyone = commands_of(self.cluster)
+        everyone = commands_of(self.cluster, run=self._run)
         if self.scenario.needs_cluster:
             for pool, profile in _pools(self.scenario, volumes).items():
                 self.cluster.mkpool(pool, profile, "rbd")

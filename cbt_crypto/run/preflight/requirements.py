@@ -52,7 +52,7 @@ def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]
     if any(cell.scenario.needs_cluster for cell in cells):
         for command in (cluster.ceph_cmd, cluster.rbd_cmd):
             needs.append(program_needed(shlex.split(command)[0], (site.head,)))
-        needs += target_of(cluster).requirements(cluster, site, cells)
+        needs += target_of(cluster).requirements(campaign, site, cells)
     scenarios = {(cell.scenario.name, cell.scenario.drive_name): cell.scenario for cell in cells}
     for scenario in scenarios.values():
         site_of_cell = cell_site(cluster, scenario)

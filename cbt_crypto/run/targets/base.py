@@ -11,9 +11,19 @@ from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import Cluster
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.site import Site
+from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.file.dimensions import Variant
 from cbt_crypto.plan.steps import Deploy
+
+
+class Runs(Protocol):
+    """A Remote, or what only shows its scripts."""
+
+    def run(
+        self, scripts: HostScripts, what: str, timeout: Optional[float] = None
+    ) -> dict[str, str]:
+        """Run the scripts on their hosts; what each printed. Raises HostError."""
+        ...
 
 
 class Target(Protocol):
@@ -69,18 +79,22 @@ class Target(Protocol):
     def check_health(self) -> None:
         """Wait until it is fit to be measured. Raises RunError."""
 
-    def end(self, filled: Sequence[Volume]) -> None:
-        """Leave nothing of the campaign, `filled` volumes included. Safe to repeat.
+    def end(self, made: Sequence[Volume], run: str) -> None:
+        """Leave nothing of the campaign, the volumes that `run` made included. Safe to repeat.
 
         Raises RunError when something could not be taken down.
         """
 
 
-def commands_of(cluster: Cluster, conf: str = "") -> ClusterCommands:
-    """How ceph's commands find the cluster that an engine deployed; by another `conf` than its."""
+def commands_of(cluster: Cluster, conf: str = "", run: str = "") -> ClusterCommands:
+    """How ceph's commands find the cluster that an engine deployed; by another `conf` than its.
+
+    `run`: whose its images are, on a cluster that stays.
+    """
     conf = shlex.quote(conf or cluster.tmp_conf)
     return ClusterCommands(
         ceph=f"{shell.command(cluster.ceph_cmd)} -c {conf}",
         rbd=f"{shell.command(cluster.rbd_cmd)} -c {conf}",
         environment=f"env CEPH_CONF={conf}",
+        run=run,
     )

@@ -52,6 +52,6 @@ class Targets:
         self.current = self._cluster if drive is None else self._drive
         return self.current
 
-    def end(self, filled: Sequence[Volume]) -> None:
+    def end(self, made: Sequence[Volume], run: str) -> None:
         """As of a Target; what takes the cluster down frees the drives too."""
-        self._cluster.end(filled)
+        self._cluster.end(made, run)

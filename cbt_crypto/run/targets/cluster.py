@@ -24,6 +24,7 @@ from cbt_crypto.plan.file.dimensions import Variant, at, variants
 from cbt_crypto.plan.layout import cell_site, drives_of, section_of, site_of
 from cbt_crypto.plan.steps import Deploy
 from cbt_crypto.run.preflight.programs import librados, program_needed
+from cbt_crypto.run.targets.base import Runs
 from cbt_crypto.run.targets.drive import undo
 
 
@@ -134,10 +135,9 @@ class DeployedCluster:
         return ()
 
     @staticmethod
-    def requirements(
-        section: ClusterSection, site: Site, cells: Iterable[Cell]
-    ) -> list[Requirement]:
+    def requirements(campaign: Campaign, site: Site, cells: Sequence[Cell]) -> list[Requirement]:
         """Ceph's programs, where its daemons are to be."""
+        section = campaign.cluster
         tools = ("ceph-authtool", "monmaptool", "osdmaptool")
         return [
             librados(section.ceph_cmd, site.head),
@@ -197,9 +197,14 @@ class DeployedCluster:
         """Wait for every OSD and placement group."""
         self.cluster.check_health()
 
-    def end(self, filled: Sequence[Volume]) -> None:
+    def end(self, made: Sequence[Volume], run: str) -> None:
         """Take the cluster down, with its volumes."""
         take_down(self.cluster)
+
+    @staticmethod
+    def clear(cluster: Cluster, remote: Runs, campaign: Campaign, run: str) -> None:
+        """Take down what a dead run left, of which `cluster` is made."""
+        take_down(cluster)
 
 
 def take_down(cluster: Cluster, remove_images: Callable[[], None] = lambda: None) -> None:

@@ -106,9 +106,9 @@ class DriveTarget:
     def check_health(self) -> None:
         """Nothing to wait for: a drive has no health of a cluster's kind."""
 
-    def end(self, filled: Sequence[Volume]) -> None:
+    def end(self, made: Sequence[Volume], run: str) -> None:
         """Free the drives: what takes the cluster's directories down does it too."""
-        self._cluster.end(filled)
+        self._cluster.end(made, run)
 
     def _run(self, scripts: HostScripts, what: str) -> None:
         self._remote.run(scripts, what, 300)

@@ -15,28 +15,21 @@ from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.engine import Engine
-from cbt_crypto.engine.contract import MakeCluster
+from cbt_crypto.engine.contract import Cluster, MakeCluster
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import ceph_conf, shell
+from cbt_crypto.hosts.devices import images
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
-from cbt_crypto.plan.cells import Cell
+from cbt_crypto.plan.cells import Cell, cells_of
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.file.dimensions import Variant
 from cbt_crypto.plan.layout import cell_site, ceph_dir, site_of
-from cbt_crypto.plan.steps import Deploy
+from cbt_crypto.plan.steps import Deploy, volumes_of
 from cbt_crypto.run.targets import sockets_on_host
-from cbt_crypto.run.targets.base import commands_of
+from cbt_crypto.run.targets.base import Runs, commands_of
 from cbt_crypto.run.targets.cluster import overlaid, take_down
-
-# rbd ends with the number of its error. A dead client's watch ends by itself after 30 s.
-_REMOVE_ONE = """\
-n=0
-until {rbd} rm --no-progress "$1"; do
-    [ $? = 16 ] && [ $n -lt 12 ] || exit 1
-    n=$((n + 1)); sleep 5
-done"""
 
 
 @dataclass(frozen=True)
@@ -136,17 +129,15 @@ def _pid_files(osds: Iterable[Osd], pids: Mapping[str, int]) -> HostScripts:
 
 
 def remove_images(
-    remote: Remote, site: Site, commands: ClusterCommands, volumes: Sequence[Volume]
+    remote: Runs, head: str, commands: ClusterCommands, volumes: Sequence[Volume]
 ) -> None:
-    """Remove the images that the campaign made: the cluster stays.
+    """Remove the images that `commands.run` made: the cluster stays.
 
     Every image is tried. One whose client was killed is in use until its watch has ended.
     """
-    lines = "".join(f"{shlex.quote(f'{v.pool}/{v.name}')}\n" for v in volumes)
-    if volumes:
-        one = _REMOVE_ONE.format(rbd=commands.rbd)
-        script = f"xargs -P 8 -n 1 sh -c {shlex.quote(one)} sh <<'VOLUMES'\n{lines}VOLUMES"
-        remote.run({site.head: script}, "remove the volumes", 600)
+    if volumes and commands.run:
+        script = images.remove([v.image for v in volumes], commands.rbd, commands.run)
+        remote.run({head: script}, "remove the volumes", 600)
 
 
 class ExistingCluster:
@@ -198,10 +189,9 @@ class ExistingCluster:
                 )
 
     @staticmethod
-    def requirements(
-        section: ClusterSection, site: Site, cells: Iterable[Cell]
-    ) -> list[Requirement]:
-        """The requirement that the cluster answers, and has the pools that cells name."""
+    def requirements(campaign: Campaign, site: Site, cells: Sequence[Cell]) -> list[Requirement]:
+        """That the cluster answers, has the pools that cells name, and none of their images."""
+        section = campaign.cluster
         ceph = f"{shell.command(section.ceph_cmd)} -c {shlex.quote(site.conf)}"
         needs = []
         data = (cell.scenario.data_pool for cell in cells)
@@ -213,6 +203,10 @@ class ExistingCluster:
                 f"&& echo ok || echo {shlex.quote(missing)}"
             )
             needs.append(Requirement("existing cluster", (site.head,), script))
+        names = [volume.image for volume in volumes_of(campaign, cells)]
+        rbd = f"{shell.command(section.rbd_cmd)} -c {shlex.quote(site.conf)}"
+        if names:
+            needs.append(Requirement("images", (site.head,), _none_of(names, rbd)))
         return needs
 
     @property
@@ -253,7 +247,28 @@ class ExistingCluster:
         """Its owner sees to its health."""
         self.cluster.check_health()
 
-    def end(self, filled: Sequence[Volume]) -> None:
+    def end(self, made: Sequence[Volume], run: str) -> None:
         """Remove the campaign's images and directories: the cluster stays."""
-        commands = commands_of(self.cluster)
-        take_down(self.cluster, lambda: remove_images(self._remote, self.site, commands, filled))
+        commands = commands_of(self.cluster, run=run)
+        head = self.site.head
+        take_down(self.cluster, lambda: remove_images(self._remote, head, commands, made))
+
+    @staticmethod
+    def clear(cluster: Cluster, remote: Runs, campaign: Campaign, run: str) -> None:
+        """Take down what a dead run left beside the cluster, and in it what says it is its own."""
+        commands, head = commands_of(cluster, run=run), campaign.cluster.head
+        volumes = volumes_of(campaign, cells_of(campaign))
+        take_down(cluster, lambda: remove_images(remote, head, commands, volumes))
+
+
+def _none_of(names: Sequence[str], rbd: str) -> str:
+    """A script that prints ok when the cluster has no image that is to be made."""
+    sentence = (
+        "is on the cluster already, and this campaign would make it; if a killed run left it, "
+        "cbt-crypto cleanup of its archive removes it, else remove or rename it"
+    )
+    return (
+        f"there=$({images.present(names, rbd)}\n)\n"
+        'first=$(echo "$there" | sort | head -n 1)\n'
+        f'[ -z "$first" ] && echo ok || echo "image $first {sentence}"'
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Optional
 
@@ -19,6 +19,7 @@ from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.plan.cells import Cell
+from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.dimensions import Variant
 from cbt_crypto.plan.layout import cell_site, section_of, site_of
@@ -170,12 +171,10 @@ class SideBySideCluster(DeployedCluster):
         super().__init__(engine, remote, section, stacks)
 
     @staticmethod
-    def requirements(
-        section: ClusterSection, site: Site, cells: Iterable[Cell]
-    ) -> list[Requirement]:
+    def requirements(campaign: Campaign, site: Site, cells: Sequence[Cell]) -> list[Requirement]:
         """The same, and memory for all OSDs that a host has at once."""
-        memory = [_memory(section, site, host) for host in site.osd_hosts]
-        return [*DeployedCluster.requirements(section, site, cells), *memory]
+        memory = [_memory(campaign.cluster, site, host) for host in site.osd_hosts]
+        return [*DeployedCluster.requirements(campaign, site, cells), *memory]
 
     def _go_to(self, variant: Variant) -> None:
         self.variant = variant

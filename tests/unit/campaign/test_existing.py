@@ -7,16 +7,18 @@ import json
 import os
 import socket
 import struct
+import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, cast
 
 import pytest
 import yaml
-from fake_hosts import FakeHosts, in_a_shell
+from fake_hosts import FakeHosts
 
-from cbt_crypto.benchmarks.base import ClusterCommands, Volume
+from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.luks.proof import found_fault
@@ -25,9 +27,12 @@ from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.embedded.existing import ExistingCeph
 from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts.admin_socket_on_host import ask_and_identify
+from cbt_crypto.hosts.devices import images
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
+from cbt_crypto.plan.steps import volumes_of
 from cbt_crypto.run.targets import existing, sockets_on_host
 from cbt_crypto.run.targets.choice import target_of
 
@@ -263,28 +268,152 @@ def test_images_are_removed_when_nobody_has_one_and_nothing_keeps_the_rest_up(
     target = existing.ExistingCluster(engine, FakeHosts(say).remote(), section, stacks)
     target.cluster = cast(Any, Cluster(calls, failing))
     with pytest.raises(RunError, match=error) if error else contextlib.nullcontext():
-        target.end([Volume("ours", "rbd", "c0", 64)])
+        target.end([Volume("ours", "rbd", "c0", 64)], "a1")
     assert calls == called
 
 
-def test_an_image_that_a_dead_client_watches_is_removed_when_its_watch_has_ended(
-    campaign_of: Make, programs: Callable[[str, str], Path], tmp_path: Path
-) -> None:
-    """16 is EBUSY: as rbd ends where an image still has watchers."""
-    calls = tmp_path / "calls"
-    body = f"""echo "$@" >> {calls}
-case $(grep -c busy {calls}):$* in [12]:*/busy) exit 16 ;; *:*/gone) exit 2 ;; esac"""
-    programs("rbd", body)
+#: An image is a file, which holds what its metadata says of its run. It ends as rbd does: by the
+#: number of the error. `killed-at` names the step at which its caller is killed.
+RBD = """\
+[ "$1 $2" = "-c /a b/their.conf" ] || exit 22
+shift 2; command=$1; shift
+for last; do :; done
+cd {store}
+[ "$(cat killed-at 2> /dev/null)" != "$command" ] || {{ kill -9 $PPID; exit 9; }}
+case $command in
+create) [ ! -e "$last" ] || exit 17; mkdir -p "${{last%/*}}"; : > "$last" ;;
+image-meta) [ "$1" != set ] || echo "$4" > "$2"
+    [ -s "$2" ] || exit 2; [ "$1" = set ] || cat "$2" ;;
+rename) [ ! -e "$2" ] || exit 17; mv "$1" "$2" ;;
+info) [ -e "$last" ] || exit 2 ;;
+rm) [ -e "$last" ] || exit 2
+    [ ! -e "$last.watched" ] || {{ rm "$last.watched"; exit 16; }}
+    rm "$last" ;;
+*) exit 22 ;;
+esac"""
+NAMES = ["rbd/one", "rbd/two three"]
+
+
+@dataclass(frozen=True)
+class Store:
+    """A cluster's images, and the shell text by which a campaign makes and removes them."""
+
+    directory: Path
+
+    def run(self, text: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False)
+
+    def make(self, run: str) -> subprocess.CompletedProcess[str]:
+        return self.run(images.create(NAMES, "--size 64", "rbd -c '/a b/their.conf'", run))
+
+    def remove(self, run: str, names: Sequence[str] = NAMES) -> subprocess.CompletedProcess[str]:
+        return self.run(images.remove(names, "rbd -c '/a b/their.conf'", run))
+
+    def present(self) -> str:
+        return self.run(images.present(NAMES, "rbd -c '/a b/their.conf'")).stdout
+
+    def add(self, name: str, run: str = "") -> None:
+        (self.directory / "rbd").mkdir(exist_ok=True)
+        (self.directory / name).write_text(run)
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(str(p.relative_to(self.directory)) for p in self.directory.glob("rbd/*"))
+
+
+@pytest.fixture
+def store(programs: Callable[[str, str], Path], tmp_path: Path) -> Store:
+    directory = tmp_path / "store"
+    directory.mkdir()
+    programs("rbd", RBD.format(store=directory))
     programs("sleep", "exit 0")
-    remote = FakeHosts(in_a_shell).remote()
-    commands = ClusterCommands("ceph", "rbd -c '/a b/their.conf'", "env")
-    site = site_of(campaign_of(cluster=EXISTING).cluster)
-    volumes = [Volume(name, "rbd", "c0", 64) for name in ("gone", "busy", "free")]
-    with pytest.raises(HostError, match="remove the volumes"):
-        existing.remove_images(remote, site, commands, volumes)
-    one = "-c /a b/their.conf rm --no-progress rbd/"
-    assert sorted(calls.read_text().splitlines()) == sorted(
-        [f"{one}gone", f"{one}free", *[f"{one}busy"] * 3]
+    return Store(directory)
+
+
+def test_an_image_says_which_run_made_it_and_that_run_removes_it(store: Store) -> None:
+    store.add("rbd/theirs")
+    assert store.make("a1").returncode == 0
+    assert store.names == ["rbd/one", "rbd/theirs", "rbd/two three"]
+    assert sorted(store.present().splitlines()) == NAMES
+    assert store.remove("b2", [*NAMES, "rbd/theirs"]).returncode == 0
+    assert sorted(store.present().splitlines()) == NAMES
+    assert store.remove("a1", [*NAMES, "rbd/theirs"]).returncode == 0
+    assert store.names == ["rbd/theirs"]
+    assert store.remove("a1").returncode == 0
+
+
+def test_an_image_of_somebody_else_by_the_same_name_stays(store: Store) -> None:
+    store.add("rbd/one", "b2")
+    done = store.make("a1")
+    assert done.returncode != 0
+    assert "rbd/one was not made; if the pool has one, remove or rename it" in done.stderr
+    assert store.names == ["rbd/one", "rbd/two three"]
+    assert store.remove("a1").returncode == 0
+    assert store.names == ["rbd/one"]
+
+
+@pytest.mark.parametrize("step", ["create", "image-meta", "rename"])
+def test_what_a_killed_run_had_half_made_is_removed(store: Store, step: str) -> None:
+    (store.directory / "killed-at").write_text(step)
+    assert store.make("a1").returncode != 0
+    (store.directory / "killed-at").unlink()
+    assert not set(NAMES) & set(store.names)
+    assert bool(store.names) is (step != "create")
+    assert store.remove("a1").returncode == 0
+    assert store.names == []
+
+
+def test_an_image_that_a_dead_client_watches_is_removed_when_its_watch_has_ended(
+    store: Store,
+) -> None:
+    assert store.make("a1").returncode == 0
+    (store.directory / "rbd/one.watched").touch()
+    assert store.remove("a1").returncode == 0
+    assert store.names == []
+
+
+def test_every_image_is_tried_where_one_cannot_be_asked_about(
+    programs: Callable[[str, str], Path], store: Store
+) -> None:
+    assert store.make("a1").returncode == 0
+    unreachable = 'case "$*" in *" rbd/one"*) exit 110 ;; esac\n'
+    programs("rbd", unreachable + RBD.format(store=store.directory))
+    assert store.remove("a1").returncode != 0
+    assert store.names == ["rbd/one"]
+
+
+@pytest.mark.parametrize("run", ["a1", ""])
+def test_a_dead_run_that_is_the_users_own_has_its_images_removed(
+    campaign_of: Make, run: str
+) -> None:
+    """One that an archive alone tells of has no name by which anything could be proved."""
+    calls: list[str] = []
+    hosts = FakeHosts(lambda host, command: calls.append("rbd rm") or "")
+    campaign = campaign_of(cluster=EXISTING)
+    cluster = cast(Any, Cluster(calls, ()))
+    target_of(campaign.cluster).clear(cluster, hosts.remote(), campaign, run)
+    removing = ["rbd rm"] if run else []
+    assert calls == ["shutdown", *removing, "cleanup", "purge"]
+    for scripts in hosts.calls:
+        assert all("RUN=a1" in text and "rbd/cbt-" in text for text in scripts.values())
+
+
+def test_what_is_there_by_a_name_that_the_campaign_wants_is_said_before_anything(
+    campaign_of: Make, programs: Callable[[str, str], Path], store: Store
+) -> None:
+    """Not in the middle of a prefill, by rbd's words."""
+    programs("rbd", RBD.format(store=store.directory).replace("/a b/their", "/etc/ceph/ceph"))
+    campaign = campaign_of(cluster=EXISTING)
+    cells = cells_of(campaign)
+    needs = target_of(campaign.cluster).requirements(campaign, site_of(campaign.cluster), cells)
+    (need,) = [need for need in needs if need.name == "images"]
+    names = [volume.image for volume in volumes_of(campaign, cells)]
+    assert len(names) == len(set(names)) >= 1
+    assert need.judge(store.run(need.script).stdout) is None
+    for name in names:
+        store.add(name)
+    assert (need.judge(store.run(need.script).stdout) or "").startswith(
+        f"image {min(names)} is on the cluster already, and this campaign would make it"
     )
 
 

@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[3]
 DEVICES = "cbt_crypto/hosts/devices/destroy.py"
 #: Images that a client's kernel has mapped are proved by what the kernel says of them.
 IMAGES = "cbt_crypto/hosts/devices/krbd.py"
+#: Those of somebody else's cluster, by what they say of themselves.
+OF_CLUSTER = "cbt_crypto/hosts/devices/images.py"
 #: Command -> the modules that may have it.
 ALLOWED = {
     r"\bwipefs\b[^\n]* -a\b": {DEVICES},
@@ -22,6 +24,7 @@ ALLOWED = {
     r"\b(luksFormat|luksErase|reencrypt)\b": {DEVICES, IMAGES},
     r"\bcryptsetup close\b": {DEVICES, IMAGES},
     r"\brbd (device )?unmap\b": {IMAGES},
+    r"\brm --no-progress\b": {OF_CLUSTER},
     r"\b(pvcreate|vgremove|pvremove|lvremove)\b": {DEVICES},
     r"\bmdadm --(create|stop|zero-superblock)\b": {DEVICES},
     r"\bmkfs\.(ext4|xfs) -": {DEVICES},
