@@ -22,9 +22,8 @@ from rich.filesize import decimal
 
 from cbt_crypto import __version__
 from cbt_crypto.archive.pack import pack, pack_summary
-from cbt_crypto.archive.problem import printable
 from cbt_crypto.archive.unpack import Pack, is_pack, opened
-from cbt_crypto.command_line import SentenceGroup, checkout_option
+from cbt_crypto.command_line import SentenceGroup, checkout_option, say
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.engine.upstream.contribute.command import contribute_command
 from cbt_crypto.errors import UsageError
@@ -121,7 +120,7 @@ def cleanup(archive: Path, plan_only: bool, foreign: bool, forget: bool, yes: bo
         click.echo(f"{archive}: nothing is left on any host that its journal knows of")
         return
     if plan_only:
-        take_down.show_plan(archive, left, click.echo)
+        take_down.show_plan(archive, left, say)
         return
     _agree(yes, "Forget it, and leave it where it is?" if forget else "Take it down?", left)
     temporary.clear_dead()
@@ -133,7 +132,7 @@ def cleanup(archive: Path, plan_only: bool, foreign: bool, forget: bool, yes: bo
         if forget:
             take_down.forget(archive, left)
         else:
-            take_down.clear(archive, left, click.echo, insist=True)
+            take_down.clear(archive, left, say, insist=True)
 
 
 def _agree(yes: bool, question: str, left: Sequence[Deployment]) -> None:
@@ -141,7 +140,7 @@ def _agree(yes: bool, question: str, left: Sequence[Deployment]) -> None:
     if yes:
         return
     for deployment in left:
-        click.echo(printable(f"{describe(deployment.by)}: {deployment.describe()}"))
+        say(f"{describe(deployment.by)}: {deployment.describe()}")
     if not sys.stdin.isatty():
         raise UsageError("nobody is there to ask; look at it with --plan, and say --yes")
     if not click.confirm(question):
@@ -166,7 +165,7 @@ def stop(archive: Path) -> None:
 
     What is measured is kept. Only on the machine that it runs on.
     """
-    stop_campaign(archive, click.echo)
+    stop_campaign(archive, say)
 
 
 @cbt_crypto.command("lay-out")

@@ -114,6 +114,11 @@ def _guarded(invoke: Any, ctx: click.Context) -> Any:
         sys.exit(error.exit_status)
 
 
+def say(text: str) -> None:
+    """Print what an archive or a host says, with nothing in it that a terminal obeys."""
+    click.echo(printable(text))
+
+
 def say_error(error: BaseException) -> None:
     """Print its sentence where errors go, with nothing in it that a terminal obeys."""
     click.echo(printable(str(error)), err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any, Optional
@@ -91,8 +92,13 @@ def gate(
 
 def _write(option: str, path: Path, text: str) -> None:
     """Raises UsageError: a traceback's exit status, 1, would tell CI that too much is lost."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK
     try:
-        path.write_text(text, encoding="utf-8")
+        # A pipe that nobody reads is an error, and nothing to wait for.
+        descriptor = os.open(path, flags, 0o666)
+        os.set_blocking(descriptor, True)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
     except OSError as error:
         raise UsageError(
             f"{option} {path}: cannot be written ({error.strerror}); name another file"

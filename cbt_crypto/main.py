@@ -211,7 +211,7 @@ def _measure(
                 return run_campaign(todo, engine, archive, config_file, progress, run, hold.check)
         except Abandoned:
             for deployment in left_over(archive):
-                click.echo(f"stopped at once; left on {deployment.describe()}", err=True)
+                click.echo(printable(f"stopped at once; left on {deployment.describe()}"), err=True)
             click.echo(f"clear it with: cbt-crypto cleanup {archive}", err=True)
             raise
 

@@ -90,7 +90,9 @@ class Folder:
     def read(self, name: str, limit: int = DOCUMENT_LIMIT) -> Optional[bytes]:
         """The content of a file; None when there is none. Raises Malformed."""
         path = self.path(name)
-        return read_document(path, limit) if os.path.lexists(path) else None
+        if not os.path.lexists(path):
+            return None
+        return read_document(path, limit, _resolved(self.root))
 
     def document(
         self, name: str, kind: type[AnyDocument], limit: int = DOCUMENT_LIMIT

@@ -7,13 +7,13 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from cbt_crypto import __version__
 from cbt_crypto.archive.problem import Malformed, printable
-from cbt_crypto.archive.safe_read import open_regular
+from cbt_crypto.archive.safe_read import open_below
 from cbt_crypto.errors import RunError, UsageError
 
 #: Of the pack itself; what it holds has formats of its own.
@@ -41,17 +41,17 @@ def pack(archive: Path, target: Path) -> int:
             f"{archive}: has no results/plan.json, so there is nothing to pack; "
             "name the archive of a campaign"
         )
-    names = list(_names(archive))
-    return _write(target, "raw", {name: archive / name for name in names})
+    if (archive / "results").is_symlink():
+        raise UsageError(f"{archive}/results: is a link; name the archive that it leads to")
+    return _write(target, "raw", archive, list(_names(archive)))
 
 
 def pack_summary(document: Mapping[str, Any], target: Path, anonymized: bool) -> int:
     """Write a report alone, as `report.json` has it. Raises as `pack` does."""
     with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / REPORT
         text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-        path.write_text(text, encoding="utf-8", errors="replace")
-        return _write(target, "summary", {REPORT: path}, anonymized=anonymized)
+        (Path(directory) / REPORT).write_text(text, encoding="utf-8", errors="replace")
+        return _write(target, "summary", Path(directory), [REPORT], anonymized=anonymized)
 
 
 def _names(archive: Path) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _can_be_packed(path: Path) -> bool:
         return False
 
 
-def _write(target: Path, kind: str, files: Mapping[str, Path], **about: Any) -> int:
+def _write(target: Path, kind: str, root: Path, names: Sequence[str], **about: Any) -> int:
     if os.path.lexists(target):
         raise UsageError(f"{target}: is there already; name another file with -o")
     try:
@@ -91,7 +91,7 @@ def _write(target: Path, kind: str, files: Mapping[str, Path], **about: Any) -> 
         raise UsageError(f"{target}: cannot be written ({error.strerror})") from None
     try:
         with os.fdopen(descriptor, "wb") as stream, zipfile.ZipFile(stream, "w") as packed:
-            sums = {name: _add(packed, name, path) for name, path in files.items()}
+            sums = {name: _add(packed, root, name) for name in names}
             manifest = {
                 "format": FORMAT,
                 "kind": kind,
@@ -112,9 +112,10 @@ def _write(target: Path, kind: str, files: Mapping[str, Path], **about: Any) -> 
     return len(sums)
 
 
-def _add(packed: zipfile.ZipFile, name: str, path: Path) -> dict[str, Any]:
-    digest, size = hashlib.sha256(), 0
-    with open_regular(path) as source, packed.open(_entry(name), "w", force_zip64=True) as target:
+def _add(packed: zipfile.ZipFile, root: Path, name: str) -> dict[str, Any]:
+    """Through no link: whoever may write there would get what the packer alone may read."""
+    digest, size, entry = hashlib.sha256(), 0, _entry(name)
+    with open_below(root, name) as source, packed.open(entry, "w", force_zip64=True) as target:
         for chunk in chunks(source):
             digest.update(chunk)
             size += len(chunk)

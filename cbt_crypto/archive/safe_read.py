@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
-from typing import Any, BinaryIO
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, Optional
 
 import yaml
 
@@ -21,13 +21,24 @@ DOCUMENT_LIMIT = 64 << 20
 JSON_VALUES = 2_000_000
 
 
-def read_document(path: Path, limit: int = DOCUMENT_LIMIT) -> bytes:
-    """The whole of a regular file. Raises Malformed when it is larger than `limit` bytes."""
+def read_document(path: Path, limit: int = DOCUMENT_LIMIT, inside: Optional[Path] = None) -> bytes:
+    """The whole of a regular file. Raises Malformed when it is larger than `limit` bytes.
+
+    With `inside`, a directory without links on the way, also for a file that is elsewhere: a link
+    may have been put on its way after anybody looked.
+    """
     with open_regular(path) as file:
+        if inside is not None and not _where(file).is_relative_to(inside):
+            raise Malformed("is a link out of the archive, so it was not read")
         data = file.read(limit + 1)
     if len(data) > limit:
         raise Malformed(f"is larger than {limit >> 20} MiB, so it was not read")
     return data
+
+
+def _where(file: BinaryIO) -> Path:
+    """The path of an open file, as the kernel knows it."""
+    return Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))
 
 
 def check_values(data: bytes, most: int = JSON_VALUES) -> None:
@@ -46,10 +57,35 @@ def open_regular(path: Path) -> BinaryIO:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
         raise Malformed(f"cannot be read ({error.strerror})") from None
+    return _regular(descriptor)
+
+
+def _regular(descriptor: int) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise Malformed("is not a regular file")
     return os.fdopen(descriptor, "rb")
+
+
+def open_below(root: Path, name: str) -> BinaryIO:
+    """Open a file by its name below `root`, through no link, whoever puts one there meanwhile.
+
+    Raises Malformed as `open_regular` does.
+    """
+    *folders, last = PurePosixPath(name).parts
+    try:
+        at = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for folder in folders:
+                above, flags = at, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+                at = os.open(folder, flags, dir_fd=above)
+                os.close(above)
+            descriptor = os.open(last, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=at)
+        finally:
+            os.close(at)
+    except OSError as error:
+        raise Malformed(f"cannot be read ({error.strerror})") from None
+    return _regular(descriptor)
 
 
 #: Values that a YAML document may unfold to, by its aliases, and how deep they may lie.

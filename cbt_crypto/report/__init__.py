@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.report.build import build
 from cbt_crypto.report.files import write
 from cbt_crypto.report.model import Report
@@ -20,10 +21,14 @@ __all__ = ["Report", "ReportOptions", "build", "publish", "show", "widened", "wr
 def publish(archive: Path, console: Console, only: Sequence[str] = ()) -> None:
     """Write every file of the report into the archive, print the tables, and say where it is.
 
-    `only`, patterns of labels, limits what is printed; the files have everything.
+    `only`, patterns of labels, limits what is printed; the files have everything. Raises RunError
+    when they cannot be written: the campaign has touched what it measured.
     """
     built = build(archive, ReportOptions())
-    paths = write(built, archive)
+    try:
+        paths = write(built, archive)
+    except UsageError as error:
+        raise RunError(str(error)) from None
     printed = build(archive, ReportOptions(only=tuple(only))) if only else built
     show(printed, widened(console))
     page = next(path for path in paths if path.name == "report.html")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Optional
 
-from cbt_crypto.errors import RunError
+from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.report.charts.chart import Chart, charts
 from cbt_crypto.report.charts.depth_chart import depth_charts
 from cbt_crypto.report.charts.forest import forest
@@ -27,6 +27,7 @@ from cbt_crypto.report.shown import without_missing
 from cbt_crypto.report.text.csv_json import document, tidy
 from cbt_crypto.report.text.markdown import markdown
 
+_FILES = ("report.md", "report.csv", "report.json", "report.html")
 #: Fewer charts than this are drawn in this process: starting others would take longer.
 _WORTH_A_POOL = 24
 #: File systems take 255 bytes, and it is written under a longer one first.
@@ -39,25 +40,44 @@ def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list
     report.md, .csv, .json and .html, and the charts of the page as SVG in charts/. The page loads
     itself anew every `reload_s` seconds.
 
-    Raises RunError when the directory cannot be written.
+    Raises UsageError, with nothing touched, when the directory cannot be written, and RunError when
+    that shows midway, as on a full disk.
     """
+    _check_place(out_dir)
     shown = without_missing(report)
     with _drawn_beside(shown) as charts_of_it:
+        as_json = json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n"
         texts = {
-            "report.md": markdown(shown),
-            "report.csv": tidy(report),
-            "report.json": json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n",
-            "report.html": page(shown, reload_s),
+            **dict(zip(_FILES, (markdown(shown), tidy(report), as_json, page(shown, reload_s)))),
             **_picture(shown),
             **dict(charts_of_it),
         }
     try:
-        if (out_dir / "charts").is_symlink():
-            raise RunError(f"{out_dir}/charts: is a link; remove it")
         (out_dir / "charts").mkdir(parents=True, exist_ok=True)
         return [_replace(out_dir / name, text) for name, text in texts.items()]
     except OSError as error:
         raise RunError(f"{out_dir}: the report cannot be written ({error.strerror})") from None
+
+
+def _check_place(out_dir: Path) -> None:
+    """Raise UsageError unless a report can be made there, or made anew."""
+    charts = out_dir / "charts"
+    if charts.is_symlink():
+        raise UsageError(f"{charts}: is a link; remove it")
+    for name in _FILES:
+        if (out_dir / name).is_dir():
+            raise UsageError(f"{out_dir / name}: is a directory; remove it, or name another -o")
+    existing = [next(path for path in (out_dir, *out_dir.parents) if os.path.lexists(path))]
+    existing += [charts] if charts.exists() else []
+    try:
+        for folder in existing:
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+    except OSError as error:
+        raise UsageError(
+            f"{out_dir}: the report cannot be written ({error.strerror}); "
+            "name another directory with -o"
+        ) from None
 
 
 def _picture(report: Report) -> dict[str, str]:

@@ -96,8 +96,10 @@ def _git(path: Path, *arguments: str) -> Optional[str]:
         done = subprocess.run(
             # A repository's own configuration names no program that we would run.
             ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
-             "--no-optional-locks", "-C", str(path), *arguments],
+             "-c", "log.showSignature=false", "--no-optional-locks", "-C", str(path), *arguments],
             capture_output=True, text=True, check=False, timeout=30,
+            # Nor is what the repository lacks fetched from where it says.
+            env={**os.environ, "GIT_NO_LAZY_FETCH": "1"},
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from lxml import html
 
 from cbt_crypto.archive.documents import MOST_CELLS
 from cbt_crypto.cli import cbt_crypto
@@ -61,6 +62,16 @@ def test_names_are_inert_wherever_they_are_shown(small: Path, name: str) -> None
     page = (small / "report.html").read_text()
     assert "</script><script>alert" not in page and "\x1b" not in page
     assert "<!--<script" not in page, "it would swallow the page's own script"
+
+
+def test_a_title_that_names_the_place_of_the_script(small: Path) -> None:
+    """The page's library of charts went into its title, and the page had none."""
+    name = "/* plotly.js */"
+    changed(small / "results" / "plan.json", title=name)
+    assert said("report", small).exit_code == 0
+    page = html.document_fromstring((small / "report.html").read_text())
+    assert page.findtext(".//title") == f"{name}: cbt-crypto report"
+    assert any("Plotly" in (script.text or "")[:5000] for script in page.iter("script"))
 
 
 def test_names_of_dimensions_are_inert(small: Path) -> None:

@@ -29,6 +29,7 @@ from cbt_crypto.run.locks.archive import locked
 pytestmark = pytest.mark.unit
 
 NOBODY = 65534
+OBEYED = set("\x1b\x07\x9b\u202e\u200b\r")
 TARGET = "precious"
 
 
@@ -165,6 +166,22 @@ def test_quoted_words_of_an_archive_are_shown_and_not_run(tmp_path: Path) -> Non
     assert shown.returncode == 0 and "\u202e" not in shown.said
     started("cleanup", "--foreign", "--yes", archive)
     assert not here.exists()
+
+
+def test_hosts_of_an_archive_are_shown_without_what_a_terminal_obeys(
+    tmp_path: Path, campaign: Path
+) -> None:
+    """`cleanup` and the next start printed where the journal says that something is left."""
+    obeyed = "\x1b]0;owned\x07\x1b[31m\x9b8m\u202e\u200b\r"
+    about = {"tmp_dir": f"/t{obeyed}", "mark": obeyed, "devices": [f"/dev/{obeyed}"]}
+    by = {"pid": 1, "host": f"h{obeyed}", "user": obeyed, "archive": obeyed, "since": obeyed}
+    document = yaml.safe_load(campaign.read_text())
+    archive = forged(tmp_path / "archive", document, hosts={f"node{obeyed}": about}, by=by)
+    for words in ([], ["--foreign"], ["--foreign", "--plan"], ["--foreign", "--yes"]):
+        done = started("cleanup", *words, archive)
+        assert not OBEYED & set(done.said), words
+    forged(tmp_path / "archive", document, hosts={f"node{obeyed}": about}, by=by)
+    assert not OBEYED & set(started(campaign, "-a", archive, program=cbt).said)
 
 
 @pytest.mark.parametrize("name", ["results/journal.jsonl", "results/commands.log", ".lock"])

@@ -104,6 +104,24 @@ def test_commit_date_and_changes_are_told(tmp_path: Path) -> None:
     assert read_checkout(path, "--cbt").version == "2024-03-02, changed"
 
 
+def test_programs_that_a_repository_names_are_not_run(tmp_path: Path) -> None:
+    """`git status` asks core.fsmonitor what has changed; `git show` has signatures looked at."""
+    path, here = make(tmp_path / "cbt"), tmp_path / "here"
+    commit(path)
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {here}\n")
+    program.chmod(0o755)
+    git = ["git", "-C", str(path)]
+    for name in ("core.fsmonitor", "gpg.program", "core.pager", "diff.external"):
+        subprocess.run([*git, "config", name, str(program)], check=True)
+    subprocess.run([*git, "config", "log.showSignature", "true"], check=True)
+    subprocess.run([*git, "status"], check=True, capture_output=True)
+    assert here.exists(), "git would run it"
+    here.unlink()
+    assert read_checkout(path, "--cbt").version == "2024-03-02"
+    assert not here.exists()
+
+
 def test_without_git_it_is_a_checkout_all_the_same(tmp_path: Path) -> None:
     found = read_checkout(make(tmp_path / "cbt"), "--cbt")
     assert (found.commit, found.version) == (None, "of unknown date")

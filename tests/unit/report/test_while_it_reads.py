@@ -1,0 +1,216 @@
+"""Somebody else may write to the archive that is read, and does so meanwhile; and to outputs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from cbt_crypto import report
+from cbt_crypto.archive.folder import Folder
+from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.safe_read import open_below, read_document
+from cbt_crypto.cli import cbt_crypto
+from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.report import ReportOptions, build, write
+
+pytestmark = pytest.mark.unit
+
+SECRET = '{"of": "root alone"}'
+CELL = "results/00000000/id-00000000"
+
+
+def said(*words: Any) -> Result:
+    done = CliRunner().invoke(cbt_crypto, [*map(str, words)])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    path.write_text(SECRET)
+    return path
+
+
+@contextmanager
+def swapped(path: Path, other: Path) -> Iterator[None]:
+    """All the time, `path` is the file, then a link to `other`, and so on."""
+    ends = threading.Event()
+    data = path.read_bytes()
+    beside = path.with_name(f".incoming{path.name}")
+
+    def swap() -> None:
+        for turn in itertools.count():
+            if ends.is_set():
+                return
+            beside.write_bytes(data) if turn % 2 else beside.symlink_to(other)
+            beside.replace(path)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+def test_a_file_that_becomes_a_link_is_not_packed(
+    small: Path, tmp_path: Path, secret: Path
+) -> None:
+    """Root packs a user's archive: /etc/shadow was in it, for everybody to read."""
+    name = f"{CELL}/output.0.client0"
+    (small / name).write_text("x")
+    with swapped(small / name, secret):
+        for number in range(20):
+            target = tmp_path / f"{number}.zip"
+            if said("pack", small, "-o", target).exit_code == 0:
+                with zipfile.ZipFile(target) as packed:
+                    assert name not in packed.namelist() or packed.read(name) == b"x"
+
+
+def test_a_file_that_becomes_a_link_is_not_laid_out(
+    small: Path, tmp_path: Path, secret: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does so right before it is opened."""
+    path = small / "results" / "cbt_config.yaml"
+    path.write_text("x")
+
+    def swapped_now(asked: Path) -> bool:
+        if asked == path and not path.is_symlink():
+            path.unlink()
+            path.symlink_to(secret)
+        return asked.exists()
+
+    monkeypatch.setattr(os.path, "lexists", swapped_now)
+    done = said("lay-out", small, tmp_path / "out")
+    assert path.is_symlink() and "is a link out of the archive" in done.output
+    assert not (tmp_path / "out" / "results" / "cbt_config.yaml").exists()
+
+
+@pytest.mark.parametrize("where", ["results", "results/00000000", CELL, f"{CELL}/cell.json"])
+def test_no_link_on_the_way_is_followed(small: Path, tmp_path: Path, where: str) -> None:
+    """Also one that leads to a file of the archive's: nobody can tell where it will lead."""
+    open_below(small, f"{CELL}/cell.json").close()
+    (small / where).rename(tmp_path / "elsewhere")
+    (small / where).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Malformed, match="cannot be read"):
+        open_below(small, f"{CELL}/cell.json")
+
+
+def test_a_link_after_the_look(small: Path, secret: Path) -> None:
+    """What was looked at before it was opened is looked at again when it is open."""
+    path = Folder(small).path("results/plan.json")
+    assert read_document(path, inside=small.resolve())
+    path.unlink()
+    path.symlink_to(secret)
+    assert read_document(path).decode() == SECRET
+    with pytest.raises(Malformed, match="is a link out of the archive"):
+        read_document(path, inside=small.resolve())
+
+
+def test_results_that_are_elsewhere_are_not_packed(small: Path, tmp_path: Path) -> None:
+    (small / "results").rename(tmp_path / "elsewhere")
+    (small / "results").symlink_to(tmp_path / "elsewhere")
+    done = said("pack", small, "-o", tmp_path / "x.zip")
+    assert (done.exit_code, "results: is a link" in done.output) == (2, True)
+
+
+# -- where reports are written to ----------------------------------------------------------------
+
+
+def a_file(out: Path) -> None:
+    out.write_text("his")
+
+
+def a_directory_for_a_file(out: Path) -> None:
+    (out / "report.md").mkdir(parents=True)
+
+
+def a_file_for_a_directory(out: Path) -> None:
+    out.mkdir()
+    (out / "charts").write_text("his")
+
+
+def a_link_for_a_directory(out: Path) -> None:
+    out.mkdir()
+    (out / "charts").symlink_to("/etc")
+
+
+def nowhere(out: Path) -> None:
+    out.symlink_to(out.parent / "no" / "place")
+
+
+def itself(out: Path) -> None:
+    out.symlink_to(out)
+
+
+def the_kernel_s(out: Path) -> None:
+    out.symlink_to("/proc/self")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [a_file, a_directory_for_a_file, a_file_for_a_directory, a_link_for_a_directory, nowhere,
+     itself, the_kernel_s, os.mkfifo],
+)  # fmt: skip
+def test_a_place_that_takes_no_report(
+    small: Path, tmp_path: Path, kind: Callable[[Path], None], built: Any
+) -> None:
+    """It ended with status 1, as if something had been touched."""
+    out = tmp_path / "out"
+    kind(out)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match=str(out)):
+        write(built, out)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.fixture
+def built(small: Path) -> Any:
+    return build(small, ReportOptions())
+
+
+def test_the_commands_end_with_2_then(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("his")
+    for words in (["report", small], ["compare", f"A={small}", f"B={small}"]):
+        done = said(*words, "-o", tmp_path / "out")
+        assert done.exit_code == 2 and "name another directory with -o" in done.output
+
+
+def test_a_campaign_that_was_measured_ends_with_1(small: Path) -> None:
+    (small / "report.html").mkdir()
+    with pytest.raises(RunError, match=r"report\.html: is a directory"):
+        report.publish(small, Console(quiet=True))
+
+
+@pytest.mark.parametrize("option", ["--json", "--junit"])
+def test_a_pipe_that_nobody_reads(small: Path, tmp_path: Path, option: str) -> None:
+    """The gate waited for a reader, in CI for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    done = said("gate", small, "--loss", "5", option, tmp_path / "pipe")
+    assert done.exit_code == 2 and "cannot be written" in done.output
+
+
+def test_a_pipe_that_somebody_reads(small: Path, tmp_path: Path) -> None:
+    """As `--json >(jq .)` of a shell gives one."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        done = said("gate", small, "--loss", "5", "--json", pipe)
+        assert done.exit_code in (0, 1, 3)
+        assert json.loads(os.read(reader, 1 << 20))["metric"] == "iops"
+    finally:
+        os.close(reader)
