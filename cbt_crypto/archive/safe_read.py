@@ -91,6 +91,8 @@ def open_below(root: Path, name: str) -> BinaryIO:
 #: Values that a YAML document may unfold to, by its aliases, and how deep they may lie.
 YAML_VALUES, YAML_DEPTH = 20_000, 32
 _YAML_BYTES = 1 << 20
+#: Of a whole number, in whatever base.
+YAML_DIGITS = 100
 
 
 def read_yaml(data: bytes) -> Any:
@@ -121,6 +123,9 @@ def _count(node: Any, depth: int, seen: list[int]) -> None:
     seen[0] += 1
     if seen[0] > YAML_VALUES or depth > YAML_DEPTH:
         raise Malformed("has aliases that unfold to more than anybody wrote")
+    # In base 16 or 60 as well: Python makes a number of it, and then cannot print it.
+    if node.tag == "tag:yaml.org,2002:int" and len(node.value) > YAML_DIGITS:
+        raise Malformed("has a number that is longer than any")
     if isinstance(node, yaml.MappingNode):
         for pair in node.value:
             for child in pair:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.safe_read import read_document
+from cbt_crypto.archive.safe_read import YAML_DIGITS, read_document
 from cbt_crypto.errors import UsageError
 
 KeyPath = tuple[Any, ...]
@@ -113,7 +113,11 @@ def _note_lines(node: yaml.Node, path: KeyPath, document: YamlDocument, seen: li
         raise UsageError(
             f"{document.path}: an alias stands for what it is a part of; write out what is meant"
         )
-    document.lines.setdefault(path, node.start_mark.line + 1)
+    line = document.lines.setdefault(path, node.start_mark.line + 1)
+    if node.tag == "tag:yaml.org,2002:int" and len(node.value) > YAML_DIGITS:
+        raise UsageError(
+            f"{document.path}:{line}: {dotted(path)}: is a number of more than {YAML_DIGITS} digits"
+        )
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             _note_lines(item, (*path, index), document, seen)

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Callable
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.lab import paths
+from cbt_crypto.lab.command import lab
 
 pytestmark = pytest.mark.unit
 
@@ -65,3 +68,29 @@ def test_too_little_space_is_an_error_that_says_where(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"needs 1048576\.0 GiB below .*/not/there, which has"):
         paths.need_space(tmp_path / "not" / "there", 2**50, "the image")
     paths.need_space(tmp_path, 1, "the image")
+
+
+@pytest.mark.parametrize("how", ["his", "his parent", "open", "link to his"])
+def test_a_cache_of_another_user_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """As sudo leaves $HOME: his lab.json and ssh_config were read, and his image was started."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to be somebody else too")
+    base, cache = tmp_path / "cache", tmp_path / "cache" / "cbt-crypto"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(base))
+    cache.mkdir(parents=True)
+    assert paths.cache_dir() == cache
+    if how == "open":
+        cache.chmod(0o777)
+    elif how == "link to his":
+        cache.rename(tmp_path / "his")
+        os.chown(tmp_path / "his", 65534, 65534)
+        cache.symlink_to(tmp_path / "his")
+    else:
+        os.chown(cache if how == "his" else base, 65534, 65534)
+    for words in (["down"], ["status"], ["up", "--kind", "namespace"], ["ssh", "node0"]):
+        done = CliRunner().invoke(lab, words)
+        assert isinstance(done.exception, (UsageError, SystemExit)), words
+        if isinstance(done.exception, UsageError):
+            assert "can be written to by another user" in str(done.exception)

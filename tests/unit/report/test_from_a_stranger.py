@@ -9,6 +9,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import struct
 import subprocess
 import sys
@@ -166,6 +167,24 @@ def test_an_alias_bomb_in_upstream_s_yaml(tmp_path: Path) -> None:
     words = (f"{name}={tmp_path / name}" for name in ("a", "b"))
     done = limited("compare", *words, "-o", tmp_path / "out", most_bytes=900 << 20)
     assert done.returncode == 2 and "aliases that unfold" in done.stderr, done.stderr[-800:]
+
+
+@pytest.mark.parametrize("number", ["1" + ":1" * 30_000, "0x" + "f" * 5000])
+def test_a_number_that_cannot_be_printed(small: Path, tmp_path: Path, number: str) -> None:
+    """YAML has whole numbers in base 60 and 16; Python prints none of more than 4300 digits."""
+    folder = tmp_path / "a" / "results" / "id-1"
+    folder.mkdir(parents=True)
+    shutil.copy(next(small.glob("results/0*/id-*/json_output.0.client0")), folder)
+    (tmp_path / "a" / "results" / "cbt_config.yaml").write_text("cluster: {osds: [a]}")
+    (folder / "benchmark_config.yaml").write_text(f"cluster: {{time: {number}}}")
+    done = said("compare", f"A={tmp_path}/a", f"B={tmp_path}/a", "-o", tmp_path / "out")
+    assert done.exit_code in (0, 2)
+    path = tmp_path / "campaign.yaml"
+    path.write_text(f"cluster:\n  time: {number}\n")
+    done = said("check", "--no-hosts", path)
+    assert (done.exit_code, "campaign.yaml:2: cluster.time: is a number of" in done.output) == (
+        2, True,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

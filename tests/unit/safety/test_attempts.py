@@ -447,6 +447,8 @@ def test_an_archive_that_cannot_be_written(tmp_path: Path, campaign: Path, how: 
         "&a " * 5000,
         "a: 0x" + "f" * 100_000,
         "a: 1" + "0" * 100_000,
+        "cluster: {time: 0x" + "f" * 5000 + "}",
+        "cluster: {time: 1" + ":1" * 30_000 + "}",
         "a: 99999999999-01-01",
         "a: 2001-13-45",
         "<<: 1",
