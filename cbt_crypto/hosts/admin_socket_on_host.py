@@ -7,6 +7,7 @@ to an unknown command is not JSON.
 
 import fnmatch
 import json
+import os
 import socket
 import struct
 import sys
@@ -38,12 +39,21 @@ def _answer_of(
     peer: socket.socket, path: str, command: Dict[str, str], is_text: bool, timeout_s: float
 ) -> Any:
     peer.settimeout(timeout_s)
-    peer.connect(path)
+    _connect(peer, path)
     peer.sendall(json.dumps(command).encode() + b"\0")
     stream = peer.makefile("rb")
     (size,) = struct.unpack(">I", stream.read(4))
     answer = stream.read(size).decode("utf-8", "replace")
     return answer if is_text else json.loads(answer)
+
+
+def _connect(peer: socket.socket, path: str) -> None:
+    """Connect, also where the way to the daemon's directory is longer than the kernel takes."""
+    folder = os.open(os.path.dirname(path) or ".", os.O_PATH)
+    try:
+        peer.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
+    finally:
+        os.close(folder)
 
 
 def leaves(value: Any, path: str = "") -> Iterator[Tuple[str, Any]]:

@@ -10,7 +10,7 @@ import json
 import os
 import stat
 import sys
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Container, Dict, Iterator, List, Optional, Set
 
 from cbt_crypto.hosts.admin_socket_on_host import ASK_ERRORS, ask_and_identify
 
@@ -33,11 +33,30 @@ def osd_processes(proc: str = "/proc") -> List[str]:
     return sorted(pids, key=int)
 
 
-def listening(table: str, root: str = "") -> Iterator[str]:
-    """Paths of sockets that may be OSDs', of the text of a /proc/<pid>/net/unix, below `root`."""
-    for fields in map(str.split, table.splitlines()):
-        if len(fields) > 7 and fields[7].endswith(".asok"):
-            yield root + fields[7]
+def own_sockets(proc: str, pid: str) -> Set[str]:
+    """Numbers of the sockets that a process has open, as /proc/<pid>/net/unix has them."""
+    numbers = set()
+    for link in glob.glob(f"{proc}/{pid}/fd/*"):
+        try:
+            kind, _, number = os.readlink(link).partition(":")
+        except OSError:
+            continue  # closed meanwhile
+        if kind == "socket":
+            numbers.add(number.strip("[]"))
+    return numbers
+
+
+def listening(table: str, root: str = "", own: Container[str] = ()) -> Iterator[str]:
+    """Paths of sockets that may be OSDs', of the text of a /proc/<pid>/net/unix, below `root`.
+
+    Those are the process's `own`, whatever the option admin_socket calls them, and all by the
+    usual name.
+    """
+    for line in table.splitlines():
+        fields = line.split(None, 7)
+        path = fields[7] if len(fields) > 7 else ""
+        if path.startswith("/") and (fields[6] in own or path.endswith(".asok")):
+            yield root + path
 
 
 def candidates(proc: str = "/proc") -> Iterator[str]:
@@ -47,7 +66,8 @@ def candidates(proc: str = "/proc") -> Iterator[str]:
     for pid in osd_processes(proc):
         try:
             with open(f"{proc}/{pid}/net/unix") as file:
-                paths += listening(file.read(), f"{proc}/{pid}/root")
+                table = file.read()
+            paths += listening(table, f"{proc}/{pid}/root", own_sockets(proc, pid))
         except OSError:
             continue
     for folder in _FOLDERS:

@@ -172,6 +172,31 @@ def test_sockets_are_those_of_the_processes_called_ceph_osd(daemon: Path, tmp_pa
     assert found == [str(inside / "ceph-osd.4.asok")]
 
 
+def test_sockets_of_an_osd_are_found_whatever_they_are_called(daemon: Path, tmp_path: Path) -> None:
+    """The option admin_socket takes any name; what another process has open is not looked at."""
+    proc = tmp_path / "proc" / "71"
+    for folder in ("net", "fd", "root/srv"):
+        (proc / folder).mkdir(parents=True)
+    (proc / "comm").write_text("ceph-osd\n")
+    table = "Num\n0: 2 0 10000 1 1 7 /srv/four of ours\n1: 2 0 10000 1 1 8 /srv/other\n"
+    (proc / "net/unix").write_text(table + "2: 2 0 10000 1 1 9 @abstract\n")
+    os.symlink("socket:[7]", proc / "fd/3")
+    os.symlink("socket:[9]", proc / "fd/4")
+    for name in ("four of ours", "other"):
+        os.link(daemon, proc / "root/srv" / name)
+    found = list(sockets_on_host.candidates(str(tmp_path / "proc")))
+    assert found == [str(proc / "root/srv/four of ours")]
+
+
+def test_a_socket_is_asked_also_at_the_end_of_a_long_path(daemon: Path, tmp_path: Path) -> None:
+    """108 bytes are all that the kernel takes; seen through /proc, a path gets longer."""
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    os.link(daemon, folder / daemon.name)
+    answer, _ = ask_and_identify(str(folder / daemon.name), {"prefix": "status"}, 10)
+    assert answer["whoami"] == 4
+
+
 def facts(*layers: dict[str, Any]) -> dict[str, Any]:
     named = {"data": layers[0]["device"]}
     return {"running": True, "named": named, "opened": {layers[0]["device"]: list(layers)}}
