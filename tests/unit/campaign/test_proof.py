@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from cbt_crypto.cluster_overlays.base import Overlay, Verdict
+from cbt_crypto.cluster_overlays.base import Overlay, Seen, Verdict, Watch
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.hosts.remote import Remote
@@ -45,6 +46,18 @@ class Silent(Overlay):
     name: ClassVar[str] = "silent"
 
 
+class Watching(Echo):
+    """What it sees is evidence too."""
+
+    name: ClassVar[str] = "watching"
+
+    def watch(self, site: Site) -> Mapping[str, Watch]:
+        return {"localhost": Watch("def see(asked):\n    return [asked]\n", "a library")}
+
+    def evidence_seen(self, site: Site, seen: Mapping[str, Sequence[Seen]]) -> Mapping[str, Any]:
+        return {host: [look.value for look in looks] for host, looks in seen.items()}
+
+
 @pytest.fixture
 def judged(no_overlays: None, tmp_path: Path) -> Any:
     """A cell's proof, as real processes on this machine give it."""
@@ -71,6 +84,14 @@ def test_one_that_is_not_proved_fails_the_whole(judged: Any) -> None:
     found = judged(Echo(), Other(text="no"))
     assert found["proved"] is False
     assert proof.failure(found) == ("the configuration is not proved: other: said ('no', 'no')")
+
+
+def test_what_was_seen_stands_beside_what_was_probed(judged: Any) -> None:
+    proved = judged(Watching())
+    assert proved["proved"]
+    assert proved["overlays"][0]["evidence"] == {
+        "said": ["hello", "hello"], "localhost": [["a library"]],
+    }  # fmt: skip
 
 
 def test_a_stack_without_overlays_is_proved(judged: Any) -> None:
