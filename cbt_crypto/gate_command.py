@@ -92,14 +92,23 @@ def gate(
 
 def _write(option: str, path: Path, text: str) -> None:
     """Raises UsageError: a traceback's exit status, 1, would tell CI that too much is lost."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK
+    from cbt_crypto.report.files import write_whole  # noqa: PLC0415
+
     try:
-        # A pipe that nobody reads is an error, and nothing to wait for.
-        descriptor = os.open(path, flags, 0o666)
-        os.set_blocking(descriptor, True)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        if path.exists() and not path.is_file():
+            _write_to_pipe(path, text)
+        else:
+            # Nobody's file is written to that a link in this place leads to.
+            write_whole(path, text)
     except OSError as error:
         raise UsageError(
             f"{option} {path}: cannot be written ({error.strerror}); name another file"
         ) from None
+
+
+def _write_to_pipe(path: Path, text: str) -> None:
+    """Or to a device. One that nobody reads is an error, and nothing to wait for."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)

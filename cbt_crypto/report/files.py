@@ -54,7 +54,7 @@ def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list
         }
     try:
         (out_dir / "charts").mkdir(parents=True, exist_ok=True)
-        return [_replace(out_dir / name, text) for name, text in texts.items()]
+        return [write_whole(out_dir / name, text) for name, text in texts.items()]
     except OSError as error:
         raise RunError(f"{out_dir}: the report cannot be written ({error.strerror})") from None
 
@@ -120,7 +120,8 @@ def _name(heading: str) -> str:
     return f"{name[:_LONGEST_NAME]}_{told}"
 
 
-def _replace(path: Path, text: str) -> Path:
+def write_whole(path: Path, text: str) -> Path:
+    """Write a text instead of what has that name, a link too; it is there whole or not at all."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", newline="") as file:

@@ -195,6 +195,18 @@ def test_a_campaign_that_was_measured_ends_with_1(small: Path) -> None:
         report.publish(small, Console(quiet=True))
 
 
+@pytest.mark.parametrize("make", [os.symlink, os.link])
+@pytest.mark.parametrize("option", ["--json", "--junit"])
+def test_an_answer_goes_into_no_other_s_file(
+    small: Path, tmp_path: Path, secret: Path, option: str, make: Callable[[Path, Path], None]
+) -> None:
+    """What a link leads to was emptied and written to."""
+    make(secret, tmp_path / "answer")
+    assert said("gate", small, "--loss", "5", option, tmp_path / "answer").exit_code in (0, 1, 3)
+    assert secret.read_text() == SECRET
+    assert not (tmp_path / "answer").is_symlink() and (tmp_path / "answer").stat().st_size > 50
+
+
 @pytest.mark.parametrize("option", ["--json", "--junit"])
 def test_a_pipe_that_nobody_reads(small: Path, tmp_path: Path, option: str) -> None:
     """The gate waited for a reader, in CI for ever."""
