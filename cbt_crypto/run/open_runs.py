@@ -57,7 +57,12 @@ def all_open() -> Iterator[dict[str, Any]]:
         return
     _check(where)
     entries = [_read(path) for path in where.glob("*.json")]
-    yield from sorted(filter(None, entries), key=lambda entry: float(entry.get("started") or 0))
+    yield from sorted(filter(None, entries), key=_started)
+
+
+def _started(entry: Mapping[str, Any]) -> float:
+    seconds = entry.get("started")
+    return seconds if isinstance(seconds, (int, float)) else 0.0
 
 
 def _path(run: str, make: bool = False) -> Path:
@@ -88,6 +93,8 @@ def _read(path: Path) -> Optional[dict[str, Any]]:
         if status.st_uid != os.geteuid():
             return None
         value: Mapping[str, Any] = json.loads(read_document(path))
-    except (OSError, Malformed, ValueError):
+    except (OSError, Malformed, ValueError, RecursionError):
         return None
-    return dict(value) if isinstance(value, Mapping) else None
+    # A disk may have damaged it.
+    is_entry = isinstance(value, Mapping) and isinstance(value.get("run"), str)
+    return dict(value) if is_entry else None

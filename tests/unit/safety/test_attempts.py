@@ -369,6 +369,24 @@ def test_a_state_directory_that_leads_elsewhere(
     assert etc.stat().st_mode & 0o777 == 0o755
 
 
+@pytest.mark.parametrize(
+    "change", [{"started": "x"}, {"started": []}, {"run": [1]}, {"run": None}, {}, None]
+)
+def test_a_state_that_is_damaged(
+    tmp_path: Path, campaign: Path, change: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    archive, document = tmp_path / "archive", yaml.safe_load(campaign.read_text())
+    forged(archive, document)
+    entry = {"archive": str(archive), "document": document, "started": 1.0}
+    open_runs.note("f0e1", by={"pid": 1, "host": "h"}, hosts={}, **entry)
+    path = open_runs.directory() / "f0e1.json"
+    known = json.loads(path.read_text())
+    path.write_text("[" * 100_000 if change is None else json.dumps({**known, **change}))
+    done = started("cleanup", "--plan", archive)
+    assert done.returncode in (0, 2) and "process 1" in done.said
+
+
 def test_modules_where_one_stands(tmp_path: Path, campaign: Path) -> None:
     """In a directory of somebody's, and with a $PYTHONPATH for what hosts are sent."""
     here = tmp_path / "here"
