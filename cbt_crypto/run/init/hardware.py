@@ -16,6 +16,8 @@ from cbt_crypto.run.init import answer, hardware_on_host
 from cbt_crypto.run.preflight.survey import survey
 
 _TIMEOUT_S = 120
+#: Characters of what a host, or ssh, says of it.
+_LONGEST_WHY = 300
 _BY_ID, _BY_PARTLABEL = "/dev/disk/by-id/", "/dev/disk/by-partlabel/"
 #: Names made of what the drive itself says come before those made of how it is attached.
 _PREFERRED = ("wwn-", "nvme-eui.", "nvme-uuid.", "nvme-", "scsi-", "ata-", "virtio-")
@@ -118,7 +120,7 @@ def look(remote: Remote, hosts: Sequence[str], tmp_dir: str) -> list[HostHardwar
 
 def _unreachable(result: Optional[HostResult]) -> str:
     last = result.stderr.strip().splitlines()[-1:] if result else []
-    why = f": {last[0]}" if last else ""
+    why = f": {last[0][:_LONGEST_WHY]}" if last else ""
     if result is not None and result.status is not None:
         return f"cannot be looked at{why}; it needs python3"
     return f"cannot be reached{why}; ssh to it must work without a password"

@@ -6,7 +6,7 @@ import copy
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 import yaml
@@ -128,6 +128,16 @@ def test_any_value_at_any_key(
 def test_an_answer_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     with pytest.raises(UsageError, match=r"^h: answered with"):
         look(monkeypatch, text)
+
+
+@pytest.mark.parametrize("status", [None, 1])
+def test_what_it_says_without_end(monkeypatch: pytest.MonkeyPatch, status: Optional[int]) -> None:
+    """Of 60 MB in one line all were printed."""
+    result = HostResult("", "x" * 10_000_000, status)
+    monkeypatch.setattr(hardware.Remote, "attempt", lambda *_: {"h": result})
+    with pytest.raises(UsageError) as said:
+        hardware.look(hardware.Remote(None, "/t"), ["h"], "/t")  # type: ignore[arg-type]
+    assert str(said.value).startswith("h: cannot be ") and len(str(said.value)) < 500
 
 
 @pytest.mark.parametrize("user", ["-oProxyCommand=x", LINE, "a b", ""], ids=repr)
