@@ -122,3 +122,18 @@ def test_nothing_waits_by_the_wall_clock() -> None:
         assert not any(wall.search(ast.unparse(node)) for node in waits), name
     shells = [text for name in modules() for text in texts(ROOT / name) if "while" in text]
     assert not [text for text in shells if re.search(r"\bdate \+%s\)? -|SECONDS", text)]
+
+
+def test_the_table_of_attempts_names_tests_that_there_are() -> None:
+    """Of docs/safety.md; a test that is renamed or removed takes its row with it."""
+    table = (ROOT / "docs" / "safety.md").read_text().partition("| Attempt | Held by |")[2]
+    held = [line.split(" | ")[-1] for line in table.splitlines() if line.startswith("| ")][1:]
+    files = {path.stem.removeprefix("test_"): path for path in ROOT.glob("tests/**/test_*.py")}
+    assert len(held) > 20
+    for part in (part for cell in held for part in cell.rstrip(" |").split("; ")):
+        modules, _, names = part.partition(": ")
+        for module in modules.split(", "):
+            assert module.rpartition("/")[2] in {*files, "fuzz"}, module
+        for name in filter(None, re.sub(r"\[\w+\]", "", names).split(", ")):
+            module = modules.rpartition("/")[2]
+            assert f"def test_{name}(" in files[module].read_text(), part
