@@ -100,7 +100,8 @@ def disks(sh: Shell) -> list[str]:
     found = sh(
         "cd /dev/disk/by-id; for disk in virtio-osd-device-[01]; do disk=$(readlink -f $disk)\n"
         "wipefs -q -a -f ${disk}1; wipefs -q -a -f $disk; partx -d $disk 2>/dev/null || :\n"
-        "echo $disk; done"
+        # Else what a partition table leaves behind is somebody's data.
+        "blkdiscard -f -z $disk; echo $disk; done"
     )
     return found.split()
 
