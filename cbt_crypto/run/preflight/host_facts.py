@@ -88,7 +88,10 @@ class LoadAverage(Fact):
         words = output.split()
         others = sorted(set(words[2:]))
         if others:
-            return f"{', '.join(others)} of somebody else runs there; end it, or expect its traces"
+            return (
+                f"{', '.join(others)} of somebody else runs there; unless it is of the cluster "
+                "that use_existing measures, end it, or expect its traces"
+            )
         try:
             load, cpus = float(words[0]), int(words[1])
         except (IndexError, ValueError):

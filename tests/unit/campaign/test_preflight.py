@@ -172,7 +172,7 @@ GIB = 1 << 30
             "0.1 64\nceph-osd\nfio\nfio",
             "0.1/64",
             None,
-            "ceph-osd, fio of some",
+            "ceph-osd, fio of somebody else runs there; unless it is of the cluster",
         ),
         (LoadAverage("", (), ""), "", "?", None, None),
         (NetworkFact("", (), ""), "eth0 9000 25000", "eth0 9000 25G", None, None),
