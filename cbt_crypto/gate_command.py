@@ -65,7 +65,7 @@ def gate(
 
     Exit status: 0 for no, 1 for yes, 3 when it cannot be told; 2 when the question is wrong. One
     line a load, and --json and --junit write the same to files. What decides is what the report's
-    verdicts rest on: its 95 % intervals of three rounds or more, or of six pairs of turns. Fewer
+    verdicts rest on: its 95 % intervals of four rounds or more, or of six pairs of turns. Fewer
     have no answer but 3.
     """
     from cbt_crypto.report import ReportOptions, build, gate  # noqa: PLC0415

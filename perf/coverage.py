@@ -92,12 +92,12 @@ def campaign(design: Design, how: Disturbance, ratio: float, random: Generator) 
     values: Values = [{name: [] for name in names} for _ in FIGURES]
     now = 0.0
     for turn, order in enumerate(_orders(design, seed)):
-        together = how.deployment * random.standard_normal()
+        together = how.levels(1, random)[0]
         for name in order:
             now += change * (1 + 0.05 * random.uniform(-1, 1))
             now += pause_s(seed, turn, name, count, longest)
             own = together if design.shared or design.turns else (
-                how.deployment * random.standard_normal()
+                how.levels(1, random)[0]
             )  # fmt: skip
             if name == "other":
                 own += math.log(ratio) + how.own * random.standard_normal()
@@ -124,12 +124,12 @@ def _side_by_side(design: Design, how: Disturbance, ratio: float, random: Genera
     deployments = design.rounds // design.beside
     seconds_in_all = int(design.rounds * count * visit + deployments * 1.2 * DEPLOY_S) + 2
     level = how.series(seconds_in_all, random)
-    of_slices = how.deployment * random.standard_normal(count)
+    of_slices = how.levels(count, random)
     values: Values = [{name: [] for name in names} for _ in FIGURES]
     now = 0.0
     for number in range(deployments):
         now += DEPLOY_S * (1 + 0.05 * random.uniform(-1, 1))
-        own = how.deployment * (random.standard_normal() + random.standard_normal(count))
+        own = how.levels(1, random) + how.levels(count, random)
         own += np.roll(of_slices, -number)
         own[-1] += math.log(ratio) + how.own * random.standard_normal()
         for turn, order in enumerate(orders(names, design.beside, seed + number)):
@@ -172,16 +172,17 @@ DESIGNS = (
     Design("one run", 1, 15),
     Design("2 rounds", 2, 15),
     Design("3 rounds", 3, 15),
-    Design("3 rounds of 60 s", 3, 60),
+    Design("4 rounds", 4, 15),
+    Design("4 rounds of 60 s", 4, 60),
     Design("5 rounds", 5, 15),
     Design("5 rounds, no control", 5, 60, names=("baseline", "other")),
-    Design("3 rounds, shared", 3, 15, shared=True),
     Design("5 rounds, shared", 5, 15, shared=True),
+    Design("7 rounds, shared", 7, 15, shared=True),
     Design("6 turns", 6, 10, turns=True),
     Design("20 turns", 20, 10, turns=True),
     Design("turns until +-3 %", 30, 10, turns=True, rule=partial(until_precise, precision="3%")),
     Design("turns until it differs", 20, 10, turns=True, rule=until_it_differs),
-    Design("3 x 6 side by side", 18, 10, beside=6),
+    Design("4 x 6 side by side", 24, 10, beside=6),
     Design("5 x 6 side by side", 30, 10, beside=6),
     Design(
         "side by side until +-5 %",

@@ -30,8 +30,8 @@ from cbt_crypto.report.model import Comparison, ReportCell
 FALSE = 0.05
 #: Loads of a campaign: what is answered of all of them at once is the exit status.
 LOADS = 4
-MEASURED = ("one run", "2 rounds", "3 rounds", "5 rounds", "5 rounds, shared", "6 turns",
-            "20 turns", "3 x 6 side by side")  # fmt: skip
+MEASURED = ("one run", "2 rounds", "4 rounds", "5 rounds", "5 rounds, shared", "6 turns",
+            "20 turns", "4 x 6 side by side")  # fmt: skip
 _IOPS = BY_KEY["iops"]
 
 

@@ -22,7 +22,12 @@ from cbt_crypto.plan.side_by_side.order import deployments_of, turns_of
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.plan.turns import is_in_rounds
 from cbt_crypto.results.precision.deployments import FIRST
-from cbt_crypto.results.precision.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, half_of_rounds
+from cbt_crypto.results.precision.repetition import (
+    FEWEST_PAIRS,
+    FEWEST_ROUNDS,
+    half_of_rounds,
+    rounds_for,
+)
 from cbt_crypto.units import counted
 
 #: Columns of what is no terminal, in which labels are whole.
@@ -194,12 +199,23 @@ def _buys(plan: Plan) -> str:
             f"{wanted} or more gives one."
         )
     half = half_of_rounds(rounds)
-    verdict = "" if rounds >= FEWEST_ROUNDS else ", and without a verdict, which takes 3 rounds"
+    needed = rounds_for(_comparisons(plan))
+    verdict = ""
+    if rounds < FEWEST_ROUNDS:
+        verdict = f", and without a verdict, which takes {FEWEST_ROUNDS} rounds"
+    elif rounds < needed:
+        verdict = f", too few for a verdict beside so many others, which takes {needed} rounds"
     return (
         f"{rounds} rounds: each percent rests on {rounds} deployments of each configuration"
         f"{verdict}; where deployments of one configuration differ by 5 %, it is known to about "
         f"±{5 * half:.0f} %."
     )
+
+
+def _comparisons(plan: Plan) -> int:
+    """Of rows with the baseline, over all loads."""
+    cells = [cell for cell in plan.cells if cell.iteration == 0]
+    return sum(cell.configuration != plan.campaign.baseline for cell in cells)
 
 
 def _buys_side_by_side(plan: Plan, section: ClusterSection) -> str:

@@ -24,8 +24,9 @@ from lxml.builder import E
 
 from cbt_crypto.report.figures.control import CONTROL
 from cbt_crypto.report.figures.metric import Metric
-from cbt_crypto.report.figures.verdicts import ALPHA, differing
+from cbt_crypto.report.figures.verdicts import differing
 from cbt_crypto.report.model import Comparison, Report, ReportCell
+from cbt_crypto.results.precision.repetition import ALPHA, FEWEST_ROUNDS
 
 
 class Answer(str, enum.Enum):
@@ -187,7 +188,7 @@ def _answer(
 
 def _repeated_too_little(basis: str) -> str:
     basis = basis.removesuffix("; no verdict")
-    return f"{basis}; an answer takes three rounds (iterations: 3), or six pairs of turns"
+    return f"{basis}; an answer takes iterations: {FEWEST_ROUNDS} or more, or six pairs of turns"
 
 
 def _ends(comparison: Comparison, question: Question) -> tuple[float, float]:

@@ -10,6 +10,9 @@ from cbt_crypto.results.readers.fio_job import SYNC
 #: What every table says when a host's processors are emulated.
 EMULATED = "emulated CPU: these figures prove the pipeline, not the hardware"
 
+#: Stands for an interval, or a range, between whose bounds everything lies.
+UNKNOWN_YET = "nothing known yet"
+
 
 def emulated_in(names: Sequence[str]) -> str:
     """The same where it is true of some of the archives that are compared."""

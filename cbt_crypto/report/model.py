@@ -13,6 +13,9 @@ from cbt_crypto.report.figures.repeats import StandardError
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.results.cell.run import Run
 
+#: An upper bound so many times the lower one says nothing: twenty times as much, or a twentieth.
+_EVERYTHING = 400.0
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -40,6 +43,11 @@ class Comparison:
     def is_of_one_deployment(self) -> bool:
         """Whether the bounds are a range within single runs, and no interval of the percent."""
         return self.level == "run"
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether everything that one could think of lies between the bounds."""
+        return self.low is not None and self.high is not None and self.high > _EVERYTHING * self.low
 
     def p_against(self, percent: float) -> Optional[float]:
         """The two-sided chance of such a figure where the true one is `percent`.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Optional
 
+from cbt_crypto.report import label
 from cbt_crypto.report.model import Comparison, Report
+from cbt_crypto.results.precision.repetition import ALPHA, FEWEST_ROUNDS, rounds_for
 
 #: Half ranges from this on, in percent, have no decimals: no column has room for them.
 _WIDE = 99.95
@@ -14,9 +16,9 @@ OF_ONE = "of this deployment"
 #: Stands where no comparison of a report carries a verdict.
 NO_VERDICT = (
     "No verdict: each configuration was deployed once, and nothing here says how much another "
-    "deployment would differ. With iterations: 3 or more, each round measures every configuration "
-    "on a deployment of its own; --spread-from takes the spread from an archive that was measured "
-    "so."
+    f"deployment would differ. With iterations: {FEWEST_ROUNDS} or more, each round measures every "
+    "configuration on a deployment of its own; --spread-from takes the spread from an archive that "
+    "was measured so."
 )
 #: Stands there while rounds of the campaign are still to come.
 NO_VERDICT_YET = (
@@ -24,20 +26,26 @@ NO_VERDICT_YET = (
     "and archive goes on with them. Until each configuration has been deployed often enough, "
     "nothing here says how much another deployment would differ."
 )
-#: Stands there after two rounds.
-TWO_ROUNDS = (
-    "No verdict: each configuration was deployed twice, which says too little of how much another "
-    "deployment would differ. A verdict takes iterations: 3 or more."
+#: Stands there after two or three rounds.
+TOO_FEW_ROUNDS = (
+    "No verdict: each configuration was deployed two or three times, and so few fall by side by "
+    f"chance too often. A verdict takes iterations: {FEWEST_ROUNDS} or more."
 )
 #: Stands where a campaign has only begun, or measured its baseline alone.
 NOTHING = "Nothing is compared: no configuration beside the baseline has been measured."
 
 
 def interval(comparison: Optional[Comparison], loss: bool) -> str:
-    """`64.0 to 84.7`, or `within run +-1.3` for what is no interval; a dash for none."""
+    """`64.0 to 84.7`, or `within run +-1.3` for what is no interval; a dash for none.
+
+    Bounds that are further apart than any two machines are, as after two rounds, say nothing: then
+    no digits pretend to.
+    """
     if comparison is None or comparison.low is None or comparison.high is None:
         return "-"
     low, high = comparison.low, comparison.high
+    if comparison.says_nothing:
+        return label.UNKNOWN_YET
     if comparison.is_of_one_deployment:
         half = (high - low) / 2
         return f"within run ±{half:.{1 if half < _WIDE else 0}f}"
@@ -54,7 +62,20 @@ def verdicts(report: Report) -> str:
     count = f"all {report.verdicts} comparisons" if report.verdicts > 1 else "the one comparison"
     return (
         "Each interval holds by itself, at 95 %. Differences in bold hold together, at 95 % over "
-        f"{count} of throughput with the baseline (Holm)."
+        f"{count} of throughput with the baseline (Holm).{_too_many(report)}"
+    )
+
+
+def _too_many(report: Report) -> str:
+    """Where no difference, however large, could be shown beside so many others."""
+    compared = [cell.comparisons["iops"] for cell in report.cells if "iops" in cell.comparisons]
+    judged = [one for one in compared if one.p is not None and one.errors]
+    least = [max(error.least for error in one.errors) for one in judged]
+    if not least or min(least) <= ALPHA / report.verdicts:
+        return ""
+    return (
+        f" Among {report.verdicts} comparisons so few deployments show none, however large: that "
+        f"takes iterations: {rounds_for(report.verdicts)} or more."
     )
 
 
@@ -62,4 +83,4 @@ def _why_none(report: Report) -> str:
     if report.is_unfinished:
         return NO_VERDICT_YET
     levels = {cell.comparisons["iops"].level for cell in report.cells if "iops" in cell.comparisons}
-    return TWO_ROUNDS if "rounds" in levels else NO_VERDICT
+    return TOO_FEW_ROUNDS if "rounds" in levels else NO_VERDICT

@@ -26,13 +26,19 @@ class Disturbance:
     """`series` hits all configurations alike; `deployment` and `own` are standard deviations.
 
     `deployment` is of a deployment's level, `own` of each run of the configuration that is
-    compared, and of no other.
+    compared, and of no other. With `two_levels` a deployment's level is one of two, by a toss.
     """
 
     name: str
     series: Series
     deployment: float = 0.0
     own: float = 0.0
+    two_levels: bool = False
+
+    def levels(self, count: int, random: Generator) -> Floats:
+        """The levels of so many deployments."""
+        drawn = random.standard_normal(count)
+        return self.deployment * (np.sign(drawn) if self.two_levels else drawn)
 
 
 def white(deviation: float) -> Series:
@@ -128,6 +134,68 @@ def stalls(every_s: float, least_s: float = 1.0, shape: float = 1.5) -> Series:
     return made
 
 
+def every(period_s: int) -> Series:
+    """One second in so many has a twentieth of the throughput: a journal that is written out.
+
+    A run that is shorter than the period meets it or does not: two levels, and nothing between.
+    (Kalibera, Bulej and Tuma, Benchmark Precision and Random Initial State, SPECTS 2005, have
+    such levels of whole runs.)
+    """
+
+    def made(length: int, random: Generator) -> Floats:
+        found = np.zeros(length)
+        found[int(random.integers(period_s)) :: period_s] = math.log(0.05)
+        return found
+
+    return made
+
+
+def wandering(step: float) -> Series:
+    """A random walk, which has no level to return to (Box and Jenkins's integrated process)."""
+
+    def made(length: int, random: Generator) -> Floats:
+        found: Floats = np.cumsum(step * random.standard_normal(length))
+        return found
+
+    return made
+
+
+def stays(depth: float) -> Series:
+    """A neighbour that comes at any time, once, and stays (Page, Biometrika 41, 1954)."""
+
+    def made(length: int, random: Generator) -> Floats:
+        return np.where(np.arange(length) < random.uniform() * length, 0.0, -depth)
+
+    return made
+
+
+def heaviest_tails(scale: float) -> Series:
+    """Cauchy's, of which not even a mean exists."""
+
+    def made(length: int, random: Generator) -> Floats:
+        return np.clip(scale * random.standard_cauchy(length), -5.0, 2.0)
+
+    return made
+
+
+def collections(every_s: float, lasts_s: int, depth: float) -> Series:
+    """A drive collects garbage once so many seconds' worth was written, not by the clock.
+
+    (Hu et al., Write Amplification Analysis in Flash-based Solid State Drives, SYSTOR 2009.)
+    """
+
+    def made(length: int, random: Generator) -> Floats:
+        found, written = np.zeros(length), random.uniform(0, every_s)
+        second = 0
+        while second < length:
+            idle = max(1, int((every_s - written) * random.uniform(0.8, 1.2)))
+            found[second + idle : second + idle + lasts_s] = -depth
+            second, written = second + idle + lasts_s, 0.0
+        return found
+
+    return made
+
+
 def drift(deviation: float) -> Series:
     """A slope over the whole campaign: a cluster that fills, a room that warms."""
 
@@ -165,6 +233,15 @@ DISTURBANCES = (
     Disturbance("deployments 5 %", _QUIET, deployment=0.05),
     Disturbance("deployments 10 %", together(_QUIET, ar1(0.97, 0.05)), deployment=0.1),
     Disturbance("one noisy, rest quiet", white(0.01), deployment=0.002, own=0.08),
+    Disturbance("stall each 30 s", together(_QUIET, every(30))),
+    Disturbance("deployments of two levels", _QUIET, deployment=0.08, two_levels=True),
+    Disturbance("deep cycle of 180 s", together(_QUIET, cycle(180, 0.3))),
+    Disturbance("deep cycle of 240 s", together(_QUIET, cycle(240, 0.3))),
+    Disturbance("random walk", together(_QUIET, wandering(0.01))),
+    Disturbance("neighbour, long", together(_QUIET, two_levels(600, 0.3))),
+    Disturbance("neighbour that stays", together(_QUIET, stays(0.4))),
+    Disturbance("Cauchy", heaviest_tails(0.03)),
+    Disturbance("garbage collection", together(_QUIET, collections(200, 40, 0.5))),
     Disturbance(
         "all at once",
         together(

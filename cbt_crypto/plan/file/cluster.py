@@ -207,7 +207,7 @@ class ClusterSection(FileSection):
         1,
         ge=1,
         le=1000,
-        description="rounds, or times each cell is measured; a verdict takes at least 3. Where "
+        description="rounds, or times each cell is measured; a verdict takes at least 4. Where "
         "`time` is a precision, the most deployments, of which a verdict takes 4",
     )
     rebuild_every_test: bool = Field(

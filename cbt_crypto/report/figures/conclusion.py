@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cbt_crypto.report import label
 from cbt_crypto.report.model import Comparison, Conclusion, ReportCell, Section, Table
 from cbt_crypto.results.cell.run import Run
 
@@ -93,6 +94,8 @@ def _band(lost: float) -> str:
 def change(conclusion: Conclusion) -> str:
     """What stands beside the word: the change in percent, or what it may be where none is shown."""
     iops = conclusion.iops
+    if iops.says_nothing and not iops.differs:
+        return label.UNKNOWN_YET
     if iops.low is not None and iops.high is not None and not iops.differs:
         return f"{iops.low - 100:+.1f} to {iops.high - 100:+.1f} %"
     return f"{iops.percent - 100:+.1f} %"

@@ -13,7 +13,7 @@ from cbt_crypto.report.figures.spread import Stretches, values_of
 
 #: Dimensions that may differ between the two campaigns without making another load of it.
 _ASIDE = ("pool_profile", "prefill_op_size", "prefill_iodepth", "fio_cmd", "cmd_path")
-#: Fewer degrees of freedom, that is three deployments, carry no verdict here or elsewhere.
+#: A spread of fewer degrees of freedom, that is of two deployments, is as good as unknown.
 _FEWEST_DEGREES = 2
 
 

@@ -25,7 +25,7 @@ from cbt_crypto.results.precision.confidence_sequence import (
     p_value,
 )
 from cbt_crypto.results.precision.deployments import FIRST, Spread
-from cbt_crypto.results.precision.repetition import FEWEST_PAIRS, FEWEST_ROUNDS
+from cbt_crypto.results.precision.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, fluke
 
 _TAIL = 0.975
 
@@ -70,11 +70,13 @@ class StandardError:
     """The standard error of the logarithm of a ratio, and the test that goes with it.
 
     It is Student's, of so many degrees of freedom, or with `is_sequence` the confidence sequence's.
+    No p is below `least`, however large a difference is: see `fluke`.
     """
 
     error: float
     degrees: int
     is_sequence: bool = False
+    least: float = 0.0
 
     @property
     def half(self) -> float:
@@ -86,11 +88,11 @@ class StandardError:
     def p(self, distance: float) -> float:
         """The two-sided chance of a mean that is `distance` or more from the true one."""
         if self.error == 0:
-            return float(distance == 0)
+            return 1.0 if distance == 0 else self.least
         t = abs(distance) / self.error
         if self.is_sequence:
-            return p_of_t(t, self.degrees + 1)
-        return 2 * float(stdtr(self.degrees, -t))
+            return max(p_of_t(t, self.degrees + 1), self.least)
+        return max(2 * float(stdtr(self.degrees, -t)), self.least)
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,8 @@ def _until(known: Spread, ratios: Sequence[float], until: Wish, counted: str) ->
     by what he saw: then a verdict needs intervals that hold whenever one looks, too. `ratios` has
     one of each deployment.
     """
-    errors = [StandardError(error, degrees) for error, degrees in known.errors]
+    least = fluke(2 * len(ratios))
+    errors = [StandardError(error, degrees, least=least) for error, degrees in known.errors]
     half = max(error.half for error in errors)
     reached = half if until.half_reached is None else until.half_reached
     is_reached = reached <= until.half
@@ -176,9 +179,9 @@ def _beside(
         means = [math.fsum(logs) / len(logs) for logs in by_deployment.values()]
         if until is not None:
             return _until(deployments.beside(list(by_deployment.values())), means, until, basis)
-        center, of_means = _student(means)
+        center, of_means = _student(means, least=fluke(2 * count))
         of_pairs, of_turns = _student(pairs)
-        # Whichever knows less: three deployments can be alike by chance, and turns then are not.
+        # Whichever knows less: deployments can be alike by chance, and turns then are not.
         half = max(of_means.half, of_turns.half)
         p = max(of_means.p(center), of_turns.p(of_pairs)) if count >= FEWEST_ROUNDS else None
         return Estimate(center, half, Level.ROUNDS, basis, p, (of_means, of_turns))
@@ -204,7 +207,9 @@ def _apart(
         spread = deployments.apart([(a.log, b.log) for a, b in _pairs(means, base_means)])
         return _until(spread, differences, until, counted)
     center, welch = _welch([value.log for value in means], [value.log for value in base_means])
-    of_rounds, rounds = _student(differences) if len(differences) > 1 else (center, welch)
+    # A degree of freedom is given away for cycles, as in `_paired`; what has no verdict keeps it.
+    less = 2 if len(differences) >= FEWEST_ROUNDS else 1
+    of_rounds, rounds = _student(differences, less) if len(differences) > 1 else (center, welch)
     # Whichever knows less: rounds differ where one disturbance lasts over several of them,
     # configurations where a disturbance changes from one of them to the next.
     half, p = max(welch.half, rounds.half), max(welch.p(center), rounds.p(of_rounds))
@@ -220,14 +225,17 @@ def _apart(
 def _paired(differences: Sequence[float]) -> Optional[Estimate]:
     """Deployments that serve both configurations; several of them.
 
-    One degree of freedom is given away: a cycle that is longer than a round makes differences that
-    are alike more often than normal ones are, and here nothing else tells of it.
+    Two degrees of freedom are given away: a cycle that is longer than a round has a phase and a
+    depth, makes differences that are alike more often than normal ones are, and here nothing else
+    tells of it.
     """
-    if len(differences) < 3:
+    count = len(differences)
+    if count < 3:
         return None
-    center, error = _student(differences, 2)
-    basis = f"{len(differences)} deployments that served both, in rounds"
-    return Estimate(center, error.half, Level.ROUNDS, basis, error.p(center), (error,))
+    center, error = _student(differences, min(3, count - 1), fluke(2 * count))
+    basis = f"{count} deployments that served both, in rounds"
+    p = error.p(center) if count >= FEWEST_ROUNDS else None
+    return Estimate(center, error.half, Level.ROUNDS, basis, p, (error,))
 
 
 def _in_turns(differences: Sequence[float], clusters: int) -> Optional[Estimate]:
@@ -258,12 +266,16 @@ def _welch(values: Sequence[float], base: Sequence[float]) -> tuple[float, Stand
         statistics.variance(values) / len(values) + statistics.variance(base) / len(base)
     )
     center = math.fsum(values) / len(values) - math.fsum(base) / len(base)
-    return center, StandardError(error, min(len(values), len(base)) - 1)
+    least = fluke(len(values) + len(base))
+    return center, StandardError(error, min(len(values), len(base)) - 1, least=least)
 
 
-def _student(values: Sequence[float], less: int = 1) -> tuple[float, StandardError]:
+def _student(
+    values: Sequence[float], less: int = 1, least: float = 0.0
+) -> tuple[float, StandardError]:
     error = math.sqrt(statistics.variance(values) / len(values))
-    return math.fsum(values) / len(values), StandardError(error, len(values) - less)
+    found = StandardError(error, len(values) - less, least=least)
+    return math.fsum(values) / len(values), found
 
 
 def of_known_spread(center: float, parts: Iterable[tuple[float, int, int]], basis: str) -> Estimate:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
-KeyT = TypeVar("KeyT", bound=Hashable)
+from cbt_crypto.results.precision.repetition import ALPHA
 
-#: The chance that any difference of a report's is none.
-ALPHA = 0.05
+KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 def differing(p_values: Mapping[KeyT, float], more: int = 0) -> dict[KeyT, bool]:

@@ -58,9 +58,9 @@ def beside(deployments: Sequence[Sequence[float]]) -> Spread:
 def shared(ratios: Sequence[float]) -> Spread:
     """Of one ratio from each round, whose deployment served both sides; of two rounds at least.
 
-    A degree of freedom is given away, as a cycle longer than a round makes ratios alike.
+    Two degrees of freedom are given away, as a cycle longer than a round makes ratios alike.
     """
-    errors = [(error, max(degrees - 1, 1)) for error, degrees in _errors(ratios)]
+    errors = [(error, max(degrees - 2, 1)) for error, degrees in _errors(ratios)]
     return Spread(math.fsum(ratios) / len(ratios), tuple(errors))
 
 

@@ -98,7 +98,7 @@ def _pools(proposal: Proposal, start: Start) -> Iterator[str]:
 def _experiment(start: Start) -> Iterator[str]:
     for key, value in start.cluster.items():
         if key == "iterations":
-            yield "  # Rounds: each deploys and measures every configuration once. Verdicts take 3."
+            yield "  # Rounds: each deploys and measures every configuration once. Verdicts take 4."
         if key != "baseline":
             yield f"  {key}: {flow(value)}"
     yield f"  baseline: {flow(start.baseline)}"

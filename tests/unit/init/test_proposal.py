@@ -172,8 +172,8 @@ def test_a_first_try_may_be_short_and_has_rounds_that_give_verdicts(
 ) -> None:
     start = start_from(None, propose(TEN), seconds)
     assert {(load["time"], load["ramp"]) for load in start.benchmarks.values()} == {(time, ramp)}
-    assert start.cluster["iterations"] == 3
-    assert "  iterations: 3\n" in campaign_file.text(propose(TEN), start, "my.yaml", None, "x")
+    assert start.cluster["iterations"] == 6
+    assert "  iterations: 6\n" in campaign_file.text(propose(TEN), start, "my.yaml", None, "x")
 
 
 def test_a_configuration_without_its_means_is_left_out_and_says_why() -> None:

@@ -43,7 +43,7 @@ def test_configurations_steps_and_sums(shown: Callable[..., list[str]]) -> None:
         "2 cells to measure; 1 rebuild, 1 live change; prefill of 2.0 GiB. Measuring takes "
         "2:02:00 by the file's own times; deployments and prefill come on top. In all about "
         "2:02:59 ±30 s on a small cluster; --like ARCHIVE says it of yours. One deployment of "
-        "each configuration: percents without a verdict; iterations: 3 or more gives one."
+        "each configuration: percents without a verdict; iterations: 4 or more gives one."
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.unit
 
 COMMAND = Path(__file__).parents[3] / "perf" / "coverage.py"
-DESIGNS = ("one run", "2 rounds", "3 rounds", "6 turns")
+DESIGNS = ("one run", "2 rounds", "3 rounds", "4 rounds", "6 turns")
 
 
 def test_verdicts_are_right_often_enough() -> None:
@@ -24,7 +24,10 @@ def test_verdicts_are_right_often_enough() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "|" in line]
     assert rows[0] == ["disturbance", *DESIGNS]
-    for name in ("AR(1) 0.97", "level shifts", "cycle of 60 s", "heavy tails", "deployments 10 %"):
+    for name in (
+        "AR(1) 0.97", "level shifts", "cycle of 60 s", "heavy tails", "deployments 10 %",
+        "stall each 30 s", "deployments of two levels",
+    ):  # fmt: skip
         (row,) = [row for row in rows if row[0] == name]
-        assert row[1:3] == ["none", "none"], name
-        assert all(float(share) <= 18 for share in row[3:]), name
+        assert row[1:4] == ["none", "none", "none"], name
+        assert all(float(share) <= 18 for share in row[4:]), name

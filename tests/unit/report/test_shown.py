@@ -5,18 +5,24 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from cbt_crypto.report import build, publish, show, write
 from cbt_crypto.report.document import reopened
+from cbt_crypto.report.html.page import page
+from cbt_crypto.report.model import Comparison, Report, ReportCell
 from cbt_crypto.report.shown import without_missing
 from cbt_crypto.report.text.csv_json import document
 from cbt_crypto.report.text.markdown import markdown
+from cbt_crypto.report.text.so_far import so_far
 
 pytestmark = pytest.mark.unit
 
@@ -74,7 +80,7 @@ def test_a_stopped_campaign_that_has_rounds_is_not_told_to_ask_for_them(repeated
             shutil.rmtree(repeated / cell["path"])
     text = printed(repeated)
     assert "No verdict yet: runs of these rows are still to be measured" in text
-    assert "iterations: 3" not in text
+    assert "iterations: 4" not in text
     assert "3 of 4 runs still to be measured" in text and "gave nothing" not in text
     plain = json.dumps(document(build(repeated)))
     assert "No verdict yet" in markdown(reopened(plain.encode())), "from a summary too"
@@ -85,7 +91,7 @@ def test_two_rounds_are_not_one(repeated: Path) -> None:
     plan = repeated / "results/plan.json"
     plan.write_text(json.dumps({**json.loads(plan.read_text()), "cells": two}))
     text = printed(repeated)
-    assert "No verdict: each configuration was deployed twice" in text
+    assert "No verdict: each configuration was deployed two or three times" in text
     assert "deployed once" not in text
 
 
@@ -111,3 +117,40 @@ def test_without_the_library_for_ranges_the_report_says_so(
     assert all(cell.comparisons["iops"].percent for cell in report.cells)
     lost = [cell.comparisons["iops"] for cell in report.cells if cell.name == "LUKS"]
     assert all(compared.level == "rounds" for compared in lost)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_what_is_as_wide_as_everything_is_said_in_words(
+    tmp_path: Path, synthetic: Any, rounds: int
+) -> None:
+    """Two rounds far apart, or one that stood still for half its time, were "±866669"."""
+    shape = synthetic.SyntheticScenario("rbd_multi_client", 1, 1, (4096,), ("randread",))
+    share = {("B", 0): 1.0, ("B", 1): 0.1}
+    campaign = synthetic.SyntheticCampaign(
+        scenarios=[shape], configurations=["A", "B"], rounds=True, iterations=rounds, seconds=12,
+        load=lambda cell: synthetic.Load(
+            1000.0 * share.get((cell.configuration, cell.iteration), 1.0), 2.0,
+            400.0 if rounds == 1 else 2.0,
+        ),
+    )  # fmt: skip
+    built = build(synthetic.write_archive(campaign, tmp_path / "archive"))
+    row = next(cell for cell in built.cells if cell.name == "B")
+    wide = replace(row.comparisons["iops"], low=0.01, high=86666.9)
+    assert rounds == 1 or row.comparisons["iops"].says_nothing
+    if rounds == 1:
+        built = _with(built, row, wide)
+    output = io.StringIO()
+    show(built, Console(file=output, width=120))
+    outputs = [output.getvalue(), markdown(built), page(built), "\n".join(so_far(built, 9))]
+    for text in outputs:
+        assert "nothing known yet" in text
+        assert not re.search(r"±[0-9]{4}|0.0 to [0-9]{4}", text)
+
+
+def _with(report: Report, row: ReportCell, compared: Comparison) -> Report:
+    """The report with another comparison of throughput in one row."""
+    other = replace(row, comparisons={**row.comparisons, "iops": compared})
+    (table,) = report.tables
+    (section,) = table.sections
+    cells = tuple(other if cell is row else cell for cell in section.cells)
+    return replace(report, tables=(replace(table, sections=(replace(section, cells=cells),)),))

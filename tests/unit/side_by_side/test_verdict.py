@@ -36,31 +36,38 @@ def test_two_deployments_have_an_interval_and_no_verdict() -> None:
     assert found is not None and (found.level, found.p) == (Level.ROUNDS, None)
 
 
+def test_three_deployments_fall_by_side_too_often() -> None:
+    found = estimate(values("group1", 3, 6, -0.3, 0.01), values("group0", 3, 6, 0, 0.01))
+    assert found is not None and (found.level, found.p) == (Level.ROUNDS, None)
+    four = estimate(values("group1", 4, 6, -0.3, 0.001), values("group0", 4, 6, 0, 0.001))
+    assert four is not None and four.p == pytest.approx(1 / 128)
+
+
 def test_deployments_that_are_alike_by_chance_know_no_more_than_their_turns() -> None:
-    row = [Value(x, n, f"d{n // 4}", ("group1", n // 4)) for n, x in enumerate([-0.2, 0.1] * 6)]
-    base = [Value(0.0, n, f"d{n // 4}", ("group0", n // 4)) for n in range(12)]
+    row = [Value(x, n, f"d{n // 4}", ("group1", n // 4)) for n, x in enumerate([-0.2, 0.1] * 8)]
+    base = [Value(0.0, n, f"d{n // 4}", ("group0", n // 4)) for n in range(16)]
     found = estimate(row, base)
     judged = stats.ttest_1samp([value.log for value in row], 0)
     assert found is not None and found.p == pytest.approx(judged.pvalue)
 
 
 def test_the_deployment_is_the_unit() -> None:
-    """A hundred turns do not narrow what three deployments differ by: scipy's own t-test agrees."""
+    """A hundred turns do not narrow what five deployments differ by: scipy's own t-test agrees."""
     for turns in (2, 100):
-        row, base = values("group1", 3, turns, -0.1, 0.05), values("group0", 3, turns, 0, 0.05)
+        row, base = values("group1", 5, turns, -0.1, 0.05), values("group0", 5, turns, 0, 0.05)
         found = estimate(row, base)
         assert found is not None and found.p is not None
         means = [
             math.fsum(
                 one.log - other.log for one, other in zip(row, base) if one.beside[1] == number
             ) / turns
-            for number in range(3)
+            for number in range(5)
         ]  # fmt: skip
         judged = stats.ttest_1samp(means, 0)
         assert found.p == pytest.approx(judged.pvalue)
         low, _ = judged.confidence_interval(0.95)
         assert found.center - found.half == pytest.approx(low)
-        assert found.basis == f"3 deployments side by side, {3 * turns} pairs of turns in all"
+        assert found.basis == f"5 deployments side by side, {5 * turns} pairs of turns in all"
 
 
 def test_deployments_until_a_precision_carry_a_verdict_when_it_is_reached() -> None:
