@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Optional
 
+from cbt_crypto.report import label
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section
 
 #: The axis shows no more than this, in percent of the baseline; what lies beyond gets an arrow.
@@ -98,7 +99,9 @@ def _point(
         percent = 100 - percent
         low, high = (None if end is None else 100 - end for end in (high, low))
     text = f"{cell.in_legend}: {percent:.1f} %"
-    if low is not None and high is not None:
+    if compared.says_nothing:
+        text += f", {label.UNKNOWN_YET}"
+    elif low is not None and high is not None:
         text += f", {low:.1f} to {high:.1f}"
     shown, of_one = bool(compared.differs), compared.is_of_one_deployment
     return ForestPoint(series, percent, low, high, shown, of_one, text)

@@ -144,7 +144,7 @@ def test_what_is_as_wide_as_everything_is_said_in_words(
     outputs = [output.getvalue(), markdown(built), page(built), "\n".join(so_far(built, 9))]
     for text in outputs:
         assert "nothing known yet" in text
-        assert not re.search(r"±[0-9]{4}|0.0 to [0-9]{4}", text)
+        assert not re.search(r"±[0-9]{4}|0\.0 to [0-9]{4}", text)
 
 
 def _with(report: Report, row: ReportCell, compared: Comparison) -> Report:
