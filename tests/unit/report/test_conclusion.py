@@ -55,7 +55,7 @@ def test_loads_of_one_kind_have_a_row_each(tmp_path, synthetic):
     iops = {("A", 1024): 1000.0, ("A", 2048): 1000.0, ("B", 1024): 700.0, ("B", 2048): 850.0}
     campaign = synthetic.SyntheticCampaign(
         [shape], ["A", "B"], lambda c: synthetic.Load(iops[c.configuration, c.op_size], 1.0),
-        iterations=3, rounds=True,
+        iterations=5, rounds=True,
     )  # fmt: skip
     report = build(synthetic.write_archive(campaign, tmp_path / "archive"))
     found = {one.load: one.effect for one in conclude(report.tables, report.configurations)}
