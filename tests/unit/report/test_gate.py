@@ -84,7 +84,7 @@ def test_what_the_report_gives_no_verdict_the_gate_gives_no_answer() -> None:
             "iops", 5, ReportCell("B", {}, "read", "measured", comparisons={"iops": without})
         )
         assert found.answer is Answer.CANNOT_TELL
-        assert ", 2 deployments of each, in rounds; an answer takes three" in found.line
+        assert ", 2 deployments of each, in rounds; an answer takes iterations: 4" in found.line
         assert (found.low, found.high) == (None, None)
 
 

@@ -27,7 +27,7 @@ def sizes(tmp_path_factory, synthetic) -> Path:
         load=lambda cell: synthetic.Load(4096e3 / cell.op_size, 2.0),
         cpu=lambda cell: {"user": 20.0, "sys": 10.0},
         seconds=12,
-        iterations=3,
+        iterations=6,
         rounds=True,
     )
     return synthetic.write_archive(campaign, tmp_path_factory.mktemp("sizes"))

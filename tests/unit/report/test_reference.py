@@ -49,7 +49,7 @@ def _archive(synthetic, root, published, test_set):
         return synthetic.Load(total / clients / processes, 5.0, 0.2)
 
     campaign = synthetic.SyntheticCampaign(
-        [scenario], names, load, seconds=8, iterations=3, rounds=True
+        [scenario], names, load, seconds=8, iterations=6, rounds=True
     )
     return synthetic.write_archive(campaign, root)
 
