@@ -70,8 +70,7 @@ def _too_many(report: Report) -> str:
     """Where no difference, however large, could be shown beside so many others."""
     compared = [cell.comparisons["iops"] for cell in report.cells if "iops" in cell.comparisons]
     judged = [one for one in compared if one.p is not None and one.errors]
-    # Errors of a summary that is read back are plain mappings.
-    least = [max(getattr(error, "least", 0.0) for error in one.errors) for one in judged]
+    least = [one.p_at_least for one in judged]
     if not least or min(least) <= ALPHA / report.verdicts:
         return ""
     return (
