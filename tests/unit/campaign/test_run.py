@@ -296,6 +296,7 @@ def test_an_existing_cluster_twice(
     path = host.write(cluster={"use_existing": True, **absent})
     for program in ("ceph-osd", "ceph-mon", "ceph-mgr", "monmaptool"):
         host.programs(program, "echo this must not be called; exit 1")
+    host.programs("rbd", 'case "$*" in *" info "*) exit 2 ;; esac')
     # What it would find is a matter of tests of its own.
     monkeypatch.setattr(
         "cbt_crypto.run.targets.existing.discover",

@@ -284,9 +284,7 @@ def test_clients_are_proved_by_what_they_had_mapped(place: Site) -> None:
     )
 
 
-def test_what_a_client_loads_at_run_time_is_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_client_loads_at_run_time_is_seen(tmp_path: Path) -> None:
     """Of a real process called fio that is linked with nothing of Ceph, and so says ldd."""
     library, fio = tmp_path / "librbd.so.1.19.0", tmp_path / "fio"
     library.write_bytes(b"x" * 4096)
@@ -297,7 +295,6 @@ def test_what_a_client_loads_at_run_time_is_seen(
         "print('ready', flush=True)\nsys.stdin.read()"
     )
     asked = {"programs": ["fio"], "tmp_dir": str(tmp_path)}
-    monkeypatch.setattr(clients_on_host, "_clients", None)
     environment = {**os.environ, "CBT_CRYPTO_MARK": f"{tmp_path}@here"}
     with subprocess.Popen(
         [fio, "-c", load, library], env=environment, text=True,

@@ -147,8 +147,9 @@ def test_memory_has_to_be_there_for_all_osds_of_a_host(
     section = target._section.model_copy(
         update={"settings": target._section.settings.model_copy(update={"osd_memory_target": size})}
     )
+    campaign = replace(target.campaign, cluster=section)  # type: ignore[attr-defined]
     site = replace(target.site, osds=target.site.osds[:2])
-    (need,) = [need for need in target.requirements(section, site, []) if need.name == "memory"]
+    (need,) = [need for need in target.requirements(campaign, site, []) if need.name == "memory"]
     printed = subprocess.run(["sh", "-c", need.script], capture_output=True, text=True, check=True)
     assert printed.stdout.startswith(says)
 
