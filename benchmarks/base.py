@@ -82,6 +82,8 @@ class ClusterCommands:
     environment: str
     #: The run that images say they are of: on a cluster that stays.
     run: str = ""
+    #: Seconds that making or removing all images may take.
+    images_s: int = 600
 
 
 class Scenario(BaseModel):

@@ -24,6 +24,8 @@ from cbt_crypto.hosts.site import HostScripts
 #: In the environment of everything that is started here.
 MARK = "CBT_CRYPTO_MARK"
 _STATUS = "@cbt-crypto-exit-status"
+#: What timeout(1) ends with when the time is over.
+_LATE = 124
 #: Characters of a host's stderr that go into an error.
 _STDERR_END = 600
 
@@ -197,7 +199,8 @@ def _result(stdout: list[str], stderr: list[str], timed_out: bool) -> HostResult
 
 def _error(host: str, what: str, result: HostResult, timeout: Optional[float]) -> HostError:
     if result.status is not None:
-        ending = f"exit status {result.status}"
+        late = ", no answer in time" if result.status == _LATE else ""
+        ending = f"exit status {result.status}{late}"
     elif result.timed_out:
         ending = f"no answer within {timeout:g} s"
     else:

@@ -14,13 +14,15 @@ class Requirement:
 
     `script` runs on each of `hosts`; `judge` takes its stripped output and returns None when
     it will do, else one sentence that says what is missing and what to do. `column` is that of
-    `check`'s table; an overlay's requirements have one of their own there.
+    `check`'s table; an overlay's requirements have one of their own there. `takes_s` is how long
+    the script may take where that is more than a moment.
     """
 
     name: str
     hosts: tuple[str, ...]
     script: str
     column: str = "tools"
+    takes_s: int = 0
 
     def judge(self, output: str) -> Optional[str]:
         """Return None when `output` is satisfactory. The default wants the script to print ok."""

@@ -99,6 +99,16 @@ def command(text: str) -> str:
     return shlex.join(shlex.split(text))
 
 
+def answer_limit(text: str) -> int:
+    """Seconds that one such command may take until the cluster has answered.
+
+    ceph(8) waits five minutes for monitors that do not answer: nobody shall wait so long. But a
+    command of several words, such as `cephadm shell -- ceph`, starts a container first, which was
+    seen to take more than a minute on a slow host.
+    """
+    return 60 if len(shlex.split(text)) == 1 else 300
+
+
 def joined(parts: Iterable[HostScripts], keep_going: bool = False) -> HostScripts:
     """Scripts for each host one behind the other; see `sequence`."""
     texts: dict[str, list[str]] = {}

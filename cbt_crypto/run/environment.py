@@ -18,6 +18,7 @@ from cbt_crypto.hosts.execution import fan_out
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.samplers import energy as energy_sampler
 from cbt_crypto.hosts.secret import options_without
+from cbt_crypto.hosts.shell import answer_limit
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.dimensions import words
@@ -128,9 +129,11 @@ def authentication(remote: Remote, site: Site) -> dict[str, Any]:
     """
     if not site.osds:
         return {}
-    ask = f"timeout 60 {site.ceph_command} mon dump --format json 2>/dev/null || :"
+    limit = answer_limit(site.ceph_cmd)
+    ask = f"timeout {limit} {site.ceph_command} mon dump --format json 2>/dev/null || :"
     try:
-        monmap = json.loads(remote.run({site.head: ask}, "ask for the ciphers", 90)[site.head])
+        answers = remote.run({site.head: ask}, "ask for the ciphers", limit + 30)
+        monmap = json.loads(answers[site.head])
         ciphers = {key: _names(value) for key, value in monmap.items() if key.endswith(_CIPHERS)}
     except (ValueError, AttributeError):
         return {}

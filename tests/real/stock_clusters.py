@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import yaml
 
@@ -52,18 +52,22 @@ CLAIMS: Mapping[str, Any] = {
 
 
 def campaigns(
-    host: str, tmp_dir: str, claims: Mapping[str, Any] = CLAIMS, **own: int
+    host: str,
+    tmp_dir: str,
+    claims: Mapping[str, Any] = CLAIMS,
+    keys: Optional[Mapping[str, Any]] = None,
+    **own: int,
 ) -> dict[str, str]:
     """Name -> the text of a file for each claim: a campaign of one short cell of writes.
 
-    `own` is of its load.
+    `keys` are more of its cluster, `own` is of its load.
     """
     load = {"vol_size": 64, "iodepth": 8, "time": 4, "op_size": 4096, "mode": "randwrite", **own}
     files = {}
     for name, configurations in claims.items():
         cluster = {
             "head": host, "clients": [host], "use_existing": True, "tmp_dir": tmp_dir,
-            "configurations": configurations,
+            "configurations": configurations, **(keys or {}),
         }  # fmt: skip
         sections = {"cluster": cluster, "benchmarks": {"rbd_single_client": load}}
         files[f"{name}.yaml"] = yaml.safe_dump(sections)

@@ -7,6 +7,7 @@ from typing_extensions import override
 from cbt_crypto.engine.embedded import admin_session
 from cbt_crypto.engine.embedded.ceph import Ceph
 from cbt_crypto.hosts.devices import krbd
+from cbt_crypto.hosts.shell import answer_limit
 
 
 class ExistingCeph(Ceph):
@@ -27,8 +28,9 @@ class ExistingCeph(Ceph):
     @override
     def check_health(self) -> None:
         """Its owner sees to its health: it is only asked since when its OSDs are up."""
-        ask = f"timeout 60 {self.site.ceph_command} osd dump --format json"
-        answers = self._run({self.site.head: ask}, "ask since when OSDs are up", 90)
+        limit = answer_limit(self.site.ceph_cmd)
+        ask = f"timeout {limit} {self.site.ceph_command} osd dump --format json"
+        answers = self._run({self.site.head: ask}, "ask since when OSDs are up", limit + 30)
         self.up_from = admin_session.up_from(answers[self.site.head])
 
     @override

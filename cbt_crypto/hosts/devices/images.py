@@ -39,7 +39,15 @@ case $? in
 esac
 remove "$1-$RUN\""""
 
-_PRESENT = '! timeout 60 {rbd} info "$1" > /dev/null 2>&1 || echo "$1"'
+_PRESENT = '! {rbd} info "$1" > /dev/null 2>&1 || echo "$1"'
+
+
+_AT_ONCE = 8
+
+
+def turns(names: Sequence[str]) -> int:
+    """How many commands follow one another where there is one for each of them."""
+    return -(-len(names) // _AT_ONCE)
 
 
 def create(names: Sequence[str], options: str, rbd: str, run: str = "") -> str:
@@ -68,4 +76,4 @@ def _shell(text: str, run: str) -> str:
 
 def _each(command: str, names: Sequence[str]) -> str:
     lines = "".join(f"{shlex.quote(name)}\n" for name in names)
-    return f"xargs -P 8 -n 1 {command} <<'VOLUMES'\n{lines}VOLUMES"
+    return f"xargs -P {_AT_ONCE} -n 1 {command} <<'VOLUMES'\n{lines}VOLUMES"

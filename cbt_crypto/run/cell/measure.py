@@ -98,7 +98,7 @@ class ScenarioBenchmark:
             for pool, profile in _pools(self.scenario, volumes).items():
                 self.cluster.mkpool(pool, profile, "rbd")
             create = self.scenario.create(volumes, everyone)
-            self.remote.run({self.site.head: create}, "make the volumes", 600)
+            self.remote.run({self.site.head: create}, "make the volumes", everyone.images_s)
         fill = self.scenario.prefill_scripts(volumes, self.run_dir, everyone)
         # Not `section_of`: upstream writes into its own keys, as osds_per_node: 0.
         default = ClusterSection.model_fields["deploy_timeout"].default

@@ -34,11 +34,14 @@ def survey(remote: Remote, hosts: Sequence[str], needs: Sequence[Requirement]) -
     by_host = _by_host(needs)
     scripts = {host: _script(by_host.get(host, [])) for host in hosts}
     sent = time.time()
-    results = remote.attempt(scripts, _TIMEOUT_S, "look at the host")
+    limit_s = _TIMEOUT_S + max(
+        (sum(n.takes_s for _, n in of) for of in by_host.values()), default=0
+    )
+    results = remote.attempt(scripts, limit_s, "look at the host")
     received = time.time()
     findings: list[HostFinding] = []
     for host, result in results.items():
-        findings.append(_reached(host, result))
+        findings.append(_reached(host, result, limit_s))
         if result.status == 0:
             findings += _findings(host, by_host.get(host, []), parts_of(result.stdout))
     reached = {host: result.stdout for host, result in results.items() if result.status == 0}
@@ -76,11 +79,11 @@ def _script(needs: Iterable[tuple[int, Requirement]]) -> str:
     ) + clock  # fmt: skip
 
 
-def _reached(host: str, result: HostResult) -> HostFinding:
+def _reached(host: str, result: HostResult, limit_s: int) -> HostFinding:
     if result.status == 0:
         return HostFinding(host, "ssh", "ok")
     if result.timed_out:
-        return HostFinding(host, "ssh", "no", f"does not answer within {_TIMEOUT_S} s; look at it")
+        return HostFinding(host, "ssh", "no", f"does not answer within {limit_s} s; look at it")
     if result.status is not None:
         return HostFinding(
             host, "ssh", "no", f"cannot be looked at{_why(result)}; mend its shell or PATH"

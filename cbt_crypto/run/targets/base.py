@@ -97,4 +97,5 @@ def commands_of(cluster: Cluster, conf: str = "", run: str = "") -> ClusterComma
         rbd=f"{shell.command(cluster.rbd_cmd)} -c {conf}",
         environment=f"env CEPH_CONF={conf}",
         run=run,
+        images_s=10 * shell.answer_limit(cluster.rbd_cmd),
     )

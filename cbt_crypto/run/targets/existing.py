@@ -79,8 +79,10 @@ def _ask_monitors(
     remote: Remote, site: Site, cluster: ClusterSection
 ) -> tuple[str, list[Mapping[str, Any]]]:
     ceph = f"{shell.command(cluster.ceph_cmd)} -c {shlex.quote(site.conf)}"
-    script = f"timeout 60 {ceph} fsid\ntimeout 60 {ceph} osd metadata --format json"
-    printed = remote.run({site.head: script}, "ask the cluster for its OSDs", 150)[site.head]
+    limit = shell.answer_limit(cluster.ceph_cmd)
+    script = f"timeout {limit} {ceph} fsid\ntimeout {limit} {ceph} osd metadata --format json"
+    what = "ask the cluster for its OSDs"
+    printed = remote.run({site.head: script}, what, 2 * limit + 30)[site.head]
     fsid, _, document = printed.strip().partition("\n")
     try:
         metadata = [osd for osd in json.loads(document) if "hostname" in osd]
@@ -137,7 +139,7 @@ def remove_images(
     """
     if volumes and commands.run:
         script = images.remove([v.image for v in volumes], commands.rbd, commands.run)
-        remote.run({head: script}, "remove the volumes", 600)
+        remote.run({head: script}, "remove the volumes", commands.images_s)
 
 
 class ExistingCluster:
@@ -193,20 +195,25 @@ class ExistingCluster:
         """That the cluster answers, has the pools that cells name, and none of their images."""
         section = campaign.cluster
         ceph = f"{shell.command(section.ceph_cmd)} -c {shlex.quote(site.conf)}"
+        limit = shell.answer_limit(section.ceph_cmd)
         needs = []
         data = (cell.scenario.data_pool for cell in cells)
         pools = [*(cell.scenario.pool_profile for cell in cells), *filter(None, data)]
         for pool in dict.fromkeys(pools):
             missing = f"the cluster of {site.conf} does not answer, or has no pool {pool}; make it"
             script = (
-                f"timeout 60 {ceph} osd pool get {shlex.quote(pool)} size >/dev/null 2>&1 "
+                f"timeout {limit} {ceph} osd pool get {shlex.quote(pool)} size >/dev/null 2>&1 "
                 f"&& echo ok || echo {shlex.quote(missing)}"
             )
-            needs.append(Requirement("existing cluster", (site.head,), script))
+            name = "existing cluster"
+            needs.append(Requirement(name, (site.head,), script, takes_s=limit))
         names = [volume.image for volume in volumes_of(campaign, cells)]
-        rbd = f"{shell.command(section.rbd_cmd)} -c {shlex.quote(site.conf)}"
         if names:
-            needs.append(Requirement("images", (site.head,), _none_of(names, rbd)))
+            limit = shell.answer_limit(section.rbd_cmd)
+            rbd = f"timeout {limit} {shell.command(section.rbd_cmd)} -c {shlex.quote(site.conf)}"
+            takes_s = limit * images.turns(names)
+            script = _none_of(names, rbd)
+            needs.append(Requirement("images", (site.head,), script, takes_s=takes_s))
         return needs
 
     @property

@@ -9,14 +9,14 @@ import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, cast
 
 import pytest
 import yaml
-from fake_hosts import FakeHosts
+from fake_hosts import FakeHandle, FakeHosts, Printed
 
 from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable
@@ -33,6 +33,7 @@ from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.plan.steps import volumes_of
+from cbt_crypto.run.preflight.survey import survey
 from cbt_crypto.run.targets import existing, sockets_on_host
 from cbt_crypto.run.targets.choice import target_of
 
@@ -119,6 +120,39 @@ def test_an_osd_that_does_not_answer_is_told(campaign_of: Make) -> None:
     remote = remote_of({"o0": "{}", "o1": found(1)}, names)
     with pytest.raises(HostError, match=r"^o0: find the admin socket of osd\.3"):
         existing.discover(remote, site_of(cluster), cluster)
+
+
+@pytest.mark.parametrize(("command", "limit"), [("ceph", 60), ("cephadm shell -- ceph", 300)])
+def test_a_command_that_starts_a_container_has_the_time_for_it(
+    campaign_of: Make, command: str, limit: int
+) -> None:
+    cluster = campaign_of(cluster={**EXISTING, "ceph_cmd": command}).cluster
+    asked: list[str] = []
+
+    def say(host: str, text: str) -> Printed:
+        asked.append(text)
+        return Printed("\n@cbt-crypto-exit-status 124")
+
+    late = r"^head: ask the cluster for its OSDs: exit status 124, no answer in time"
+    with pytest.raises(HostError, match=late):
+        existing.discover(FakeHosts(say).remote(), site_of(cluster), cluster)
+    assert f"timeout {limit} {command} -c /etc/ceph/ceph.conf fsid\n" in asked[0]
+
+
+def test_the_check_waits_as_long_as_what_it_asks_may_take(campaign_of: Make) -> None:
+    words = {"ceph_cmd": "cephadm shell -- ceph", "rbd_cmd": "cephadm shell -- rbd"}
+    campaign = campaign_of(cluster={**EXISTING, **words})
+    cells = cells_of(campaign)
+    needs = target_of(campaign.cluster).requirements(campaign, site_of(campaign.cluster), cells)
+    assert [need.takes_s for need in needs] == [300, 300]
+    assert all("timeout 300 cephadm shell -- " in need.script for need in needs)
+
+    class Silent(FakeHosts):
+        def pdsh_each(self, commands: Mapping[str, str]) -> FakeHandle:
+            return FakeHandle(timed_out=True)
+
+    (finding, *_) = survey(Silent(lambda host, text: None).remote(), ["h"], needs)
+    assert finding.error == "does not answer within 720 s; look at it"
 
 
 @pytest.fixture
