@@ -6,6 +6,7 @@ of the last one would misread is a new number; what is only added is not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Literal, Optional, TypeVar, Union
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from cbt_crypto.archive.documents import Baseline
 from cbt_crypto.archive.problem import printable
 from cbt_crypto.errors import UsageError
+from cbt_crypto.report.figures.repeats import StandardError
 from cbt_crypto.report.model import Comparison, Conclusion, Pair, Report, ReportCell, Section, Table
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.report.sanitize import map_text
@@ -30,6 +32,15 @@ class _OpenModel(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
+class ErrorPart(_OpenModel):
+    """What an interval and its p follow from; null is what was without bound."""
+
+    error: Optional[float] = None
+    degrees: int
+    is_sequence: bool = False
+    least: float = 0.0
+
+
 class ComparisonPart(_OpenModel):
     """A figure in percent of the baseline's, with the ends of its 95 % interval."""
 
@@ -39,6 +50,7 @@ class ComparisonPart(_OpenModel):
     basis: Optional[str] = Field(None, description="what the interval rests on")
     within_noise: Optional[bool] = Field(None, description="format 1: whether it includes 100 %")
     differs: Optional[bool] = Field(None, description="since format 2: the verdict")
+    errors: list[ErrorPart] = []
 
 
 class CellPart(_OpenModel):
@@ -194,7 +206,13 @@ def _cell(cell: CellPart, direction: str) -> ReportCell:
 
 
 def _comparison(compared: ComparisonPart) -> Comparison:
-    return _dataclass_of(Comparison, compared.model_dump())
+    errors = tuple(_error(part) for part in compared.errors)
+    return _dataclass_of(Comparison, {**compared.model_dump(), "errors": errors})
+
+
+def _error(part: ErrorPart) -> StandardError:
+    error = math.inf if part.error is None else part.error
+    return StandardError(error, part.degrees, part.is_sequence, part.least)
 
 
 def _conclusion(part: ConclusionPart) -> Conclusion:

@@ -52,9 +52,7 @@ class Comparison:
     @property
     def p_at_least(self) -> float:
         """What no `p` is below, however large a difference is."""
-        # Errors of a summary that is read back are plain mappings.
-        told = [e.get("least", 0.0) if isinstance(e, Mapping) else e.least for e in self.errors]
-        return max(told, default=0.0)
+        return max((error.least for error in self.errors), default=0.0)
 
     def p_against(self, percent: float) -> Optional[float]:
         """The two-sided chance of such a figure where the true one is `percent`.

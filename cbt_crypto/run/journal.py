@@ -47,6 +47,11 @@ class Deployment:
     #: Whether it is this user's own: else the archive says so.
     is_own: bool = False
 
+    @property
+    def own_run(self) -> str:
+        """The run, where it is this user's own; empty where the archive alone says so."""
+        return self.run if self.is_own else ""
+
     def campaign(self, archive: Path) -> Campaign:
         """The campaign as its file was then. Raises UsageError when it is none any more."""
         return load_data(path_of(archive), self.document)
@@ -134,7 +139,7 @@ def own_left_over(archive: Path) -> list[Deployment]:
     here = os.path.realpath(archive)
     known = {deployment.run for deployment in left_over(archive)}
     return [
-        _deployment(str(entry["run"]), {**entry, "time": entry.get("started")}, is_own=True)
+        _deployment(str(entry["run"]), entry, is_own=True)
         for entry in open_runs.all_open()
         if entry.get("run") in known or os.path.realpath(str(entry.get("archive"))) == here
     ]
@@ -142,16 +147,16 @@ def own_left_over(archive: Path) -> list[Deployment]:
 
 def left_over(archive: Path) -> list[Deployment]:
     """What the archive says that runs deployed and did not take down, oldest first: hearsay."""
-    open_runs: dict[str, Deployment] = {}
+    still_open: dict[str, Deployment] = {}
     for entry in _entries(archive):
         run = entry.get("run")
         if not isinstance(run, str):
             continue
         if entry.get("event") == "begin":
-            open_runs[run] = _deployment(run, entry)
+            still_open[run] = _deployment(run, entry)
         elif entry.get("event") == "end":
-            open_runs.pop(run, None)
-    return list(open_runs.values())
+            still_open.pop(run, None)
+    return list(still_open.values())
 
 
 def devices_before(archive: Path) -> dict[tuple[str, str], dict[str, str]]:
@@ -179,7 +184,7 @@ def _deployment(run: str, entry: dict[str, Any], is_own: bool = False) -> Deploy
         else {},
         document=entry.get("document"),
         checkout=checkout if isinstance(checkout, str) else None,
-        started=float(entry["time"]) if isinstance(entry.get("time"), (int, float)) else 0.0,
+        started=open_runs.seconds_of(entry, "started" if is_own else "time"),
         devices=devices if isinstance(devices, dict) else {},
         ways_back=ways_back if isinstance(ways_back, dict) else {},
         is_own=is_own,

@@ -57,12 +57,13 @@ def all_open() -> Iterator[dict[str, Any]]:
         return
     _check(where)
     entries = [_read(path) for path in where.glob("*.json")]
-    yield from sorted(filter(None, entries), key=_started)
+    yield from sorted(filter(None, entries), key=lambda entry: seconds_of(entry, "started"))
 
 
-def _started(entry: Mapping[str, Any]) -> float:
-    seconds = entry.get("started")
-    return seconds if isinstance(seconds, (int, float)) else 0.0
+def seconds_of(entry: Mapping[str, Any], key: str) -> float:
+    """When, in seconds of the epoch; 0 where the entry does not say."""
+    seconds = entry.get(key)
+    return float(seconds) if isinstance(seconds, (int, float)) else 0.0
 
 
 def _path(run: str, make: bool = False) -> Path:

@@ -77,7 +77,7 @@ def clear(archive: Path, deployments: Sequence[Deployment], say: Say, insist: bo
         _check_dead(archive, deployment, insist)
     for deployment in deployments:
         campaign = deployment.campaign(archive)
-        with _held(campaign, archive, deployment.run if deployment.is_own else ""):
+        with _held(campaign, archive, deployment.own_run):
             hosts = ", ".join(places_of(campaign))
             say(f"taking down what {_who(deployment)} left on {hosts}")
             if deployment.is_own:
@@ -99,8 +99,8 @@ def show_plan(archive: Path, deployments: Sequence[Deployment], say: Say) -> Non
         shown = DryRun()
         cluster = cluster_of(campaign)
         cluster.remote = shown
-        run = deployment.run if deployment.is_own else ""
-        target_of(campaign.cluster).clear(cluster, shown, campaign, run)
+        target = target_of(campaign.cluster)
+        target.clear(cluster, shown, campaign, deployment.own_run)
         for what, scripts in shown.steps:
             for host, text in scripts.items():
                 say(f"# {host}: {what}")
@@ -141,9 +141,9 @@ def _check_dead(archive: Path, deployment: Deployment, insist: bool) -> None:
 def _clear_one(deployment: Deployment, campaign: Campaign, say: Say) -> None:
     try:
         _restore(deployment, campaign, say)
-        run = deployment.run if deployment.is_own else ""
-        target_of(campaign.cluster).clear(cluster_of(campaign), _remote(campaign), campaign, run)
-        free_hosts(_remote(campaign), _site(campaign), deployment.run)
+        cluster, remote = cluster_of(campaign), _remote(campaign)
+        target_of(campaign.cluster).clear(cluster, remote, campaign, deployment.own_run)
+        free_hosts(remote, _site(campaign), deployment.run)
     except HostError as error:
         raise _again(error) from error
 

@@ -24,7 +24,7 @@ from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 
-#: Client processes that do IO by Ceph's libraries, as the kernel has their names.
+#: Those of the client programs that do IO by Ceph's libraries in every scenario.
 _CLIENTS = ("fio", "rados")
 
 
@@ -205,7 +205,7 @@ def _parsed(outputs: HostOutputs) -> dict[str, Any]:
     """Daemon -> what it runs."""
     daemons: dict[str, Any] = {}
     for output in outputs.values():
-        for line in output.splitlines():
+        for line in filter(lambda line: line.startswith("{"), output.splitlines()):
             with contextlib.suppress(ValueError):
-                daemons.update(json.loads(line) if line.startswith("{") else {})
+                daemons.update(json.loads(line))
     return daemons

@@ -15,8 +15,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: The chance that an interval is wrong, ever.
-ALPHA = 0.05
+from cbt_crypto.results.precision.repetition import ALPHA
+
 #: Variance of the effects, in standard deviations of one value, that the ratio is mixed over.
 #: Fixed once and for all; with 3 the intervals of 5 to 100 values are about as narrow as they get.
 _MIXTURE = 3.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Optional
 
-from cbt_crypto.cluster_overlays.base import Overlay, Verdict, Watch
+from cbt_crypto.cluster_overlays.base import Overlay, Seen, Verdict, Watch
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import Looked, Looks
 from cbt_crypto.errors import RunError
@@ -197,7 +197,7 @@ def _verdict(overlay: Overlay, site: Site, evidence: Evidence) -> dict[str, Any]
     name = overlay.name
     seen = watch.seen_of(name, evidence.watched)
     verdict = overlay.judge(site, evidence.before.get(name, {}), evidence.after.get(name, {}))
-    fault = _fault_seen(overlay, site, evidence) if verdict.proved else None
+    fault = _fault_seen(overlay, site, evidence, seen) if verdict.proved else None
     if fault:
         verdict = Verdict(False, fault, verdict.evidence)
     return {
@@ -210,11 +210,12 @@ def _verdict(overlay: Overlay, site: Site, evidence: Evidence) -> dict[str, Any]
     }
 
 
-def _fault_seen(overlay: Overlay, site: Site, evidence: Evidence) -> Optional[str]:
+def _fault_seen(
+    overlay: Overlay, site: Site, evidence: Evidence, seen: Mapping[str, Sequence[Seen]]
+) -> Optional[str]:
     """What was otherwise during the cell, though it was right before and after it."""
-    hosts = tuple(overlay.watch(site))
-    gap = watch.fault(overlay.name, hosts, evidence.watched)
-    return gap or overlay.judge_seen(site, watch.seen_of(overlay.name, evidence.watched))
+    gap = watch.fault(overlay.name, tuple(overlay.watch(site)), evidence.watched)
+    return gap or overlay.judge_seen(site, seen)
 
 
 def _watch_clients(site: Site) -> dict[str, Watch]:

@@ -80,6 +80,9 @@ def test_rows_that_are_compared_with_one_another_are_read_back(repeated: Path) -
     assert any(section.pairs for table in again.tables for section in table.sections)
     assert markdown(again) == markdown(report)
     assert [table.groups for table in again.tables] == [table.groups for table in report.tables]
+    both = [[cell.comparisons for cell in one.cells] for one in (again, report)]
+    against = [[c["iops"].p_against(95) for c in rows if c] for rows in both]
+    assert against[0] == against[1] and any(against[0])
 
 
 def test_what_is_written_keeps_to_the_schema_and_is_read_back(small: Path) -> None:
