@@ -14,6 +14,7 @@ from typing import Annotated, ClassVar, Literal, Optional, Union
 from pydantic import BaseModel, ConfigDict, Field
 
 from cbt_crypto.benchmarks.load import Rate
+from cbt_crypto.hosts.ceph_conf import ADMIN
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site, VolumeEncryption
 from cbt_crypto.results.precision.until import MeasureUntil
@@ -43,9 +44,10 @@ class Volume:
     tmp_dir: str = ""
     #: How often it is written from end to end before it is measured.
     passes: int = 1
-    #: What its client lays over it; and the ceph.conf by which a client maps it.
+    #: What its client lays over it; and the ceph.conf by which a client maps it, and as whom.
     encryption: Optional[VolumeEncryption] = None
     conf: str = ""
+    client_id: str = ADMIN
 
     @property
     def image(self) -> str:
@@ -80,6 +82,9 @@ class ClusterCommands:
     ceph: str
     rbd: str
     environment: str
+    #: Who its clients are: `bench` is client.bench; and the name by which they find their keys.
+    client_id: str = ADMIN
+    cluster_name: str = "ceph"
     #: The run that images say they are of: on a cluster that stays.
     run: str = ""
     #: Seconds that making or removing all images may take.

@@ -18,6 +18,7 @@ from cbt_crypto.benchmarks.base import (
     Volume,
     WrapClient,
 )
+from cbt_crypto.hosts.ceph_conf import ADMIN
 from cbt_crypto.hosts.devices import images
 from cbt_crypto.hosts.site import HostScripts, Site
 
@@ -252,13 +253,17 @@ class RbdFio(Aged):
         self, host: str, n: int, volume: Volume, commands: ClusterCommands, wrap: WrapClient,
         clients: int,
     ) -> str:  # fmt: skip
-        fio = wrap(host, self.fio_command(n, volume, clients, commands.environment))
+        fio = wrap(host, self.fio_command(n, volume, clients, commands))
         return f"({fio_job.run(n, fio)}) &"
 
-    def fio_command(self, n: int, volume: Volume, clients: int = 1, environment: str = "") -> str:
+    def fio_command(
+        self, n: int, volume: Volume, clients: int = 1,
+        commands: Optional[ClusterCommands] = None,
+    ) -> str:  # fmt: skip
         """The fio command of one process; its files are `*.<n>*` in the working directory.
 
-        `clients` is the number of hosts that run as many processes as this one.
+        Without `commands` it is a client of no cluster in particular. `clients` is the number of
+        hosts that run as many processes as this one.
         """
         jobs = clients * len(self.depths) * self.numjobs
         job: dict[str, object] = {
@@ -277,7 +282,7 @@ class RbdFio(Aged):
             job["rwmixread"] = self.rwmixread
             job["rwmixwrite"] = 100 - self.rwmixread
         job["name"] = f"rbd-{self.mode}"
-        return self.fio_of(volume, job, environment)
+        return self.fio_of(volume, job, commands)
 
     def _one_pass(self, what: fio_job.Job, volume: Volume, commands: ClusterCommands) -> str:
         job = {
@@ -287,14 +292,14 @@ class RbdFio(Aged):
             "size": f"{volume.size_mb}M",
             "output": f"prefill.{volume.name}",
         }
-        fio = self.fio_of(volume, job, commands.environment)
+        fio = self.fio_of(volume, job, commands)
         return f'{fio} >> prefill.{volume.name}.out 2>&1 & pids="$pids $!"'
 
-    def fio_of(self, volume: Volume, job: fio_job.Job, environment: str) -> str:
+    def fio_of(self, volume: Volume, job: fio_job.Job, commands: Optional[ClusterCommands]) -> str:
         """The command of a fio that does `job` on a volume, with the environment that it needs."""
         options = {
             "ioengine": "rbd",
-            "clientname": "admin",
+            **_client(commands),
             "pool": volume.pool,
             "rbdname": volume.name,
             "direct": 1,
@@ -302,4 +307,16 @@ class RbdFio(Aged):
             **job,
         }
         fio = fio_job.command(self.fio_cmd, options)
-        return f"{environment} {fio}" if environment else fio
+        return f"{commands.environment} {fio}" if commands else fio
+
+
+def _client(commands: Optional[ClusterCommands]) -> fio_job.Job:
+    """fio's options of who it is.
+
+    It would call every cluster ceph, as it lets librados find ceph.conf in the environment, and
+    then librados takes no name from it. Where fio names the cluster, the client's name is whole.
+    """
+    client_id = commands.client_id if commands else ADMIN
+    if commands is None or commands.cluster_name == "ceph":
+        return {"clientname": client_id}
+    return {"clustername": commands.cluster_name, "clientname": f"client.{client_id}"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Optional
 
 from pydantic import Field
 from typing_extensions import override
@@ -64,7 +64,7 @@ class RbdKrbd(RbdSingleClient):
         return tuple(
             replace(
                 volume, name=f"{volume.name}-krbd{suffix}", encryption=encryption,
-                tmp_dir=site.tmp_dir, conf=site.conf,
+                tmp_dir=site.tmp_dir, conf=site.conf, client_id=site.client_id,
             )
             for volume in super().volumes(site)
         )  # fmt: skip
@@ -109,15 +109,17 @@ class RbdKrbd(RbdSingleClient):
         texts = {}
         for host, text in hosts.items():
             of_host = [volume for volume in volumes if volume.client == host]
-            tmp_dir, conf = of_host[0].tmp_dir, of_host[0].conf
+            first = of_host[0]
             images = [(volume.pool, volume.name, volume.encryption) for volume in of_host]
-            before = krbd.attach(images, tmp_dir, conf, commands.rbd, formats)
-            after = krbd.detach([volume.name for volume in of_host], tmp_dir)
+            before = krbd.attach(
+                images, first.tmp_dir, first.conf, commands.rbd, formats, first.client_id
+            )
+            after = krbd.detach([volume.name for volume in of_host], first.tmp_dir)
             texts[host] = _ENCLOSED.format(before=before, text=text, after=after)
         return texts
 
     @override
-    def fio_of(self, volume: Volume, job: fio_job.Job, environment: str) -> str:
+    def fio_of(self, volume: Volume, job: fio_job.Job, commands: Optional[ClusterCommands]) -> str:
         options = {
             "ioengine": self.ioengine,
             "filename": krbd.path(volume.tmp_dir, volume.name),

@@ -6,6 +6,7 @@ import configparser
 import errno
 import os
 import re
+import shlex
 import socket
 import stat
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ from cbt_crypto.errors import UsageError
 _MOST_BYTES = 1 << 20
 _MSGR2_PORT = 3300
 _MSGR1_PORT = 6789
+#: The id of the client that Ceph makes first, and that may do everything.
+ADMIN = "admin"
 
 Sections = dict[str, dict[str, str]]
 
@@ -82,6 +85,21 @@ def render(sections: Mapping[str, Mapping[str, str]]) -> str:
         lines += [f"{name} = {value}" for name, value in options.items()]
         lines.append("")
     return "\n".join(lines)
+
+
+def cluster_name(path: str) -> str:
+    """What the cluster of a ceph.conf is called, by which its clients find their keys.
+
+    As Ceph's tools take it, where a command line names the file and no cluster.
+    """
+    name = Path(path)
+    return name.stem if name.suffix == ".conf" else "ceph"
+
+
+def client_words(path: str, client_id: str) -> str:
+    """The words by which Ceph's commands are a client of the cluster of a ceph.conf."""
+    words = f"-c {shlex.quote(path)}"
+    return words if client_id == ADMIN else f"{words} --id {shlex.quote(client_id)}"
 
 
 def mon_vector(address: str) -> str:

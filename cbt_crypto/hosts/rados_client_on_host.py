@@ -6,13 +6,15 @@ to have the cluster's fsid.
 """
 
 import ctypes
+import errno
 import json
 import os
 import sys
 from typing import Any, Dict, List
 
-_SIZE = 256
-_TIMEOUT_S = b"20"
+_SIZE = 1024
+#: Seconds after which monitors are taken to be silent.
+TIMEOUT_S = 20
 
 
 def told(conf: str, user: str, names: List[str]) -> List[str]:
@@ -25,11 +27,26 @@ def told(conf: str, user: str, names: List[str]) -> List[str]:
     _check(librados.rados_create(ctypes.byref(cluster), user.encode()))
     try:
         _check(librados.rados_conf_read_file(cluster, conf.encode()))
-        librados.rados_conf_set(cluster, b"client_mount_timeout", _TIMEOUT_S)
-        _check(librados.rados_connect(cluster))
+        seconds = str(TIMEOUT_S).encode()
+        librados.rados_conf_set(cluster, b"client_mount_timeout", seconds)
+        status = librados.rados_connect(cluster)
+        if status < 0:
+            raise OSError(-status, _refusal(-status, _value(librados, cluster, "keyring")))
         return [_value(librados, cluster, name) for name in names]
     finally:
         librados.rados_shutdown(cluster)
+
+
+def _refusal(number: int, keyring: str) -> str:
+    """Why the monitors of a file that can be read let nobody in."""
+    if number == errno.ETIMEDOUT:
+        return f"no monitor answers within {_TIMEOUT_S} s"
+    # The latter where the file does not say cephx, and the client has nothing else to offer.
+    if number in (errno.ENOENT, errno.EOPNOTSUPP):
+        return "its key is not in " + keyring.rstrip(",")
+    if number in (errno.EACCES, errno.EPERM):
+        return "its key cannot be read, or is not the monitors'; looked for in " + keyring
+    return os.strerror(number)
 
 
 def _value(librados: Any, cluster: ctypes.c_void_p, name: str) -> str:
@@ -52,7 +69,8 @@ def main(request: Dict[str, Any]) -> None:
     try:
         print(*told(request["conf"], request["user"], request["names"]))
     except (OSError, AttributeError) as error:
-        print("{}: {}".format(request["conf"], error), file=sys.stderr)
+        why = getattr(error, "strerror", None) or error
+        print("{}: {}".format(request["conf"], why), file=sys.stderr)
 
 
 if __name__ == "__main__":

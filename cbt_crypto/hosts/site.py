@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional, Union
 
+from cbt_crypto.hosts import ceph_conf
+
 #: Host name -> POSIX sh text to run there. What every hook returns instead of running anything.
 #: `$SUDO` stands for what makes a command root's on that host: empty, or `sudo -n`.
 #: The text runs under `set -eu`: the first command that fails, fails the host.
@@ -120,6 +122,8 @@ class Site:
     discard: bool = False
     #: The campaign's name for ceph(8).
     ceph_cmd: str = "ceph"
+    #: The id of the campaign's client of the cluster: `bench` is client.bench.
+    client_id: str = ceph_conf.ADMIN
     #: Hosts on which client processes of the running scenario are; a subset of `clients`.
     active_clients: tuple[str, ...] = field(default=())
     #: Drives that are worked on without Ceph. A cell has OSDs or one of these.
@@ -148,7 +152,8 @@ class Site:
     @property
     def ceph_command(self) -> str:
         """How ceph(8) is called on the head."""
-        return f"{shlex.join(shlex.split(self.ceph_cmd))} -c {shlex.quote(self.conf)}"
+        words = ceph_conf.client_words(self.conf, self.client_id)
+        return f"{shlex.join(shlex.split(self.ceph_cmd))} {words}"
 
     @property
     def osd_hosts(self) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from cbt_crypto.archive import labels
@@ -17,6 +16,7 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.file.dimensions import Variant, at, variants
+from cbt_crypto.plan.file.origin import origin_of
 from cbt_crypto.plan.order import cheapest_order
 from cbt_crypto.plan.side_by_side.order import side_by_side
 from cbt_crypto.plan.turns import in_rounds, in_turns, is_in_rounds, rounds_of, seed_of
@@ -187,10 +187,12 @@ def _measured_cluster(section: ClusterSection) -> dict[str, Any]:
     # As archives have it that were written before there were these keys.
     if not cluster["discard"]:
         del cluster["discard"]
+    if cluster["client_id"] == ceph_conf.ADMIN:
+        del cluster["client_id"]
     if section.layout == "separate":
         del cluster["layout"]
     if section.conf_file:
-        cluster["conf_file"] = ceph_conf.read(Path(section.conf_file))
+        cluster["conf_file"] = origin_of(section).conf_said
     return cluster
 
 

@@ -38,6 +38,7 @@ def site_of(cluster: ClusterSection) -> Site:
         wipe=tuple(cluster.wipe) if isinstance(cluster.wipe, list) else cluster.wipe,
         discard=cluster.discard,
         ceph_cmd=cluster.ceph_cmd,
+        client_id=cluster.client_id,
     )
 
 

@@ -232,7 +232,7 @@ def _connections(osd: Osd, look: Answers) -> Optional[dict[str, dict[str, int]]]
 
 def _ask_clients(site: Site) -> HostScripts:
     """What the clients want, where OSDs leave it to them."""
-    request = {"conf": site.conf, "user": "admin", "names": ["ms_client_mode"]}
+    request = {"conf": site.conf, "user": site.client_id, "names": ["ms_client_mode"]}
     ask = shell.python(shell.program(rados_client_on_host), request)
     script = shell.section(_CLIENT_MODE, f"(\n{ask}) || :")
     return dict.fromkeys(site.active_clients, script)

@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import Callable
 
 import pytest
-from stock_clusters import SCRIPT, STATE, campaigns, cleanup_script, kill_script, run_script
+from stock_clusters import (
+    MAKE_NAMED,
+    NAMED,
+    SCRIPT,
+    STATE,
+    campaigns,
+    cleanup_script,
+    kill_script,
+    run_script,
+)
 
 from cbt_crypto.engine.choice import PROJECT
 
@@ -40,6 +49,8 @@ def node(tmp_path: Path) -> Iterator[Node]:
         pytest.skip("namespaces need root")
     for name, text in campaigns("localhost", f"{tmp_path}/mine").items():
         (tmp_path / name).write_text(text)
+    for name, text in campaigns("localhost", f"{tmp_path}/mine", keys=NAMED).items():
+        (tmp_path / f"named-{name}").write_text(text)
     lib = tmp_path / "lib"
     lib.mkdir()
     # tmpfs has no direct IO, which OSDs want.
@@ -69,8 +80,8 @@ def node(tmp_path: Path) -> Iterator[Node]:
             isolated.kill()  # unshare is deaf to SIGTERM while its child runs
 
 
-def make(node: Node, *options: str) -> None:
-    node.run(shlex.join(["sh", str(SCRIPT), *options]))
+def make(node: Node, *options: str, how: str = "sh ") -> None:
+    node.run(how + shlex.join([str(SCRIPT), *options]))
 
 
 CBT = shlex.join([sys.executable, str(PROJECT / "cbt.py")])
@@ -104,10 +115,12 @@ def test_a_mixture_is_called_one(node: Node) -> None:
         assert "its traffic is mixed: clients crc, OSDs secure" in text
 
 
-def test_what_is_encrypted_is_proved(node: Node) -> None:
-    make(node, *(f"ms_{who}_mode = secure" for who in ("client", "cluster", "service")))
-    assert run(node, "secure").startswith("secure: proved")
-    assert run(node, "plain").startswith("plain: refused")
+def test_what_is_encrypted_is_proved_whatever_cluster_and_client_are_called(node: Node) -> None:
+    modes = (f"ms_{who}_mode = secure" for who in ("client", "cluster", "service"))
+    make(node, *modes, how=MAKE_NAMED)
+    said = {name: run(node, name) for name in ("named-secure", "named-plain")}
+    assert said["named-secure"].startswith("named-secure: proved"), said
+    assert said["named-plain"].startswith("named-plain: refused"), said
 
 
 def test_a_killed_run_leaves_nothing_that_its_cleanup_does_not_remove(node: Node) -> None:

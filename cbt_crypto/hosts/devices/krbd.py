@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from cbt_crypto.hosts import rados_client_on_host, shell
+from cbt_crypto.hosts.ceph_conf import ADMIN
 from cbt_crypto.hosts.directories import keys
 from cbt_crypto.hosts.site import VolumeEncryption
 
@@ -50,7 +51,7 @@ ask_cluster() {
 $said
 SAID
     [ -n "$fsid" ] || { echo "nothing is mapped, as the cluster of $CONF does not tell its fsid;\
- is it up, and does $CONF let client.admin in" >&2; exit 1; }
+ is it up, and does $CONF let client.$CLIENT_ID in" >&2; exit 1; }
     case $mode in secure*) mode=secure ;; *) mode=crc ;; esac
 }
 attach() {
@@ -135,7 +136,7 @@ def _prefix(tmp_dir: str) -> str:
 
 def attach(
     images: Sequence[tuple[str, str, Optional[VolumeEncryption]]], tmp_dir: str, conf: str,
-    rbd: str, formats: bool = False,
+    rbd: str, formats: bool = False, client_id: str = ADMIN,
 ) -> str:  # fmt: skip
     """Map images of (pool, name, encryption), and leave a link to each at `path`.
 
@@ -155,7 +156,8 @@ def attach(
                 lines.append(f"format_luks {place} {image}")
             lines.append(f"open_luks {image}")
         lines.append(f'ln -sfn "$device" "$MAPPED"/{image}.device')
-    settings = _settings(tmp_dir) + _client(conf) + f'rbd_of_cluster() {{ {rbd} "$@"; }}\n'
+    settings = _settings(tmp_dir) + _client(conf, client_id)
+    settings += f'rbd_of_cluster() {{ {rbd} "$@"; }}\n'
     text = settings + _OURS + _DETACH + _ATTACH + keys.functions() + "\n".join(lines)
     return _as_root(text)
 
@@ -185,13 +187,14 @@ for directory in $directories; do rm -f "$directory"/{prefix}-*; done
     return f"[ ! -d {folder} ] || {inner}"
 
 
-def _client(conf: str) -> str:
+def _client(conf: str, client_id: str) -> str:
     """Defines what `ask_cluster` runs."""
-    asked = {"conf": conf, "user": "admin", "names": ["fsid", "ms_client_mode"]}
+    asked = {"conf": conf, "user": client_id, "names": ["fsid", "ms_client_mode"]}
     program = shell.program(rados_client_on_host)
     return (
         f"CLIENT=$(cat <<\\CLIENT_PROGRAM\n{program}CLIENT_PROGRAM\n)\n"
-        f"CONF={shlex.quote(conf)}\nASKED={shlex.quote(json.dumps(asked))}\n"
+        f"CONF={shlex.quote(conf)}\nCLIENT_ID={shlex.quote(client_id)}\n"
+        f"ASKED={shlex.quote(json.dumps(asked))}\n"
     )
 
 

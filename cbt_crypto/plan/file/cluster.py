@@ -11,6 +11,7 @@ from cbt_crypto.hosts.directories import own_directory
 from cbt_crypto.plan.file.drives import DriveSection
 from cbt_crypto.plan.file.field_types import (
     AbsolutePath,
+    ClientId,
     ConfigurationName,
     DaemonId,
     DriveName,
@@ -195,6 +196,12 @@ class ClusterSection(FileSection):
     conf_file: Optional[str] = Field(
         None, description="ceph.conf to start from; `-c` on the command line comes first"
     )
+    client_id: ClientId = Field(
+        "admin",
+        description="with use_existing, the client that everything is done as: `bench` is "
+        "client.bench, whose key is where Ceph looks for it, on the head and the clients; "
+        "`profile rbd` for monitors and OSDs will do",
+    )
     tmp_dir: OwnDirectory = Field(
         own_directory.DEFAULT,
         description="the one directory, on every host, that is written to; nobody else may "
@@ -297,6 +304,13 @@ class ClusterSection(FileSection):
     def _command_has_words(cls, value: str) -> str:
         if not shlex.split(value):
             raise ValueError("a command is wanted")
+        return value
+
+    @field_validator("client_id")
+    @classmethod
+    def _client_id_is_no_whole_name(cls, value: str) -> str:
+        if value.startswith("client."):
+            raise ValueError("the id alone is wanted: what stands behind `client.`")
         return value
 
     @field_validator("clients", "osds", mode="before")

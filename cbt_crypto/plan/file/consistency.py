@@ -7,6 +7,7 @@ from typing import Optional
 
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays.base import Overlay
+from cbt_crypto.hosts.ceph_conf import ADMIN
 from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile
 from cbt_crypto.plan.file.document import KeyPath
 from cbt_crypto.results.precision.deployments import FIRST
@@ -39,6 +40,8 @@ def of_deployed(cluster: ClusterSection, needs_cluster: bool = True) -> Iterator
     yield from _order(cluster)
     if cluster.proof == "none":
         yield ("cluster", "proof"), "none is for clusters that exist already; leave it out"
+    if cluster.client_id != ADMIN:
+        yield ("cluster", "client_id"), "is for clusters that exist already; leave it out"
     for key in ("osds", "mons", "mgrs"):
         if needs_cluster and not getattr(cluster, key):
             yield ("cluster", key), "is empty; name at least one host"

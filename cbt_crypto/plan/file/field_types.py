@@ -39,6 +39,14 @@ UserName = Annotated[str, _like(r"^[a-z_][a-z0-9_.-]{0,31}$", "the name of a use
 DaemonId = Annotated[
     str, _like(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,30}$", "a daemon's id: letters, digits, _ and -")
 ]
+#: What stands behind `client.` in the name of a client.
+ClientId = Annotated[
+    str,
+    _like(
+        r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$",
+        "a client's id, which is its name without `client.`: letters, digits and _.-",
+    ),
+]
 #: An IPv4 address or name, with a port where it is not the default.
 MonAddress = Annotated[
     str, _like(r"^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?$", "an IPv4 address or name, or one:port")

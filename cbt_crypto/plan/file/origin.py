@@ -6,11 +6,14 @@ This is the one module that asks for `use_existing`. What the two differ in on t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Callable, Optional, Union
+from pathlib import Path
+from typing import Any, Callable, Optional, Union
 
 from cbt_crypto.cluster_overlays.base import Transition
+from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file import consistency
 from cbt_crypto.plan.file.cluster import ClusterSection, Rebuild
@@ -56,6 +59,11 @@ class Deployed:
     def conf_template(self) -> Optional[str]:
         """The file, on this machine, that ceph.conf starts from."""
         return self.section.conf_file
+
+    @property
+    def conf_said(self) -> Any:
+        """What the ceph.conf that the file names says, which bears on figures."""
+        return ceph_conf.read(Path(self.section.conf_file)) if self.section.conf_file else ""
 
     def contradictions(self, needs_cluster: bool) -> Iterator[consistency.Contradiction]:
         """What does not go together; `needs_cluster`: whether a scenario works on Ceph."""
@@ -110,6 +118,12 @@ class Existing:
     def conf_template(self) -> Optional[str]:
         """None: what its ceph.conf says is its owner's, and proofs judge what is in force."""
         return None
+
+    @property
+    def conf_said(self) -> Any:
+        """The same where this machine has the file, as head and clients do; else its path."""
+        named = self.section.conf_file or ""
+        return ceph_conf.read(Path(named)) if named and os.path.exists(named) else named
 
     def contradictions(self, needs_cluster: bool) -> Iterator[consistency.Contradiction]:
         """What does not go together; `needs_cluster` makes no difference."""

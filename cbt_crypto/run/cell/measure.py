@@ -68,7 +68,9 @@ class ScenarioBenchmark:
         self.remote = work.remote
         self._run = work.run
         # A group's clients speak as its OSDs do; of any other site it is the cluster's own.
-        self.commands = commands_of(work.cluster, work.site.conf if work.site.group else "")
+        self.commands = commands_of(
+            work.cluster, self.site.client_id, self.site.conf if self.site.group else ""
+        )
         self.outcome: CellOutcome = {}
         self._is_prepared = False
         self._rounds: Optional[dict[str, Any]] = None
@@ -93,7 +95,7 @@ class ScenarioBenchmark:
 
     def fill(self, volumes: Sequence[Volume]) -> None:
         """Make and fill the volumes that are not there yet, of all groups at once."""
-        everyone = commands_of(self.cluster, run=self._run)
+        everyone = commands_of(self.cluster, self.site.client_id, run=self._run)
         if self.scenario.needs_cluster:
             for pool, profile in _pools(self.scenario, volumes).items():
                 self.cluster.mkpool(pool, profile, "rbd")

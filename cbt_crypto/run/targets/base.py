@@ -10,7 +10,7 @@ from cbt_crypto.benchmarks.base import ClusterCommands, Scenario, Volume
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import Cluster
-from cbt_crypto.hosts import shell
+from cbt_crypto.hosts import ceph_conf, shell
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.file.dimensions import Variant
 from cbt_crypto.plan.steps import Deploy
@@ -86,16 +86,19 @@ class Target(Protocol):
         """
 
 
-def commands_of(cluster: Cluster, conf: str = "", run: str = "") -> ClusterCommands:
+def commands_of(cluster: Cluster, client_id: str, conf: str = "", run: str = "") -> ClusterCommands:
     """How ceph's commands find the cluster that an engine deployed; by another `conf` than its.
 
-    `run`: whose its images are, on a cluster that stays.
+    `client_id`: who its clients are. `run`: whose its images are, on a cluster that stays.
     """
-    conf = shlex.quote(conf or cluster.tmp_conf)
+    conf = conf or cluster.tmp_conf
+    words = ceph_conf.client_words(conf, client_id)
     return ClusterCommands(
-        ceph=f"{shell.command(cluster.ceph_cmd)} -c {conf}",
-        rbd=f"{shell.command(cluster.rbd_cmd)} -c {conf}",
-        environment=f"env CEPH_CONF={conf}",
+        ceph=f"{shell.command(cluster.ceph_cmd)} {words}",
+        rbd=f"{shell.command(cluster.rbd_cmd)} {words}",
+        environment=f"env CEPH_CONF={shlex.quote(conf)}",
+        client_id=client_id,
+        cluster_name=ceph_conf.cluster_name(conf),
         run=run,
         images_s=10 * shell.answer_limit(cluster.rbd_cmd),
     )

@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto.archive.json_file import digest
@@ -17,7 +16,7 @@ from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.contract import Cluster, MakeCluster
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.hosts import ceph_conf, shell
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import images
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement
@@ -25,9 +24,10 @@ from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.plan.cells import Cell, cells_of
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.file.dimensions import Variant
+from cbt_crypto.plan.file.origin import origin_of
 from cbt_crypto.plan.layout import cell_site, ceph_dir, site_of
 from cbt_crypto.plan.steps import Deploy, volumes_of
-from cbt_crypto.run.targets import sockets_on_host
+from cbt_crypto.run.targets import existing_needs, sockets_on_host
 from cbt_crypto.run.targets.base import Runs, commands_of
 from cbt_crypto.run.targets.cluster import overlaid, take_down
 
@@ -78,8 +78,7 @@ def discover(remote: Remote, site: Site, cluster: ClusterSection) -> Found:
 def _ask_monitors(
     remote: Remote, site: Site, cluster: ClusterSection
 ) -> tuple[str, list[Mapping[str, Any]]]:
-    ceph = f"{shell.command(cluster.ceph_cmd)} -c {shlex.quote(site.conf)}"
-    limit = shell.answer_limit(cluster.ceph_cmd)
+    ceph, limit = site.ceph_command, shell.answer_limit(site.ceph_cmd)
     script = f"timeout {limit} {ceph} fsid\ntimeout {limit} {ceph} osd metadata --format json"
     what = "ask the cluster for its OSDs"
     printed = remote.run({site.head: script}, what, 2 * limit + 30)[site.head]
@@ -192,35 +191,19 @@ class ExistingCluster:
 
     @staticmethod
     def requirements(campaign: Campaign, site: Site, cells: Sequence[Cell]) -> list[Requirement]:
-        """That the cluster answers, has the pools that cells name, and none of their images."""
-        section = campaign.cluster
-        ceph = f"{shell.command(section.ceph_cmd)} -c {shlex.quote(site.conf)}"
-        limit = shell.answer_limit(section.ceph_cmd)
-        needs = []
+        """That the cluster lets head and clients in, has the pools, and none of the images."""
         data = (cell.scenario.data_pool for cell in cells)
-        pools = [*(cell.scenario.pool_profile for cell in cells), *filter(None, data)]
-        for pool in dict.fromkeys(pools):
-            missing = f"the cluster of {site.conf} does not answer, or has no pool {pool}; make it"
-            script = (
-                f"timeout {limit} {ceph} osd pool get {shlex.quote(pool)} size >/dev/null 2>&1 "
-                f"&& echo ok || echo {shlex.quote(missing)}"
-            )
-            name = "existing cluster"
-            needs.append(Requirement(name, (site.head,), script, takes_s=limit))
+        pools = dict.fromkeys([*(c.scenario.pool_profile for c in cells), *filter(None, data)])
         names = [volume.image for volume in volumes_of(campaign, cells)]
-        if names:
-            limit = shell.answer_limit(section.rbd_cmd)
-            rbd = f"timeout {limit} {shell.command(section.rbd_cmd)} -c {shlex.quote(site.conf)}"
-            takes_s = limit * images.turns(names)
-            script = _none_of(names, rbd)
-            needs.append(Requirement("images", (site.head,), script, takes_s=takes_s))
-        return needs
+        return [
+            existing_needs.of_head(campaign.cluster, site, list(pools), names),
+            existing_needs.of_clients(site, cells),
+        ]
 
     @property
     def deployment(self) -> Optional[str]:
         """One deployment, from however many runs it is measured."""
-        named = self._section.conf_file
-        return digest(ceph_conf.read(Path(named)) if named else "")[:12]
+        return digest(origin_of(self._section).conf_said)[:12]
 
     def begin(self, stacks: Mapping[str, Stack]) -> None:
         """Take the one configuration's stack, whose claims are proved. Touches nothing."""
@@ -256,26 +239,14 @@ class ExistingCluster:
 
     def end(self, made: Sequence[Volume], run: str) -> None:
         """Remove the campaign's images and directories: the cluster stays."""
-        commands = commands_of(self.cluster, run=run)
+        commands = commands_of(self.cluster, self.site.client_id, run=run)
         head = self.site.head
         take_down(self.cluster, lambda: remove_images(self._remote, head, commands, made))
 
     @staticmethod
     def clear(cluster: Cluster, remote: Runs, campaign: Campaign, run: str) -> None:
         """Take down what a dead run left beside the cluster, and in it what says it is its own."""
-        commands, head = commands_of(cluster, run=run), campaign.cluster.head
+        section = campaign.cluster
+        commands, head = commands_of(cluster, section.client_id, run=run), section.head
         volumes = volumes_of(campaign, cells_of(campaign))
         take_down(cluster, lambda: remove_images(remote, head, commands, volumes))
-
-
-def _none_of(names: Sequence[str], rbd: str) -> str:
-    """A script that prints ok when the cluster has no image that is to be made."""
-    sentence = (
-        "is on the cluster already, and this campaign would make it; if a killed run left it, "
-        "cbt-crypto cleanup of its archive removes it, else remove or rename it"
-    )
-    return (
-        f"there=$({images.present(names, rbd)}\n)\n"
-        'first=$(echo "$there" | sort | head -n 1)\n'
-        f'[ -z "$first" ] && echo ok || echo "image $first {sentence}"'
-    )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional, cast
 
@@ -19,16 +20,20 @@ import yaml
 from fake_hosts import FakeHandle, FakeHosts, Printed
 
 from cbt_crypto.benchmarks.base import Volume
+from cbt_crypto.benchmarks.rbd_krbd import RbdKrbd
 from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.luks.proof import found_fault
+from cbt_crypto.cluster_overlays.secure_messenger.overlay import SecureMessenger
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.embedded.existing import ExistingCeph
 from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts.admin_socket_on_host import ask_and_identify
-from cbt_crypto.hosts.devices import images
+from cbt_crypto.hosts.devices import images, krbd
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.site import Osd
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
@@ -144,8 +149,10 @@ def test_the_check_waits_as_long_as_what_it_asks_may_take(campaign_of: Make) -> 
     campaign = campaign_of(cluster={**EXISTING, **words})
     cells = cells_of(campaign)
     needs = target_of(campaign.cluster).requirements(campaign, site_of(campaign.cluster), cells)
-    assert [need.takes_s for need in needs] == [300, 300]
-    assert all("timeout 300 cephadm shell -- " in need.script for need in needs)
+    head, clients = needs
+    assert (head.takes_s, clients.takes_s) == (600, 30)
+    for command in words.values():
+        assert f"timeout 300 {command} -c /etc/ceph/ceph.conf" in head.script
 
     class Silent(FakeHosts):
         def pdsh_each(self, commands: Mapping[str, str]) -> FakeHandle:
@@ -281,6 +288,34 @@ def test_nothing_is_proved_of_a_cluster_that_we_deploy_by_saying_so(campaign_of:
     with pytest.raises(UsageError, match="none is for clusters that exist already"):
         campaign_of(cluster={"proof": "none"})
     assert campaign_of(cluster={**EXISTING, "proof": "none"}).cluster.proof == "none"
+
+
+def test_everything_is_done_as_the_client_that_is_named(campaign_of: Make) -> None:
+    named = {**EXISTING, "conf_file": "/etc/ceph/lab.conf", "client_id": "bench"}
+    osd = Osd(0, "o0", "/dev/x", "/osd", "/run/sock", "/run/pid", is_existing=True)
+    site = replace(site_of(campaign_of(cluster=named).cluster), osds=(osd,))
+    assert site.ceph_command == "ceph -c /etc/ceph/lab.conf --id bench"
+    asked = SecureMessenger().probe(site)
+    assert all('"user": "bench"' in asked[client] for client in site.active_clients)
+    (volume, *_) = RbdKrbd(configuration="A").volumes(site)
+    assert (volume.conf, volume.client_id) == ("/etc/ceph/lab.conf", "bench")
+    text = krbd.attach([("rbd", "v", None)], "/t", volume.conf, "rbd", client_id="bench")
+    assert '"user": "bench"' in text
+
+
+@pytest.mark.parametrize(
+    ("cluster", "sentence"),
+    [
+        ({"client_id": "bench"}, "cluster.client_id: is for clusters that exist already"),
+        ({**EXISTING, "client_id": "client.bench"}, "the id alone is wanted"),
+        ({**EXISTING, "client_id": "a b"}, "a client's id, which is its name without `client.`"),
+    ],
+)
+def test_who_is_no_client_of_such_a_cluster_is_told(
+    campaign_of: Make, cluster: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(sentence)):
+        campaign_of(cluster=cluster)
 
 
 class Cluster:
@@ -457,15 +492,90 @@ def test_a_dead_run_that_is_the_users_own_has_its_images_removed(
         assert all("RUN=a1" in text and "rbd/cbt-" in text for text in scripts.values())
 
 
+def needs_of_existing(campaign: Campaign) -> list[Requirement]:
+    site, cells = site_of(campaign.cluster), cells_of(campaign)
+    return target_of(campaign.cluster).requirements(campaign, site, cells)
+
+
+#: What `ceph` of 16.2 says where it finds no key.
+_NO_KEY = """\
+2026-11-22T23:55:49.600+0000 7fe089f1b6c0 -1 auth: unable to find a keyring on \
+/etc/ceph/lab.client.bench.keyring,/etc/ceph/lab.keyring,/etc/ceph/keyring,/etc/ceph/keyring.bin,: \
+(2) No such file or directory
+2026-11-22T23:55:49.600+0000 7fe089f1b6c0 -1 AuthRegistry(0x7fe08405b630) no keyring found at \
+/etc/ceph/lab.client.bench.keyring,/etc/ceph/lab.keyring,/etc/ceph/keyring,/etc/ceph/keyring.bin,, \
+disabling cephx
+[errno 2] RADOS object not found (error connecting to the cluster)"""
+
+
+@pytest.mark.parametrize(
+    ("ceph", "sentence"),
+    [
+        ("echo .mgr; echo rbdx", "has no pool rbd; make it"),
+        (
+            f"cat >&2 <<'END'\n{_NO_KEY}\nEND\nexit 1",
+            "takes a key, and that of client.bench is not in /etc/ceph/lab.client.bench.keyring,"
+            "/etc/ceph/lab.keyring,/etc/ceph/keyring,/etc/ceph/keyring.bin; put it there",
+        ),
+        ("exit 124", "does not answer within 60 s; is it up, and does that file have its monitors"),
+        (
+            "echo '[errno 13] RADOS permission denied' >&2; exit 1",
+            "does not let client.bench in: [errno 13] RADOS permission denied",
+        ),
+    ],
+)
+def test_why_the_head_is_not_let_in_is_one_sentence(
+    campaign_of: Make, programs: Callable[[str, str], Path], store: Store, ceph: str, sentence: str
+) -> None:
+    programs("rbd", "exit 99")
+    programs("ceph", ceph)
+    named = {**EXISTING, "conf_file": "/etc/ceph/lab.conf", "client_id": "bench"}
+    (need, _) = needs_of_existing(campaign_of(cluster=named))
+    said = store.run(f"set -eu\n{need.script}").stdout
+    assert need.judge(said) == f"the cluster of /etc/ceph/lab.conf {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("printed", "sentence"),
+    [
+        ("echo 5e2a2b1c-0b0e-4b0e-8b0e-5e2a2b1c0b0e", None),
+        (
+            "echo '/etc/ceph/ceph.conf: no monitor answers within 20 s' >&2",
+            "client.admin is not let in: /etc/ceph/ceph.conf: no monitor answers within 20 s",
+        ),
+        ("exit 127", "client.admin is not let in:"),
+    ],
+)
+def test_every_client_is_let_in_by_its_own_files(
+    campaign_of: Make,
+    programs: Callable[[str, str], Path],
+    store: Store,
+    printed: str,
+    sentence: Optional[str],
+) -> None:
+    programs("python3", printed)
+    (_, need) = needs_of_existing(campaign_of(cluster=EXISTING))
+    assert need.hosts == ("c0",)
+    assert need.judge(store.run(f"set -eu\n{need.script}").stdout) == sentence
+
+
+def test_what_this_machine_does_not_have_of_such_a_cluster_is_its_hosts(campaign_of: Make) -> None:
+    """Whoever drives the campaign need not be the head."""
+    elsewhere = {"conf_file": "/etc/ceph/on-the-head.conf"}
+    assert cells_of(campaign_of(cluster={**EXISTING, **elsewhere}))
+    with pytest.raises(UsageError, match="no such ceph"):
+        cells_of(campaign_of(cluster=elsewhere))
+
+
 def test_what_is_there_by_a_name_that_the_campaign_wants_is_said_before_anything(
     campaign_of: Make, programs: Callable[[str, str], Path], store: Store
 ) -> None:
     """Not in the middle of a prefill, by rbd's words."""
     programs("rbd", RBD.format(store=store.directory).replace("/a b/their", "/etc/ceph/ceph"))
+    programs("ceph", "echo .mgr; echo rbd")
     campaign = campaign_of(cluster=EXISTING)
     cells = cells_of(campaign)
-    needs = target_of(campaign.cluster).requirements(campaign, site_of(campaign.cluster), cells)
-    (need,) = [need for need in needs if need.name == "images"]
+    (need, _) = needs_of_existing(campaign)
     names = [volume.image for volume in volumes_of(campaign, cells)]
     assert len(names) == len(set(names)) >= 1
     assert need.judge(store.run(need.script).stdout) is None

@@ -129,7 +129,7 @@ def test_an_existing_cluster_needs_no_daemons(campaign_of: Make) -> None:
         "ceph",
         "rbd",
         "python3",
-        "images",
+        "client",
         "pdcp",
         "collectl",
         "tmp_dir",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any, Callable
 
@@ -18,6 +20,27 @@ from cbt_crypto.units import size_bytes
 pytestmark = pytest.mark.unit
 
 Make = Callable[..., Campaign]
+
+
+@pytest.mark.skipif(shutil.which("ceph-conf") is None, reason="Ceph is not here")
+@pytest.mark.parametrize(
+    "name", ["ceph.conf", "lab.conf", "lab", "lab.1.conf", ".conf", "lab.txt", "lab.conf.old"]
+)
+def test_a_cluster_is_called_what_ceph_calls_it(name: str, tmp_path: Path) -> None:
+    """By which Ceph's own tool then looks for keys."""
+    conf = tmp_path / name
+    conf.write_text("[global]\n")
+    keyring = subprocess.run(
+        ["ceph-conf", "-c", conf, "--name", "client.x", "--show-config-value", "keyring"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    cluster = ceph_conf.cluster_name(str(conf))
+    assert keyring.startswith(f"/etc/ceph/{cluster}.client.x.keyring,")
+
+
+def test_words_name_a_client_that_is_not_the_first() -> None:
+    assert ceph_conf.client_words("/a b/lab.conf", "admin") == "-c '/a b/lab.conf'"
+    assert ceph_conf.client_words("/lab.conf", "bench.1") == "-c /lab.conf --id bench.1"
 
 
 @pytest.fixture

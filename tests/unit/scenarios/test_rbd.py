@@ -6,7 +6,8 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Callable
+from types import SimpleNamespace
+from typing import Any, Callable, cast
 
 import pytest
 
@@ -17,6 +18,7 @@ from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
 from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
 from cbt_crypto.benchmarks.rbd_single_client_sync import RbdSingleClientSync
 from cbt_crypto.hosts.site import Site
+from cbt_crypto.run.targets.base import commands_of
 
 pytestmark = pytest.mark.unit
 
@@ -114,6 +116,37 @@ def test_mixed_modes_say_their_mix(
     noted.run(scenario.measure(site, str(noted.directory), commands, unwrapped)["c0"])
     mixed = mode in ("rw", "randrw")
     assert options_of(noted.calls[0]).get("rwmixread") == ("70" if mixed else None)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "client_id", "said"),
+    [
+        ("ceph", "admin", {"clientname": "admin"}),
+        ("ceph", "bench.1", {"clientname": "bench.1"}),
+        ("lab", "admin", {"clustername": "lab", "clientname": "client.admin"}),
+        ("lab", "bench.1", {"clustername": "lab", "clientname": "client.bench.1"}),
+    ],
+)
+def test_fio_finds_the_key_of_any_client_of_any_cluster(
+    site: Site, fakes: Fakes, cluster: str, client_id: str, said: dict[str, str]
+) -> None:
+    """It takes no name from the file that CEPH_CONF names; and a whole name where it has one."""
+    noted = fakes()
+    scenario = RbdSingleClient(configuration="A")
+    engine_cluster = cast(Any, SimpleNamespace(
+        ceph_cmd="ceph", rbd_cmd="rbd", tmp_conf=f"/etc/ceph/{cluster}.conf"
+    ))  # fmt: skip
+    commands = commands_of(engine_cluster, client_id)
+    volumes = scenario.volumes(site)
+    for script in (
+        scenario.prefill_scripts(volumes, str(noted.directory), commands),
+        scenario.measure(site, str(noted.directory), commands, unwrapped),
+    ):
+        noted.run(script["c0"])
+        options = options_of(noted.calls[-1])
+        found = {key: options[key] for key in ("clustername", "clientname") if key in options}
+        assert found == said
+    assert (" --id " in commands.rbd) is (client_id != "admin")
 
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not here")
