@@ -7,7 +7,8 @@ was chosen shows in three places, the first that can tell decides:
 - bytes: what an OSD *received* came from clients, from OSDs, and next to nothing from monitors
   and managers, to which it mostly sends. So the received bytes say how clients and OSDs speak,
   whatever is encrypted towards monitors;
-- modes: whoever connects takes the first of its own that the other side allows.
+- modes: whoever connects takes the first of its own that the other side allows, in messenger v2;
+  v1 has none.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ _NOISE_BYTES = 16 << 10
 _LOAD_BYTES = 1 << 20
 #: Headers and heartbeats blur the share of a load by about as much.
 _NEAR = 0.08
+
+
+#: The option without which a daemon offers its peers messenger v1 alone.
+SPEAKS_MSGR2 = "ms_bind_msgr2"
 
 
 class Mode(str, enum.Enum):
@@ -72,6 +77,10 @@ def agreed(
     cluster = _words(modes.get("ms_cluster_mode"))
     osds = chosen(cluster, cluster)
     shown = [] if traffic.encrypted is not None else ["modes (this Ceph counts no encrypted bytes)"]
+    if modes.get(SPEAKS_MSGR2) == "false":
+        # Whatever the modes say, which are messenger v2's.
+        clients = osds = Mode.CRC
+        shown = ["messenger v1, which encrypts nothing"]
     if bytes_say is Mode.MIXED and {clients, osds} == {Mode.SECURE, Mode.CRC}:
         # A mixture as the modes foretell it.
         shown.append("bytes and modes")

@@ -35,6 +35,7 @@ _MODE_OPTIONS = (
     "ms_mon_cluster_mode",
     "ms_mon_service_mode",
 )
+_SHOWN = (*_MODE_OPTIONS, negotiated.SPEAKS_MSGR2)
 _AUTH_OPTIONS = ("auth_cluster_required", "auth_service_required", "auth_client_required")
 _CEPHX = dict.fromkeys(_AUTH_OPTIONS, "cephx")
 _CRC_BESIDE_SECURE = {"ms_cluster_mode": "crc secure"}
@@ -210,7 +211,7 @@ def _questions(osd: Osd) -> tuple[Question, ...]:
     socket = osd.admin_socket
     return (
         Question(_key(osd, "bytes"), socket, {"prefix": "perf dump"}, COUNTERS, steady=True),
-        Question(_key(osd, "modes"), socket, {"prefix": "config show"}, _MODE_OPTIONS),
+        Question(_key(osd, "modes"), socket, {"prefix": "config show"}, _SHOWN),
         *(
             Question(_key(osd, name), socket, {"prefix": "messenger dump", "msgr": name}, _PEERS)
             for name in (_MESSENGERS if osd.is_existing else ())

@@ -173,6 +173,20 @@ def test_reads_show_nothing_of_osds_among_themselves_so_modes_do() -> None:
     assert "is mixed: clients crc, OSDs secure" in fault
 
 
+def test_modes_say_nothing_where_messenger_v2_is_not_spoken() -> None:
+    """Ceph takes `secure` without a word where it has no messenger that could be."""
+    modes = {**ALL_SECURE, "ms_bind_msgr2": "false"}
+    uncounted = _traffic(10 * MB, None)
+    old = agreed(uncounted, None, modes, ["secure"])
+    assert negotiated.fault(old, Mode.CRC, uncounted) is None
+    assert (negotiated.fault(old, Mode.SECURE, uncounted) or "").startswith(
+        "its traffic is plain: clients crc, OSDs crc, by its messenger v1, which encrypts nothing"
+    )
+    assert agreed(uncounted, None, {**modes, "ms_bind_msgr2": "true"}, ["secure"]).osds is (
+        Mode.SECURE
+    )
+
+
 def test_an_osd_that_idled_is_no_contradiction() -> None:
     idle = Traffic(total=60_000, encrypted=10_000, drift=0, received=30_000, encrypted_received=900)
     assert _fault(idle, STOCK, Mode.CRC) is None
