@@ -17,16 +17,17 @@ from cbt_crypto.plan.file.cluster import ClusterSection
 # The head may be a command that enters a container: what `ceph` says is all that is known of it.
 _ANSWERS = """\
 wrong=
-if said=$(timeout $LIMIT ASK osd pool ls 2>&1); then
+if said=$(timeout LIMIT_S ASK osd pool ls 2>&1); then
     for pool in $POOLS; do
         echo "$said" | grep -qxF -e "$pool" || wrong="has no pool $pool; make it"
     done
 else
     case $?:$said in
-    124:*) wrong="does not answer within $LIMIT s; is it up, and does that file have its monitors" ;;
+    124:*) wrong="does not answer within LIMIT_S s; is it up, and are these its monitors" ;;
     *'unable to find a keyring on '*)
         keys=${said#*unable to find a keyring on }; keys=${keys%%: *}
         wrong="takes a key, and that of $CLIENT is not in ${keys%,}; put it there" ;;
+    *'errno 95'*) wrong="takes a key, and none of $CLIENT is where Ceph looks for it" ;;
     *) wrong="does not let $CLIENT in: $(echo "$said" | tail -n 1)" ;;
     esac
 fi
@@ -58,8 +59,8 @@ def of_head(
     limit, of_rbd = shell.answer_limit(site.ceph_cmd), shell.answer_limit(section.rbd_cmd)
     rbd = f"timeout {of_rbd} {shell.command(section.rbd_cmd)} {words}"
     script = (
-        _settings(site, POOLS=" ".join(pools), LIMIT=str(limit))
-        + _ANSWERS.replace("ASK", site.ceph_command)
+        _settings(site, POOLS=" ".join(pools))
+        + _ANSWERS.replace("LIMIT_S", str(limit)).replace("ASK", site.ceph_command)
         + _HAS_NO_IMAGE.replace("PRESENT", images.present(names, rbd) or ":")
     )
     takes_s = limit + of_rbd * images.turns(names)

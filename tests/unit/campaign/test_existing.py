@@ -517,7 +517,11 @@ disabling cephx
             "takes a key, and that of client.bench is not in /etc/ceph/lab.client.bench.keyring,"
             "/etc/ceph/lab.keyring,/etc/ceph/keyring,/etc/ceph/keyring.bin; put it there",
         ),
-        ("exit 124", "does not answer within 60 s; is it up, and does that file have its monitors"),
+        ("exit 124", "does not answer within 60 s; is it up, and are these its monitors"),
+        (
+            "echo '[errno 95] error connecting to the cluster' >&2; exit 1",
+            "takes a key, and none of client.bench is where Ceph looks for it",
+        ),
         (
             "echo '[errno 13] RADOS permission denied' >&2; exit 1",
             "does not let client.bench in: [errno 13] RADOS permission denied",

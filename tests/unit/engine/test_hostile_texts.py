@@ -106,7 +106,7 @@ def scripts_of(campaign: Campaign, cluster: Any, notebook: Any) -> Iterator[str]
     stack = Stack(next(iter(campaign.configurations.values())))
     for need in checks(campaign, cells, [stack]):
         yield need.script
-    site, commands = site_of(campaign.cluster), commands_of(cluster)
+    site, commands = site_of(campaign.cluster), commands_of(cluster, "admin")
     run_dir = f"{campaign.cluster.tmp_dir}/run"
     scenario = cells[0].scenario
     volumes = scenario.volumes(site)
