@@ -7,6 +7,9 @@ from typing import Optional
 
 from typing_extensions import override
 
+#: The column of the cluster that hosts are let into, which must be the same one.
+CLUSTER = "cluster"
+
 
 @dataclass(frozen=True)
 class Requirement:

@@ -10,7 +10,7 @@ from typing import Optional
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.clock import clock_bounds, clock_difference
 from cbt_crypto.hosts.remote import HostResult, Remote
-from cbt_crypto.hosts.requirement import Fact, Requirement
+from cbt_crypto.hosts.requirement import CLUSTER, Fact, Requirement
 from cbt_crypto.run.preflight.host_facts import CLOCK_LIMIT_S, CLOCK_WARN_S
 
 _BEGIN = "@cbt-crypto-requirement"
@@ -45,7 +45,12 @@ def survey(remote: Remote, hosts: Sequence[str], needs: Sequence[Requirement]) -
         if result.status == 0:
             findings += _findings(host, by_host.get(host, []), parts_of(result.stdout))
     reached = {host: result.stdout for host, result in results.items() if result.status == 0}
-    return [*findings, *_clocks(reached, sent, received), *_differences(findings)]
+    return [
+        *findings,
+        *_clocks(reached, sent, received),
+        *_differences(findings),
+        *_clusters(findings),
+    ]
 
 
 def parts_of(text: str) -> dict[str, str]:
@@ -161,6 +166,23 @@ def _differences(findings: Sequence[HostFinding]) -> list[HostFinding]:
                 sentence = f"{what} is {value} and {known[first]} on {first}; make them the same"
                 differing.append(HostFinding(host, column, "", warning=sentence))
     return differing
+
+
+def _clusters(findings: Sequence[HostFinding]) -> list[HostFinding]:
+    """Hosts that are let into another cluster than the head: what they write there is nobody's."""
+    of_host = {f.host: f.shown for f in findings if f.column == CLUSTER and not f.error}
+    head = next(iter(of_host), "")
+    return [
+        HostFinding(
+            host,
+            CLUSTER,
+            "no",
+            f"its ceph.conf is of the cluster {fsid}..., and that of {head} of "
+            f"{of_host[head]}...; give both the same",
+        )
+        for host, fsid in of_host.items()
+        if fsid != of_host[head]
+    ]
 
 
 def _compared(finding: HostFinding) -> Optional[str]:

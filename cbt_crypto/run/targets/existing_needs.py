@@ -4,22 +4,29 @@ has its pools, and has none of its images.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from typing_extensions import override
 
 from cbt_crypto.hosts import ceph_conf, rados_client_on_host, shell
 from cbt_crypto.hosts.devices import images
-from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.requirement import CLUSTER, Fact, Requirement
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.cluster import ClusterSection
 
+_FSID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
 # The head may be a command that enters a container: what `ceph` says is all that is known of it.
 _ANSWERS = """\
 wrong=
-if said=$(timeout LIMIT_S ASK osd pool ls 2>&1); then
+if said=$(timeout LIMIT_S ASK osd dump 2>&1); then
     for pool in $POOLS; do
-        echo "$said" | grep -qxF -e "$pool" || wrong="has no pool $pool; make it"
+        echo "$said" | grep -q "^pool [0-9]* '$pool' " || wrong="has no pool $pool; make it"
     done
 else
     case $?:$said in
@@ -38,7 +45,7 @@ if [ -z "$wrong" ]; then
     there=$(PRESENT
     )
     first=$(echo "$there" | sort | head -n 1)
-    if [ -z "$first" ]; then echo ok
+    if [ -z "$first" ]; then echo "$said" | sed -n 's/^fsid //p'
     else echo "image $first is on the cluster already, and this campaign would make it; if a \
 killed run left it, cbt-crypto cleanup of its archive removes it, else remove or rename it"; fi
 fi"""
@@ -46,9 +53,22 @@ _LETS_CLIENT_IN = """\
 said=$( CONNECT
 ) || :
 case $said in
-????????-????-????-????-????????????) echo ok ;;
+????????-????-????-????-????????????) echo "$said" ;;
 *) echo "$CLIENT is not let in: $(echo "$said" | tail -n 1)" ;;
 esac"""
+
+
+@dataclass(frozen=True)
+class LetIn(Fact):
+    """That a host is let into a cluster, whose fsid its script prints."""
+
+    @override
+    def shown(self, output: str) -> str:
+        return "no" if self.judge(output) else output.strip()[:8]
+
+    @override
+    def judge(self, output: str) -> Optional[str]:
+        return None if _FSID.fullmatch(output.strip()) else Requirement.judge(self, output)
 
 
 def of_head(
@@ -64,7 +84,7 @@ def of_head(
         + _HAS_NO_IMAGE.replace("PRESENT", images.present(names, rbd) or ":")
     )
     takes_s = limit + of_rbd * images.turns(names)
-    return Requirement("existing cluster", (site.head,), script, takes_s=takes_s)
+    return LetIn("existing cluster", (site.head,), script, CLUSTER, takes_s)
 
 
 def of_clients(site: Site, cells: Sequence[Cell]) -> Requirement:
@@ -77,7 +97,7 @@ def of_clients(site: Site, cells: Sequence[Cell]) -> Requirement:
         connect = f"{shell.PYTHON}='python3 -I -S'\n{connect}"
     script = _settings(site) + _LETS_CLIENT_IN.replace("CONNECT", f"(\n{connect}) 2>&1")
     hosts = tuple(dict.fromkeys(loading))
-    return Requirement("client", hosts, script, takes_s=rados_client_on_host.TIMEOUT_S + 10)
+    return LetIn("client", hosts, script, CLUSTER, rados_client_on_host.TIMEOUT_S + 10)
 
 
 def _settings(site: Site, **more: str) -> str:

@@ -492,6 +492,18 @@ def test_a_dead_run_that_is_the_users_own_has_its_images_removed(
         assert all("RUN=a1" in text and "rbd/cbt-" in text for text in scripts.values())
 
 
+#: Of what `ceph osd dump` of 16.2 says.
+_FSID = "bfdf63f4-6581-45a5-a043-ccb5810db781"
+_DUMP = f"""cat <<'END'
+epoch 13
+fsid {_FSID}
+created 2026-11-22T23:54:57.509310+0000
+pool 1 'device_health_metrics' replicated size 2 min_size 1 crush_rule 0 object_hash rjenkins
+pool 2 'rbd' replicated size 2 min_size 1 crush_rule 0 object_hash rjenkins pg_num 16 pgp_num 16
+max_osd 2
+END"""
+
+
 def needs_of_existing(campaign: Campaign) -> list[Requirement]:
     site, cells = site_of(campaign.cluster), cells_of(campaign)
     return target_of(campaign.cluster).requirements(campaign, site, cells)
@@ -511,7 +523,7 @@ disabling cephx
 @pytest.mark.parametrize(
     ("ceph", "sentence"),
     [
-        ("echo .mgr; echo rbdx", "has no pool rbd; make it"),
+        (_DUMP.replace("'rbd'", "'rbdx'"), "has no pool rbd; make it"),
         (
             f"cat >&2 <<'END'\n{_NO_KEY}\nEND\nexit 1",
             "takes a key, and that of client.bench is not in /etc/ceph/lab.client.bench.keyring,"
@@ -542,7 +554,7 @@ def test_why_the_head_is_not_let_in_is_one_sentence(
 @pytest.mark.parametrize(
     ("printed", "sentence"),
     [
-        ("echo 5e2a2b1c-0b0e-4b0e-8b0e-5e2a2b1c0b0e", None),
+        (f"echo {_FSID}", None),
         (
             "echo '/etc/ceph/ceph.conf: no monitor answers within 20 s' >&2",
             "client.admin is not let in: /etc/ceph/ceph.conf: no monitor answers within 20 s",
@@ -563,6 +575,27 @@ def test_every_client_is_let_in_by_its_own_files(
     assert need.judge(store.run(f"set -eu\n{need.script}").stdout) == sentence
 
 
+def test_head_and_clients_are_let_into_the_same_cluster(campaign_of: Make) -> None:
+    """A client of another would write over an image there, by the name that campaigns give."""
+    needs = needs_of_existing(campaign_of(cluster=EXISTING))
+    other = f"12345678{_FSID[8:]}"
+
+    def looked(of_client: str) -> list[Optional[str]]:
+        said = {"head": _FSID, "c0": of_client}
+        hosts = FakeHosts(
+            lambda host, text: f"@cbt-crypto-requirement {host == 'c0':d}\n{said[host]}"
+        )
+        return [
+            f.error for f in survey(hosts.remote(), ["head", "c0"], needs) if f.column == "cluster"
+        ]
+
+    assert looked(_FSID) == [None, None]
+    assert looked(other) == [None, None, (
+        "its ceph.conf is of the cluster 12345678..., and that of head of bfdf63f4...; give both "
+        "the same"
+    )]  # fmt: skip
+
+
 def test_what_this_machine_does_not_have_of_such_a_cluster_is_its_hosts(campaign_of: Make) -> None:
     """Whoever drives the campaign need not be the head."""
     elsewhere = {"conf_file": "/etc/ceph/on-the-head.conf"}
@@ -576,7 +609,7 @@ def test_what_is_there_by_a_name_that_the_campaign_wants_is_said_before_anything
 ) -> None:
     """Not in the middle of a prefill, by rbd's words."""
     programs("rbd", RBD.format(store=store.directory).replace("/a b/their", "/etc/ceph/ceph"))
-    programs("ceph", "echo .mgr; echo rbd")
+    programs("ceph", _DUMP)
     campaign = campaign_of(cluster=EXISTING)
     cells = cells_of(campaign)
     (need, _) = needs_of_existing(campaign)
