@@ -38,7 +38,15 @@ prlimit --pid $$ --nofile={files}:{files} 2> /dev/null || ulimit -n "$(ulimit -H
 _CHECK = "prlimit --nofile={files}:{files} true 2> /dev/null && echo ok || echo {sentence}"
 
 _READ = """
-import json, os, sys
+import json, os, pwd, sys
+
+def name_of(user):
+    try:
+        name = pwd.getpwuid(user).pw_name
+    except KeyError:
+        name = ""
+    # Names of people are nobody's business: an archive may be sent.
+    return name if name in ("root", "ceph") else "uid %d" % user
 
 def look(pid_file):
     try:
@@ -51,7 +59,7 @@ def look(pid_file):
     named = dict(one.decode(errors="replace").split("=", 1) for one in environ if b"=" in one)
     files = [line.split()[3:5] for line in limits if line.startswith("Max open files")]
     return {"pid": int(pid), "environment": {name: named[name] for name in KEEP if name in named},
-            "open_files": files[0][0] if files else None, "user_id": user,
+            "open_files": files[0][0] if files else None, "user_id": user, "user": name_of(user),
             "open_files_allowed": files[0][1] if files else None}
 
 KEEP = ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "LD_PRELOAD", "MALLOC_CONF", "GLIBC_TUNABLES")
@@ -130,7 +138,10 @@ class OsdService(Overlay):
         verdict = judge_all(self, findings, "have the environment and limits of a service")
         few = {facts["open_files"] for facts in verdict.evidence.values() if "open_files" in facts}
         few -= {str(self.open_files)}
-        note = f", but only {min(few)} open files, as their host allows no more" if few else ""
+        users = {str(facts["user"]) for facts in verdict.evidence.values() if "user" in facts}
+        note = f", and run as {', '.join(sorted(users))}" if users - {"root"} else ""
+        if few:
+            note += f", but only {min(few)} open files, as their host allows no more"
         return Verdict(verdict.proved, verdict.reason + note, verdict.evidence)
 
     def _finding(self, osd: Osd, looks: Sequence[Optional[Mapping[str, Any]]]) -> Finding:

@@ -20,6 +20,6 @@ def problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[str]:
         if cell.configuration in encrypting and not cell.scenario.takes_encryption:
             yield (
                 f'{cell.scenario.name}: the clients of "{cell.configuration}" are to encrypt their '
-                "volumes, which fio's rbd engine has no option for; name configurations without "
-                "rbd_encryption there, or measure it by rbd_krbd"
+                "volumes, which is done over the kernel's client alone; name configurations "
+                "without rbd_encryption there, or measure it by rbd_krbd"
             )

@@ -59,6 +59,7 @@ def ask(pool: PoolProfile, name: str, device_class: Optional[str] = None) -> lis
         _mon("osd pool get", pool=name, var="erasure_code_profile", format="json"),
         _mon("osd pool get", pool=name, var="size", format="json"),
         _mon("osd pool get", pool=name, var="allow_ec_overwrites", format="json"),
+        _mon("osd pool ls", detail="detail", format="json"),
     ]
 
 
@@ -70,7 +71,7 @@ def fault(
     if pool.erasure_profile is None:
         return None
     code = cluster.erasure_profiles[pool.erasure_profile]
-    profile, used, size, overwrites = (json.loads(answer) for answer in answers)
+    profile, used, size, overwrites, listed = (json.loads(answer) for answer in answers)
     for key, value in _wanted(cluster, code, device_class).items():
         if str(profile.get(key)) != str(value):
             return f"its {key} is {profile.get(key)} and not {value}"
@@ -78,7 +79,19 @@ def fault(
         return f"it uses the profile {used.get('erasure_code_profile')}"
     if size.get("size") != code.erasure_k + code.erasure_m:
         return f"it has {size.get('size')} pieces of an object"
-    return None if overwrites.get("allow_ec_overwrites") else "it cannot be overwritten"
+    if not overwrites.get("allow_ec_overwrites"):
+        return "it cannot be overwritten"
+    return _stripe_fault(code, used.get("pool"), listed)
+
+
+def _stripe_fault(code: ErasureProfile, name: Any, listed: Sequence[Any]) -> Optional[str]:
+    """The profile only repeats what was asked for; the pool has what came of it."""
+    unit = code.erasure_stripe_unit
+    widths = [pool.get("stripe_width") for pool in listed if pool.get("pool_name") == name]
+    if not unit or widths == [unit * code.erasure_k]:
+        return None
+    found = ", ".join(map(str, widths)) or "no known number of"
+    return f"its stripes have {found} bytes and not {code.erasure_k} times {unit}"
 
 
 def failure_domain(cluster: ClusterSection) -> str:

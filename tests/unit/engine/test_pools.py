@@ -27,6 +27,10 @@ PROFILE = {
 USED = {"pool": "ec", "pool_id": 2, "erasure_code_profile": "cbt-crypto-ec"}
 SIZE = {"pool": "ec", "pool_id": 2, "size": 3}
 OVERWRITES = {"pool": "ec", "pool_id": 2, "allow_ec_overwrites": True}
+LISTED = [
+    {"pool_id": 1, "pool_name": "rbd", "stripe_width": 0},
+    {"pool_id": 2, "pool_name": "ec", "stripe_width": 8192},
+]
 
 
 def _cluster(hosts: int = 1, per_node: int = 3, **code: Any) -> ClusterSection:
@@ -40,7 +44,10 @@ def _cluster(hosts: int = 1, per_node: int = 3, **code: Any) -> ClusterSection:
 
 
 def _said(**changes: Any) -> list[str]:
-    found = {"profile": PROFILE, "used": USED, "size": SIZE, "overwrites": OVERWRITES, **changes}
+    found = {
+        "profile": PROFILE, "used": USED, "size": SIZE, "overwrites": OVERWRITES, "listed": LISTED,
+        **changes,
+    }  # fmt: skip
     return [json.dumps(answer) for answer in found.values()]
 
 
@@ -82,6 +89,13 @@ def test_a_stripe_unit_is_asked_for_and_judged() -> None:
     cluster = _cluster(erasure_stripe_unit=16384)
     assert "stripe_unit=16384" in pools.create(cluster, "ec", ERASURE)[0]["mon"]["profile"]
     assert pools.fault(cluster, ERASURE, _said()) == "its stripe_unit is None and not 16384"
+    profile = {**PROFILE, "stripe_unit": "16384"}
+    fault = pools.fault(cluster, ERASURE, _said(profile=profile))
+    assert fault == "its stripes have 8192 bytes and not 2 times 16384"
+    listed = [*LISTED[:1], {**LISTED[1], "stripe_width": 32768}]
+    assert pools.fault(cluster, ERASURE, _said(profile=profile, listed=listed)) is None
+    gone = pools.fault(cluster, ERASURE, _said(profile=profile, listed=LISTED[:1]))
+    assert gone == "its stripes have no known number of bytes and not 2 times 16384"
 
 
 def test_too_few_osds_and_unknown_profiles_are_said_before_anything_starts() -> None:

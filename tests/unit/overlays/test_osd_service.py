@@ -70,6 +70,9 @@ def test_a_real_process_is_proved(
     assert verdict.evidence["osd.0"]["environment"][CACHE] == str(CACHE_BYTES)
     few = "" if HARD >= OPEN_FILES else f", but only {HARD} open files"
     assert few in verdict.reason
+    own = "root" if os.geteuid() == 0 else f"uid {os.geteuid()}"
+    assert verdict.evidence["osd.0"]["user"] == own
+    assert ("run as" in verdict.reason) == (own != "root")
     other = _judge(OsdService(tcmalloc_cache=32 << 20), site, sh)
     assert not other.proved
     assert f"it runs with {CACHE}={CACHE_BYTES} and not {32 << 20}" in other.reason
@@ -96,7 +99,7 @@ def test_too_many_open_files_are_refused_before_anything_starts(
 
 
 FACTS = {
-    "pid": 7, "user_id": 0, "environment": {CACHE: str(CACHE_BYTES)},
+    "pid": 7, "user_id": 0, "user": "root", "environment": {CACHE: str(CACHE_BYTES)},
     "open_files": str(OPEN_FILES), "open_files_allowed": str(OPEN_FILES),
 }  # fmt: skip
 
@@ -123,6 +126,15 @@ def test_judgement(
         verdict = overlay.judge(site, *pair)
         assert verdict.proved == (fault is None), verdict.reason
         assert fault is None or fault in verdict.reason
+
+
+def test_it_says_as_whom_they_run_where_that_is_not_root(
+    site_of: Callable[..., Site], osd: Callable[..., Osd]
+) -> None:
+    looks = {"node2": json.dumps({"osd.0": {**FACTS, "user_id": 64045, "user": "ceph"}})}
+    verdict = ABSENT.judge(site_of(osd(0, "node2")), looks, looks)
+    assert verdict.proved
+    assert "environment and limits of a service, and run as ceph" in verdict.reason
 
 
 @pytest.mark.parametrize("printed", ["", "null", "3", '{"osd.0": {}}'])
