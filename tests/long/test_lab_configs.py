@@ -125,4 +125,5 @@ def test_rates_are_kept_within_two_percent(ran: Ran) -> None:
             done = sum(job["read"]["iops"] + job["write"]["iops"] for job in jobs)
             assert done == pytest.approx(cell["rate_iops"], rel=0.02)
             told += 1
-    assert told == (4 if ran.name == "response_curves" else 0)
+    # Reads and writes at half of what they can do, of two configurations and the control.
+    assert told == (2 * 3 if ran.name == "response_curves" else 0)

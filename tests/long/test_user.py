@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 NAME = f"user-test-{os.getpid()}"
 # Whoever runs daemons as that user gave it a shell, keys, and a directory to work in.
 PREPARE = """
-usermod -s /bin/sh ceph
+usermod -s /bin/sh -p '*' ceph
 install -d -o ceph -g ceph -m 700 /var/lib/ceph/.ssh
 install -o ceph -g ceph -m 600 /root/.ssh/authorized_keys /var/lib/ceph/.ssh
 chown ceph: /var/lib/ceph
