@@ -33,8 +33,9 @@ _LATENCY = re.compile(
 _PERCENTILES = re.compile(
     r"^ +clat percentiles \((nsec|usec|msec)\):\n((?: +\|.*\n?)+)", re.MULTILINE
 )
+#: fio 3.42 has syncfs in the heading too.
 _SYNC = re.compile(
-    r"^  fsync/fdatasync/sync_file_range:\n"
+    r"^  fsync/fdatasync/sync_file_range(?:/syncfs)?:\n"
     r" +sync \((nsec|usec|msec)\): min=.*?, max=\s*(\d+\.?\d*)([kMG]?), avg=\s*(\d+\.?\d*)",
     re.MULTILINE,
 )
