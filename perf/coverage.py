@@ -200,6 +200,13 @@ DESIGNS = (
     ),
     Design("rounds until +-10 %", 12, 15, rule=partial(deployments, precision="10%", turns=1)),
     Design("--spread-from", 6, 15, rule=spread_from),
+    Design(
+        "rounds until +-10 %, shared",
+        12,
+        15,
+        shared=True,
+        rule=partial(deployments, precision="10%", turns=1),
+    ),
 )
 
 

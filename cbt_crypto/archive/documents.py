@@ -71,6 +71,7 @@ class BlockRead(_Document):
 
     warmup_s: float = Field(0.0, ge=0)
     iops: Mapping[str, float] = {}
+    clat_ns_mean: Mapping[str, float] = {}
 
 
 class Layer(_Document):

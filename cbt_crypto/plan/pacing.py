@@ -12,6 +12,7 @@ from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.turns import partners, turns_on_each
 from cbt_crypto.results.precision.block import Block
 from cbt_crypto.results.precision.pace import LoadPace, Measured
+from cbt_crypto.results.precision.until import asked_of
 
 
 class Pacing:
@@ -40,9 +41,17 @@ class Pacing:
     def note(self, cell: Cell, state: Mapping[str, Any]) -> None:
         """A cell is finished; `state` is its cell.json."""
         load = self._loads.get(load_key(cell))
-        iops = (state.get("block") or {}).get("iops")
-        if load is not None and isinstance(iops, dict):
-            load.note(cell.configuration, cell.iteration, Measured(state.get("deployment"), iops))
+        block = state.get("block") or {}
+        asked = asked_of(cell.parameters)
+        figures = {
+            f"{name} {direction}": value
+            for name in asked
+            for direction, value in (block.get(name) or {}).items()
+        }
+        # A block without one of the figures tells nothing: never that the others are enough.
+        if load is not None and all(block.get(name) for name in asked):
+            measured = Measured(state.get("deployment"), figures)
+            load.note(cell.configuration, cell.iteration, measured)
 
     @property
     def may_pass_over(self) -> bool:
@@ -73,5 +82,10 @@ def block_state(block: Optional[Block]) -> Optional[dict[str, Any]]:
     """What cell.json says of a block."""
     if block is None:
         return None
-    iops = {name: round(value, 3) for name, value in block.iops.items()}
-    return {"warmup_s": block.warmup_s, "iops": iops}
+    figures = {"iops": block.iops, "clat_ns_mean": block.clat_ns_mean}
+    rounded = {
+        figure: {name: round(value, 3) for name, value in of.items()}
+        for figure, of in figures.items()
+        if of
+    }
+    return {"warmup_s": block.warmup_s, "iops": {}, **rounded}

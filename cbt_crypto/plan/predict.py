@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from statistics import median, pvariance, variance
 from typing import Any, Optional
@@ -16,12 +17,13 @@ from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.pacing import load_key
-from cbt_crypto.plan.side_by_side.like import needed
+from cbt_crypto.plan.side_by_side.like import Needed, Seen, needed, spreads_of
 from cbt_crypto.plan.steps import Deploy, Measure, Pending, Plan, Prefill, Step
-from cbt_crypto.plan.turns import turns_on_each
+from cbt_crypto.plan.turns import shares, turns_on_each
 from cbt_crypto.results.precision.block import read_block
 from cbt_crypto.results.precision.confidence_sequence import boundary
-from cbt_crypto.results.precision.until import MeasureUntil
+from cbt_crypto.results.precision.deployments import FIRST, FIRST_SHARED
+from cbt_crypto.results.precision.until import MeasureUntil, asked_of
 from cbt_crypto.units import time_text
 
 #: Seconds on a small cluster, where no archive says better.
@@ -37,6 +39,13 @@ _TENTH = 1.2816
 _PREFILL_MIB_PER_S = 100.0
 #: What two loads must have in common for the spread of one to say something of the other.
 _LIKENESS = ("op_size", "mode", "iodepth", "volumes_per_client")
+
+#: What is not known of clusters where no archive has such.
+_WHERE = {
+    "beside": "what groups of one cluster differ by",
+    "shared": "clusters that serve the baseline and others",
+    "apart": "what clusters of their own differ by",
+}
 
 
 @dataclass(frozen=True)
@@ -99,13 +108,16 @@ def _kind(step: Step) -> str:
 class Prediction:
     """`seconds` of the whole plan, between `low` and `high` with a chance of 80 %.
 
-    `rounds` of each load, in words, and whether they suffice.
+    `rounds` of each load, in words, and whether they suffice. `deploying` and `filling` are the
+    seconds of it that measure nothing.
     """
 
     seconds: float
     low: float
     high: float
     rounds: Mapping[str, str]
+    deploying: float = 0.0
+    filling: float = 0.0
 
 
 class Earlier:
@@ -122,6 +134,11 @@ class Earlier:
                 self._cells.append((path.parent, state))
         if not self._cells:
             raise UsageError(f"{archive}: holds no measured cell to predict from; name another")
+
+    @cached_property
+    def seen(self) -> list[Seen]:
+        """How percents differed there from one deployment to the next; read once."""
+        return spreads_of(self.archive)
 
     def spread(self, cell: Cell, block_s: int) -> Optional[float]:
         """Standard deviation of the logarithm of a pair's ratio under such a load.
@@ -142,13 +159,16 @@ def predict(plan: Plan, earlier: Earlier) -> Prediction:
     #: Load -> the fewest rounds that it may take, those expected, and the most.
     rounds: dict[str, tuple[int, int, int]] = {}
     shown: dict[str, str] = {}
+    keys = {cell.path: load_key(cell) for cell in plan.cells}
+    last: dict[str, int] = {}
+    for cell in plan.cells:
+        last[keys[cell.path]] = max(cell.iteration, last.get(keys[cell.path], 0))
     for cell in plan.to_measure:
-        until, key = cell.scenario.until, load_key(cell)
+        until, key = cell.scenario.until, keys[cell.path]
         if until is not None and key not in rounds:
             turns = turns_on_each(plan.campaign, cell.scenario)
             if turns is not None:
-                most = 1 + max(c.iteration for c in plan.cells if load_key(c) == key)
-                need = needed(earlier.archive, until, turns, most)
+                need = _of_deployments(plan, cell, earlier, turns, 1 + last[key])
                 rounds[key] = need.rounds
                 shown[_words(cell)] = need.words
                 continue
@@ -156,13 +176,55 @@ def predict(plan: Plan, earlier: Earlier) -> Prediction:
             count = until.most if spread is None else rounds_needed(until, spread)
             rounds[key] = (count, count, count)
             shown[_words(cell)] = _shown(until, count, spread)
-    low, usual, high = (
-        _of(plan.steps, {key: counts[end] for key, counts in rounds.items()}, earlier.durations)
-        for end in range(3)
-    )
+    of = earlier.durations.of
+    taken = [_taken(plan.steps, keys, rounds, end) for end in range(3)]
+    low, usual, high = (sum(map(of, steps)) + _pauses(steps) for steps in taken)
+    deviations = [earlier.durations.uncertainty(taken[end]) for end in (0, 2)]
     return Prediction(
-        usual[0], max(low[0] - _TENTH * low[1], 0.0), high[0] + _TENTH * high[1], shown
+        usual,
+        max(low - _TENTH * deviations[0], 0.0),
+        high + _TENTH * deviations[1],
+        shown,
+        deploying=sum(of(step) for step in taken[1] if isinstance(step, Deploy)),
+        filling=sum(of(step) for step in taken[1] if isinstance(step, Prefill)),
     )
+
+
+def _of_deployments(plan: Plan, cell: Cell, earlier: Earlier, turns: int, most: int) -> Needed:
+    """How many rounds that cell's load takes where deployments are added, by what was seen."""
+    campaign, until = plan.campaign, cell.scenario.until
+    assert until is not None
+    seen = [one for one in earlier.seen if one.metric in asked_of(cell.parameters)]
+    alike = [one for one in seen if _like(cell, one.scenario, one.parameters)]
+    wheres = {"beside"}
+    if not campaign.groups:
+        base = str(campaign.baseline)
+        others = [name for name in campaign.configurations if name != base]
+        wheres = {"shared" if shares(campaign, base, name) else "apart" for name in others}
+    found = [
+        needed(
+            [one.spread for one in _on(where, alike or seen)],
+            until, turns, most, FIRST_SHARED if where == "shared" else FIRST,
+        )
+        for where in sorted(wheres)
+    ]  # fmt: skip
+    need = max(found, key=lambda one: one.rounds[1])
+    words = need.words
+    if seen and not alike:
+        words += f"; no such load there, so by the worst of {len(seen)} percents of others"
+    lacking = wheres - {one.where for one in seen}
+    if seen and lacking:
+        words += f"; nothing there tells of {' and '.join(_WHERE[one] for one in sorted(lacking))}"
+    return Needed(need.rounds, words)
+
+
+def _on(where: str, seen: Sequence[Seen]) -> Sequence[Seen]:
+    """Those that were measured on such clusters; all where there are none."""
+    return [one for one in seen if one.where == where] or seen
+
+
+def _pauses(steps: Iterable[Step]) -> float:
+    return sum(step.pause_s for step in steps if isinstance(step, Measure))
 
 
 def rounds_needed(until: MeasureUntil, spread: float) -> int:
@@ -173,19 +235,23 @@ def rounds_needed(until: MeasureUntil, spread: float) -> int:
     return until.most
 
 
-def _of(
-    steps: Iterable[Step], rounds: Mapping[str, int], durations: Durations
-) -> tuple[float, float]:
-    """Seconds of the steps that so many rounds of each load take, and their deviation."""
+def _taken(
+    steps: Iterable[Step],
+    keys: Mapping[str, str],
+    rounds: Mapping[str, tuple[int, int, int]],
+    end: int,
+) -> list[Step]:
+    """The steps that so many rounds of each load take; `keys` has the load of each cell's path."""
     taken: list[Step] = []
     pending = Pending()
     for step in steps:
         if not isinstance(step, Measure):
             pending.add(step)
-        elif step.cell.iteration < rounds.get(load_key(step.cell), math.inf):
+            continue
+        counts = rounds.get(keys[step.cell.path])
+        if counts is None or step.cell.iteration < counts[end]:
             taken += [*pending.take(), step]
-    pauses = sum(step.pause_s for step in taken if isinstance(step, Measure))
-    return sum(map(durations.of, taken)) + pauses, durations.uncertainty(taken)
+    return taken
 
 
 def _shown(until: MeasureUntil, rounds: int, spread: Optional[float]) -> str:
@@ -203,7 +269,9 @@ def in_words(prediction: Prediction, archive: Path) -> str:
         time_text(seconds) for seconds in (prediction.seconds, prediction.low, prediction.high)
     )
     lines = [f"  {load}: {text}" for load, text in prediction.rounds.items()]
-    first = f"Judging by {archive}, it takes about {usual}, {low} to {high} with a chance of 80 %."
+    parts = f"{time_text(prediction.deploying)} of it deploying, {time_text(prediction.filling)} "
+    first = f"Judging by {archive}, it takes about {usual}, {low} to {high} with a chance of 80 %; "
+    first += f"{parts}filling volumes."
     return "\n".join((first, *lines))
 
 
@@ -220,9 +288,13 @@ def _words(cell: Cell) -> str:
 
 
 def _alike(cell: Cell, state: Mapping[str, Any]) -> bool:
-    parameters, other = cell.parameters, state.get("parameters") or {}
+    return _like(cell, state.get("scenario"), state.get("parameters") or {})
+
+
+def _like(cell: Cell, scenario: object, other: Mapping[str, Any]) -> bool:
+    parameters = cell.parameters
     same = all(parameters.get(key) == other.get(key) for key in _LIKENESS)
-    return same and state.get("scenario") == cell.scenario.name
+    return same and scenario == cell.scenario.name
 
 
 def _pairs(states: list[dict[str, Any]]) -> list[float]:

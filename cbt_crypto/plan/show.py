@@ -57,18 +57,18 @@ def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None
     if earlier is not None and like is not None:
         words = in_words(predict(plan, earlier), like)
         console.print(words, highlight=False, markup=False, soft_wrap=True)
-        for sentence in _allocation(plan, like):
+        for sentence in _allocation(plan, earlier):
             console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
-def _allocation(plan: Plan, archive: Path) -> Iterator[str]:
+def _allocation(plan: Plan, earlier: Earlier) -> Iterator[str]:
     """Where time is spent best, of configurations side by side."""
     section = plan.campaign.cluster
     if plan.campaign.groups:
         loads = [cell for cell in plan.cells if cell.iteration == 0]
         seconds = round(sum(cell.scenario.measured_s for cell in loads) / max(len(loads), 1))
         allocation = Allocation(turns_of(section), seconds)
-        yield from advice(archive, len(loads), section.iterations, allocation)
+        yield from advice(earlier.archive, earlier.seen, len(loads), section.iterations, allocation)
 
 
 def _configurations(plan: Plan, console: Console) -> None:

@@ -24,6 +24,7 @@ from cbt_crypto.plan.pacing import Pacing, block_state
 from cbt_crypto.plan.side_by_side.slices import engine_keys
 from cbt_crypto.plan.steps import Measure, Pending, Plan, Step
 from cbt_crypto.results.precision.block import read_block
+from cbt_crypto.results.precision.until import asked_of
 from cbt_crypto.run import devices, ways_back
 from cbt_crypto.run.cell.collect import Collector
 from cbt_crypto.run.cell.equal_load import loaded
@@ -248,7 +249,8 @@ class CampaignRun:
         if cell.scenario.until is not None:
             interval_ms = int(cell.parameters.get("log_avg_msec", 1000))
             warmup_s = cell.scenario.until.warmup_s
-            block = read_block(directory, outcome["processes"], interval_ms, warmup_s)
+            latency = "clat_ns_mean" in asked_of(cell.parameters)
+            block = read_block(directory, outcome["processes"], interval_ms, warmup_s, latency)
             outcome["block"] = block_state(block)
         keep_cell(directory, cell, benchmark.site, outcome, None)
         self._pacing.note(cell, outcome)

@@ -63,8 +63,9 @@ def deployments(
     for begun in range(0, most, turns):
         for name in [name for name in NAMES if not load.is_settled(name, begun)]:
             for turn in range(begun, begun + turns):
-                iops = math.exp(values[0][name][turn].log)
-                load.note(name, turn, Measured("", {"read": iops}))
+                run = values[0][name][turn]
+                measured_on = Measured(str(run.deployment), {"read": math.exp(run.log)})
+                load.note(name, turn, measured_on)
             measured[name] = begun + turns
         found = _known_by_now(values, figure, measured, until.half)
         if looks and any(verdicts(found, 0).values()):

@@ -1,13 +1,14 @@
-"""What an earlier archive, measured side by side, says of the time that a precision takes."""
+"""What an earlier archive of several deployments says of the time that a precision takes."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Optional
+from typing import Any, Optional, get_args
 
 from cbt_crypto.archive.json_file import digest
 from cbt_crypto.archive.timeline import steps_of, usual_seconds
@@ -22,20 +23,37 @@ from cbt_crypto.plan.side_by_side.allocation import (
 )
 from cbt_crypto.results.precision.deployments import FIRST
 from cbt_crypto.results.precision.repetition import student
-from cbt_crypto.results.precision.until import MeasureUntil
+from cbt_crypto.results.precision.until import Asked, MeasureUntil
 from cbt_crypto.units import time_text
 
 #: Precisions, in percent, that people ask for.
 _ASKED = (5, 2, 1)
 
 
-def advice(archive: Path, cells_per_turn: int, deployments: int, own: Allocation) -> Iterator[str]:
+@dataclass(frozen=True)
+class Seen:
+    """How a percent varied in an archive: under which load, of which figure, on what clusters.
+
+    `where`: `beside` of groups on one cluster, `shared` of deployments that served both sides,
+    `apart` of those that served one.
+    """
+
+    scenario: str
+    parameters: Mapping[str, Any]
+    metric: str
+    where: str
+    spread: Spread
+
+
+def advice(
+    archive: Path, seen: Sequence[Seen], cells_per_turn: int, deployments: int, own: Allocation
+) -> Iterator[str]:
     """Sentences: what varies there, where time is spent best, and how long precisions take.
 
     `cells_per_turn` are those of every configuration and load; `deployments` and `own` are what
     the file asks for.
     """
-    spreads = spreads_of(archive)
+    spreads = [one.spread for one in seen if one.metric == "iops"]
     costs = costs_of(archive, cells_per_turn)
     if not spreads or costs is None:
         yield "It holds no two deployments side by side, so nothing is known of what another is."
@@ -71,25 +89,29 @@ class Needed:
     words: str
 
 
-def needed(archive: Path, until: MeasureUntil, turns: int, most: int) -> Needed:
-    """How many deployments of so many turns that archive lets expect; `most` rounds at most.
+def needed(
+    seen: Sequence[Spread], until: MeasureUntil, turns: int, most: int, first: int = FIRST
+) -> Needed:
+    """How many deployments of so many turns these spreads let expect; `most` rounds at most.
 
-    Stein's interval is as wide as the first deployments say, which differ by chance from what they
-    are in that archive: the ratio of both variances is Fisher's F.
+    Stein's interval is as wide as the `first` deployments say, which differ by chance from what
+    they are in that archive: the ratio of both variances is Fisher's F. More than `FIRST` tell of
+    it where two degrees of freedom are given away, which leaves as many.
     """
     from scipy.special import fdtri  # noqa: PLC0415
 
     allocation = Allocation(turns, until.block)
-    spreads = sorted(spreads_of(archive), key=allocation.variance)
+    spreads = sorted(seen, key=allocation.variance)
     if not spreads:
         return Needed((most,) * 3, f"{most // turns} deployments at most; nothing is known of them")
     worst = spreads[-1]
     base = allocation.variance(worst) * (student(FIRST - 1) / until.half) ** 2
     ratios = (
-        float(fdtri(FIRST - 1, worst.degrees, 0.1)), 1.0,
-        float(fdtri(FIRST - 1, worst.degrees, 0.9)),
+        float(fdtri(first - 1, worst.degrees, 0.1)), 1.0,
+        float(fdtri(first - 1, worst.degrees, 0.9)),
     )  # fmt: skip
-    wanted = [max(until.fewest_of(turns), turns * math.ceil(base * ratio)) for ratio in ratios]
+    fewest = max(until.fewest_of(turns), first * turns)
+    wanted = [max(fewest, turns * math.ceil(base * ratio)) for ratio in ratios]
     low, usual, high = (min(count, most) for count in wanted)
     asked = f"±{until.precision} after about {usual // turns} deployments of {turns} turns"
     if wanted[1] > most:
@@ -116,8 +138,8 @@ def costs_of(archive: Path, cells_per_turn: int) -> Optional[Costs]:
     return Costs(rebuild + fill, cells_per_turn * (median(around) + change), cells_per_turn)
 
 
-def spreads_of(archive: Path) -> list[Spread]:
-    """Of the throughput of each row and load against the baseline, in that archive."""
+def spreads_of(archive: Path) -> list[Seen]:
+    """Of throughput and latency of each row and load against the baseline, in that archive."""
     # The report's readers need scipy, which nodes that only plan lack.
     from cbt_crypto.archive.folder import open_archive  # noqa: PLC0415
     from cbt_crypto.report.build import read_runs  # noqa: PLC0415
@@ -132,39 +154,55 @@ def spreads_of(archive: Path) -> list[Spread]:
             load = digest([run.planned.scenario, dict(run.planned.parameters)])
             rows = by_load.setdefault(load, {})
             rows.setdefault(run.planned.configuration, {})[run.planned.iteration] = run
-    spreads: list[Spread] = []
+    seen: list[Seen] = []
     for rows in by_load.values():
         for name, of_row in rows.items():
             if name != baseline and baseline in rows:
-                spreads += _spreads(of_row, rows[baseline])
-    return spreads
+                pairs = [
+                    (of_row[turn], rows[baseline][turn])
+                    for turn in of_row
+                    if turn in rows[baseline]
+                ]
+                seen += _seen(pairs)
+    return seen
 
 
-def _spreads(own: Mapping[int, Any], base: Mapping[int, Any]) -> Iterator[Spread]:
-    """By direction, of one row; none where fewer than two deployments are there."""
+def _seen(pairs: Sequence[tuple[Any, Any]]) -> Iterator[Seen]:
+    """By figure and direction, of one row; none where fewer than two deployments are there."""
+    directions = sorted({record.direction for pair in pairs for record in pair[0].records})
+    for metric, direction in itertools.product(get_args(Asked), directions):
+        spread = _spread(pairs, metric, direction)
+        if spread is not None:
+            row, base = pairs[0]
+            where = "shared" if row.deployment == base.deployment else "apart"
+            where = where if row.beside is None else "beside"
+            yield Seen(row.planned.scenario, dict(row.planned.parameters), metric, where, spread)
+
+
+def _spread(pairs: Sequence[tuple[Any, Any]], metric: str, direction: str) -> Optional[Spread]:
+    """Of one figure in one direction."""
     from cbt_crypto.report.figures.metric import BY_KEY  # noqa: PLC0415
     from cbt_crypto.report.figures.spread import log_value  # noqa: PLC0415
 
-    pairs = [(own[turn], base[turn]) for turn in own if turn in base]
-    for direction in sorted({record.direction for pair in pairs for record in pair[0].records}):
-        by_deployment: dict[int, list[float]] = {}
-        errors, seconds = [], []
-        for row, of_base in pairs:
-            known = [log_value(BY_KEY["iops"], run, direction) for run in (row, of_base)]
-            logs = [log for log in known if log is not None]
-            if len(logs) == 2:
-                number = row.planned.iteration if row.beside is None else row.beside[1]
-                by_deployment.setdefault(number, []).append(logs[0] - logs[1])
-                errors.append(sum(_squared_error(run, direction) for run in (row, of_base)))
-                seconds.append(row.window.seconds)
-        if len(by_deployment) > 1:
-            yield spread_of(list(by_deployment.values()), median(errors), median(seconds))
+    by_deployment: dict[int, list[float]] = {}
+    errors, seconds = [], []
+    for row, of_base in pairs:
+        known = [log_value(BY_KEY[metric], run, direction) for run in (row, of_base)]
+        logs = [log for log in known if log is not None]
+        if len(logs) == 2:
+            number = row.planned.iteration if row.beside is None else row.beside[1]
+            by_deployment.setdefault(number, []).append(logs[0] - logs[1])
+            errors.append(sum(_squared_error(run, metric, direction) for run in (row, of_base)))
+            seconds.append(row.window.seconds)
+    if len(by_deployment) < 2:
+        return None
+    return spread_of(list(by_deployment.values()), median(errors), median(seconds))
 
 
-def _squared_error(run: Any, direction: str) -> float:
+def _squared_error(run: Any, metric: str, direction: str) -> float:
     """The variance of one run's mean, by its own seconds; nothing where they are too few."""
     within = run.within.get(direction)
-    return float(within.log_sd.get("iops", 0.0)) ** 2 if within else 0.0
+    return float(within.log_sd.get(metric, 0.0)) ** 2 if within else 0.0
 
 
 def _mean(spreads: list[Spread]) -> Spread:

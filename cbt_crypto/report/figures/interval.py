@@ -21,7 +21,7 @@ from cbt_crypto.report.figures.spread import Stretches, log_value, values_of
 from cbt_crypto.report.figures.verdicts import differing
 from cbt_crypto.report.model import Comparison
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.precision.until import until_of
+from cbt_crypto.results.precision.until import asked_of, until_of
 from cbt_crypto.results.readers.histogram import PERCENTILES
 
 _TAIL = 0.975
@@ -158,7 +158,7 @@ def _compare(
     if repeated.level is not Level.ELSEWHERE and metric.key not in PERCENTILES:
         percent = 100 * math.exp(repeated.center)
     basis = repeated.basis
-    if metric.key == _AMONG_ROWS:
+    if metric.key in asked_of(measured[0].planned.parameters):
         basis += _wish(measured[0], repeated.half)
     compared = _comparison(percent, repeated.half, repeated.level, basis, repeated.p)
     return replace(compared, errors=repeated.errors)
@@ -182,13 +182,18 @@ def _wished(metric: Metric, load: LoadRuns, value: Scalar, other: Scalar) -> Opt
     until = next((wish for wish in wishes if wish is not None), None)
     if until is None:
         return None
-    if metric.key == _AMONG_ROWS:
+    asked = asked_of(load.runs(value)[0].planned.parameters)
+    if asked == (metric.key,):
         return Wish(until.half)
-    throughputs = [load.values(BY_KEY[_AMONG_ROWS], row) for row in (value, other)]
-    throughput = (
-        estimate(throughputs[0], throughputs[1], Wish(until.half)) if all(throughputs) else None
-    )
-    return Wish(until.half, math.inf if throughput is None else throughput.half)
+    halves = [_half(load, BY_KEY[key], (value, other), Wish(until.half)) for key in asked]
+    return Wish(until.half, max(halves))
+
+
+def _half(load: LoadRuns, metric: Metric, rows: tuple[Scalar, Scalar], wish: Wish) -> float:
+    """Half the interval of that figure's percent by now; infinite where nothing is known of it."""
+    sides = [load.values(metric, row) for row in rows]
+    found = estimate(sides[0], sides[1], wish) if all(sides) else None
+    return math.inf if found is None else found.half
 
 
 def _within_runs(

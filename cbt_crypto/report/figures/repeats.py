@@ -45,9 +45,9 @@ class Value:
 
 @dataclass(frozen=True)
 class Wish:
-    """Half the interval of the throughput's logarithm that a campaign was to end at.
+    """Half the interval of a figure's logarithm that a campaign was to end at.
 
-    `half_reached`: where this is of another figure, what the throughput's interval is by now.
+    `half_reached`: where other figures decide too, the widest of their intervals by now.
     """
 
     half: float
@@ -142,7 +142,7 @@ def estimate(
 
 
 def _until(known: Spread, ratios: Sequence[float], until: Wish, counted: str) -> Estimate:
-    """Deployments that were added until the throughput of each row was known well enough.
+    """Deployments that were added until what was asked of each row was known well enough.
 
     Width ended them, for which Stein's interval is right. Before that somebody may have ended them
     by what he saw: then a verdict needs intervals that hold whenever one looks, too. `ratios` has

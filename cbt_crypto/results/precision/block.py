@@ -1,4 +1,4 @@
-"""What one block measured: IOPS after its warm-up, from fio's logs on the host that collected them.
+"""What one block measured after its warm-up, from fio's logs on the host that collected them.
 
 The report reads the same logs, with clocks and gaps, for its figures. Here it is about when to
 stop, and about where the warm-up ends, which the report then takes from cell.json.
@@ -7,7 +7,7 @@ stop, and about where the warm-up ends, which the report then takes from cell.js
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
@@ -19,15 +19,16 @@ _Rates = dict[str, dict[int, float]]
 
 @dataclass(frozen=True)
 class Block:
-    """IOPS by direction, `warmup_s` seconds after the start left out.
+    """IOPS and mean latency by direction, `warmup_s` seconds after the start left out.
 
     `series` is of both directions together, an entry for each interval of the log, warm-up
-    included.
+    included. `clat_ns_mean` is over all IOs; it is empty where a process left no log of it.
     """
 
     warmup_s: float
     iops: Mapping[str, float]
     series: tuple[float, ...] = ()
+    clat_ns_mean: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_block(
@@ -35,6 +36,7 @@ def read_block(
     processes: Iterable[Mapping[str, Any]],
     interval_ms: int,
     warmup_s: float = 0.0,
+    latency: bool = False,
 ) -> Optional[Block]:
     """The block whose files are in `directory`; None where a process left no log of its IOPS.
 
@@ -42,7 +44,8 @@ def read_block(
     `warmup_s` is left out of every block of a load alike, at most half of it: where each block's
     own seconds decide, those that stalled are left out as if they were warm-up.
     """
-    parts = [_process(directory, process, interval_ms) for process in processes]
+    names_of_logs = [(process["logs"], process["host"]) for process in processes]
+    parts = [_process(directory, *names, interval_ms) for names in names_of_logs]
     length = min((_length(part) for part in parts), default=0)
     if not length:
         return None
@@ -54,13 +57,47 @@ def read_block(
     series = tuple(sum(values) for values in zip(*rates.values()))
     cut = min(round(warmup_s * 1000 / interval_ms), length // 2)
     iops = {name: sum(values[cut:]) / (length - cut) for name, values in rates.items()}
-    return Block(cut * interval_ms / 1000, iops, series)
+    means: dict[str, float] = {}
+    if latency:
+        logs = [log for names in names_of_logs for log in _jobs(directory, *names)]
+        means = _mean_latency(logs, interval_ms, range(cut, length))
+    return Block(cut * interval_ms / 1000, iops, series, means)
 
 
-def _process(directory: Path, process: Mapping[str, Any], interval_ms: int) -> _Rates:
+def _jobs(directory: Path, logs: str, host: str) -> list[Path]:
+    """The log of the IOPS of each job of one process."""
+    return sorted(directory.glob(f"{logs}_iops.*.log.{host}"))
+
+
+def _mean_latency(logs: Iterable[Path], interval_ms: int, counted: range) -> dict[str, float]:
+    """Over all IOs of the counted intervals, by direction; nothing unless every job tells.
+
+    `logs` are those of the IOPS, by which the means of the logs beside them are weighted.
+    """
+    waited: dict[str, float] = {}
+    ios: dict[str, float] = {}
+    for path in logs:
+        beside = path.with_name(path.name.replace("_iops.", "_clat.", 1))
+        if not beside.is_file():
+            return {}
+        rates = _by_interval(_lines(path), interval_ms)
+        for name, means in _by_interval(_lines(beside), interval_ms).items():
+            for number, mean in means.items():
+                rate = rates.get(name, {}).get(number, 0.0) if number in counted else 0.0
+                waited[name] = waited.get(name, 0.0) + rate * mean
+                ios[name] = ios.get(name, 0.0) + rate
+    return {name: waited[name] / ios[name] for name in sorted(waited) if ios[name]}
+
+
+def _process(directory: Path, logs: str, host: str, interval_ms: int) -> _Rates:
     """What all jobs of one process did, by the interval since its first line."""
-    pattern = f"{process['logs']}_iops.*.log.{process['host']}"
-    lines = [line for path in sorted(directory.glob(pattern)) for line in _lines(path)]
+    lines = [line for path in _jobs(directory, logs, host) for line in _lines(path)]
+    return _by_interval(lines, interval_ms)
+
+
+def _by_interval(found: Iterable[tuple[int, float, str]], interval_ms: int) -> _Rates:
+    """The sums of values by the interval since the first line."""
+    lines = list(found)
     if not lines:
         return {}
     begun = min(at for at, _, _ in lines)

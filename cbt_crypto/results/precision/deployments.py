@@ -23,6 +23,8 @@ from cbt_crypto.results.precision.repetition import student
 #: The first deployments, which alone say how far deployments are apart. Before these no campaign
 #: ends. Three would need more than twice as many in the end, five are more than most need.
 FIRST = 4
+#: The same where one deployment serves both sides, which gives two degrees of freedom away.
+FIRST_SHARED = FIRST + 2
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,10 @@ def beside(deployments: Sequence[Sequence[float]]) -> Spread:
 def shared(ratios: Sequence[float]) -> Spread:
     """Of one ratio from each round, whose deployment served both sides; of two rounds at least.
 
-    Two degrees of freedom are given away, as a cycle longer than a round makes ratios alike.
+    Two degrees of freedom are given away, as a cycle longer than a round makes ratios alike. So
+    the first six tell how far deployments are apart: of four, one degree would be left.
     """
-    errors = [(error, max(degrees - 2, 1)) for error, degrees in _errors(ratios)]
+    errors = [(error, max(degrees - 2, 1)) for error, degrees in _errors(ratios, FIRST_SHARED)]
     return Spread(math.fsum(ratios) / len(ratios), tuple(errors))
 
 
@@ -79,12 +82,12 @@ def apart(rounds: Sequence[tuple[float, float]]) -> Spread:
     return Spread((math.fsum(row) - math.fsum(base)) / len(rounds), (*of_rounds, *of_sides))
 
 
-def _errors(values: Sequence[float]) -> list[tuple[float, int]]:
+def _errors(values: Sequence[float], first: int = FIRST) -> list[tuple[float, int]]:
     """Standard errors of a mean: by what the first values suggest, and by what all do."""
     count = len(values)
     if count < 2:
         raise ValueError("one deployment tells nothing of the next")
     return [
-        (statistics.stdev(values[:FIRST]) / math.sqrt(count), min(count, FIRST) - 1),
+        (statistics.stdev(values[:first]) / math.sqrt(count), min(count, first) - 1),
         (statistics.stdev(values) / math.sqrt(count), count - 1),
     ]

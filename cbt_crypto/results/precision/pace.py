@@ -9,7 +9,7 @@ from typing import Optional
 
 from cbt_crypto.results.precision import deployments
 from cbt_crypto.results.precision.confidence_sequence import interval
-from cbt_crypto.results.precision.deployments import FIRST
+from cbt_crypto.results.precision.deployments import FIRST, FIRST_SHARED
 from cbt_crypto.results.precision.repetition import FEWEST_PAIRS
 from cbt_crypto.results.precision.until import MeasureUntil
 
@@ -19,10 +19,10 @@ _MARGIN = 0.98
 
 @dataclass(frozen=True)
 class Measured:
-    """One block: IOPS by direction, and the deployment that it was measured on."""
+    """One block: its figures by name and direction, and the deployment it was measured on."""
 
     deployment: Optional[str]
-    iops: Mapping[str, float]
+    figures: Mapping[str, float]
 
 
 @dataclass
@@ -73,7 +73,7 @@ class LoadPace:
         )
 
     def half_of_deployments(self, configuration: str, begun: int) -> float:
-        """Half the interval of the logarithm of the percent, of its widest direction.
+        """Half the interval of the logarithm of the percent, of its widest figure.
 
         Of the rounds before `begun`, where each deployment is one value.
         """
@@ -84,14 +84,14 @@ class LoadPace:
             for turn in sorted(blocks)
             if turn < begun and turn in baseline
         ]
-        names = {name for _, block, _ in pairs for name in block.iops}
+        names = {name for _, block, _ in pairs for name in block.figures}
         return max((self._half(pairs, name) for name in names), default=math.inf)
 
-    def _half(self, pairs: Sequence[tuple[int, Measured, Measured]], direction: str) -> float:
-        """The same of one direction."""
+    def _half(self, pairs: Sequence[tuple[int, Measured, Measured]], figure: str) -> float:
+        """The same of one figure."""
         by_deployment: dict[int, list[tuple[float, float]]] = {}
         for turn, own, base in pairs:
-            values = [block.iops.get(direction, 0.0) for block in (own, base)]
+            values = [block.figures.get(figure, 0.0) for block in (own, base)]
             if min(values) > 0:
                 logs = (math.log(values[0]), math.log(values[1]))
                 by_deployment.setdefault(turn // (self.turns or 1), []).append(logs)
@@ -100,13 +100,15 @@ class LoadPace:
         if not self.beside:
             rounds = [logs[0] for logs in by_deployment.values()]
             if any(own.deployment == base.deployment for _, own, base in pairs):
+                if len(rounds) < FIRST_SHARED:
+                    return math.inf
                 return deployments.shared([own - base for own, base in rounds]).half
             return deployments.apart(rounds).half
         ratios = [[own - base for own, base in logs] for logs in by_deployment.values()]
         return deployments.beside(ratios).half
 
     def half(self, configuration: str) -> float:
-        """Half the interval of the logarithm of the percent, of its widest direction.
+        """Half the interval of the logarithm of the percent, of its widest figure.
 
         Where the baseline is on another cluster, that of a percent between two cells which are
         both known as well as this one; what another deployment would change is not in it.
@@ -115,7 +117,7 @@ class LoadPace:
         paired = self.baseline in group and configuration != self.baseline
         blocks = self.blocks.get(configuration, {})
         baseline = self.blocks.get(self.baseline, {}) if paired else None
-        names = sorted({name for block in blocks.values() for name in block.iops})
+        names = sorted({name for block in blocks.values() for name in block.figures})
         halves = (interval(_logs(blocks, baseline, name)).half for name in names)
         widest = max(halves, default=math.inf)
         return widest if paired else widest * math.sqrt(2)
@@ -127,17 +129,17 @@ class LoadPace:
 
 
 def _logs(
-    blocks: Mapping[int, Measured], baseline: Optional[Mapping[int, Measured]], direction: str
+    blocks: Mapping[int, Measured], baseline: Optional[Mapping[int, Measured]], figure: str
 ) -> list[float]:
     """Logarithms of each block, or of each pair of one round on one deployment, in order."""
     logs = []
     for turn, block in sorted(blocks.items()):
-        value = block.iops.get(direction, 0.0)
+        value = block.figures.get(figure, 0.0)
         if baseline is not None:
             base = baseline.get(turn)
             if base is None or base.deployment != block.deployment:
                 continue
-            value = _ratio(value, base.iops.get(direction, 0.0))
+            value = _ratio(value, base.figures.get(figure, 0.0))
         if value > 0:
             logs.append(math.log(value))
     return logs

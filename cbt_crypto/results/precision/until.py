@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, Literal, Optional
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    SerializerFunctionWrapHandler,
     StringConstraints,
     ValidationError,
+    model_serializer,
     model_validator,
 )
 from typing_extensions import Self
@@ -20,6 +22,9 @@ from cbt_crypto.results.precision.deployments import FIRST
 
 #: More than 0, and less than 100.
 PERCENT = r"^(0\.[0-9]{0,3}[1-9]|[1-9][0-9]?(\.[0-9]{1,4})?)%$"
+
+#: What a percent may be asked of, by the report's keys.
+Asked = Literal["iops", "clat_ns_mean"]
 
 
 class MeasureUntil(BaseModel):
@@ -40,6 +45,12 @@ class MeasureUntil(BaseModel):
         description="seconds left out at the start of every block, whatever they hold; default: "
         "a fifth of the block",
     )
+    metrics: Optional[list[Asked]] = Field(
+        None,
+        min_length=1,
+        description="the figures whose percents are to be known: iops, clat_ns_mean; default: "
+        "iops, and both where the scenario has a rate",
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -48,6 +59,14 @@ class MeasureUntil(BaseModel):
         if self.warmup_s > self.block / 2:
             raise ValueError("warmup must be at most half of a block")
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_asked(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what is not asked for, as archives have it that were written before."""
+        written: dict[str, Any] = handler(self)
+        if self.metrics is None:
+            del written["metrics"]
+        return written
 
     @property
     def warmup_s(self) -> float:
@@ -83,3 +102,15 @@ def until_of(parameters: Mapping[str, Any]) -> Optional[MeasureUntil]:
         return MeasureUntil.model_validate(dict(value))
     except ValidationError:
         return None
+
+
+def asked_of(parameters: Mapping[str, Any]) -> tuple[Asked, ...]:
+    """The figures whose percents decide when a cell ends that has such parameters.
+
+    At a rate the file sets the IOPS, which say nothing: then it is the latency that differs. The
+    IOPS count all the same, as a configuration may not reach the rate.
+    """
+    until = until_of(parameters)
+    if until is not None and until.metrics is not None:
+        return tuple(until.metrics)
+    return ("iops",) if parameters.get("rate", "max") == "max" else ("iops", "clat_ns_mean")

@@ -21,6 +21,12 @@ for word; do case $word in
     --write_iops_log=*) n=0; for value in $(cat DIRECTORY/iops); do
             n=$((n+1)); echo "${n}000, $value, 0, 0, 0"
         done > "${word#--write_iops_log=}_iops.1.log" ;;
+    --write_lat_log=*) n=0; for value in $(cat DIRECTORY/clat); do
+            n=$((n+1)); echo "${n}000, $value, 0, 0, 0"
+        done > "${word#--write_lat_log=}_clat.1.log"
+        # The next cell's processes wait longer.
+        awk '{ for (n = 1; n <= NF; n++) printf "%d ", $n * 1.7 % 1000 + 1 }' DIRECTORY/clat > \
+            DIRECTORY/clat.next && mv DIRECTORY/clat.next DIRECTORY/clat ;;
 esac; done
 """
 
@@ -45,6 +51,7 @@ def turns(host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("cbt_crypto.plan.steps.pause_s", lambda *of: 0.0)
     host.programs("fio", FIO.replace("DIRECTORY", str(host.directory)))
     (host.directory / "iops").write_text("1000 1000 1000 1000")
+    (host.directory / "clat").write_text("100 100 100 100")
     return host
 
 
@@ -197,3 +204,16 @@ def test_what_was_predicted_is_kept_and_the_next_start_leaves_it(turns: Any) -> 
     turns.cbt(path, "--like", turns.archive, "--again", "B")
     again = json.loads((turns.archive / "results" / "prediction.json").read_text())
     assert again == kept
+
+
+def test_at_a_rate_it_is_the_latency_that_must_be_known(turns: Any) -> None:
+    """The file sets the IOPS, so that their percent says nothing and is known at once."""
+    result = turns.cbt(campaign(turns, rate=1000, time={**TIME, "max": 14}))
+    assert result.exit_code == 0, result.output
+    assert {turn for turn, _ in measured(turns)} == set(range(7))
+    blocks = [
+        json.loads((turns.archive / cell["path"] / "cell.json").read_text())["block"]
+        for cell in plan_of(turns)["cells"]
+    ]
+    assert {block["iops"]["read"] for block in blocks} == {1000.0}
+    assert len({block["clat_ns_mean"]["read"] for block in blocks}) > 6

@@ -15,6 +15,8 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.predict import Earlier, predict, rounds_needed
 from cbt_crypto.plan.show import show_plan
+from cbt_crypto.plan.side_by_side.allocation import Spread
+from cbt_crypto.plan.side_by_side.like import Seen
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.results.precision.confidence_sequence import boundary
 from cbt_crypto.results.precision.until import MeasureUntil
@@ -114,3 +116,57 @@ def test_what_is_printed(pilot: Path, campaign: Campaign) -> None:
 def test_an_archive_that_says_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no measured cell to predict from; name another"):
         Earlier(tmp_path)
+
+
+def _in_rounds(campaign_of: Callable[..., Campaign], other: dict[str, Any]) -> Campaign:
+    section = {
+        "configurations": {"A": {}, "B": other},
+        "rebuild": "needed",
+        "order": "rounds",
+        "iterations": 100,
+        "control": False,
+    }
+    modes = {"mode": ["randread", "randwrite", "read"]}
+    time = {"precision": "2%", "min": 1, "max": 1000, "block": 10}
+    load = {"time": time, "vol_size": 50, **{k: v for k, v in LOAD.items() if k != "mode"}}
+    return campaign_of(
+        cluster=section, benchmarks={"rbd_single_client": {**load, "workloads": modes}}
+    )
+
+
+def _seen(mode: str, where: str, deviation: float, metric: str = "iops") -> Seen:
+    spread = Spread(0.0, 0.0, deviation**2, 10)
+    return Seen("rbd_single_client", {**LOAD, "mode": mode}, metric, where, spread)
+
+
+def test_a_load_is_judged_by_loads_like_it_and_others_by_the_worst(
+    campaign_of: Callable[..., Campaign], pilot: Path
+) -> None:
+    """By hand: Stein's interval is narrow enough after (3.182 s / log 1.02) squared deployments."""
+    earlier = Earlier(pilot)
+    earlier.__dict__["seen"] = [
+        _seen("randread", "apart", 0.01),
+        _seen("randwrite", "apart", 0.03),
+        _seen("randread", "apart", 0.5, metric="clat_ns_mean"),
+    ]
+    todo = plan(_in_rounds(campaign_of, {"build": {}}))
+    found = predict(todo, earlier)
+    read, write, other = found.rounds.values()
+    assert read.startswith("±2% after about 4 deployments") and "no such load" not in read
+    assert write.startswith("±2% after about 24 deployments") and "no such load" not in write
+    assert other.startswith("±2% after about 24 deployments")
+    assert "; no such load there, so by the worst of 2 percents of others" in other
+    # Each load's own rounds: 24 of two deployments, each with the loads that still go on.
+    assert found.deploying == pytest.approx(24 * 2 * 40)
+    assert found.filling == pytest.approx(24 * 2 * 5)
+
+
+def test_deployments_that_serve_both_are_six_at_least_and_what_is_not_known_is_said(
+    campaign_of: Callable[..., Campaign], pilot: Path
+) -> None:
+    earlier = Earlier(pilot)
+    earlier.__dict__["seen"] = [_seen("randread", "apart", 0.001)]
+    found = predict(plan(_in_rounds(campaign_of, {"live": {"value": 1}})), earlier)
+    words = next(iter(found.rounds.values()))
+    assert words.startswith("±2% after about 6 deployments")
+    assert "nothing there tells of clusters that serve the baseline and others" in words

@@ -11,7 +11,8 @@ from cbt_crypto.results.precision.block import read_block
 
 pytestmark = pytest.mark.unit
 
-LOG = Path(__file__).parents[1] / "data" / "fio" / "block_iops.log"
+DATA = Path(__file__).parents[1] / "data" / "fio"
+LOG = DATA / "block_iops.log"
 
 
 def process(volume: int = 0) -> dict[str, Any]:
@@ -54,3 +55,31 @@ def test_torn_lines_are_left_out_and_missing_logs_say_nothing(tmp_path: Path) ->
     assert block is not None and block.series == (10, 10)
     assert read_block(tmp_path, [process(0), process(1)], 1000) is None
     assert read_block(tmp_path, [], 1000) is None
+
+
+def test_the_latency_of_a_real_log_is_that_of_fio_s_own_total(tmp_path: Path) -> None:
+    """fio 3.33, 5 s at a rate: 983,628 ns and 71,255 ns, of which its log of IOPS lacks 1 s."""
+    for figure in ("iops", "clat"):
+        (tmp_path / f"output.0_{figure}.1.log.node0").write_text(
+            (DATA / f"rated_{figure}.log").read_text()
+        )
+    block = read_block(tmp_path, [process()], 1000, latency=True)
+    assert block is not None and block.clat_ns_mean == {
+        "read": pytest.approx(983_628, rel=0.02),
+        "write": pytest.approx(71_255, rel=0.1),
+    }
+    assert not read_block(tmp_path, [process()], 1000).clat_ns_mean  # type: ignore[union-attr]
+
+
+def test_a_mean_latency_is_over_all_ios_of_all_processes_behind_the_warmup(tmp_path: Path) -> None:
+    for volume, rates, means in ((0, (9, 30, 30), (9, 100, 200)), (1, (9, 10, 30), (9, 400, 500))):
+        lines = "".join(f"{n}000, {rate}, 0, 0\n" for n, rate in enumerate(rates, 1))
+        write(tmp_path, volume, lines)
+        lines = "".join(f"{n}000, {mean}, 0, 0\n" for n, mean in enumerate(means, 1))
+        (tmp_path / f"output.{volume}_clat.1.log.node0").write_text(lines)
+    block = read_block(tmp_path, [process(0), process(1)], 1000, 1.0, latency=True)
+    waited = 30 * 100 + 30 * 200 + 10 * 400 + 30 * 500
+    assert block is not None and block.clat_ns_mean == {"read": pytest.approx(waited / 100)}
+    (tmp_path / "output.1_clat.1.log.node0").unlink()
+    block = read_block(tmp_path, [process(0), process(1)], 1000, 1.0, latency=True)
+    assert block is not None and (block.clat_ns_mean, block.iops) == ({}, {"read": 50})

@@ -109,8 +109,13 @@ def test_rounds_of_deployments_each_know_no_more_than_welch() -> None:
             iops = {"read": 1000 * math.exp(level + shift)}
             load.note(name, turn, Measured(f"{name}{turn}", iops))
     assert load.half_of_deployments("B", 4) > 0.3
-    same = LoadPace(UNTIL, "A", [["A"], ["B"]], turns=1)
-    for name in "AB":
-        for turn, level in enumerate(levels):
-            same.note(name, turn, Measured(f"{turn}", {"read": 1000 * math.exp(level)}))
-    assert same.is_settled("B", 4)
+
+
+def test_deployments_that_serve_both_sides_end_after_six() -> None:
+    """Of four, one degree of freedom would be left: an interval four times as wide, for good."""
+    load = LoadPace(UNTIL, "A", [["A"], ["B"]], turns=1)
+    for turn, level in enumerate((-0.2, 0.2, -0.2, 0.2, 0.1, -0.1)):
+        for name, noise in (("A", 0.0), ("B", 0.02 * (-1) ** turn)):
+            load.note(name, turn, Measured(f"{turn}", {"read": 1000 * math.exp(level + noise)}))
+    assert not load.is_settled("B", 5)
+    assert load.is_settled("B", 6)

@@ -21,7 +21,7 @@ def load(*groups: str) -> LoadPace:
 
 def measure(load: LoadPace, name: str, values: list[float], deployment: str = "d") -> None:
     for turn, value in enumerate(values):
-        load.note(name, turn, Measured(deployment, {"read": value}))
+        load.note(name, turn, Measured(deployment, {"iops read": value}))
 
 
 DRIFT = [1000.0 * 1.2**n for n in range(6)]
@@ -75,8 +75,9 @@ def test_alone_a_cell_is_known_when_a_percent_of_two_like_it_would_be() -> None:
 def test_the_widest_direction_decides() -> None:
     turns = load("AB")
     for turn in range(8):
-        turns.note("A", turn, Measured("d", {"read": 1000.0, "write": 500.0}))
-        turns.note("B", turn, Measured("d", {"read": 900.0, "write": 500.0 * 1.3 ** (turn % 2)}))
+        turns.note("A", turn, Measured("d", {"iops read": 1000.0, "iops write": 500.0}))
+        figures = {"iops read": 900.0, "iops write": 500 * 1.3 ** (turn % 2)}
+        turns.note("B", turn, Measured("d", figures))
     assert not turns.is_settled("B", 8)
 
 

@@ -82,14 +82,14 @@ def test_one_deployment_tells_nothing(tmp_path: Path) -> None:
     results.mkdir()
     cells = [{"id": "id-a", "path": "results/0/id-a", "scenario": "s", "configuration": "A"}]
     (results / "plan.json").write_text(json.dumps({"format": 1, "cells": cells}))
-    (said,) = advice(tmp_path, 9, 3, Allocation(6, 10))
+    (said,) = advice(tmp_path, [], 9, 3, Allocation(6, 10))
     assert "no two deployments" in said
 
 
 def test_what_cannot_be_had_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(like, "spreads_of", lambda _: [Spread(0.5, 0.1, 4.0, 1)])
+    seen = [like.Seen("", {}, "iops", "beside", Spread(0.5, 0.1, 4.0, 1))]
     monkeypatch.setattr(like, "costs_of", lambda *_: Costs(600, 30, 9))
-    said = list(like.advice(tmp_path, 9, 1, Allocation(6, 10)))
+    said = list(like.advice(tmp_path, seen, 9, 1, Allocation(6, 10)))
     assert said[1:] == [
         f"±{percent} % is not to be had: it takes more than 1000 deployments."
         for percent in (5, 2, 1)

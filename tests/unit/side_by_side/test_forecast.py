@@ -29,25 +29,22 @@ def _taken(source: random.Random, sigma: float) -> int:
     return len(drawn)
 
 
-def test_eight_campaigns_of_ten_take_as_many_as_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eight_campaigns_of_ten_take_as_many_as_predicted() -> None:
     """From an archive of six deployments each, which are as far apart as chance has them."""
     source, inside, trials = random.Random(5), 0, 300
     for _ in range(trials):
         seen = spread_of([[source.gauss(0, 0.015)] for _ in range(6)], 0.0, 10)
-        monkeypatch.setattr(like, "spreads_of", lambda archive, seen=seen: [seen])
-        low, usual, high = like.needed(Path(), UNTIL, 1, 10_000).rounds
+        low, usual, high = like.needed([seen], UNTIL, 1, 10_000).rounds
         assert low <= usual <= high
         inside += low <= _taken(source, 0.015) <= high
     assert 0.72 * trials <= inside <= 0.9 * trials
 
 
-def test_what_is_out_of_reach_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(like, "spreads_of", lambda archive: [Spread(0.0, 0.0, 0.01, 3)])
-    found = like.needed(Path(), UNTIL, 6, 60)
+def test_what_is_out_of_reach_is_said() -> None:
+    found = like.needed([Spread(0.0, 0.0, 0.01, 3)], UNTIL, 6, 60)
     assert found.rounds[1:] == (60, 60)
     assert found.words.startswith("not ±2%, but about ±7.4 % after 10")
-    monkeypatch.setattr(like, "spreads_of", lambda archive: [])
-    assert "nothing is known of them" in like.needed(Path(), UNTIL, 6, 60).words
+    assert "nothing is known of them" in like.needed([], UNTIL, 6, 60).words
 
 
 def _archive(root: Path, prediction: object, steps: list[tuple[float, float]]) -> Folder:
