@@ -37,7 +37,7 @@ from cbt_crypto.results.readers.collectl import read_collectl
 from cbt_crypto.results.readers.fio_log import read_fio_log
 
 #: What a report of the published size may take, and how many times a peer's time we may not need.
-LIMIT_S, LIMIT_MIB = 30.0, 1024.0
+LIMIT_S, LIMIT_MIB = 30.0, 512.0
 LOG_RATIO, COLLECTL_RATIO = 8.0, 20.0
 LOG_LINES = 2_000_000
 COLLECTL_SECONDS, COLLECTL_THREADS = 600, 64

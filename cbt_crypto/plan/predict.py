@@ -60,7 +60,7 @@ class Durations:
             usual = usual_seconds(self.steps, "deploy", how=step.how.name.lower())
             return _CHANGE_S[step.how] if usual is None else usual
         if isinstance(step, Prefill):
-            return sum(volume.written_mb for volume in step.volumes) / self._mib_per_s()
+            return sum(volume.written_mb for volume in step.volumes) / self.fill_mib_per_s
         return self._around() + step.cell.scenario.ramp + step.cell.scenario.measured_s
 
     def _around(self) -> float:
@@ -71,7 +71,9 @@ class Durations:
         ]
         return float(median(seconds)) if seconds else _AROUND_A_CELL_S
 
-    def _mib_per_s(self) -> float:
+    @property
+    def fill_mib_per_s(self) -> float:
+        """At which volumes are filled; of small ones that is mostly what goes before it."""
         rates = [
             step["mib"] / step["seconds"]
             for step in self.steps
@@ -109,7 +111,7 @@ class Prediction:
     """`seconds` of the whole plan, between `low` and `high` with a chance of 80 %.
 
     `rounds` of each load, in words, and whether they suffice. `deploying` and `filling` are the
-    seconds of it that measure nothing.
+    seconds of it that measure nothing, the volumes at `fill_mib_per_s`.
     """
 
     seconds: float
@@ -118,6 +120,7 @@ class Prediction:
     rounds: Mapping[str, str]
     deploying: float = 0.0
     filling: float = 0.0
+    fill_mib_per_s: float = 0.0
 
 
 class Earlier:
@@ -187,6 +190,7 @@ def predict(plan: Plan, earlier: Earlier) -> Prediction:
         shown,
         deploying=sum(of(step) for step in taken[1] if isinstance(step, Deploy)),
         filling=sum(of(step) for step in taken[1] if isinstance(step, Prefill)),
+        fill_mib_per_s=earlier.durations.fill_mib_per_s,
     )
 
 
@@ -271,7 +275,7 @@ def in_words(prediction: Prediction, archive: Path) -> str:
     lines = [f"  {load}: {text}" for load, text in prediction.rounds.items()]
     parts = f"{time_text(prediction.deploying)} of it deploying, {time_text(prediction.filling)} "
     first = f"Judging by {archive}, it takes about {usual}, {low} to {high} with a chance of 80 %; "
-    first += f"{parts}filling volumes."
+    first += f"{parts}filling volumes, at {prediction.fill_mib_per_s:.3g} MiB/s as there."
     return "\n".join((first, *lines))
 
 

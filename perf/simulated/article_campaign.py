@@ -6,10 +6,10 @@
 Of configs/reef_encryption.yaml (seven configurations and a control, ten loads) it makes three
 campaigns that end at a precision: a new cluster for every configuration and scenario, 300 s a
 cell, as the article measured; rounds in which configurations share what they can, 60 s a cell; and
-side by side, in turns of 10 s. Each is planned, and predicted as `--plan --like ARCHIVE` does it:
-from what deploying, filling and percents differ by in an archive. Where there is none, `--differ`
-says by how much a percent differs from one deployment to the next, its turns averaged, and the
-others what steps take.
+side by side, in two turns of 10 s on each deployment. Each is planned, and predicted as
+`--plan --like ARCHIVE` does it, from what deploying and filling took in an archive and from what
+percents differ by there. Where there is none, `--differ` says by how much a percent differs from
+one deployment to the next, its turns averaged, and the others what steps take.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MOST = 100
 WAYS: dict[str, tuple[dict[str, Any], int]] = {
     "the article's": ({"rebuild": "scenario", "order": "rounds"}, 300),
     "rounds": ({"rebuild": "needed", "order": "rounds"}, 60),
-    "side by side": ({"rebuild": "needed", "layout": "side_by_side", "turns": 6}, 10),
+    "side by side": ({"rebuild": "needed", "layout": "side_by_side", "turns": 2}, 10),
 }
 
 
