@@ -14,6 +14,7 @@ import pytest
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
 from cbt_crypto.engine.embedded.ceph import Ceph
+from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.run import campaign
 from cbt_crypto.run.cell import measure
 from cbt_crypto.run.cell.measure import ScenarioBenchmark
@@ -297,7 +298,13 @@ def test_an_existing_cluster_twice(
     for program in ("ceph-osd", "ceph-mon", "ceph-mgr", "monmaptool"):
         host.programs(program, "echo this must not be called; exit 1")
     host.programs("rbd", 'case "$*" in *" info "*) exit 2 ;; esac')
-    # What it would find is a matter of tests of its own.
+    fsid = "bfdf63f4-6581-45a5-a043-ccb5810db781"
+    host.programs("ceph", f"echo fsid {fsid}; echo \"pool 2 'rbd' replicated size 2\"")
+    # Who is let in and what it would find are matters of tests of their own.
+    monkeypatch.setattr(
+        "cbt_crypto.run.targets.existing_needs.of_clients",
+        lambda site, cells: Requirement("client", site.clients, "echo ok"),
+    )
     monkeypatch.setattr(
         "cbt_crypto.run.targets.existing.discover",
         lambda remote, site, section: existing.Found(site, {}),
