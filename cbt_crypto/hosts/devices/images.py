@@ -39,7 +39,14 @@ case $? in
 esac
 remove "$1-$RUN\""""
 
-_PRESENT = '! {rbd} info "$1" > /dev/null 2>&1 || echo "$1"'
+# That it cannot be asked is no sign that there is none.
+_PRESENT = """\
+said=$({rbd} info "$1" 2>&1 > /dev/null)
+case $? in
+    0) echo "there $1" ;;
+    2) ;;
+    *) echo "unknown $1: $(echo "${{said:-no answer}}" | tail -n 1)" ;;
+esac"""
 
 
 _AT_ONCE = 8
@@ -66,7 +73,10 @@ def remove(names: Sequence[str], rbd: str, run: str) -> str:
 
 
 def present(names: Sequence[str], rbd: str) -> str:
-    """Print those that are there."""
+    """Print `there` and its name for each that is there, `unknown` for one that cannot be asked.
+
+    Behind the latter stands what rbd said.
+    """
     return _each(_shell(_PRESENT.format(rbd=rbd), ""), names) if names else ""
 
 

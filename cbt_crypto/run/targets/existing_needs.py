@@ -45,9 +45,13 @@ if [ -z "$wrong" ]; then
     there=$(PRESENT
     )
     first=$(echo "$there" | sort | head -n 1)
-    if [ -z "$first" ]; then echo "$said" | sed -n 's/^fsid //p'
-    else echo "image $first is on the cluster already, and this campaign would make it; if a \
-killed run left it, cbt-crypto cleanup of its archive removes it, else remove or rename it"; fi
+    case $first in
+    '') echo "$said" | sed -n 's/^fsid //p' ;;
+    'there '*) echo "image ${first#there } is on the cluster already, and this campaign would \
+make it; if a killed run left it, cbt-crypto cleanup of its archive removes it, else remove or \
+rename it" ;;
+    *) echo "rbd info does not tell whether there is an image ${first#unknown }; mend that" ;;
+    esac
 fi"""
 _LETS_CLIENT_IN = """\
 said=$( CONNECT

@@ -403,8 +403,10 @@ class Store:
     def remove(self, run: str, names: Sequence[str] = NAMES) -> subprocess.CompletedProcess[str]:
         return self.run(images.remove(names, "rbd -c '/a b/their.conf'", run))
 
-    def present(self) -> str:
-        return self.run(images.present(NAMES, "rbd -c '/a b/their.conf'")).stdout
+    @property
+    def present(self) -> list[str]:
+        done = self.run(images.present(NAMES, "rbd -c '/a b/their.conf'"))
+        return sorted(line.partition(" ")[2] for line in done.stdout.splitlines())
 
     def add(self, name: str, run: str = "") -> None:
         (self.directory / "rbd").mkdir(exist_ok=True)
@@ -428,9 +430,9 @@ def test_an_image_says_which_run_made_it_and_that_run_removes_it(store: Store) -
     store.add("rbd/theirs")
     assert store.make("a1").returncode == 0
     assert store.names == ["rbd/one", "rbd/theirs", "rbd/two three"]
-    assert sorted(store.present().splitlines()) == NAMES
+    assert store.present == NAMES
     assert store.remove("b2", [*NAMES, "rbd/theirs"]).returncode == 0
-    assert sorted(store.present().splitlines()) == NAMES
+    assert store.present == NAMES
     assert store.remove("a1", [*NAMES, "rbd/theirs"]).returncode == 0
     assert store.names == ["rbd/theirs"]
     assert store.remove("a1").returncode == 0
@@ -620,6 +622,23 @@ def test_what_is_there_by_a_name_that_the_campaign_wants_is_said_before_anything
         store.add(name)
     assert (need.judge(store.run(need.script).stdout) or "").startswith(
         f"image {min(names)} is on the cluster already, and this campaign would make it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rbd", "why"),
+    [("echo no such luck >&2; exit 110", "no such luck"), ("exit 124", "no answer")],
+)
+def test_images_that_cannot_be_asked_for_are_not_taken_to_be_none(
+    campaign_of: Make, programs: Callable[[str, str], Path], store: Store, rbd: str, why: str
+) -> None:
+    programs("rbd", rbd)
+    programs("ceph", _DUMP)
+    campaign = campaign_of(cluster=EXISTING)
+    (need, _) = needs_of_existing(campaign)
+    first = min(volume.image for volume in volumes_of(campaign, cells_of(campaign)))
+    assert need.judge(store.run(need.script).stdout) == (
+        f"rbd info does not tell whether there is an image {first}: {why}; mend that"
     )
 
 
