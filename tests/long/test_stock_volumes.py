@@ -14,7 +14,7 @@ import cbt_crypto
 from cbt_crypto.lab import transfer
 from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.run import CBT_SCRIPT
-from cbt_crypto.lab.shape import Kind, Lab, Shape
+from cbt_crypto.lab.shape import Kind, Lab, Release, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1500)]
 
@@ -36,9 +36,12 @@ CLAIMS = {
 }
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    shape = Shape(kind=Kind.VM, nodes=1, disks=2, disk_size=4 << 30, memory=4 << 30, cpus=2)
+@pytest.fixture(scope="module", params=list(Release), ids=lambda release: str(release.value))
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    shape = Shape(
+        kind=Kind.VM, ceph=request.param, nodes=1, disks=2,
+        disk_size=4 << 30, memory=4 << 30, cpus=2,
+    )  # fmt: skip
     load = {"vol_size": 16, "iodepth": 4, "time": 5, "op_size": 65536}
     files: dict[str, Path | str] = {
         "cbt.py": CBT_SCRIPT,
