@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Optional
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from cbt_crypto.results.arrays import Floats
 
 #: Of fewer seconds nothing is said.
 FEWEST_SECONDS = 30

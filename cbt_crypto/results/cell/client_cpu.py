@@ -17,9 +17,10 @@ from cbt_crypto.archive.documents import CellDocument
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.archive.safe_read import read_document
+from cbt_crypto.results.arrays import Floats
 from cbt_crypto.results.cell.host_samples import Sampled
 from cbt_crypto.results.cell.node import BUSY_STATES, NodeSamples, percent_per_second
-from cbt_crypto.results.cell.window import Floats, Window
+from cbt_crypto.results.cell.window import Window
 
 STATES = ("user", "sys")
 _HEADER = re.compile(rb"# ticks a second: (\d{1,6})")

@@ -18,8 +18,9 @@ from cbt_crypto.archive.documents import CellDocument
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.archive.safe_read import read_document
+from cbt_crypto.results.arrays import Floats
 from cbt_crypto.results.cell.host_samples import Sampled
-from cbt_crypto.results.cell.window import Floats, Window
+from cbt_crypto.results.cell.window import Window
 
 #: More than one package or its memory can take, in W: such a step is a damaged or reset counter.
 _IMPLAUSIBLE_W = 5000.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from cbt_crypto.results.cell.window import Floats
+from cbt_crypto.results.arrays import Floats
 
 
 class Samples(Protocol):

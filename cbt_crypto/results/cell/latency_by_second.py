@@ -6,23 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Problem
+from cbt_crypto.results.arrays import Floats, Ints
 from cbt_crypto.results.cell.client import Client, Logs
-from cbt_crypto.results.cell.window import Floats, Window
+from cbt_crypto.results.cell.window import Window
 from cbt_crypto.results.readers.fio_log import DIRECTIONS
 from cbt_crypto.results.readers.histogram import Histogram, percentile_columns
 from cbt_crypto.results.readers.histogram_log import HistogramLog, read_histogram_log
-from cbt_crypto.results.readers.number_columns import Ints
 
 
 @dataclass(frozen=True)
 class SecondBins:
     """`counts` has a row a second and a column for each of `latencies_ns`, which ascend."""
 
-    counts: NDArray[np.float64]
+    counts: Floats
     latencies_ns: Ints
 
     @property

@@ -9,8 +9,9 @@ from typing import Optional
 
 import numpy as np
 
+from cbt_crypto.results.arrays import Floats
 from cbt_crypto.results.cell.host_samples import Sampled
-from cbt_crypto.results.cell.window import Floats, Window
+from cbt_crypto.results.cell.window import Window
 from cbt_crypto.results.readers.collectl import CPU_STATES, NodeSeries, ProcessSample
 
 #: The states that the report shows; `user` includes nice, as both are user time.

@@ -12,6 +12,7 @@ from cbt_crypto.archive import documents
 from cbt_crypto.archive.documents import CellDocument, PlannedCell, Proof, Scalar, SteadyState
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed, Problem
+from cbt_crypto.results.arrays import Floats
 from cbt_crypto.results.cell.client import Client, Place, read_client
 from cbt_crypto.results.cell.client_cpu import (
     ClientUse,
@@ -44,7 +45,7 @@ from cbt_crypto.results.cell.storage import (
     storage_use,
     times_overwritten,
 )
-from cbt_crypto.results.cell.window import Floats, Window, common, start_skew_s
+from cbt_crypto.results.cell.window import Window, common, start_skew_s
 from cbt_crypto.results.cell.within_run import Seconds, Within, within_run
 from cbt_crypto.results.readers.collectl import NodeSeries, read_collectl
 from cbt_crypto.results.readers.histogram import Histogram, merge

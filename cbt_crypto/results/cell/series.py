@@ -9,9 +9,10 @@ from typing import Optional
 import numpy as np
 from numpy.typing import NDArray
 
+from cbt_crypto.results.arrays import Floats
 from cbt_crypto.results.cell.client import Client
 from cbt_crypto.results.cell.latency_by_second import SecondBins
-from cbt_crypto.results.cell.window import Floats, Window, counts_per_second, means_per_second
+from cbt_crypto.results.cell.window import Window, counts_per_second, means_per_second
 from cbt_crypto.results.readers.fio_log import DIRECTIONS
 
 

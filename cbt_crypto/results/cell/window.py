@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Optional
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cbt_crypto.results.arrays import Floats
 from cbt_crypto.results.readers.fio_log import FioLog
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ from typing import Optional
 
 import numpy as np
 
-from cbt_crypto.results.cell.window import Floats
+from cbt_crypto.results.arrays import Floats, Ints
 from cbt_crypto.results.readers.histogram import percentile_columns
-from cbt_crypto.results.readers.number_columns import Ints
 
 #: Draws; the spread of their results is known to some 4 %.
 _DRAWS = 400

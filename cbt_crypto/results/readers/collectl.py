@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.archive.stream import Stream
-from cbt_crypto.results.readers.number_columns import Ints
+from cbt_crypto.results.arrays import Floats, Ints
 
 #: The counters of a processor line, in its order; all in ticks of 1/`hz` s over all threads.
 CPU_STATES = ("user", "nice", "sys", "idle", "iowait", "irq", "softirq", "steal")
@@ -53,7 +52,7 @@ class NodeSeries:
     it to bytes/s where collectl knew the link's speed.
     """
 
-    epoch_s: NDArray[np.float64]
+    epoch_s: Floats
     cpu: Ints
     threads: int
     hz: int

@@ -10,7 +10,8 @@ import numpy as np
 
 from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.archive.stream import Stream
-from cbt_crypto.results.readers.number_columns import Ints, parse_columns
+from cbt_crypto.results.arrays import Ints
+from cbt_crypto.results.readers.number_columns import parse_columns
 
 #: fio's numbers for the direction of an entry.
 DIRECTIONS = {"read": 0, "write": 1}

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from cbt_crypto.results.arrays import Floats, Ints
 
 #: The percentiles of a record, by the name of their column.
 PERCENTILES = {
@@ -31,8 +30,8 @@ _OCTAVE = 64
 class Histogram:
     """`counts` IOs took `latencies_ns`, the middle of their bins; both ascending, same length."""
 
-    latencies_ns: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    latencies_ns: Ints
+    counts: Ints
 
     @property
     def total(self) -> int:
@@ -69,7 +68,7 @@ def merge(histograms: Iterable[Histogram]) -> Histogram:
     return Histogram(latencies, summed)
 
 
-def bin_latencies_ns(indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+def bin_latencies_ns(indices: Sequence[int] | Ints) -> Ints:
     """The middle, in ns, of the bins with these indices, as they stand in a histogram log."""
     index = np.asarray(indices, np.int64)
     octave = np.maximum(index // _OCTAVE - 1, 0)
@@ -78,7 +77,7 @@ def bin_latencies_ns(indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.i
     return np.where(index < 2 * _OCTAVE, index, middle)
 
 
-def percentile_columns(counts: Floats, latencies_ns: NDArray[np.int64]) -> dict[str, Floats]:
+def percentile_columns(counts: Floats, latencies_ns: Ints) -> dict[str, Floats]:
     """Percentiles and the maximum of many histograms at once, by the name of the record's column.
 
     `counts` has a row a histogram and a column for each of `latencies_ns`, which ascend. A row

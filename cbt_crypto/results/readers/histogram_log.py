@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.archive.stream import Stream
+from cbt_crypto.results.arrays import Ints
 from cbt_crypto.results.readers.histogram import bin_latencies_ns
 from cbt_crypto.results.readers.number_columns import (
     NEWLINE,
     ZERO,
     DigitText,
-    Ints,
     separators,
     starts_of,
 )

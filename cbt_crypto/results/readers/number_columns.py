@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from cbt_crypto.results.arrays import Ints
+
 _Bytes = NDArray[np.uint8]
 _Words = NDArray[np.uint64]
 
