@@ -24,10 +24,11 @@ from rich.console import Console
 from stock_clusters import CLAIMS, SCRIPT, STATE, campaigns, run_script
 
 import cbt_crypto
+from cbt_crypto.hosts.directories.user_cache import cache_dir
 from cbt_crypto.lab import transfer
 from cbt_crypto.lab.image import image, recipe
 from cbt_crypto.lab.nodes import ssh, vm
-from cbt_crypto.lab.paths import cache_dir, locked
+from cbt_crypto.lab.paths import locked
 from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import CBT_SCRIPT
 from cbt_crypto.lab.shape import Kind, Lab, Release, Shape

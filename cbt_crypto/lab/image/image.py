@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.hosts.directories.user_cache import cache_dir
 from cbt_crypto.lab.image import recipe
-from cbt_crypto.lab.paths import cache_dir, need_space
+from cbt_crypto.lab.paths import need_space
 from cbt_crypto.lab.progress import Steps
 
 #: Space that building needs: the tree, the packages while they are unpacked, and the ext4 image.

@@ -8,10 +8,10 @@ import subprocess
 from pathlib import Path
 
 from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.hosts.directories.user_cache import cache_dir
 from cbt_crypto.lab.image.image import Image
 from cbt_crypto.lab.nodes import qemu
 from cbt_crypto.lab.nodes.qemu import Machine
-from cbt_crypto.lab.paths import cache_dir
 from cbt_crypto.lab.progress import Steps
 
 #: A guest under KVM says that it runs after a second or two. Where KVM hangs, nothing comes.

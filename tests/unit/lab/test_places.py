@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts.directories.user_cache import cache_dir
 from cbt_crypto.lab import paths
 from cbt_crypto.lab.command import lab
 
@@ -80,7 +81,7 @@ def test_a_cache_of_another_user_s(
     base, cache = tmp_path / "cache", tmp_path / "cache" / "cbt-crypto"
     monkeypatch.setenv("XDG_CACHE_HOME", str(base))
     cache.mkdir(parents=True)
-    assert paths.cache_dir() == cache
+    assert cache_dir() == cache
     if how == "open":
         cache.chmod(0o777)
     elif how == "link to his":
