@@ -252,7 +252,14 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     is_flag=True,
     help="Write it again whenever a cell has ended, until the campaign does; the page reloads.",
 )
-def report(archive: Path, out_dir: Optional[Path], watched: bool, **options: Any) -> None:
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Read every cell's files again, also those that have not changed since the last report.",
+)
+def report(
+    archive: Path, out_dir: Optional[Path], watched: bool, fresh: bool, **options: Any
+) -> None:
     """Print the tables of ARCHIVE and write report.md, .csv, .json, .html and charts/.
 
     ARCHIVE is a directory, or a pack that somebody sent; then its report goes to NAME-report.
@@ -260,9 +267,11 @@ def report(archive: Path, out_dir: Optional[Path], watched: bool, **options: Any
     from cbt_crypto.report import ReportOptions, build  # noqa: PLC0415
 
     if watched:
+        if fresh:
+            build(archive, ReportOptions(**options), fresh=True)
         _follow(archive, out_dir or archive, ReportOptions(**options))
     elif not is_pack(archive):
-        _finish(build(archive, ReportOptions(**options)), out_dir or archive)
+        _finish(build(archive, ReportOptions(**options), fresh=fresh), out_dir or archive)
     else:
         with opened(archive) as pack:
             if pack.is_summary:

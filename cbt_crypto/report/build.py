@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -32,16 +32,18 @@ from cbt_crypto.report.model import Comparison, Pair, Report, ReportCell, Sectio
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.report.sanitize import map_text
 from cbt_crypto.results.cell import record
-from cbt_crypto.results.cell.run import Run, read_run
+from cbt_crypto.results.cell.kept import Kept
+from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.cell.within_run import is_possible
 
 #: Fewer cells than this are read in this process: starting others would take longer.
 _WORTH_A_POOL = 8
 
 
-def build(archive: Path, options: Optional[ReportOptions] = None) -> Report:
+def build(archive: Path, options: Optional[ReportOptions] = None, *, fresh: bool = False) -> Report:
     """Read an archive and compare its configurations.
 
+    What this user's cache keeps of cells that have not changed is not read again, unless `fresh`.
     Raises UsageError when `archive` is no archive of ours or an option does not fit it. What is
     wrong with a file becomes a warning or a failed cell of the report.
     """
@@ -49,12 +51,20 @@ def build(archive: Path, options: Optional[ReportOptions] = None) -> Report:
     opened = open_archive(archive)
     baseline = baseline_of(opened.plan, options)
     cells = chosen_cells(opened.plan.cells, options, baseline)
-    return assemble(opened, baseline, read_runs(opened.folder, cells), options)
+    runs = read_runs(opened.folder, cells, fresh=fresh)
+    return assemble(opened, baseline, runs, options)
 
 
-def read_runs(folder: Folder, cells: Sequence[PlannedCell]) -> list[Run]:
-    """The runs of `cells`, in their order, read on all processors."""
-    read = partial(read_run, folder)
+def read_runs(folder: Folder, cells: Sequence[PlannedCell], *, fresh: bool = False) -> list[Run]:
+    """The runs of `cells`, in their order; those that are new, or all, read on all processors."""
+    kept = Kept.of(folder.root)
+    known = [None if fresh else kept.find(folder, cell) for cell in cells]
+    unknown = [cell for cell, run in zip(cells, known) if run is None]
+    new = iter(_read(partial(kept.read, folder), unknown))
+    return [next(new) if run is None else run for run in known]
+
+
+def _read(read: Callable[[PlannedCell], Run], cells: Sequence[PlannedCell]) -> list[Run]:
     workers = min(len(os.sched_getaffinity(0)), len(cells))
     if workers < 2 or len(cells) < _WORTH_A_POOL:
         return [read(cell) for cell in cells]
