@@ -61,9 +61,13 @@ def campaign(directory: Path, cluster: Mapping[str, Any], measured: Any) -> Path
     return path
 
 
-def run(config: Path, limit_s: float | None = None) -> bool:
+#: What runs a campaign on this machine.
+HERE = (sys.executable, str(ROOT / "cbt.py"))
+
+
+def run(config: Path, limit_s: float | None = None, program: Sequence[str] = HERE) -> bool:
     """Run a campaign to its end, report included; False when it was ended at the limit."""
-    command = [sys.executable, str(ROOT / "cbt.py"), "-a", str(config.parent / "archive")]
+    command = [*program, "-a", str(config.parent / "archive")]
     output = config.parent / "output"
     with output.open("w") as file:
         process = subprocess.Popen(

@@ -1,9 +1,10 @@
 """How soon is a percent known, with what another deployment would change? Three ways, real Ceph.
 
-    python perf/time_to_verdict.py [--precision 20%] [--seconds 300] [--directory DIR]
+    python perf/time_to_verdict.py [--precision 20%] [--seconds 300] [--directory DIR] [--lab NAME]
 
-The secure messenger against crc, which differ by new daemons, on two OSDs of this machine. Each way
-goes on until the interval of their percent, over deployments, is as narrow as asked:
+The secure messenger against crc, which differ by new daemons, on two OSDs of this machine; with
+`--lab`, LUKS against plain, which differ by new OSDs, on node0 of a lab that is up, with two disks.
+Each way goes on until the interval of their percent, over deployments, is as narrow as asked:
 
 (c) side by side: both on every deployment, in turns;
 (b) in rounds: a new deployment of each in every round, in random order;
@@ -28,7 +29,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -41,10 +42,10 @@ from rich.table import Table
 
 from cbt_crypto.results.precision.repetition import student
 
-CONFIGURATIONS: dict[str, Any] = {"crc": {}, "secure": {"secure_messenger": {}}}
 POOL = {"rbd": {"pg_size": 16, "pgp_size": 16, "replication": 2}}
+LOAD = {"iodepth": 16, "op_size": 65536, "mode": "randread"}
 #: Seconds of a turn side by side, turns on each deployment, and seconds of a visit in rounds.
-TURN_S, TURNS, VISIT_S = 4, 4, 10
+TURN_S, TURNS, VISIT_S = 4, 2, 10
 #: More deployments than any of these needs.
 MOST = 40
 
@@ -65,43 +66,87 @@ class Answer:
         return self.low <= other.high and other.low <= self.high
 
 
-def campaign(directory: Path, cluster: Mapping[str, Any], measured: Any) -> Path:
-    """Write a campaign into a directory of its own."""
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    own = {"control": False, "configurations": CONFIGURATIONS, "pool_profiles": POOL, **cluster}
-    section = cluster_section(directory, 13441, **{"osd_file_size": "4G", **own})
-    load = {
-        "vol_size": 256, "iodepth": 16, "op_size": 65536, "mode": "randread", "time": measured,
-    }  # fmt: skip
-    path = directory / "campaign.yaml"
-    document = {"cluster": section, "benchmarks": {"rbd_single_client": load}}
-    path.write_text(yaml.safe_dump(document, sort_keys=False))
-    return path
+@dataclass(frozen=True)
+class Place:
+    """Where campaigns run, what they compare, and what ran one there."""
+
+    configurations: Mapping[str, Any]
+    section: Mapping[str, Any]
+    #: MiB of a volume, and what OSDs may remember where two groups share a machine.
+    vol_size: int
+    memory: str
+    program: Sequence[str] = time_to_answer.HERE
+
+    @classmethod
+    def here(cls) -> Place:
+        """This machine, whose OSDs are on sparse files."""
+        section = cluster_section(Path("."), 13441, tmp_dir=..., osd_file_size="8G")
+        return cls({"crc": {}, "secure": {"secure_messenger": {}}}, section, 256, "2G")
+
+    @classmethod
+    def lab(cls, name: str) -> Place:
+        """A node of a lab, with dm-crypt."""
+        section = cluster_section(Path("."), 6789, tmp_dir=..., osd_file_size=...)
+        nodes = {key: ["node0"] for key in ("clients", "osds")}
+        daemons = {"mons": {"node0": {"a": "node0"}}, "mgrs": {"node0": {"x": None}}}
+        own = {"osd_devices": "/dev/disk/by-partlabel/osd-device-{n}-data", "deploy_timeout": 600}
+        program = (sys.executable, "-m", "cbt_crypto", "lab", "run", "--name", name)
+        return cls(
+            {"plain": {}, "LUKS": {"luks": {}}},
+            {**section, "head": "node0", **nodes, **daemons, **own}, 32, "1800M", program,
+        )  # fmt: skip
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The baseline, and what is compared with it."""
+        baseline, other = self.configurations
+        return baseline, other
+
+    def campaign(self, directory: Path, cluster: Mapping[str, Any], measured: Any) -> Path:
+        """Write a campaign into a directory of its own."""
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        section = {**self.section, "control": False, "configurations": self.configurations,
+                   "pool_profiles": POOL, **cluster}  # fmt: skip
+        if self.program is time_to_answer.HERE:
+            section["tmp_dir"] = str(directory / "cluster")
+        load = {"vol_size": self.vol_size, **LOAD, "time": measured}
+        path = directory / "campaign.yaml"
+        document = {"cluster": section, "benchmarks": {"rbd_single_client": load}}
+        path.write_text(yaml.safe_dump(document, sort_keys=False))
+        return path
 
 
 def one_campaign(
-    directory: Path, cluster: Mapping[str, Any], precision: str, block: int, limit_s: float | None
+    place: Place,
+    directory: Path,
+    cluster: Mapping[str, Any],
+    precision: str,
+    block: int,
+    limit_s: float | None,
 ) -> Answer:
     """(b) or (c): one campaign, which ends by itself."""
     longest = MOST * block * TURNS
     until = {"precision": precision, "min": 1, "max": longest, "block": block}
-    config = campaign(directory, {"iterations": MOST, "rebuild": "needed", **cluster}, until)
+    config = place.campaign(directory, {"iterations": MOST, "rebuild": "needed", **cluster}, until)
     began = time.monotonic()
-    time_to_answer.run(config, limit_s)
+    time_to_answer.run(config, limit_s, place.program)
     seconds = time.monotonic() - began
     time_to_answer.report_of(config)
-    row = time_to_answer.cells(config)["secure"]["comparisons"]["iops"]
+    _, other = place.names
+    row = time_to_answer.cells(config)[other]["comparisons"]["iops"]
     states = [
         json.loads(p.read_text()) for p in config.parent.glob("archive/results/0*/id-*/cell.json")
     ]
-    built = {state.get("deployment") for state in states if state["configuration"] == "secure"}
+    built = {state.get("deployment") for state in states if state["configuration"] == other}
     half = math.log(row["high"] / row["percent"])
     reached = half <= math.log1p(float(precision.rstrip("%")) / 100)
     return Answer(seconds, row["percent"], row["low"], row["high"], len(built), reached)
 
 
-def as_the_article(directory: Path, seconds: int, precision: str, limit_s: float) -> Answer:
+def as_the_article(
+    place: Place, directory: Path, seconds: int, precision: str, limit_s: float
+) -> Answer:
     """(a): campaign after campaign, until their percents from run to run are known as well."""
     wanted = math.log1p(float(precision.rstrip("%")) / 100)
     logs: list[dict[str, float]] = []
@@ -109,16 +154,17 @@ def as_the_article(directory: Path, seconds: int, precision: str, limit_s: float
     half = math.inf
     while half > wanted:
         left = limit_s - (time.monotonic() - began)
-        config = campaign(directory / f"{len(logs)}", {"rebuild": "configuration"}, seconds)
-        if left <= 0 or not time_to_answer.run(config, left):
+        config = place.campaign(directory / f"{len(logs)}", {"rebuild": "configuration"}, seconds)
+        if left <= 0 or not time_to_answer.run(config, left, place.program):
             break
         found = time_to_answer.cells(config)
-        logs.append({name: math.log(found[name]["figures"]["iops"]) for name in CONFIGURATIONS})
+        logs.append({name: math.log(found[name]["figures"]["iops"]) for name in place.names})
         if len(logs) > 1:
-            squares = [statistics.variance([one[name] for one in logs]) for name in CONFIGURATIONS]
+            squares = [statistics.variance([one[name] for one in logs]) for name in place.names]
             half = student(2 * len(logs) - 2) * math.sqrt(sum(squares) / len(logs))
     taken = time.monotonic() - began
-    ratios = [one["secure"] - one["crc"] for one in logs]
+    baseline, other = place.names
+    ratios = [one[other] - one[baseline] for one in logs]
     center = sum(ratios) / len(ratios) if ratios else math.nan
     ends = [100 * math.exp(center + side * min(half, 50.0)) for side in (-1, 0, 1)]
     return Answer(taken, ends[1], ends[0], ends[2], len(logs), half <= wanted)
@@ -141,6 +187,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=10, help="of (a), in times of (c) (10)")
     parser.add_argument("--rounds-limit", type=float, default=3, help="of (b), the same (3)")
     parser.add_argument("--directory", type=Path, help="where campaigns and answers are kept")
+    parser.add_argument("--lab", metavar="NAME", help="LUKS against plain, on node0 of this lab")
     parser.add_argument("--only", choices=("c", "b"), help="end after this way")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="time-to-verdict-") as name:
@@ -151,30 +198,35 @@ def main() -> int:
 
 def _compare(root: Path, options: argparse.Namespace) -> int:
     precision = options.precision
-    layout = {"layout": "side_by_side", "turns": TURNS, "osd_file_size": "8G",
-              "settings": {"osd_memory_target": "2G"}}  # fmt: skip
+    place = Place.lab(options.lab) if options.lab else Place.here()
+    if not options.lab and shutil.which("ceph-osd") is None:
+        sys.exit("ceph-osd is missing; install ceph-osd, ceph-mon, ceph-mgr, ceph-common, fio")
+    layout = {"layout": "side_by_side", "turns": TURNS,
+              "settings": {"osd_memory_target": place.memory}}  # fmt: skip
     beside = known(
-        root / "c.json", lambda: one_campaign(root / "c", layout, precision, TURN_S, None)
+        root / "c.json", lambda: one_campaign(place, root / "c", layout, precision, TURN_S, None)
     )
     answers = {"(c) side by side": beside}
     if options.only != "c":
         limit = options.rounds_limit * beside.seconds
         order = {"order": "rounds"}
         answers["(b) in rounds"] = known(
-            root / "b.json", lambda: one_campaign(root / "b", order, precision, VISIT_S, limit)
+            root / "b.json",
+            lambda: one_campaign(place, root / "b", order, precision, VISIT_S, limit),
         )
     if options.only is None:
         limit = options.limit * beside.seconds
         answers["(a) as the article"] = known(
             root / "a.json",
-            lambda: as_the_article(root / "a", options.seconds, precision, limit),
+            lambda: as_the_article(place, root / "a", options.seconds, precision, limit),
         )
-    _show(answers)
+    _show(answers, place)
     return 0 if _holds(answers, options) else 1
 
 
-def _show(answers: Mapping[str, Answer]) -> None:
-    table = Table("way", "took", "deployments", "secure, % of crc", "reached", box=None)
+def _show(answers: Mapping[str, Answer], place: Place) -> None:
+    baseline, other = place.names
+    table = Table("way", "took", "deployments", f"{other}, % of {baseline}", "reached", box=None)
     for name, one in answers.items():
         interval = f"{one.percent:.1f} ({one.low:.1f} to {one.high:.1f})"
         end = "yes" if one.reached else "not yet, ended"
@@ -196,6 +248,4 @@ def _holds(answers: Mapping[str, Answer], options: argparse.Namespace) -> bool:
 
 
 if __name__ == "__main__":
-    if shutil.which("ceph-osd") is None:
-        sys.exit("ceph-osd is missing; install ceph-osd, ceph-mon, ceph-mgr, ceph-common, fio")
     sys.exit(main())
