@@ -21,6 +21,8 @@ _MAC = re.compile(
 )
 #: `alice` of `alice@node1`, and of `/home/alice`.
 _USER = re.compile(r"((?<![\w.-])(?=[\w.-]+@)|/home/|/Users/)([\w.-]+)")
+#: `alice` of `client.alice`, as Ceph calls its users; one of digits alone is a session.
+_CEPH_USER = re.compile(r"(?<!\w)(client\.)(?!\d+\b)([\w-]+)")
 #: What may be a host's name, with its domain; and what separates the words in it.
 _NAME = re.compile(r"[\w-]+(?:\.[\w-]+)*")
 _SEPARATOR = re.compile(r"([-._])")
@@ -29,7 +31,7 @@ _LONGEST_NAME = 1000
 #: Nor has a report that people read a longer text; the rest of one is left out.
 _LONGEST_TEXT = 200_000
 #: Users that tell nothing.
-_EVERYBODY = {"root", "ceph", "nobody"}
+_EVERYBODY = {"root", "ceph", "nobody", "admin"}
 
 
 def anonymized(report: Report) -> Report:
@@ -71,7 +73,8 @@ class Hider:
     def __call__(self, text: str) -> str:
         """The text with other names for users and hosts."""
         text = text[:_LONGEST_TEXT]
-        text = _USER.sub(lambda match: match[1] + self._user(match[2]), text)
+        for users in (_USER, _CEPH_USER):
+            text = users.sub(lambda match: match[1] + self._user(match[2]), text)
         text = _NAME.sub(lambda match: self._name(match.group()), text)
         text = _MAC.sub(lambda match: self._numbered("mac", match.group()), text)
         return _ADDRESS.sub(self._address, text)
