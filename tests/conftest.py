@@ -80,7 +80,17 @@ def loop_devices() -> Iterator[None]:
         pytest.skip("loop devices need root and the loop module")
     with (Path(tempfile.gettempdir()) / "cbt-crypto-tests-loop.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        _forget_partitions()
         yield
+
+
+def _forget_partitions() -> None:
+    """A test that was killed leaves its partitions on a device that has no file any more."""
+    for partition in Path("/sys/block").glob("loop*/loop*p*/partition"):
+        device = partition.parent.parent
+        if not (device / "loop" / "backing_file").exists():
+            command = ["delpart", f"/dev/{device.name}", partition.read_text().strip()]
+            subprocess.run(command, check=True)
 
 
 @pytest.fixture
