@@ -36,10 +36,12 @@ from cbt_crypto.results.cell.run import Run, read_run
 
 #: Files as young as this may change once more without a newer time, as clocks of file systems tick.
 _RESTED_S = 2.0
+#: For how long the records of an archive are kept that nobody reads.
+_UNUSED_S = 60 * 86_400.0
 #: What decides how a run comes out, beside its files.
 _ROOMS = ("archive", "results")
 _LIBRARIES = ("arch", "numpy", "pydantic")
-#: The file that says of which archive a directory's records are.
+#: The file that says of which archive a directory's records are; as old as their last use.
 _ARCHIVE = "archive"
 
 
@@ -51,7 +53,7 @@ class Kept:
 
     @classmethod
     def of(cls, archive: Path) -> Kept:
-        """Those of an archive; those of archives that are gone are removed."""
+        """Those of an archive; those of archives that nobody asks for any more are removed."""
         try:
             return cls(_directory(archive.resolve()))
         except (OSError, RuntimeError, UsageError):
@@ -96,14 +98,14 @@ def _directory(archive: Path) -> Optional[Path]:
 
 
 def _clear(records: Path) -> None:
-    """Remove the records of archives that are no longer there."""
+    """Remove the records of archives that were not read for long.
+
+    Whether such an archive is still there is not asked: it may be on a server that does not answer.
+    """
     for directory in records.iterdir():
-        try:
-            archive = Path(os.fsdecode((directory / _ARCHIVE).read_bytes()))
-        except OSError:
-            continue
-        if not archive.is_dir():
-            shutil.rmtree(directory, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            if time.time() - (directory / _ARCHIVE).stat().st_mtime > _UNUSED_S:
+                shutil.rmtree(directory, ignore_errors=True)
 
 
 def _name(planned: PlannedCell) -> str:

@@ -196,14 +196,17 @@ def test_nothing_is_kept_of_a_cell_with_links(archive: Path, cache: Path) -> Non
     assert len(list(directory.glob("*.json"))) == len(open_archive(archive).plan.cells) - 1
 
 
-def test_records_go_with_their_archive(archive: Path, cache: Path, tmp_path: Path) -> None:
+def test_records_that_nobody_uses_go(archive: Path, cache: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(archive, tmp_path / "other"))
     build(archive)
     build(other)
-    assert len(list(cache.iterdir())) == 2
+    of_other = next(d for d in cache.iterdir() if (d / "archive").read_text() == str(other))
     shutil.rmtree(other)
     build(archive)
-    assert len(list(cache.iterdir())) == 1
+    assert of_other.exists()
+    os.utime(of_other / "archive", (0, time.time() - 61 * 86_400))
+    build(archive)
+    assert len(list(cache.iterdir())) == 1 and not of_other.exists()
 
 
 @pytest.mark.parametrize("how", ["group may write", "a link", "another user's", "no home"])
