@@ -47,7 +47,10 @@ class Metric:
 
 
 def _throughput(field: str) -> Of:
-    return mean_of_runs(lambda run, direction: rate(run, direction, field))
+    """None where a run did nothing in that direction, as others of its load did."""
+    return mean_of_runs(
+        lambda run, direction: rate(run, direction, field) if records_of(run, direction) else None
+    )
 
 
 def _bandwidth(runs: Sequence[Run], direction: str) -> Optional[float]:
