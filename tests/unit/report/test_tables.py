@@ -15,7 +15,6 @@ from rich.console import Console
 
 from cbt_crypto.archive.documents import PlannedCell
 from cbt_crypto.archive.labels import label_of
-from cbt_crypto.cli import compare, report
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load
@@ -26,6 +25,7 @@ from cbt_crypto.report.figures.notes import notes_of
 from cbt_crypto.report.html.page import page
 from cbt_crypto.report.text.csv_json import document, tidy
 from cbt_crypto.report.text.markdown import escape, markdown
+from cbt_crypto.report_commands import compare, report
 
 pytestmark = pytest.mark.unit
 
