@@ -35,7 +35,7 @@ from cbt_crypto.hosts.directories.user_cache import cache_dir
 from cbt_crypto.results.cell.run import Run, read_run
 
 #: Files as young as this may change once more without a newer time, as clocks of file systems tick.
-_RESTED_S = 2.0
+RESTED_S = 2.0
 #: For how long the records of an archive are kept that nobody reads.
 _UNUSED_S = 60 * 86_400.0
 #: What decides how a run comes out, beside its files.
@@ -75,7 +75,7 @@ class Kept:
         before, began = _key(folder, planned), time.time()
         run = read_run(folder, planned)
         if self.directory is not None and before is not None:
-            rested = began - _changed(_cell_directory(folder, planned)) > _RESTED_S
+            rested = began - _changed(_cell_directory(folder, planned)) > RESTED_S
             if rested and _key(folder, planned) == before:
                 with contextlib.suppress(OSError):
                     _write(self.directory / _name(planned), before, run)
@@ -128,7 +128,7 @@ def _key(folder: Folder, planned: PlannedCell) -> Optional[str]:
         return None
     states = [[name, s.st_mode, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns]
               for name, s in files]  # fmt: skip
-    text = json.dumps([_code(), planned.model_dump(mode="json"), states], sort_keys=True)
+    text = json.dumps([code(), planned.model_dump(mode="json"), states], sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -146,7 +146,7 @@ def _changed(directory: Path) -> float:
 
 
 @lru_cache(maxsize=1)
-def _code() -> str:
+def code() -> str:
     """A digest of what reads: a record of other code is of no use."""
     digest = hashlib.sha256(sys.version.encode())
     root = Path(cbt_crypto.__file__).parent

@@ -25,7 +25,7 @@ from cbt_crypto.results.cell.run import Run
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache; files count as old from the beginning."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(kept, "_RESTED_S", -60.0)
+    monkeypatch.setattr(kept, "RESTED_S", -60.0)
     return tmp_path / "cache" / "cbt-crypto" / "records"
 
 
@@ -143,7 +143,7 @@ def test_a_cell_that_ends_is_all_that_is_read(
 def test_files_that_may_still_change_unseen_are_not_kept(
     archive: Path, cache: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "_RESTED_S", 3600.0)
+    monkeypatch.setattr(kept, "RESTED_S", 3600.0)
     build(archive)
     reads.clear()
     build(archive)
@@ -244,7 +244,7 @@ def test_code_that_reads_otherwise_reads_again(
 ) -> None:
     build(archive)
     reads.clear()
-    monkeypatch.setattr(kept, "_code", lambda: "another")
+    monkeypatch.setattr(kept, "code", lambda: "another")
     build(archive)
     assert reads
 

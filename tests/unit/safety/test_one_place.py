@@ -103,6 +103,7 @@ TELL_THE_TIME = {
     "cbt_crypto/hosts/clock.py", "cbt_crypto/hosts/command_log.py",
     "cbt_crypto/hosts/samplers/clients_on_host.py",
     "cbt_crypto/hosts/samplers/counters_on_host.py",
+    "cbt_crypto/results/cell/kept.py",
     "cbt_crypto/run/cell/measure.py", "cbt_crypto/run/cell/neighbours.py",
     "cbt_crypto/run/detached/watch.py", "cbt_crypto/run/environment.py",
     "cbt_crypto/run/recovery/recovery_on_host.py",
