@@ -16,7 +16,7 @@ from cbt_crypto.archive.documents import (
     PlanDocument,
     parse_document,
 )
-from cbt_crypto.archive.problem import Malformed, Problem
+from cbt_crypto.archive.problem import Malformed, Problem, of_system
 from cbt_crypto.archive.safe_read import DOCUMENT_LIMIT, read_document
 from cbt_crypto.errors import UsageError
 
@@ -50,9 +50,10 @@ class Folder:
         try:
             is_plain = len(pure.parts) == 1 and not path.is_symlink()
             inside = self._is_inside if is_plain else self._holds(path)
-        except (OSError, RuntimeError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            raise Malformed(f"cannot be read ({why})") from None
+        except OSError as error:
+            raise of_system(error) from None
+        except RuntimeError as error:
+            raise Malformed(f"cannot be read ({error})") from None
         if not inside:
             raise Malformed("is a link out of the archive, so it was not read")
         return path
@@ -81,17 +82,26 @@ class Folder:
 
     @cached_property
     def names(self) -> Sequence[str]:
-        """What the directory held when first asked, sorted; nothing when there is none."""
+        """What the directory held when first asked, sorted; nothing when there is none.
+
+        Raises Malformed for one that cannot be listed.
+        """
         try:
             return sorted(os.listdir(self.root / self.relative))
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
+        except OSError as error:
+            raise Malformed(f"{self.shown or 'its directory'} {of_system(error)}") from None
 
     def read(self, name: str, limit: int = DOCUMENT_LIMIT) -> Optional[bytes]:
         """The content of a file; None when there is none. Raises Malformed."""
         path = self.path(name)
-        if not os.path.lexists(path):
+        try:
+            path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise of_system(error) from None
         return read_document(path, limit, _resolved(self.root))
 
     def document(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 #: Characters of a sentence about a file.
 _LONGEST = 400
@@ -33,6 +34,26 @@ class Malformed(Exception):
     def __init__(self, sentence: str) -> None:
         text = printable(" ".join(sentence.split()))
         super().__init__(text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ...")
+
+
+class Unreadable(Malformed):
+    """What the system would not let be read, though it is there: another time it may.
+
+    `met` is how many of these this process has met, whoever caught them.
+    """
+
+    met: ClassVar[int] = 0
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"cannot be read ({error.strerror})")
+        Unreadable.met += 1
+
+
+def of_system(error: OSError) -> Malformed:
+    """The problem that this error of the system is."""
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return Malformed(f"cannot be read ({error.strerror})")
+    return Unreadable(error)
 
 
 def printable(text: str) -> str:

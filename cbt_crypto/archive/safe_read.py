@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Optional
 
 import yaml
 
-from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.problem import Malformed, of_system
 
 #: The largest fio output and JSON document that is read whole, in bytes.
 DOCUMENT_LIMIT = 64 << 20
@@ -56,7 +56,7 @@ def open_regular(path: Path) -> BinaryIO:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
-        raise Malformed(f"cannot be read ({error.strerror})") from None
+        raise of_system(error) from None
     return _regular(descriptor)
 
 
@@ -84,7 +84,7 @@ def open_below(root: Path, name: str) -> BinaryIO:
         finally:
             os.close(at)
     except OSError as error:
-        raise Malformed(f"cannot be read ({error.strerror})") from None
+        raise of_system(error) from None
     return _regular(descriptor)
 
 

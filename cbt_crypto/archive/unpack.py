@@ -37,6 +37,8 @@ _DEEPEST, _LEAST_BYTES = 8, 4096
 _READABLE = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 _LONGEST_NAME = 1000
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f\\:]+")
+#: How the directory begins that a pack's content is in while it is looked at.
+_TEMPORARY = "cbt-crypto-pack-"
 
 
 class PackedFile(BaseModel):
@@ -80,7 +82,7 @@ def opened(path: Path) -> Iterator[Pack]:
 
     Raises UsageError, naming the pack, for whatever is wrong with it.
     """
-    with tempfile.TemporaryDirectory(prefix="cbt-crypto-pack-") as directory:
+    with tempfile.TemporaryDirectory(prefix=_TEMPORARY) as directory:
         try:
             with open_regular(path) as stream:
                 size = _checked_size(stream)
@@ -93,6 +95,11 @@ def opened(path: Path) -> Iterator[Pack]:
         except OSError as error:
             raise UsageError(f"{path}: cannot be unpacked ({error.strerror})") from None
         yield Pack(manifest, Path(directory))
+
+
+def is_unpacked(folder: Path) -> bool:
+    """Whether a directory is, or lies in, the content of a pack, which is soon gone."""
+    return any(part.startswith(_TEMPORARY) for part in folder.parts)
 
 
 def is_pack(path: Path) -> bool:

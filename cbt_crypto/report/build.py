@@ -32,7 +32,7 @@ from cbt_crypto.report.model import Comparison, Pair, Report, ReportCell, Sectio
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.report.sanitize import map_text
 from cbt_crypto.results.cell import record
-from cbt_crypto.results.cell.kept import Kept
+from cbt_crypto.results.cell.kept import Kept, ReadCell
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.cell.within_run import is_possible
 
@@ -60,11 +60,14 @@ def read_runs(folder: Folder, cells: Sequence[PlannedCell], *, fresh: bool = Fal
     kept = Kept.of(folder.root)
     known = [None if fresh else kept.find(folder, cell) for cell in cells]
     unknown = [cell for cell, run in zip(cells, known) if run is None]
-    new = iter(_read(partial(kept.read, folder), unknown))
-    return [next(new) if run is None else run for run in known]
+    anew = _read(partial(kept.read, folder), unknown)
+    for cell, read in zip(unknown, anew):
+        kept.keep(cell, read)
+    runs = iter([read.run for read in anew])
+    return [next(runs) if run is None else run for run in known]
 
 
-def _read(read: Callable[[PlannedCell], Run], cells: Sequence[PlannedCell]) -> list[Run]:
+def _read(read: Callable[[PlannedCell], ReadCell], cells: Sequence[PlannedCell]) -> list[ReadCell]:
     workers = min(len(os.sched_getaffinity(0)), len(cells))
     if workers < 2 or len(cells) < _WORTH_A_POOL:
         return [read(cell) for cell in cells]

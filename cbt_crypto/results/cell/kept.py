@@ -11,138 +11,202 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
+import re
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
-from pathlib import Path
-from typing import Any, Optional
+from pathlib import Path, PurePath
+from typing import Optional
 
 from pydantic import TypeAdapter
 
 import cbt_crypto
 from cbt_crypto.archive.documents import PlannedCell
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.problem import Malformed, Unreadable
 from cbt_crypto.archive.safe_read import read_document
+from cbt_crypto.archive.unpack import is_unpacked
 from cbt_crypto.errors import UsageError
-from cbt_crypto.hosts.directories.user_cache import cache_dir
+from cbt_crypto.hosts.directories.user_cache import make_own, own_below_cache
 from cbt_crypto.results.cell.run import Run, read_run
 
 #: Files as young as this may change once more without a newer time, as clocks of file systems tick.
 RESTED_S = 2.0
 #: For how long the records of an archive are kept that nobody reads.
 _UNUSED_S = 60 * 86_400.0
+#: The largest record, and all records of an archive together, in bytes; one of 50 client processes
+#: takes 60,000. What somebody sent decides how large they are, and how many.
+RECORD_LIMIT, ARCHIVE_LIMIT = 4 << 20, 512 << 20
+#: A cell of more files, or of deeper directories, is none that a campaign wrote.
+_MOST_FILES, _DEEPEST = 20_000, 16
 #: What decides how a run comes out, beside its files.
 _ROOMS = ("archive", "results")
-_LIBRARIES = ("arch", "numpy", "pydantic")
+_LIBRARIES = ("arch", "isal", "numpy", "pydantic")
 #: The file that says of which archive a directory's records are; as old as their last use.
 _ARCHIVE = "archive"
+_DIRECTORY_NAME = re.compile(r"[0-9a-f]{32}")
+_RECORD_NAME = re.compile(r"[0-9a-f]{32}\.json(\.\d+)?|archive(\.\d+)?")
 
 
 @dataclass(frozen=True)
-class Kept:
-    """The records of one archive's cells. `directory` is None where none can be kept."""
+class ReadCell:
+    """A run that was read from its files; `key` is what it can be found by, None if by nothing."""
 
-    directory: Optional[Path]
+    run: Run
+    key: Optional[str] = None
+
+
+class Kept:
+    """The records of one archive's cells; none where none can be kept safely."""
+
+    def __init__(self, directory: Optional[Path]) -> None:
+        """`directory` has the records of this archive, and nobody else can write there."""
+        self._directory = directory
+        self._room = 0 if directory is None else ARCHIVE_LIMIT - _size(directory)
 
     @classmethod
     def of(cls, archive: Path) -> Kept:
         """Those of an archive; those of archives that nobody asks for any more are removed."""
         try:
-            return cls(_directory(archive.resolve()))
+            path = archive.resolve()
+            return cls(None if is_unpacked(path) else _directory(path))
         except (OSError, RuntimeError, UsageError):
             return cls(None)
 
     def find(self, folder: Folder, planned: PlannedCell) -> Optional[Run]:
         """The run of a cell, if its files are those that it was read from; else None."""
-        key = _key(folder, planned)
-        if self.directory is None or key is None:
+        state = None if self._directory is None else _state(folder, planned)
+        if self._directory is None or state is None:
             return None
         try:
-            document = json.loads(read_document(self.directory / _name(planned)))
-            return _adapter().validate_python(document["run"]) if document["of"] == key else None
+            data = read_document(self._directory / _name(planned), RECORD_LIMIT)
+            document = json.loads(data)
+            is_same = document["of"] == state.key
+            return _adapter().validate_python(document["run"]) if is_same else None
         except (Malformed, ValueError, TypeError, KeyError, RecursionError):
             return None
 
-    def read(self, folder: Folder, planned: PlannedCell) -> Run:
-        """Read the cell, and keep what was read if nothing can have changed meanwhile."""
-        before, began = _key(folder, planned), time.time()
+    def read(self, folder: Folder, planned: PlannedCell) -> ReadCell:
+        """Read the cell; with its key, if nothing can have changed or failed meanwhile."""
+        if self._directory is None:
+            return ReadCell(read_run(folder, planned))
+        before, began, met = _state(folder, planned), time.time(), Unreadable.met
         run = read_run(folder, planned)
-        if self.directory is not None and before is not None:
-            rested = began - _changed(_cell_directory(folder, planned)) > RESTED_S
-            if rested and _key(folder, planned) == before:
-                with contextlib.suppress(OSError):
-                    _write(self.directory / _name(planned), before, run)
-        return run
+        is_sure = (
+            before is not None
+            and began - before.changed > RESTED_S
+            and Unreadable.met == met
+            and _state(folder, planned) == before
+        )
+        return ReadCell(run, before.key if before is not None and is_sure else None)
+
+    def keep(self, planned: PlannedCell, read: ReadCell) -> None:
+        """Keep what was read, if it has a key and there is room."""
+        if self._directory is None or read.key is None:
+            return
+        # Not pydantic's JSON: it writes NaN as null.
+        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+            value = {"of": read.key, "run": _adapter().dump_python(read.run)}
+            data = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+            if len(data) <= min(RECORD_LIMIT, self._room):
+                _write(self._directory / _name(planned), data)
+                self._room -= len(data)
 
 
-def _directory(archive: Path) -> Optional[Path]:
-    """Where records of this archive are; None where somebody else could put some."""
-    records = cache_dir() / "records"
-    records.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = records.lstat()
-    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-    if not is_own or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return None
+def _directory(archive: Path) -> Path:
+    """Where records of this archive are. Raises UsageError where somebody else could put some."""
+    records = own_below_cache("records")
     _clear(records)
     directory = records / hashlib.sha256(os.fsencode(archive)).hexdigest()[:32]
-    directory.mkdir(mode=0o700, exist_ok=True)
-    (directory / _ARCHIVE).write_bytes(os.fsencode(archive))
+    make_own(directory)
+    # Where there is no room for more, what is there can be read.
+    with contextlib.suppress(OSError):
+        _write(directory / _ARCHIVE, os.fsencode(archive))
     return directory
 
 
 def _clear(records: Path) -> None:
-    """Remove the records of archives that were not read for long.
+    """Remove the records of archives that were not read for long, and nothing else.
 
     Whether such an archive is still there is not asked: it may be on a server that does not answer.
     """
     for directory in records.iterdir():
-        with contextlib.suppress(OSError):
-            if time.time() - (directory / _ARCHIVE).stat().st_mtime > _UNUSED_S:
-                shutil.rmtree(directory, ignore_errors=True)
+        if not _DIRECTORY_NAME.fullmatch(directory.name):
+            continue
+        with contextlib.suppress(OSError, UsageError):
+            make_own(directory)
+            status = (directory / _ARCHIVE).lstat()
+            if stat.S_ISREG(status.st_mode) and time.time() - status.st_mtime > _UNUSED_S:
+                for path in directory.iterdir():
+                    if _RECORD_NAME.fullmatch(path.name):
+                        path.unlink()
+                directory.rmdir()
+
+
+def _size(directory: Path) -> int:
+    try:
+        return sum(entry.stat(follow_symlinks=False).st_size for entry in os.scandir(directory))
+    except OSError:
+        return ARCHIVE_LIMIT
 
 
 def _name(planned: PlannedCell) -> str:
-    return f"{hashlib.sha256(planned.path.encode()).hexdigest()[:32]}.json"
+    path = PurePath(planned.path).as_posix()
+    return f"{hashlib.sha256(path.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.json"
 
 
-def _cell_directory(folder: Folder, planned: PlannedCell) -> Path:
-    """Raises Malformed for one outside of the archive."""
-    cell = folder.cell(planned.path)
-    return cell.root / cell.relative
+@dataclass(frozen=True)
+class _State:
+    """A digest of all that decides what is read; and when any of it last changed, since 1970."""
+
+    key: str
+    changed: float
 
 
-def _key(folder: Folder, planned: PlannedCell) -> Optional[str]:
-    """A digest of all that decides what is read; None where that is not known beforehand."""
+def _state(folder: Folder, planned: PlannedCell) -> Optional[_State]:
+    """None where that is not known beforehand: of links, and of what no campaign wrote."""
     try:
-        files = list(_files(_cell_directory(folder, planned)))
-    except (OSError, Malformed):
+        cell = folder.cell(planned.path)
+        directory = cell.root / cell.relative
+        # A cell without it is none, which is found out sooner than what else is there.
+        if not stat.S_ISREG((directory / "cell.json").lstat().st_mode):
+            return None
+        files = [("", directory.stat()), *_below(directory)]
+    except (OSError, Malformed, _Strange):
         return None
-    if not files or any(stat.S_ISLNK(status.st_mode) for _, status in files):
-        return None
-    states = [[name, s.st_mode, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns]
+    states = [[name, s.st_mode, s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns]
               for name, s in files]  # fmt: skip
-    text = json.dumps([code(), planned.model_dump(mode="json"), states], sort_keys=True)
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    text = json.dumps([code(), planned.model_dump(), states], sort_keys=True, default=str)
+    changed = max(max(status.st_mtime, status.st_ctime) for _, status in files)
+    return _State(hashlib.sha256(text.encode()).hexdigest(), changed)
 
 
-def _files(directory: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """All that is in a directory and below, by name, itself first. Follows no links."""
-    yield "", directory.stat()
-    for path, folders, files, at in os.fwalk(directory):
-        for name in sorted((*folders, *files)):
-            yield f"{path}/{name}", os.stat(name, dir_fd=at, follow_symlinks=False)
+class _Strange(Exception):
+    """A directory is none that a campaign wrote."""
 
 
-def _changed(directory: Path) -> float:
-    """When anything in a directory last changed, in seconds since the epoch."""
-    return max(max(status.st_mtime, status.st_ctime) for _, status in _files(directory))
+def _below(directory: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """All that is below a directory, by name. Not os.walk: it passes over what it cannot list."""
+    waiting, count = [""], 0
+    while waiting:
+        folder = waiting.pop()
+        with os.scandir(directory / folder) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+        count += len(listed)
+        if count > _MOST_FILES or folder.count("/") > _DEEPEST:
+            raise _Strange
+        for entry in listed:
+            status = entry.stat(follow_symlinks=False)
+            name = f"{folder}{entry.name}"
+            if stat.S_ISLNK(status.st_mode):
+                raise _Strange
+            if stat.S_ISDIR(status.st_mode):
+                waiting.append(f"{name}/")
+            yield name, status
 
 
 @lru_cache(maxsize=1)
@@ -163,15 +227,14 @@ def _adapter() -> TypeAdapter[Run]:
     return TypeAdapter(Run)
 
 
-def _write(path: Path, key: str, run: Run) -> None:
+def _write(path: Path, data: bytes) -> None:
     """Whole or not at all, readable by this user alone."""
-    # Not pydantic's JSON: it writes NaN as null.
-    value: dict[str, Any] = {"of": key, "run": _adapter().dump_python(run)}
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-            json.dump(value, file)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

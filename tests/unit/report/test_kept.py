@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import math
 import os
@@ -14,8 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from cbt_crypto.archive.folder import open_archive
+from cbt_crypto.archive.pack import pack
+from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.report import build, write
 from cbt_crypto.results.cell import kept
 from cbt_crypto.results.cell.run import Run
@@ -82,7 +86,9 @@ def test_what_is_kept_is_what_was_read(archive: Path, cache: Path) -> None:
     for cell in opened.plan.cells:
         store = kept.Kept.of(archive)
         assert store.find(opened.folder, cell) is None
-        run = store.read(opened.folder, cell)
+        read = store.read(opened.folder, cell)
+        store.keep(cell, read)
+        run = read.run
         assert run.histograms and run.series and run.nodes and run.records and run.within
         found = store.find(opened.folder, cell)
         assert same(run, found)
@@ -164,8 +170,7 @@ def test_a_file_that_changes_while_it_is_read(
 
     monkeypatch.setattr(kept, "read_run", meanwhile)
     store = kept.Kept.of(archive)
-    store.read(opened.folder, cell)
-    assert store.find(opened.folder, cell) is None
+    assert store.read(opened.folder, cell).key is None
 
 
 @pytest.mark.parametrize(
@@ -175,7 +180,8 @@ def test_a_record_that_is_none_is_read_anew(archive: Path, cache: Path, content:
     opened = open_archive(archive)
     cell = opened.plan.cells[0]
     store = kept.Kept.of(archive)
-    run = store.read(opened.folder, cell)
+    read = store.read(opened.folder, cell)
+    store.keep(cell, read)
     (record,) = cache.glob("*/*.json")
     if content is None:
         document = json.loads(record.read_text())
@@ -183,7 +189,7 @@ def test_a_record_that_is_none_is_read_anew(archive: Path, cache: Path, content:
         content = json.dumps(document).encode()
     record.write_bytes(content)
     assert store.find(opened.folder, cell) is None
-    assert same(store.read(opened.folder, cell), run)
+    assert same(store.read(opened.folder, cell), read)
 
 
 def test_nothing_is_kept_of_a_cell_with_links(archive: Path, cache: Path) -> None:
@@ -259,6 +265,181 @@ def test_keeping_costs_less_than_reading(archive: Path, cache: Path) -> None:
             action(opened.folder, cell)
         return time.perf_counter() - begun
 
-    seconds(store.read)
+    for cell in opened.plan.cells:
+        store.keep(cell, store.read(opened.folder, cell))
     reading, finding = zip(*((seconds(kept.read_run), seconds(store.find)) for _ in range(5)))
     assert min(finding) < min(reading) / 2
+
+
+@pytest.mark.parametrize("how", ["moves", "moves and another is there"])
+def test_a_cell_that_moves_while_it_is_read(
+    archive: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
+) -> None:
+    real = kept.read_run
+
+    def moving(folder: Any, planned: Any) -> Run:
+        run = real(folder, planned)
+        (archive / planned.path).rename(tmp_path / planned.id)
+        if how != "moves":
+            shutil.copytree(tmp_path / planned.id, archive / planned.path)
+        return run
+
+    monkeypatch.setattr(kept, "read_run", moving)
+    build(archive)
+    assert not list(cache.glob("*/*.json"))
+
+
+def test_what_could_not_be_read_this_time_is_not_kept(
+    archive: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the system leaves no time anywhere, as what a file holds does."""
+    cells = open_archive(archive).plan.cells
+    real = os.listdir
+
+    def failing(path: Any) -> list[str]:
+        if str(path).endswith(cells[0].path):
+            raise OSError(errno.EIO, "Input/output error")
+        return real(path)
+
+    monkeypatch.setattr(os, "listdir", failing)
+    (failed,) = [cell for cell in build(archive).tables[0].cells if cell.state == "failed"]
+    assert failed.reason == "its directory cannot be read (Input/output error)"
+    monkeypatch.setattr(os, "listdir", real)
+    assert all(cell.state == "measured" for cell in build(archive).tables[0].cells)
+
+
+def test_deep_directories_and_many_files_are_no_campaign_s(archive: Path, cache: Path) -> None:
+    """os.walk would end with a RecursionError; and what is not walked may change unseen."""
+    cells = open_archive(archive).plan.cells
+    deep = archive / cells[0].path
+    for _ in range(600):
+        deep = deep / "d"
+    os.makedirs(deep)
+    build(archive)
+    assert len(list(cache.glob("*/*.json"))) == len(cells) - 1
+
+
+def test_a_directory_that_cannot_be_listed_may_hold_what_is_read(
+    archive: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = archive / open_archive(archive).plan.cells[0].path
+    (cell / "closed").mkdir()
+    real = os.scandir
+
+    def scandir(path: Any) -> Any:
+        if str(path).rstrip("/").endswith("closed"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    build(archive)
+    assert len(list(cache.glob("*/*.json"))) == len(open_archive(archive).plan.cells) - 1
+
+
+@pytest.mark.parametrize("limit", ["RECORD_LIMIT", "ARCHIVE_LIMIT"])
+def test_what_somebody_sent_does_not_fill_the_cache(
+    archive: Path, cache: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(kept, limit, 1000)
+    build(archive)
+    assert not list(cache.glob("*/*.json"))
+    build(archive)
+    assert len(reads) == 2 * len(open_archive(archive).plan.cells)
+
+
+def test_one_cell_has_one_record_however_its_path_is_spelled(archive: Path, cache: Path) -> None:
+    path = archive / "results" / "plan.json"
+    plan = json.loads(path.read_text())
+    first = plan["cells"][0]
+    plan["cells"] = [
+        first,
+        {**first, "path": first["path"].replace("/", "//").replace("//", "/./")},
+    ]
+    path.write_text(json.dumps(plan))
+    build(archive)
+    assert len(list(cache.glob("*/*.json"))) == 1
+
+
+def test_a_pack_leaves_nothing(archive: Path, cache: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "archive.zip"
+    pack(archive, packed)
+    done = CliRunner().invoke(cbt_crypto, ["report", str(packed), "-o", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert not cache.exists()
+
+
+def test_nothing_but_records_is_ever_removed(archive: Path, cache: Path, tmp_path: Path) -> None:
+    """Whatever else somebody keeps there, or has put there for root."""
+    build(archive)
+    (own,) = cache.iterdir()
+    others = [cache / "taxes", cache / ("0" * 32), cache / ("1" * 32), cache / ("2" * 32)]
+    elsewhere = tmp_path / "elsewhere"
+    for place in (*others[:3], elsewhere):
+        place.mkdir(mode=0o700)
+        (place / "archive").write_text("mine")
+        (place / "letter").write_text("dear")
+    (others[2] / "archive").unlink()
+    (others[2] / "archive").mkdir()
+    others[3].symlink_to(elsewhere)
+    for place in (*others, own):
+        os.utime(place / "archive", (0, 0))
+    build(archive)
+    assert all((place / "letter").read_text() == "dear" for place in others)
+    assert (elsewhere / "archive").read_text() == "mine"
+
+
+@pytest.mark.parametrize("part", ["cache", "cbt-crypto"])
+def test_a_link_in_the_place_of_the_cache(archive: Path, cache: Path, part: str) -> None:
+    """Put where everybody may, it leads root to a directory of his own with other things in it."""
+    home = cache.parents[2] / "home"
+    for place in (home, home / "cbt-crypto", home / "records"):
+        place.mkdir(mode=0o700)
+    if part == "cache":
+        cache.parent.parent.symlink_to(home)
+    else:
+        cache.parent.parent.mkdir()
+        cache.parent.symlink_to(home)
+    build(archive)
+    assert not list((home / "records").iterdir())
+    # A link that leads to the cache is the user's own matter: where it leads is checked.
+    assert (home / "cbt-crypto" / "records").exists() is (part == "cache")
+
+
+def test_a_cache_below_a_stranger_s_directory(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As sudo leaves $HOME: what root makes there, its owner can replace."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to be somebody else too")
+    his = tmp_path / "his"
+    his.mkdir()
+    os.chown(his, 65534, 65534)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(his / "not" / "there"))
+    build(archive)
+    assert not list(his.iterdir())
+
+
+def test_any_umask_will_do(archive: Path, cache: Path, reads: list[str]) -> None:
+    before = os.umask(0)
+    try:
+        build(archive)
+        build(archive)
+    finally:
+        os.umask(before)
+    assert len(reads) == len(open_archive(archive).plan.cells)
+    assert {p.stat().st_mode & 0o077 for p in (cache.parent.parent, cache.parent, cache)} == {0}
+
+
+def test_where_there_is_no_room_what_is_there_is_found(
+    archive: Path, cache: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(archive)
+    reads.clear()
+
+    def full(*words: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    build(archive)
+    assert not reads
+    assert not [path for path in cache.glob("*/*") if path.suffix not in ("", ".json")]
