@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from cbt_crypto import report
+from cbt_crypto.archive import folder
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.archive.safe_read import open_below, read_document
@@ -87,13 +88,13 @@ def test_a_file_that_becomes_a_link_is_not_laid_out(
     path = small / "results" / "cbt_config.yaml"
     path.write_text("x")
 
-    def swapped_now(asked: Path) -> bool:
+    def swapped_now(asked: Path, *words: Any) -> bytes:
         if asked == path and not path.is_symlink():
             path.unlink()
             path.symlink_to(secret)
-        return asked.exists()
+        return read_document(asked, *words)
 
-    monkeypatch.setattr(os.path, "lexists", swapped_now)
+    monkeypatch.setattr(folder, "read_document", swapped_now)
     done = said("lay-out", small, tmp_path / "out")
     assert path.is_symlink() and "is a link out of the archive" in done.output
     assert not (tmp_path / "out" / "results" / "cbt_config.yaml").exists()
