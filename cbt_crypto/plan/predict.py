@@ -22,7 +22,7 @@ from cbt_crypto.plan.steps import Deploy, Measure, Pending, Plan, Prefill, Step
 from cbt_crypto.plan.turns import shares, turns_on_each
 from cbt_crypto.results.precision.block import read_block
 from cbt_crypto.results.precision.confidence_sequence import boundary
-from cbt_crypto.results.precision.deployments import FIRST, FIRST_SHARED
+from cbt_crypto.results.precision.deployments import FIRST, FIRST_APART, FIRST_SHARED
 from cbt_crypto.results.precision.until import MeasureUntil, asked_of
 from cbt_crypto.units import time_text
 
@@ -46,6 +46,8 @@ _WHERE = {
     "shared": "clusters that serve the baseline and others",
     "apart": "what clusters of their own differ by",
 }
+#: How many deployments alone say how far they are apart.
+_FIRST = {"beside": FIRST, "shared": FIRST_SHARED, "apart": FIRST_APART}
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,7 @@ def _of_deployments(plan: Plan, cell: Cell, earlier: Earlier, turns: int, most: 
     found = [
         needed(
             [one.spread for one in _on(where, alike or seen)],
-            until, turns, most, FIRST_SHARED if where == "shared" else FIRST,
+            until, turns, most, _FIRST[where],
         )
         for where in sorted(wheres)
     ]  # fmt: skip

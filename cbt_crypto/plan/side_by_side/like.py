@@ -96,7 +96,7 @@ def needed(
 
     Stein's interval is as wide as the `first` deployments say, which differ by chance from what
     they are in that archive: the ratio of both variances is Fisher's F. More than `FIRST` tell of
-    it where two degrees of freedom are given away, which leaves as many.
+    it where degrees of freedom are given away, which leaves as many.
     """
     from scipy.special import fdtri  # noqa: PLC0415
 

@@ -23,8 +23,9 @@ from cbt_crypto.results.precision.repetition import student
 #: The first deployments, which alone say how far deployments are apart. Before these no campaign
 #: ends. Three would need more than twice as many in the end, five are more than most need.
 FIRST = 4
-#: The same where one deployment serves both sides, which gives two degrees of freedom away.
-FIRST_SHARED = FIRST + 2
+#: The same in rounds, where degrees of freedom are given away for cycles: one where each side has
+#: deployments of its own, two where one deployment serves both.
+FIRST_APART, FIRST_SHARED = FIRST + 1, FIRST + 2
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,12 @@ def apart(rounds: Sequence[tuple[float, float]]) -> Spread:
     """Of rounds in which both sides had deployments of their own: (logarithm, the baseline's).
 
     Of two rounds at least. Rounds differ where a disturbance lasts over several, sides where it
-    changes from one deployment to the next: so Welch's error counts beside that of the rounds.
+    changes from one deployment to the next: so Welch's error counts beside that of the rounds. A
+    degree of freedom of the rounds is given away, as a cycle about as long makes differences.
     """
     row, base = ([pair[side] for pair in rounds] for side in (0, 1))
-    of_rounds = _errors([own - other for own, other in rounds])
+    differences = _errors([own - other for own, other in rounds], FIRST_APART)
+    of_rounds = [(error, max(degrees - 1, 1)) for error, degrees in differences]
     of_sides = [
         (math.hypot(own, other), degrees)
         for (own, degrees), (other, _) in zip(_errors(row), _errors(base))

@@ -9,7 +9,7 @@ from typing import Optional
 
 from cbt_crypto.results.precision import deployments
 from cbt_crypto.results.precision.confidence_sequence import interval
-from cbt_crypto.results.precision.deployments import FIRST, FIRST_SHARED
+from cbt_crypto.results.precision.deployments import FIRST, FIRST_APART, FIRST_SHARED
 from cbt_crypto.results.precision.repetition import FEWEST_PAIRS
 from cbt_crypto.results.precision.until import MeasureUntil
 
@@ -103,7 +103,7 @@ class LoadPace:
                 if len(rounds) < FIRST_SHARED:
                     return math.inf
                 return deployments.shared([own - base for own, base in rounds]).half
-            return deployments.apart(rounds).half
+            return math.inf if len(rounds) < FIRST_APART else deployments.apart(rounds).half
         ratios = [[own - base for own, base in logs] for logs in by_deployment.values()]
         return deployments.beside(ratios).half
 

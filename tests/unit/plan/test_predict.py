@@ -152,7 +152,7 @@ def test_a_load_is_judged_by_loads_like_it_and_others_by_the_worst(
     todo = plan(_in_rounds(campaign_of, {"build": {}}))
     found = predict(todo, earlier)
     read, write, other = found.rounds.values()
-    assert read.startswith("±2% after about 4 deployments") and "no such load" not in read
+    assert read.startswith("±2% after about 5 deployments") and "no such load" not in read
     assert write.startswith("±2% after about 24 deployments") and "no such load" not in write
     assert other.startswith("±2% after about 24 deployments")
     assert "; no such load there, so by the worst of 2 percents of others" in other
