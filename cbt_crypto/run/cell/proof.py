@@ -27,7 +27,8 @@ from cbt_crypto.run.targets.drive_proof import DriveProof
 _BEGIN = "@cbt-crypto-probe"
 _LOOK = "@cbt-crypto-look"
 _MARKERS = (_BEGIN, _LOOK, watch.MARKER)
-_TIMEOUT_S = 300
+#: How many answers of the cluster a look at all hosts may take the time of.
+_ANSWERS = 5
 #: What is watched of client processes, and their key in proof.json.
 CLIENTS = "clients"
 
@@ -52,6 +53,7 @@ class CellProof:
         """Touches nothing. Of a proof that is waived only clients are watched."""
         self._remote, self._stack, self._site = remote, stack, site
         self._is_waived = waived
+        self._limit_s = _ANSWERS * shell.answer_limit(site.ceph_cmd)
         self._watches: dict[str, Mapping[str, Watch]] = {} if waived else self._proofs_watches()
         self._hosts = tuple({host: None for hosts in self._watches.values() for host in hosts})
         self.evidence = Evidence()
@@ -98,7 +100,7 @@ class CellProof:
     def abandon(self) -> None:
         """End the watch of a cell that goes no further."""
         stop = dict.fromkeys(self._hosts, watch.stop(self._site.tmp_dir))
-        self._remote.attempt(stop, _TIMEOUT_S, "end the watch")
+        self._remote.attempt(stop, self._limit_s, "end the watch")
 
     def judge(self, configuration: str, up_from: UpFrom) -> dict[str, Any]:
         """The contents of proof.json; `up_from` is of after the cell."""
@@ -119,7 +121,7 @@ class CellProof:
 
     def _run(self, parts: Sequence[HostScripts]) -> HostOutputs:
         scripts = _together(parts)
-        return self._remote.run(scripts, "read what proves the configuration", _TIMEOUT_S)
+        return self._remote.run(scripts, "read what proves the configuration", self._limit_s)
 
 
 def _overlays(stack: Stack, site: Site) -> Sequence[Overlay]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Optional
 
 import pytest
 
@@ -97,3 +97,21 @@ def test_what_was_seen_stands_beside_what_was_probed(judged: Any) -> None:
 def test_a_stack_without_overlays_is_proved(judged: Any) -> None:
     found = judged()
     assert (found["configuration"], found["proved"], found["overlays"]) == ("A", True, [])
+
+
+class Waiting(Remote):
+    """Remembers how long answers were waited for."""
+
+    def run(self, scripts: HostScripts, what: str, timeout: Optional[float] = None) -> HostOutputs:
+        self.timeout = timeout
+        return dict.fromkeys(scripts, "")
+
+
+@pytest.mark.parametrize(("ceph_cmd", "limit_s"), [("ceph", 300), ("cephadm shell -- ceph", 1500)])
+def test_who_starts_a_container_for_each_question_is_given_time(
+    no_overlays: None, tmp_path: Path, ceph_cmd: str, limit_s: int
+) -> None:
+    site = Site(str(tmp_path), "/c", "localhost", ("localhost",), (), ceph_cmd=ceph_cmd)
+    remote = Waiting(common, site.tmp_dir)
+    proof.CellProof(remote, Stack((Echo(),)), site).begin({})
+    assert remote.timeout == limit_s
