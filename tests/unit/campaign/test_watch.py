@@ -19,6 +19,8 @@ from cbt_crypto.hosts.devices.storage_on_host import Changes
 from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.run.cell import daemons, daemons_on_host, threads_on_host, watch
 
+pytestmark = pytest.mark.unit
+
 OSD = Osd(3, "node2", "/dev/x", "/d", "/d/asok", "/d/osd.3.pid")
 SITE = Site("/d", "/d/conf", "node0", ("node0",), (OSD,))
 #: What a module must have: it reads a file.

@@ -9,6 +9,8 @@ import pytest
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.file import Campaign
 
+pytestmark = pytest.mark.unit
+
 Make = Callable[..., Campaign]
 SWEEP = {"rbd_single_client": {"time": 10, "iodepth": [1, 16], "op_size": [4096, 8192]}}
 

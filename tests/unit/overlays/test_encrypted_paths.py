@@ -13,6 +13,8 @@ from cbt_crypto.cluster_overlays.network import paths_on_host, proof
 from cbt_crypto.cluster_overlays.network.overlay import Network
 from cbt_crypto.hosts.site import Site
 
+pytestmark = pytest.mark.unit
+
 #: As iproute2 6.1 prints them; WireGuard is no part of every kernel.
 _WIREGUARD = (
     "5: wg0: <POINTOPOINT,NOARP,UP,LOWER_UP> mtu 1420 qdisc noqueue state UNKNOWN mode DEFAULT "

@@ -23,6 +23,9 @@ from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.report import build, write
 from cbt_crypto.results.cell import kept
 from cbt_crypto.results.cell.run import Run
+from cbt_crypto.run.so_far import SoFar
+
+pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
@@ -105,6 +108,15 @@ def test_a_second_report_reads_nothing_and_says_the_same(
     assert files_of(tmp_path / "first") == files_of(tmp_path / "second")
     build(archive, fresh=True)
     assert len(reads) == len(open_archive(archive).plan.cells)
+
+
+def test_what_a_campaign_showed_between_cells_is_not_read_again(
+    archive: Path, cache: Path, reads: list[str]
+) -> None:
+    time.sleep(2.5)  # that program is another, for which the files are too young till then
+    SoFar(archive, 9).renew()
+    build(archive)
+    assert not reads
 
 
 @pytest.mark.parametrize("change", ["content", "gone", "more", "same size and time", "plan"])

@@ -6,10 +6,13 @@ import io
 import json
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from cbt_crypto.archive.folder import open_archive
 from cbt_crypto.report import ReportOptions, build, show, write
+
+pytestmark = pytest.mark.unit
 
 
 def test_what_a_row_did_not_do_is_no_zero(small: Path, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 from cbt_crypto.archive.documents import OverlayProof, Proof
 from cbt_crypto.report.figures.proof_doubts import doubts
 
+pytestmark = pytest.mark.unit
+
 #: As dmsetup printed it in a virtual machine, keys left out.
 _TABLE = "0 98304 crypt aes-xts-plain64 :64:logon 0 252:16 32768"
 _CPUSET: dict[str, Any] = {"overlay": "cpuset", "proved": True, "options": {"osd_cores": 4}}
