@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
+from cbt_crypto.plan.enough_deployments import fewest
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.forecast import Forecast, clock
 from cbt_crypto.plan.predict import Durations, Earlier, in_words, predict
@@ -20,7 +21,7 @@ from cbt_crypto.plan.side_by_side.allocation import Allocation
 from cbt_crypto.plan.side_by_side.like import advice
 from cbt_crypto.plan.side_by_side.order import deployments_of, turns_of
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
-from cbt_crypto.plan.turns import is_in_rounds
+from cbt_crypto.plan.turns import is_in_rounds, turns_on_each
 from cbt_crypto.results.precision.deployments import FIRST
 from cbt_crypto.results.precision.repetition import (
     FEWEST_PAIRS,
@@ -197,6 +198,17 @@ def _buys(plan: Plan) -> str:
         return (
             "One deployment of each configuration: percents without a verdict; "
             f"{wanted} or more gives one."
+        )
+    rounds = 1 + max((cell.iteration for cell in plan.cells), default=0)
+    precisions = {
+        cell.scenario.until.precision
+        for cell in plan.cells
+        if cell.scenario.until and turns_on_each(plan.campaign, cell.scenario)
+    }
+    if precisions:
+        return (
+            f"Rounds of new deployments, from {fewest(plan.campaign)} to {rounds}, until percents "
+            f"are known to ±{' or ±'.join(sorted(precisions))} with what deployments differ by."
         )
     half = half_of_rounds(rounds)
     needed = rounds_for(_comparisons(plan))

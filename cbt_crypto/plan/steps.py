@@ -12,7 +12,7 @@ from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.plan import client_encryption, never_written, rates
+from cbt_crypto.plan import client_encryption, enough_deployments, never_written, rates
 from cbt_crypto.plan.cells import Cell, cells_of, select
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.control import CONTROL
@@ -119,6 +119,7 @@ def plan(
         *rates.problems(campaign, cells),
         *never_written.problems(cells),
         *client_encryption.problems(campaign, cells),
+        *enough_deployments.problems(campaign, cells),
     )
     wrong = list(dict.fromkeys(sentences))
     if wrong:

@@ -66,7 +66,7 @@ def until_precise(cluster: ClusterSection) -> Iterator[Contradiction]:
     if cluster.iterations > 1 and cluster.order != "rounds":
         wrong = f"must be 1 where time is a precision and order is {cluster.order}, as all is on "
         yield path, f"{wrong}one cluster; leave it out"
-    elif 1 < cluster.iterations < FIRST:
+    elif cluster.layout == "side_by_side" and 1 < cluster.iterations < FIRST:
         wrong = f"is at least {FIRST} where time is a precision: so many deployments tell how far "
         yield path, f"{wrong}deployments are apart; raise it, or give seconds"
 

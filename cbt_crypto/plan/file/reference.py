@@ -93,9 +93,10 @@ _UNTIL = """\
 
 Each cell is measured in blocks until its percent of the baseline is known as well as asked for, and
 warm-up is cut from each block. In turns on one cluster, blocks are added. With
-`layout: side_by_side`, and in rounds with `iterations`, whole deployments are: four at least, and
-at most `iterations`, or as many as `max` has room for. [method.md](method.md) says how, and what is
-assumed.
+`layout: side_by_side`, and in rounds with `iterations`, whole deployments are, at most as many as
+`iterations` says: side by side four at least, in rounds five, or six where one deployment serves
+both sides. `max` ends rounds too; side by side it says how many where `iterations` does not.
+[method.md](method.md) says how, and what is assumed.
 """
 
 _MONITORING = """\
