@@ -59,14 +59,17 @@ def suite_of(python: Path, path: Path) -> tuple[int, int, str]:
     """Passed and not passed, by upstream's own suite there, in that Python.
 
     It walks all of /tmp, and fails when something vanishes there meanwhile: it gets its own, and
-    what it needs of ours stands elsewhere.
+    what it needs of ours stands elsewhere. That Python's packages are links into this one's, which
+    may be below /tmp too.
     """
     own_tmp = (
-        'mount --bind "$0" /mnt && mount --bind "$1" /srv && mount -t tmpfs tmpfs /tmp && '
-        'cd /mnt && shift && exec "/srv/bin/$@"'
+        'mount --bind "$0" /mnt && mount --bind "$1" /srv && mount --bind "$2" /media && '
+        'mount -t tmpfs tmpfs /tmp && mkdir -p "$2" && mount --bind /media "$2" && '
+        'cd /mnt && shift 2 && exec "/srv/bin/$@"'
     )
     prefix, name = str(python.parents[1]), python.name
-    suite = [prefix, name, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    places = [prefix, sys.prefix]
+    suite = [*places, name, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
     done = subprocess.run(
         ["unshare", "--mount", "--map-root-user", "sh", "-c", own_tmp, str(path), *suite],
         capture_output=True, text=True, check=False, timeout=500,

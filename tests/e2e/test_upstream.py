@@ -242,7 +242,7 @@ def test_what_will_not_do_ends_stock_cbt_with_a_sentence(
     )  # fmt: skip
     done = stock(python_with_wheel, tmp_path, with_plugins, tmp_path / "archive", config)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "localhost: 4000 whole cores" in done.stderr
+    assert "localhost: osd_cores asks for 4000 whole cores of " in done.stderr
     assert not (tmp_path / "cluster").exists()
 
 
