@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.file.consistency import too_few_deployments
 from cbt_crypto.plan.turns import is_in_rounds, shares, turns_on_each
 from cbt_crypto.results.precision.deployments import FIRST, FIRST_APART, FIRST_SHARED
 
+#: How many deployments alone say how far they are apart, by how rows stand to the baseline.
+FIRST_OF = {"beside": FIRST, "shared": FIRST_SHARED, "apart": FIRST_APART}
 
-def fewest(campaign: Campaign) -> int:
-    """How many deployments there are before any percent is known."""
+
+def wheres(campaign: Campaign) -> set[str]:
+    """How rows stand to the baseline: beside it, on a cluster that serves both, or apart."""
     if campaign.groups:
-        return FIRST
+        return {"beside"}
     base = campaign.first_configuration
     others = [name for name in campaign.configurations if name != base]
-    is_shared = any(shares(campaign, base, name) for name in others)
-    return FIRST_SHARED if is_shared else FIRST_APART
+    return {"shared" if shares(campaign, base, name) else "apart" for name in others}
 
 
-def problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterator[str]:
+def fewest(campaign: Campaign) -> int:
+    """How many deployments there are before every percent can be known."""
+    return max(FIRST_OF[where] for where in wheres(campaign))
+
+
+def problems(campaign: Campaign) -> Iterator[str]:
     """A sentence for each key that keeps a precision from being known whatever is measured."""
-    asked = [cell.scenario for cell in cells if turns_on_each(campaign, cell.scenario) is not None]
-    if asked and campaign.compared != "configuration":
+    scenarios = [each for objects in campaign.scenarios.values() for each in objects]
+    asked = [each for each in scenarios if turns_on_each(campaign, each) is not None]
+    if not asked:
+        return
+    if campaign.compared != "configuration":
         yield (
             f"cluster.baseline: compares {campaign.compared}, and deployments are added until "
             "percents of configurations are known; give seconds as time, or iterations: 1"
         )
-    elif asked and is_in_rounds(campaign):
+    elif is_in_rounds(campaign):
         least = fewest(campaign)
-        reason = f"is at least {least} where time is a precision: so many deployments tell how far"
         if campaign.cluster.iterations < least:
-            yield f"cluster.iterations: {reason} deployments are apart; raise it, or give seconds"
+            yield f"cluster.iterations: {too_few_deployments(least)}"
         for scenario in asked:
             if scenario.until is not None and scenario.until.most < least:
                 yield (

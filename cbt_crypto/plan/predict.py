@@ -16,13 +16,13 @@ from cbt_crypto.archive.timeline import steps_of, usual_seconds
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.cells import Cell
+from cbt_crypto.plan.enough_deployments import FIRST_OF, wheres
 from cbt_crypto.plan.pacing import load_key
 from cbt_crypto.plan.side_by_side.like import Needed, Seen, needed, spreads_of
 from cbt_crypto.plan.steps import Deploy, Measure, Pending, Plan, Prefill, Step
-from cbt_crypto.plan.turns import shares, turns_on_each
+from cbt_crypto.plan.turns import turns_on_each
 from cbt_crypto.results.precision.block import read_block
 from cbt_crypto.results.precision.confidence_sequence import boundary
-from cbt_crypto.results.precision.deployments import FIRST, FIRST_APART, FIRST_SHARED
 from cbt_crypto.results.precision.until import MeasureUntil, asked_of
 from cbt_crypto.units import time_text
 
@@ -46,8 +46,6 @@ _WHERE = {
     "shared": "clusters that serve the baseline and others",
     "apart": "what clusters of their own differ by",
 }
-#: How many deployments alone say how far they are apart.
-_FIRST = {"beside": FIRST, "shared": FIRST_SHARED, "apart": FIRST_APART}
 
 
 @dataclass(frozen=True)
@@ -202,23 +200,19 @@ def _of_deployments(plan: Plan, cell: Cell, earlier: Earlier, turns: int, most: 
     assert until is not None
     seen = [one for one in earlier.seen if one.metric in asked_of(cell.parameters)]
     alike = [one for one in seen if _like(cell, one.scenario, one.parameters)]
-    wheres = {"beside"}
-    if not campaign.groups:
-        base = str(campaign.baseline)
-        others = [name for name in campaign.configurations if name != base]
-        wheres = {"shared" if shares(campaign, base, name) else "apart" for name in others}
+    places = wheres(campaign)
     found = [
         needed(
             [one.spread for one in _on(where, alike or seen)],
-            until, turns, most, _FIRST[where],
+            until, turns, most, FIRST_OF[where],
         )
-        for where in sorted(wheres)
+        for where in sorted(places)
     ]  # fmt: skip
     need = max(found, key=lambda one: one.rounds[1])
     words = need.words
     if seen and not alike:
         words += f"; no such load there, so by the worst of {len(seen)} percents of others"
-    lacking = wheres - {one.where for one in seen}
+    lacking = places - {one.where for one in seen}
     if seen and lacking:
         words += f"; nothing there tells of {' and '.join(_WHERE[one] for one in sorted(lacking))}"
     return Needed(need.rounds, words)

@@ -22,7 +22,6 @@ from cbt_crypto.plan.side_by_side.like import advice
 from cbt_crypto.plan.side_by_side.order import deployments_of, turns_of
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.plan.turns import is_in_rounds, turns_on_each
-from cbt_crypto.results.precision.deployments import FIRST
 from cbt_crypto.results.precision.repetition import (
     FEWEST_PAIRS,
     FEWEST_ROUNDS,
@@ -191,25 +190,16 @@ def _buys(plan: Plan) -> str:
             "Turns: percents of one cluster, from pairs of blocks on it; a verdict takes "
             f"{FEWEST_PAIRS}."
         )
-    rounds = section.iterations
     if not is_in_rounds(plan.campaign):
-        wanted = f"iterations: {max(rounds, FEWEST_ROUNDS)}"
+        wanted = f"iterations: {max(section.iterations, FEWEST_ROUNDS)}"
         wanted = f"order: rounds with {wanted}" if section.order != "rounds" else wanted
         return (
             "One deployment of each configuration: percents without a verdict; "
             f"{wanted} or more gives one."
         )
     rounds = 1 + max((cell.iteration for cell in plan.cells), default=0)
-    precisions = {
-        cell.scenario.until.precision
-        for cell in plan.cells
-        if cell.scenario.until and turns_on_each(plan.campaign, cell.scenario)
-    }
-    if precisions:
-        return (
-            f"Rounds of new deployments, from {fewest(plan.campaign)} to {rounds}, until percents "
-            f"are known to ±{' or ±'.join(sorted(precisions))} with what deployments differ by."
-        )
+    if until := _until_known(plan):
+        return f"Rounds of new deployments, from {fewest(plan.campaign)} to {rounds}, {until}"
     half = half_of_rounds(rounds)
     needed = rounds_for(_comparisons(plan))
     verdict = ""
@@ -224,6 +214,17 @@ def _buys(plan: Plan) -> str:
     )
 
 
+def _until_known(plan: Plan) -> str:
+    """Until when deployments are added; empty where the file says how many there are."""
+    precisions = {
+        cell.scenario.until.precision
+        for cell in plan.cells
+        if cell.scenario.until and turns_on_each(plan.campaign, cell.scenario)
+    }
+    known = " or ".join(f"±{precision}" for precision in sorted(precisions))
+    return f"until percents are known to {known} with what deployments differ by." if known else ""
+
+
 def _comparisons(plan: Plan) -> int:
     """Of rows with the baseline, over all loads."""
     cells = [cell for cell in plan.cells if cell.iteration == 0]
@@ -232,14 +233,12 @@ def _comparisons(plan: Plan) -> int:
 
 def _buys_side_by_side(plan: Plan, section: ClusterSection) -> str:
     """The same of a layout in which all configurations share each deployment."""
-    until = next((cell.scenario.until for cell in plan.cells if cell.scenario.until), None)
     most = max((deployments_of(section, cell.scenario) for cell in plan.cells), default=1)
     count = f"{turns_of(section)} turns of each configuration on each of {section.iterations}"
-    if until is not None and most > 1:
+    if until := _until_known(plan):
         return (
             f"Side by side: {turns_of(section)} turns of each configuration on each deployment, "
-            f"and deployments, from {FIRST} to {most}, until percents are known to "
-            f"±{until.precision} with what deployments differ by."
+            f"and deployments, from {fewest(plan.campaign)} to {most}, {until}"
         )
     if section.iterations < FEWEST_ROUNDS:
         return (

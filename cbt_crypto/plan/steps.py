@@ -119,7 +119,7 @@ def plan(
         *rates.problems(campaign, cells),
         *never_written.problems(cells),
         *client_encryption.problems(campaign, cells),
-        *enough_deployments.problems(campaign, cells),
+        *enough_deployments.problems(campaign),
     )
     wrong = list(dict.fromkeys(sentences))
     if wrong:

@@ -67,8 +67,15 @@ def until_precise(cluster: ClusterSection) -> Iterator[Contradiction]:
         wrong = f"must be 1 where time is a precision and order is {cluster.order}, as all is on "
         yield path, f"{wrong}one cluster; leave it out"
     elif cluster.layout == "side_by_side" and 1 < cluster.iterations < FIRST:
-        wrong = f"is at least {FIRST} where time is a precision: so many deployments tell how far "
-        yield path, f"{wrong}deployments are apart; raise it, or give seconds"
+        yield path, too_few_deployments(FIRST)
+
+
+def too_few_deployments(least: int) -> str:
+    """What is wrong with `iterations` that are fewer, where time is a precision."""
+    return (
+        f"is at least {least} where time is a precision: so many deployments tell how far "
+        "deployments are apart; raise it, or give seconds"
+    )
 
 
 def of_recovery(

@@ -23,9 +23,10 @@ from cbt_crypto.results.precision.repetition import student
 #: The first deployments, which alone say how far deployments are apart. Before these no campaign
 #: ends. Three would need more than twice as many in the end, five are more than most need.
 FIRST = 4
-#: The same in rounds, where degrees of freedom are given away for cycles: one where each side has
-#: deployments of its own, two where one deployment serves both.
-FIRST_APART, FIRST_SHARED = FIRST + 1, FIRST + 2
+#: Degrees of freedom that rounds give away for cycles: where each side has deployments of its own,
+#: and where one deployment serves both. As many more deployments come first.
+_GIVEN_APART, _GIVEN_SHARED = 1, 2
+FIRST_APART, FIRST_SHARED = FIRST + _GIVEN_APART, FIRST + _GIVEN_SHARED
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,7 @@ def shared(ratios: Sequence[float]) -> Spread:
     Two degrees of freedom are given away, as a cycle longer than a round makes ratios alike. So
     the first six tell how far deployments are apart: of four, one degree would be left.
     """
-    errors = [(error, max(degrees - 2, 1)) for error, degrees in _errors(ratios, FIRST_SHARED)]
-    return Spread(math.fsum(ratios) / len(ratios), tuple(errors))
+    return Spread(math.fsum(ratios) / len(ratios), tuple(_errors(ratios, _GIVEN_SHARED)))
 
 
 def apart(rounds: Sequence[tuple[float, float]]) -> Spread:
@@ -76,8 +76,7 @@ def apart(rounds: Sequence[tuple[float, float]]) -> Spread:
     degree of freedom of the rounds is given away, as a cycle about as long makes differences.
     """
     row, base = ([pair[side] for pair in rounds] for side in (0, 1))
-    differences = _errors([own - other for own, other in rounds], FIRST_APART)
-    of_rounds = [(error, max(degrees - 1, 1)) for error, degrees in differences]
+    of_rounds = _errors([own - other for own, other in rounds], _GIVEN_APART)
     of_sides = [
         (math.hypot(own, other), degrees)
         for (own, degrees), (other, _) in zip(_errors(row), _errors(base))
@@ -85,12 +84,12 @@ def apart(rounds: Sequence[tuple[float, float]]) -> Spread:
     return Spread((math.fsum(row) - math.fsum(base)) / len(rounds), (*of_rounds, *of_sides))
 
 
-def _errors(values: Sequence[float], first: int = FIRST) -> list[tuple[float, int]]:
+def _errors(values: Sequence[float], given_away: int = 0) -> list[tuple[float, int]]:
     """Standard errors of a mean: by what the first values suggest, and by what all do."""
     count = len(values)
     if count < 2:
         raise ValueError("one deployment tells nothing of the next")
     return [
-        (statistics.stdev(values[:first]) / math.sqrt(count), min(count, first) - 1),
-        (statistics.stdev(values) / math.sqrt(count), count - 1),
+        (statistics.stdev(part) / math.sqrt(count), max(len(part) - 1 - given_away, 1))
+        for part in (values[: FIRST + given_away], values)
     ]

@@ -95,17 +95,15 @@ class LoadPace:
             if min(values) > 0:
                 logs = (math.log(values[0]), math.log(values[1]))
                 by_deployment.setdefault(turn // (self.turns or 1), []).append(logs)
-        if len(by_deployment) < FIRST:
-            return math.inf
-        if not self.beside:
-            rounds = [logs[0] for logs in by_deployment.values()]
-            if any(own.deployment == base.deployment for _, own, base in pairs):
-                if len(rounds) < FIRST_SHARED:
-                    return math.inf
-                return deployments.shared([own - base for own, base in rounds]).half
-            return math.inf if len(rounds) < FIRST_APART else deployments.apart(rounds).half
-        ratios = [[own - base for own, base in logs] for logs in by_deployment.values()]
-        return deployments.beside(ratios).half
+        count = len(by_deployment)
+        if self.beside:
+            ratios = [[own - base for own, base in logs] for logs in by_deployment.values()]
+            return math.inf if count < FIRST else deployments.beside(ratios).half
+        rounds = [logs[0] for logs in by_deployment.values()]
+        if any(own.deployment == base.deployment for _, own, base in pairs):
+            differences = [own - base for own, base in rounds]
+            return math.inf if count < FIRST_SHARED else deployments.shared(differences).half
+        return math.inf if count < FIRST_APART else deployments.apart(rounds).half
 
     def half(self, configuration: str) -> float:
         """Half the interval of the logarithm of the percent, of its widest figure.
