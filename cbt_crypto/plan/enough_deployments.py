@@ -38,6 +38,11 @@ def problems(campaign: Campaign) -> Iterator[str]:
             f"cluster.baseline: compares {campaign.compared}, and deployments are added until "
             "percents of configurations are known; give seconds as time, or iterations: 1"
         )
+    elif not wheres(campaign):
+        yield (
+            "cluster.configurations: has one, and deployments are added until percents of it are "
+            "known; name another, or give seconds as time"
+        )
     elif is_in_rounds(campaign):
         least = fewest(campaign)
         if campaign.cluster.iterations < least:

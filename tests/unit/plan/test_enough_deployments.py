@@ -61,6 +61,14 @@ def test_percents_of_another_dimension_add_no_deployments(campaign_of: Make) -> 
         planned(campaign_of, SHARED[0], 12, baseline={"iodepth": 128})
 
 
+def test_one_configuration_alone_adds_no_deployments(campaign_of: Make) -> None:
+    """So was that; and a control does not stand beside one alone."""
+    with pytest.raises(UsageError, match=r"cluster\.configurations: has one, and deployments"):
+        planned(campaign_of, {"A": {}}, 12)
+    with pytest.raises(UsageError, match=r"cluster\.configurations: has one"):
+        planned(campaign_of, {"A": {}}, 12, control=True)
+
+
 def test_the_plan_says_from_how_many_deployments_to_how_many(campaign_of: Make) -> None:
     text = StringIO()
     show_plan(planned(campaign_of, APART[0], 40, most=300), Console(file=text, width=500))
