@@ -44,8 +44,8 @@ from cbt_crypto.results.precision.repetition import student
 
 POOL = {"rbd": {"pg_size": 16, "pgp_size": 16, "replication": 2}}
 LOAD = {"iodepth": 16, "op_size": 65536, "mode": "randread"}
-#: Seconds of a turn side by side, turns on each deployment, and seconds of a visit in rounds.
-TURN_S, TURNS, VISIT_S = 4, 2, 10
+#: Turns of each side by side on each deployment, and seconds of a visit in rounds.
+TURNS, VISIT_S = 2, 10
 #: More deployments than any of these needs.
 MOST = 40
 
@@ -75,13 +75,16 @@ class Place:
     #: MiB of a volume, and what OSDs may remember where two groups share a machine.
     vol_size: int
     memory: str
+    #: Seconds of a turn side by side: about what it costs to begin one, which is what takes the
+    #: least time where turns differ by what happens within them.
+    turn_s: int
     program: Sequence[str] = time_to_answer.HERE
 
     @classmethod
     def here(cls) -> Place:
         """This machine, whose OSDs are on sparse files."""
         section = cluster_section(Path("."), 13441, tmp_dir=..., osd_file_size="8G")
-        return cls({"crc": {}, "secure": {"secure_messenger": {}}}, section, 256, "2G")
+        return cls({"crc": {}, "secure": {"secure_messenger": {}}}, section, 256, "2G", 4)
 
     @classmethod
     def lab(cls, name: str) -> Place:
@@ -93,7 +96,7 @@ class Place:
         program = (sys.executable, "-m", "cbt_crypto", "lab", "run", "--name", name)
         return cls(
             {"plain": {}, "LUKS": {"luks": {}}},
-            {**section, "head": "node0", **nodes, **daemons, **own}, 32, "1800M", program,
+            {**section, "head": "node0", **nodes, **daemons, **own}, 32, "1800M", 8, program,
         )  # fmt: skip
 
     @property
@@ -204,7 +207,8 @@ def _compare(root: Path, options: argparse.Namespace) -> int:
     layout = {"layout": "side_by_side", "turns": TURNS,
               "settings": {"osd_memory_target": place.memory}}  # fmt: skip
     beside = known(
-        root / "c.json", lambda: one_campaign(place, root / "c", layout, precision, TURN_S, None)
+        root / "c.json",
+        lambda: one_campaign(place, root / "c", layout, precision, place.turn_s, None),
     )
     answers = {"(c) side by side": beside}
     if options.only != "c":
