@@ -68,7 +68,8 @@ def _allocation(plan: Plan, earlier: Earlier) -> Iterator[str]:
         loads = [cell for cell in plan.cells if cell.iteration == 0]
         seconds = round(sum(cell.scenario.measured_s for cell in loads) / max(len(loads), 1))
         allocation = Allocation(turns_of(section), seconds)
-        yield from advice(earlier.archive, earlier.seen, len(loads), section.iterations, allocation)
+        named = None if _until_known(plan) else section.iterations
+        yield from advice(earlier.archive, earlier.seen, len(loads), named, allocation)
 
 
 def _configurations(plan: Plan, console: Console) -> None:

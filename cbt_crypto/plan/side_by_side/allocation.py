@@ -1,20 +1,24 @@
 """Where time is spent best: how many deployments, turns on each, and seconds a turn.
 
-The optimum is that of Kalibera and Jones (Rigorous Benchmarking in Reasonable Time, ISMM 2013,
-section 6): at each level as many repetitions as the root of the next level's cost over its own,
-times the root of its own variance over the next level's. Pure arithmetic.
+Kalibera and Jones (Rigorous Benchmarking in Reasonable Time, ISMM 2013, section 6) derive the
+optimum where deployments are many. Here the least number of them often decides, so that all that is
+sensible is tried; where they are many, what is found is theirs. Pure arithmetic.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
-from cbt_crypto.results.precision.repetition import FEWEST_ROUNDS, half_of_rounds
+from cbt_crypto.results.precision.deployments import FIRST
+from cbt_crypto.results.precision.repetition import FEWEST_ROUNDS, half_of_rounds, student
 
-#: What is sensible whatever variances say, of which some are estimated as nothing.
-_SECONDS, _TURNS = (5, 300), (2, 30)
+#: Turns on each deployment and seconds a turn that are sensible, whatever variances say, of which
+#: some are estimated as nothing.
+_TURNS, _SECONDS = range(2, 31), (5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300)
 #: More deployments than anybody waits for.
 MOST = 1000
 #: The normal distribution's quantile for a tenth at each end.
@@ -66,29 +70,36 @@ class Allocation:
 
     def half(self, spread: Spread, deployments: int) -> float:
         """Half the interval of the percent's logarithm, of so many deployments; at least 2."""
-        # `half_of_rounds` is of a ratio of two; here their difference is one value.
         return half_of_rounds(deployments) / math.sqrt(2) * math.sqrt(self.variance(spread))
 
-    def deployments(self, spread: Spread, half: float) -> int:
-        """The fewest that carry a verdict and reach that half; `MOST` where none do."""
-        counts = range(FEWEST_ROUNDS, MOST)
-        return next((n for n in counts if self.half(spread, n) <= half), MOST)
+
+#: How many deployments have an interval of that half, by the variance of one's percent: `MOST` or
+#: more where nobody waits for so many.
+Count = Callable[[float, float], int]
+#: Half an interval in standard deviations of one deployment's percent, negative so that they rise.
+#: `half_of_rounds` is of a ratio of two; here their difference is one value.
+_HALVES = [-half_of_rounds(count) / math.sqrt(2) for count in range(FEWEST_ROUNDS, MOST)]
 
 
-def optimum(spread: Spread, costs: Costs) -> Allocation:
-    """The allocation that reaches any precision in the least time."""
-    seconds = _root(costs.turns * spread.second, costs.second * spread.turn, _SECONDS)
-    # A turn costs its seconds too, and varies by them.
-    of_turn = spread.turn + spread.second / seconds
-    cost = costs.turns + costs.second * seconds
-    turns = _root(costs.deployment * of_turn, cost * spread.deployment, _TURNS)
-    return Allocation(turns, seconds)
+def named_beforehand(variance: float, half: float) -> int:
+    """The fewest that carry a verdict and reach that half, where the file says how many."""
+    wanted = half / math.sqrt(variance) if variance else math.inf
+    return FEWEST_ROUNDS + bisect_left(_HALVES, -wanted)
 
 
-def _root(above: float, below: float, limits: tuple[int, int]) -> int:
-    """The root of a quotient, within limits; the upper one where nothing stands below."""
-    wanted = math.sqrt(above / below) if below > 0 else math.inf
-    return round(min(max(wanted, limits[0]), limits[1]))
+def until_known(variance: float, half: float) -> int:
+    """How many there are where the first few say how many are needed (Stein, 1945)."""
+    return max(FIRST, math.ceil(variance * (student(FIRST - 1) / half) ** 2))
+
+
+def optimum(spreads: Sequence[Spread], costs: Costs, half: float, count: Count) -> Allocation:
+    """The allocation with which every percent has an interval of that half in the least time."""
+
+    def seconds(one: Allocation) -> float:
+        needed = count(max(map(one.variance, spreads)), half)
+        return needed * one.cost(costs) if needed < MOST else math.inf
+
+    return min((Allocation(*each) for each in product(_TURNS, _SECONDS)), key=seconds)
 
 
 def likely(spread: Spread) -> tuple[Spread, Spread]:

@@ -18,8 +18,10 @@ from cbt_crypto.plan.side_by_side.allocation import (
     Costs,
     Spread,
     likely,
+    named_beforehand,
     optimum,
     spread_of,
+    until_known,
 )
 from cbt_crypto.results.precision.deployments import FIRST
 from cbt_crypto.results.precision.repetition import student
@@ -46,12 +48,13 @@ class Seen:
 
 
 def advice(
-    archive: Path, seen: Sequence[Seen], cells_per_turn: int, deployments: int, own: Allocation
-) -> Iterator[str]:
+    archive: Path, seen: Sequence[Seen], cells_per_turn: int, deployments: Optional[int],
+    own: Allocation,
+) -> Iterator[str]:  # fmt: skip
     """Sentences: what varies there, where time is spent best, and how long precisions take.
 
     `cells_per_turn` are those of every configuration and load; `deployments` and `own` are what
-    the file asks for.
+    the file asks for, no number of deployments where they are added until percents are known.
     """
     spreads = [one.spread for one in seen if one.metric == "iops"]
     costs = costs_of(archive, cells_per_turn)
@@ -59,26 +62,44 @@ def advice(
         yield "It holds no two deployments side by side, so nothing is known of what another is."
         return
     worst = max(spreads, key=own.variance)
-    best = optimum(_mean(spreads), costs)
     yield (
         f"There a percent differed by {_percent(worst.deployment)} from one deployment to the next "
-        f"and by {_percent(worst.turn)} from turn to turn, the worst of {len(spreads)}; in the "
-        f"least time: turns: {best.turns}, of {best.seconds} s each."
+        f"and by {_percent(worst.turn)} from turn to turn, the worst of {len(spreads)}."
     )
     for percent in _ASKED:
-        half = math.log1p(percent / 100)
-        need = best.deployments(worst, half)
-        if need >= MOST:
-            yield f"±{percent} % is not to be had: it takes more than {MOST} deployments."
-            continue
-        ends = [best.deployments(side, half) * best.cost(costs) for side in likely(worst)]
-        yield (
-            f"±{percent} % takes {need} deployments, {time_text(need * best.cost(costs))} "
-            f"({time_text(ends[0])} to {time_text(ends[1])} with a chance of 80 %)."
-        )
-    if deployments > 1:
+        yield _least_time(percent, spreads, costs, is_added=deployments is None)
+    if deployments is not None and deployments > 1:
         reached = 100 * math.expm1(min(own.half(worst, deployments), 5.0))
         yield f"As the file has it, {deployments} deployments reach about ±{reached:.2g} %."
+
+
+def _least_time(percent: int, spreads: Sequence[Spread], costs: Costs, *, is_added: bool) -> str:
+    """What a precision takes; `is_added`: deployments are, until the percents are known."""
+    half = math.log1p(percent / 100)
+    count = until_known if is_added else named_beforehand
+    best = optimum(spreads, costs, half, count)
+    worst = max(spreads, key=best.variance)
+    variances = [best.variance(one) for one in likely(worst)]
+    if is_added:
+        variances = [best.variance(worst) * ratio for ratio in _by_chance(worst.degrees, FIRST)]
+    needed, *ends = (count(variance, half) for variance in (best.variance(worst), *variances))
+    if needed >= MOST:
+        return f"±{percent} % is not to be had: it takes more than {MOST} deployments."
+    low, usual, high = (time_text(each * best.cost(costs)) for each in (ends[0], needed, ends[1]))
+    return (
+        f"±{percent} % takes the least time, {usual} ({low} to {high} with a chance of 80 %), "
+        f"with {needed} deployments of {best.turns} turns of {best.seconds} s each."
+    )
+
+
+def _by_chance(degrees: int, first: int) -> tuple[float, float]:
+    """What the first deployments make of a variance that is estimated with so many degrees.
+
+    That is Fisher's F; with a chance of 80 % it is between these.
+    """
+    from scipy.special import fdtri  # noqa: PLC0415
+
+    return float(fdtri(first - 1, degrees, 0.1)), float(fdtri(first - 1, degrees, 0.9))
 
 
 @dataclass(frozen=True)
@@ -95,23 +116,20 @@ def needed(
     """How many deployments of so many turns these spreads let expect; `most` rounds at most.
 
     Stein's interval is as wide as the `first` deployments say, which differ by chance from what
-    they are in that archive: the ratio of both variances is Fisher's F. More than `FIRST` tell of
-    it where degrees of freedom are given away, which leaves as many.
+    they are in that archive. More than `FIRST` tell of it where degrees of freedom are given away,
+    which leaves as many.
     """
-    from scipy.special import fdtri  # noqa: PLC0415
-
     allocation = Allocation(turns, until.block)
     spreads = sorted(seen, key=allocation.variance)
     if not spreads:
         return Needed((most,) * 3, f"{most // turns} deployments at most; nothing is known of them")
     worst = spreads[-1]
-    base = allocation.variance(worst) * (student(FIRST - 1) / until.half) ** 2
-    ratios = (
-        float(fdtri(first - 1, worst.degrees, 0.1)), 1.0,
-        float(fdtri(first - 1, worst.degrees, 0.9)),
-    )  # fmt: skip
+    less, more = _by_chance(worst.degrees, first)
     fewest = max(until.fewest_of(turns), first * turns)
-    wanted = [max(fewest, turns * math.ceil(base * ratio)) for ratio in ratios]
+    wanted = [
+        max(fewest, turns * until_known(ratio * allocation.variance(worst), until.half))
+        for ratio in (less, 1.0, more)
+    ]
     low, usual, high = (min(count, most) for count in wanted)
     asked = f"±{until.precision} after about {usual // turns} deployments of {turns} turns"
     if wanted[1] > most:

@@ -16,12 +16,16 @@ from cbt_crypto.plan.side_by_side import like
 from cbt_crypto.plan.side_by_side.allocation import (
     Allocation,
     Costs,
+    Count,
     Spread,
     likely,
+    named_beforehand,
     optimum,
     spread_of,
+    until_known,
 )
-from cbt_crypto.plan.side_by_side.like import advice, costs_of
+from cbt_crypto.plan.side_by_side.like import advice, costs_of, needed
+from cbt_crypto.results.precision.until import MeasureUntil
 
 pytestmark = pytest.mark.unit
 
@@ -30,16 +34,39 @@ SPREADS = [
     Spread(0.05, 0.001, 0.002, 2),
     Spread(0.02, 0.0005, 0.0001, 2),
     Spread(0.5, 0.001, 0.0005, 4),
+    # LUKS against plain in an emulated machine, whose four deployments were as alike as turns let
+    # them be: nothing was left for what deployments differ by.
+    Spread(0.001, 0.0016, 0.0, 3),
 ]
 
 
+@pytest.mark.parametrize("half", [0.1, 0.05, 0.02])
+@pytest.mark.parametrize("count", [named_beforehand, until_known])
 @pytest.mark.parametrize(("costs", "spread"), list(product(COSTS, SPREADS)))
-def test_no_other_allocation_is_much_better(costs: Costs, spread: Spread) -> None:
-    """What a precision costs is variance times cost: the search tries all that can be had."""
-    found = optimum(spread, costs)
-    all_of_them = (Allocation(n, s) for n in range(2, 31) for s in range(5, 301))
-    best = min(one.variance(spread) * one.cost(costs) for one in all_of_them)
-    assert found.variance(spread) * found.cost(costs) <= 1.15 * best
+def test_no_other_allocation_is_much_sooner(
+    costs: Costs, spread: Spread, count: Count, half: float
+) -> None:
+    """The search of all that could be asked for has every second of a turn, which ours has not."""
+
+    def seconds(one: Allocation) -> float:
+        return count(one.variance(spread), half) * one.cost(costs)
+
+    everything = (Allocation(n, s) for n in range(2, 31) for s in range(5, 301))
+    assert seconds(optimum([spread], costs, half, count)) <= 1.1 * min(map(seconds, everything))
+
+
+@pytest.mark.parametrize(("costs", "spread"), list(product(COSTS, SPREADS[:3])))
+def test_of_many_deployments_it_is_the_published_one(costs: Costs, spread: Spread) -> None:
+    """Kalibera and Jones, section 6: roots of costs and variances of neighbouring levels."""
+    seconds = math.sqrt(costs.turns * spread.second / (costs.second * spread.turn))
+    of_turn, cost = spread.turn + spread.second / seconds, costs.turns + costs.second * seconds
+    turns = math.sqrt(costs.deployment * of_turn / (cost * spread.deployment))
+    theirs = Allocation(round(min(max(turns, 2), 30)), round(min(max(seconds, 5), 300)))
+    half = 4 * math.sqrt(theirs.variance(spread) / 300)
+    assert until_known(theirs.variance(spread), half) > 100
+    found = optimum([spread], costs, half, until_known)
+    product_of = [one.variance(spread) * one.cost(costs) for one in (found, theirs)]
+    assert product_of[0] <= 1.1 * product_of[1]
 
 
 @pytest.mark.parametrize("count", [3, 5, 12])
@@ -48,8 +75,24 @@ def test_the_half_is_students(count: int) -> None:
     own = Allocation(6, 10)
     error = math.sqrt(own.variance(spread) / count)
     assert own.half(spread, count) == pytest.approx(stats.t.ppf(0.975, count - 1) * error, 1e-3)
-    need = own.deployments(spread, 0.05)
+    need = named_beforehand(own.variance(spread), 0.05)
     assert own.half(spread, need) <= 0.05 < own.half(spread, need - 1)
+
+
+def test_advice_counts_deployments_as_a_campaign_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until a precision is known, Stein's first four decide: more deployments than Student's."""
+    spread = Spread(0.0, 0.004, 0.0014, 7)
+    seen = [like.Seen("", {}, "iops", "beside", spread)]
+    monkeypatch.setattr(like, "costs_of", lambda *_: Costs(54, 17, 2))
+    said = list(advice(tmp_path, seen, 2, None, Allocation(2, 5)))
+    best = optimum([spread], Costs(54, 17, 2), math.log1p(0.05), until_known)
+    until = MeasureUntil(precision="5%", min=1, max=2000, block=best.seconds)
+    campaign = needed([spread], until, best.turns, 1000)
+    (five,) = (sentence for sentence in said if sentence.startswith("±5 %"))
+    assert f"with {campaign.rounds[1] // best.turns} deployments of {best.turns} turns" in five
+    assert not any("As the file has it" in sentence for sentence in said)
 
 
 def test_levels_are_told_apart() -> None:
