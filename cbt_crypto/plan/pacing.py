@@ -50,7 +50,7 @@ class Pacing:
         }
         # A block without one of the figures tells nothing: never that the others are enough.
         if load is not None and all(block.get(name) for name in asked):
-            measured = Measured(state.get("deployment"), figures)
+            measured = Measured(state.get("deployment"), figures, state.get("slices"))
             load.note(cell.configuration, cell.iteration, measured)
 
     @property

@@ -168,8 +168,16 @@ def _beside(
     Two groups of one cluster differ by their slices of the drives and by where CRUSH puts what, as
     two clusters do, and no number of turns on them tells by how much.
     """
+    together = [
+        (of_row, of_base)
+        for of_row, of_base in _pairs(values, base)
+        if of_row.deployment == of_base.deployment
+    ]
+    if not together:
+        # One was measured again, or by itself, on clusters that never served the other.
+        return _apart(values, base, until)
     by_deployment: dict[Hashable, list[float]] = {}
-    for of_row, of_base in _pairs(values, base):
+    for of_row, of_base in together:
         number = of_row.beside[1] if of_row.beside else of_row.deployment
         by_deployment.setdefault(number, []).append(of_row.log - of_base.log)
     pairs = [log for logs in by_deployment.values() for log in logs]

@@ -14,15 +14,19 @@ from cbt_crypto.results.precision.repetition import FEWEST_PAIRS
 from cbt_crypto.results.precision.until import MeasureUntil
 
 #: The report reads the same logs more finely; what just reaches the precision here does so there.
-_MARGIN = 0.98
+MARGIN = 0.98
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One block: its figures by name and direction, and the deployment it was measured on."""
+    """One block: its figures by name and direction, and the deployment it was measured on.
+
+    `slices`: the number of that deployment when it was planned, where groups stand side by side.
+    """
 
     deployment: Optional[str]
     figures: Mapping[str, float]
+    slices: Optional[int] = None
 
 
 @dataclass
@@ -60,7 +64,7 @@ class LoadPace:
         if len(group) > 1 and turn < FEWEST_PAIRS:
             return False
         if configuration != self.baseline or len(group) == 1:
-            return self.half(configuration) <= _MARGIN * self.until.half
+            return self.half(configuration) <= MARGIN * self.until.half
         # the baseline is measured for the others
         return all(self.is_settled(name, turn) for name in group if name != self.baseline)
 
@@ -69,7 +73,7 @@ class LoadPace:
         others = [name for name in self.blocks if name != self.baseline]
         names = others if configuration == self.baseline else [configuration]
         return bool(names) and all(
-            self.half_of_deployments(name, begun) <= _MARGIN * self.until.half for name in names
+            self.half_of_deployments(name, begun) <= MARGIN * self.until.half for name in names
         )
 
     def half_of_deployments(self, configuration: str, begun: int) -> float:
@@ -82,10 +86,14 @@ class LoadPace:
         pairs = [
             (turn, blocks[turn], baseline[turn])
             for turn in sorted(blocks)
-            if turn < begun and turn in baseline
+            if turn < begun and turn in baseline and self._is_pair(blocks[turn], baseline[turn])
         ]
         names = {name for _, block, _ in pairs for name in block.figures}
         return max((self._half(pairs, name) for name in names), default=math.inf)
+
+    def _is_pair(self, own: Measured, base: Measured) -> bool:
+        """Side by side they are on one cluster: else days may lie between them."""
+        return not self.beside or own.deployment == base.deployment
 
     def _half(self, pairs: Sequence[tuple[int, Measured, Measured]], figure: str) -> float:
         """The same of one figure."""
@@ -94,7 +102,9 @@ class LoadPace:
             values = [block.figures.get(figure, 0.0) for block in (own, base)]
             if min(values) > 0:
                 logs = (math.log(values[0]), math.log(values[1]))
-                by_deployment.setdefault(turn // (self.turns or 1), []).append(logs)
+                # Where the file had other turns before, those say where they were.
+                planned = turn // (self.turns or 1) if own.slices is None else own.slices
+                by_deployment.setdefault(planned, []).append(logs)
         count = len(by_deployment)
         if self.beside:
             ratios = [[own - base for own, base in logs] for logs in by_deployment.values()]

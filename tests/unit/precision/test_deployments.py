@@ -82,6 +82,26 @@ def test_deployments_that_differ_are_added_and_turns_do_not_help() -> None:
         assert load.is_settled("A", 4 * turns)
 
 
+def test_what_was_measured_days_apart_is_no_pair() -> None:
+    load = beside()
+    measure(load, "A", [0.0] * 4)
+    for turn in range(8):
+        load.note("B", turn, Measured(f"later {turn // 2}", {"read": 900.0}))
+    assert not load.is_settled("B", 8)
+    assert load.half_of_deployments("B", 8) == math.inf
+
+
+def test_other_turns_than_before_make_no_deployment_into_several() -> None:
+    """Two deployments of six turns counted as six of two, of which three were one cluster."""
+    load = beside(turns=2)
+    for name, level in (("A", 0.0), ("B", -0.1)):
+        for turn in range(12):
+            iops = {"read": 1000 * math.exp(level + 0.001 * turn)}
+            load.note(name, turn, Measured(f"d{turn // 6}", iops, turn // 6))
+    assert load.half_of_deployments("B", 12) == math.inf
+    assert not load.is_settled("B", 12)
+
+
 def test_a_deployment_that_has_begun_is_measured_to_its_end() -> None:
     load = beside()
     measure(load, "A", [0.0] * 4)

@@ -107,6 +107,17 @@ def test_a_deployment_that_broke_is_still_one() -> None:
     assert found is not None and found.p is None
 
 
+def test_what_never_shared_a_cluster_is_no_pair() -> None:
+    """Measured again by itself days later: what the host lost meanwhile stood as a verdict."""
+    row, base = values("group1", 5, 4, -0.05, 0.001), values("group0", 5, 4, 0, 0.001)
+    later = [Value(v.log, v.round, f"later {v.deployment}", v.beside) for v in row]
+    found = estimate(later, base)
+    assert found is not None and found.basis == "5 deployments of each, in rounds"
+    mixed = estimate([*row[:8], *later[8:]], base)
+    assert mixed is not None and mixed.p is None
+    assert mixed.basis == "2 deployments side by side, 8 pairs of turns in all"
+
+
 def test_live_changes_of_one_group_are_compared_as_before() -> None:
     same = [
         [Value(v.log, v.round, v.deployment, ("group0", 0)) for v in values("group0", 1, 8, x, 0)]
