@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any, Optional
@@ -38,6 +38,22 @@ def steps_of(archive: Path) -> list[dict[str, Any]]:
     """The steps in an archive's timeline.json; empty without a readable one."""
     steps = (read_json(_path(archive)) or {}).get("steps")
     return [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
+
+
+def beyond_the_file(step: Mapping[str, Any]) -> float:
+    """Seconds that a step took beyond what the file itself asks for: ramp and measured time."""
+    seconds = float(step.get("seconds") or 0)
+    return seconds - sum(float(step.get(key) or 0) for key in ("seconds_measured", "seconds_ramp"))
+
+
+def usual_fill_rate(steps: list[dict[str, Any]]) -> Optional[float]:
+    """MiB/s at which volumes were filled; of small ones that is mostly what goes before it."""
+    rates = [
+        step["mib"] / step["seconds"]
+        for step in steps
+        if step.get("step") == "prefill" and step.get("seconds") and step.get("mib")
+    ]
+    return float(median(rates)) if rates else None
 
 
 def usual_seconds(steps: list[dict[str, Any]], kind: str, **about: Any) -> Optional[float]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.consistency import too_few_deployments
+from cbt_crypto.plan.pacing import load_key
 from cbt_crypto.plan.turns import is_in_rounds, shares, turns_on_each
 from cbt_crypto.results.precision.deployments import FIRST, FIRST_APART, FIRST_SHARED
 
@@ -27,8 +29,11 @@ def fewest(campaign: Campaign) -> int:
     return max(FIRST_OF[where] for where in wheres(campaign))
 
 
-def problems(campaign: Campaign) -> Iterator[str]:
-    """A sentence for each key that keeps a precision from being known whatever is measured."""
+def problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterator[str]:
+    """A sentence for each key that keeps a precision from being known whatever is measured.
+
+    `cells` are all cells of the campaign.
+    """
     scenarios = [each for objects in campaign.scenarios.values() for each in objects]
     asked = [each for each in scenarios if turns_on_each(campaign, each) is not None]
     if not asked:
@@ -43,6 +48,8 @@ def problems(campaign: Campaign) -> Iterator[str]:
             "cluster.configurations: has one, and deployments are added until percents of it are "
             "known; name another, or give seconds as time"
         )
+    elif alone := _without_percents(campaign, cells):
+        yield from alone
     elif is_in_rounds(campaign):
         least = fewest(campaign)
         if campaign.cluster.iterations < least:
@@ -54,3 +61,18 @@ def problems(campaign: Campaign) -> Iterator[str]:
                     f"which each deployment takes one, and {least} deployments tell how far "
                     "deployments are apart; raise max, or lower block"
                 )
+
+
+def _without_percents(campaign: Campaign, cells: Sequence[Cell]) -> list[str]:
+    """A sentence for each load that is measured in the baseline alone."""
+    of_load: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if turns_on_each(campaign, cell.scenario) is not None:
+            of_load.setdefault(load_key(cell), []).append(cell)
+    baseline = campaign.first_configuration
+    return [
+        f"{alike[0].scenario.name}: configuration: is {baseline} alone, and deployments are added "
+        f"until percents of {baseline} are known; name another too, or give seconds as time"
+        for alike in of_load.values()
+        if len({cell.configuration for cell in alike}) == 1
+    ]

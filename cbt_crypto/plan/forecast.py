@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Callable, Optional
 
-from cbt_crypto.archive.timeline import steps_of
+from cbt_crypto.archive.timeline import beyond_the_file, steps_of
 from cbt_crypto.plan.predict import Durations
 from cbt_crypto.plan.steps import Measure, Plan, Step
 
@@ -94,8 +94,8 @@ class Forecast:
         steps = self._durations.steps
         by_kind: dict[str, list[float]] = {}
         for step in steps:
-            extra = float(step.get("seconds") or 0) - float(step.get("seconds_measured") or 0)
-            by_kind.setdefault(f"{step.get('step')} {step.get('how')}", []).append(extra)
+            kind = f"{step.get('step')} {step.get('how')}"
+            by_kind.setdefault(kind, []).append(beyond_the_file(step))
         if not by_kind:
             return _GUESSED
         shares = [_spread(ratios) for ratios in by_kind.values() if len(ratios) >= _ENOUGH]

@@ -12,7 +12,12 @@ from statistics import median, pvariance, variance
 from typing import Any, Optional
 
 from cbt_crypto.archive.json_file import read_json
-from cbt_crypto.archive.timeline import steps_of, usual_seconds
+from cbt_crypto.archive.timeline import (
+    beyond_the_file,
+    steps_of,
+    usual_fill_rate,
+    usual_seconds,
+)
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.cells import Cell
@@ -20,9 +25,11 @@ from cbt_crypto.plan.enough_deployments import FIRST_OF, wheres
 from cbt_crypto.plan.pacing import load_key
 from cbt_crypto.plan.side_by_side.like import Needed, Seen, needed, spreads_of
 from cbt_crypto.plan.steps import Deploy, Measure, Pending, Plan, Prefill, Step
-from cbt_crypto.plan.turns import turns_on_each
+from cbt_crypto.plan.turns import partners, turns_on_each
 from cbt_crypto.results.precision.block import read_block
 from cbt_crypto.results.precision.confidence_sequence import boundary
+from cbt_crypto.results.precision.pace import MARGIN
+from cbt_crypto.results.precision.repetition import FEWEST_PAIRS
 from cbt_crypto.results.precision.until import MeasureUntil, asked_of
 from cbt_crypto.units import time_text
 
@@ -64,22 +71,14 @@ class Durations:
         return self._around() + step.cell.scenario.ramp + step.cell.scenario.measured_s
 
     def _around(self) -> float:
-        seconds = [
-            step["seconds"] - step.get("seconds_measured", 0)
-            for step in self.steps
-            if step.get("step") == "measure"
-        ]
+        seconds = [beyond_the_file(step) for step in self.steps if step.get("step") == "measure"]
         return float(median(seconds)) if seconds else _AROUND_A_CELL_S
 
     @property
     def fill_mib_per_s(self) -> float:
-        """At which volumes are filled; of small ones that is mostly what goes before it."""
-        rates = [
-            step["mib"] / step["seconds"]
-            for step in self.steps
-            if step.get("step") == "prefill" and step.get("seconds") and step.get("mib")
-        ]
-        return float(median(rates)) if rates else _PREFILL_MIB_PER_S
+        """At which volumes are filled."""
+        usual = usual_fill_rate(self.steps)
+        return _PREFILL_MIB_PER_S if usual is None else usual
 
     def uncertainty(self, steps: Iterable[Step]) -> float:
         """Standard deviation of what all these steps take, beyond what the file says.
@@ -88,8 +87,8 @@ class Durations:
         """
         extras: dict[str, list[float]] = {}
         for noted in self.steps:
-            extra = float(noted.get("seconds") or 0) - float(noted.get("seconds_measured") or 0)
-            extras.setdefault(f"{noted.get('step')} {noted.get('how')}", []).append(extra)
+            kind = f"{noted.get('step')} {noted.get('how')}"
+            extras.setdefault(kind, []).append(beyond_the_file(noted))
         counts = Counter(_kind(step) for step in steps)
         total = 0.0
         for kind, count in counts.items():
@@ -164,6 +163,8 @@ def predict(plan: Plan, earlier: Earlier) -> Prediction:
     shown: dict[str, str] = {}
     keys = {cell.path: load_key(cell) for cell in plan.cells}
     last: dict[str, int] = {}
+    together = partners(plan.campaign, list(plan.campaign.configurations))
+    least = FEWEST_PAIRS if any(len(group) > 1 for group in together) else 1
     for cell in plan.cells:
         last[keys[cell.path]] = max(cell.iteration, last.get(keys[cell.path], 0))
     for cell in plan.to_measure:
@@ -176,7 +177,7 @@ def predict(plan: Plan, earlier: Earlier) -> Prediction:
                 shown[_words(cell)] = need.words
                 continue
             spread = earlier.spread(cell, until.block)
-            count = until.most if spread is None else rounds_needed(until, spread)
+            count = until.most if spread is None else rounds_needed(until, spread, least)
             rounds[key] = (count, count, count)
             shown[_words(cell)] = _shown(until, count, spread)
     of = earlier.durations.of
@@ -227,10 +228,10 @@ def _pauses(steps: Iterable[Step]) -> float:
     return sum(step.pause_s for step in steps if isinstance(step, Measure))
 
 
-def rounds_needed(until: MeasureUntil, spread: float) -> int:
+def rounds_needed(until: MeasureUntil, spread: float, least: int = FEWEST_PAIRS) -> int:
     """The first number of pairs whose interval is narrow enough; the most where none is."""
-    for count in range(until.fewest, until.most):
-        if boundary(count) * spread / math.sqrt(count) <= until.half:
+    for count in range(max(until.fewest, least), until.most):
+        if boundary(count) * spread / math.sqrt(count) <= MARGIN * until.half:
             return count
     return until.most
 
@@ -242,15 +243,18 @@ def _taken(
     end: int,
 ) -> list[Step]:
     """The steps that so many rounds of each load take; `keys` has the load of each cell's path."""
+
+    def is_needed(cell: Cell) -> bool:
+        counts = rounds.get(keys[cell.path])
+        return counts is None or cell.iteration < counts[end]
+
     taken: list[Step] = []
     pending = Pending()
     for step in steps:
         if not isinstance(step, Measure):
             pending.add(step)
-            continue
-        counts = rounds.get(keys[step.cell.path])
-        if counts is None or step.cell.iteration < counts[end]:
-            taken += [*pending.take(), step]
+        elif is_needed(step.cell):
+            taken += [*pending.take(is_needed), step]
     return taken
 
 

@@ -68,8 +68,16 @@ def _is_balanced(rounds: Sequence[tuple[str, ...]], baseline: str) -> bool:
 
 def pause_s(seed: int, turn: int, name: str, visits: int, longest: float = PAUSES_S) -> float:
     """Seconds to wait before a configuration is measured in a round of so many visits."""
-    share = min(PAUSES_S / max(visits, 1), longest)
-    return round(_generator(seed, turn, name).uniform(0, share), 1)
+    return round(_generator(seed, turn, name).uniform(0, _longest_pause_s(visits, longest)), 1)
+
+
+def usual_pause_s(visits: int, longest: float = PAUSES_S) -> float:
+    """The same on the average."""
+    return _longest_pause_s(visits, longest) / 2
+
+
+def _longest_pause_s(visits: int, longest: float) -> float:
+    return min(PAUSES_S / max(visits, 1), longest)
 
 
 def _generator(*of: object) -> random.Random:

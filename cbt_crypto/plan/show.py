@@ -18,7 +18,7 @@ from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.forecast import Forecast, clock
 from cbt_crypto.plan.predict import Durations, Earlier, in_words, predict
 from cbt_crypto.plan.side_by_side.allocation import Allocation
-from cbt_crypto.plan.side_by_side.like import advice
+from cbt_crypto.plan.side_by_side.like import Planned, advice
 from cbt_crypto.plan.side_by_side.order import deployments_of, turns_of
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.plan.turns import is_in_rounds, turns_on_each
@@ -65,11 +65,17 @@ def _allocation(plan: Plan, earlier: Earlier) -> Iterator[str]:
     """Where time is spent best, of configurations side by side."""
     section = plan.campaign.cluster
     if plan.campaign.groups:
-        loads = [cell for cell in plan.cells if cell.iteration == 0]
-        seconds = round(sum(cell.scenario.measured_s for cell in loads) / max(len(loads), 1))
+        cells = [cell for cell in plan.cells if cell.iteration == 0]
+        seconds = round(sum(cell.scenario.measured_s for cell in cells) / max(len(cells), 1))
         allocation = Allocation(turns_of(section), seconds)
         named = None if _until_known(plan) else section.iterations
-        yield from advice(earlier.archive, earlier.seen, len(loads), named, allocation)
+        planned = Planned(
+            cells=len(cells),
+            visits=len({cell.configuration for cell in cells}),
+            ramp_s=sum(cell.scenario.ramp for cell in cells),
+            fill_mb=plan.prefill_mb / max(plan.deployments(Transition.REBUILD), 1),
+        )
+        yield from advice(earlier.archive, earlier.seen, planned, named, allocation)
 
 
 def _configurations(plan: Plan, console: Console) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Optional, Union
@@ -23,6 +23,7 @@ from cbt_crypto.plan.layout import cell_site, site_of
 from cbt_crypto.plan.rounds import PAUSES_S, pause_s
 from cbt_crypto.plan.side_by_side.groups import group_of
 from cbt_crypto.plan.side_by_side.order import deployment_of, deployments_of
+from cbt_crypto.plan.side_by_side.slices import conf_of
 from cbt_crypto.plan.turns import is_in_rounds, seed_of, shares
 
 #: Options of a scenario that say how its volumes are made and filled.
@@ -47,10 +48,23 @@ class Deploy:
 
 @dataclass(frozen=True)
 class Prefill:
-    """Make and fill volumes that are not on this cluster yet."""
+    """Make and fill volumes that are not on this cluster yet.
+
+    `used_by`: name of a volume -> the cells that read or write it on this cluster.
+    """
 
     scenario: Scenario
     volumes: tuple[Volume, ...]
+    used_by: Mapping[str, Sequence[Cell]] = field(default_factory=dict, compare=False)
+
+    def only(self, is_needed: Callable[[Cell], bool]) -> Prefill:
+        """The same without volumes that no cell needs."""
+        volumes = tuple(
+            volume
+            for volume in self.volumes
+            if volume.name not in self.used_by or any(map(is_needed, self.used_by[volume.name]))
+        )
+        return replace(self, volumes=volumes)
 
 
 @dataclass(frozen=True)
@@ -119,7 +133,7 @@ def plan(
         *rates.problems(campaign, cells),
         *never_written.problems(cells),
         *client_encryption.problems(campaign, cells),
-        *enough_deployments.problems(campaign),
+        *enough_deployments.problems(campaign, cells),
     )
     wrong = list(dict.fromkeys(sentences))
     if wrong:
@@ -148,9 +162,9 @@ def _steps(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[Step]:
         needed = of_cell(cell)
         if any(volume.name not in there for volume in needed):
             on_this_cluster = _until_rebuild(cells[number:], changes[number:])
-            missing = _missing(of_cell, on_this_cluster, there)
-            yield Prefill(cell.scenario, missing)
-            there.update(volume.name for volume in missing)
+            prefill = _missing(of_cell, on_this_cluster, there)
+            yield prefill
+            there.update(volume.name for volume in prefill.volumes)
         yield Measure(cell, pauses[number])
 
 
@@ -208,7 +222,8 @@ class _Volumes:
         stack = Stack(campaign.configurations[cell.configuration])
         site = cell_site(cluster, cell.scenario, stack, whole)
         if campaign.groups:
-            site = replace(site, group=group_of(campaign.groups, cell.configuration).name)
+            group = group_of(campaign.groups, cell.configuration)
+            site = replace(site, group=group.name, conf=conf_of(site, group.number))
         return site
 
 
@@ -222,14 +237,20 @@ def _until_rebuild(cells: Sequence[Cell], changes: Sequence[Optional[Deploy]]) -
     return ordered
 
 
-def _missing(
-    volumes_of: _Volumes, cells: Sequence[Cell], there: Container[str]
-) -> tuple[Volume, ...]:
+def _missing(volumes_of: _Volumes, cells: Sequence[Cell], there: Container[str]) -> Prefill:
     """Volumes that are filled as the first cell's are: all that any cell needs, so all at once."""
-    wanted = _filling(cells[0].scenario)
-    alike = [cell for cell in cells if _filling(cell.scenario) == wanted]
-    volumes = {volume.name: volume for cell in alike for volume in volumes_of(cell)}
-    return tuple(volume for name, volume in volumes.items() if name not in there)
+    first = cells[0].scenario
+    wanted = _filling(first)
+    volumes: dict[str, Volume] = {}
+    used_by: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if _filling(cell.scenario) != wanted:
+            continue
+        for volume in volumes_of(cell):
+            if volume.name not in there:
+                volumes[volume.name] = volume
+                used_by.setdefault(volume.name, []).append(cell)
+    return Prefill(first, tuple(volumes.values()), used_by)
 
 
 def _filling(scenario: Scenario) -> dict[str, Any]:
@@ -349,11 +370,17 @@ class Pending:
         else:
             self.deploy = step
 
-    def take(self) -> list[Union[Deploy, Prefill]]:
-        """All that is put off, in order; nothing is any more."""
+    def take(
+        self, is_needed: Callable[[Cell], bool] = lambda _: True
+    ) -> list[Union[Deploy, Prefill]]:
+        """All that is put off, in order; nothing is any more.
+
+        Volumes are left out that no cell which `is_needed` uses.
+        """
+        prefills = [prefill.only(is_needed) for prefill in self.prefills]
         steps: list[Union[Deploy, Prefill]] = [
             *([self.deploy] if self.deploy else []),
-            *self.prefills,
+            *(prefill for prefill in prefills if prefill.volumes),
         ]
         self.deploy, self.prefills = None, []
         return steps

@@ -187,7 +187,7 @@ class CampaignRun:
         else:
             self._pending.add(step)
         if isinstance(step, Measure) or not self._pacing.may_pass_over:
-            for before in self._pending.take():
+            for before in self._pending.take(self._is_needed):
                 self._check_hold_seldom()
                 self._preparation.take(before, self._before_ending)
         if isinstance(step, Measure):
@@ -218,7 +218,8 @@ class CampaignRun:
         try:
             scenario = self._at_equal_load(cell)
             benchmark = done.benchmark(cell, scenario)
-            with done.timeline.step("measure", seconds_measured=cell.scenario.measured_s):
+            of_file = {"seconds_measured": scenario.measured_s, "seconds_ramp": scenario.ramp}
+            with done.timeline.step("measure", **of_file):
                 outcome = attempt(cell, benchmark, done.target, directory, healthy)
         except RunError as error:
             self._failed(cell, f"{error}{diagnosis(self._remote, benchmark.site)}")

@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+from cbt_crypto.plan.rounds import usual_pause_s
 from cbt_crypto.results.precision.deployments import FIRST
+from cbt_crypto.results.precision.pace import MARGIN
 from cbt_crypto.results.precision.repetition import FEWEST_ROUNDS, half_of_rounds, student
 
 #: Turns on each deployment and seconds a turn that are sensible, whatever variances say, of which
@@ -44,12 +46,17 @@ class Costs:
     """Seconds: of a deployment, of a round of turns without what it measures, of each second of it.
 
     A round of turns has every configuration under every load once, so that a second of it costs
-    as many as it has cells.
+    as many as it has cells. Before each of its visits to a configuration it pauses, by chance.
     """
 
     deployment: float
     turns: float
     second: float
+    visits: int = 0
+
+    def pauses(self, seconds: float) -> float:
+        """Of a round of turns of so many seconds, on the average."""
+        return self.visits * usual_pause_s(self.visits, seconds / 2)
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,8 @@ class Allocation:
 
     def cost(self, costs: Costs) -> float:
         """Seconds that one deployment takes, with all that is measured on it."""
-        return costs.deployment + self.turns * (costs.turns + costs.second * self.seconds)
+        of_turns = costs.turns + costs.pauses(self.seconds) + costs.second * self.seconds
+        return costs.deployment + self.turns * of_turns
 
     def half(self, spread: Spread, deployments: int) -> float:
         """Half the interval of the percent's logarithm, of so many deployments; at least 2."""
@@ -89,7 +97,7 @@ def named_beforehand(variance: float, half: float) -> int:
 
 def until_known(variance: float, half: float) -> int:
     """How many there are where the first few say how many are needed (Stein, 1945)."""
-    return max(FIRST, math.ceil(variance * (student(FIRST - 1) / half) ** 2))
+    return max(FIRST, math.ceil(variance * (student(FIRST - 1) / (MARGIN * half)) ** 2))
 
 
 def optimum(spreads: Sequence[Spread], costs: Costs, half: float, count: Count) -> Allocation:

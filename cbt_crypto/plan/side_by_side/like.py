@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any, Optional, get_args
 
 from cbt_crypto.archive.json_file import digest
-from cbt_crypto.archive.timeline import steps_of, usual_seconds
+from cbt_crypto.archive.timeline import beyond_the_file, steps_of, usual_fill_rate, usual_seconds
 from cbt_crypto.plan.side_by_side.allocation import (
     MOST,
     Allocation,
@@ -48,16 +48,16 @@ class Seen:
 
 
 def advice(
-    archive: Path, seen: Sequence[Seen], cells_per_turn: int, deployments: Optional[int],
+    archive: Path, seen: Sequence[Seen], planned: Planned, deployments: Optional[int],
     own: Allocation,
 ) -> Iterator[str]:  # fmt: skip
     """Sentences: what varies there, where time is spent best, and how long precisions take.
 
-    `cells_per_turn` are those of every configuration and load; `deployments` and `own` are what
-    the file asks for, no number of deployments where they are added until percents are known.
+    `deployments` and `own` are what the file asks for, no number of deployments where they are
+    added until percents are known.
     """
     spreads = [one.spread for one in seen if one.metric == "iops"]
-    costs = costs_of(archive, cells_per_turn)
+    costs = costs_of(archive, planned)
     if not spreads or costs is None:
         yield "It holds no two deployments side by side, so nothing is known of what another is."
         return
@@ -140,20 +140,33 @@ def needed(
     return Needed((low, usual, high), words)
 
 
-def costs_of(archive: Path, cells_per_turn: int) -> Optional[Costs]:
-    """What deployments and turns took there; None where no cell was measured."""
+@dataclass(frozen=True)
+class Planned:
+    """What a plan has on each deployment, and in each round of turns on it.
+
+    A deployment fills volumes with `fill_mb` MiB. A round measures so many `cells`, every
+    configuration under every load, with so many `visits` to configurations; `ramp_s` are all its
+    ramps together.
+    """
+
+    cells: int
+    visits: int
+    ramp_s: float
+    fill_mb: float
+
+
+def costs_of(archive: Path, planned: Planned) -> Optional[Costs]:
+    """What deployments and turns take, going by that archive; None where it measured no cell."""
     steps = steps_of(archive)
-    around = [
-        step["seconds"] - step.get("seconds_measured", 0)
-        for step in steps
-        if step.get("step") == "measure"
-    ]
+    around = [beyond_the_file(step) for step in steps if step.get("step") == "measure"]
     rebuild = usual_seconds(steps, "deploy", how="rebuild")
     if not around or rebuild is None:
         return None
-    fill = usual_seconds(steps, "prefill") or 0.0
+    rate = usual_fill_rate(steps)
+    fill = planned.fill_mb / rate if rate else 0.0
     change = usual_seconds(steps, "deploy", how="live") or 0.0
-    return Costs(rebuild + fill, cells_per_turn * (median(around) + change), cells_per_turn)
+    turns = planned.cells * median(around) + planned.ramp_s + planned.visits * change
+    return Costs(rebuild + fill, turns, planned.cells, planned.visits)
 
 
 def spreads_of(archive: Path) -> list[Seen]:

@@ -69,6 +69,18 @@ def test_one_configuration_alone_adds_no_deployments(campaign_of: Make) -> None:
         planned(campaign_of, {"A": {}}, 12, control=True)
 
 
+def test_a_load_of_the_baseline_alone_adds_no_deployments(campaign_of: Make) -> None:
+    """It took all deployments that there may be, for no percent."""
+    section = {
+        "configurations": APART[0], "rebuild": "needed", "order": "rounds", "iterations": 12,
+        "control": False,
+    }  # fmt: skip
+    load = {"time": {"precision": "2%", "block": 10}, "op_size": 4096, "mode": "randread"}
+    loads = {"rbd_single_client": load, "rbd_multi_client": {**load, "configuration": "A"}}
+    with pytest.raises(UsageError, match="rbd_multi_client: configuration: is A alone, and"):
+        plan(campaign_of(cluster=section, benchmarks=loads))
+
+
 def test_the_plan_says_from_how_many_deployments_to_how_many(campaign_of: Make) -> None:
     text = StringIO()
     show_plan(planned(campaign_of, APART[0], 40, most=300), Console(file=text, width=500))

@@ -99,6 +99,25 @@ def test_steps_that_are_put_off(planned: Callable[..., Plan]) -> None:
     assert pending.take() == []
 
 
+def test_volumes_that_no_cell_needs_any_more_are_not_filled(
+    campaign_of: Callable[..., Campaign],
+) -> None:
+    """Loads that were known were filled for on each further deployment, and never read."""
+    loads = {
+        "rbd_single_client": {"vol_size": 64, "time": 1},
+        "rbd_multi_client": {"vol_size": 64, "volumes_per_client": 3, "time": 1},
+    }
+    steps = plan(campaign_of(cluster={"rebuild": "needed"}, benchmarks=loads)).steps
+    (prefill,) = [step for step in steps if isinstance(step, Prefill)]
+    assert {volume.name for volume in prefill.volumes} == set(prefill.used_by)
+    pending = Pending()
+    pending.add(prefill)
+    (left,) = pending.take(lambda cell: cell.scenario.name == "rbd_single_client")
+    assert isinstance(left, Prefill) and len(left.volumes) == 1 < len(prefill.volumes)
+    pending.add(prefill)
+    assert pending.take(lambda _: False) == []
+
+
 def test_a_precision_makes_as_many_rounds_as_its_longest_time(
     campaign_of: Callable[..., Campaign],
 ) -> None:

@@ -24,11 +24,12 @@ from cbt_crypto.plan.side_by_side.allocation import (
     spread_of,
     until_known,
 )
-from cbt_crypto.plan.side_by_side.like import advice, costs_of, needed
+from cbt_crypto.plan.side_by_side.like import Planned, advice, costs_of, needed
 from cbt_crypto.results.precision.until import MeasureUntil
 
 pytestmark = pytest.mark.unit
 
+PLANNED = Planned(cells=9, visits=3, ramp_s=18, fill_mb=4096)
 COSTS = [Costs(30, 30, 9), Costs(600, 30, 9), Costs(3600, 100, 3), Costs(30, 5, 30)]
 SPREADS = [
     Spread(0.05, 0.001, 0.002, 2),
@@ -86,7 +87,7 @@ def test_advice_counts_deployments_as_a_campaign_does(
     spread = Spread(0.0, 0.004, 0.0014, 7)
     seen = [like.Seen("", {}, "iops", "beside", spread)]
     monkeypatch.setattr(like, "costs_of", lambda *_: Costs(54, 17, 2))
-    said = list(advice(tmp_path, seen, 2, None, Allocation(2, 5)))
+    said = list(advice(tmp_path, seen, PLANNED, None, Allocation(2, 5)))
     best = optimum([spread], Costs(54, 17, 2), math.log1p(0.05), until_known)
     until = MeasureUntil(precision="5%", min=1, max=2000, block=best.seconds)
     campaign = needed([spread], until, best.turns, 1000)
@@ -125,27 +126,31 @@ def test_one_deployment_tells_nothing(tmp_path: Path) -> None:
     results.mkdir()
     cells = [{"id": "id-a", "path": "results/0/id-a", "scenario": "s", "configuration": "A"}]
     (results / "plan.json").write_text(json.dumps({"format": 1, "cells": cells}))
-    (said,) = advice(tmp_path, [], 9, 3, Allocation(6, 10))
+    (said,) = advice(tmp_path, [], PLANNED, 3, Allocation(6, 10))
     assert "no two deployments" in said
 
 
 def test_what_cannot_be_had_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = [like.Seen("", {}, "iops", "beside", Spread(0.5, 0.1, 4.0, 1))]
     monkeypatch.setattr(like, "costs_of", lambda *_: Costs(600, 30, 9))
-    said = list(like.advice(tmp_path, seen, 9, 1, Allocation(6, 10)))
+    said = list(like.advice(tmp_path, seen, PLANNED, 1, Allocation(6, 10)))
     assert said[1:] == [
         f"±{percent} % is not to be had: it takes more than 1000 deployments."
         for percent in (5, 2, 1)
     ]
 
 
-def test_costs_are_those_of_the_archive_s_own_steps(tmp_path: Path) -> None:
+def test_costs_are_those_of_the_plan_at_the_archive_s_pace(tmp_path: Path) -> None:
+    """Fillings of another size count as large as they are, and as many as there are."""
     (tmp_path / "results").mkdir()
     steps = [
         {"step": "deploy", "how": "rebuild", "seconds": 20.0},
-        {"step": "prefill", "seconds": 10.0},
+        *({"step": "prefill", "seconds": seconds, "mib": 64} for seconds in (0.5, 1.0, 1.0)),
         {"step": "deploy", "how": "live", "seconds": 0.5},
-        {"step": "measure", "seconds": 13.0, "seconds_measured": 10},
+        {"step": "measure", "seconds": 15.0, "seconds_measured": 10, "seconds_ramp": 2},
     ]
     (tmp_path / "results" / "timeline.json").write_text(json.dumps({"steps": steps}))
-    assert costs_of(tmp_path, 9) == Costs(30, 31.5, 9)
+    costs = costs_of(tmp_path, PLANNED)
+    assert costs == Costs(20 + 4096 / 64, 9 * 3.0 + 18 + 3 * 0.5, 9, 3)
+    # A pause is drawn from nothing to half a turn, a minute in all at most.
+    assert (costs.pauses(10), costs.pauses(300)) == (3 * 2.5, 30)
