@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal, Optional
 
@@ -109,12 +109,8 @@ class RbdKrbd(RbdSingleClient):
         texts = {}
         for host, text in hosts.items():
             of_host = [volume for volume in volumes if volume.client == host]
-            first = of_host[0]
-            images = [(volume.pool, volume.name, volume.encryption) for volume in of_host]
-            before = krbd.attach(
-                images, first.tmp_dir, first.conf, commands.rbd, formats, first.client_id
-            )
-            after = krbd.detach([volume.name for volume in of_host], first.tmp_dir)
+            before = "\n".join(_attached(of_host, commands, formats))
+            after = krbd.detach([volume.name for volume in of_host], of_host[0].tmp_dir)
             texts[host] = _ENCLOSED.format(before=before, text=text, after=after)
         return texts
 
@@ -129,3 +125,12 @@ class RbdKrbd(RbdSingleClient):
             **job,
         }
         return f"$SUDO {fio_job.command(self.fio_cmd, options)}"
+
+
+def _attached(volumes: Sequence[Volume], commands: ClusterCommands, formats: bool) -> Iterator[str]:
+    """A script for each ceph.conf: groups side by side may speak in modes of their own."""
+    for conf in dict.fromkeys(volume.conf for volume in volumes):
+        of_conf = [volume for volume in volumes if volume.conf == conf]
+        images = [(volume.pool, volume.name, volume.encryption) for volume in of_conf]
+        first = of_conf[0]
+        yield krbd.attach(images, first.tmp_dir, conf, commands.rbd, formats, first.client_id)

@@ -131,6 +131,15 @@ class Overlay(BaseModel):
         return False
 
     @property
+    def is_divisible(self) -> bool:
+        """Whether groups of OSDs side by side can each have it for themselves, all alike.
+
+        `before_osds` is asked once for each group: a device that OSDs of several groups share is
+        nobody's to claim twice.
+        """
+        return True
+
+    @property
     def replaces_client_libraries(self) -> bool:
         """Whether its option `clients` gives client processes other libraries of Ceph.
 

@@ -64,6 +64,11 @@ class DbDevice(Overlay):
     def absent(cls) -> Self:
         return cls.make_absent(devices=None, directory=None, size="")
 
+    @property
+    @override
+    def is_divisible(self) -> bool:
+        return self.devices is None
+
     def _disk(self, osd: Osd) -> str:
         """The whole device that the OSD's volume is on."""
         devices = self.devices

@@ -8,14 +8,18 @@ from typing import Optional
 
 from cbt_crypto.archive.json_file import digest
 from cbt_crypto.benchmarks.base import Scenario
-from cbt_crypto.benchmarks.load import share_of
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.control import CONTROL
 from cbt_crypto.plan.file.origin import origin_of
 from cbt_crypto.plan.rounds import orders, round_orders
-from cbt_crypto.plan.side_by_side.order import deployments_of, rounds_on_each
+from cbt_crypto.plan.side_by_side.order import (
+    asks_the_baseline_first,
+    baseline_first,
+    deployments_of,
+    rounds_on_each,
+)
 
 
 def rounds_of(scenario: Scenario, iterations: int) -> int:
@@ -113,32 +117,17 @@ def in_rounds(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenar
     iterations = campaign.cluster.iterations
     together = groups(names, lambda this, other: shares(campaign, this, other))
     drawn = round_orders(together, iterations, seed_of(campaign), campaign.first_configuration)
-    if _asks_the_baseline_first(campaign):
-        drawn[0] = _baseline_first(drawn[0], together, campaign.first_configuration)
+    if asks_the_baseline_first(campaign):
+        first = campaign.first_configuration
+        # What shares its deployment comes behind it.
+        companions = next((group for group in together if first in group), ())
+        drawn[0] = baseline_first(drawn[0], first, companions)
     for turn, order in enumerate(drawn):
         for name in order:
             for scenarios in campaign.scenarios.values():
                 for scenario in scenarios:
                     if scenario.configuration == name and turn < rounds_of(scenario, iterations):
                         yield scenario, turn
-
-
-def _asks_the_baseline_first(campaign: Campaign) -> bool:
-    """Whether a load is a part of what the baseline does at most, which must be known then."""
-    return any(
-        share_of(scenario.target_rate) is not None
-        for scenarios in campaign.scenarios.values()
-        for scenario in scenarios
-    )
-
-
-def _baseline_first(
-    order: tuple[str, ...], together: Sequence[Sequence[str]], baseline: str
-) -> tuple[str, ...]:
-    """One round with the baseline before all others, and behind it what shares its deployment."""
-    companions = next((group for group in together if baseline in group), ())
-    ranks = {name: (name != baseline, name not in companions) for name in order}
-    return tuple(sorted(order, key=lambda name: ranks[name]))
 
 
 def in_turns(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:

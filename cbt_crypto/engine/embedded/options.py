@@ -111,6 +111,8 @@ def setting_options(cluster: ClusterSection) -> Sections:
 
 
 def _pgs_per_osd(cluster: ClusterSection) -> int:
-    osds = max(1, len(cluster.osds) * cluster.osds_per_node * per_device(cluster))
+    # One OSD a device is counted, however many there are: of configurations side by side, each
+    # has pools of its own on its share of a device's OSDs.
+    osds = max(1, len(cluster.osds) * cluster.osds_per_node)
     copies = sum(pool.pg_size * pieces_of(cluster, pool) for pool in cluster.pool_profiles.values())
     return max(250, 2 * math.ceil(copies / osds))

@@ -115,6 +115,18 @@ def _keys(cluster: ClusterSection) -> Iterator[tuple[KeyPath, str]]:
 
 def _overlays(configurations: Configurations) -> Iterator[tuple[KeyPath, str]]:
     """Overlays that change whole hosts, or devices as wholes."""
+    shared = {
+        overlay.name
+        for overlays in configurations.values()
+        for overlay in Stack(overlays).overlays
+        if not overlay.is_divisible
+    }
+    for name in sorted(shared):
+        yield (
+            ("cluster", "layout"),
+            f"is side_by_side, and {name} shares devices among the OSDs of a host, which groups "
+            "cannot; leave layout out",
+        )
     for this, other in combinations(configurations, 2):
         stacks = [Stack(configurations[name]) for name in (this, other)]
         for name in _differ(stacks[0], stacks[1]):

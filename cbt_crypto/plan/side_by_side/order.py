@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from cbt_crypto.benchmarks.base import Scenario
+from cbt_crypto.benchmarks.load import share_of
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.rounds import orders
 from cbt_crypto.results.precision.deployments import FIRST
@@ -56,9 +57,27 @@ def side_by_side(
     turns = {id(each): rounds_on_each(section, each) for each in objects}
     for deployment in range(max(deployments.values(), default=0)):
         here = [each for each in objects if deployment < deployments[id(each)]]
-        drawn = orders(names, max(turns[id(each)] for each in here), seed + deployment)
+        drawn = list(orders(names, max(turns[id(each)] for each in here), seed + deployment))
+        if not deployment and asks_the_baseline_first(campaign):
+            drawn[0] = baseline_first(drawn[0], campaign.first_configuration)
         for turn, order in enumerate(drawn):
             for name in order:
                 for scenario in here:
                     if scenario.configuration == name and turn < turns[id(scenario)]:
                         yield scenario, deployment * turns[id(scenario)] + turn
+
+
+def asks_the_baseline_first(campaign: Campaign) -> bool:
+    """Whether a load is a part of what the baseline does at most, which must be known then."""
+    return any(
+        share_of(scenario.target_rate) is not None
+        for scenarios in campaign.scenarios.values()
+        for scenario in scenarios
+    )
+
+
+def baseline_first(
+    order: Sequence[str], baseline: str, companions: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """One round with the baseline before all others, and behind it its `companions`."""
+    return tuple(sorted(order, key=lambda name: (name != baseline, name not in companions)))

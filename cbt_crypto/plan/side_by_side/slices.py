@@ -72,9 +72,14 @@ def site_of_group(
         osds=tuple(osd for osd in site.osds if osd in own),
         idle=tuple(osd for osd in site.osds if osd not in own),
         group=name_of(number),
-        conf=f"{site.conf.removesuffix('.conf')}.{name_of(number)}.conf",
+        conf=conf_of(site, number),
         slices=deployment,
     )
+
+
+def conf_of(site: Site, number: int) -> str:
+    """The ceph.conf of a group's clients."""
+    return f"{site.conf.removesuffix('.conf')}.{name_of(number)}.conf"
 
 
 def name_of(number: int) -> str:

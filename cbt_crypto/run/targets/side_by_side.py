@@ -44,8 +44,10 @@ class Places:
         self._in_force = {group: stacks[group.members[0]] for group in self.groups}
 
     def take_turn(self, configuration: str, stack: Stack) -> None:
-        """Note which configuration is to be in force on its group's OSDs."""
-        self._in_force[group_of(self.groups, configuration)] = stack
+        """Note which configuration is to be in force on its group's OSDs, and with its clients."""
+        group = group_of(self.groups, configuration)
+        self._in_force.pop(group)
+        self._in_force[group] = stack
 
     def site(self, group: Group, whole: Optional[Site] = None) -> Site:
         """The site as a group sees it; of `whole`, where that has other clients, say."""
@@ -63,9 +65,12 @@ class Places:
         return self._in_force[group]
 
     def each(self) -> Iterator[tuple[Site, Stack]]:
-        """Every group's site, with what is in force there."""
-        for group in self.groups:
-            yield self.site(group), self._in_force[group]
+        """Every group's site, with what is in force there.
+
+        Whose turn it is comes last: hosts of clients, which all groups share, are left as it wants.
+        """
+        for group, stack in self._in_force.items():
+            yield self.site(group), stack
 
 
 class GroupHooks(StackHooks):
@@ -206,7 +211,8 @@ class SideBySideCluster(DeployedCluster):
     def measure_on(self, scenario: Scenario) -> Site:
         """The OSDs of the configuration's group, and the scenario's clients."""
         group = group_of(self._places.groups, scenario.configuration)
-        return self._places.site(group, cell_site(self._section, scenario))
+        stack = self._stacks[scenario.configuration]
+        return self._places.site(group, cell_site(self._section, scenario, stack))
 
 
 def _memory(section: ClusterSection, site: Site, host: str) -> Requirement:

@@ -15,6 +15,7 @@ from cbt_crypto.engine.embedded.options import base_options, setting_options, wi
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.layout import site_of
 from cbt_crypto.units import size_bytes
 
 pytestmark = pytest.mark.unit
@@ -255,6 +256,21 @@ def test_room_for_the_placement_groups(
         cluster={"osds": [f"o{n}" for n in range(osds)], "pool_profiles": profiles}
     ).cluster
     assert setting_options(cluster)["global"]["mon_max_pg_per_osd"] == limit
+
+
+def test_room_for_the_placement_groups_of_every_group_side_by_side(campaign_of: Make) -> None:
+    """Each has the file's pools, on its share of the OSDs: the third pool was refused by Ceph."""
+    profile = {"pg_size": 16384, "pgp_size": 16384, "replication": 3}
+    section = {
+        "osds": [f"o{n}" for n in range(30)], "osds_per_device": 1, "layout": "side_by_side",
+        "configurations": {"A": {}, "B": {"luks": {}}, "C": {"secure_messenger": {}}},
+        "settings": {"osd_memory_target": "8G"}, "pool_profiles": {"rbd": profile},
+    }  # fmt: skip
+    campaign = campaign_of(cluster=section)
+    osds, groups = len(site_of(campaign.cluster).osds), len(campaign.groups)
+    limit = int(setting_options(campaign.cluster)["global"]["mon_max_pg_per_osd"])
+    # As the monitors count before they make the last group's pool.
+    assert groups * 16384 * 3 <= limit * osds
 
 
 def test_settings_become_options(campaign_of: Make) -> None:

@@ -17,7 +17,7 @@ from cbt_crypto.engine.contract import embedded
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.side_by_side.slices import engine_keys
-from cbt_crypto.plan.steps import Deploy
+from cbt_crypto.plan.steps import Deploy, Prefill, plan
 from cbt_crypto.run import take_down
 from cbt_crypto.run.cell.groups import judged, moved
 from cbt_crypto.run.targets.choice import target_of
@@ -36,7 +36,10 @@ LOAD = {"rbd_single_client": {"time": 10}}
 
 @pytest.fixture
 def target(campaign_of: Callable[..., Campaign]) -> SideBySideCluster:
-    campaign = campaign_of(cluster=SECTION, benchmarks=LOAD)
+    return target_for(campaign_of(cluster=SECTION, benchmarks=LOAD))
+
+
+def target_for(campaign: Campaign) -> SideBySideCluster:
     engine = embedded()
     engine.settings.cluster.clear()
     engine.settings.cluster.update(
@@ -83,6 +86,22 @@ def test_clients_have_a_conf_for_each_group(target: SideBySideCluster) -> None:
         assert confs[site.group]["client"]["ms_client_mode"] == mode
 
 
+def test_what_clients_encrypt_is_measured_as_it_was_filled(
+    campaign_of: Callable[..., Campaign],
+) -> None:
+    """The images were made with dm-crypt, and measured without: no such cell was ever proved."""
+    configurations = {"plain": {}, "LUKS": {"luks": {}}, "client": {"rbd_encryption": {}}}
+    load = {"rbd_single_client": ..., "rbd_krbd": {"time": 10, "vol_size": 64}}
+    campaign = campaign_of(cluster={**SECTION, "configurations": configurations}, benchmarks=load)
+    target = target_for(campaign)
+    planned = {volume for step in plan(campaign).steps if isinstance(step, Prefill)
+               for volume in step.volumes}  # fmt: skip
+    scenarios = campaign.scenarios["rbd_krbd"]
+    measured = {one for each in scenarios for one in each.volumes(target.measure_on(each))}
+    assert measured == planned
+    assert sum(volume.encryption is not None for volume in measured) == 1
+
+
 def test_only_osds_of_the_group_lie_on_dm_crypt(target: SideBySideCluster) -> None:
     encrypted = {osd.id for osd in site_of(target, "LUKS").osds}
     found = {
@@ -94,6 +113,18 @@ def test_only_osds_of_the_group_lie_on_dm_crypt(target: SideBySideCluster) -> No
     formatted = "\n".join(hooks(target).before_osds().values())
     assert all((f"-osd.{osd.id}-data" in formatted) is (osd.id in encrypted)
                for osd in target.site.osds)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(SECTION["configurations"]))  # type: ignore[call-overload]
+def test_clients_are_left_as_the_first_turn_wants_them(
+    target: SideBySideCluster, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """They were as the last group wants them, so that the first turn was not proved."""
+    monkeypatch.setattr(target.cluster, "initialize", lambda: None)
+    target.change_to(Deploy(name, Transition.REBUILD, "first"), Transition.REBUILD)
+    *_, last = hooks(target)._places.each()
+    assert last[0].group == site_of(target, name).group
+    assert len(list(hooks(target)._places.each())) == 3
 
 
 def test_pools_have_the_class_of_their_group(target: SideBySideCluster) -> None:

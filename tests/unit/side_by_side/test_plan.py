@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cbt_crypto.benchmarks.base import ClusterCommands
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.engine.upstream.requirements import problems
 from cbt_crypto.errors import UsageError
@@ -37,11 +38,15 @@ SECTION = {
     "settings": {"osd_memory_target": "8G"},
 }
 LOADS = {"rbd_single_client": {"time": 10, "op_size": [4096, 65536]}}
+DB = {"devices": "/dev/disk/by-partlabel/osd-db", "size": "1G"}
 
 
 @pytest.fixture
 def campaign(campaign_of: Make) -> Callable[..., Campaign]:
-    return lambda **cluster: campaign_of(cluster={**SECTION, **cluster}, benchmarks=LOADS)
+    def make(benchmarks: Any = LOADS, **cluster: Any) -> Campaign:
+        return campaign_of(cluster={**SECTION, **cluster}, benchmarks=benchmarks)
+
+    return make
 
 
 @pytest.fixture
@@ -155,6 +160,30 @@ def test_every_turn_has_each_configuration_once_in_an_order_of_its_own(planned: 
     assert [cell.iteration for cell in cells] == sorted(cell.iteration for cell in cells)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_who_is_asked_for_a_share_of_the_baseline_waits_for_it(campaign: Make, seed: int) -> None:
+    """Whether the file was refused hung on what chance drew as the first order."""
+    loads = {"rbd_single_client": {"time": 10, "op_size": 4096, "rate": ["max", "50%"]}}
+    cells = plan(campaign(benchmarks=loads, seed=seed)).to_measure
+    assert [cell.configuration for cell in cells[:2]] == ["plain", "plain"]
+    later = [cell.configuration for cell in cells if cell.iteration == 1]
+    assert sorted(set(later)) == sorted({cell.configuration for cell in cells})
+
+
+def test_the_kernel_s_client_maps_each_group_s_images_as_that_group_speaks(campaign: Make) -> None:
+    """All were mapped by the whole cluster's file, which says secure: crc groups refuse that."""
+    loads = {"rbd_single_client": ..., "rbd_krbd": {"time": 10, "op_size": 4096}}
+    planned = plan(campaign(benchmarks=loads))
+    prefill = next(step for step in planned.steps if isinstance(step, Prefill))
+    confs = {volume.conf for volume in prefill.volumes}
+    assert {conf.rpartition("/")[2] for conf in confs} == {
+        f"ceph.group{number}.conf" for number in range(4)
+    }
+    commands = ClusterCommands("ceph", "rbd", "env")
+    (script,) = prefill.scenario.prefill_scripts(prefill.volumes, "/run", commands).values()
+    assert all(f"CONF={conf}" in script for conf in confs)
+
+
 def test_other_archives_keep_their_cells(campaign_of: Make) -> None:
     """The definition of a cell that stands by itself has no word of layouts."""
     first, again = (
@@ -185,6 +214,10 @@ def test_other_archives_keep_their_cells(campaign_of: Make) -> None:
         (
             {"configurations": {"A": {}, "B": {"network": {"type": "wireguard"}}}},
             'differ in network, which cannot be of some OSDs of a host alone',
+        ),
+        (
+            {"configurations": {"A": {"db_device": DB}, "B": {"db_device": DB, "luks": {}}}},
+            "layout: is side_by_side, and db_device shares devices among the OSDs of a host",
         ),
         (
             {"configurations": {"A": {}, "B": {"luks": {"like": "ceph-volume"}}}},
