@@ -1,4 +1,4 @@
-"""Campaigns with LUKS on the two drives of one virtual machine, and what their cells say."""
+"""Short campaigns on the two drives of one virtual machine, and what their cells say."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 
-def run_campaign(lab: str, archive: Path, **own: Any) -> str:
+def run_campaign(lab: str, archive: Path, scenario: str = "rbd_single_client", **own: Any) -> str:
     """What `lab run` of a short campaign prints; `own` is of its file's section `cluster`."""
     config = archive.with_suffix(".yaml")
     cluster = {
@@ -28,7 +28,7 @@ def run_campaign(lab: str, archive: Path, **own: Any) -> str:
         **own,
     }
     load = {"vol_size": 16, "iodepth": 4, "time": 5, "op_size": 4096, "mode": "randread"}
-    text = yaml.safe_dump({"cluster": cluster, "benchmarks": {"rbd_single_client": load}})
+    text = yaml.safe_dump({"cluster": cluster, "benchmarks": {scenario: load}})
     config.write_text(text)
     done = subprocess.run(
         [sys.executable, "-m", "cbt_crypto", "lab", "run", config, "-a", archive, "--name", lab],

@@ -1,0 +1,57 @@
+"""The kernel's client side by side in a virtual machine: each group is mapped as it speaks."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from luks_campaigns import cells, run_campaign, steps
+from real_labs import running_lab
+
+from cbt_crypto.lab.shape import Kind, Shape
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
+
+NAME = f"krbd-beside-{os.getpid()}"
+SHAPE = Shape(kind=Kind.VM, nodes=1, disks=2, disk_size=2**32, memory=5 * 2**30, cpus=2)
+#: What the client encrypts shares the OSDs of what is plain; the messenger has its own.
+CONFIGURATIONS: dict[str, Any] = {
+    "plain": {},
+    "client": {"rbd_encryption": {}},
+    "secure": {"secure_messenger": {}},
+}
+TURNS = 2
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    archive = tmp_path_factory.mktemp("krbd-beside") / "archive"
+    with running_lab(NAME, SHAPE):
+        run_campaign(
+            NAME, archive, "rbd_krbd", settings={"osd_memory_target": "1800M"},
+            layout="side_by_side", turns=TURNS, configurations=CONFIGURATIONS,
+        )  # fmt: skip
+        yield archive
+
+
+def test_every_turn_is_proved(archive: Path) -> None:
+    """What the client encrypts was measured plain, and crc groups' images were mapped secure."""
+    measured = cells(archive)
+    assert len(measured) == TURNS * len(CONFIGURATIONS)
+    for cell in measured:
+        assert cell["state"] == "finished" and cell["proof"]["proved"], cell["configuration"]
+    groups = {cell["configuration"]: cell["group"] for cell in measured}
+    assert groups == {"plain": "group0", "client": "group0", "secure": "group1"}
+    assert steps(archive).count(("deploy", "rebuild")) == 1
+
+
+def test_one_configuration_s_images_alone_are_dm_crypt(archive: Path) -> None:
+    for cell in cells(archive):
+        (proof,) = [o for o in cell["proof"]["overlays"] if o["overlay"] == "rbd_encryption"]
+        is_wanted = cell["configuration"] == "client"
+        assert (proof["present"], proof["proved"]) == (is_wanted, True)
+        assert ("aes-xts-plain64" in json.dumps(proof["evidence"])) is is_wanted
