@@ -174,7 +174,7 @@ def test_a_load_is_judged_by_loads_like_it_and_others_by_the_worst(
     assert "; no such load there, so by the worst of 2 percents of others" in other
     # Each load's own rounds: 25 of two deployments, each with the loads that still go on.
     assert found.deploying == pytest.approx(25 * 2 * 40)
-    assert found.filling == pytest.approx(24 * 2 * 5)
+    assert found.filling == pytest.approx(25 * 2 * 5)
 
 
 def test_deployments_that_serve_both_are_six_at_least_and_what_is_not_known_is_said(
