@@ -168,18 +168,14 @@ def _beside(
     Two groups of one cluster differ by their slices of the drives and by where CRUSH puts what, as
     two clusters do, and no number of turns on them tells by how much.
     """
-    together = [
-        (of_row, of_base)
+    by_deployment = deployments.on_one_cluster(
+        (of_row.beside[1], of_row.deployment, of_base.deployment, of_row.log - of_base.log)
         for of_row, of_base in _pairs(values, base)
-        if of_row.deployment == of_base.deployment
-    ]
-    if not together:
+        if of_row.beside is not None
+    )
+    if not by_deployment:
         # One was measured again, or by itself, on clusters that never served the other.
         return _apart(values, base, until)
-    by_deployment: dict[Hashable, list[float]] = {}
-    for of_row, of_base in together:
-        number = of_row.beside[1] if of_row.beside else of_row.deployment
-        by_deployment.setdefault(number, []).append(of_row.log - of_base.log)
     pairs = [log for logs in by_deployment.values() for log in logs]
     count = len(by_deployment)
     if count > 1:

@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from cbt_crypto.results.precision.repetition import student
+
+ValueT = TypeVar("ValueT")
 
 #: The first deployments, which alone say how far deployments are apart. Before these no campaign
 #: ends. Three would need more than twice as many in the end, five are more than most need.
@@ -43,6 +46,25 @@ class Spread:
     def half(self) -> float:
         """Half the interval at 95 %."""
         return max(error * student(degrees) for error, degrees in self.errors)
+
+
+def on_one_cluster(
+    pairs: Iterable[tuple[int, Hashable, Hashable, ValueT]],
+) -> dict[int, list[ValueT]]:
+    """The values of pairs side by side, by the number that their deployment was planned with.
+
+    A pair is (that number, the cluster of one side, that of the other, its value). Sides that were
+    on different clusters are no pair: days may lie between them. A deployment that broke between
+    the two sides counts all the same, as long as most did not.
+    """
+    whole: dict[int, list[ValueT]] = {}
+    broken: dict[int, list[ValueT]] = {}
+    for number, own, base, value in pairs:
+        (whole if own == base else broken).setdefault(number, []).append(value)
+    between = {number: values for number, values in broken.items() if number not in whole}
+    if len(between) < len(whole):
+        whole.update(between)
+    return dict(sorted(whole.items()))
 
 
 def beside(deployments: Sequence[Sequence[float]]) -> Spread:

@@ -86,34 +86,35 @@ class LoadPace:
         pairs = [
             (turn, blocks[turn], baseline[turn])
             for turn in sorted(blocks)
-            if turn < begun and turn in baseline and self._is_pair(blocks[turn], baseline[turn])
+            if turn < begun and turn in baseline
         ]
         names = {name for _, block, _ in pairs for name in block.figures}
         return max((self._half(pairs, name) for name in names), default=math.inf)
 
-    def _is_pair(self, own: Measured, base: Measured) -> bool:
-        """Side by side they are on one cluster: else days may lie between them."""
-        return not self.beside or own.deployment == base.deployment
-
     def _half(self, pairs: Sequence[tuple[int, Measured, Measured]], figure: str) -> float:
         """The same of one figure."""
-        by_deployment: dict[int, list[tuple[float, float]]] = {}
-        for turn, own, base in pairs:
-            values = [block.figures.get(figure, 0.0) for block in (own, base)]
-            if min(values) > 0:
-                logs = (math.log(values[0]), math.log(values[1]))
-                # Where the file had other turns before, those say where they were.
-                planned = turn // (self.turns or 1) if own.slices is None else own.slices
-                by_deployment.setdefault(planned, []).append(logs)
-        count = len(by_deployment)
+        logs = [
+            (turn, own, base, [math.log(block.figures[figure]) for block in (own, base)])
+            for turn, own, base in pairs
+            if min(block.figures.get(figure, 0.0) for block in (own, base)) > 0
+        ]
         if self.beside:
-            ratios = [[own - base for own, base in logs] for logs in by_deployment.values()]
-            return math.inf if count < FIRST else deployments.beside(ratios).half
-        rounds = [logs[0] for logs in by_deployment.values()]
+            ratios = deployments.on_one_cluster(
+                (self._planned(turn, own), own.deployment, base.deployment, values[0] - values[1])
+                for turn, own, base, values in logs
+            )
+            is_known = len(ratios) >= FIRST
+            return deployments.beside(list(ratios.values())).half if is_known else math.inf
+        rounds = [(values[0], values[1]) for *_, values in logs]
+        count = len(rounds)
         if any(own.deployment == base.deployment for _, own, base in pairs):
             differences = [own - base for own, base in rounds]
             return math.inf if count < FIRST_SHARED else deployments.shared(differences).half
         return math.inf if count < FIRST_APART else deployments.apart(rounds).half
+
+    def _planned(self, turn: int, measured: Measured) -> int:
+        """The number of a deployment; where the file had other turns before, the block knows it."""
+        return turn // (self.turns or 1) if measured.slices is None else measured.slices
 
     def half(self, configuration: str) -> float:
         """Half the interval of the logarithm of the percent, of its widest figure.

@@ -118,6 +118,15 @@ def test_what_never_shared_a_cluster_is_no_pair() -> None:
     assert mixed.basis == "2 deployments side by side, 8 pairs of turns in all"
 
 
+def test_a_deployment_that_broke_between_two_turns_counts() -> None:
+    """With one turn on each, a killed campaign had one deployment less than it had measured."""
+    row, base = values("group1", 5, 1, -0.1, 0.01), values("group0", 5, 1, 0, 0.01)
+    row[2] = Value(row[2].log, 2, "built anew", row[2].beside)
+    found, whole = estimate(row, base), estimate(values("group1", 5, 1, -0.1, 0.01), base)
+    assert found == whole is not None
+    assert whole.basis == "5 deployments side by side, 5 pairs of turns in all"
+
+
 def test_live_changes_of_one_group_are_compared_as_before() -> None:
     same = [
         [Value(v.log, v.round, v.deployment, ("group0", 0)) for v in values("group0", 1, 8, x, 0)]
