@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,15 +60,19 @@ def _names(archive: Path) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if not name.startswith(".incoming"))
         for name in sorted(files):
             path = Path(folder, name)
-            is_plain = path.is_file() and not path.is_symlink() and _can_be_packed(path)
+            try:
+                status = path.lstat()
+            except OSError:
+                # A campaign that runs writes its files beside their names first.
+                continue
+            is_plain = stat.S_ISREG(status.st_mode) and _can_be_packed(path)
             if is_plain and name not in _LEFT_OUT:
-                _check_filled(path)
+                _check_filled(path, status)
                 yield path.relative_to(archive).as_posix()
 
 
-def _check_filled(path: Path) -> None:
+def _check_filled(path: Path, status: os.stat_result) -> None:
     """Raise UsageError for a file of holes: no reader would unpack what its zip becomes."""
-    status = path.stat()
     if status.st_size > FREE_BYTES and status.st_size > MOST_TIMES * status.st_blocks * 512:
         raise UsageError(
             f"{printable(str(path))}: is nearly empty for its size, and no campaign's; remove it"

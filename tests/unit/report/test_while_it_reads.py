@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from cbt_crypto import report
-from cbt_crypto.archive import folder
+from cbt_crypto.archive import folder, pack
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.archive.safe_read import open_below, read_document
@@ -79,6 +79,24 @@ def test_a_file_that_becomes_a_link_is_not_packed(
             if said("pack", small, "-o", target).exit_code == 0:
                 with zipfile.ZipFile(target) as packed:
                     assert name not in packed.namelist() or packed.read(name) == b"x"
+
+
+def test_a_file_that_is_gone_again_is_no_traceback(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A campaign that runs writes files beside their names first: packing met such a one."""
+    path = small / CELL / "output.0.client0"
+    path.write_text("x")
+
+    def gone(asked: Path) -> bool:
+        if asked == path:
+            path.unlink()
+        return True
+
+    monkeypatch.setattr(pack, "_can_be_packed", gone)
+    done = said("pack", small, "-o", tmp_path / "packed.zip")
+    assert (done.exit_code, path.exists()) == (1, False)
+    assert "No such file" in done.output
 
 
 def test_a_file_that_becomes_a_link_is_not_laid_out(
