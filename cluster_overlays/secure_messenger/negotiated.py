@@ -66,12 +66,16 @@ def agreed(
     connections: Optional[Mapping[str, Mapping[str, int]]],
     modes: Mapping[str, str],
     client_modes: Iterable[str],
+    is_watched: bool = False,
 ) -> Agreed:
     """Judge one OSD. `connections`: kind of peer -> mode -> how many; None when Ceph cannot say.
 
-    `client_modes` are the values of ms_client_mode of the clients of the cell.
+    `client_modes` are the values of ms_client_mode of the clients of the cell. `is_watched`: by
+    OSDs of a secure group of the same cluster, whose heartbeats are encrypted.
     """
     bytes_say = by_bytes(traffic)
+    if is_watched and bytes_say is Mode.MIXED and _is_less_than_data(traffic):
+        bytes_say = Mode.CRC
     service = _words(modes.get("ms_service_mode"))
     clients = _common_mode(chosen(_words(mode), service) for mode in client_modes)
     cluster = _words(modes.get("ms_cluster_mode"))
@@ -111,6 +115,12 @@ def by_bytes(traffic: Traffic) -> Mode:
     if traffic.total - traffic.encrypted <= _NOISE * traffic.total + slack:
         return Mode.SECURE
     return Mode.MIXED
+
+
+def _is_less_than_data(traffic: Traffic) -> bool:
+    """Whether what was encrypted is too little to be the clients' data, or the replicas."""
+    loads = [data for data in (traffic.client_data, traffic.osd_data) if data >= _LOAD_BYTES]
+    return bool(loads) and all(2 * (traffic.encrypted or 0) < data for data in loads)
 
 
 def is_loaded(traffic: Traffic) -> bool:

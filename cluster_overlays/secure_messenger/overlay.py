@@ -131,7 +131,10 @@ class SecureMessenger(Overlay):
         looks = (_answers(site, before), _answers(site, after))
         traffic = {osd: _traffic(osd, *looks) for osd in site.osds}
         if self._is_agreed_on(site):
-            return self._judge_negotiated(traffic, looks[1], _client_modes(site, after))
+            client_modes = _client_modes(site, after)
+            return self._judge_negotiated(
+                traffic, looks[1], client_modes, is_watched=self._is_watched(site)
+            )
         findings = {osd: self._finding(osd, traffic[osd], looks[1]) for osd in site.osds}
         moved = [of_osd for of_osd in traffic.values() if isinstance(of_osd, Traffic)]
         verdict = judge_all(self, findings, self._claim(moved))
@@ -140,12 +143,16 @@ class SecureMessenger(Overlay):
 
     def _is_agreed_on(self, site: Site) -> bool:
         """Whether an OSD leaves it to its peers: somebody else's, or a plain one beside others."""
-        is_beside = self.name in site.unlike and not self.is_present
-        return is_beside or any(osd.is_existing for osd in site.osds)
+        return self._is_watched(site) or any(osd.is_existing for osd in site.osds)
+
+    def _is_watched(self, site: Site) -> bool:
+        """Whether these are plain OSDs beside secure ones."""
+        return self.name in site.unlike and not self.is_present
 
     def _judge_negotiated(
-        self, traffic: Mapping[Osd, Union[Traffic, str]], look: Answers, client_modes: Sequence[str]
-    ) -> Verdict:
+        self, traffic: Mapping[Osd, Union[Traffic, str]], look: Answers,
+        client_modes: Sequence[str], *, is_watched: bool,
+    ) -> Verdict:  # fmt: skip
         """The same on a cluster that somebody else deployed: by what was negotiated there."""
         wanted = Mode.SECURE if self.is_present else Mode.CRC
         findings: dict[Osd, Finding] = {}
@@ -156,7 +163,7 @@ class SecureMessenger(Overlay):
                 continue
             modes = look.values[_key(osd, "modes")]
             connections = _connections(osd, look)
-            negotiated_here = agreed(moved, connections, modes, client_modes)
+            negotiated_here = agreed(moved, connections, modes, client_modes, is_watched)
             agreements.append((moved, negotiated_here))
             evidence = {"modes": modes, "client_modes": list(client_modes), **moved.evidence()}
             evidence |= {"connections": connections, "agreed": asdict(negotiated_here)}
