@@ -18,11 +18,17 @@ from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.file import control
 from cbt_crypto.plan.file.baseline import baseline_of, unmeasured
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.combinations import combinations, flatten, named_workloads
 from cbt_crypto.plan.file.consistency import of_client_libraries, of_recovery, until_precise
+from cbt_crypto.plan.file.control import (
+    CONTROL,
+    behind_baseline,
+    in_section,
+    name_taken,
+    wants_control,
+)
 from cbt_crypto.plan.file.dimensions import at, variants
 from cbt_crypto.plan.file.document import KeyPath, YamlDocument, printable, read
 from cbt_crypto.plan.file.explain import kind_of, nearest, sentences
@@ -150,12 +156,12 @@ def _controlled(
     baseline: Baseline,
 ) -> tuple[ClusterSection, dict[str, tuple[Overlay, ...]]]:
     """The section and the overlays with the control among them, where there is one."""
-    for path, wrong in control.name_taken(cluster, baseline):
+    for path, wrong in name_taken(cluster, baseline):
         file.problem(path, wrong)
-    if not control.wants_control(cluster, baseline):
+    if not wants_control(cluster, baseline):
         return cluster, configurations
-    names = control.behind_baseline(cluster.configurations, baseline)
-    with_control = control.behind_baseline(configurations, baseline)
+    names = behind_baseline(cluster.configurations, baseline)
+    with_control = behind_baseline(configurations, baseline)
     return cluster.model_copy(update={"configurations": names}), with_control
 
 
@@ -290,9 +296,9 @@ def _parts(file: CampaignFile, name: str, path: KeyPath, section: Any) -> list[t
 def _with_control(cluster: ClusterSection, baseline: Baseline, section: Any) -> Any:
     """A section that lists the configurations of its scenario lists the control too."""
     listed = section.get("configuration") if isinstance(section, dict) else None
-    if listed is None or control.CONTROL not in cluster.configurations:
+    if listed is None or CONTROL not in cluster.configurations:
         return section
-    return {**section, "configuration": control.in_section(listed, baseline)}
+    return {**section, "configuration": in_section(listed, baseline)}
 
 
 def _check_overlays(

@@ -67,12 +67,10 @@ def _devices(proposal: Proposal) -> Iterator[str]:
     yield "  osd_devices:"
     for host, drives in proposal.drives.items():
         yield f"    {host}:"
-        yield from (f"      - {_path(drive)}   # {printable(drive.described)}" for drive in drives)
+        yield from (f"      - {_path(drive)}   # {one_line(drive.described)}" for drive in drives)
     if proposal.spare:
         yield "  # Free too, and left out as every host is to have as many and alike:"
-        yield from (
-            f"  #   {d.host}: {_path(d)}   {printable(d.described)}" for d in proposal.spare
-        )
+        yield from (f"  #   {d.host}: {_path(d)}   {one_line(d.described)}" for d in proposal.spare)
 
 
 def _pools(proposal: Proposal, start: Start) -> Iterator[str]:
@@ -103,12 +101,12 @@ def _experiment(start: Start) -> Iterator[str]:
             yield f"  {key}: {flow(value)}"
     yield f"  baseline: {flow(start.baseline)}"
     for overlay, why in start.dropped.items():
-        yield f"  # {overlay} is left out of all of them: {printable(why)}"
+        yield f"  # {overlay} is left out of all of them: {one_line(why)}"
     yield "  configurations:"
     for name, overlays in start.usable.items():
         yield f"    {flow(name)}: {flow(overlays)}"
     for name, why in start.left_out.items():
-        yield f"    # {printable(why)}"
+        yield f"    # {one_line(why)}"
         yield f"    # {flow(name)}: {flow(start.configurations[name])}"
 
 
@@ -155,8 +153,8 @@ def _path(drive: HostDrive) -> str:
     return flow(drive.stable)
 
 
-def printable(text: str) -> str:
-    """What a host said, in a comment of one line."""
+def one_line(text: str) -> str:
+    """Return what a host said as one line, for a comment."""
     return "".join(char if char.isprintable() else "?" for char in text)
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cbt_crypto.run.init.campaign_file import facts, printable
+from cbt_crypto.run.init.campaign_file import facts, one_line
 from cbt_crypto.run.init.hardware import HostHardware, decimal
 from cbt_crypto.run.init.roles import Proposal
 
@@ -40,9 +40,9 @@ def _drives(hosts: Sequence[HostHardware], console: Console) -> None:
     for drive in drives:
         model = " ".join(filter(None, (drive.model, drive.serial))) or "-"
         row = (drive.host, drive.name, decimal(drive.size), model)
-        verdict = Text(printable(drive.why_not or f"free: {drive.stable}"))
+        verdict = Text(one_line(drive.why_not or f"free: {drive.stable}"))
         verdict.stylize("" if drive.why_not else "green")
-        table.add_row(*(Text(printable(word)) for word in row), verdict)
+        table.add_row(*(Text(one_line(word)) for word in row), verdict)
     console.print()
     wide = console if console.is_terminal else Console(file=console.file, width=10_000)
     wide.print(table)
