@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from cbt_crypto.archive.problem import printable
+from cbt_crypto.archive.files import printable
 from cbt_crypto.errors import CampaignError
 
 _PATH = click.Path(path_type=Path)

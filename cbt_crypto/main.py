@@ -17,7 +17,7 @@ import click
 from rich.console import Console
 
 from cbt_crypto import __version__
-from cbt_crypto.archive.problem import printable
+from cbt_crypto.archive.files import printable
 from cbt_crypto.command_line import SentenceCommand, needed, run_options, say_error
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import check_same_engine, choose

@@ -17,8 +17,7 @@ import click
 from rich.console import Console
 from rich.filesize import decimal
 
-from cbt_crypto.archive.pack import pack, pack_summary
-from cbt_crypto.archive.unpack import Pack, is_pack, opened
+from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
 from cbt_crypto.errors import UsageError
 from cbt_crypto.run.detached.running import running
 from cbt_crypto.run.detached.watch import changed

@@ -7,8 +7,7 @@ from typing import Any, Optional, TypeVar, Union
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.safe_read import check_values
+from cbt_crypto.archive.files import Malformed, check_values
 
 #: The newest layout that this version reads.
 FORMAT = 1

@@ -1,23 +1,39 @@
-"""An archive on disk: its plan, and the files of a cell, none of which may lead out of it."""
+"""An archive on disk: its plan, the files and labels of its cells, and its timeline.
+
+No path of a cell may lead out of the archive. docs/archive.md describes the layout.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
-from typing import Optional
+from statistics import median
+from typing import Any, Optional
 
+from cbt_crypto import units
 from cbt_crypto.archive.documents import (
     PLAN_LIMIT,
     AnyDocument,
     Environment,
     PlanDocument,
+    PlannedCell,
     parse_document,
 )
-from cbt_crypto.archive.problem import Malformed, Problem, of_system
-from cbt_crypto.archive.safe_read import DOCUMENT_LIMIT, read_document
+from cbt_crypto.archive.files import (
+    DOCUMENT_LIMIT,
+    Malformed,
+    Problem,
+    of_system,
+    read_document,
+    read_json,
+    write_json,
+)
 from cbt_crypto.errors import UsageError
 
 
@@ -158,3 +174,93 @@ def _environment(folder: Folder) -> tuple[Optional[Environment], tuple[Problem, 
     if environment is None:
         return None, (Problem(name, "is missing, so nothing is known of the hosts"),)
     return environment, ()
+
+
+#: Each of these lists takes a new cluster for each of its values.
+CLUSTER_DIMENSIONS = ("drive", "osds_per_device", "replication")
+
+
+def depth_words(options: Mapping[str, Any]) -> str:
+    """`iodepth 32`, or the total where that counts; the rate behind it where there is one."""
+    total = options.get("total_iodepth")
+    depth = f"iodepth {options['iodepth']}" if total is None else f"total_iodepth {total}"
+    rate, data = options.get("rate", "max"), options.get("data_pool_profile")
+    depth = depth if data is None else f"{depth} data_pool {data}"
+    return depth if rate == "max" else f"{depth} rate {rate}"
+
+
+def label_of(cell: PlannedCell) -> str:
+    """The label of a cell in an archive's plan."""
+    return label(cell.scenario, cell.configuration, cell.parameters, cell.iteration)
+
+
+def label(scenario: str, configuration: str, options: Mapping[str, Any], iteration: int) -> str:
+    """`rbd_single_client / LUKS / randread 4K iodepth 32`, and from the second on the iteration."""
+    words = [str(options.get("mode", ""))]
+    words += [units.short_size(options["op_size"])] if "op_size" in options else []
+    words += [depth_words(options)] if "iodepth" in options else []
+    words += [f"{key} {options[key]}" for key in CLUSTER_DIMENSIONS if key in options]
+    words += [f"iteration {iteration}"] if iteration else []
+    return f"{scenario} / {configuration} / {' '.join(words)}"
+
+
+def matches(text: str, pattern: str) -> bool:
+    """Whether a pattern of `--only` is a part of a label, or as a glob all of it; in any case."""
+    text, pattern = text.lower(), pattern.lower()
+    return pattern in text or fnmatch.fnmatchcase(text, pattern)
+
+
+def _path(archive: Path) -> Path:
+    return archive / "results" / "timeline.json"
+
+
+class Timeline:
+    """Notes steps that were taken to their end; a campaign that goes on adds to what is there."""
+
+    def __init__(self, archive: Path) -> None:
+        """Reads what is noted already."""
+        self._archive = archive
+        self._steps = steps_of(archive)
+
+    @contextlib.contextmanager
+    def step(self, kind: str, **about: Any) -> Iterator[None]:
+        """Note how long the block takes; `kind` is deploy, prefill, measure or take_down."""
+        started, clock = time.time(), time.monotonic()
+        yield
+        taken = round(time.monotonic() - clock, 3)
+        self._steps.append({"step": kind, **about, "started": started, "seconds": taken})
+        write_json(_path(self._archive), {"steps": self._steps})
+
+
+def steps_of(archive: Path) -> list[dict[str, Any]]:
+    """The steps in an archive's timeline.json; empty without a readable one."""
+    steps = (read_json(_path(archive)) or {}).get("steps")
+    return [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
+
+
+def beyond_the_file(step: Mapping[str, Any]) -> float:
+    """Seconds that a step took beyond what the file itself asks for: ramp and measured time."""
+    seconds = float(step.get("seconds") or 0)
+    return seconds - sum(float(step.get(key) or 0) for key in ("seconds_measured", "seconds_ramp"))
+
+
+def usual_fill_rate(steps: list[dict[str, Any]]) -> Optional[float]:
+    """MiB/s at which volumes were filled; of small ones that is mostly what goes before it."""
+    rates = [
+        step["mib"] / step["seconds"]
+        for step in steps
+        if step.get("step") == "prefill" and step.get("seconds") and step.get("mib")
+    ]
+    return float(median(rates)) if rates else None
+
+
+def usual_seconds(steps: list[dict[str, Any]], kind: str, **about: Any) -> Optional[float]:
+    """Median seconds of the steps of that kind and with those values; None without any."""
+    wanted = {"step": kind, **about}
+    seconds = [
+        step["seconds"]
+        for step in steps
+        if all(step.get(key) == value for key, value in wanted.items())
+        and isinstance(step.get("seconds"), (int, float))
+    ]
+    return float(median(seconds)) if seconds else None

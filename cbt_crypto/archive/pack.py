@@ -1,20 +1,29 @@
-"""One file of an archive, to be sent: a zip whose manifest names every file with its checksum."""
+"""Pack an archive into one zip file, and open such a file from an untrusted sender.
+
+A pack is a zip whose manifest names every file with its checksum.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import re
 import stat
+import struct
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import IO, Any
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, BinaryIO, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cbt_crypto import __version__
-from cbt_crypto.archive.problem import Malformed, printable
-from cbt_crypto.archive.safe_read import open_below
+from cbt_crypto.archive.files import Malformed, check_values, open_below, open_regular, printable
 from cbt_crypto.errors import RunError, UsageError
 
 #: Of the pack itself; what it holds has formats of its own.
@@ -139,3 +148,182 @@ def _entry(name: str) -> zipfile.ZipInfo:
     entry.compress_type = zipfile.ZIP_DEFLATED
     entry.external_attr = 0o100644 << 16
     return entry
+
+
+#: Bytes of a zip's list of files; zipfile makes 20 of memory of each. A quarter million files.
+_LIST_BYTES = 32 << 20
+_MANIFEST_BYTES = 96 << 20
+#: Of commas and brackets in the manifest, for each file; and what is free.
+_VALUES, _FREE_VALUES = 16, 1000
+#: Directories on the way to a file, and what a file or directory takes, however little is in it.
+_DEEPEST, _LEAST_BYTES = 8, 4096
+_READABLE = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+_LONGEST_NAME = 1000
+_PLAIN = re.compile(r"[^\x00-\x1f\x7f\\:]+")
+#: How the directory begins that a pack's content is in while it is looked at.
+_TEMPORARY = "cbt-crypto-pack-"
+
+
+class PackedFile(BaseModel):
+    """What a manifest says of one file."""
+
+    size: int = Field(ge=0)
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+class Manifest(BaseModel):
+    """manifest.json of a pack."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    format: int
+    kind: Literal["raw", "summary"]
+    anonymized: bool = False
+    files: dict[str, PackedFile]
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A pack whose content was checked and lies in `folder` for as long as it is open."""
+
+    manifest: Manifest
+    folder: Path
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether it holds a report alone."""
+        return self.manifest.kind == "summary"
+
+    def report(self) -> bytes:
+        """The bytes of a summary's report.json, unread. Raises OSError where there is none."""
+        return (self.folder / REPORT).read_bytes()
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Pack]:
+    """The content of a pack in a directory of its own, gone afterwards.
+
+    Raises UsageError, naming the pack, for whatever is wrong with it.
+    """
+    with tempfile.TemporaryDirectory(prefix=_TEMPORARY) as directory:
+        try:
+            with open_regular(path) as stream:
+                size = _checked_size(stream)
+                with zipfile.ZipFile(stream) as packed:
+                    manifest = _unpacked(packed, size, Path(directory))
+        except Malformed as error:
+            raise UsageError(f"{path}: {error}") from None
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+            raise UsageError(f"{path}: is no pack, or a damaged one; ask for it again") from None
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be unpacked ({error.strerror})") from None
+        yield Pack(manifest, Path(directory))
+
+
+def is_unpacked(folder: Path) -> bool:
+    """Whether a directory is, or lies in, the content of a pack, which is soon gone."""
+    return any(part.startswith(_TEMPORARY) for part in folder.parts)
+
+
+def is_pack(path: Path) -> bool:
+    """Whether a path names a file, as packs are, and not a directory, as archives are."""
+    return path.is_file()
+
+
+def _checked_size(stream: BinaryIO) -> int:
+    """The size of a zip. Raises Malformed where its list of files is too long to be read."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, size - (1 << 16) - 200))
+    tail = stream.read()
+    stream.seek(0)
+    # APPNOTE.TXT 4.3.16 and 4.3.14: the end of the list, and that of a large one.
+    listed = 0
+    for mark, place, form in ((b"PK\5\6", 12, "<L"), (b"PK\6\6", 40, "<Q")):
+        at = tail.rfind(mark)
+        if 0 <= at <= len(tail) - place - 8:
+            count = int(struct.unpack_from(form, tail, at + place)[0])
+            listed = max(listed, 0 if (form, count) == ("<L", 0xFFFFFFFF) else count)
+    if listed > _LIST_BYTES:
+        raise Malformed("lists more files than any campaign has, so it was not unpacked")
+    return size
+
+
+def _unpacked(packed: zipfile.ZipFile, size: int, into: Path) -> Manifest:
+    entries = packed.infolist()
+    manifest = _manifest(packed, len(entries))
+    names = [entry.filename for entry in entries if entry.filename != MANIFEST]
+    if len(set(names)) != len(names) or set(names) != set(manifest.files):
+        raise Malformed("holds other files than its manifest names")
+    most = size * MOST_TIMES + FREE_BYTES
+    for entry in entries:
+        if entry.filename != MANIFEST:
+            _check(entry, manifest.kind)
+    folders = {parent for name in names for parent in PurePosixPath(name).parents}
+    least = _LEAST_BYTES * (len(folders) + len(names))
+    if sum(packed_file.size for packed_file in manifest.files.values()) + least > most:
+        raise Malformed(f"would become more than {MOST_TIMES} times its size; not unpacked")
+    for entry in entries:
+        if entry.filename != MANIFEST:
+            _extract(packed, entry, manifest.files[entry.filename], into)
+    return manifest
+
+
+def _manifest(packed: zipfile.ZipFile, files: int) -> Manifest:
+    try:
+        entry = packed.getinfo(MANIFEST)
+    except KeyError:
+        raise Malformed("has no manifest.json, so it is no pack") from None
+    if entry.compress_type not in _READABLE:
+        raise Malformed("is compressed in another way than packs are")
+    with packed.open(entry) as file:
+        data = file.read(_MANIFEST_BYTES + 1)
+    if len(data) > _MANIFEST_BYTES:
+        raise Malformed("has a manifest that is too large")
+    check_values(data, files * _VALUES + _FREE_VALUES)
+    try:
+        manifest = Manifest.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise Malformed(f"has a manifest that is none: {key} {first['msg']}") from None
+    if not 1 <= manifest.format <= FORMAT:
+        raise Malformed(f"is of format {manifest.format}; a newer cbt-crypto reads it")
+    return manifest
+
+
+def _check(entry: zipfile.ZipInfo, kind: str) -> None:
+    """Raises Malformed for an entry that is more than a plain file at a plain place."""
+    name, mode = entry.filename, entry.external_attr >> 16
+    parts = name.split("/")
+    plain = _PLAIN.fullmatch(name) and len(name) <= _LONGEST_NAME
+    if not plain or len(parts) > _DEEPEST or any(part in ("", ".", "..") for part in parts):
+        raise Malformed(f"holds a path that may lead anywhere: {name!r}")
+    expected = name == REPORT if kind == "summary" else len(parts) > 1 and parts[0] == "results"
+    if not expected:
+        raise Malformed(f"holds {name!r}, which no {kind} pack has")
+    if stat.S_IFMT(mode) not in (0, stat.S_IFREG) or entry.flag_bits & 1:
+        raise Malformed(f"holds {name!r}, which is no plain file")
+    if entry.compress_type not in _READABLE:
+        raise Malformed("is compressed in another way than packs are")
+
+
+def _extract(
+    packed: zipfile.ZipFile, entry: zipfile.ZipInfo, promised: PackedFile, into: Path
+) -> None:
+    """Write one file, reading no byte more than the manifest promises."""
+    target = into.joinpath(*PurePosixPath(entry.filename).parts)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except (FileExistsError, NotADirectoryError):
+        raise Malformed(f"holds {entry.filename!r} twice") from None
+    digest, size = hashlib.sha256(), 0
+    with os.fdopen(descriptor, "wb") as file, packed.open(entry) as source:
+        for chunk in chunks(source):
+            size += len(chunk)
+            if size > promised.size:
+                break
+            digest.update(chunk)
+            file.write(chunk)
+    if size != promised.size or digest.hexdigest() != promised.sha256:
+        raise Malformed(f"{entry.filename} is not what the manifest says; ask for it again")

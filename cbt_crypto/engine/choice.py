@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Optional
 
-from cbt_crypto.archive.json_file import read_json
+from cbt_crypto.archive.files import read_json
 from cbt_crypto.engine.contract import Engine, embedded
 from cbt_crypto.engine.upstream.checkout import find
 from cbt_crypto.errors import UsageError

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from cbt_crypto.archive import labels
-from cbt_crypto.archive.json_file import cell_path, digest
+from cbt_crypto.archive import folder
+from cbt_crypto.archive.files import cell_path, digest
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
@@ -86,7 +86,7 @@ class Cell:
     @property
     def label(self) -> str:
         """One line for people, which `--only` matches too."""
-        return labels.label(self.scenario.name, self.configuration, self.parameters, self.iteration)
+        return folder.label(self.scenario.name, self.configuration, self.parameters, self.iteration)
 
 
 def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
@@ -167,7 +167,7 @@ def select(cells: Sequence[Cell], only: Sequence[str], option: str = "--only") -
 
 
 def _matches(cell: Cell, pattern: str) -> bool:
-    return labels.matches(cell.label, pattern)
+    return folder.matches(cell.label, pattern)
 
 
 def _measured_clusters(

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Callable, Optional
 
-from cbt_crypto.archive.timeline import beyond_the_file, steps_of
+from cbt_crypto.archive.folder import beyond_the_file, steps_of
 from cbt_crypto.plan.predict import Durations
 from cbt_crypto.plan.steps import Measure, Plan, Step
 

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive.json_file import digest, read_json
+from cbt_crypto.archive.files import digest, read_json
 from cbt_crypto.plan.cells import Cell, order_of
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.turns import partners, turns_on_each

@@ -11,13 +11,8 @@ from pathlib import Path
 from statistics import median, pvariance, variance
 from typing import Any, Optional
 
-from cbt_crypto.archive.json_file import read_json
-from cbt_crypto.archive.timeline import (
-    beyond_the_file,
-    steps_of,
-    usual_fill_rate,
-    usual_seconds,
-)
+from cbt_crypto.archive.files import read_json
+from cbt_crypto.archive.folder import beyond_the_file, steps_of, usual_fill_rate, usual_seconds
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.cells import Cell

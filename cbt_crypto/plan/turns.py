@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Optional
 
-from cbt_crypto.archive.json_file import digest
+from cbt_crypto.archive.files import digest
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.archive.documents import Baseline, PlanDocument, PlannedCell, Scalar
+from cbt_crypto.archive.files import printable
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
-from cbt_crypto.archive.problem import printable
 from cbt_crypto.report import label
 from cbt_crypto.report.anonymize import anonymized
 from cbt_crypto.report.figures import doubts, spread

@@ -14,8 +14,8 @@ from cbt_crypto.archive.documents import (
     PlannedCell,
     RecordedHost,
 )
+from cbt_crypto.archive.files import Malformed, Problem
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
-from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report.build import assemble, read_runs
 from cbt_crypto.report.figures.selection import baseline_of, chosen_cells

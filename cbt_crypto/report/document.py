@@ -14,7 +14,7 @@ from typing import Any, Literal, Optional, TypeVar, Union
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cbt_crypto.archive.documents import Baseline
-from cbt_crypto.archive.problem import printable
+from cbt_crypto.archive.files import printable
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report.figures.repeats import StandardError
 from cbt_crypto.report.model import Comparison, Conclusion, Pair, Report, ReportCell, Section, Table

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cbt_crypto.archive.documents import FORMAT, CellDocument, PlannedCell, Process
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.cell.run import Run, read_unproved_run
 from cbt_crypto.results.readers.fio_job import Job
 from cbt_crypto.results.readers.kbench import HEADING

@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cbt_crypto.archive.documents import FORMAT, CellDocument, PlannedCell, Process
+from cbt_crypto.archive.files import Malformed, read_yaml
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.safe_read import read_yaml
 from cbt_crypto.results.cell.run import Run, dimensions_of, read_unproved_run
 from cbt_crypto.results.readers.process_output import parse_output
 from cbt_crypto.units import parse_size

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cbt_crypto.archive.documents import CellDocument, Process
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.archive.folder import Folder, open_archive
-from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.errors import UsageError
 
 #: What may be a part of a file's name.

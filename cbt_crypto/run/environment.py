@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive.json_file import read_json, write_json
+from cbt_crypto.archive.files import read_json, write_json
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from cbt_crypto.archive.json_file import digest, read_json, write_json
+from cbt_crypto.archive.files import digest, read_json, write_json
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site

@@ -18,8 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Optional
 
-from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.safe_read import check_values, read_document
+from cbt_crypto.archive.files import Malformed, check_values, read_document
 from cbt_crypto.engine import Engine
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.secret import document_without

@@ -15,9 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive.json_file import write_json
-from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.safe_read import read_document
+from cbt_crypto.archive.files import Malformed, read_document, write_json
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.directories.directory_on_host import Refused, check_directory
 

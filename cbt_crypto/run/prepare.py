@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Union
 
-from cbt_crypto.archive.timeline import Timeline
+from cbt_crypto.archive.folder import Timeline
 from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack

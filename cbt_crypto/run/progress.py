@@ -18,8 +18,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 from typing_extensions import Self, override
 
-from cbt_crypto.archive.json_file import write_json
-from cbt_crypto.archive.problem import printable
+from cbt_crypto.archive.files import printable, write_json
 from cbt_crypto.engine.contract import LiveFigures
 from cbt_crypto.plan.forecast import Forecast
 from cbt_crypto.run.so_far import SoFar

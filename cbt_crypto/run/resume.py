@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive.json_file import read_json, write_json
+from cbt_crypto.archive.files import read_json, write_json
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.secret import document_without
 from cbt_crypto.hosts.site import Site

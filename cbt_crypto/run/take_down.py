@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive.problem import printable
+from cbt_crypto.archive.files import printable
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import Engine, embedded
 from cbt_crypto.errors import HostError, RunError, UsageError

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cbt_crypto.archive.json_file import hash_of
+from cbt_crypto.archive.files import hash_of
 from cbt_crypto.engine.contract import Hooks
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts.remote import Remote

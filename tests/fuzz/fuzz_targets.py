@@ -16,9 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cbt_crypto.archive import documents, json_file
-from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.safe_read import read_yaml
+from cbt_crypto.archive import documents, files
+from cbt_crypto.archive.files import Malformed, read_yaml
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.directories import own_directory
@@ -177,7 +176,7 @@ TARGETS: dict[str, Target] = {
     "upstream's YAML": Target(
         read_yaml, (b"cluster: {osds: [a, b]}\n", b"a: &a [x, x]\nb: [*a, *a]\n<<: {c: 1}\n")
     ),
-    "cell.json as the campaign reads it": Target(_by_path(json_file.read_json), (_CELL,)),
+    "cell.json as the campaign reads it": Target(_by_path(files.read_json), (_CELL,)),
     "plan, cell, proof, environment as the report reads them": Target(
         _document, tuple(bytes([n]) + _CELL for n in range(4))
     ),

@@ -6,7 +6,7 @@ import os
 
 import yaml
 
-from cbt_crypto.archive.json_file import cell_path
+from cbt_crypto.archive.files import cell_path
 from cbt_crypto.engine.contract import Cluster, Section
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.hosts.secret import document_without

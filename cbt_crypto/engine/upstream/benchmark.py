@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from cbt_crypto.archive.json_file import cell_path
+from cbt_crypto.archive.files import cell_path
 from cbt_crypto.engine.contract import Cluster, Section
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.failure import failures_named

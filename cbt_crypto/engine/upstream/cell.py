@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive.json_file import cell_path
+from cbt_crypto.archive.files import cell_path
 from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.engine.contract import CellOutcome, CellWork, LiveFigures, Looked, Looks

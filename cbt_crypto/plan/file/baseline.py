@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Union
 
 from cbt_crypto.archive.documents import NEVER_COMPARED, Baseline
-from cbt_crypto.archive.labels import CLUSTER_DIMENSIONS
+from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.dimensions import listed_values

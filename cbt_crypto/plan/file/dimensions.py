@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, Union
 
-from cbt_crypto.archive.labels import CLUSTER_DIMENSIONS
+from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
 from cbt_crypto.plan.file.cluster import ClusterSection
 
 #: A value for each key of the section that is a list: (("replication", 3),).

@@ -8,8 +8,7 @@ from typing import Any
 
 import yaml
 
-from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.safe_read import YAML_DIGITS, read_document
+from cbt_crypto.archive.files import YAML_DIGITS, Malformed, read_document
 from cbt_crypto.errors import UsageError
 
 KeyPath = tuple[Any, ...]

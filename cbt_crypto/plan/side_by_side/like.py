@@ -10,8 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Optional, get_args
 
-from cbt_crypto.archive.json_file import digest
-from cbt_crypto.archive.timeline import beyond_the_file, steps_of, usual_fill_rate, usual_seconds
+from cbt_crypto.archive.files import digest
+from cbt_crypto.archive.folder import beyond_the_file, steps_of, usual_fill_rate, usual_seconds
 from cbt_crypto.plan.side_by_side.allocation import (
     MOST,
     Allocation,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cbt_crypto.archive.documents import PredictionDocument, TimelineDocument
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.units import time_text
 
 #: A pause longer than any of a campaign's own: it stood still and was gone on with.

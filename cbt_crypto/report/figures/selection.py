@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from cbt_crypto.archive.documents import NEVER_COMPARED, Baseline, PlanDocument, PlannedCell, Scalar
-from cbt_crypto.archive.labels import label_of, matches
+from cbt_crypto.archive.folder import label_of, matches
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.results.cell.run import dimensions_of

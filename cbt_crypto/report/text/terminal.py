@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from cbt_crypto.archive.problem import printable
+from cbt_crypto.archive.files import printable
 from cbt_crypto.report import label, text_of
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.figures.metric import FROM_MEMORY

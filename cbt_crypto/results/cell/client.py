@@ -12,8 +12,8 @@ from typing import Any, Callable, Optional, TypeVar
 import numpy as np
 
 from cbt_crypto.archive.documents import Process, Scalar
+from cbt_crypto.archive.files import Malformed, Problem
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.window import Window, counts_per_second
 from cbt_crypto.results.readers.fio_job import SYNC, FioOutput, Job, Side

@@ -14,9 +14,8 @@ from typing import Optional
 import numpy as np
 
 from cbt_crypto.archive.documents import CellDocument
+from cbt_crypto.archive.files import Malformed, Problem, read_document
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.archive.problem import Malformed, Problem
-from cbt_crypto.archive.safe_read import read_document
 from cbt_crypto.results.arrays import Floats
 from cbt_crypto.results.cell.host_samples import Sampled
 from cbt_crypto.results.cell.node import BUSY_STATES, NodeSamples, percent_per_second

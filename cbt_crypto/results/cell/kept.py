@@ -26,10 +26,9 @@ from pydantic import TypeAdapter
 
 import cbt_crypto
 from cbt_crypto.archive.documents import PlannedCell
+from cbt_crypto.archive.files import Malformed, Unreadable, read_document
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.archive.problem import Malformed, Unreadable
-from cbt_crypto.archive.safe_read import read_document
-from cbt_crypto.archive.unpack import is_unpacked
+from cbt_crypto.archive.pack import is_unpacked
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.directories.user_cache import make_own, own_below_cache
 from cbt_crypto.results.cell.run import Run, read_run

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cbt_crypto.archive.files import Problem
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.archive.problem import Problem
 from cbt_crypto.results.arrays import Floats, Ints
 from cbt_crypto.results.cell.client import Client, Logs
 from cbt_crypto.results.cell.window import Window

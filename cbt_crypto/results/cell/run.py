@@ -10,8 +10,8 @@ import numpy as np
 
 from cbt_crypto.archive import documents
 from cbt_crypto.archive.documents import CellDocument, PlannedCell, Proof, Scalar, SteadyState
+from cbt_crypto.archive.files import Malformed, Problem
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.archive.problem import Malformed, Problem
 from cbt_crypto.results.arrays import Floats
 from cbt_crypto.results.cell.client import Client, Place, read_client
 from cbt_crypto.results.cell.client_cpu import (

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.stream import Stream
+from cbt_crypto.archive.files import Malformed, Stream
 from cbt_crypto.results.arrays import Floats, Ints
 
 #: The counters of a processor line, in its order; all in ticks of 1/`hz` s over all threads.

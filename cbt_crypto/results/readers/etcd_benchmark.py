@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.results.readers.fio_job import FioOutput, Job, Side
 
 #: "  Requests/sec:	7996.3959", "  Total:	2.5011 secs."

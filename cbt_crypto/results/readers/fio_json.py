@@ -10,8 +10,7 @@ from typing import Annotated, Any, Optional
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.safe_read import check_values
+from cbt_crypto.archive.files import Malformed, check_values
 from cbt_crypto.results.readers.fio_job import SYNC, FioOutput, Job, Side
 from cbt_crypto.results.readers.histogram import from_bins
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.stream import Stream
+from cbt_crypto.archive.files import Malformed, Stream
 from cbt_crypto.results.arrays import Ints
 from cbt_crypto.results.readers.number_columns import parse_columns
 

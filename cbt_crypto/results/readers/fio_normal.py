@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Optional
 
-from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.results.readers.fio_job import SYNC, FioOutput, Job, Side
 
 _VERSION = re.compile(r"^fio-\d[\w.-]*", re.MULTILINE)

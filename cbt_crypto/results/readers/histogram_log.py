@@ -11,8 +11,7 @@ from typing import NamedTuple, Optional
 import numpy as np
 from numpy.typing import NDArray
 
-from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.stream import Stream
+from cbt_crypto.archive.files import Malformed, Stream
 from cbt_crypto.results.arrays import Ints
 from cbt_crypto.results.readers.histogram import bin_latencies_ns
 from cbt_crypto.results.readers.number_columns import (

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Optional
 
-from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.results.readers.fio_job import FioOutput, Job, Side
 
 HEADING = b"FIO Benchmark Summary"

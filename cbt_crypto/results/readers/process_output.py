@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.results.readers.etcd_benchmark import parse_etcd_benchmark
 from cbt_crypto.results.readers.fio_job import FioOutput
 from cbt_crypto.results.readers.fio_json import parse_fio_json

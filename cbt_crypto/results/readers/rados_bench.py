@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.results.readers.fio_job import FioOutput, Job, Side
 
 _MARK = "Total time run"

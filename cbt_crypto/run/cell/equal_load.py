@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from cbt_crypto.archive.json_file import read_json
+from cbt_crypto.archive.files import read_json
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.errors import RunError
 from cbt_crypto.plan.cells import Cell

@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.errors import RunError
 from cbt_crypto.results.readers.etcd_benchmark import parse_etcd_benchmark
 from cbt_crypto.results.readers.rados_bench import parse_rados_bench

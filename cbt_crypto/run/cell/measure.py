@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive.json_file import write_json
+from cbt_crypto.archive.files import write_json
 from cbt_crypto.benchmarks.base import ClientProcess, Scenario, Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.engine import CellBenchmark, Engine

@@ -10,9 +10,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from cbt_crypto.archive.files import printable, read_json
 from cbt_crypto.archive.folder import open_archive
-from cbt_crypto.archive.json_file import read_json
-from cbt_crypto.archive.problem import printable
 from cbt_crypto.engine.contract import LiveFigures
 from cbt_crypto.plan.forecast import Left
 from cbt_crypto.run.detached.running import running

@@ -11,7 +11,7 @@ import click
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
-from cbt_crypto.archive.problem import printable
+from cbt_crypto.archive.files import printable
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.errors import RunError, UsageError

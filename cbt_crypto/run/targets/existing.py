@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
-from cbt_crypto.archive.json_file import digest
+from cbt_crypto.archive.files import digest
 from cbt_crypto.benchmarks.base import ClusterCommands, Scenario, Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.base import Transition

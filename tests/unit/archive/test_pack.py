@@ -17,8 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cbt_crypto.archive.pack import MANIFEST, pack
-from cbt_crypto.archive.unpack import opened
+from cbt_crypto.archive.pack import MANIFEST, opened, pack
 from cbt_crypto.errors import UsageError
 
 pytestmark = pytest.mark.unit

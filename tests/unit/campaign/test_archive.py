@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_crypto.archive.json_file import digest, hash_of, read_json, write_json
+from cbt_crypto.archive.files import digest, hash_of, read_json, write_json
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cbt_crypto.archive.json_file import read_json, write_json
+from cbt_crypto.archive.files import read_json, write_json
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.forecast import Forecast, Left, clock
 from cbt_crypto.plan.steps import Measure, plan

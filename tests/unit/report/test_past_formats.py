@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from cbt_crypto.archive.unpack import opened
+from cbt_crypto.archive.pack import opened
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import Report, build

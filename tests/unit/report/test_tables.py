@@ -14,7 +14,7 @@ from lxml import html
 from rich.console import Console
 
 from cbt_crypto.archive.documents import PlannedCell
-from cbt_crypto.archive.labels import label_of
+from cbt_crypto.archive.folder import label_of
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load

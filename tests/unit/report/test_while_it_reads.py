@@ -19,9 +19,8 @@ from rich.console import Console
 
 from cbt_crypto import report
 from cbt_crypto.archive import folder
+from cbt_crypto.archive.files import Malformed, open_below, read_document
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.safe_read import open_below, read_document
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.report import ReportOptions, build, write

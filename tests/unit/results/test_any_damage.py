@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.cell.perf import crypto_percent, parse_perf_stat
 from cbt_crypto.results.readers.collectl import read_collectl
 from cbt_crypto.results.readers.fio_log import read_fio_log

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cbt_crypto.archive.files import LINE_LIMIT, Malformed, Stream, read_document
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.safe_read import read_document
-from cbt_crypto.archive.stream import LINE_LIMIT, Stream
 
 pytestmark = pytest.mark.unit
 

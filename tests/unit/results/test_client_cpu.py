@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.results.cell.client_cpu import (
     ClientSamples,
     clients_used,

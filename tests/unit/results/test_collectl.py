@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbt_crypto.archive.problem import Malformed
-from cbt_crypto.archive.stream import Stream
+from cbt_crypto.archive.files import Malformed, Stream
 from cbt_crypto.results.cell.node import NodeSamples, percent_per_second
 from cbt_crypto.results.cell.window import Window
 from cbt_crypto.results.readers.collectl import (

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbt_crypto.archive.documents import CellDocument
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.cell.energy import (
     HostEnergy,
     energy_of_osds,

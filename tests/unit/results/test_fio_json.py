@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.results.readers.fio_json import parse_fio_json
 from cbt_crypto.results.readers.histogram import PERCENTILES, merge
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.results.readers.fio_json import parse_fio_json
 from cbt_crypto.results.readers.histogram import (
     PERCENTILES,

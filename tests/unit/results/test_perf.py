@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.archive.problem import Malformed
 from cbt_crypto.results.cell.perf import crypto_percent, parse_perf_stat, read_perf
 from cbt_crypto.results.cell.window import Window
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cbt_crypto.archive.problem import Malformed
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.results.readers.process_output import read_output
 
 pytestmark = pytest.mark.unit

@@ -99,7 +99,7 @@ def test_what_destroys_on_images_proves_right_before() -> None:
 
 #: Modules that write down when something was; what waits asks the monotonic clock.
 TELL_THE_TIME = {
-    "cbt_crypto/archive/timeline.py", "cbt_crypto/engine/upstream/cell.py",
+    "cbt_crypto/archive/folder.py", "cbt_crypto/engine/upstream/cell.py",
     "cbt_crypto/hosts/clock.py", "cbt_crypto/hosts/command_log.py",
     "cbt_crypto/hosts/samplers/clients_on_host.py",
     "cbt_crypto/hosts/samplers/counters_on_host.py",

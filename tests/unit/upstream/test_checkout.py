@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cbt_crypto.archive.json_file import write_json
+from cbt_crypto.archive.files import write_json
 from cbt_crypto.engine.choice import check_same_engine, choose
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.engine.upstream.checkout import find, is_checkout, read_checkout

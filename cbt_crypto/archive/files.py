@@ -1,0 +1,330 @@
+"""Read files that somebody sent, within stated limits; write ours whole or not at all.
+
+What is read is a regular file, at most as large as the caller allows. What is wrong with it is kept
+as a Problem beside the figures. JSON that the campaign writes is replaced in one step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, ClassVar, Optional
+
+import yaml
+from isal import isal_zlib
+
+#: Characters of a sentence about a file.
+_LONGEST = 400
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One sentence about one file or cell.
+
+    `file` is relative to the archive and begins the sentence; it is empty when the problem is
+    of the cell as a whole.
+    """
+
+    file: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.sentence}" if self.file else self.sentence
+
+
+class Malformed(Exception):
+    """A file cannot be read as what it should be; the message is one sentence without its name.
+
+    What it repeats of the file is made printable, on one line, and shortened where it is longer
+    than a sentence.
+    """
+
+    def __init__(self, sentence: str) -> None:
+        text = printable(" ".join(sentence.split()))
+        super().__init__(text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ...")
+
+
+class Unreadable(Malformed):
+    """What the system would not let be read, though it is there: another time it may.
+
+    `met` is how many of these this process has met, whoever caught them.
+    """
+
+    met: ClassVar[int] = 0
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"cannot be read ({error.strerror})")
+        Unreadable.met += 1
+
+
+def of_system(error: OSError) -> Malformed:
+    """The problem that this error of the system is."""
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return Malformed(f"cannot be read ({error.strerror})")
+    return Unreadable(error)
+
+
+def printable(text: str) -> str:
+    """`text` with a replacement character for each one that is neither printable nor a newline.
+
+    A terminal would obey some of them, and an HTML document cannot hold others.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+
+
+#: The largest fio output and JSON document that is read whole, in bytes.
+DOCUMENT_LIMIT = 64 << 20
+#: Values that a JSON document may have: those of fio's histograms of hundreds of clients, and more.
+JSON_VALUES = 2_000_000
+
+
+def read_document(path: Path, limit: int = DOCUMENT_LIMIT, inside: Optional[Path] = None) -> bytes:
+    """The whole of a regular file. Raises Malformed when it is larger than `limit` bytes.
+
+    With `inside`, a directory without links on the way, also for a file that is elsewhere: a link
+    may have been put on its way after anybody looked.
+    """
+    with open_regular(path) as file:
+        if inside is not None and not _where(file).is_relative_to(inside):
+            raise Malformed("is a link out of the archive, so it was not read")
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise Malformed(f"is larger than {limit >> 20} MiB, so it was not read")
+    return data
+
+
+def _where(file: BinaryIO) -> Path:
+    """The path of an open file, as the kernel knows it."""
+    return Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))
+
+
+def check_values(data: bytes, most: int = JSON_VALUES) -> None:
+    """Raise Malformed for JSON of more values than `most`, before anything makes them.
+
+    64 MiB of `[],[],...` become 2 GB. What is counted is what begins or parts values; some of it
+    may stand in texts.
+    """
+    if sum(map(data.count, (b",", b"[", b"{"))) > most:
+        raise Malformed("holds more values than any campaign writes, so it was not read")
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open without waiting on a pipe. Raises Malformed for what is not a readable regular file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise of_system(error) from None
+    return _regular(descriptor)
+
+
+def _regular(descriptor: int) -> BinaryIO:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Malformed("is not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def open_below(root: Path, name: str) -> BinaryIO:
+    """Open a file by its name below `root`, through no link, whoever puts one there meanwhile.
+
+    Raises Malformed as `open_regular` does.
+    """
+    *folders, last = PurePosixPath(name).parts
+    try:
+        at = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for folder in folders:
+                above, flags = at, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+                at = os.open(folder, flags, dir_fd=above)
+                os.close(above)
+            descriptor = os.open(last, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=at)
+        finally:
+            os.close(at)
+    except OSError as error:
+        raise of_system(error) from None
+    return _regular(descriptor)
+
+
+#: Values that a YAML document may unfold to, by its aliases, and how deep they may lie.
+YAML_VALUES, YAML_DEPTH = 20_000, 32
+_YAML_BYTES = 1 << 20
+#: Of a whole number, in whatever base.
+YAML_DIGITS = 100
+
+
+def read_yaml(data: bytes) -> Any:
+    """The value of a YAML document that someone sent. Raises Malformed.
+
+    One alias may stand for a million values, or for what it is a part of: they are counted first.
+    """
+    if len(data) > _YAML_BYTES:
+        raise Malformed("is larger than 1 MiB, so it was not read")
+    try:
+        depth = 0
+        for event in yaml.parse(data, Loader=yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > YAML_DEPTH:
+                raise Malformed(f"is nested deeper than {YAML_DEPTH} levels")
+        node = yaml.compose(data, Loader=yaml.SafeLoader)
+        if node is not None:
+            _count(node, 0, [0])
+        return yaml.safe_load(data)
+    # What PyYAML raises besides its own, as of `!!timestamp x`.
+    except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError,
+            ValueError) as error:  # fmt: skip
+        raise Malformed(f"is not YAML ({type(error).__name__})") from None
+
+
+def _count(node: Any, depth: int, seen: list[int]) -> None:
+    seen[0] += 1
+    if seen[0] > YAML_VALUES or depth > YAML_DEPTH:
+        raise Malformed("has aliases that unfold to more than anybody wrote")
+    # In base 16 or 60 as well: Python makes a number of it, and then cannot print it.
+    if node.tag == "tag:yaml.org,2002:int" and len(node.value) > YAML_DIGITS:
+        raise Malformed("has a number that is longer than any")
+    if isinstance(node, yaml.MappingNode):
+        for pair in node.value:
+            for child in pair:
+                _count(child, depth + 1, seen)
+    elif isinstance(node, yaml.SequenceNode):
+        for child in node.value:
+            _count(child, depth + 1, seen)
+
+
+#: The largest log or raw file that is streamed, in bytes after decompression.
+STREAM_LIMIT = 4 << 30
+#: The longest line that a log may have, in bytes; fio's histogram lines take some 20,000.
+LINE_LIMIT = 1 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
+#: What isal raises for damaged data; its stub takes the class for an instance.
+_DAMAGED: type[Exception] = isal_zlib.error  # type: ignore[assignment]
+
+
+class Stream:
+    """The bytes of a plain or gzip file in pieces, the kind recognised by its first bytes.
+
+    Once iterated, `truncated` tells whether a gzip stream ended without its trailer, which is
+    how it looks when its writer was ended by a signal. Iteration raises Malformed for damaged
+    data and for more than `limit` bytes.
+    """
+
+    def __init__(self, path: Path, limit: int = STREAM_LIMIT, piece: int = 1 << 20) -> None:
+        """`piece` is the largest size of one piece, in bytes."""
+        self.truncated = False
+        self._path = path
+        self._limit = limit
+        self._piece = piece
+
+    def __iter__(self) -> Iterator[bytes]:
+        total = 0
+        with open_regular(self._path) as file:
+            head = file.read(self._piece)
+            pieces = self._inflated if head.startswith(_GZIP_MAGIC) else self._plain
+            for piece in pieces(file, head):
+                total += len(piece)
+                if total > self._limit:
+                    raise Malformed(f"holds more than {self._limit >> 20} MiB, so it was not read")
+                yield piece
+
+    def lines(self) -> Iterator[bytes]:
+        """Pieces that end at the end of a line; the last one may lack its newline.
+
+        Raises Malformed for a line longer than `LINE_LIMIT`.
+        """
+        rest = b""
+        for piece in self:
+            cut = piece.rfind(b"\n") + 1
+            if cut:
+                yield rest + piece[:cut]
+                rest = piece[cut:]
+            else:
+                rest += piece
+            if len(rest) > LINE_LIMIT:
+                raise Malformed("has a line of more than 1 MiB, which no tool writes")
+        if rest:
+            yield rest
+
+    def _plain(self, file: BinaryIO, head: bytes) -> Iterator[bytes]:
+        while head:
+            yield head
+            head = file.read(self._piece)
+
+    def _inflated(self, file: BinaryIO, head: bytes) -> Iterator[bytes]:
+        inflater = isal_zlib.decompressobj(wbits=31)
+        while head:
+            try:
+                piece = inflater.decompress(head, self._piece)
+            except _DAMAGED as error:
+                raise Malformed(f"is damaged ({error})") from None
+            if piece:
+                yield piece
+            head = inflater.unconsumed_tail
+            if inflater.eof:
+                head = inflater.unused_data
+                inflater = isal_zlib.decompressobj(wbits=31)
+                self.truncated = False
+            else:
+                self.truncated = True
+            head = head or file.read(self._piece)
+        if rest := inflater.flush():
+            yield rest
+
+
+FORMAT = 1
+
+
+def hash_of(config: Mapping[str, Any]) -> str:
+    """CBT's name for a combination, longer: 16 hex digits of the sha1 of the sorted config.
+
+    CBT takes the first 8 of them, of which two in a campaign of ten thousand cells may be the same.
+    """
+    text = str(sorted(config.items()))
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:16]
+
+
+def digest(value: Any) -> str:
+    """A sha256 that is the same for the same JSON value, whatever the order of its keys."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def cell_path(config: Mapping[str, Any]) -> str:
+    """The directory, below an archive, of the cell with this config of CBT's benchmark object."""
+    return f"results/{int(str(config.get('iteration', 0))):08d}/id-{hash_of(config)}"
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON file so that a reader, or a crash, sees the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"format": FORMAT, **value}, indent=1, ensure_ascii=False)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_json(path: Path) -> Optional[dict[str, Any]]:
+    """A JSON file's mapping, or None when it is not there, torn, or something else."""
+    try:
+        data = read_document(path)
+        check_values(data)
+        value = json.loads(data.decode("utf-8"))
+    except (Malformed, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
