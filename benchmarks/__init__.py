@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from cbt_crypto.benchmarks.base import Scenario
-from cbt_crypto.benchmarks.drive.etcd import Etcd
-from cbt_crypto.benchmarks.drive.fdatasync import Fdatasync
-from cbt_crypto.benchmarks.drive.raw_device import RawDevice
+from cbt_crypto.benchmarks.etcd import Etcd
+from cbt_crypto.benchmarks.fdatasync import Fdatasync
 from cbt_crypto.benchmarks.librbdfio import Librbdfio
 from cbt_crypto.benchmarks.radosbench import Radosbench
+from cbt_crypto.benchmarks.raw_device import RawDevice
 from cbt_crypto.benchmarks.rbd_kbench import RbdKbench
 from cbt_crypto.benchmarks.rbd_krbd import RbdKrbd
 from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient

@@ -13,8 +13,7 @@ from typing import Any, Optional
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from typing_extensions import Self
 
-from cbt_crypto.benchmarks.base import ClusterCommands, Scenario, WrapClient
-from cbt_crypto.benchmarks.fio_job import Job
+from cbt_crypto.benchmarks.base import ClusterCommands, Job, Scenario, WrapClient
 from cbt_crypto.hosts.site import HostScripts, Site
 
 #: The specification's rounds: those that must be alike, and after how many it gives up.

@@ -7,17 +7,57 @@ return shell text; `cbt_crypto.run.cell.measure` runs them. `docs/scenarios.md` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, Optional, Union
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cbt_crypto.benchmarks.load import Rate
 from cbt_crypto.hosts.ceph_conf import ADMIN
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site, VolumeEncryption
 from cbt_crypto.results.precision.until import MeasureUntil
+
+#: The baseline's measured maximum is asked for in percent of it.
+_PERCENT = re.compile(r"^(\d+(?:\.\d+)?)%$")
+
+Iops = Annotated[int, Field(ge=1, le=1 << 40)]
+Share = Annotated[str, Field(pattern=r"^(?:0*[1-9]\d?(?:\.\d+)?|0*\.\d+|0*100(?:\.0+)?)%$")]
+#: `max`, IOPS of all processes together, or percent of what the baseline did at `max`.
+Rate = Union[Literal["max"], Iops, Share]
+
+
+def share_of(rate: Rate) -> Optional[float]:
+    """50 % as 0.5; None for a rate that is no percent."""
+    match = _PERCENT.match(rate) if isinstance(rate, str) else None
+    return float(match[1]) / 100 if match else None
+
+
+def depths(total: Optional[int], iodepth: int, volumes: int) -> tuple[int, ...]:
+    """IOs in flight of each process of a client.
+
+    A total is shared out as CBT does it: the remainder to the first volumes, and where it is less
+    than their number to as many of them.
+    """
+    if total is None:
+        return (iodepth,) * volumes
+    each, more = divmod(total, volumes)
+    by_volume = (each + (n < more) for n in range(volumes))
+    return tuple(depth for depth in by_volume if depth)
+
+
+def options(rate: Rate, processes: int, mode: str, rwmixread: int) -> dict[str, object]:
+    """fio's options for the part of one of `processes`, all jobs of all of them alike."""
+    if not isinstance(rate, int):
+        return {}
+    rate_of_process = rate / processes
+    if mode in ("rw", "randrw"):
+        parts = (rate_of_process * rwmixread / 100, rate_of_process * (100 - rwmixread) / 100)
+        return {"rate_iops": ",".join(str(max(1, round(part))) for part in parts)}
+    return {"rate_iops": max(1, round(rate_of_process))}
+
 
 #: (host, shell command) -> the command as the overlays want it started there.
 WrapClient = Callable[[str, str], str]
@@ -214,3 +254,43 @@ class Scenario(BaseModel):
         CBT's file names. It exits 0 when the processes ran, whatever they returned.
         """
         raise NotImplementedError
+
+
+#: fio's options by name; None for one without a value.
+Job = Mapping[str, object]
+
+
+def command(program: str, job: Job) -> str:
+    """The command of one fio, quoted."""
+    words = [f"--{key}" if value is None else f"--{key}={value}" for key, value in job.items()]
+    return " ".join(shlex.quote(word) for word in (program, *words))
+
+
+def results(n: int, log_avg_msec: int) -> dict[str, object]:
+    """Options for results in CBT's names: `json_output.<n>` and logs `output.<n>_*`.
+
+    Each IO is logged as a mean over `log_avg_msec`, and its latency as a histogram: percentiles
+    of several processes can only be had from histograms.
+    """
+    return {
+        # A line a second on its standard output, which `run` below keeps apart.
+        "eta": "always",
+        "output-format": "json+",
+        "output": f"json_output.{n}",
+        "log_avg_msec": log_avg_msec,
+        "log_hist_msec": log_avg_msec,
+        "log_unix_epoch": 1,
+        **{f"write_{kind}_log": f"output.{n}" for kind in ("bw", "iops", "lat", "hist")},
+    }
+
+
+def run(n: int, fio: str) -> str:
+    """Shell text that runs one fio: its exit status in `exit_status.<n>`, words in `output.<n>`.
+
+    While it runs, `live.<n>` says how much it does; a campaign shows that, and it is gone then.
+    """
+    words = f"tr '\\r' '\\n' < live.{n} | grep -av -e '^Jobs: ' -e '^$' || :; cat errors.{n}"
+    return (
+        f"s=0; {fio} > live.{n} 2> errors.{n} || s=$?; {{ {words}; }} > output.{n}; "
+        f"rm -f live.{n} errors.{n}; echo $s > exit_status.{n}"
+    )

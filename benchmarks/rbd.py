@@ -9,7 +9,7 @@ from typing import Literal, Optional
 
 from pydantic import Field
 
-from cbt_crypto.benchmarks import fio_job, load
+from cbt_crypto.benchmarks import base
 from cbt_crypto.benchmarks.age import Aged
 from cbt_crypto.benchmarks.base import (
     CacheState,
@@ -44,7 +44,7 @@ class RbdFio(Aged):
         description="pool profile of the volumes' data, also the pool's name, e.g. an erasure-"
         "coded one; the same as pool_profile: no second pool; CBT's key",
     )
-    rate: load.Rate = Field(
+    rate: base.Rate = Field(
         "max",
         description="IOPS of all processes together: as many as they can (max), a number, or "
         "percent of what the baseline did at max, e.g. [max, 50%]: equal load for all",
@@ -89,7 +89,7 @@ class RbdFio(Aged):
         return self.recovery
 
     @property
-    def target_rate(self) -> load.Rate:
+    def target_rate(self) -> base.Rate:
         """What the file says of `rate`."""
         return self.rate
 
@@ -177,7 +177,7 @@ class RbdFio(Aged):
         return self.cache
 
     def _end_to_end(
-        self, jobs: Sequence[fio_job.Job], volumes: Sequence[Volume], run_dir: str,
+        self, jobs: Sequence[base.Job], volumes: Sequence[Volume], run_dir: str,
         commands: ClusterCommands,
     ) -> HostScripts:  # fmt: skip
         """Each job on all volumes at once, one job after another; nothing without jobs."""
@@ -196,9 +196,7 @@ class RbdFio(Aged):
             for host, of_client in by_client.items()
         }
 
-    def _on_all(
-        self, job: fio_job.Job, volumes: Sequence[Volume], commands: ClusterCommands
-    ) -> str:
+    def _on_all(self, job: base.Job, volumes: Sequence[Volume], commands: ClusterCommands) -> str:
         return "\n".join(
             (
                 "pids=",
@@ -220,7 +218,7 @@ class RbdFio(Aged):
     @property
     def depths(self) -> tuple[int, ...]:
         """IOs in flight of each process of a client."""
-        return load.depths(self.total_iodepth, self.iodepth, self.volumes_per_client)
+        return base.depths(self.total_iodepth, self.iodepth, self.volumes_per_client)
 
     def in_flight(self, site: Site) -> Optional[int]:
         """All depths; below a rate, which is not always as deep, nobody knows."""
@@ -254,7 +252,7 @@ class RbdFio(Aged):
         clients: int,
     ) -> str:  # fmt: skip
         fio = wrap(host, self.fio_command(n, volume, clients, commands))
-        return f"({fio_job.run(n, fio)}) &"
+        return f"({base.run(n, fio)}) &"
 
     def fio_command(
         self, n: int, volume: Volume, clients: int = 1,
@@ -275,8 +273,8 @@ class RbdFio(Aged):
             "time_based": None,
             "runtime": self.measured_s,
             "ramp_time": self.ramp,
-            **load.options(self.rate, jobs, self.mode, self.rwmixread),
-            **fio_job.results(n, self.log_avg_msec),
+            **base.options(self.rate, jobs, self.mode, self.rwmixread),
+            **base.results(n, self.log_avg_msec),
         }
         if self.mode in ("rw", "randrw"):
             job["rwmixread"] = self.rwmixread
@@ -284,7 +282,7 @@ class RbdFio(Aged):
         job["name"] = f"rbd-{self.mode}"
         return self.fio_of(volume, job, commands)
 
-    def _one_pass(self, what: fio_job.Job, volume: Volume, commands: ClusterCommands) -> str:
+    def _one_pass(self, what: base.Job, volume: Volume, commands: ClusterCommands) -> str:
         job = {
             "name": "prefill",
             **what,
@@ -295,7 +293,7 @@ class RbdFio(Aged):
         fio = self.fio_of(volume, job, commands)
         return f'{fio} >> prefill.{volume.name}.out 2>&1 & pids="$pids $!"'
 
-    def fio_of(self, volume: Volume, job: fio_job.Job, commands: Optional[ClusterCommands]) -> str:
+    def fio_of(self, volume: Volume, job: base.Job, commands: Optional[ClusterCommands]) -> str:
         """The command of a fio that does `job` on a volume, with the environment that it needs."""
         options = {
             "ioengine": "rbd",
@@ -306,11 +304,11 @@ class RbdFio(Aged):
             "invalidate": 0,
             **job,
         }
-        fio = fio_job.command(self.fio_cmd, options)
+        fio = base.command(self.fio_cmd, options)
         return f"{commands.environment} {fio}" if commands else fio
 
 
-def _client(commands: Optional[ClusterCommands]) -> fio_job.Job:
+def _client(commands: Optional[ClusterCommands]) -> base.Job:
     """fio's options of who it is.
 
     It would call every cluster ceph, as it lets librados find ceph.conf in the environment, and

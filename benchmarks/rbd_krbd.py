@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, Optional
 from pydantic import Field
 from typing_extensions import override
 
-from cbt_crypto.benchmarks import fio_job
+from cbt_crypto.benchmarks import base
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume, WrapClient
 from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
 from cbt_crypto.hosts.devices import krbd
@@ -115,7 +115,7 @@ class RbdKrbd(RbdSingleClient):
         return texts
 
     @override
-    def fio_of(self, volume: Volume, job: fio_job.Job, commands: Optional[ClusterCommands]) -> str:
+    def fio_of(self, volume: Volume, job: base.Job, commands: Optional[ClusterCommands]) -> str:
         options = {
             "ioengine": self.ioengine,
             "filename": krbd.path(volume.tmp_dir, volume.name),
@@ -124,7 +124,7 @@ class RbdKrbd(RbdSingleClient):
             "size": f"{volume.size_mb}M",
             **job,
         }
-        return f"$SUDO {fio_job.command(self.fio_cmd, options)}"
+        return f"$SUDO {base.command(self.fio_cmd, options)}"
 
 
 def _attached(volumes: Sequence[Volume], commands: ClusterCommands, formats: bool) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Optional
 
-from cbt_crypto.benchmarks.load import share_of
+from cbt_crypto.benchmarks.base import share_of
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from cbt_crypto.benchmarks.base import Scenario
-from cbt_crypto.benchmarks.load import share_of
+from cbt_crypto.benchmarks.base import Scenario, share_of
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.rounds import orders
 from cbt_crypto.results.precision.deployments import FIRST

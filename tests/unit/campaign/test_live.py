@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto.benchmarks import fio_job
+from cbt_crypto.benchmarks import base
 from cbt_crypto.engine.contract import LiveFigures
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError
@@ -51,13 +51,13 @@ def test_what_fio_says_of_a_rate_that_it_is_held_to(
     monkeypatch.setattr(live, "EVERY_S", 0.5)
     job = {
         "ioengine": "null", "rw": "randread", "bs": "4096B", "size": "1g", "time_based": None,
-        "runtime": 6, "rate_iops": 2000, **fio_job.results(0, 1000), "name": "x",
+        "runtime": 6, "rate_iops": 2000, **base.results(0, 1000), "name": "x",
     }  # fmt: skip
     told: list[LiveFigures] = []
     remote = Remote(common, str(tmp_path / "tmp"))
     onlooker = live.Onlooker(told.append, ["localhost"], 1, in_flight=4)
     with live.followed(remote, str(tmp_path), onlooker):
-        text = fio_job.run(0, fio_job.command("fio", job))
+        text = base.run(0, base.command("fio", job))
         subprocess.run(["sh", "-c", text], cwd=tmp_path, check=True)
     assert told, "fio ran for six seconds"
     assert told[-1].iops == pytest.approx(2000, rel=0.25)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cbt_crypto.benchmarks.base import ClusterCommands
-from cbt_crypto.benchmarks.drive.etcd import Etcd
-from cbt_crypto.benchmarks.drive.fdatasync import Fdatasync
-from cbt_crypto.benchmarks.drive.raw_device import RawDevice
+from cbt_crypto.benchmarks.etcd import Etcd
+from cbt_crypto.benchmarks.fdatasync import Fdatasync
+from cbt_crypto.benchmarks.raw_device import RawDevice
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.devices import destroy, md_array
 from cbt_crypto.hosts.site import Drive

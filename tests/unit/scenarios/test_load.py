@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cbt_crypto.benchmarks import load
+from cbt_crypto.benchmarks import base
 from cbt_crypto.benchmarks.base import ClusterCommands
 from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
 from cbt_crypto.hosts.site import Site
@@ -39,7 +39,7 @@ def _options(name: str, **options: Any) -> Mapping[str, list[str]]:
     ],
 )
 def test_depths(total: Any, volumes: int, expected: tuple[int, ...]) -> None:
-    assert load.depths(total, 7, volumes) == expected
+    assert base.depths(total, 7, volumes) == expected
 
 
 def test_a_total_depth_reaches_fio_on_each_client() -> None:
@@ -74,10 +74,10 @@ def test_rates_that_make_no_sense(rate: Any) -> None:
 
 @pytest.mark.parametrize(("rate", "share"), [("50%", 0.5), ("2.5%", 0.025), ("100%", 1.0)])
 def test_shares(rate: str, share: float) -> None:
-    assert load.share_of(rate) == share
+    assert base.share_of(rate) == share
     RbdMultiClient.model_validate({"configuration": "x", "rate": rate})
 
 
 def test_no_share() -> None:
-    assert load.share_of("max") is None
-    assert load.share_of(100) is None
+    assert base.share_of("max") is None
+    assert base.share_of(100) is None

@@ -8,10 +8,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from cbt_crypto.benchmarks import fio_job
+from cbt_crypto.benchmarks import base
 from cbt_crypto.benchmarks.base import ClusterCommands, WrapClient
-from cbt_crypto.benchmarks.drive.base import FioOnDrive, capacity
-from cbt_crypto.benchmarks.drive.file_system import FileSystemScenario
+from cbt_crypto.benchmarks.drive import FileSystemScenario, FioOnDrive, capacity
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site
 
@@ -41,7 +40,7 @@ class Fdatasync(FioOnDrive, FileSystemScenario):
         fio = wrap(drive.host, f"$SUDO {self.fio_command(drive.mount_point)}")
         work = (
             self.watch(site, drive),
-            fio_job.run(0, fio),
+            base.run(0, fio),
             "wait",
         )
         cell = self.mounted(drive, site.tmp_dir, "\n".join(work))
@@ -58,6 +57,6 @@ class Fdatasync(FioOnDrive, FileSystemScenario):
             "bs": self.op_size,
             "size": f"{self.size}M",
             "loops": self.loops,
-            **fio_job.results(0, self.log_avg_msec),
+            **base.results(0, self.log_avg_msec),
         }
-        return fio_job.command(self.fio_cmd, job)
+        return base.command(self.fio_cmd, job)

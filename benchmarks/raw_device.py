@@ -8,10 +8,10 @@ from typing import ClassVar, Literal, Optional
 
 from pydantic import Field
 
-from cbt_crypto.benchmarks import fio_job
+from cbt_crypto.benchmarks import base
 from cbt_crypto.benchmarks.age import Aged
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume, WrapClient
-from cbt_crypto.benchmarks.drive.base import DROP_CACHES, FioOnDrive, capacity
+from cbt_crypto.benchmarks.drive import DROP_CACHES, FioOnDrive, capacity
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site
@@ -93,12 +93,12 @@ else echo ok; fi"""
             for volume in volumes
         }
 
-    def _one_pass(self, what: fio_job.Job, volume: Volume) -> str:
+    def _one_pass(self, what: base.Job, volume: Volume) -> str:
         job = {**self._base(volume.device, "prefill"), **what, "iodepth": 16}
-        fio = f"$SUDO {fio_job.command(self.fio_cmd, job)}"
+        fio = f"$SUDO {base.command(self.fio_cmd, job)}"
         return f"{fio} > prefill.out 2>&1 || {{ tail -n 5 prefill.out >&2; exit 1; }}"
 
-    def _base(self, path: str, name: str) -> fio_job.Job:
+    def _base(self, path: str, name: str) -> base.Job:
         engine = {"ioengine": self.ioengine, "direct": 1, "invalidate": 1}
         # The first MiB says that the drive is ours, until the end: fio stays behind it.
         # A colon would end the name of one file for fio.
@@ -120,7 +120,7 @@ else echo ok; fi"""
             DROP_CACHES,
             destroy.overwrite(site.tmp_dir, drive.path),
             self.watch(site, drive),
-            fio_job.run(0, fio),
+            base.run(0, fio),
             "wait",
         )
         return {drive.host: "\n".join(lines)}
@@ -135,6 +135,6 @@ else echo ok; fi"""
             "time_based": None,
             "runtime": self.measured_s,
             "ramp_time": self.ramp,
-            **fio_job.results(0, self.log_avg_msec),
+            **base.results(0, self.log_avg_msec),
         }
-        return fio_job.command(self.fio_cmd, job)
+        return base.command(self.fio_cmd, job)

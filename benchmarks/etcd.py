@@ -9,8 +9,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from cbt_crypto.benchmarks.base import ClientProcess, ClusterCommands, WrapClient
-from cbt_crypto.benchmarks.drive.base import capacity
-from cbt_crypto.benchmarks.drive.file_system import FileSystemScenario
+from cbt_crypto.benchmarks.drive import FileSystemScenario, capacity
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Drive, HostScripts, Site

@@ -1,1 +1,0 @@
-"""Scenarios that load a drive without Ceph."""
