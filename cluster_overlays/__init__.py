@@ -7,14 +7,14 @@ daemons on them. A new overlay is one module and one line here.
 from __future__ import annotations
 
 from cbt_crypto.cluster_overlays.base import Overlay
-from cbt_crypto.cluster_overlays.ceph_build.overlay import CephBuild
-from cbt_crypto.cluster_overlays.cpuset.overlay import CpuSet
+from cbt_crypto.cluster_overlays.ceph_build import CephBuild
+from cbt_crypto.cluster_overlays.cpuset import CpuSet
 from cbt_crypto.cluster_overlays.db_device import DbDevice
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
-from cbt_crypto.cluster_overlays.network.overlay import Network
+from cbt_crypto.cluster_overlays.network import Network
 from cbt_crypto.cluster_overlays.osd_service import OsdService
-from cbt_crypto.cluster_overlays.rbd_encryption.overlay import RbdEncryption
-from cbt_crypto.cluster_overlays.secure_messenger.overlay import SecureMessenger
+from cbt_crypto.cluster_overlays.rbd_encryption import RbdEncryption
+from cbt_crypto.cluster_overlays.secure_messenger import SecureMessenger
 from cbt_crypto.cluster_overlays.tuned import Tuned
 
 OVERLAYS: dict[str, type[Overlay]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Optional, cast
+from typing import Any, ClassVar, Optional, TypeVar, Union, cast
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 from typing_extensions import Self
@@ -279,3 +279,42 @@ class Overlay(BaseModel):
     def transition_to(self, new: Self) -> Transition:
         """What it takes to go from these options to those of `new`."""
         return Transition.NONE if self == new else Transition.REBUILD
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong at an OSD or drive, a clause without a full stop, or None; what shows it."""
+
+    fault: Optional[str]
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+#: What carries data: an OSD, or a drive.
+CarrierT = TypeVar("CarrierT", bound=Union[Osd, Drive])
+
+
+def name_of(carrier: Union[Osd, Drive]) -> str:
+    """`osd.3`, or `drive NVMe`."""
+    return f"osd.{carrier.id}" if isinstance(carrier, Osd) else f"drive {carrier.name}"
+
+
+def judge_all(overlay: Overlay, findings: Mapping[CarrierT, Finding], claim: str) -> Verdict:
+    """Proved when no OSD has a fault. `claim` completes the sentence "4 of 4 OSDs ...".
+
+    A cell on drives has drives in place of OSDs. On a cluster that the campaign did not deploy
+    there are no OSDs to look at: that proves no overlay, and contradicts the absence of none.
+    """
+    if not findings:
+        return Verdict(not overlay.is_present, "the campaign deploys no OSD to look at")
+    faults = [
+        f"{name_of(carrier)} on {carrier.host}: {finding.fault}"
+        for carrier, finding in findings.items()
+        if finding.fault
+    ]
+    kind = "OSDs" if all(isinstance(carrier, Osd) for carrier in findings) else "drives"
+    reason = f"{len(findings) - len(faults)} of {len(findings)} {kind} {claim}"
+    if faults:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        reason = f"{reason}; {faults[0]}{more}"
+    evidence = {name_of(carrier): dict(finding.evidence) for carrier, finding in findings.items()}
+    return Verdict(not faults, reason, evidence)

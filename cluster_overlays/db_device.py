@@ -12,8 +12,7 @@ from typing import Annotated, Any, ClassVar, Optional, Union
 from pydantic import Field, StringConstraints, model_validator
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import Overlay, Verdict
-from cbt_crypto.cluster_overlays.findings import Finding, judge_all
+from cbt_crypto.cluster_overlays.base import Finding, Overlay, Verdict, judge_all
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy, logical_volumes, storage
 from cbt_crypto.hosts.devices.guard import device_guard

@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Optional
 from pydantic import Field
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
-from cbt_crypto.cluster_overlays.findings import Finding, judge_all
+from cbt_crypto.cluster_overlays.base import Finding, Overlay, Transition, Verdict, judge_all
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site

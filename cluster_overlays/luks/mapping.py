@@ -1,11 +1,12 @@
-"""Which encrypted mapping lies on which device of which OSD or drive."""
+"""Encrypted mappings: which lies on which device, and dm-crypt's line in device-mapper's table."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Optional
 
 from cbt_crypto.hosts.site import Drive, Osd, Site
 
@@ -53,3 +54,129 @@ def mappings_of(site: Site, parts: Sequence[str] = ("data", "db")) -> dict[str, 
         for part, device in drive.parts.items():
             mappings[drive.host].append(mapping_of_drive(drive, part, device))
     return dict(mappings)
+
+
+#: How ids begin of mappings on drives that encrypt by themselves, with dm-crypt or without.
+_OPAL = "CRYPT-LUKS2-OPAL-"
+#: Beginnings of the ids of mappings that are something else: volumes, several paths to one disk.
+_PLAIN = ("LVM-", "mpath-")
+
+
+@dataclass(frozen=True)
+class CryptTable:
+    """How a mapping encrypts: cipher, key size in bits, sector size in bytes, optional flags.
+
+    Of a wanted one, `sector_size` is None where cryptsetup chooses, and `flash_flags` are those
+    that it has besides where it lies on flash.
+
+    `device` is the one that holds the encrypted sectors, as "major:minor"; `on_opal` says that it
+    encrypts what it gets once more.
+    """
+
+    cipher: str
+    key_size: int
+    device: str
+    sector_size: Optional[int]
+    flags: frozenset[str]
+    on_opal: bool = False
+    flash_flags: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, line: str) -> CryptTable:
+        """Of a line that `dmsetup table` printed. Raises ValueError for another target.
+
+        The key is `:<bytes>:<where the kernel finds it>`; a key itself never gets here.
+        """
+        words = line.split()
+        if words[2:3] != ["crypt"] or len(words) < 8:
+            raise ValueError(f"not a line of dm-crypt: {line}")
+        options = words[9:]
+        sizes = [word.partition(":")[2] for word in options if word.startswith("sector_size:")]
+        return cls(
+            cipher=words[3],
+            key_size=int(words[4].split(":")[1]) * 8,
+            device=words[6],
+            sector_size=int(sizes[0]) if sizes else 512,
+            flags=frozenset(word for word in options if ":" not in word),
+        )
+
+    def on(self, device: str) -> CryptTable:
+        """This table as it would be on another device."""
+        return replace(self, device=device)
+
+    def fault(self, layer: Mapping[str, Any]) -> Optional[str]:
+        """What contradicts that a layer of `storage_on_host` is such a mapping."""
+        table = crypt_of(layer)
+        return table.difference_from(self.over(layer)) if table else "is not dm-crypt"
+
+    def over(self, layer: Mapping[str, Any]) -> CryptTable:
+        """As wanted of this very mapping: the kernel tells whether it lies on flash."""
+        if not self.flash_flags or layer.get("rotational") != "0":
+            return self
+        return replace(self, flags=self.flags | self.flash_flags)
+
+    def difference_from(
+        self, wanted: CryptTable, claimed: Optional[Collection[str]] = None
+    ) -> Optional[str]:
+        """The first thing that is not as wanted, for a sentence about the mapping.
+
+        Of options only those that are `claimed` count; all of them when it is None.
+        """
+        if self.device != wanted.device:
+            return f"lies on device {self.device} and not on {wanted.device}"
+        ours, theirs = self.flags, wanted.flags
+        if claimed is not None:
+            ours, theirs = ours.intersection(claimed), theirs.intersection(claimed)
+        if ours != theirs:
+            return f"has flags {_list(ours)} and not {_list(theirs)}"
+        if self.on_opal != wanted.on_opal:
+            return f"is {'' if self.on_opal else 'not '}on a drive that encrypts by itself (OPAL)"
+        for name in ("cipher", "key_size", "sector_size"):
+            in_force, expected = getattr(self, name), getattr(wanted, name)
+            if expected not in (in_force, None) and (claimed is None or name in claimed):
+                return f"has {name} {in_force} and not {expected}"
+        return None
+
+
+@dataclass(frozen=True)
+class OpalTable:
+    """A mapping that leaves encryption to the drive: a stretch of `device`, as "major:minor"."""
+
+    device: str = ""
+
+    def on(self, device: str) -> OpalTable:
+        """This table as it would be on another device."""
+        return OpalTable(device)
+
+    def fault(self, layer: Mapping[str, Any]) -> Optional[str]:
+        """What contradicts that a layer of `storage_on_host` is such a mapping."""
+        if not str(layer["uuid"]).startswith(_OPAL):
+            return "is not on a drive that encrypts by itself (OPAL)"
+        lines = [line.split() for line in (layer["table"] or "").splitlines()]
+        if len(lines) != 1 or lines[0][2:3] != ["linear"]:
+            return "is not one stretch of a drive"
+        below = lines[0][3]
+        if below != self.device:
+            return f"lies on device {below} and not on {self.device}"
+        return None
+
+
+def _list(flags: frozenset[str]) -> str:
+    return " ".join(sorted(flags)) or "none"
+
+
+def crypt_of(layer: Mapping[str, Optional[str]]) -> Optional[CryptTable]:
+    """How a layer of `storage_on_host` encrypts; None when it does not."""
+    for line in (layer.get("table") or "").splitlines():
+        if line.split()[2:3] == ["crypt"]:
+            is_on_opal = str(layer.get("uuid")).startswith(_OPAL)
+            return replace(CryptTable.parse(line), on_opal=is_on_opal)
+    return None
+
+
+def may_encrypt(layer: Mapping[str, Any]) -> bool:
+    """Whether a layer encrypts, or is a mapping of which that is not known."""
+    if "mapping" not in layer or str(layer["uuid"]).startswith(_PLAIN):
+        return False
+    unknown = layer["table"] is None
+    return unknown or str(layer["uuid"]).startswith("CRYPT-") or crypt_of(layer) is not None

@@ -9,18 +9,27 @@ from typing import Any, ClassVar, Literal, Optional, Union
 from pydantic import Field, model_validator
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import Overlay, Seen, Transition, Verdict, Watch
-from cbt_crypto.cluster_overlays.findings import Finding, judge_all, name_of
-from cbt_crypto.cluster_overlays.luks import ceph_volume, cipher_speed, opal, proof, scripts
-from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable, OpalTable, crypt_of
+from cbt_crypto.cluster_overlays.base import (
+    Finding,
+    Overlay,
+    Seen,
+    Transition,
+    Verdict,
+    Watch,
+    judge_all,
+    name_of,
+)
+from cbt_crypto.cluster_overlays.luks import opal, preparation, proof
 from cbt_crypto.cluster_overlays.luks.mapping import (
     CryptMapping,
+    CryptTable,
+    OpalTable,
+    crypt_of,
     mapping_of,
     mapping_of_drive,
     mappings_of,
 )
-from cbt_crypto.cluster_overlays.luks.requirements import SCRIPT, DmCrypt
-from cbt_crypto.cluster_overlays.luks.scripts import LIVE, Flags
+from cbt_crypto.cluster_overlays.luks.preparation import LIVE, SCRIPT, DmCrypt, Flags
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.devices import storage
 from cbt_crypto.hosts.devices.storage import Facts
@@ -105,7 +114,7 @@ class Luks(Overlay):
 
     @model_validator(mode="after")
     def _nothing_that_ceph_volume_decides(self) -> Self:
-        given = sorted(self.model_fields_set & ceph_volume.DECIDES)
+        given = sorted(self.model_fields_set & preparation.DECIDES)
         if self.like and given:
             raise ValueError(f"like: {self.like} decides that itself; leave out {', '.join(given)}")
         return self
@@ -126,7 +135,7 @@ class Luks(Overlay):
         live = tuple(flag for flag in LIVE if getattr(self, flag))
         if not self.like:
             return Flags(live)
-        return Flags((*ceph_volume.FLAGS.everywhere, *live), ceph_volume.FLAGS.on_flash)
+        return Flags((*preparation.FLAGS.everywhere, *live), preparation.FLAGS.on_flash)
 
     @property
     def _chosen_sector_size(self) -> Optional[int]:
@@ -160,7 +169,7 @@ class Luks(Overlay):
                 opal.requirement(host, mapping) for host, each in mappings for mapping in each
             ]
         if self.like:
-            needs += ceph_volume.requirements(site, self.devices)
+            needs += preparation.requirements(site, self.devices)
             sentence = "luks: like: ceph-volume is for OSDs; name its options for a drive"
             script = f"echo {shlex.quote(sentence)}"
             needs += [Requirement("luks", (drive.host,), script) for drive in site.drives]
@@ -176,19 +185,19 @@ class Luks(Overlay):
         if not self.is_present:
             return {}
         by_host = {
-            host: scripts.make(
+            host: preparation.make(
                 mappings, self._formatting(), self._flags, site.tmp_dir, bool(self.hw_opal)
             )
             for host, mappings in self._mappings(site).items()
         }
-        return joined((ceph_volume.make(site, self.devices) if self.like else {}, by_host))
+        return joined((preparation.make_volumes(site, self.devices) if self.like else {}, by_host))
 
     def _mappings(self, site: Site) -> dict[str, list[CryptMapping]]:
         return mappings_of(self._below(site), self.devices)
 
     def _below(self, site: Site) -> Site:
         """The site with what the mappings lie on."""
-        return ceph_volume.on_volumes(site, self.devices) if self.like else site
+        return preparation.on_volumes(site, self.devices) if self.like else site
 
     def _formatting(self) -> list[str]:
         words = ["--type", self.type]
@@ -225,34 +234,34 @@ class Luks(Overlay):
         if not self.is_present:
             return {}
         return {
-            host: scripts.refresh(mappings, self._flags)
+            host: preparation.refresh(mappings, self._flags)
             for host, mappings in self._mappings(site).items()
         }
 
     @override
     def describe(self, site: Site) -> HostScripts:
         # A campaign on drives asks what encryption costs: every cipher stands beside its own.
-        table = cipher_speed.table_script() if site.drives else ""
-        speed = cipher_speed.script(self.cipher, self.key_size)
+        table = preparation.table_script() if site.drives else ""
+        speed = preparation.script(self.cipher, self.key_size)
         text = f"{table or speed}\necho {_PROC_CRYPTO}\ncat /proc/crypto"
         return dict.fromkeys(site.storage_hosts, text)
 
     @override
     def description(self, output: str) -> Any:
         speeds, _, proc_crypto = output.partition(_PROC_CRYPTO)
-        drivers = cipher_speed.drivers(proc_crypto.strip())
-        return {"benchmark": cipher_speed.parse(speeds), "drivers": drivers}
+        drivers = preparation.drivers(proc_crypto.strip())
+        return {"benchmark": preparation.parse(speeds), "drivers": drivers}
 
     @override
     def ask(self, site: Site) -> HostScripts:
         if self.cipher != BEST:
             return {}
-        return dict.fromkeys(site.storage_hosts, cipher_speed.table_script())
+        return dict.fromkeys(site.storage_hosts, preparation.table_script())
 
     @override
     def decided(self, outputs: HostOutputs) -> Self:
         try:
-            cipher, key_size = cipher_speed.best(outputs.values())
+            cipher, key_size = preparation.best(outputs.values())
         except ValueError as error:
             raise RunError(f"luks: cipher: best: {error}; name a cipher") from None
         return self.model_copy(update={"cipher": cipher, "key_size": key_size})
@@ -260,10 +269,10 @@ class Luks(Overlay):
     @override
     def take_down(self, site: Site) -> HostScripts:
         closed = {
-            host: scripts.remove(mappings, site.tmp_dir)
+            host: preparation.remove(mappings, site.tmp_dir)
             for host, mappings in mappings_of(self._below(site)).items()
         }
-        volumes = ceph_volume.remove(site) if self.like else {}
+        volumes = preparation.remove_volumes(site) if self.like else {}
         return joined((closed, volumes), keep_going=True) if volumes else closed
 
     @override
@@ -324,7 +333,7 @@ class Luks(Overlay):
             parts = [part for part in facts["named"] if part in self.devices]
         if not fault and self.like:
             opened = facts["opened"].values()
-            faults = (ceph_volume.fault(layers) for layers in opened if any(map(crypt_of, layers)))
+            faults = (preparation.fault(layers) for layers in opened if any(map(crypt_of, layers)))
             fault = next(filter(None, faults), None)
         if fault or self.hw_opal is None:
             return fault

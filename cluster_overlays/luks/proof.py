@@ -6,16 +6,17 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Optional, Union
 
-from cbt_crypto.cluster_overlays.base import Seen, Watch
-from cbt_crypto.cluster_overlays.findings import name_of
+from cbt_crypto.cluster_overlays.base import Seen, Watch, name_of
 from cbt_crypto.cluster_overlays.luks import opal as luks_opal
-from cbt_crypto.cluster_overlays.luks.crypt_table import (
+from cbt_crypto.cluster_overlays.luks.mapping import (
     CryptTable,
     OpalTable,
     crypt_of,
+    devices_of,
+    mapping_of,
+    mapping_of_drive,
     may_encrypt,
 )
-from cbt_crypto.cluster_overlays.luks.mapping import devices_of, mapping_of, mapping_of_drive
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import storage, storage_on_host
 from cbt_crypto.hosts.devices.storage import Facts, look

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.cluster_overlays.cpuset.overlay import CpuSet
+from cbt_crypto.cluster_overlays.cpuset import CpuSet
 from cbt_crypto.hosts.site import Osd, Site
 
 pytestmark = pytest.mark.e2e

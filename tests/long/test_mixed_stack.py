@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from real_labs import running_lab
 
-from cbt_crypto.cluster_overlays.network.overlay import Network
+from cbt_crypto.cluster_overlays.network import Network
 from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.lab.nodes import ssh
 from cbt_crypto.lab.shape import Kind, Lab, Shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from cbt_crypto.cluster_overlays.ceph_build.overlay import CephBuild
+from cbt_crypto.cluster_overlays.ceph_build import CephBuild
 from cbt_crypto.engine.upstream.common import Common
 from cbt_crypto.engine.upstream.modules import BENCHMARKS, Modules, missing_library
 from cbt_crypto.hosts.requirement import Requirement

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cbt_crypto.benchmarks.base import ClusterCommands, Scenario
-from cbt_crypto.cluster_overlays.findings import name_of
+from cbt_crypto.cluster_overlays.base import name_of
 from cbt_crypto.hosts import admin_socket
 from cbt_crypto.hosts.admin_socket import Question
 from cbt_crypto.hosts.remote import Remote

@@ -10,8 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from cbt_crypto.cluster_overlays.base import Overlay, Seen, Verdict, Watch
-from cbt_crypto.cluster_overlays.findings import Finding, judge_all, name_of
+from cbt_crypto.cluster_overlays.base import (
+    Finding,
+    Overlay,
+    Seen,
+    Verdict,
+    Watch,
+    judge_all,
+    name_of,
+)
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.run.cell import daemons_on_host

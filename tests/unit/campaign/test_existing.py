@@ -21,10 +21,10 @@ from fake_hosts import FakeHandle, FakeHosts, Printed
 
 from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.benchmarks.rbd_krbd import RbdKrbd
-from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable
+from cbt_crypto.cluster_overlays.luks.mapping import CryptTable
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.luks.proof import found_fault
-from cbt_crypto.cluster_overlays.secure_messenger.overlay import SecureMessenger
+from cbt_crypto.cluster_overlays.secure_messenger import SecureMessenger
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.embedded.existing import ExistingCeph

@@ -14,10 +14,9 @@ from typing import Any, Callable
 import pytest
 from pydantic import ValidationError
 
-from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.cluster_overlays import OVERLAYS, ceph_build_on_host, ceph_running_on_host
 from cbt_crypto.cluster_overlays.base import Seen, Transition
-from cbt_crypto.cluster_overlays.ceph_build import build_on_host, clients_on_host, look_on_host
-from cbt_crypto.cluster_overlays.ceph_build.overlay import CephBuild
+from cbt_crypto.cluster_overlays.ceph_build import CephBuild
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.plan.file import Campaign
@@ -32,7 +31,7 @@ SAYS = '#!/bin/sh\necho "$0 $* $CEPH_ARGS $LD_LIBRARY_PATH"\n'
 def prefix(tmp_path: Path) -> Path:
     """Packages that were unpacked; each program says how it was called."""
     root = tmp_path / "opt"
-    for name in build_on_host.PROGRAMS:
+    for name in ceph_build_on_host.PROGRAMS:
         path = root / "usr/bin" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(SAYS)
@@ -58,7 +57,7 @@ def test_a_prefix_is_a_plain_absolute_path(path: str) -> None:
 
 def test_its_programs_start_with_what_belongs_to_them(prefix: Path, tmp_path: Path) -> None:
     folder = tmp_path / "build"
-    build_on_host.write(str(prefix), str(folder))
+    ceph_build_on_host.write(str(prefix), str(folder))
     command = [folder / "ceph-osd", "-i", "3 4"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     library = f"{prefix}/usr/lib/{MULTIARCH}"
@@ -82,7 +81,7 @@ def test_a_root_file_system_starts_by_its_own_loader(prefix: Path, tmp_path: Pat
     loader.write_text(SAYS)
     loader.chmod(0o755)
     folder = tmp_path / "build"
-    build_on_host.write(str(prefix), str(folder))
+    ceph_build_on_host.write(str(prefix), str(folder))
     said = subprocess.run([folder / "ceph-mon", "x"], capture_output=True, text=True, check=True)
     words = said.stdout.split()
     called = Path(words[0])
@@ -92,23 +91,23 @@ def test_a_root_file_system_starts_by_its_own_loader(prefix: Path, tmp_path: Pat
 
 
 def _refusal(prefix: Path, as_root: bool = True) -> str:
-    with pytest.raises(build_on_host.Refused) as refused:
-        build_on_host.check_owners(str(prefix), as_root)
-        build_on_host.layout(str(prefix))
+    with pytest.raises(ceph_build_on_host.Refused) as refused:
+        ceph_build_on_host.check_owners(str(prefix), as_root)
+        ceph_build_on_host.layout(str(prefix))
     return str(refused.value)
 
 
 @pytest.fixture
 def as_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever runs the tests stands for root: only root can make files of root's."""
-    monkeypatch.setattr(build_on_host, "may_own", lambda as_root: {os.geteuid(), 0})
+    monkeypatch.setattr(ceph_build_on_host, "may_own", lambda as_root: {os.geteuid(), 0})
 
 
 @pytest.mark.usefixtures("as_owner")
 class TestWhoCouldChangeIt:
     def test_nobody(self, prefix: Path) -> None:
-        build_on_host.check_owners(str(prefix), True)
-        assert build_on_host.layout(str(prefix)).loader is None
+        ceph_build_on_host.check_owners(str(prefix), True)
+        assert ceph_build_on_host.layout(str(prefix)).loader is None
 
     @pytest.mark.parametrize("name", ["usr/bin/ceph-osd", "usr/lib", "usr/share/ceph/mgr", ""])
     def test_others_may_write(self, prefix: Path, name: str) -> None:
@@ -119,7 +118,7 @@ class TestWhoCouldChangeIt:
         prefix.parent.chmod(0o777)
         assert f"could be replaced by who may write to {prefix.parent}" in _refusal(prefix)
         prefix.parent.chmod(0o1777)
-        build_on_host.check_owners(str(prefix), True)
+        ceph_build_on_host.check_owners(str(prefix), True)
 
     def test_a_library_is_a_link_to_where_others_write(self, prefix: Path, tmp_path: Path) -> None:
         outside = tmp_path / "theirs" / "librados.so.2"
@@ -136,7 +135,7 @@ class TestWhoCouldChangeIt:
         outside.mkdir()
         (outside / "module.py").write_text("")
         (prefix / "usr/lib/modules").symlink_to(outside)
-        build_on_host.check_owners(str(prefix), True)
+        ceph_build_on_host.check_owners(str(prefix), True)
         (outside / "module.py").chmod(0o666)
         assert f"{outside}/module.py can be written to by others" in _refusal(prefix)
 
@@ -146,7 +145,7 @@ class TestWhoCouldChangeIt:
         between.mkdir()
         (between / "link.so").symlink_to(real)
         (prefix / "usr/lib/librados.so.2").symlink_to(between / "link.so")
-        build_on_host.check_owners(str(prefix), True)
+        ceph_build_on_host.check_owners(str(prefix), True)
         between.chmod(0o777)
         assert f"leads through {between}, where others may write" in _refusal(prefix)
 
@@ -154,7 +153,7 @@ class TestWhoCouldChangeIt:
         """Seen in images of Debian: units that are masked, and links that lead nowhere."""
         (prefix / "usr/lib/x.service").symlink_to("/dev/null")
         (prefix / "usr/lib/libblas.so.3").symlink_to("/etc/alternatives/none-such")
-        build_on_host.check_owners(str(prefix), True)
+        ceph_build_on_host.check_owners(str(prefix), True)
 
     def test_a_folder_that_leads_elsewhere(self, prefix: Path, tmp_path: Path) -> None:
         (tmp_path / "theirs").mkdir()
@@ -239,9 +238,9 @@ def test_a_daemon_that_does_not_tell_its_version_does_not_hide_the_others(
     for name in ("mon.a", "osd.0"):
         (tmp_path / f"{name}.pid").write_text(str(os.getpid()))
     answers = {"mon.a": ast.literal_eval(answer), "osd.0": {"version": "20.2.4"}}
-    monkeypatch.setattr(look_on_host, "ask", lambda path, _: answers[Path(path).stem])
+    monkeypatch.setattr(ceph_running_on_host, "ask", lambda path, _: answers[Path(path).stem])
     monkeypatch.setattr("sys.argv", ["look", json.dumps(str(tmp_path))])
-    look_on_host.main()
+    ceph_running_on_host.main()
     told = json.loads(capsys.readouterr().out)
     assert told["mon.a"] == {"error": "its admin socket does not tell the version"}
     assert told["osd.0"]["version"] == "20.2.4"
@@ -256,9 +255,11 @@ def test_files_of_ceph_are_told_from_others(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"x" * 4096)
         with open(tmp_path / name, "rb") as file:
             held.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
-    assert look_on_host.mapped(str(os.getpid())) == [str(tmp_path / "librados.so.2.0.0")]
+    assert ceph_running_on_host.mapped(str(os.getpid())) == [str(tmp_path / "librados.so.2.0.0")]
     (tmp_path / "librados.so.2.0.0").unlink()
-    assert look_on_host.mapped(str(os.getpid())) == [f"{tmp_path}/librados.so.2.0.0 (deleted)"]
+    assert ceph_running_on_host.mapped(str(os.getpid())) == [
+        f"{tmp_path}/librados.so.2.0.0 (deleted)"
+    ]
 
 
 def _seen_fault(overlay: CephBuild, site: Site, *looks: Any) -> Any:
@@ -304,9 +305,9 @@ def test_what_a_client_loads_at_run_time_is_seen(tmp_path: Path) -> None:
         process.stdout.readline()
         linked = subprocess.run(["ldd", fio], capture_output=True, text=True, check=True).stdout
         assert "librbd" not in linked
-        assert clients_on_host.see(asked) == [str(library)]
+        assert ceph_running_on_host.see(asked) == [str(library)]
         process.communicate()
-    assert clients_on_host.see(asked) == []
+    assert ceph_running_on_host.see(asked) == []
 
 
 def test_libraries_for_clients_are_refused_where_the_kernel_does_all_io(

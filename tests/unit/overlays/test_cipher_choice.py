@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fake_hosts import FakeHosts
 
-from cbt_crypto.cluster_overlays.luks import cipher_speed
+from cbt_crypto.cluster_overlays.luks import preparation
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.errors import RunError
 from cbt_crypto.run.host_choices import Choices
@@ -63,21 +63,21 @@ internal     : no
 
 
 def test_the_articles_choice() -> None:
-    assert cipher_speed.best([XEON]) == ("aes-xts-plain64", 256)
+    assert preparation.best([XEON]) == ("aes-xts-plain64", 256)
 
 
 def test_the_slowest_host_decides() -> None:
-    assert cipher_speed.best([XEON, OTHER]) == ("serpent-xts-plain64", 256)
+    assert preparation.best([XEON, OTHER]) == ("serpent-xts-plain64", 256)
 
 
 @pytest.mark.parametrize("outputs", [[], [""], [XEON, ""], ["aes-xts 256b N/A N/A"]])
 def test_nothing_that_every_host_measured(outputs: list[str]) -> None:
     with pytest.raises(ValueError, match="measured no cipher on every host"):
-        cipher_speed.best(outputs)
+        preparation.best(outputs)
 
 
 def test_the_driver_in_use_is_the_one_of_the_highest_priority() -> None:
-    assert cipher_speed.drivers(PROC_CRYPTO) == [
+    assert preparation.drivers(PROC_CRYPTO) == [
         {
             "name": "xts(aes)",
             "driver": "xts-aes-aesni",
@@ -91,7 +91,7 @@ def test_the_driver_in_use_is_the_one_of_the_highest_priority() -> None:
 def test_best_is_decided_by_what_hosts_measured(site: Any) -> None:
     scripts = Luks(cipher="best").ask(site)
     assert set(scripts) == {"node2", "node3"}
-    assert scripts["node2"].count("cryptsetup benchmark") == len(cipher_speed.CANDIDATES)
+    assert scripts["node2"].count("cryptsetup benchmark") == len(preparation.CANDIDATES)
     decided = Luks(cipher="best", sector_size=4096).decided(dict.fromkeys(scripts, XEON))
     assert decided == Luks(cipher="aes-xts-plain64", key_size=256, sector_size=4096)
     assert Luks().ask(site) == {}

@@ -11,8 +11,8 @@ from typing import Any, Optional
 
 import pytest
 
-from cbt_crypto.cluster_overlays.cpuset import cpus_on_host
-from cbt_crypto.cluster_overlays.cpuset.cpus_on_host import (
+from cbt_crypto.cluster_overlays import cpuset_on_host
+from cbt_crypto.cluster_overlays.cpuset_on_host import (
     HostFiles,
     Impossible,
     choose,
@@ -280,7 +280,7 @@ def test_as_a_program_it_says_what_is_impossible(action: str, status: int) -> No
         "osds": {"osd.0": "/nowhere/osd.0.pid"},
         "client": False,
     }
-    command = [sys.executable, "-I", cpus_on_host.__file__, json.dumps(asked)]
+    command = [sys.executable, "-I", cpuset_on_host.__file__, json.dumps(asked)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == status
     said = done.stdout if action == "check" else done.stderr

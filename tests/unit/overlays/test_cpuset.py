@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Seen, Transition
-from cbt_crypto.cluster_overlays.cpuset.overlay import CpuSet
+from cbt_crypto.cluster_overlays.cpuset import CpuSet
 from cbt_crypto.hosts.site import Site
 
 pytestmark = pytest.mark.unit

@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from cbt_crypto.cluster_overlays.network import paths_on_host, proof
-from cbt_crypto.cluster_overlays.network.overlay import Network
+from cbt_crypto.cluster_overlays import encrypted_paths_on_host, network
+from cbt_crypto.cluster_overlays.network import Network
 from cbt_crypto.hosts.site import Site
 
 pytestmark = pytest.mark.unit
@@ -40,7 +40,7 @@ _POLICY = "ip xfrm policy add src 10.9.0.0/24 dst 10.9.0.0/24 dir out tmpl proto
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces")
 @pytest.mark.parametrize(("more", "how"), [("", {}), (_POLICY, {"10.9.0.2": "IPsec"})])
 def test_the_kernel_s_policies_are_seen(more: str, how: dict[str, str]) -> None:
-    text = _NAMESPACE.format(more=more, program=inspect.getsource(paths_on_host))
+    text = _NAMESPACE.format(more=more, program=inspect.getsource(encrypted_paths_on_host))
     done = subprocess.run(
         ["unshare", "-n", "sh", "-euc", text], capture_output=True, text=True, check=True
     )
@@ -48,18 +48,18 @@ def test_the_kernel_s_policies_are_seen(more: str, how: dict[str, str]) -> None:
 
 
 def test_links_are_known_by_their_kind() -> None:
-    assert paths_on_host.link_kind(_WIREGUARD) == "wg0 (wireguard)"
-    assert paths_on_host.link_kind(_VLAN) is None
-    assert paths_on_host.lower(_VLAN) == "bond0"
-    assert paths_on_host.lower(_WIREGUARD) is None
-    assert list(paths_on_host.connected(_SS)) == ["10.9.0.2", "fd00::2"]
+    assert encrypted_paths_on_host.link_kind(_WIREGUARD) == "wg0 (wireguard)"
+    assert encrypted_paths_on_host.link_kind(_VLAN) is None
+    assert encrypted_paths_on_host.lower(_VLAN) == "bond0"
+    assert encrypted_paths_on_host.lower(_WIREGUARD) is None
+    assert list(encrypted_paths_on_host.connected(_SS)) == ["10.9.0.2", "fd00::2"]
 
 
 def test_it_is_in_the_evidence_and_no_fault(site: Site) -> None:
     overlay = Network.absent()
-    assert proof.PATHS in overlay.probe(site)["node0"]
-    told = {host: f"none\n{proof.PATHS}\n{{}}" for host in site.hosts}
-    told["node0"] = f'none\n{proof.PATHS}\n{{"10.9.0.2": "wg0 (wireguard)"}}'
+    assert network.PATHS in overlay.probe(site)["node0"]
+    told = {host: f"none\n{network.PATHS}\n{{}}" for host in site.hosts}
+    told["node0"] = f'none\n{network.PATHS}\n{{"10.9.0.2": "wg0 (wireguard)"}}'
     verdict = overlay.judge(site, told, told)
     assert verdict.proved
     assert verdict.evidence["node0"] == "none"

@@ -15,10 +15,9 @@ from pydantic import ValidationError
 
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable
-from cbt_crypto.cluster_overlays.luks.mapping import mapping_of
+from cbt_crypto.cluster_overlays.luks.mapping import CryptTable, mapping_of
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
-from cbt_crypto.cluster_overlays.luks.requirements import DmCrypt
+from cbt_crypto.cluster_overlays.luks.preparation import DmCrypt
 from cbt_crypto.hosts.site import Osd, Site
 
 pytestmark = pytest.mark.unit

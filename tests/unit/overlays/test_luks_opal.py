@@ -22,7 +22,7 @@ from cbt_crypto.cluster_overlays.luks import opal as luks_opal
 from cbt_crypto.cluster_overlays.luks import opal_on_host
 from cbt_crypto.cluster_overlays.luks.mapping import mapping_of, mapping_of_drive
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
-from cbt_crypto.cluster_overlays.luks.requirements import DmCrypt
+from cbt_crypto.cluster_overlays.luks.preparation import DmCrypt
 from cbt_crypto.hosts.site import Drive, Osd, Site
 
 pytestmark = pytest.mark.unit

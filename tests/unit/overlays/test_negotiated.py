@@ -13,11 +13,15 @@ from typing import Optional
 
 import pytest
 
+from cbt_crypto.cluster_overlays import secure_messenger
 from cbt_crypto.cluster_overlays.base import Verdict
-from cbt_crypto.cluster_overlays.secure_messenger import negotiated
-from cbt_crypto.cluster_overlays.secure_messenger.negotiated import Mode, agreed, chosen
-from cbt_crypto.cluster_overlays.secure_messenger.overlay import SecureMessenger
-from cbt_crypto.cluster_overlays.secure_messenger.traffic import Traffic
+from cbt_crypto.cluster_overlays.secure_messenger import (
+    Mode,
+    SecureMessenger,
+    Traffic,
+    agreed,
+    chosen,
+)
 from cbt_crypto.hosts.site import Site
 
 pytestmark = pytest.mark.unit
@@ -85,8 +89,8 @@ def test_a_release_that_counts_nothing_is_judged_by_its_modes(judge: Judge, kind
 def test_what_a_client_wants_and_nobody_knows_is_not_proved(judge: Judge, data: Path) -> None:
     unknown = agreed(_traffic(10 * MB, None), None, STOCK, [""])
     assert unknown.clients is Mode.UNKNOWN
-    assert negotiated.fault(unknown, Mode.CRC, _traffic(10 * MB, None)) is not None
-    assert negotiated.fault(unknown, Mode.SECURE, _traffic(10 * MB, None)) is not None
+    assert secure_messenger.fault(unknown, Mode.CRC, _traffic(10 * MB, None)) is not None
+    assert secure_messenger.fault(unknown, Mode.SECURE, _traffic(10 * MB, None)) is not None
 
 
 @pytest.mark.parametrize(
@@ -117,7 +121,7 @@ def _traffic(
 
 
 def _fault(traffic: Traffic, modes: dict[str, str], wanted: Mode) -> Optional[str]:
-    return negotiated.fault(agreed(traffic, None, modes, ["crc secure"]), wanted, traffic)
+    return secure_messenger.fault(agreed(traffic, None, modes, ["crc secure"]), wanted, traffic)
 
 
 def test_many_reports_to_managers_do_not_make_a_cluster_encrypted() -> None:
@@ -155,8 +159,8 @@ def test_an_osd_that_is_nobodys_primary_says_nothing_of_clients_by_its_bytes() -
     assert _fault(replicas, ALL_SECURE, Mode.SECURE) is None
     unknown = agreed(replicas, None, modes, [""])
     assert unknown.clients is Mode.UNKNOWN
-    assert negotiated.fault(unknown, Mode.SECURE, replicas) is None
-    assert negotiated.fault(unknown, Mode.CRC, replicas) is not None
+    assert secure_messenger.fault(unknown, Mode.SECURE, replicas) is None
+    assert secure_messenger.fault(unknown, Mode.CRC, replicas) is not None
 
 
 def test_modes_that_were_set_after_peers_had_connected_do_not_count() -> None:
@@ -178,8 +182,8 @@ def test_modes_say_nothing_where_messenger_v2_is_not_spoken() -> None:
     modes = {**ALL_SECURE, "ms_bind_msgr2": "false"}
     uncounted = _traffic(10 * MB, None)
     old = agreed(uncounted, None, modes, ["secure"])
-    assert negotiated.fault(old, Mode.CRC, uncounted) is None
-    assert (negotiated.fault(old, Mode.SECURE, uncounted) or "").startswith(
+    assert secure_messenger.fault(old, Mode.CRC, uncounted) is None
+    assert (secure_messenger.fault(old, Mode.SECURE, uncounted) or "").startswith(
         "its traffic is plain: clients crc, OSDs crc, by its messenger v1, which encrypts nothing"
     )
     assert agreed(uncounted, None, {**modes, "ms_bind_msgr2": "true"}, ["secure"]).osds is (

@@ -10,9 +10,9 @@ from typing import Any, Callable
 import pytest
 from pydantic import ValidationError
 
+from cbt_crypto.cluster_overlays import tunnel_on_host as on_host
 from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.cluster_overlays.network import tunnel_on_host as on_host
-from cbt_crypto.cluster_overlays.network.overlay import Network
+from cbt_crypto.cluster_overlays.network import Network
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.site import Osd, Site
 

@@ -10,7 +10,7 @@ from typing import Any, Callable
 import pytest
 
 from cbt_crypto.cluster_overlays.base import Seen, Transition
-from cbt_crypto.cluster_overlays.rbd_encryption.overlay import RbdEncryption
+from cbt_crypto.cluster_overlays.rbd_encryption import RbdEncryption
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Site

@@ -10,7 +10,7 @@ import pytest
 
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Transition, Verdict
-from cbt_crypto.cluster_overlays.secure_messenger.overlay import SecureMessenger
+from cbt_crypto.cluster_overlays.secure_messenger import SecureMessenger
 from cbt_crypto.hosts.site import Site
 
 pytestmark = pytest.mark.unit

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Optional
 from pydantic import Field
 from typing_extensions import Self, override
 
+from cbt_crypto.cluster_overlays import ceph_build_on_host, ceph_running_on_host
 from cbt_crypto.cluster_overlays.base import Overlay, Seen, Transition, Verdict, Watch
-from cbt_crypto.cluster_overlays.ceph_build import build_on_host, clients_on_host, look_on_host
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
@@ -59,7 +59,7 @@ class CephBuild(Overlay):
     def requirements(self, site: Site) -> list[Requirement]:
         if self.prefix is None:
             return []
-        script = shell.python(shell.program(build_on_host), self._asked(site))
+        script = shell.python(shell.program(ceph_build_on_host), self._asked(site))
         needs = [Requirement(f"build {self.prefix}", _daemon_hosts(site), script, "ceph")]
         if self.clients:
             sentence = (
@@ -80,11 +80,13 @@ class CephBuild(Overlay):
         if self.prefix is None:
             return {}
         asked = self._asked(site, folder=self._folder(site))
-        return dict.fromkeys(_daemon_hosts(site), shell.python(shell.program(build_on_host), asked))
+        return dict.fromkeys(
+            _daemon_hosts(site), shell.python(shell.program(ceph_build_on_host), asked)
+        )
 
     @override
     def program(self, site: Site, name: str) -> str:
-        if self.prefix is None or os.path.basename(name) not in build_on_host.PROGRAMS:
+        if self.prefix is None or os.path.basename(name) not in ceph_build_on_host.PROGRAMS:
             return name
         return f"{self._folder(site)}/{os.path.basename(name)}"
 
@@ -116,7 +118,9 @@ class CephBuild(Overlay):
     def probe(self, site: Site) -> HostScripts:
         if not site.osds:
             return {}
-        look = shell.python(shell.program(look_on_host), os.path.dirname(site.osds[0].pid_file))
+        look = shell.python(
+            shell.program(ceph_running_on_host), os.path.dirname(site.osds[0].pid_file)
+        )
         return dict.fromkeys(_daemon_hosts(site), look)
 
     @override
@@ -133,7 +137,7 @@ class CephBuild(Overlay):
     @override
     def watch(self, site: Site) -> Mapping[str, Watch]:
         asked = {"programs": _CLIENTS, "tmp_dir": site.tmp_dir}
-        watch = Watch(shell.program(clients_on_host), asked)
+        watch = Watch(shell.program(ceph_running_on_host), asked)
         return {} if site.drives else dict.fromkeys(site.active_clients, watch)
 
     @override

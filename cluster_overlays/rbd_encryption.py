@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal, Optional
 from pydantic import Field
 from typing_extensions import Self, override
 
+from cbt_crypto.cluster_overlays import rbd_encryption_on_host
 from cbt_crypto.cluster_overlays.base import Overlay, Seen, Transition, Verdict, Watch
-from cbt_crypto.cluster_overlays.luks.crypt_table import CryptTable, crypt_of, may_encrypt
-from cbt_crypto.cluster_overlays.luks.requirements import SCRIPT, DmCrypt
-from cbt_crypto.cluster_overlays.rbd_encryption import opened_on_host
+from cbt_crypto.cluster_overlays.luks.mapping import CryptTable, crypt_of, may_encrypt
+from cbt_crypto.cluster_overlays.luks.preparation import SCRIPT, DmCrypt
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import krbd
 from cbt_crypto.hosts.requirement import Requirement
@@ -84,7 +84,7 @@ class RbdEncryption(Overlay):
     @override
     def watch(self, site: Site) -> Mapping[str, Watch]:
         asked = {"programs": clients.PROGRAMS, "tmp_dir": site.tmp_dir}
-        watch = Watch(shell.program(opened_on_host), asked)
+        watch = Watch(shell.program(rbd_encryption_on_host), asked)
         return {} if site.drives else dict.fromkeys(site.active_clients, watch)
 
     @override

@@ -11,9 +11,16 @@ from typing import Any, ClassVar, Literal, Optional, Union
 from pydantic import Field, NonNegativeInt, model_validator
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import Overlay, Seen, Transition, Verdict, Watch
-from cbt_crypto.cluster_overlays.cpuset import cpus_on_host
-from cbt_crypto.cluster_overlays.findings import Finding, judge_all
+from cbt_crypto.cluster_overlays import cpuset_on_host
+from cbt_crypto.cluster_overlays.base import (
+    Finding,
+    Overlay,
+    Seen,
+    Transition,
+    Verdict,
+    Watch,
+    judge_all,
+)
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
@@ -134,7 +141,7 @@ class CpuSet(Overlay):
 
     @override
     def watch(self, site: Site) -> Mapping[str, Watch]:
-        source = shell.program(cpus_on_host)
+        source = shell.program(cpuset_on_host)
         return {host: Watch(source, self._asked("show", site, host)) for host in self._hosts(site)}
 
     @override
@@ -209,7 +216,7 @@ class CpuSet(Overlay):
         return tuple(dict.fromkeys((*site.osd_hosts, *clients)))
 
     def _on_host(self, action: str, site: Site, host: str) -> str:
-        return shell.python(shell.program(cpus_on_host), self._asked(action, site, host))
+        return shell.python(shell.program(cpuset_on_host), self._asked(action, site, host))
 
     def _asked(self, action: str, site: Site, host: str) -> dict[str, Any]:
         return {

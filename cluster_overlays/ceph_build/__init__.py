@@ -1,1 +1,0 @@
-"""Overlay `ceph_build`: which build of Ceph the daemons are of."""

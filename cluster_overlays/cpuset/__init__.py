@@ -1,1 +1,0 @@
-"""Overlay `cpuset`: the daemons of OSDs on chosen cores."""

@@ -1,0 +1,469 @@
+"""Prepare encrypted devices: what a host must offer, cryptsetup's commands, and their options.
+
+Options can follow what `ceph-volume lvm create --dmcrypt` does (`like: ceph-volume`) and what
+`cryptsetup benchmark` measures in memory on one core.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Optional
+
+from typing_extensions import override
+
+from cbt_crypto.cluster_overlays.luks import opal
+from cbt_crypto.cluster_overlays.luks.mapping import CryptMapping, crypt_of, devices_of
+from cbt_crypto.hosts.devices import destroy, logical_volumes
+from cbt_crypto.hosts.devices.logical_volumes import Group, LogicalVolume
+from cbt_crypto.hosts.directories import keys
+from cbt_crypto.hosts.directories.keys_on_host import KEY_MOUNTS, NO_TMPFS
+from cbt_crypto.hosts.requirement import SWAP, Fact, Requirement, swap_advice
+from cbt_crypto.hosts.site import HostScripts, Osd, Site
+
+#: Options that change on an open mapping, by dm-crypt's name, with cryptsetup's.
+LIVE = {
+    "allow_discards": "--allow-discards",
+    "same_cpu_crypt": "--perf-same_cpu_crypt",
+    "submit_from_crypt_cpus": "--perf-submit_from_crypt_cpus",
+    "no_read_workqueue": "--perf-no_read_workqueue",
+    "no_write_workqueue": "--perf-no_write_workqueue",
+    "high_priority": "--perf-high_priority",
+}
+
+_KEYS = """
+umask 077
+keys=$(key_directory make)
+"""
+
+# What only flash gets; device-mapper hands on what the devices below say of themselves.
+_MORE = """
+more() {
+    [ -z "$2" ] || [ "$(lsblk -dnro ROTA "$1" | tr -d ' ')" != 0 ] || echo "$2"
+}
+"""
+
+_MAKE = """
+# Text without a newline, as one ends it where it is read; drives need not take more than 32 bytes.
+# One that is there already may be the drive's.
+admin_key() {
+    [ -s "$1" ] || head -c 16 /dev/urandom | od -An -v -tx1 | tr -d ' \\n' > "$1"
+}
+make() {
+    head -c 64 /dev/urandom > "$keys/$1"
+    admin=/dev/null
+    [ -z "$OPAL" ] || { admin=$keys/$1.opal; admin_key "$admin"; }
+    format_luks "$1" "$2" "$admin"
+    cryptsetup open --type luks $FLAGS $(more "$2" "$FLASH") --key-file "$keys/$1" "$2" "$1"
+}
+"""
+
+# The flags in force are compared first: a refresh suspends the device for a moment.
+_REFRESH = """
+in_force() {
+    dmsetup table "$1" | tr ' ' '\\n' | grep -xE "$KNOWN" | sort | tr '\\n' ' '
+}
+refresh() {
+    wanted=$(printf '%s\\n' $WANTED $(more "$2" "$FLASH_WANTED") | grep . | sort | tr '\\n' ' ')
+    [ "$(in_force "$1")" = "$wanted" ] ||
+        cryptsetup refresh $FLAGS $(more "$2" "$FLASH") --key-file "$keys/$1" "$1"
+}
+"""
+
+# What others put there is not ours, whatever its name.
+_KEYS_LEFT = "key_directories=$(key_directory present)\n"
+_NO_KEYS_LEFT = '[ -z "$key_directories" ] || rmdir $key_directories 2>/dev/null || :'
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flags of open mappings, by dm-crypt's names; `on_flash` are those that only flash gets."""
+
+    everywhere: tuple[str, ...] = ()
+    on_flash: tuple[str, ...] = ()
+
+
+def make(
+    mappings: Sequence[CryptMapping], formatting: Iterable[str], flags: Flags, tmp_dir: str,
+    hw_opal: bool = False,
+) -> str:  # fmt: skip
+    """Keys, headers and open mappings; `formatting` are cryptsetup's options."""
+    settings = _settings(
+        FORMAT=formatting,
+        FLAGS=map(_option, flags.everywhere),
+        FLASH=map(_option, flags.on_flash),
+        OPAL=["yes"] if hw_opal else [],
+    )
+    return destroy.luks(tmp_dir, settings + _KEYS + _MORE + _MAKE + _each("make", mappings))
+
+
+def refresh(mappings: Sequence[CryptMapping], flags: Flags) -> str:
+    """Open mappings with other flags."""
+    settings = _settings(
+        FLAGS=map(_option, flags.everywhere),
+        FLASH=map(_option, flags.on_flash),
+        WANTED=flags.everywhere,
+        FLASH_WANTED=flags.on_flash,
+        KNOWN=["|".join(LIVE)],
+    )
+    text = keys.functions() + _KEYS + _MORE + _REFRESH + _each("refresh", mappings)
+    return as_root(settings + text)
+
+
+def remove(mappings: Sequence[CryptMapping], tmp_dir: str) -> str:
+    """Close the mapping, erase its header and destroy its key; what is not there is no error."""
+    settings = _settings(DRIVES=[opal.source()])
+    close = _KEYS_LEFT + _each("close_luks", mappings) + _NO_KEYS_LEFT
+    return destroy.luks(tmp_dir, settings + close)
+
+
+def _option(flag: str) -> str:
+    return LIVE[flag]
+
+
+def _settings(**options: Iterable[str]) -> str:
+    return "".join(f"{name}={shlex.quote(' '.join(words))}\n" for name, words in options.items())
+
+
+def _each(function: str, mappings: Sequence[CryptMapping]) -> str:
+    """All at once; fails when one of them fails."""
+    calls = "".join(
+        f'{function} {shlex.quote(mapping.name)} {shlex.quote(mapping.device)} & pids="$pids $!"\n'
+        for mapping in mappings
+    )
+    return (
+        f"pids=\n{calls}failed=0\n"
+        'for pid in $pids; do wait "$pid" || failed=1; done\n'
+        "[ $failed = 0 ]\n"
+    )
+
+
+def as_root(text: str) -> str:
+    """The text in one shell of root's."""
+    # What holds keys leaves no core.
+    return f"$SUDO sh -euc {shlex.quote('ulimit -c 0' + chr(10) + text)}"
+
+
+Version = tuple[int, ...]
+
+#: Prints one fact a line. The module is loaded as cryptsetup itself would; it shows the version.
+_FACTS = f"""
+PATH=$PATH:/usr/sbin:/sbin
+for program in cryptsetup dmsetup blkid wipefs; do
+    command -v $program > /dev/null && echo "has $program"
+done
+cryptsetup --version 2> /dev/null || :
+cryptsetup --help 2> /dev/null | grep -o -- '--perf-[a-z_]*' | sed 's/^--perf-/knows /' || :
+$SUDO modprobe -q dm-crypt 2> /dev/null || :
+$SUDO dmsetup targets 2> /dev/null | grep '^crypt ' || :
+echo "kernel $(uname -r)"
+for mount in {" ".join(KEY_MOUNTS)}; do
+    echo "on $(stat -f -c %T $mount 2> /dev/null || :)"
+done
+"""
+SCRIPT = _FACTS.strip() + "\n" + SWAP
+
+_PACKAGES = {
+    "cryptsetup": "cryptsetup-bin (cryptsetup elsewhere than in Debian)",
+    "dmsetup": "dmsetup (device-mapper)",
+    "blkid": "util-linux",
+    "wipefs": "util-linux",
+}
+
+
+@dataclass(frozen=True)
+class Since:
+    """The first versions that know an option. A kernel counts by its target, as distributions
+    add to old kernels; `linux` is the release that brought it, for people."""
+
+    cryptsetup: Version
+    target: Version
+    linux: str
+
+
+#: What the overlay needs whatever its options: refresh, forced iterations, labels.
+BASE = Since((2, 1, 0), (1, 14, 0), "4.0")
+
+OPTIONS: Mapping[str, Since] = {
+    "allow_discards": Since((1, 4, 0), (1, 11, 0), "3.1"),
+    "same_cpu_crypt": Since((1, 6, 7), (1, 14, 0), "4.0"),
+    "submit_from_crypt_cpus": Since((1, 6, 7), (1, 14, 0), "4.0"),
+    "sector_size": Since((2, 0, 0), (1, 17, 0), "4.12"),
+    "no_read_workqueue": Since((2, 3, 4), (1, 22, 0), "5.9"),
+    "no_write_workqueue": Since((2, 3, 4), (1, 22, 0), "5.9"),
+    "high_priority": Since((2, 8, 0), (1, 26, 0), "6.10"),
+    # Of OPAL the kernel's own option is looked at, on each drive.
+    "hw_opal": Since((2, 7, 0), BASE.target, BASE.linux),
+}
+
+
+#: Those that are `--perf-` and their name to cryptsetup, whose help lists them.
+_FLAGS = frozenset(name for name, option in LIVE.items() if option == f"--perf-{name}")
+
+
+@dataclass(frozen=True)
+class DmCrypt(Fact):
+    """`options` are those of `OPTIONS` that are asked for."""
+
+    options: tuple[str, ...] = ()
+
+    @override
+    def shown(self, output: str) -> str:
+        return "no" if self.judge(output) else "ok"
+
+    @override
+    def advice(self, output: str) -> Optional[str]:
+        return None if self.judge(output) else swap_advice(output)
+
+    @override
+    def judge(self, output: str) -> Optional[str]:
+        facts = output.splitlines()
+        for program, package in _PACKAGES.items():
+            if f"has {program}" not in facts:
+                return f"{program} is missing; install {package}"
+        if not {"on tmpfs", "on ramfs"} & set(facts):
+            return NO_TMPFS
+        kernel = _after("kernel ", facts) or "unknown"
+        target = _version(_after("crypt ", facts))
+        if target is None:
+            return (
+                f"its kernel, {kernel}, has no dm-crypt; take another kernel, or a lab of "
+                "virtual machines"
+            )
+        cryptsetup = _after("cryptsetup ", facts) or ""
+        unknown = self._unknown(facts)
+        if unknown:
+            return (
+                f"{unknown} is none of the options of its cryptsetup, {cryptsetup}; leave it out, "
+                "or install a newer one"
+            )
+        old = self._too_old(_version(cryptsetup) or (), target, kernel)
+        if old is None and "hw_opal" in self.options and "HW_OPAL" not in cryptsetup.split():
+            return (
+                "hw_opal needs a cryptsetup that was built with it, which cryptsetup --version "
+                "shows as HW_OPAL; install one, or leave hw_opal out"
+            )
+        return old
+
+    def _unknown(self, facts: Iterable[str]) -> Optional[str]:
+        """A flag that cryptsetup's own help does not list: one may be built without, or patched."""
+        known = {line.removeprefix("knows ") for line in facts if line.startswith("knows ")}
+        options = (option for option in self.options if option in _FLAGS)
+        return next((option for option in options if known and option not in known), None)
+
+    def _too_old(self, cryptsetup: Version, target: Version, kernel: str) -> Optional[str]:
+        needs = {"luks": BASE, **{option: OPTIONS[option] for option in self.options}}
+        for option, since in needs.items():
+            if cryptsetup < since.cryptsetup:
+                wanted, installed = _dots(since.cryptsetup), _dots(cryptsetup)
+                return (
+                    f"{option} needs cryptsetup {wanted}, and its cryptsetup is {installed}; "
+                    f"{_instead(option, 'cryptsetup')}"
+                )
+            if target < since.target:
+                return (
+                    f"{option} needs dm-crypt {_dots(since.target)} (Linux {since.linux}), and "
+                    f"its kernel, {kernel}, has dm-crypt {_dots(target)}; "
+                    f"{_instead(option, 'kernel')}"
+                )
+        return None
+
+
+def _instead(option: str, newer: str) -> str:
+    other = "" if option == "luks" else f", or leave {option} out"
+    return f"take a newer {newer}{other}"
+
+
+def _after(prefix: str, lines: Iterable[str]) -> Optional[str]:
+    return next((line[len(prefix) :] for line in lines if line.startswith(prefix)), None)
+
+
+def _version(text: Optional[str]) -> Optional[Version]:
+    match = re.search(r"(\d+(?:\.\d+)+)", text or "")
+    return tuple(int(part) for part in match[1].split(".")) if match else None
+
+
+def _dots(version: Version) -> str:
+    return ".".join(str(part) for part in version)
+
+
+#: The name in the file.
+NAME = "ceph-volume"
+#: From Ceph 18.2.2 on, and everywhere that cryptsetup is 2.3.4 or newer.
+FLAGS = Flags(("allow_discards",), ("no_read_workqueue", "no_write_workqueue"))
+#: What a file cannot say beside it.
+DECIDES = frozenset(
+    {"cipher", "key_size", "sector_size", "hw_opal", "same_cpu_crypt", "submit_from_crypt_cpus"}
+    | {*FLAGS.everywhere, *FLAGS.on_flash}
+)
+
+
+def volume_of(osd: Osd, part: str, device: str) -> str:
+    """The volume that the mapping of an OSD's "data" or "db" lies on."""
+    if logical_volumes.is_ours(device):
+        return device
+    return logical_volumes.path(_group(osd, device), f"osd.{osd.id}-{part}")
+
+
+def on_volumes(site: Site, parts: Sequence[str]) -> Site:
+    """The site with the volumes in place of the devices."""
+    return replace(site, osds=tuple(_on_volumes(osd, parts) for osd in site.osds))
+
+
+def _on_volumes(osd: Osd, parts: Sequence[str]) -> Osd:
+    if osd.is_file or osd.is_existing:
+        return osd
+    paths = {
+        part: volume_of(osd, part, device) if part in parts else device
+        for part, device in devices_of(osd).items()
+    }
+    return replace(osd, device=paths["data"], db_device=paths.get("db"))
+
+
+def requirements(site: Site, parts: Sequence[str]) -> list[Requirement]:
+    """LVM, on hosts where volumes are to be made."""
+    hosts = tuple(_groups(site, parts))
+    return [Requirement("lvm2", hosts, logical_volumes.REQUIREMENT)] if hosts else []
+
+
+def make_volumes(site: Site, parts: Sequence[str]) -> HostScripts:
+    """Shell text that makes the volumes."""
+    return {
+        host: logical_volumes.make(groups, _notes(site))
+        for host, groups in _groups(site, parts).items()
+    }
+
+
+def remove_volumes(site: Site) -> HostScripts:
+    """Shell text that removes what `make` made; safe to repeat."""
+    hosts = dict.fromkeys(osd.host for osd in site.osds if not osd.is_file)
+    return dict.fromkeys(hosts, logical_volumes.remove(_notes(site)))
+
+
+def fault(layers: Sequence[Mapping[str, Any]]) -> Optional[str]:
+    """What contradicts that the mapping among these layers, top first, lies on a volume."""
+    for upper, lower in zip(layers, layers[1:]):
+        if crypt_of(upper) is not None:
+            is_volume = str(lower.get("uuid", "")).startswith("LVM-")
+            return None if is_volume else f"{upper['mapping']} does not lie on a logical volume"
+    return "its dm-crypt lies on nothing that is known"
+
+
+def _groups(site: Site, parts: Sequence[str]) -> dict[str, list[Group]]:
+    """Host -> a group for each device that is to carry a volume."""
+    by_host: dict[str, list[Group]] = {}
+    for osd in site.osds:
+        for part, device in devices_of(osd).items():
+            if part in parts and not logical_volumes.is_ours(device):
+                volume = LogicalVolume(f"osd.{osd.id}-{part}")
+                group = Group(_group(osd, device), device, (volume,))
+                by_host.setdefault(osd.host, []).append(group)
+    return by_host
+
+
+def _group(osd: Osd, device: str) -> str:
+    return logical_volumes.group_name(os.path.dirname(osd.data_dir), osd.host, device)
+
+
+def _notes(site: Site) -> str:
+    return f"{site.tmp_dir}/volumes.luks"
+
+
+#: "    aes-xts        512b      3105.7 MiB/s      3131.9 MiB/s", and N/A where there is none.
+_LINE = re.compile(
+    r"^\s*(?P<cipher>[\w-]+)\s+(?P<bits>\d+)b\s+(?P<encrypt>[\d.]+|N/A)(?: MiB/s)?"
+    r"\s+(?P<decrypt>[\d.]+|N/A)(?: MiB/s)?\s*$"
+)
+
+_DISK_CIPHER = re.compile(r"^(xts|cbc|essiv)\(")
+
+
+def script(cipher: str, key_size: int) -> str:
+    """Shell text that measures a cipher as dm-crypt spells it; prints nothing where it cannot."""
+    name = "-".join(cipher.split("-")[:2])
+    return f"cryptsetup benchmark --cipher {shlex.quote(name)} --key-size {key_size} || :"
+
+
+def parse(output: str) -> list[dict[str, object]]:
+    """A row for each cipher: its name, the key's bits, and MiB/s of both directions or None."""
+    matches = (_LINE.match(line) for line in output.splitlines())
+    return [
+        {
+            "cipher": match["cipher"],
+            "key_bits": int(match["bits"]),
+            "encrypt_mib_per_s": _speed(match["encrypt"]),
+            "decrypt_mib_per_s": _speed(match["decrypt"]),
+        }
+        for match in matches
+        if match
+    ]
+
+
+#: Ciphers that `cryptsetup benchmark` tries by itself, with the IV that disks take with them.
+CANDIDATES = {
+    (f"{cipher}-{mode}", bits): f"{cipher}-{mode}-{iv}"
+    for mode, sizes, iv in (("cbc", (128, 256), "essiv:sha256"), ("xts", (256, 512), "plain64"))
+    for cipher in ("aes", "serpent", "twofish")
+    for bits in sizes
+}
+
+
+def table_script() -> str:
+    """Shell text that measures every candidate."""
+    return "\n".join(script(name, bits) for name, bits in CANDIDATES)
+
+
+def best(outputs: Iterable[str]) -> tuple[str, int]:
+    """Cipher, as dm-crypt spells it, and key size of the candidate that is the fastest.
+
+    A candidate is as fast as its slower direction on the slowest host. Raises ValueError when
+    none was measured on every host.
+    """
+    slowest: dict[tuple[str, int], list[float]] = {}
+    hosts = list(outputs)
+    for row in (row for output in hosts for row in parse(output)):
+        speeds = (row["encrypt_mib_per_s"], row["decrypt_mib_per_s"])
+        if all(isinstance(speed, float) for speed in speeds):
+            key = (str(row["cipher"]), int(str(row["key_bits"])))
+            slowest.setdefault(key, []).append(min(float(str(speed)) for speed in speeds))
+    speed_of = {
+        key: min(of_hosts)
+        for key, of_hosts in slowest.items()
+        if key in CANDIDATES and len(of_hosts) == len(hosts)
+    }
+    if not speed_of:
+        raise ValueError("cryptsetup benchmark measured no cipher on every host")
+    name, bits = max(speed_of, key=lambda key: speed_of[key])
+    return CANDIDATES[name, bits], bits
+
+
+def drivers(proc_crypto: str) -> list[dict[str, object]]:
+    """Of /proc/crypto, the driver that the kernel takes for each cipher of a disk.
+
+    That is the one of the highest priority which passed its self-test. An accelerator is known by
+    its module; `async` says whether it works beside the CPU that asks.
+    """
+    chosen: dict[str, dict[str, object]] = {}
+    for block in proc_crypto.split("\n\n"):
+        pairs = (line.partition(":") for line in block.splitlines())
+        facts = {key.strip(): value.strip() for key, _, value in pairs}
+        name, priority = facts.get("name", ""), facts.get("priority", "")
+        usable = facts.get("selftest") == "passed" and facts.get("internal") == "no"
+        if not (_DISK_CIPHER.match(name) and priority.isdigit() and usable):
+            continue
+        if name not in chosen or int(priority) > int(str(chosen[name]["priority"])):
+            chosen[name] = {
+                "name": name,
+                "driver": facts.get("driver"),
+                "module": facts.get("module"),
+                "priority": int(priority),
+                "async": facts.get("async") == "yes",
+            }
+    return list(chosen.values())
+
+
+def _speed(text: str) -> object:
+    return None if text == "N/A" else float(text)

@@ -1,1 +1,0 @@
-"""Overlay `network`: the cluster's traffic over another network or a tunnel."""

@@ -1,1 +1,0 @@
-"""Volumes that their clients encrypt."""
