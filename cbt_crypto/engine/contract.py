@@ -388,8 +388,10 @@ def embedded() -> Engine:
     from cbt_crypto import __version__  # noqa: PLC0415 - engines are loaded when chosen
     from cbt_crypto.engine.embedded import common, monitoring, settings  # noqa: PLC0415
     from cbt_crypto.engine.embedded.benchmark import Benchmark  # noqa: PLC0415
-    from cbt_crypto.engine.embedded.ceph import Ceph  # noqa: PLC0415
-    from cbt_crypto.engine.embedded.existing import ExistingCeph  # noqa: PLC0415
+    from cbt_crypto.engine.embedded.ceph import (
+        Ceph,  # noqa: PLC0415
+        ExistingCeph,  # noqa: PLC0415
+    )
 
     return Engine(
         "embedded", __version__, None, settings, common, monitoring, Ceph, ExistingCeph, Benchmark

@@ -14,23 +14,27 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
+from typing_extensions import override
+
 from cbt_crypto.engine.contract import Hooks, Section
-from cbt_crypto.engine.embedded import admin_session, common, keyring, pools
+from cbt_crypto.engine.embedded import admin_session, common, daemons
 from cbt_crypto.engine.embedded.admin_session import Step
-from cbt_crypto.engine.embedded.daemons import Daemons, together
-from cbt_crypto.engine.embedded.keyring import KeyForm
-from cbt_crypto.engine.embedded.options import (
+from cbt_crypto.engine.embedded.daemons import (
+    Daemons,
+    KeyForm,
     base_options,
     file_size,
     setting_options,
+    together,
     without,
 )
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import ceph_conf
-from cbt_crypto.hosts.devices import destroy, logical_volumes
+from cbt_crypto.hosts.devices import destroy, krbd, logical_volumes
 from cbt_crypto.hosts.devices.logical_volumes import Group, LogicalVolume
 from cbt_crypto.hosts.directories import own_directory
 from cbt_crypto.hosts.remote import Remote, kill_script
+from cbt_crypto.hosts.shell import answer_limit
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.hosts.temporary import prefix
 from cbt_crypto.plan.file.cluster import ClusterSection
@@ -244,7 +248,7 @@ class Ceph:
         pool = self.section.pool_profiles[profile]
         device_class = self.hooks.pool_class(name)
         steps = [
-            *pools.create(self.section, name, pool, device_class),
+            *daemons.create(self.section, name, pool, device_class),
             _mon("osd pool application enable", pool=name, app=application),
         ]
         if pool.min_size is not None:
@@ -252,10 +256,10 @@ class Ceph:
         for like in sorted(self._pools):
             twins = self.hooks.twins(like, name)
             if twins:
-                steps += pools.alike(name, like, twins)
+                steps += daemons.alike(name, like, twins)
                 break
-        answers = self._session([*steps, *pools.ask(pool, name, device_class)])
-        fault = pools.fault(self.section, pool, answers[len(steps) :], device_class)
+        answers = self._session([*steps, *daemons.ask(pool, name, device_class)])
+        fault = daemons.fault(self.section, pool, answers[len(steps) :], device_class)
         if fault:
             raise HostError(self.site.head, f"make the pool {name}", "is not as asked for", fault)
         self._pools.add(name)
@@ -275,9 +279,9 @@ class Ceph:
         if tools[0] not in self._forms:
             host, cipher = self.site.mons[0], self.section.auth_cipher
             what = f"make a key{f' for {cipher}' if cipher else ''}"
-            printed = self._run({host: keyring.ask_script(cipher, *tools)}, what)[host]
+            printed = self._run({host: daemons.ask_script(cipher, *tools)}, what)[host]
             try:
-                self._forms[tools[0]] = keyring.key_form(printed)
+                self._forms[tools[0]] = daemons.key_form(printed)
             except ValueError as error:
                 raise HostError(host, what, "failed", str(error)) from error
         return self._forms[tools[0]]
@@ -398,3 +402,31 @@ def _mon(prefix: str, **arguments: Any) -> Step:
 
 def _remake(base: str) -> str:
     return f"(umask 077; mkdir -p {quote(base)}/run {quote(base)}/log {quote(base)}/crash)"
+
+
+class ExistingCeph(Ceph):
+    """Only the campaign's own directories and processes beside it come and go."""
+
+    use_existing = True
+
+    @override
+    def _undo(self) -> None:
+        """Clients may have mapped images; nothing was laid over its devices, or made on them."""
+        self._run(dict.fromkeys(self.site.clients, krbd.remove(self.tmp_dir)), "unmap the volumes")
+
+    @override
+    def _empty_devices(self) -> str:
+        """None is the campaign's."""
+        return ""
+
+    @override
+    def check_health(self) -> None:
+        """Its owner sees to its health: it is only asked since when its OSDs are up."""
+        limit = answer_limit(self.site.ceph_cmd)
+        ask = f"timeout {limit} {self.site.ceph_command} osd dump --format json"
+        answers = self._run({self.site.head: ask}, "ask since when OSDs are up", limit + 30)
+        self.up_from = admin_session.up_from(answers[self.site.head])
+
+    @override
+    def mkpool(self, name: str, profile: str, application: str) -> None:
+        """Its owner has made the pools."""

@@ -1,16 +1,335 @@
-"""Shell text that makes and starts a cluster's daemons; it reaches hosts through `ceph`."""
+"""Make and start a cluster's daemons: their keys, their part of ceph.conf, and their pools."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
+import math
+import re
+import secrets
 import shlex
+import struct
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
 
-from cbt_crypto.engine.embedded.keyring import KeyForm
-from cbt_crypto.engine.embedded.options import WITHOUT_MODULES, without_modules
+from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.hosts.ceph_conf import mon_vector
+from cbt_crypto.hosts.secret import keep
 from cbt_crypto.hosts.site import HostScripts
-from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.layout import ceph_dir, conf_path
+from cbt_crypto.plan.file.cluster import ClusterSection, ErasureProfile, PoolProfile
+from cbt_crypto.plan.layout import ceph_dir, conf_path, per_device, pieces_of, site_of
+from cbt_crypto.units import size_bytes
+
+#: What Ceph's own deployment gives each kind of daemon.
+_CAPS = {
+    "mon": {"mon": "allow *"},
+    "client": {"mon": "allow *", "osd": "allow *", "mgr": "allow *"},
+    "mgr": {"mon": "allow profile mgr", "osd": "allow *", "mds": "allow *"},
+    "osd": {"mon": "allow profile osd", "osd": "allow *", "mgr": "allow profile osd"},
+}
+#: Before a secret, all little-endian: the cipher's number, seconds and nanoseconds, its length.
+_HEADER = struct.Struct("<HIIH")
+#: Ceph's names for those numbers.
+_CIPHERS = {1: "aes", 2: "aes256k"}
+_MONMAP_WORD = "@monmap-ciphers"
+
+
+@dataclass(frozen=True)
+class KeyForm:
+    """How a release makes cephx keys.
+
+    `number` stands for the cipher; a secret has `length` bytes. `in_monmap`: its monitor maps say
+    which ciphers are allowed (from 19.2.6 and 20.2.4 on).
+    """
+
+    number: int
+    length: int
+    in_monmap: bool = False
+
+    @property
+    def cipher(self) -> Optional[str]:
+        """Ceph's name for it, or None for one that this program does not know."""
+        return _CIPHERS.get(self.number)
+
+    def new_key(self) -> str:
+        """A new secret in this form, base64."""
+        secret = secrets.token_bytes(self.length)
+        seconds, fraction = divmod(time.time_ns(), 10**9)
+        header = _HEADER.pack(self.number, seconds, fraction, self.length)
+        return base64.b64encode(header + secret).decode()
+
+    def keyring(self, entities: Iterable[str]) -> dict[str, str]:
+        """Entity (`osd.3`, `client.admin`, `mon.`) -> its keyring section, with a new key."""
+        return {entity: self._section(entity) for entity in entities}
+
+    def monmap_options(self) -> str:
+        """Options for monmaptool that allow this cipher and no other."""
+        if not self.in_monmap or self.cipher is None:
+            return ""
+        options = ("--auth-service-cipher", "--auth-allowed-ciphers", "--auth-preferred-cipher")
+        return " ".join(f"{option} {self.cipher}" for option in options)
+
+    def _section(self, entity: str) -> str:
+        caps = _CAPS[entity.partition(".")[0]]
+        lines = [f"[{entity}]", f"\tkey = {keep(self.new_key())}"]
+        lines += [f'\tcaps {service} = "{allowed}"' for service, allowed in caps.items()]
+        return "\n".join(lines) + "\n"
+
+
+def ask_script(
+    cipher: Optional[str], authtool: str = "ceph-authtool", monmaptool: str = "monmaptool"
+) -> str:
+    """Shell text for a monitor's host that prints a key as its release makes them.
+
+    `cipher` is the one that the file asks for; a release that cannot choose has but one.
+    """
+    choice = f"--key-type {shlex.quote(cipher)}" if cipher else ""
+    make = shlex.quote(authtool)
+    return (
+        f"choice='{choice}'\n"
+        f"{make} --help 2>&1 | grep -q -e --key-type || choice=\n"
+        f"{make} --gen-print-key $choice\n"
+        f"{shlex.quote(monmaptool)} --help 2>&1 | grep -q -e --auth-service-cipher "
+        f"&& echo {_MONMAP_WORD} || :"
+    )
+
+
+def key_form(printed: str) -> KeyForm:
+    """The form of the key that `ask_script` printed. Raises ValueError where there is none."""
+    match = re.search(r"^[A-Za-z0-9+/]{16,}={0,2}$", printed, re.MULTILINE)
+    try:
+        raw = base64.b64decode(match[0], validate=True) if match else b""
+        number, _, _, length = _HEADER.unpack_from(raw)
+    except (binascii.Error, struct.error):
+        raise ValueError(f"ceph-authtool printed no key: {printed[-200:]!r}") from None
+    if len(raw) != _HEADER.size + length:
+        raise ValueError(f"ceph-authtool printed a key of {len(raw)} bytes that says {length}")
+    return KeyForm(number, length, _MONMAP_WORD in printed)
+
+
+def create(
+    cluster: ClusterSection, name: str, pool: PoolProfile, device_class: Optional[str] = None
+) -> list[Step]:
+    """Make a pool, on OSDs of one class if there is one to be.
+
+    An erasure-coded pool may be overwritten, as RBD does.
+    """
+    sizes = {"pool": name, "pg_num": pool.pg_size, "pgp_num": pool.pgp_size}
+    if pool.erasure_profile is None:
+        replicated = {**sizes, "pool_type": "replicated", "size": pool.replication}
+        if device_class is None:
+            return [_mon("osd pool create", **replicated)]
+        rule = {"root": "default", "type": failure_domain(cluster), "class": device_class}
+        return [
+            _mon("osd crush rule create-replicated", name=device_class, **rule),
+            _mon("osd pool create", **replicated, rule=device_class),
+        ]
+    code = cluster.erasure_profiles[pool.erasure_profile]
+    words = [f"{key}={value}" for key, value in _wanted(cluster, code, device_class).items()]
+    profile = _profile(pool, device_class)
+    return [
+        _mon("osd erasure-code-profile set", name=profile, profile=words, force=True,
+             yes_i_really_mean_it=True),
+        _mon("osd pool create", **sizes, pool_type="erasure", erasure_code_profile=profile),
+        _mon("osd pool set", pool=name, var="allow_ec_overwrites", val="true"),
+    ]  # fmt: skip
+
+
+def alike(name: str, like: str, twins: Mapping[int, int]) -> list[Step]:
+    """Place a new pool as another one is, on the `twins` of its OSDs.
+
+    CRUSH would draw for each by itself, and the luck of the draw would be taken for a difference.
+    """
+    return [
+        _mon("osd set-require-min-compat-client", version="luminous"),
+        {"alike": name, "like": like, "twins": {str(osd): twin for osd, twin in twins.items()}},
+    ]
+
+
+def ask(pool: PoolProfile, name: str, device_class: Optional[str] = None) -> list[Step]:
+    """What the monitors say of a pool that was made: nothing is asked of a replicated one."""
+    if pool.erasure_profile is None:
+        return []
+    return [
+        _mon("osd erasure-code-profile get", name=_profile(pool, device_class), format="json"),
+        _mon("osd pool get", pool=name, var="erasure_code_profile", format="json"),
+        _mon("osd pool get", pool=name, var="size", format="json"),
+        _mon("osd pool get", pool=name, var="allow_ec_overwrites", format="json"),
+        _mon("osd pool ls", detail="detail", format="json"),
+    ]
+
+
+def fault(
+    cluster: ClusterSection, pool: PoolProfile, answers: Sequence[str],
+    device_class: Optional[str] = None,
+) -> Optional[str]:  # fmt: skip
+    """What contradicts that the pool is coded as the file wants it, by the answers to `ask`."""
+    if pool.erasure_profile is None:
+        return None
+    code = cluster.erasure_profiles[pool.erasure_profile]
+    profile, used, size, overwrites, listed = (json.loads(answer) for answer in answers)
+    for key, value in _wanted(cluster, code, device_class).items():
+        if str(profile.get(key)) != str(value):
+            return f"its {key} is {profile.get(key)} and not {value}"
+    if used.get("erasure_code_profile") != _profile(pool, device_class):
+        return f"it uses the profile {used.get('erasure_code_profile')}"
+    if size.get("size") != code.erasure_k + code.erasure_m:
+        return f"it has {size.get('size')} pieces of an object"
+    if not overwrites.get("allow_ec_overwrites"):
+        return "it cannot be overwritten"
+    return _stripe_fault(code, used.get("pool"), listed)
+
+
+def _stripe_fault(code: ErasureProfile, name: Any, listed: Sequence[Any]) -> Optional[str]:
+    """The profile only repeats what was asked for; the pool has what came of it."""
+    unit = code.erasure_stripe_unit
+    widths = [pool.get("stripe_width") for pool in listed if pool.get("pool_name") == name]
+    if not unit or widths == [unit * code.erasure_k]:
+        return None
+    found = ", ".join(map(str, widths)) or "no known number of"
+    return f"its stripes have {found} bytes and not {code.erasure_k} times {unit}"
+
+
+def failure_domain(cluster: ClusterSection) -> str:
+    """Hosts where there are enough for the replicas of every pool, else OSDs."""
+    replicas = max(pieces_of(cluster, pool) for pool in cluster.pool_profiles.values())
+    return "host" if len(set(cluster.osds)) >= replicas else "osd"
+
+
+def _profile(pool: PoolProfile, device_class: Optional[str]) -> str:
+    name = f"cbt-crypto-{pool.erasure_profile}"
+    return f"{name}-{device_class}" if device_class else name
+
+
+def _wanted(
+    cluster: ClusterSection, code: ErasureProfile, device_class: Optional[str]
+) -> dict[str, Any]:
+    """Pieces on hosts of their own where there are enough hosts."""
+    is_enough = len(set(cluster.osds)) >= code.erasure_k + code.erasure_m
+    unit = code.erasure_stripe_unit
+    return {
+        "k": code.erasure_k,
+        "m": code.erasure_m,
+        "plugin": code.erasure_plugin,
+        "crush-failure-domain": "host" if is_enough else "osd",
+        **({"stripe_unit": unit} if unit else {}),
+        **({"crush-device-class": device_class} if device_class else {}),
+    }
+
+
+def _mon(prefix: str, **arguments: Any) -> Step:
+    return {"mon": {"prefix": prefix, **arguments}}
+
+
+Sections = dict[str, dict[str, str]]
+
+
+#: Manager modules that are loaded. Each takes up to seconds on a cluster that lives for minutes,
+#: and some work in the background while a cell is measured.
+_MODULES = ("balancer", "pg_autoscaler", "status")
+#: Option of a manager's command line, in the shell text that follows `without_modules`.
+WITHOUT_MODULES = '--mgr-disabled-modules="$modules" '
+
+
+def without(sections: Sections, base: Sections) -> Sections:
+    """People's ceph.conf less what a cluster below `tmp_dir` decides itself.
+
+    That is: other clusters' daemons, and options that would lead a daemon out of `tmp_dir`.
+    """
+    decided = {name for options in base.values() for name in options}
+    return {
+        section: {name: value for name, value in options.items() if name not in decided}
+        for section, options in sections.items()
+        if section in ("global", "mon", "mgr", "osd", "client")
+    }
+
+
+def without_modules(conf: str, ceph_conf: str = "ceph-conf") -> str:
+    """Shell text that puts the modules a manager shall do without into `$modules`.
+
+    Every release has others, so it is the release's own directory that is asked.
+    """
+    wanted = "|".join(_MODULES)
+    return (
+        f"folder=$({shlex.quote(ceph_conf)} -c {shlex.quote(conf)} "
+        "--show-config-value mgr_module_path)\n"
+        f'modules=$(ls "$folder" | grep -vxE \'({wanted})\' | tr "\\n" " ")'
+    )
+
+
+def file_size(cluster: ClusterSection) -> int:
+    """Bytes of one OSD's file, in whole MiB: its part of `osd_file_size`; 0 without files."""
+    size = size_bytes(cluster.osd_file_size) if cluster.osd_file_size else 0
+    return size // per_device(cluster) >> 20 << 20
+
+
+def base_options(cluster: ClusterSection, fsid: str) -> Sections:
+    """Identity, paths and authentication: what a cluster below `tmp_dir` cannot do without.
+
+    msgr2 alone is bound: a monitor that also speaks msgr1 leaves room for unencrypted traffic.
+    """
+    base = ceph_dir(cluster)
+    mons = {name: address for named in cluster.mons.values() for name, address in named.items()}
+    sections: Sections = {
+        "global": {
+            "fsid": fsid,
+            "mon_host": " ".join(mon_vector(address) for address in mons.values()),
+            "mon_initial_members": ",".join(mons),
+            "auth_allow_insecure_global_id_reclaim": "false",
+            "ms_bind_msgr1": "false",
+            "keyring": f"{base}/keyring",
+            "run_dir": f"{base}/run",
+            "admin_socket": f"{base}/run/$name.asok",
+            "pid_file": f"{base}/run/$name.pid",
+            "log_file": f"{base}/log/$name.log",
+            "crash_dir": f"{base}/crash",
+        },
+        "client": {"admin_socket": "", "log_file": "/dev/null"},
+        # Monitors gather changes for 1 s by default, which each step of a deployment would wait
+        # for. They are not in the way of client IO, so nothing that is measured changes.
+        "mon": {"mon_data": f"{base}/mon.$id", "paxos_propose_interval": "0.05"},
+        "mgr": {"mgr_data": f"{base}/mgr.$id"},
+        "osd": {"osd_data": f"{base}/osd.$id", "osd_objectstore": cluster.fs},
+    }
+    if cluster.osd_file_size:
+        sections["osd"]["bluestore_block_size"] = str(file_size(cluster))
+    sections.update({f"osd.{osd.id}": {"host": osd.host} for osd in site_of(cluster).osds})
+    return sections
+
+
+def setting_options(cluster: ClusterSection) -> Sections:
+    """The keys of `cluster.settings` and the pool profiles as options."""
+    settings = cluster.settings
+    options = {
+        "auth_cluster_required": "cephx",
+        "auth_service_required": "cephx",
+        "auth_client_required": "cephx",
+        "rbd_cache": str(settings.rbd_cache).lower(),
+        "osd_pool_default_pg_autoscale_mode": "on" if settings.pg_autoscaler else "off",
+        "mon_max_pg_per_osd": str(_pgs_per_osd(cluster)),
+        # Else a large pool starts with 1,024 placement groups and grows while it is measured.
+        "mon_osd_max_initial_pgs": "65536",
+        "osd_crush_chooseleaf_type": "1" if failure_domain(cluster) == "host" else "0",
+        "mon_allow_pool_size_one": "true",
+        # Else each new OSD measures itself for some seconds, and schedules by what it found: a
+        # difference between configurations that nobody asked for.
+        "osd_mclock_skip_benchmark": "true",
+    }
+    if settings.osd_memory_target:
+        options["osd_memory_target"] = str(size_bytes(settings.osd_memory_target))
+    return {"global": options}
+
+
+def _pgs_per_osd(cluster: ClusterSection) -> int:
+    # One OSD a device is counted, however many there are: of configurations side by side, each
+    # has pools of its own on its share of a device's OSDs.
+    osds = max(1, len(cluster.osds) * cluster.osds_per_node)
+    copies = sum(pool.pg_size * pieces_of(cluster, pool) for pool in cluster.pool_profiles.values())
+    return max(250, 2 * math.ceil(copies / osds))
+
 
 quote = shlex.quote
 

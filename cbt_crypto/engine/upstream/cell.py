@@ -8,23 +8,35 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto.archive.files import cell_path
 from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
-from cbt_crypto.engine.contract import CellOutcome, CellWork, LiveFigures, Looked, Looks
-from cbt_crypto.engine.upstream import programs
-from cbt_crypto.engine.upstream.ceph import UpstreamCeph
-from cbt_crypto.engine.upstream.common import Common
-from cbt_crypto.engine.upstream.failure import failures_named
-from cbt_crypto.engine.upstream.modules import Modules
+from cbt_crypto.engine.contract import (
+    CellOutcome,
+    CellWork,
+    Cluster,
+    LiveFigures,
+    Looked,
+    Looks,
+    Section,
+)
+from cbt_crypto.engine.upstream import execution
+from cbt_crypto.engine.upstream.checkout import Modules, Settings, failures_named
+from cbt_crypto.engine.upstream.cluster import UpstreamCeph
+from cbt_crypto.engine.upstream.execution import Common
 from cbt_crypto.errors import RunError
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.clock import clock_offsets
+from cbt_crypto.hosts.remote import preamble
+from cbt_crypto.hosts.samplers import counters
 from cbt_crypto.hosts.secret import options_without
 
 #: fio's results of one volume, and not its logs: `output.0.client0`, `output.0_iops.1.log.client0`.
@@ -62,7 +74,7 @@ class NativeBenchmark:
         options = {
             "benchmark": scenario.name,
             "iteration": work.config["iteration"],
-            "cmd_path": f"{programs.directory(cluster.base)}/{scenario.program}",
+            "cmd_path": f"{execution.directory(cluster.base)}/{scenario.program}",
             **scenario.options(),
         }
         with failures_named(f"make a {scenario.name}"):
@@ -146,7 +158,7 @@ class NativeBenchmark:
         with failures_named(f"end {self.scenario.name}"):
             self._common.clean_remote_dir(self.run_dir)
 
-    def _loads(self) -> list[programs.Ending]:
+    def _loads(self) -> list[execution.Ending]:
         return [
             end
             for end in self.cluster.endings()
@@ -187,7 +199,7 @@ def _without_prints() -> contextlib.AbstractContextManager[Any]:
 
 
 def _status(
-    loads: Sequence[programs.Ending], host: str, volume: str, pattern: str, phase: str
+    loads: Sequence[execution.Ending], host: str, volume: str, pattern: str, phase: str
 ) -> Optional[int]:
     """The worst exit status of a process of that volume; None when it left none."""
     statuses = [
@@ -206,3 +218,106 @@ def native(modules: Modules, common: Common, work: CellWork) -> NativeBenchmark:
     assert isinstance(work.scenario, OfUpstream)
     assert isinstance(work.cluster, UpstreamCeph)
     return NativeBenchmark(modules, common, work.cluster, work.scenario, work)
+
+
+class UpstreamBenchmark:
+    """Has an object of upstream's base class, `theirs`, make what it makes."""
+
+    def __init__(
+        self, modules: Modules, common: Common, archive_dir: str, cluster: Cluster, config: Section
+    ) -> None:
+        """`archive_dir` is the campaign's."""
+        self._common = common
+        self.cluster = cluster
+        self.config = dict(config)
+        # Snapshots hash the config in other ways.
+        name = cell_path(config)
+        self.archive_dir = os.path.join(archive_dir, name)
+        self.run_dir = f"{cluster.tmp_dir}/run/{name}"
+        self.theirs = modules.Benchmark(archive_dir, cluster, {"osd_ra": "0", **config})
+        self.theirs.config = self.config
+        # It would write to /sys of the OSD hosts' disks.
+        self.theirs.osd_ra_changed = False
+        self.theirs.archive_dir = self.archive_dir
+        self.theirs.run_dir = self.run_dir
+
+    def exists(self) -> bool:
+        """Whether the archive has this benchmark's directory already."""
+        return os.path.exists(self.archive_dir)
+
+    def initialize(self) -> None:
+        """Make the directories here and on the nodes."""
+        with failures_named("prepare a cell"):
+            self.theirs.initialize()
+            self._common.make_remote_dir(self.run_dir)
+            self._common.mkdir_p(self.archive_dir)
+
+    def run(self) -> None:
+        """Start anew with empty directories on the nodes; note the cell's config."""
+        with failures_named("begin a cell"):
+            self.theirs.run()
+            self._common.make_remote_dir(self.run_dir)
+
+    def cleanup(self) -> None:
+        """Remove this benchmark's directory on the nodes."""
+        with failures_named("end a cell"):
+            self._common.clean_remote_dir(self.run_dir)
+
+
+#: Seconds that collectl may take to write its first sample; upstream does not wait for it.
+_PATIENCE_S = 30
+
+
+class Monitoring:
+    """Upstream's module; a name that is not here is upstream's own."""
+
+    def __init__(self, module: Any, common: Common, settings: Settings) -> None:
+        self._module = module
+        self._common = common
+        self._settings = settings
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+    def prepare(self, directory: str) -> None:
+        """Nothing: upstream starts its monitors when it measures."""
+
+    @contextlib.contextmanager
+    def monitor(self, directory: str) -> Iterator[None]:
+        """The profiles run while the block does, which begins when there is a first sample."""
+        upstream = self._module.monitor(directory)
+        upstream.__enter__()
+        try:
+            with self._samples(directory):
+                yield
+        except BaseException:
+            # The later of upstream's two kinds stops by itself here, the earlier does not.
+            with contextlib.suppress(BaseException):
+                upstream.__exit__(*sys.exc_info())
+            self._module.stop(directory)
+            raise
+        upstream.__exit__(None, None, None)
+
+    @contextlib.contextmanager
+    def _samples(self, directory: str) -> Iterator[None]:
+        """Wait for collectl, or run our sampler.
+
+        One without a sample by then is not waited for: the report says what it lacks.
+        """
+        if not self._settings.sampler_roles:
+            roles = self._settings.monitoring_profiles["collectl"]["nodes"]
+            self._on(roles, shell.first_sample(f"{directory}/collectl", _PATIENCE_S))
+            yield
+            return
+        started = counters.start_script(directory)
+        first = shell.first_sample(f"{directory}/{counters.NAME}", _PATIENCE_S)
+        self._on(self._settings.sampler_roles, f"{started}\n{first}")
+        try:
+            yield
+        finally:
+            self._on(self._settings.sampler_roles, counters.stop_script(directory))
+
+    def _on(self, roles: Sequence[str], text: str) -> None:
+        nodes = filter(None, self._settings.getnodes(*roles).split(","))
+        marked = f"{preamble(str(self._settings.cluster['tmp_dir']))}\nset -eu\n{text}"
+        self._common.pdsh_each(dict.fromkeys(nodes, marked)).communicate(_PATIENCE_S + 15)

@@ -1,15 +1,40 @@
-"""Where an upstream CBT checkout is, whether it is one, and which commit it has."""
+"""An upstream CBT checkout: found, imported, and fed with a campaign's file and ceph.conf.
+
+Its modules have top-level and very general names. What they raise, or how they end the program,
+becomes a campaign's error here.
+"""
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import importlib
+import logging
 import os
+import re
 import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from types import ModuleType
+from typing import Any, Callable, Optional
 
-from cbt_crypto.errors import UsageError
+import yaml
+from typing_extensions import override
+
+from cbt_crypto.engine.embedded.daemons import Sections, base_options, setting_options, without
+from cbt_crypto.errors import CampaignError, RunError, UsageError
+from cbt_crypto.hosts import ceph_conf, command_log
 from cbt_crypto.hosts.directories.directory_on_host import Refused, check_directory
+from cbt_crypto.hosts.remote import MARK
+from cbt_crypto.hosts.secret import document_without, options_without
+from cbt_crypto.hosts.site import Osd, Site
+from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.file.monitoring import MonitoringProfiles
+from cbt_crypto.plan.layout import ceph_dir, section_of
 
 #: What only a checkout of CBT has side by side. This project has a cbt.py too. Of those on one
 #: line, one is there: monitoring is a package since 2026.
@@ -152,3 +177,305 @@ def siblings(project: Path, cwd: Path) -> list[Path]:
     """What looks like a checkout, named `cbt`, beside these directories."""
     beside = dict.fromkeys(path.resolve().parent / "cbt" for path in (project, cwd))
     return [path for path in beside if is_checkout(path) or looks_like_checkout(path)]
+
+
+#: Module and class of each of upstream's benchmarks that a campaign can name.
+BENCHMARKS: Mapping[str, tuple[str, str]] = {
+    "librbdfio": ("benchmark.librbdfio", "LibrbdFio"),
+    "radosbench": ("benchmark.radosbench", "Radosbench"),
+}
+
+
+@dataclass(frozen=True)
+class Modules:
+    """What is used of a checkout."""
+
+    path: Path
+    settings: Any
+    common: Any
+    monitoring: Any
+    Ceph: Any
+    Benchmark: Any
+
+    @property
+    def perf_by_pid_files(self) -> bool:
+        """Whether perf is started for each pid file, as it was before monitoring was a package."""
+        return isinstance(self.monitoring, ModuleType)
+
+    @property
+    def divides_total_iodepth(self) -> bool:
+        """Whether librbdfio knows the depth of all volumes together; older ones pass it over."""
+        return hasattr(self.benchmark("librbdfio"), "_calculate_iodepth_per_volume")
+
+    def benchmark(self, name: str) -> Any:
+        """Upstream's own class of that benchmark."""
+        module, kind = BENCHMARKS[name]
+        return getattr(_imported(self.path, module), kind)
+
+
+def load(path: Path) -> Modules:
+    """Import them. Raises UsageError for a checkout that cannot be imported, saying why.
+
+    One process can hold one checkout: its modules import each other by their top-level names.
+    """
+    if str(path) not in sys.path:
+        sys.path.insert(0, str(path))
+    # A checkout is not ours to write into, and that includes caches.
+    sys.dont_write_bytecode = True
+    return Modules(
+        path=path,
+        settings=_imported(path, "settings"),
+        common=_imported(path, "common"),
+        monitoring=_monitoring(path),
+        Ceph=_imported(path, "cluster.ceph").Ceph,
+        Benchmark=_imported(path, "benchmark.benchmark").Benchmark,
+    )
+
+
+def _monitoring(path: Path) -> Any:
+    """What has `start`, `stop` and `monitor`: the module, or the factory of the later package."""
+    if (path / "monitoring.py").is_file():
+        return _imported(path, "monitoring")
+    return _imported(path, "monitoring.monitoring_factory").MonitoringFactory
+
+
+def missing_library(path: Path, name: str) -> Optional[str]:
+    """A sentence when upstream's benchmark of that name cannot be imported."""
+    try:
+        _imported(path, BENCHMARKS[name][0])
+    except UsageError as error:
+        return f"benchmarks.{name}: {error}"
+    return None
+
+
+def _imported(path: Path, name: str) -> ModuleType:
+    with warnings.catch_warnings():
+        # Strings with backslashes that newer Pythons warn about, in files that are not ours.
+        warnings.simplefilter("ignore")
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"--cbt {path}: its module {name} needs {error.name}, which is not installed; "
+                f"run {sys.executable} -m pip install -r {path}/requirements.txt {error.name}"
+            ) from error
+        except Exception as error:
+            raise UsageError(
+                f"--cbt {path}: its module {name} cannot be imported ({error!r}); does the "
+                "checkout run with this Python?"
+            ) from error
+    location = Path(module.__file__ or "").resolve()
+    if not location.is_relative_to(path.resolve()):
+        raise UsageError(
+            f"--cbt {path}: Python finds the module {name} in {location}; remove that from the path"
+        )
+    return module
+
+
+_LONGEST = 600
+
+
+@contextlib.contextmanager
+def failures_named(what: str) -> Iterator[None]:
+    """Raise RunError, naming the step, for whatever upstream raises in the block."""
+    try:
+        yield
+    except CampaignError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise RunError(f"upstream CBT: {what}: {_sentence(error)}") from error
+
+
+def _sentence(error: BaseException) -> str:
+    """The last lines of what it says: a failed command's output comes at the end."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return "; ".join(lines)[-_LONGEST:] or type(error).__name__
+
+
+def sections(
+    cluster: ClusterSection, site: Site, extra: Mapping[str, Mapping[str, str]],
+    device: Callable[[Osd], str], db_device: Callable[[Osd], Optional[str]],
+) -> Sections:  # fmt: skip
+    """The same options as on the embedded engine, and where upstream puts keys and devices."""
+    base = _upstream_places(cluster)
+    of_file = ceph_conf.read(Path(cluster.conf_file)) if cluster.conf_file else {}
+    return ceph_conf.merged(
+        setting_options(cluster),
+        without(of_file, base),
+        base,
+        _devices(site, device, db_device),
+        extra,
+    )
+
+
+def _upstream_places(cluster: ClusterSection) -> Sections:
+    sections = base_options(cluster, "")
+    directory = ceph_dir(cluster)
+    # Upstream's monmaptool makes the cluster's id up.
+    del sections["global"]["fsid"]
+    sections["mgr"]["keyring"] = f"{directory}/mgr.$id/keyring"
+    sections["osd"]["keyring"] = f"{directory}/osd.$id/keyring"
+    # Its benchmarks remove a pool before they make it.
+    sections["mon"]["mon_allow_pool_delete"] = "true"
+    return sections
+
+
+def _devices(
+    site: Site, device: Callable[[Osd], str], db_device: Callable[[Osd], Optional[str]]
+) -> Sections:
+    """Upstream's mkfs names no device; BlueStore reads them here."""
+    by_osd: Sections = {}
+    for osd in site.osds:
+        options = {"bluestore_block_path": device(osd)}
+        database = db_device(osd)
+        if database:
+            options["bluestore_block_db_path"] = database
+        by_osd[f"osd.{osd.id}"] = options
+    return by_osd
+
+
+#: The part of upstream's directories that names the cluster; with it they are where ours are.
+CLUSTER_ID = "ceph"
+#: In pid_dir: perf is started once for each pid that this file lists, so it lists one.
+ONE_PID = "monitored.pid"
+
+
+class Settings:
+    """Upstream's module; a name that is not here is upstream's own.
+
+    Its sections are other dicts after each `initialize`: ask for them anew.
+    """
+
+    def __init__(self, module: Any, perf_by_pid_files: bool = True) -> None:
+        """`perf_by_pid_files`: whether upstream's perf is started once for each of them."""
+        self._module = module
+        self._perf_by_pid_files = perf_by_pid_files
+        #: Roles on whose hosts our sampler takes collectl's place, which upstream does not know.
+        self.sampler_roles: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+    def initialize(self, ctx: argparse.Namespace) -> None:
+        """Read the file. Raises RunError where upstream would end the program."""
+        _log_to(Path(ctx.archive) / "results" / "cbt.log")
+        with tempfile.NamedTemporaryFile(prefix="cbt-crypto-", suffix=".conf") as empty:
+            # Upstream ends at once without a ceph.conf; ours is made for each deployment.
+            given = argparse.Namespace(
+                config_file=ctx.config_file, archive=ctx.archive, conf=empty.name
+            )
+            with failures_named("read the campaign's file"):
+                self._module.initialize(given)
+        _mask(Path(ctx.archive) / "results" / "cbt_config.yaml")
+        cluster = self._module.cluster
+        conf = getattr(ctx, "conf", None) or _conf_file(Path(ctx.config_file))
+        del cluster["conf_file"]
+        if conf:
+            cluster["conf_file"] = str(conf)
+        cluster.update(for_upstream(section_of(cluster)))
+        profiles = self._module.monitoring_profiles
+        sampled_by = "sampler" if "sampler" in profiles else "collectl"
+        chosen = MonitoringProfiles.model_validate(
+            # Upstream has put collectl there; a file that names both was refused before.
+            {name: profiles[name] for name in (sampled_by, "perf") if name in profiles}
+        )
+        self.sampler_roles = list(chosen.sampler.nodes) if chosen.sampler else []
+        profiles.clear()
+        profiles.update(monitoring_arguments(chosen, self._perf_by_pid_files))
+
+
+def _mask(path: Path) -> None:
+    """Take passwords out of the file as upstream has noted it in the archive."""
+    if path.is_file() and not path.is_symlink():
+        document = document_without(yaml.safe_load(path.read_text(encoding="utf-8")))
+        path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+
+
+class _Masking(logging.Formatter):
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        return options_without(super().format(record))
+
+
+def _log_to(path: Path) -> None:
+    """What upstream logs goes there, and not between the lines of the campaign's progress."""
+    logger = logging.getLogger("cbt")
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    to_file = logging.FileHandler(path, encoding="utf-8", delay=True)
+    to_file.setFormatter(_Masking("%(asctime)s %(levelname)s %(message)s"))
+    to_file.setLevel(logging.INFO)
+    logger.addHandler(to_file)
+    logger.addHandler(_Commands())
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+
+
+class _Commands(logging.Handler):
+    """What upstream starts by itself goes to the command log; it does not say how that ended."""
+
+    _BEGINS = re.compile(r"CheckedPopen continue_if_error=\w+, shell=\w+ args=(.*)", re.S)
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        begins = self._BEGINS.match(record.getMessage())
+        # What we ran through it is logged where we did.
+        if begins and MARK not in begins[1]:
+            command_log.record(["-"], "upstream CBT starts", begins[1], "started", 0.0)
+
+
+def _conf_file(config_file: Path) -> Any:
+    """The ceph.conf that the file names; upstream has forgotten it for the one it was given."""
+    document = yaml.safe_load(config_file.read_text(encoding="utf-8"))
+    return document["cluster"].get("conf_file")
+
+
+def for_upstream(section: ClusterSection) -> dict[str, Any]:
+    """Keys of the `cluster` section that upstream reads, beside the file's own."""
+    base = ceph_dir(section)
+    return {
+        "clusterid": CLUSTER_ID,
+        "tmp_dir": section.tmp_dir,
+        "pid_dir": f"{base}/run",
+        "log_dir": f"{base}/log",
+        "osds_per_node": section.osds_per_node,
+        "iterations": section.iterations,
+        # Upstream's default is the other one.
+        "use_existing": section.use_existing,
+    }
+
+
+def monitoring_arguments(
+    profiles: MonitoringProfiles, perf_by_pid_files: bool
+) -> dict[str, dict[str, Any]]:
+    """`monitoring_profiles` in upstream's words: it puts directories into braces of `args`.
+
+    Where perf is started once a host, `pid_glob` would make it another profile, `osd_perf`.
+    """
+    chosen: dict[str, dict[str, Any]] = {}
+    if profiles.collectl:
+        chosen["collectl"] = {
+            "nodes": list(profiles.collectl.nodes),
+            "args": f"{_braces(profiles.collectl.args)} -F0 -f {{collectl_dir}}",
+        }
+    if profiles.perf:
+        chosen["perf"] = {
+            "nodes": list(profiles.perf.nodes),
+            "perf_cmd": f"sudo {profiles.perf.perf_cmd}",
+            "args": f"{_braces(profiles.perf.args)} -o {{perf_dir}}/perf.out",
+        }
+        if perf_by_pid_files:
+            chosen["perf"]["pid_glob"] = ONE_PID
+    return chosen
+
+
+def _braces(arguments: str) -> str:
+    """Arguments that `str.format` leaves as they are."""
+    return arguments.replace("{", "{{").replace("}", "}}")
+
+
+def write_one_pid(pid_dir: str) -> str:
+    """Shell text that writes the file which has upstream start perf once on a host."""
+    return f"echo 1 > {Path(pid_dir) / ONE_PID}"

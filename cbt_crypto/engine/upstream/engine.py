@@ -2,18 +2,119 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
 from functools import partial
 
+from cbt_crypto.cluster_overlays.ceph_build import CephBuild
 from cbt_crypto.engine.contract import Engine
-from cbt_crypto.engine.upstream.benchmark import UpstreamBenchmark
-from cbt_crypto.engine.upstream.cell import native
-from cbt_crypto.engine.upstream.ceph import ExistingUpstreamCeph, UpstreamCeph
-from cbt_crypto.engine.upstream.checkout import Checkout
-from cbt_crypto.engine.upstream.common import Common
-from cbt_crypto.engine.upstream.modules import load
-from cbt_crypto.engine.upstream.monitoring import Monitoring
-from cbt_crypto.engine.upstream.requirements import problems, requirements
-from cbt_crypto.engine.upstream.settings import Settings
+from cbt_crypto.engine.upstream.cell import Monitoring, UpstreamBenchmark, native
+from cbt_crypto.engine.upstream.checkout import (
+    BENCHMARKS,
+    Checkout,
+    Modules,
+    Settings,
+    load,
+    missing_library,
+)
+from cbt_crypto.engine.upstream.cluster import ExistingUpstreamCeph, UpstreamCeph
+from cbt_crypto.engine.upstream.execution import Common
+from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.file.origin import origin_of
+from cbt_crypto.plan.layout import site_of
+
+_SUDO = """\
+if ! command -v sudo >/dev/null; then
+    echo 'sudo is missing, and upstream CBT runs every command of a deployment with it; install it'
+elif ! sudo -n true 2>/dev/null; then
+    echo 'sudo asks for a password; upstream CBT needs it to ask for none'
+else echo ok; fi"""
+
+_LIMITS = """\
+said=$(sudo -n sh -c 'ulimit -n 16384 && ulimit -c unlimited' 2>&1) && echo ok || echo \
+    "ulimit fails under sudo ($said), and upstream CBT starts daemons with 16384 open files and \
+core files of any size; write 'Defaults rlimit_core=user' into sudoers and \
+'Set disable_coredump false' into sudo.conf, or use --cbt embedded"
+"""
+
+
+def requirements(campaign: Campaign) -> list[Requirement]:
+    """What hosts must offer for every command of upstream, and for a deployment."""
+    site = site_of(campaign.cluster)
+    needs = [Requirement("sudo for upstream", site.hosts, _SUDO)]
+    daemons = origin_of(campaign.cluster).daemon_hosts(site)
+    if not daemons:
+        return needs
+    return [
+        *needs,
+        Requirement("limits for upstream", daemons, _LIMITS),
+        _program("ceph-authtool", "ceph-common", (site.head,)),
+        _program("monmaptool", "ceph-common", (site.head,)),
+    ]
+
+
+def _program(program: str, package: str, hosts: tuple[str, ...]) -> Requirement:
+    path = f"/usr/bin/{program}"
+    sentence = f"{path} is missing, where upstream CBT calls it; install {package}"
+    return Requirement(program, hosts, f"[ -x {path} ] && echo ok || echo {shlex.quote(sentence)}")
+
+
+def problems(campaign: Campaign, common: Common, modules: Modules) -> Iterator[str]:
+    """A sentence for each thing in the file that this checkout would do wrong in silence.
+
+    Also for a benchmark of upstream's own that lacks a library here: it is imported last of all.
+    """
+    yield from _benchmarks(campaign, modules)
+    if any(isinstance(overlay, CephBuild) and overlay.prefix
+           for overlays in campaign.configurations.values() for overlay in overlays):  # fmt: skip
+        yield (
+            "ceph_build: upstream CBT takes the tools of a deployment from /usr/bin, whichever "
+            "daemons it is given; say --cbt embedded"
+        )
+    if campaign.groups:
+        yield (
+            "cluster.layout: side_by_side is deployed by this program's own engine alone; say "
+            "--cbt embedded"
+        )
+    for name, profile in campaign.cluster.pool_profiles.items():
+        if profile.erasure_profile is not None:
+            yield (
+                f"cluster.pool_profiles.{name}: erasure-coded pools are made by this program's own "
+                "engine alone; say --cbt embedded"
+            )
+    site = site_of(campaign.cluster)
+    user = f"{campaign.cluster.user}@" if campaign.cluster.user else ""
+    local = [host for host in site.hosts if common.get_localnode(f"{user}{host}")]
+    other = [host for host in site.hosts if host not in local]
+    if local and other and common.get_localnode(f"{user}{local[0]},{user}{other[0]}"):
+        yield (
+            f"{local[0]}: this checkout of CBT runs a command for several hosts on the first "
+            "alone when that is this machine; name a user in the cluster section, so that it is "
+            "reached by ssh too"
+        )
+    if len(local) > 1:
+        yield f"{', '.join(local)}: are one machine; upstream CBT wants one name for it"
+
+
+def _benchmarks(campaign: Campaign, modules: Modules) -> Iterator[str]:
+    for name in campaign.scenarios:
+        if name not in BENCHMARKS:
+            continue
+        if missing := missing_library(modules.path, name):
+            yield missing
+        elif name == "librbdfio" and _has_total_iodepth(campaign, modules):
+            yield (
+                "benchmarks.librbdfio: this checkout of CBT does not know total_iodepth; give "
+                "iodepth, which is per volume, or use a checkout of its branch main"
+            )
+
+
+def _has_total_iodepth(campaign: Campaign, modules: Modules) -> bool:
+    """Whether the file has one and the checkout would pass it over in silence."""
+    scenarios = campaign.scenarios["librbdfio"]
+    wanted = any(getattr(scenario, "total_iodepth", None) for scenario in scenarios)
+    return wanted and not modules.divides_total_iodepth
 
 
 def upstream(checkout: Checkout) -> Engine:

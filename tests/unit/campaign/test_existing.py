@@ -27,7 +27,7 @@ from cbt_crypto.cluster_overlays.luks.proof import found_fault
 from cbt_crypto.cluster_overlays.secure_messenger import SecureMessenger
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.choice import embedded
-from cbt_crypto.engine.embedded.existing import ExistingCeph
+from cbt_crypto.engine.embedded.ceph import ExistingCeph
 from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts.admin_socket_on_host import ask_and_identify
 from cbt_crypto.hosts.devices import images, krbd

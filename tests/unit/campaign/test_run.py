@@ -90,7 +90,7 @@ def test_no_key_is_in_the_archive(
     host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "cbt_crypto.engine.embedded.keyring.KeyForm.new_key", lambda form: "S3CRETKEY=="
+        "cbt_crypto.engine.embedded.daemons.KeyForm.new_key", lambda form: "S3CRETKEY=="
     )
     assert host.cbt(host.write()).exit_code == 0
     for path in host.archive.rglob("*"):

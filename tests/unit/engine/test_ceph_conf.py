@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_crypto.engine.embedded.options import base_options, setting_options, without
+from cbt_crypto.engine.embedded.daemons import base_options, setting_options, without
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.plan.file import Campaign

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.engine.embedded.keyring import KeyForm, ask_script, key_form
+from cbt_crypto.engine.embedded.daemons import KeyForm, ask_script, key_form
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto.engine.embedded import pools
+from cbt_crypto.engine.embedded import daemons
 from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile
 from cbt_crypto.plan.file.origin import origin_of
 from cbt_crypto.plan.layout import pieces_of
@@ -52,16 +52,16 @@ def _said(**changes: Any) -> list[str]:
 
 
 def test_a_replicated_pool_is_made_as_before() -> None:
-    (step,) = pools.create(_cluster(), "rbd", REPLICAS)
+    (step,) = daemons.create(_cluster(), "rbd", REPLICAS)
     assert step["mon"]["pool_type"] == "replicated"
     assert step["mon"]["size"] == 2
-    assert pools.ask(REPLICAS, "rbd") == []
-    assert pools.fault(_cluster(), REPLICAS, []) is None
+    assert daemons.ask(REPLICAS, "rbd") == []
+    assert daemons.fault(_cluster(), REPLICAS, []) is None
 
 
 @pytest.mark.parametrize(("hosts", "domain"), [(1, "osd"), (2, "osd"), (3, "host")])
 def test_pieces_are_on_hosts_of_their_own_where_there_are_enough(hosts: int, domain: str) -> None:
-    profile, make, overwrites = pools.create(_cluster(hosts), "ec", ERASURE)
+    profile, make, overwrites = daemons.create(_cluster(hosts), "ec", ERASURE)
     assert profile["mon"]["profile"] == [
         "k=2", "m=1", "plugin=jerasure", f"crush-failure-domain={domain}",
     ]  # fmt: skip
@@ -81,20 +81,20 @@ def test_pieces_are_on_hosts_of_their_own_where_there_are_enough(hosts: int, dom
     ],
 )
 def test_the_monitors_words_are_judged(changes: dict[str, Any], fault: Any) -> None:
-    assert len(pools.ask(ERASURE, "ec")) == len(_said())
-    assert pools.fault(_cluster(), ERASURE, _said(**changes)) == fault
+    assert len(daemons.ask(ERASURE, "ec")) == len(_said())
+    assert daemons.fault(_cluster(), ERASURE, _said(**changes)) == fault
 
 
 def test_a_stripe_unit_is_asked_for_and_judged() -> None:
     cluster = _cluster(erasure_stripe_unit=16384)
-    assert "stripe_unit=16384" in pools.create(cluster, "ec", ERASURE)[0]["mon"]["profile"]
-    assert pools.fault(cluster, ERASURE, _said()) == "its stripe_unit is None and not 16384"
+    assert "stripe_unit=16384" in daemons.create(cluster, "ec", ERASURE)[0]["mon"]["profile"]
+    assert daemons.fault(cluster, ERASURE, _said()) == "its stripe_unit is None and not 16384"
     profile = {**PROFILE, "stripe_unit": "16384"}
-    fault = pools.fault(cluster, ERASURE, _said(profile=profile))
+    fault = daemons.fault(cluster, ERASURE, _said(profile=profile))
     assert fault == "its stripes have 8192 bytes and not 2 times 16384"
     listed = [*LISTED[:1], {**LISTED[1], "stripe_width": 32768}]
-    assert pools.fault(cluster, ERASURE, _said(profile=profile, listed=listed)) is None
-    gone = pools.fault(cluster, ERASURE, _said(profile=profile, listed=LISTED[:1]))
+    assert daemons.fault(cluster, ERASURE, _said(profile=profile, listed=listed)) is None
+    gone = daemons.fault(cluster, ERASURE, _said(profile=profile, listed=LISTED[:1]))
     assert gone == "its stripes have no known number of bytes and not 2 times 16384"
 
 

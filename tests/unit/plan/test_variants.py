@@ -7,7 +7,7 @@ from typing import Any, Callable
 import pytest
 
 from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.engine.embedded.options import base_options, file_size
+from cbt_crypto.engine.embedded.daemons import base_options, file_size
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign

@@ -11,7 +11,7 @@ import pytest
 
 from cbt_crypto.benchmarks.base import ClusterCommands
 from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.engine.upstream.requirements import problems
+from cbt_crypto.engine.upstream.engine import problems
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Osd
 from cbt_crypto.plan.file import Campaign

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cbt_crypto.engine.upstream.conf import sections
-from cbt_crypto.engine.upstream.settings import for_upstream, monitoring_arguments
+from cbt_crypto.engine.upstream.checkout import for_upstream, monitoring_arguments, sections
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.monitoring import MonitoringProfiles
 from cbt_crypto.plan.layout import site_of

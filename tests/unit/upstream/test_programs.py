@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.engine.upstream.programs import Names, endings, install, read_notes
+from cbt_crypto.engine.upstream.execution import Names, endings, install, read_notes
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import ceph_dir, site_of

@@ -8,6 +8,7 @@ so on: docs/upstream.md), and the checks between the steps, as upstream goes on 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import tempfile
@@ -17,19 +18,89 @@ from typing import Any, Optional
 from typing_extensions import override
 
 from cbt_crypto.engine.contract import Hooks, Section
-from cbt_crypto.engine.upstream import programs
-from cbt_crypto.engine.upstream.common import Common
-from cbt_crypto.engine.upstream.conf import sections
-from cbt_crypto.engine.upstream.failure import failures_named
-from cbt_crypto.engine.upstream.modules import Modules
-from cbt_crypto.engine.upstream.safe_cluster import Directory, ExistingDirectory
-from cbt_crypto.engine.upstream.settings import Settings, for_upstream, write_one_pid
+from cbt_crypto.engine.embedded.admin_session import Step
+from cbt_crypto.engine.embedded.ceph import Ceph, ExistingCeph
+from cbt_crypto.engine.upstream import execution
+from cbt_crypto.engine.upstream.checkout import (
+    Modules,
+    Settings,
+    failures_named,
+    for_upstream,
+    sections,
+    write_one_pid,
+)
+from cbt_crypto.engine.upstream.execution import Common
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import ceph_conf
-from cbt_crypto.hosts.remote import kill_script
+from cbt_crypto.hosts.execution import Execution
+from cbt_crypto.hosts.remote import Remote, kill_script
 from cbt_crypto.hosts.site import HostScripts, Site
+from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.dimensions import at
 from cbt_crypto.plan.layout import ceph_dir, conf_path, section_of, site_of
+
+
+class Directory(Ceph):
+    """A campaign's directory on every host; `hooks` say what else is to be taken down."""
+
+    def __init__(self, config: Section, common: Execution, hooks: Hooks) -> None:
+        """`common` is the engine's."""
+        super().__init__(config, hooks)
+        self.remote = Remote(common, self.tmp_dir, self.section.user)
+
+    def run(
+        self, scripts: HostScripts, what: str, timeout: Optional[float] = None
+    ) -> dict[str, str]:
+        """Run scripts within `deploy_timeout`. Raises HostError."""
+        return self._run(scripts, what, timeout)
+
+    @property
+    def addressed(self) -> ClusterSection:
+        """The section, with the addresses that monitors really have."""
+        return self._addressed()
+
+    def claim_devices(self) -> None:
+        """Note the OSDs' devices as ours, before anything is written to them, and divide them."""
+        self._run({h: self._claim_devices(h) for h in self.site.osd_hosts}, "claim the devices")
+        self._run(self._volumes(), "divide the devices")
+
+    def ask(self, *steps: Step) -> list[str]:
+        """Take monitor steps, within `deploy_timeout`. Raises HostError."""
+        return self._session(list(steps))
+
+    def forget_older(self) -> None:
+        """What `wait_for_osds` then waits for came up after this moment."""
+        (stat,) = self.ask({"mon": {"prefix": "osd stat", "format": "json"}})
+        self._epoch = int(json.loads(stat)["epoch"])
+
+    def quiet(self) -> None:
+        """What `cluster.settings` keeps from disturbing a measurement."""
+        self._session(self._quiet())
+
+    def wait_for_osds(self) -> None:
+        """Wait until every OSD is up."""
+        self._session([self._all_osds()])
+
+    def knows_pool(self, name: str) -> bool:
+        """Whether the pool was made since the deployment."""
+        return name in self._pools
+
+    def note_pool(self, name: str) -> None:
+        """`check_health` waits for its placement groups too."""
+        self._pools.add(name)
+
+    def forget_pool(self, name: str) -> None:
+        """`check_health` does not wait for the placement groups of a removed pool."""
+        self._pools.discard(name)
+
+    def new_epoch(self) -> None:
+        """Forget the epoch: a new cluster counts from 1 again."""
+        self._epoch = 0
+
+
+class ExistingDirectory(Directory, ExistingCeph):
+    """A campaign's directories beside a cluster that exists already."""
+
 
 quote = shlex.quote
 
@@ -64,8 +135,8 @@ class UpstreamCeph:
         self.conf_text = ""
         self.tmp_conf = conf_path(self.section)
         self.base = ceph_dir(self.section)
-        self.ceph_cmd = f"{programs.directory(self.base)}/ceph"
-        self.rbd_cmd = f"{programs.directory(self.base)}/rbd"
+        self.ceph_cmd = f"{execution.directory(self.base)}/ceph"
+        self.rbd_cmd = f"{execution.directory(self.base)}/rbd"
         self._point_to_our_programs()
         for name in _REPLACED:
             setattr(self.theirs, name, getattr(self, name))
@@ -73,7 +144,7 @@ class UpstreamCeph:
 
     def _point_to_our_programs(self) -> None:
         """Upstream's own attributes, which name what it starts and where keys are."""
-        where = programs.directory(self.base)
+        where = execution.directory(self.base)
         theirs = self.theirs
         theirs.tmp_conf = self.tmp_conf
         theirs.ceph_mon_cmd = f"{where}/ceph-mon"
@@ -133,11 +204,11 @@ class UpstreamCeph:
     def write_programs(self) -> None:
         """Write the programs that upstream starts, as the overlays now want them."""
         section = self.section
-        names = programs.Names(
+        names = execution.Names(
             section.ceph_cmd, section.rbd_cmd, section.ceph_mon_cmd, section.ceph_mgr_cmd,
             section.ceph_osd_cmd,
         )  # fmt: skip
-        scripts = programs.install(
+        scripts = execution.install(
             self.site,
             self.base,
             names,
@@ -185,7 +256,7 @@ class UpstreamCeph:
 
     def _start_scripts(self, kind: str) -> HostScripts:
         """The commands with which upstream started them: it has no restart."""
-        where, conf = programs.directory(self.base), quote(self.tmp_conf)
+        where, conf = execution.directory(self.base), quote(self.tmp_conf)
         keyring = quote(f"{self.base}/client.admin/keyring")
         if kind == "osd":
             return {
@@ -350,10 +421,10 @@ class UpstreamCeph:
 
     # -- how ----------------------------------------------------------------------------------
 
-    def endings(self) -> list[programs.Ending]:
+    def endings(self) -> list[execution.Ending]:
         """How the programs that upstream started ended, since this was last asked."""
-        notes = programs.read_notes(self.base)
-        return programs.endings(
+        notes = execution.read_notes(self.base)
+        return execution.endings(
             self.own.run({host: notes for host in self.site.hosts}, "see what upstream ignored")
         )
 
