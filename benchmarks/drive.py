@@ -13,7 +13,7 @@ from pydantic import Field
 
 from cbt_crypto.benchmarks.base import ClientProcess, Scenario
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.devices import destroy, md_array, opened_on_host
+from cbt_crypto.hosts.devices import destroy, lvm_and_md, opened_on_host
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Drive, Site
 
@@ -39,7 +39,7 @@ class DriveScenario(Scenario):
     def requirements(self, site: Site) -> Sequence[Requirement]:
         """mdadm, where the drive is an array."""
         (drive,) = site.drives
-        return (md_array.requirement(drive),) if drive.array else ()
+        return (lvm_and_md.requirement(drive),) if drive.array else ()
 
     def processes(self, site: Site) -> tuple[ClientProcess, ...]:
         """One, on the drive's host."""

@@ -19,7 +19,7 @@ from cbt_crypto.benchmarks.base import (
     WrapClient,
 )
 from cbt_crypto.hosts.ceph_conf import ADMIN
-from cbt_crypto.hosts.devices import images
+from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.site import HostScripts, Site
 
 Mode = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
@@ -153,7 +153,7 @@ class RbdFio(Aged):
         if data_pool:
             options += f" --data-pool {shlex.quote(data_pool)}"
         names = [volume.image for volume in volumes]
-        return images.create(names, options, commands.rbd, commands.run)
+        return rbd_images.create(names, options, commands.rbd, commands.run)
 
     def prefill_scripts(
         self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands

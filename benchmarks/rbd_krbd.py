@@ -12,7 +12,7 @@ from typing_extensions import override
 from cbt_crypto.benchmarks import base
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume, WrapClient
 from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
-from cbt_crypto.hosts.devices import krbd
+from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site
 
@@ -110,7 +110,7 @@ class RbdKrbd(RbdSingleClient):
         for host, text in hosts.items():
             of_host = [volume for volume in volumes if volume.client == host]
             before = "\n".join(_attached(of_host, commands, formats))
-            after = krbd.detach([volume.name for volume in of_host], of_host[0].tmp_dir)
+            after = rbd_images.detach([volume.name for volume in of_host], of_host[0].tmp_dir)
             texts[host] = _ENCLOSED.format(before=before, text=text, after=after)
         return texts
 
@@ -118,7 +118,7 @@ class RbdKrbd(RbdSingleClient):
     def fio_of(self, volume: Volume, job: base.Job, commands: Optional[ClusterCommands]) -> str:
         options = {
             "ioengine": self.ioengine,
-            "filename": krbd.path(volume.tmp_dir, volume.name),
+            "filename": rbd_images.path(volume.tmp_dir, volume.name),
             "direct": 1,
             "invalidate": 0,
             "size": f"{volume.size_mb}M",
@@ -133,4 +133,4 @@ def _attached(volumes: Sequence[Volume], commands: ClusterCommands, formats: boo
         of_conf = [volume for volume in volumes if volume.conf == conf]
         images = [(volume.pool, volume.name, volume.encryption) for volume in of_conf]
         first = of_conf[0]
-        yield krbd.attach(images, first.tmp_dir, conf, commands.rbd, formats, first.client_id)
+        yield rbd_images.attach(images, first.tmp_dir, conf, commands.rbd, formats, first.client_id)

@@ -19,7 +19,7 @@ from cbt_crypto.engine.choice import choose
 from cbt_crypto.engine.upstream.contribute.command import contribute_command
 from cbt_crypto.errors import UsageError
 from cbt_crypto.gate_command import gate
-from cbt_crypto.hosts import command_log, temporary
+from cbt_crypto.hosts import command_log, directories
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.lab.command import lab
 from cbt_crypto.main import cbt
@@ -107,7 +107,7 @@ def cleanup(archive: Path, plan_only: bool, foreign: bool, forget: bool, yes: bo
         take_down.show_plan(archive, left, say)
         return
     _agree(yes, "Forget it, and leave it where it is?" if forget else "Take it down?", left)
-    temporary.clear_dead()
+    directories.clear_dead()
     with locked(archive), command_log.recording() as log:
         log.open(archive)
         # Somebody else may have taken it down before this held the archive.

@@ -22,7 +22,7 @@ from cbt_crypto.command_line import SentenceCommand, needed, run_options, say_er
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import check_same_engine, choose
 from cbt_crypto.errors import RunError
-from cbt_crypto.hosts import command_log, marked_processes, temporary
+from cbt_crypto.hosts import command_log, directories, marked_processes
 from cbt_crypto.hosts.command_log import CommandLog
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import Cell, cells_of
@@ -182,7 +182,7 @@ def _check_devices(todo: Plan, archive: Path, engine: Engine) -> None:
 
 def clear_archive(archive: Path, console: Console, log: CommandLog) -> None:
     """Take down what this user's killed runs of the archive left behind."""
-    temporary.clear_dead()
+    directories.clear_dead()
     if to_clear(archive):
         with locked(archive):
             log.open(archive)

@@ -11,7 +11,7 @@ import stat
 import sys
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from cbt_crypto.hosts.directories.directory_on_host import Refused, check_way
+from cbt_crypto.hosts.directory_on_host import Refused, check_way
 
 #: Programs that a deployment starts; each must be in the build.
 PROGRAMS = (

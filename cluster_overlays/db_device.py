@@ -14,9 +14,9 @@ from typing_extensions import Self, override
 
 from cbt_crypto.cluster_overlays.base import Finding, Overlay, Verdict, judge_all
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.devices import destroy, logical_volumes, storage
-from cbt_crypto.hosts.devices.guard import device_guard
-from cbt_crypto.hosts.devices.logical_volumes import Group, LogicalVolume
+from cbt_crypto.hosts.devices import destroy, lvm_and_md, storage
+from cbt_crypto.hosts.devices.destroy import device_guard
+from cbt_crypto.hosts.devices.lvm_and_md import Group, LogicalVolume
 from cbt_crypto.hosts.devices.storage import Facts
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
@@ -77,13 +77,13 @@ class DbDevice(Overlay):
         return listed[osd.number % len(listed)] if listed else ""
 
     def _group(self, osd: Osd) -> str:
-        return logical_volumes.group_name(_base(osd), osd.host, self._disk(osd))
+        return lvm_and_md.group_name(_base(osd), osd.host, self._disk(osd))
 
     def _path(self, osd: Osd) -> str:
         """What the OSD gets."""
         if self.directory:
             return f"{self.directory}/{_file_name(osd)}"
-        return logical_volumes.path(self._group(osd), f"osd.{osd.id}-db")
+        return lvm_and_md.path(self._group(osd), f"osd.{osd.id}-db")
 
     @override
     def osd_db_device(self, osd: Osd, device: Optional[str]) -> Optional[str]:
@@ -95,7 +95,7 @@ class DbDevice(Overlay):
             return ()
         if self.directory:
             return [self._directory(site, host) for host in site.osd_hosts]
-        needs = [Requirement("lvm2", site.osd_hosts, logical_volumes.REQUIREMENT)]
+        needs = [Requirement("lvm2", site.osd_hosts, lvm_and_md.REQUIREMENT)]
         for host in site.osd_hosts:
             osds = site.osds_of(host)
             if not all(self._disk(osd) for osd in osds):
@@ -145,7 +145,7 @@ class DbDevice(Overlay):
             )
             for disk, osds in groups.items()
         ]  # fmt: skip
-        return f"{claim}\n{logical_volumes.make(volumes, _notes(site))}"
+        return f"{claim}\n{lvm_and_md.make_volumes(volumes, _notes(site))}"
 
     @override
     def take_down(self, site: Site) -> HostScripts:
@@ -159,7 +159,7 @@ class DbDevice(Overlay):
                 )
                 for host in site.osd_hosts
             }
-        return dict.fromkeys(site.osd_hosts, logical_volumes.remove(_notes(site)))
+        return dict.fromkeys(site.osd_hosts, lvm_and_md.remove_volumes(_notes(site)))
 
     @override
     def probe(self, site: Site) -> HostScripts:

@@ -13,10 +13,9 @@ from cbt_crypto.cluster_overlays import rbd_encryption_on_host
 from cbt_crypto.cluster_overlays.base import Overlay, Seen, Transition, Verdict, Watch
 from cbt_crypto.cluster_overlays.luks.mapping import CryptTable, crypt_of, may_encrypt
 from cbt_crypto.cluster_overlays.luks.preparation import SCRIPT, DmCrypt
-from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.devices import krbd
+from cbt_crypto.hosts import samplers, shell
+from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.requirement import Requirement
-from cbt_crypto.hosts.samplers import clients
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site, VolumeEncryption
 
 #: MiB in front of the data: cryptsetup's default for LUKS2, said so that it stays so.
@@ -79,11 +78,11 @@ class RbdEncryption(Overlay):
 
     @override
     def take_down(self, site: Site) -> HostScripts:
-        return dict.fromkeys(site.clients, krbd.remove(site.tmp_dir))
+        return dict.fromkeys(site.clients, rbd_images.detach_all(site.tmp_dir))
 
     @override
     def watch(self, site: Site) -> Mapping[str, Watch]:
-        asked = {"programs": clients.PROGRAMS, "tmp_dir": site.tmp_dir}
+        asked = {"programs": samplers.CLIENT_PROGRAMS, "tmp_dir": site.tmp_dir}
         watch = Watch(shell.program(rbd_encryption_on_host), asked)
         return {} if site.drives else dict.fromkeys(site.active_clients, watch)
 

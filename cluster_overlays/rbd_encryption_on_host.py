@@ -6,9 +6,8 @@ Its source is sent to them, so it needs nothing but Python 3.6. It is a `Watch`:
 
 from typing import Any, Dict, List, Optional, Set, Tuple  # noqa: F401 - in comments
 
-from cbt_crypto.hosts.devices.layers_on_host import Layers
-from cbt_crypto.hosts.devices.numbers_on_host import opened
-from cbt_crypto.hosts.samplers.clients_on_host import Clients
+from cbt_crypto.hosts.client_sampler_on_host import Clients
+from cbt_crypto.hosts.devices.layers_on_host import Layers, opened
 
 
 class Opened:

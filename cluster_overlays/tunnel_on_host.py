@@ -18,7 +18,7 @@ import subprocess
 import sys
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from cbt_crypto.hosts.directories.keys_on_host import key_directories, make_key_directory
+from cbt_crypto.hosts.keys_on_host import key_directories, make_key_directory
 
 #: Bytes that a tunnel adds to each packet over IPv4. ESP: header 8, IV 8, ICV 16, trailer up to 5.
 OVERHEAD = {"vxlan": 50, "ipip": 20, "wireguard": 60, "ipsec": 60}

@@ -17,8 +17,7 @@ from typing_extensions import TypedDict
 
 from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.hosts.execution import Execution
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.remote import Execution, Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
 from cbt_crypto.plan.file import Campaign

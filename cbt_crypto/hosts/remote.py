@@ -7,19 +7,75 @@ one that never answered is kept apart from one that failed.
 from __future__ import annotations
 
 import base64
+import getpass
 import gzip
 import shlex
+import shutil
+import socket
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Optional
+from functools import lru_cache
+from typing import Optional, Protocol
 
-from cbt_crypto.errors import HostError
+from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import command_log
-from cbt_crypto.hosts.execution import Execution, Handle
 from cbt_crypto.hosts.shell import ENDING
-from cbt_crypto.hosts.site import HostScripts
+from cbt_crypto.hosts.site import HostScripts, Site
+
+
+class Handle(Protocol):
+    """A command under way on some hosts."""
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether `communicate` ended it."""
+        ...
+
+    def communicate(self, timeout: Optional[float] = None) -> tuple[str, str]:
+        """Wait; (stdout, stderr) of all hosts, each line as `host: text`."""
+        ...
+
+
+class Execution(Protocol):
+    """CBT's `common`, as an engine offers it."""
+
+    def pdsh_each(self, commands: Mapping[str, str]) -> Handle:
+        """Run shell text of its own on each `user@host`, all at once."""
+        ...
+
+    def sync_files(self, remote: str, local: str) -> None:
+        """Bring the contents of a directory from every node: `a` as `a.host` into `local`."""
+
+    def make_remote_dir(self, remote: str) -> None:
+        """Make a directory on every node."""
+
+    def clean_remote_dir(self, remote: str) -> None:
+        """Remove a directory on every node; refuses one that is not below `tmp_dir`."""
+
+
+@lru_cache(maxsize=1)
+def local_names() -> frozenset[str]:
+    """Names of this machine."""
+    name = socket.gethostname()
+    return frozenset({"localhost", "127.0.0.1", name, name.split(".")[0], socket.getfqdn()})
+
+
+def is_local(node: str) -> bool:
+    """Whether `user@host` or `host` is this machine, as the user who runs this."""
+    user, _, host = node.rpartition("@")
+    return host in local_names() and user in ("", getpass.getuser())
+
+
+#: What pdsh's package brings; a fan-out over it needs all of them.
+PDSH_PROGRAMS = ("pdsh", "pdcp", "rpdcp")
+
+
+def fan_out() -> str:
+    """What reaches all hosts at once: `pdsh`, or where it is not installed `ssh`, one a host."""
+    return "pdsh" if all(map(shutil.which, PDSH_PROGRAMS)) else "ssh"
+
 
 #: In the environment of everything that is started here.
 MARK = "CBT_CRYPTO_MARK"
@@ -206,3 +262,48 @@ def _error(host: str, what: str, result: HostResult, timeout: Optional[float]) -
     else:
         ending = "no answer; is the host up, and does ssh to it work without a password"
     return HostError(host, what, ending, result.stderr[-_STDERR_END:].strip())
+
+
+#: Seconds that a clock may move against ours during a cell; reading it is that inexact at worst.
+_CLOCK_JUMP_S = 2.0
+
+
+def clock_offsets(remote: Remote, site: Site) -> dict[str, float]:
+    """Host -> its clock minus that of this machine, in seconds.
+
+    As exact as half the round trip to it: some milliseconds over reused connections.
+    """
+    before = time.time()
+    outputs = remote.run({host: "date +%s.%N" for host in site.hosts}, "read the clock", 60)
+    middle = (before + time.time()) / 2
+    return {host: round(float(text) - middle, 4) for host, text in outputs.items()}
+
+
+def check_clocks(before: Mapping[str, float], after: Mapping[str, float]) -> None:
+    """Raise RunError when a clock was set while it was measured by it."""
+    for host, offset in after.items():
+        moved = offset - before[host]
+        if abs(moved) > _CLOCK_JUMP_S:
+            raise RunError(
+                f"{host}: its clock was set by {moved:+.1f} s during the cell; let chrony or "
+                "systemd-timesyncd finish before a campaign"
+            )
+
+
+def clock_bounds(begin: float, end: float, sent: float, received: float) -> tuple[float, float]:
+    """A host's clock minus ours: the least and the most that it can be.
+
+    `begin` and `end` are what the host's clock said, within our `sent` and `received`.
+    """
+    return end - received, begin - sent
+
+
+def clock_difference(bounds: tuple[float, float], others: tuple[float, float]) -> float:
+    """One host's clock minus another's, at least: 0 when they may be the same.
+
+    Both are known against ours, which may be wrong, by the bounds of how long they were asked.
+    """
+    least, most = bounds[0] - others[1], bounds[1] - others[0]
+    if least <= 0 <= most:
+        return 0.0
+    return least if least > 0 else most

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.hosts.directories.user_cache import cache_dir
+from cbt_crypto.hosts.directories import cache_dir
 
 
 def lab_dir(name: str) -> Path:

@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.hosts.devices import logical_volumes
+from cbt_crypto.hosts.devices import lvm_and_md
 from cbt_crypto.hosts.site import Drive, Osd, Site
 from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile
 from cbt_crypto.plan.file.dimensions import at
@@ -103,9 +103,7 @@ def _osd(cluster: ClusterSection, host: str, n: int, osd_id: int) -> Osd:
     disk = None if is_file else _device(cluster, host, n // per_device(cluster))
     device = disk or f"{data_dir}.block"
     if disk and per_device(cluster) > 1:
-        device = logical_volumes.path(
-            logical_volumes.group_name(base, host, disk), f"osd.{osd_id}-data"
-        )
+        device = lvm_and_md.path(lvm_and_md.group_name(base, host, disk), f"osd.{osd_id}-data")
     return Osd(
         id=osd_id,
         host=host,

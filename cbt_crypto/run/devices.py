@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from cbt_crypto.errors import HostError, UsageError
+from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.devices import destroy
-from cbt_crypto.hosts.devices.guard import DeviceGuard
+from cbt_crypto.hosts.devices.destroy import DeviceGuard
 from cbt_crypto.hosts.devices.identity_on_host import is_same_after_all, words
-from cbt_crypto.hosts.directories import own_directory
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.cells import Cell
@@ -63,13 +63,13 @@ def check_same(archive: Path, notes: Notes) -> None:
 
 def recording(tmp_dir: str, notes: Notes) -> HostScripts:
     """Scripts that note them on their hosts, in a directory of ours."""
-    make = own_directory.make(tmp_dir)
+    make = directories.make(tmp_dir)
     return {host: make + destroy.record(tmp_dir, of_host) for host, of_host in notes.items()}
 
 
 def restoring(tmp_dir: str, notes: Notes) -> HostScripts:
     """Scripts that put notes back which were lost with their directory."""
-    make = own_directory.make(tmp_dir)
+    make = directories.make(tmp_dir)
     return {
         host: make + destroy.restore(tmp_dir, of_host) for host, of_host in notes.items() if of_host
     }

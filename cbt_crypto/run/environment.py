@@ -14,9 +14,8 @@ from cbt_crypto.archive.files import read_json, write_json
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
-from cbt_crypto.hosts.execution import fan_out
-from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.samplers import energy as energy_sampler
+from cbt_crypto.hosts import samplers as energy_sampler
+from cbt_crypto.hosts.remote import Remote, fan_out
 from cbt_crypto.hosts.secret import options_without
 from cbt_crypto.hosts.shell import answer_limit
 from cbt_crypto.hosts.site import Site

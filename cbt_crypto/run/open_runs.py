@@ -17,7 +17,7 @@ from typing import Any, Optional
 
 from cbt_crypto.archive.files import Malformed, read_document, write_json
 from cbt_crypto.errors import UsageError
-from cbt_crypto.hosts.directories.directory_on_host import Refused, check_directory
+from cbt_crypto.hosts.directory_on_host import Refused, check_directory
 
 _NAME = re.compile(r"[0-9a-zA-Z]{1,64}")
 

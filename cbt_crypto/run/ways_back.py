@@ -10,7 +10,7 @@ from typing import Any
 
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.hosts.directories import own_directory
+from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import Site
@@ -35,7 +35,7 @@ def ask(remote: Remote, site: Site, campaign: Campaign) -> ByOverlay:
 def put_back(remote: Any, site: Site, campaign: Campaign, by_overlay: Any) -> Iterator[str]:
     """Give it back to hosts that lost it; yields what nobody knows any more, host by host."""
     scripts = joined(o.put_back(site, _of(by_overlay, o.name)) for o in _overlays(campaign))
-    made = {host: own_directory.make(site.tmp_dir) + text for host, text in scripts.items()}
+    made = {host: directories.make(site.tmp_dir) + text for host, text in scripts.items()}
     for host, printed in remote.run(made, "look for the way back", _LIMIT_S).items():
         yield from (f"{host}: {line}" for line in printed.splitlines() if line.strip())
 

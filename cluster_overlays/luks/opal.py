@@ -16,7 +16,7 @@ from typing_extensions import override
 from cbt_crypto.cluster_overlays.luks import mapping as luks_mapping
 from cbt_crypto.cluster_overlays.luks import opal_on_host
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.directories.keys_on_host import KEY_DIRECTORIES
+from cbt_crypto.hosts.keys_on_host import KEY_DIRECTORIES
 from cbt_crypto.hosts.requirement import Fact
 
 #: How an overlay may use a drive's own encryption: under dm-crypt's, or in place of it.

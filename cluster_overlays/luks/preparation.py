@@ -17,10 +17,10 @@ from typing_extensions import override
 
 from cbt_crypto.cluster_overlays.luks import opal
 from cbt_crypto.cluster_overlays.luks.mapping import CryptMapping, crypt_of, devices_of
-from cbt_crypto.hosts.devices import destroy, logical_volumes
-from cbt_crypto.hosts.devices.logical_volumes import Group, LogicalVolume
-from cbt_crypto.hosts.directories import keys
-from cbt_crypto.hosts.directories.keys_on_host import KEY_MOUNTS, NO_TMPFS
+from cbt_crypto.hosts import directories
+from cbt_crypto.hosts.devices import destroy, lvm_and_md
+from cbt_crypto.hosts.devices.lvm_and_md import Group, LogicalVolume
+from cbt_crypto.hosts.keys_on_host import KEY_MOUNTS, NO_TMPFS
 from cbt_crypto.hosts.requirement import SWAP, Fact, Requirement, swap_advice
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 
@@ -109,7 +109,7 @@ def refresh(mappings: Sequence[CryptMapping], flags: Flags) -> str:
         FLASH_WANTED=flags.on_flash,
         KNOWN=["|".join(LIVE)],
     )
-    text = keys.functions() + _KEYS + _MORE + _REFRESH + _each("refresh", mappings)
+    text = directories.functions() + _KEYS + _MORE + _REFRESH + _each("refresh", mappings)
     return as_root(settings + text)
 
 
@@ -303,9 +303,9 @@ DECIDES = frozenset(
 
 def volume_of(osd: Osd, part: str, device: str) -> str:
     """The volume that the mapping of an OSD's "data" or "db" lies on."""
-    if logical_volumes.is_ours(device):
+    if lvm_and_md.is_ours(device):
         return device
-    return logical_volumes.path(_group(osd, device), f"osd.{osd.id}-{part}")
+    return lvm_and_md.path(_group(osd, device), f"osd.{osd.id}-{part}")
 
 
 def on_volumes(site: Site, parts: Sequence[str]) -> Site:
@@ -326,13 +326,13 @@ def _on_volumes(osd: Osd, parts: Sequence[str]) -> Osd:
 def requirements(site: Site, parts: Sequence[str]) -> list[Requirement]:
     """LVM, on hosts where volumes are to be made."""
     hosts = tuple(_groups(site, parts))
-    return [Requirement("lvm2", hosts, logical_volumes.REQUIREMENT)] if hosts else []
+    return [Requirement("lvm2", hosts, lvm_and_md.REQUIREMENT)] if hosts else []
 
 
 def make_volumes(site: Site, parts: Sequence[str]) -> HostScripts:
     """Shell text that makes the volumes."""
     return {
-        host: logical_volumes.make(groups, _notes(site))
+        host: lvm_and_md.make_volumes(groups, _notes(site))
         for host, groups in _groups(site, parts).items()
     }
 
@@ -340,7 +340,7 @@ def make_volumes(site: Site, parts: Sequence[str]) -> HostScripts:
 def remove_volumes(site: Site) -> HostScripts:
     """Shell text that removes what `make` made; safe to repeat."""
     hosts = dict.fromkeys(osd.host for osd in site.osds if not osd.is_file)
-    return dict.fromkeys(hosts, logical_volumes.remove(_notes(site)))
+    return dict.fromkeys(hosts, lvm_and_md.remove_volumes(_notes(site)))
 
 
 def fault(layers: Sequence[Mapping[str, Any]]) -> Optional[str]:
@@ -357,7 +357,7 @@ def _groups(site: Site, parts: Sequence[str]) -> dict[str, list[Group]]:
     by_host: dict[str, list[Group]] = {}
     for osd in site.osds:
         for part, device in devices_of(osd).items():
-            if part in parts and not logical_volumes.is_ours(device):
+            if part in parts and not lvm_and_md.is_ours(device):
                 volume = LogicalVolume(f"osd.{osd.id}-{part}")
                 group = Group(_group(osd, device), device, (volume,))
                 by_host.setdefault(osd.host, []).append(group)
@@ -365,7 +365,7 @@ def _groups(site: Site, parts: Sequence[str]) -> dict[str, list[Group]]:
 
 
 def _group(osd: Osd, device: str) -> str:
-    return logical_volumes.group_name(os.path.dirname(osd.data_dir), osd.host, device)
+    return lvm_and_md.group_name(os.path.dirname(osd.data_dir), osd.host, device)
 
 
 def _notes(site: Site) -> str:

@@ -18,8 +18,7 @@ from cbt_crypto.engine import Engine
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.engine.upstream.engine import upstream as make_upstream
-from cbt_crypto.hosts import execution
-from cbt_crypto.hosts.directories import own_directory
+from cbt_crypto.hosts import directories, remote
 
 #: Upstream's modules, by the top-level names under which one process can hold them once.
 _UPSTREAM = ("settings", "common", "monitoring", "cluster", "benchmark", "client_endpoints_factory")
@@ -46,7 +45,7 @@ def own_bench(
 
     For what the embedded engine promises beyond CBT.
     """
-    monkeypatch.setattr(execution, "local_names", frozenset)
+    monkeypatch.setattr(remote, "local_names", frozenset)
     return _maker(embedded(), write_campaign, tmp_path)
 
 
@@ -74,7 +73,7 @@ def bench(
 ) -> Iterator[Make]:  # fmt: skip
     """Each engine in turn: the embedded one, and every checkout that was found."""
     if request.param is None:
-        monkeypatch.setattr(execution, "local_names", frozenset)
+        monkeypatch.setattr(remote, "local_names", frozenset)
         yield _maker(embedded(), write_campaign, tmp_path)
         return
     with _imported(request.param, monkeypatch, programs) as engine:
@@ -105,7 +104,7 @@ def _forget() -> None:
 def _maker(engine: Engine, write_campaign: Callable[..., Path], tmp_path: Path) -> Make:
     def make(**sections: Any) -> Bench:
         tmp_dir = tmp_path / "cbt"
-        subprocess.run(["sh", "-c", own_directory.make(str(tmp_dir))], check=True)
+        subprocess.run(["sh", "-c", directories.make(str(tmp_dir))], check=True)
         cluster = {"tmp_dir": str(tmp_dir), **sections.pop("cluster", {})}
         path = write_campaign(cluster=cluster, **sections)
         archive = tmp_path / "archive"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts import execution
+from cbt_crypto.hosts import remote
 
 pytestmark = pytest.mark.contract
 
@@ -45,7 +45,7 @@ def test_local_names_bypass_pdsh(
     own_bench: Make, shims: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     common = own_bench().engine.common
-    monkeypatch.setattr(execution, "local_names", lambda: frozenset({"c0"}))
+    monkeypatch.setattr(remote, "local_names", lambda: frozenset({"c0"}))
     stdout, _ = common.pdsh("c0", "echo here").communicate()
     assert (stdout, shims.calls()) == ("c0: here\n", [])
     stdout, _ = common.pdsh("c0,c1", "echo here").communicate()
@@ -57,7 +57,7 @@ def test_local_names_bypass_pdsh(
 def test_a_name_of_this_machine_with_another_user_does_not(
     own_bench: Make, shims: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution, "local_names", lambda: frozenset({"c0"}))
+    monkeypatch.setattr(remote, "local_names", lambda: frozenset({"c0"}))
     own_bench().engine.common.pdsh("somebody-else@c0", "true").communicate()
     assert len(shims.calls("pdsh")) == 1
 
@@ -103,9 +103,9 @@ def test_a_file_is_copied_to_every_host_by_one_call(
 def test_here_a_copy_needs_no_pdcp(
     own_bench: Make, shims: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution, "local_names", lambda: frozenset({"c0"}))
+    monkeypatch.setattr(remote, "local_names", lambda: frozenset({"c0"}))
     common = own_bench().engine.common
-    monkeypatch.setattr(execution, "local_names", lambda: frozenset({"c0"}))
+    monkeypatch.setattr(remote, "local_names", lambda: frozenset({"c0"}))
     source, target = tmp_path / "here", tmp_path / "there"
     source.write_text("content")
     common.pdcp("c0", "", str(source), str(target)).communicate()
@@ -118,7 +118,7 @@ def test_files_come_back_with_their_host_s_name(
     own_bench: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     common = own_bench().engine.common
-    monkeypatch.setattr(execution, "local_names", lambda: frozenset({"o0"}))
+    monkeypatch.setattr(remote, "local_names", lambda: frozenset({"o0"}))
     (tmp_path / "result").write_text("x")
     (tmp_path / "in").mkdir()
     common.rpdcp("c0.example.org,root@c1,o0", "", f"{tmp_path}/result", f"{tmp_path}/in").wait()

@@ -10,15 +10,15 @@ import pytest
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts import execution
+from cbt_crypto.hosts import remote
 
 pytestmark = pytest.mark.contract
 
 
 @pytest.fixture(autouse=True)
 def _no_pdsh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "PDSH_PROGRAMS", ("no-such-pdsh",))
-    assert execution.fan_out() == "ssh"
+    monkeypatch.setattr(remote, "PDSH_PROGRAMS", ("no-such-pdsh",))
+    assert remote.fan_out() == "ssh"
 
 
 def test_output_comes_by_line_with_the_host_before_it(shims: Any) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cbt_crypto.hosts.samplers import counters
+from cbt_crypto.hosts import samplers
 from cbt_crypto.results.cell.node import NodeSamples
 from cbt_crypto.results.cell.window import Window
 from cbt_crypto.results.readers.collectl import CPU_STATES, read_collectl
@@ -105,12 +105,12 @@ def test_our_sampler_counts_what_collectl_counts(tmp_path):
     here["collectl"].mkdir()
     record = ["collectl", "-s+mYZ", "-i", "1:1", "-F0", "--nohup", "-f", str(here["collectl"])]
     with subprocess.Popen(record, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
-        start = f"set -eu\n{counters.start_script(str(tmp_path))}"
+        start = f"set -eu\n{samplers.start_counters(str(tmp_path))}"
         subprocess.run(["bash", "-c", start], check=True, env={**os.environ, "SUDO": ""})
         with subprocess.Popen([osd, "-c", "while :; do :; done"]) as busy:
             time.sleep(14)
             busy.kill()
-        stop = counters.stop_script(str(tmp_path))
+        stop = samplers.stop_counters(str(tmp_path))
         subprocess.run(["bash", "-c", stop], check=True, env={**os.environ, "SUDO": ""})
         other.terminate()
     ours, theirs = (

@@ -19,8 +19,7 @@ from typing import Any
 from cbt_crypto.archive import documents, files
 from cbt_crypto.archive.files import Malformed, read_yaml
 from cbt_crypto.errors import UsageError
-from cbt_crypto.hosts import ceph_conf
-from cbt_crypto.hosts.directories import own_directory
+from cbt_crypto.hosts import ceph_conf, directories
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.results.cell.client_cpu import read_client_cpu
@@ -95,7 +94,7 @@ def _cleanup(data: bytes) -> None:
         if deployment.is_own or deployment.devices:
             raise AssertionError("an archive's word was taken for this user's own")
         for place in journal.places_of(deployment.campaign(_ARCHIVE)).values():
-            fault = own_directory.fault(str(place["tmp_dir"]))
+            fault = directories.fault(str(place["tmp_dir"]))
             if fault:
                 raise AssertionError(fault)
 

@@ -24,7 +24,7 @@ from rich.console import Console
 from stock_clusters import CLAIMS, SCRIPT, STATE, campaigns, run_script
 
 import cbt_crypto
-from cbt_crypto.hosts.directories.user_cache import cache_dir
+from cbt_crypto.hosts.directories import cache_dir
 from cbt_crypto.lab import transfer
 from cbt_crypto.lab.image import image, recipe
 from cbt_crypto.lab.nodes import ssh, vm

@@ -29,14 +29,13 @@ from cbt_crypto.engine.embedded.daemons import (
     without,
 )
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts import ceph_conf
-from cbt_crypto.hosts.devices import destroy, krbd, logical_volumes
-from cbt_crypto.hosts.devices.logical_volumes import Group, LogicalVolume
-from cbt_crypto.hosts.directories import own_directory
+from cbt_crypto.hosts import ceph_conf, directories
+from cbt_crypto.hosts.devices import destroy, lvm_and_md, rbd_images
+from cbt_crypto.hosts.devices.lvm_and_md import Group, LogicalVolume
+from cbt_crypto.hosts.directories import prefix
 from cbt_crypto.hosts.remote import Remote, kill_script
 from cbt_crypto.hosts.shell import answer_limit
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
-from cbt_crypto.hosts.temporary import prefix
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.dimensions import at
 from cbt_crypto.plan.layout import ceph_dir, conf_path, site_of
@@ -124,14 +123,14 @@ class Ceph:
         """Undo what was laid over and made on the devices."""
         self._run(self.hooks.undo(), "take the overlays down")
         hosts = [osd.host for osd in self.site.osds if not osd.is_file]
-        remove = logical_volumes.remove(self._volume_notes)
+        remove = lvm_and_md.remove_volumes(self._volume_notes)
         self._run(dict.fromkeys(hosts, remove), "remove the volumes")
 
     def cleanup(self) -> None:
         """Remove the cluster's files and the BlueStore labels on its devices."""
         self._pools.clear()
-        script = own_directory.make(self.tmp_dir) + self._empty_devices()
-        script += own_directory.remove(self.tmp_dir, os.path.basename(self._base))
+        script = directories.make(self.tmp_dir) + self._empty_devices()
+        script += directories.remove(self.tmp_dir, os.path.basename(self._base))
         script += _remake(self._base)
         self._run({host: script for host in self.site.hosts}, "prepare tmp_dir")
 
@@ -141,7 +140,7 @@ class Ceph:
 
     def purge(self) -> None:
         """Remove `tmp_dir` on every host, if it is ours."""
-        script = own_directory.remove(self.tmp_dir)
+        script = directories.remove(self.tmp_dir)
         self._run({host: script for host in self.site.hosts}, "remove tmp_dir")
 
     def restart(self) -> None:
@@ -366,10 +365,10 @@ class Ceph:
             if osd.disk:
                 shared.setdefault(osd.host, {}).setdefault(osd.disk, []).append(osd)
         return {
-            host: logical_volumes.make(
+            host: lvm_and_md.make_volumes(
                 [
                     Group(
-                        logical_volumes.group_name(self._base, host, disk),
+                        lvm_and_md.group_name(self._base, host, disk),
                         disk,
                         tuple(LogicalVolume(f"osd.{osd.id}-data") for osd in osds),
                     )
@@ -412,7 +411,10 @@ class ExistingCeph(Ceph):
     @override
     def _undo(self) -> None:
         """Clients may have mapped images; nothing was laid over its devices, or made on them."""
-        self._run(dict.fromkeys(self.site.clients, krbd.remove(self.tmp_dir)), "unmap the volumes")
+        self._run(
+            dict.fromkeys(self.site.clients, rbd_images.detach_all(self.tmp_dir)),
+            "unmap the volumes",
+        )
 
     @override
     def _empty_devices(self) -> str:

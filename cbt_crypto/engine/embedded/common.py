@@ -22,11 +22,9 @@ from typing import Optional
 
 from cbt_crypto.engine.embedded import settings
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts import command_log
-from cbt_crypto.hosts.directories import own_directory
-from cbt_crypto.hosts.execution import fan_out, is_local
-from cbt_crypto.hosts.remote import preamble
-from cbt_crypto.hosts.temporary import prefix
+from cbt_crypto.hosts import command_log, directories
+from cbt_crypto.hosts.directories import prefix
+from cbt_crypto.hosts.remote import fan_out, is_local, preamble
 
 #: Seconds between SIGTERM and SIGKILL of a command of ours that ran out of time.
 GRACE = 2.0
@@ -372,11 +370,11 @@ def empty_remote_dir(remote: str) -> None:
 
 
 def _removal(remote: str) -> str:
-    tmp_dir = str(settings.cluster.get("tmp_dir", own_directory.DEFAULT))
+    tmp_dir = str(settings.cluster.get("tmp_dir", directories.DEFAULT))
     if not os.path.normpath(remote).startswith(os.path.normpath(tmp_dir) + "/"):
         raise ValueError(f"{remote} is not below tmp_dir, {tmp_dir}")
     part = os.path.relpath(os.path.normpath(remote), os.path.normpath(tmp_dir))
-    return f"{preamble(tmp_dir)}\n{own_directory.remove(tmp_dir, part)}"
+    return f"{preamble(tmp_dir)}\n{directories.remove(tmp_dir, part)}"
 
 
 def mkdir_p(path: str) -> None:

@@ -9,14 +9,13 @@ from typing import Any, Optional
 
 from cbt_crypto.engine.embedded import common, settings
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.samplers import counters
+from cbt_crypto.hosts import samplers, shell
 from cbt_crypto.plan.file.monitoring import MonitoringProfiles
 
 #: Directories of running monitors, so that `stop()` without one ends them all.
 _running: list[str] = []
 #: Names of profiles of which each campaign has one.
-_SAMPLED_BY = ("collectl", counters.NAME)
+_SAMPLED_BY = ("collectl", samplers.COUNTERS)
 #: Seconds that collectl may take to write its first sample; an emulated CPU needs some ten.
 _PATIENCE_S = 60
 
@@ -79,8 +78,8 @@ def _wait_script(name: str, directory: str) -> str:
 
 def start_script(name: str, profile: dict[str, Any], directory: str) -> str:
     """Shell text that starts one profile below `directory`."""
-    if name == counters.NAME:
-        return counters.start_script(directory)
+    if name == samplers.COUNTERS:
+        return samplers.start_counters(directory)
     target = f"{directory}/{name}"
     arguments = " ".join(shlex.quote(word) for word in shlex.split(profile["args"]))
     commands = {
@@ -97,7 +96,7 @@ def start_script(name: str, profile: dict[str, Any], directory: str) -> str:
 
 
 def _pid_file(name: str, directory: str) -> str:
-    return counters.pid_file(directory) if name == counters.NAME else f"{directory}/{name}/.pid"
+    return samplers.pid_file(directory) if name == samplers.COUNTERS else f"{directory}/{name}/.pid"
 
 
 def _pdsh(roles: Sequence[str], script: str) -> None:

@@ -33,10 +33,8 @@ from cbt_crypto.engine.upstream.checkout import Modules, Settings, failures_name
 from cbt_crypto.engine.upstream.cluster import UpstreamCeph
 from cbt_crypto.engine.upstream.execution import Common
 from cbt_crypto.errors import RunError
-from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.clock import clock_offsets
-from cbt_crypto.hosts.remote import preamble
-from cbt_crypto.hosts.samplers import counters
+from cbt_crypto.hosts import samplers, shell
+from cbt_crypto.hosts.remote import clock_offsets, preamble
 from cbt_crypto.hosts.secret import options_without
 
 #: fio's results of one volume, and not its logs: `output.0.client0`, `output.0_iops.1.log.client0`.
@@ -309,13 +307,13 @@ class Monitoring:
             self._on(roles, shell.first_sample(f"{directory}/collectl", _PATIENCE_S))
             yield
             return
-        started = counters.start_script(directory)
-        first = shell.first_sample(f"{directory}/{counters.NAME}", _PATIENCE_S)
+        started = samplers.start_counters(directory)
+        first = shell.first_sample(f"{directory}/{samplers.COUNTERS}", _PATIENCE_S)
         self._on(self._settings.sampler_roles, f"{started}\n{first}")
         try:
             yield
         finally:
-            self._on(self._settings.sampler_roles, counters.stop_script(directory))
+            self._on(self._settings.sampler_roles, samplers.stop_counters(directory))
 
     def _on(self, roles: Sequence[str], text: str) -> None:
         nodes = filter(None, self._settings.getnodes(*roles).split(","))

@@ -28,7 +28,7 @@ from typing_extensions import override
 from cbt_crypto.engine.embedded.daemons import Sections, base_options, setting_options, without
 from cbt_crypto.errors import CampaignError, RunError, UsageError
 from cbt_crypto.hosts import ceph_conf, command_log
-from cbt_crypto.hosts.directories.directory_on_host import Refused, check_directory
+from cbt_crypto.hosts.directory_on_host import Refused, check_directory
 from cbt_crypto.hosts.remote import MARK
 from cbt_crypto.hosts.secret import document_without, options_without
 from cbt_crypto.hosts.site import Osd, Site

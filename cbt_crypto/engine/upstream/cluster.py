@@ -32,8 +32,7 @@ from cbt_crypto.engine.upstream.checkout import (
 from cbt_crypto.engine.upstream.execution import Common
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import ceph_conf
-from cbt_crypto.hosts.execution import Execution
-from cbt_crypto.hosts.remote import Remote, kill_script
+from cbt_crypto.hosts.remote import Execution, Remote, kill_script
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.dimensions import at

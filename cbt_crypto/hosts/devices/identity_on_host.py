@@ -11,8 +11,8 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional
 
-from cbt_crypto.hosts.devices.numbers_on_host import number_at
-from cbt_crypto.hosts.directories.directory_on_host import Refused, check_way
+from cbt_crypto.hosts.devices.layers_on_host import number_at
+from cbt_crypto.hosts.directory_on_host import Refused, check_way
 
 Identity = Dict[str, str]
 

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any, Dict, List
 
-from cbt_crypto.hosts.devices.numbers_on_host import opened
+from cbt_crypto.hosts.devices.layers_on_host import opened
 
 
 def devices_of(pid: str, folder: str) -> List[str]:

@@ -12,8 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from cbt_crypto.hosts.devices.layers_on_host import Layer, Layers  # noqa: F401 - in comments
-from cbt_crypto.hosts.devices.numbers_on_host import number, opened
+from cbt_crypto.hosts.devices.layers_on_host import Layer, Layers, number, opened  # noqa: F401 - in comments
 
 
 def opened_by_osd(pid: str, file: Optional[str]) -> List[str]:

@@ -10,7 +10,7 @@ import stat
 import sys
 from typing import Any, Dict, List, Optional, Tuple
 
-from cbt_crypto.hosts.devices.numbers_on_host import number_at, opened
+from cbt_crypto.hosts.devices.layers_on_host import number_at, opened
 
 _SECTOR = 512
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.hosts.directories.user_cache import cache_dir
+from cbt_crypto.hosts.directories import cache_dir
 from cbt_crypto.lab.image import recipe
 from cbt_crypto.lab.paths import need_space
 from cbt_crypto.lab.progress import Steps

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.hosts.directories.user_cache import cache_dir
+from cbt_crypto.hosts.directories import cache_dir
 from cbt_crypto.lab.image.image import Image
 from cbt_crypto.lab.nodes import qemu
 from cbt_crypto.lab.nodes.qemu import Machine

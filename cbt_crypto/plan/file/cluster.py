@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from pydantic import Field, field_validator
 
-from cbt_crypto.hosts.directories import own_directory
+from cbt_crypto.hosts import directories
 from cbt_crypto.plan.file.drives import DriveSection
 from cbt_crypto.plan.file.field_types import (
     AbsolutePath,
@@ -203,7 +203,7 @@ class ClusterSection(FileSection):
         "`profile rbd` for monitors and OSDs will do",
     )
     tmp_dir: OwnDirectory = Field(
-        own_directory.DEFAULT,
+        directories.DEFAULT,
         description="the one directory, on every host, that is written to; nobody else may "
         "be able to write there, or to put another in its place",
     )

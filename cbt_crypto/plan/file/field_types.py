@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
-from cbt_crypto.hosts.directories import own_directory
+from cbt_crypto.hosts import directories
 from cbt_crypto.results.precision.until import PERCENT
 
 _MEANINGS: dict[str, str] = {PERCENT: "a percent from 0.0001% to 99%, as 1%"}
@@ -23,7 +23,7 @@ def meaning_of(pattern: str) -> str:
 
 
 def _not_the_system_s(path: str) -> str:
-    fault = own_directory.fault(path)
+    fault = directories.fault(path)
     if fault:
         raise ValueError(fault)
     return path

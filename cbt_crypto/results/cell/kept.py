@@ -30,7 +30,7 @@ from cbt_crypto.archive.files import Malformed, Unreadable, read_document
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.pack import is_unpacked
 from cbt_crypto.errors import UsageError
-from cbt_crypto.hosts.directories.user_cache import make_own, own_below_cache
+from cbt_crypto.hosts.directories import make_own, own_below_cache
 from cbt_crypto.results.cell.run import Run, read_run
 
 #: Files as young as this may change once more without a newer time, as clocks of file systems tick.

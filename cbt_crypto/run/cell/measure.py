@@ -22,9 +22,9 @@ from cbt_crypto.engine.contract import (
     ProcessOutcome,
 )
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.hosts.clock import check_clocks, clock_offsets
-from cbt_crypto.hosts.samplers import clients as client_sampler
-from cbt_crypto.hosts.samplers import energy as energy_sampler
+from cbt_crypto.hosts import samplers as client_sampler
+from cbt_crypto.hosts import samplers as energy_sampler
+from cbt_crypto.hosts.remote import check_clocks, clock_offsets
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.run.age import steady_state
@@ -131,7 +131,7 @@ class ScenarioBenchmark:
         )
         show_statuses = f"cd {shlex.quote(self.run_dir)} && grep -H . exit_status.*"
         scripts = {
-            host: f"{client_sampler.around(text, self.run_dir, self.site.tmp_dir)}\n{show_statuses}"
+            host: f"{client_sampler.with_client_sampler(text, self.run_dir, self.site.tmp_dir)}\n{show_statuses}"
             for host, text in scripts.items()
         }
         limit = self.scenario.ramp + self.scenario.measured_s + _SLACK

@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.devices.guard import device_guard
+from cbt_crypto.hosts.devices.destroy import device_guard
 from cbt_crypto.hosts.remote import HostResult, Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Site

@@ -18,7 +18,7 @@ import sys
 import time
 from typing import Any, Dict, List, NoReturn, Optional
 
-from cbt_crypto.hosts.devices.numbers_on_host import number_at
+from cbt_crypto.hosts.devices.layers_on_host import number_at
 
 PATIENCE_S = 5
 #: CLONE_NEWNET of setns(2).

@@ -15,8 +15,7 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import ceph_conf
-from cbt_crypto.hosts.execution import PDSH_PROGRAMS, fan_out, is_local
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.remote import PDSH_PROGRAMS, Remote, fan_out, is_local
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell

@@ -7,17 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.hosts.devices import logical_volumes
-from cbt_crypto.hosts.devices.guard import device_guards
-from cbt_crypto.hosts.directories import own_directory
-from cbt_crypto.hosts.execution import fan_out, is_local
-from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts import directories
+from cbt_crypto.hosts.devices import lvm_and_md
+from cbt_crypto.hosts.devices.destroy import device_guards
+from cbt_crypto.hosts.remote import fan_out, is_local
+from cbt_crypto.hosts.requirement import Requirement, program_needed, rbd_engine
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import cell_site, drives_of, site_of
 from cbt_crypto.run.cell.neighbours import hosts_of
-from cbt_crypto.run.preflight.programs import program_needed, rbd_engine
 from cbt_crypto.run.targets.choice import target_of
 
 
@@ -28,7 +27,7 @@ def device_needs(sites: Sequence[Site]) -> list[Requirement]:
     osds = dict.fromkeys(osd for site in sites for osd in site.osds)
     everywhere = replace(sites[0], osds=tuple(osds))
     hosts = tuple(dict.fromkeys(osd.host for osd in osds if osd.disk))
-    lvm2 = [Requirement("lvm2", hosts, logical_volumes.REQUIREMENT, "devices")] if hosts else []
+    lvm2 = [Requirement("lvm2", hosts, lvm_and_md.REQUIREMENT, "devices")] if hosts else []
     return [*lvm2, *device_guards(everywhere, everywhere.wipe)]
 
 
@@ -92,6 +91,6 @@ def root_needed(campaign: Campaign, stacks: Sequence[Stack], site: Site) -> list
 
 
 def _tmp_dir(tmp_dir: str, site: Site) -> Requirement:
-    script = f"if said=$({{\n{own_directory.check(tmp_dir)}}} 2>&1); then echo ok\n"
+    script = f"if said=$({{\n{directories.check(tmp_dir)}}} 2>&1); then echo ok\n"
     script += 'else echo "$said" | tail -n 1; fi'
     return Requirement("tmp_dir", site.hosts, script, "space")

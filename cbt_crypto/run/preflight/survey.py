@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.clock import clock_bounds, clock_difference
-from cbt_crypto.hosts.remote import HostResult, Remote
+from cbt_crypto.hosts.remote import HostResult, Remote, clock_bounds, clock_difference
 from cbt_crypto.hosts.requirement import CLUSTER, Fact, Requirement
 from cbt_crypto.run.preflight.host_facts import CLOCK_LIMIT_S, CLOCK_WARN_S
 

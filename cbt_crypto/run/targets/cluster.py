@@ -14,7 +14,7 @@ from cbt_crypto.cluster_overlays.stack import Stack, leftovers, transition
 from cbt_crypto.engine.contract import Cluster, Engine, Hooks, MakeCluster, Run, Section
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.requirement import Requirement, librados, program_needed
 from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.plan.cells import Cell
@@ -23,7 +23,6 @@ from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.file.dimensions import Variant, at, variants
 from cbt_crypto.plan.layout import cell_site, drives_of, section_of, site_of
 from cbt_crypto.plan.steps import Deploy
-from cbt_crypto.run.preflight.programs import librados, program_needed
 from cbt_crypto.run.targets.base import Runs
 from cbt_crypto.run.targets.drive import undo
 

@@ -11,7 +11,7 @@ from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, leftovers
 from cbt_crypto.engine.contract import Cluster
-from cbt_crypto.hosts.devices import destroy, md_array
+from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.shell import sequence
 from cbt_crypto.hosts.site import Drive, HostScripts, Site
@@ -79,12 +79,14 @@ class DriveTarget:
         site = replace(self.site, osds=(), clients=(drive.host,), drives=(drive,))
         self._run({drive.host: _claim(drive, self.site)}, "claim the devices")
         if drive.array and not drive.encrypts_members:
-            array = md_array.make(drive, drive.devices, site.tmp_dir)
+            array = lvm_and_md.make_array(drive, drive.devices, site.tmp_dir)
             self._run({drive.host: array}, "make the RAID-0")
         self._run(stack.before_osds(site), "prepare the drive")
         if drive.array and drive.encrypts_members:
             members = [stack.drive_device(drive, part) for part in drive.parts]
-            self._run({drive.host: md_array.make(drive, members, site.tmp_dir)}, "make the RAID-0")
+            self._run(
+                {drive.host: lvm_and_md.make_array(drive, members, site.tmp_dir)}, "make the RAID-0"
+            )
         self._run(stack.after_osds(site), "finish the drive")
 
     def _change(self, stack: Stack, how: Transition) -> None:
@@ -125,10 +127,12 @@ def undo(drives: Sequence[Drive], stacks: Sequence[Stack], site: Site) -> HostSc
         of_host = [drive for drive in drives if drive.host == host]
         texts = [_unmount(drive) for drive in of_host]
         # An array over members that are encrypted goes before their mappings, another after its.
-        texts += [md_array.stop(drive, site.tmp_dir) for drive in of_host if drive.encrypts_members]
+        texts += [
+            lvm_and_md.stop(drive, site.tmp_dir) for drive in of_host if drive.encrypts_members
+        ]
         texts += [overlays[host]] if host in overlays else []
         texts += [
-            md_array.stop(drive, site.tmp_dir) for drive in of_host if not drive.encrypts_members
+            lvm_and_md.stop(drive, site.tmp_dir) for drive in of_host if not drive.encrypts_members
         ]
         devices = dict.fromkeys(device for drive in of_host for device in drive.devices)
         texts.append(destroy.empty(site.tmp_dir, devices))

@@ -17,7 +17,7 @@ from cbt_crypto.engine import Engine
 from cbt_crypto.engine.contract import Cluster, MakeCluster
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.devices import images
+from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
@@ -138,7 +138,7 @@ def remove_images(
     Every image is tried. One whose client was killed is in use until its watch has ended.
     """
     if volumes and commands.run:
-        script = images.remove([v.image for v in volumes], commands.rbd, commands.run)
+        script = rbd_images.remove_images([v.image for v in volumes], commands.rbd, commands.run)
         remote.run({head: script}, "remove the volumes", commands.images_s)
 
 

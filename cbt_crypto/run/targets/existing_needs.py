@@ -13,7 +13,7 @@ from typing import Optional
 from typing_extensions import override
 
 from cbt_crypto.hosts import ceph_conf, rados_client_on_host, shell
-from cbt_crypto.hosts.devices import images
+from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.requirement import CLUSTER, Fact, Requirement
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell
@@ -85,9 +85,9 @@ def of_head(
     script = (
         _settings(site, POOLS=" ".join(pools))
         + _ANSWERS.replace("LIMIT_S", str(limit)).replace("ASK", site.ceph_command)
-        + _HAS_NO_IMAGE.replace("PRESENT", images.present(names, rbd) or ":")
+        + _HAS_NO_IMAGE.replace("PRESENT", rbd_images.present(names, rbd) or ":")
     )
-    takes_s = limit + of_rbd * images.turns(names)
+    takes_s = limit + of_rbd * rbd_images.turns(names)
     return LetIn("existing cluster", (site.head,), script, CLUSTER, takes_s)
 
 

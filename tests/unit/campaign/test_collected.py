@@ -8,8 +8,7 @@ import pytest
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.hosts.clock import check_clocks
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.remote import Remote, check_clocks
 from cbt_crypto.run.cell import collect
 
 pytestmark = pytest.mark.unit

@@ -12,8 +12,8 @@ import pytest
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError
+from cbt_crypto.hosts import samplers as energy_sampler
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.samplers import energy as energy_sampler
 from cbt_crypto.results.cell.energy import read_energy
 from cbt_crypto.run import environment
 from cbt_crypto.run.environment import energy_hosts
@@ -77,7 +77,7 @@ def test_counters_are_written_down_until_the_end(
     wait_for: Any,
 ) -> None:
     monkeypatch.setattr(
-        energy_sampler, "start_script", _with(energy_sampler.start_script, powercap)
+        energy_sampler, "start_script", _with(energy_sampler.start_energy, powercap)
     )
     with energy_sampler.recorded(remote, ["localhost"], str(run_dir)):
         wait_for(lambda: _samples(run_dir))
@@ -99,13 +99,13 @@ def _with(script: Callable[..., str], powercap: Powercap) -> Callable[[str], str
 def test_it_samples_every_second(
     powercap: Powercap, run_dir: Path, remote: Remote, wait_for: Any
 ) -> None:
-    start = energy_sampler.start_script(str(run_dir), str(powercap.folder))
+    start = energy_sampler.start_energy(str(run_dir), str(powercap.folder))
     remote.run({"localhost": start}, "start")
     wait_for(lambda: len(_samples(run_dir)) > 2)
-    remote.run({"localhost": energy_sampler.stop_script(str(run_dir))}, "stop")
+    remote.run({"localhost": energy_sampler.stop_energy(str(run_dir))}, "stop")
     times = [float(line.split()[0]) for line in _samples(run_dir)]
     assert 0.9 < times[1] - times[0] < 5
-    remote.run({"localhost": energy_sampler.stop_script(str(run_dir))}, "stop again")
+    remote.run({"localhost": energy_sampler.stop_energy(str(run_dir))}, "stop again")
 
 
 def test_it_ends_when_what_is_measured_fails(
@@ -116,7 +116,7 @@ def test_it_ends_when_what_is_measured_fails(
     wait_for: Any,
 ) -> None:
     monkeypatch.setattr(
-        energy_sampler, "start_script", _with(energy_sampler.start_script, powercap)
+        energy_sampler, "start_script", _with(energy_sampler.start_energy, powercap)
     )
     with pytest.raises(HostError), energy_sampler.recorded(remote, ["localhost"], str(run_dir)):
         wait_for(lambda: _samples(run_dir))
@@ -129,7 +129,7 @@ def test_it_ends_when_what_is_measured_fails(
 def test_the_cleanup_finds_it_by_our_mark(
     powercap: Powercap, run_dir: Path, remote: Remote, tmp_path: Path, wait_for: Any
 ) -> None:
-    start = energy_sampler.start_script(str(run_dir), str(powercap.folder))
+    start = energy_sampler.start_energy(str(run_dir), str(powercap.folder))
     remote.run({"localhost": start}, "start")
     wait_for(lambda: _samples(run_dir))
     pid = (run_dir / ".energy.pid").read_text().strip()
@@ -142,11 +142,11 @@ def test_the_cleanup_finds_it_by_our_mark(
 def test_a_host_without_counters_has_no_file(
     run_dir: Path, remote: Remote, tmp_path: Path, wait_for: Any
 ) -> None:
-    start = energy_sampler.start_script(str(run_dir), str(tmp_path / "none"))
+    start = energy_sampler.start_energy(str(run_dir), str(tmp_path / "none"))
     remote.run({"localhost": start}, "start")
     pid = (run_dir / ".energy.pid").read_text().strip()
     wait_for(lambda: not Path(f"/proc/{pid}/exe").exists())
-    remote.run({"localhost": energy_sampler.stop_script(str(run_dir))}, "stop")
+    remote.run({"localhost": energy_sampler.stop_energy(str(run_dir))}, "stop")
     assert list(run_dir.iterdir()) == []
 
 
@@ -178,7 +178,7 @@ def test_a_campaign_brings_it_with_every_cell(
     script = environment.SCRIPT.replace(energy_sampler.POWERCAP, folder)
     monkeypatch.setattr(environment, "SCRIPT", script)
     monkeypatch.setattr(
-        energy_sampler, "start_script", _with(energy_sampler.start_script, powercap)
+        energy_sampler, "start_script", _with(energy_sampler.start_energy, powercap)
     )
     result = host.cbt(host.write())
     assert result.exit_code == 0, result.output

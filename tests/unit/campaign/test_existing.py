@@ -30,7 +30,7 @@ from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.embedded.ceph import ExistingCeph
 from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts.admin_socket_on_host import ask_and_identify
-from cbt_crypto.hosts.devices import images, krbd
+from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Osd
@@ -299,7 +299,7 @@ def test_everything_is_done_as_the_client_that_is_named(campaign_of: Make) -> No
     assert all('"user": "bench"' in asked[client] for client in site.active_clients)
     (volume, *_) = RbdKrbd(configuration="A").volumes(site)
     assert (volume.conf, volume.client_id) == ("/etc/ceph/lab.conf", "bench")
-    text = krbd.attach([("rbd", "v", None)], "/t", volume.conf, "rbd", client_id="bench")
+    text = rbd_images.attach([("rbd", "v", None)], "/t", volume.conf, "rbd", client_id="bench")
     assert '"user": "bench"' in text
 
 
@@ -398,14 +398,14 @@ class Store:
         return subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False)
 
     def make(self, run: str) -> subprocess.CompletedProcess[str]:
-        return self.run(images.create(NAMES, "--size 64", "rbd -c '/a b/their.conf'", run))
+        return self.run(rbd_images.create(NAMES, "--size 64", "rbd -c '/a b/their.conf'", run))
 
     def remove(self, run: str, names: Sequence[str] = NAMES) -> subprocess.CompletedProcess[str]:
-        return self.run(images.remove(names, "rbd -c '/a b/their.conf'", run))
+        return self.run(rbd_images.remove_images(names, "rbd -c '/a b/their.conf'", run))
 
     @property
     def present(self) -> list[str]:
-        done = self.run(images.present(NAMES, "rbd -c '/a b/their.conf'"))
+        done = self.run(rbd_images.present(NAMES, "rbd -c '/a b/their.conf'"))
         return sorted(line.partition(" ")[2] for line in done.stdout.splitlines())
 
     def add(self, name: str, run: str = "") -> None:

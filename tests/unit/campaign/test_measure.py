@@ -12,9 +12,8 @@ import pytest
 from cbt_crypto.benchmarks.base import ClientProcess
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import RunError
-from cbt_crypto.hosts import execution
-from cbt_crypto.hosts.clock import clock_offsets
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts import remote
+from cbt_crypto.hosts.remote import Remote, clock_offsets
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.run.cell.measure import failed_processes, outcome_of
 
@@ -71,7 +70,7 @@ def test_processes_that_did_well(tmp_path: Path) -> None:
 def test_clocks_are_compared_with_this_machine_s(
     shims: Any, programs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution, "local_names", lambda: frozenset({"here"}))
+    monkeypatch.setattr(remote, "local_names", lambda: frozenset({"here"}))
     date = shutil.which("date") or ""
     programs(
         "date", '[ "$CBT_HOST" = late ] && echo 1000.5 || exec DATE "$@"'.replace("DATE", date)

@@ -9,7 +9,8 @@ from typing import Optional
 
 import pytest
 
-from cbt_crypto.run.preflight import mend, programs
+from cbt_crypto.hosts import requirement
+from cbt_crypto.run.preflight import mend
 from cbt_crypto.run.preflight.survey import HostFinding
 
 pytestmark = pytest.mark.unit
@@ -79,4 +80,4 @@ def test_a_host_without_a_known_manager_is_left_to_people() -> None:
 
 
 def test_every_program_that_a_campaign_needs_is_known() -> None:
-    assert set(programs.PACKAGES) <= set(mend.PACKAGES)
+    assert set(requirement.PACKAGES) <= set(mend.PACKAGES)

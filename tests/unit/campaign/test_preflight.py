@@ -11,8 +11,7 @@ import pytest
 from fake_hosts import FakeHosts
 from rich.console import Console
 
-from cbt_crypto.hosts.clock import clock_bounds, clock_difference
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.remote import Remote, clock_bounds, clock_difference
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.hosts import temporary
+from cbt_crypto.hosts import directories
 
 pytestmark = pytest.mark.unit
 
@@ -21,7 +21,7 @@ def test_only_a_dead_process_s_directories_go(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
-    dead = temporary.prefix("conf").replace(f"-{os.getpid()}-", f"-{ended.pid}-")
+    dead = directories.prefix("conf").replace(f"-{os.getpid()}-", f"-{ended.pid}-")
     gone = tmp_path / f"{dead}abc"
     gone.mkdir()
     (gone / "daemons.keyring").touch()
@@ -29,8 +29,8 @@ def test_only_a_dead_process_s_directories_go(
     for name in kept:
         (tmp_path / name).mkdir()
     (tmp_path / f"{dead}link").symlink_to(tmp_path / "cbt-conf")
-    own = Path(tempfile.mkdtemp(prefix=temporary.prefix("run")))
-    temporary.clear_dead()
+    own = Path(tempfile.mkdtemp(prefix=directories.prefix("run")))
+    directories.clear_dead()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [*kept, f"{dead}link", own.name]
     )

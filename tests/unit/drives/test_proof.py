@@ -14,7 +14,7 @@ import pytest
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.devices import opened_on_host
-from cbt_crypto.hosts.devices.numbers_on_host import number
+from cbt_crypto.hosts.devices.layers_on_host import number
 from cbt_crypto.run.targets.drive_proof import DriveProof
 
 pytestmark = pytest.mark.unit

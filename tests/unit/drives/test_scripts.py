@@ -13,7 +13,7 @@ from cbt_crypto.benchmarks.etcd import Etcd
 from cbt_crypto.benchmarks.fdatasync import Fdatasync
 from cbt_crypto.benchmarks.raw_device import RawDevice
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.hosts.devices import destroy, md_array
+from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.hosts.site import Drive
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.layout import drives_of, site_of
@@ -84,11 +84,11 @@ def test_an_array_is_made_and_taken_down(
     drive = Drive(
         "R", "h", ("/dev/x", "/dev/y"), "/f", array=f"{tmp_path}/cbt-crypto-1", chunk_kib=64
     )
-    script = f"set -eu; SUDO=\n{md_array.make(drive, ['/dev/x', '/dev/y'], '/own')}"
+    script = f"set -eu; SUDO=\n{lvm_and_md.make_array(drive, ['/dev/x', '/dev/y'], '/own')}"
     made = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert made.returncode == 1 and "mdadm made no" in made.stderr
     (tmp_path / "cbt-crypto-1").write_text("")
-    subprocess.run(["sh", "-c", f"set -eu; SUDO=\n{md_array.stop(drive, '/own')}"], check=True)
+    subprocess.run(["sh", "-c", f"set -eu; SUDO=\n{lvm_and_md.stop(drive, '/own')}"], check=True)
     make, stop = (tmp_path / "calls").read_text().splitlines()
     assert make == (
         f"--create {tmp_path}/cbt-crypto-1 --level=0 --raid-devices=2 --chunk=64 --metadata=1.2 "

@@ -11,7 +11,7 @@ from typing import Any, Callable, Optional
 
 import pytest
 
-from cbt_crypto.hosts.devices.guard import DeviceGuard, device_guards
+from cbt_crypto.hosts.devices.destroy import DeviceGuard, device_guards
 from cbt_crypto.hosts.site import Osd, Site
 
 pytestmark = pytest.mark.unit

@@ -13,7 +13,7 @@ from fake_hosts import FakeHosts, in_a_shell
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts import execution
+from cbt_crypto.hosts import remote as execution
 from cbt_crypto.hosts.remote import Remote, packed
 
 pytestmark = pytest.mark.unit

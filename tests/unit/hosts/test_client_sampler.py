@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.hosts.samplers import clients
+from cbt_crypto.hosts import samplers
 from cbt_crypto.results.cell.client_cpu import read_client_cpu
 
 pytestmark = pytest.mark.unit
@@ -40,11 +40,13 @@ def test_it_counts_all_threads_of_ours_and_nobody_elses(tmp_path: Path) -> None:
     name = Path(sys.executable).name[:15]
     ours = f"{sys.executable} {tmp_path}/work.py & wait"
     strangers = f"env -u CBT_CRYPTO_MARK {sys.executable} {tmp_path}/work.py > /dev/null &"
-    text = f"{strangers}\n{clients.around(ours, str(tmp_path), str(tmp_path), [name])}"
+    text = (
+        f"{strangers}\n{samplers.with_client_sampler(ours, str(tmp_path), str(tmp_path), [name])}"
+    )
     done = run(text, f"{tmp_path}@host")
     assert done.returncode == 0, done.stderr
     user, system = map(float, done.stdout.split())
-    series = read_client_cpu(tmp_path / clients.FILE)
+    series = read_client_cpu(tmp_path / samplers.CLIENTS_FILE)
     assert series.cpu_s[0].tolist() == [0.0, 0.0]
     # what starting and ending takes is in the one and not in the other
     assert series.cpu_s[-1].sum() == pytest.approx(user + system, rel=0.1, abs=0.15)
@@ -53,7 +55,7 @@ def test_it_counts_all_threads_of_ours_and_nobody_elses(tmp_path: Path) -> None:
 
 
 def test_it_fails_as_what_it_stands_around_does(tmp_path: Path) -> None:
-    text = clients.around("echo before; (exit 7)", str(tmp_path), str(tmp_path))
+    text = samplers.with_client_sampler("echo before; (exit 7)", str(tmp_path), str(tmp_path))
     done = run(f"{text}\necho after", f"{tmp_path}@host")
     assert (done.returncode, done.stdout) == (7, "before\n")
 
@@ -62,15 +64,15 @@ def test_what_is_measured_is_measured_without_a_sampler_too(tmp_path: Path) -> N
     """As where a host's Python cannot start."""
     (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "python3").chmod(0o755)
-    text = clients.around("echo measured", str(tmp_path), str(tmp_path))
+    text = samplers.with_client_sampler("echo measured", str(tmp_path), str(tmp_path))
     done = run(f"PATH={tmp_path}:$PATH\n{text}\necho after", f"{tmp_path}@host")
     assert (done.returncode, done.stdout) == (0, "measured\nafter\n")
 
 
 def test_it_ends_with_its_file(tmp_path: Path) -> None:
     """A script that was cut off in the middle leaves it; the run's directory is removed then."""
-    ending = f"rm {tmp_path}/{clients.FILE}; kill -9 $$"
-    run(clients.around(ending, str(tmp_path), str(tmp_path)), f"{tmp_path}@host")
+    ending = f"rm {tmp_path}/{samplers.CLIENTS_FILE}; kill -9 $$"
+    run(samplers.with_client_sampler(ending, str(tmp_path), str(tmp_path)), f"{tmp_path}@host")
     mark = f"CBT_CRYPTO_MARK={tmp_path}@".encode()
     ends = time.monotonic() + 60
     while any(mark in _environ(path) for path in Path("/proc").glob("[0-9]*/environ")):

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.directories import directory_on_host
+from cbt_crypto.hosts import directory_on_host, shell
 
 pytestmark = pytest.mark.unit
 

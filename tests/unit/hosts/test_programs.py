@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.devices.numbers_on_host import number, number_at, opened
+from cbt_crypto.hosts.devices.layers_on_host import number, number_at, opened
 
 pytestmark = pytest.mark.unit
 

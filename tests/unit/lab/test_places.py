@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.hosts.directories.user_cache import cache_dir
+from cbt_crypto.hosts.directories import cache_dir
 from cbt_crypto.lab import paths
 from cbt_crypto.lab.command import lab
 

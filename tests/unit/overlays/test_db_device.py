@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from cbt_crypto.cluster_overlays.db_device import DbDevice
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.stack import Stack, leftovers
-from cbt_crypto.hosts.devices.guard import DeviceGuard
+from cbt_crypto.hosts.devices.destroy import DeviceGuard
 from cbt_crypto.hosts.site import Osd, Site
 
 pytestmark = pytest.mark.unit

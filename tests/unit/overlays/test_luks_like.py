@@ -14,7 +14,7 @@ from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.luks.mapping import mapping_of
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.stack import Stack, leftovers
-from cbt_crypto.hosts.devices import logical_volumes
+from cbt_crypto.hosts.devices import lvm_and_md
 from cbt_crypto.hosts.site import Osd, Site
 
 pytestmark = pytest.mark.unit
@@ -50,7 +50,7 @@ def test_it_is_laid_over_volumes(two: Site) -> None:
         (two.osds[0], "db", str(two.osds[0].db_device)),
         (two.osds[1], "data", two.osds[1].device),
     ):
-        group = logical_volumes.group_name("/tmp/cbt/ceph", "node0", device)
+        group = lvm_and_md.group_name("/tmp/cbt/ceph", "node0", device)
         assert f"group {group} {device}" in script
         name = mapping_of(osd, part, "").name
         assert f"make {name} /dev/{group}/osd.{osd.id}-{part} &" in script
@@ -158,7 +158,7 @@ def test_the_volumes_go_before_another_configuration_looks_at_the_disks(two: Sit
     """A disk that still carries a group is in use, and cannot be emptied."""
     stacks = [Stack([]), Stack([Luks()]), Stack([LIKE])]
     device = two.osds[1].device
-    group = logical_volumes.group_name("/tmp/cbt/ceph", "node0", device)
+    group = lvm_and_md.group_name("/tmp/cbt/ceph", "node0", device)
     for order in (stacks, stacks[::-1]):
         down = leftovers(order, two)["node0"]
         on_volume = down.index(f"/dev/{group}")

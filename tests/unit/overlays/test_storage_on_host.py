@@ -13,8 +13,7 @@ import pytest
 
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import storage_on_host
-from cbt_crypto.hosts.devices.layers_on_host import Layers, without_key
-from cbt_crypto.hosts.devices.numbers_on_host import number
+from cbt_crypto.hosts.devices.layers_on_host import Layers, number, without_key
 from cbt_crypto.hosts.devices.storage_on_host import opened_by_osd
 
 pytestmark = pytest.mark.unit

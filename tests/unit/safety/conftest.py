@@ -13,8 +13,8 @@ from typing import Any, Optional
 
 import pytest
 
+from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.devices import destroy
-from cbt_crypto.hosts.directories import own_directory
 
 
 def run(*argv: str) -> str:
@@ -63,7 +63,7 @@ class Bench:
             path: {"identity": known, "uuid": f"{n:08x}-0000-4000-8000-00000000c0de", "wipe": wipe}
             for n, (path, known) in enumerate(json.loads(said).items(), 0xCB7)
         }
-        self.good(own_directory.make(self.tmp_dir) + destroy.record(self.tmp_dir, notes))
+        self.good(directories.make(self.tmp_dir) + destroy.record(self.tmp_dir, notes))
 
     def good(self, text: str) -> str:
         done = self.sh(text)

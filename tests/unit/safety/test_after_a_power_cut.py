@@ -16,9 +16,9 @@ from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.tuned import Tuned
 from cbt_crypto.engine.contract import embedded
+from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.devices.identity_on_host import TAG
-from cbt_crypto.hosts.directories import own_directory
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign, load
@@ -155,6 +155,6 @@ def test_an_array_of_several_devices(bench: Bench) -> None:
         bench.good(destroy.format_osd(bench.tmp_dir, place, ""))
         write(place, LABEL % notes[places[1]]["uuid"].encode())
     shutil.rmtree(bench.tmp_dir)
-    put_back = own_directory.make(bench.tmp_dir) + destroy.restore(bench.tmp_dir, notes)
+    put_back = directories.make(bench.tmp_dir) + destroy.restore(bench.tmp_dir, notes)
     bench.good(put_back + "\n" + destroy.empty_all(bench.tmp_dir))
     assert all(file.read_bytes().startswith(TAG) for file, _ in pairs)

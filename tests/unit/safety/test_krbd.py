@@ -12,7 +12,7 @@ import pytest
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume
 from cbt_crypto.benchmarks.rbd_krbd import RbdKrbd
 from cbt_crypto.hosts import rados_client_on_host, shell
-from cbt_crypto.hosts.devices import krbd
+from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.site import VolumeEncryption
 
 pytestmark = pytest.mark.unit
@@ -85,7 +85,7 @@ class Client:
         return [line for line in lines if line.startswith(f"{program} ")]
 
     def remove(self) -> subprocess.CompletedProcess[str]:
-        return self.run(krbd.remove(str(self.tmp_dir)))
+        return self.run(rbd_images.detach_all(str(self.tmp_dir)))
 
     def measure(self, text: str) -> subprocess.CompletedProcess[str]:
         """A script of a scenario, with our image attached."""
@@ -97,7 +97,7 @@ class Client:
     def attach(self, formats: bool = False) -> subprocess.CompletedProcess[str]:
         images = [("rbd", "ours", LUKS)]
         rbd = f"rbd -c {self.conf}"
-        text = krbd.attach(images, str(self.tmp_dir), str(self.conf), rbd, formats)
+        text = rbd_images.attach(images, str(self.tmp_dir), str(self.conf), rbd, formats)
         return self.run(text)
 
 
@@ -109,7 +109,7 @@ def client(tmp_path: Path) -> Client:
 def test_what_a_note_names_and_the_kernel_confirms_is_unmapped(client: Client) -> None:
     client.note("ours")
     holders = client.mapped(3, FSID, "ours")
-    client.carries(holders, krbd.mapping(str(client.tmp_dir), "ours"))
+    client.carries(holders, rbd_images.mapping(str(client.tmp_dir), "ours"))
     client.mapped(4, FSID, "theirs")
     client.mapped(5, OTHER, "ours")
     done = client.remove()

@@ -14,9 +14,9 @@ pytestmark = pytest.mark.unit
 ROOT = Path(__file__).resolve().parents[3]
 DEVICES = "cbt_crypto/hosts/devices/destroy.py"
 #: Images that a client's kernel has mapped are proved by what the kernel says of them.
-IMAGES = "cbt_crypto/hosts/devices/krbd.py"
+IMAGES = "cbt_crypto/hosts/devices/rbd_images.py"
 #: Those of somebody else's cluster, by what they say of themselves.
-OF_CLUSTER = "cbt_crypto/hosts/devices/images.py"
+OF_CLUSTER = "cbt_crypto/hosts/devices/rbd_images.py"
 #: Command -> the modules that may have it.
 ALLOWED = {
     r"\bwipefs\b[^\n]* -a\b": {DEVICES},
@@ -100,9 +100,9 @@ def test_what_destroys_on_images_proves_right_before() -> None:
 #: Modules that write down when something was; what waits asks the monotonic clock.
 TELL_THE_TIME = {
     "cbt_crypto/archive/folder.py", "cbt_crypto/engine/upstream/cell.py",
-    "cbt_crypto/hosts/clock.py", "cbt_crypto/hosts/command_log.py",
-    "cbt_crypto/hosts/samplers/clients_on_host.py",
-    "cbt_crypto/hosts/samplers/counters_on_host.py",
+    "cbt_crypto/hosts/remote.py", "cbt_crypto/hosts/command_log.py",
+    "cbt_crypto/hosts/client_sampler_on_host.py",
+    "cbt_crypto/hosts/counter_sampler_on_host.py",
     "cbt_crypto/results/cell/kept.py",
     "cbt_crypto/run/cell/measure.py", "cbt_crypto/run/cell/neighbours.py",
     "cbt_crypto/run/detached/watch.py", "cbt_crypto/run/environment.py",

@@ -17,7 +17,7 @@ import pytest
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.engine.upstream.checkout import find
 from cbt_crypto.errors import UsageError
-from cbt_crypto.hosts.directories import keys, own_directory
+from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.remote import Remote, kill_script, preamble
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.run.locks import hold_on_host, holder
@@ -147,9 +147,9 @@ def test_a_directory_that_somebody_made_first(tmp_path: Path) -> None:
     own.mkdir()
     (own / ".cbt-crypto").touch()
     os.chown(own, NOBODY, NOBODY)
-    for text in map(lambda act: act(str(own)), (own_directory.check, own_directory.make)):
+    for text in map(lambda act: act(str(own)), (directories.check, directories.make)):
         assert "belongs to uid 65534" in sh(text).stderr
-    assert "belongs to uid 65534" in sh(own_directory.remove(str(own))).stderr
+    assert "belongs to uid 65534" in sh(directories.remove(str(own))).stderr
     assert own.exists()
 
 
@@ -168,14 +168,14 @@ def test_a_directory_that_others_may_replace(tmp_path: Path, which: str) -> None
     else:
         (tmp_path / "way").symlink_to(above)
         own = tmp_path / "way" / "own"
-    done = sh(own_directory.make(str(own)))
+    done = sh(directories.make(str(own)))
     assert done.returncode != 0 and str(own) in done.stderr
     assert list((above / "own").iterdir()) == []
 
 
 def test_a_lax_umask_opens_nothing(tmp_path: Path) -> None:
     own = tmp_path / "a" / "own"
-    assert sh(f"umask 0\n{own_directory.make(str(own))}").returncode == 0
+    assert sh(f"umask 0\n{directories.make(str(own))}").returncode == 0
     assert own.stat().st_mode & 0o777 == 0o700
     assert own.parent.stat().st_mode & 0o022 == 0
 
@@ -184,14 +184,14 @@ def test_what_is_mounted_below_is_not_removed(tmp_path: Path) -> None:
     own, theirs = tmp_path / "own", tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "precious").write_text("x")
-    assert sh(own_directory.make(str(own))).returncode == 0
+    assert sh(directories.make(str(own))).returncode == 0
     (own / "ceph" / "a b").mkdir(parents=True)
     text = f"""
 mount --bind {theirs} '{own}/ceph/a b'
 (
-{own_directory.remove(str(own))}
+{directories.remove(str(own))}
 ) || (
-{own_directory.remove(str(own), "ceph")}
+{directories.remove(str(own), "ceph")}
 ) || echo refused
 """
     done = subprocess.run(
@@ -202,23 +202,23 @@ mount --bind {theirs} '{own}/ceph/a b'
     assert "is mounted below" in done.stderr
     assert (theirs / "precious").exists()
     (own / "link").symlink_to(theirs)
-    assert sh(own_directory.remove(str(own))).returncode == 0
+    assert sh(directories.remove(str(own))).returncode == 0
     assert (theirs / "precious").exists() and not own.exists()
 
 
 @pytest.mark.parametrize("place", ["/", "/srv", "/mnt", "/etc", "/etc/x", "/usr/local", "/home/al"])
 def test_places_of_the_system(place: str) -> None:
-    assert own_directory.fault(place) is not None
+    assert directories.fault(place) is not None
 
 
 @pytest.mark.parametrize("place", ["/var/lib/cbt-crypto", "/srv/cbt", "/home/al/x", "/dev/shm/x"])
 def test_places_for_campaigns(place: str) -> None:
-    assert own_directory.fault(place) is None
+    assert directories.fault(place) is None
 
 
 def test_keys_that_others_planted(tmp_path: Path) -> None:
     """A .opal file in /dev/shm would have a drive reset with it."""
-    text = f"{keys.functions()}key_directory present".replace("/dev/shm", str(tmp_path))
+    text = f"{directories.functions()}key_directory present".replace("/dev/shm", str(tmp_path))
     text = text.replace('"/run"', f'"{tmp_path}/none"')
     planted = tmp_path / "cbt-crypto"
     planted.mkdir(mode=0o700)

@@ -20,9 +20,8 @@ from cbt_crypto.cluster_overlays import tunnel_on_host
 from cbt_crypto.cluster_overlays.luks import preparation
 from cbt_crypto.cluster_overlays.network import Network
 from cbt_crypto.engine.contract import embedded
-from cbt_crypto.hosts import ceph_conf, requirement
+from cbt_crypto.hosts import ceph_conf, keys_on_host, requirement
 from cbt_crypto.hosts.devices import destroy
-from cbt_crypto.hosts.directories import keys_on_host
 from cbt_crypto.hosts.secret import document_without, is_secret, options_without
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file import Campaign, load

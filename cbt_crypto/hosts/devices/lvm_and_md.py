@@ -1,8 +1,4 @@
-"""LVM's logical volumes on a device that several OSDs share: made by size, removed by a note.
-
-Each group of volumes is noted in a file of the campaign before it is made, so that a killed run
-can be cleared. What stands in no note is never touched.
-"""
+"""Logical volumes and MD arrays that a campaign makes on drives, and removes by a note."""
 
 from __future__ import annotations
 
@@ -14,6 +10,8 @@ from dataclasses import dataclass
 from typing import Optional
 
 from cbt_crypto.hosts.devices import destroy
+from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.site import Drive
 
 #: Prints ok where volumes can be made.
 REQUIREMENT = """
@@ -77,7 +75,7 @@ def path(group: str, volume: str) -> str:
     return f"/dev/{group}/{volume}"
 
 
-def make(groups: Sequence[Group], notes: str) -> str:
+def make_volumes(groups: Sequence[Group], notes: str) -> str:
     """Shell text that makes groups with their volumes, noted in the file `notes`."""
     lines = [_MAKE]
     for group in groups:
@@ -98,7 +96,7 @@ def _volumes(group: Group) -> list[str]:
     return lines
 
 
-def remove(notes: str) -> str:
+def remove_volumes(notes: str) -> str:
     """Shell text that removes every group that the file `notes` names; safe to repeat."""
     return _as_root(_REMOVE, notes)
 
@@ -106,3 +104,31 @@ def remove(notes: str) -> str:
 def _as_root(text: str, notes: str) -> str:
     # The notes on groups stand beside those on devices.
     return destroy.groups(os.path.dirname(notes), f"NOTED_GROUPS={shlex.quote(notes)}\n{text}")
+
+
+_CHECK = """
+PATH=$PATH:/usr/sbin:/sbin
+command -v mdadm > /dev/null || { echo 'mdadm is missing; install mdadm'; exit 0; }
+$SUDO modprobe -q raid0 2> /dev/null || :
+if [ -e /proc/mdstat ] && grep -q raid0 /proc/mdstat; then echo ok
+else echo "its kernel, $(uname -r), has no MD RAID-0; take another kernel, or a lab's machine"; fi
+"""
+
+
+def make_array(drive: Drive, members: Sequence[str], tmp_dir: str) -> str:
+    """Shell text that makes the drive's array of `members`."""
+    words = (str(drive.array), str(drive.chunk_kib), *members)
+    return destroy.array(tmp_dir, f"make_array {' '.join(map(shlex.quote, words))}")
+
+
+def stop(drive: Drive, tmp_dir: str) -> str:
+    """Shell text after which there is neither array nor superblock. Safe to repeat."""
+    if not drive.array:
+        return ""
+    words = map(shlex.quote, (drive.array, *drive.devices))
+    return destroy.array(tmp_dir, f"stop_array {' '.join(words)}")
+
+
+def requirement(drive: Drive) -> Requirement:
+    """mdadm, and a kernel with RAID-0."""
+    return Requirement("MD RAID-0", (drive.host,), _CHECK.strip())

@@ -1,9 +1,4 @@
-"""Shell text that maps RBD images through a client's kernel, and lays LUKS over them there.
-
-Everything runs in one shell as root. What is mapped is noted in tmp_dir first: cluster, pool and
-image. A mapped device is ours when the kernel says the same of it, whatever its number, and
-nothing else is ever formatted, closed or unmapped.
-"""
+"""RBD images: made and removed on a cluster that stays, mapped and encrypted by clients."""
 
 from __future__ import annotations
 
@@ -13,10 +8,89 @@ import shlex
 from collections.abc import Sequence
 from typing import Optional
 
-from cbt_crypto.hosts import rados_client_on_host, shell
+from cbt_crypto.hosts import directories, rados_client_on_host, shell
 from cbt_crypto.hosts.ceph_conf import ADMIN
-from cbt_crypto.hosts.directories import keys
 from cbt_crypto.hosts.site import VolumeEncryption
+
+_KEY = "cbt-crypto.run"
+
+# What could not get its name is somebody else's by that name.
+_MAKE = """\
+new=$1-$RUN
+{{ {rbd} create {options} "$new" && {rbd} image-meta set "$new" $KEY "$RUN" &&
+    {rbd} rename "$new" "$1"; }} || {{
+    echo "$1 was not made; if the pool has one, remove or rename it" >&2
+    {rbd} rm --no-progress "$new" > /dev/null 2>&1
+    exit 1
+}}"""
+
+# rbd ends with the number of its error: 2 where there is none, 16 while somebody has it open. A
+# dead client's watch ends by itself after 30 s.
+_REMOVE = """\
+remove() {{
+    n=0
+    until {rbd} rm --no-progress "$1"; do
+        case $? in 2) return 0 ;; 16) [ $n -lt 12 ] || return 1 ;; *) return 1 ;; esac
+        n=$((n + 1)); sleep 5
+    done
+}}
+made_by=$({rbd} image-meta get "$1" $KEY)
+case $? in
+    0) [ "$made_by" != "$RUN" ] || remove "$1" || exit 1 ;;
+    2) ;;
+    *) exit 1 ;;
+esac
+remove "$1-$RUN\""""
+
+# That it cannot be asked is no sign that there is none.
+_PRESENT = """\
+said=$({rbd} info "$1" 2>&1 > /dev/null)
+case $? in
+    0) echo "there $1" ;;
+    2) ;;
+    *) echo "unknown $1: $(echo "${{said:-no answer}}" | tail -n 1)" ;;
+esac"""
+
+
+_AT_ONCE = 8
+
+
+def turns(names: Sequence[str]) -> int:
+    """How many commands follow one another where there is one for each of them."""
+    return -(-len(names) // _AT_ONCE)
+
+
+def create(names: Sequence[str], options: str, rbd: str, run: str = "") -> str:
+    """`rbd create` for each of `pool/image`, a few at a time; each says that `run` made it.
+
+    Without a run, on a cluster that is thrown away, they say nothing.
+    """
+    if not run:
+        return _each(f"{rbd} create {options}", names)
+    return _each(_shell(_MAKE.format(rbd=rbd, options=options), run), names)
+
+
+def remove_images(names: Sequence[str], rbd: str, run: str) -> str:
+    """Remove those that this run made, whole or not; all others stay. Every one is tried."""
+    return _each(_shell(_REMOVE.format(rbd=rbd), run), names) if names else ""
+
+
+def present(names: Sequence[str], rbd: str) -> str:
+    """Print `there` and its name for each that is there, `unknown` for one that cannot be asked.
+
+    Behind the latter stands what rbd said.
+    """
+    return _each(_shell(_PRESENT.format(rbd=rbd), ""), names) if names else ""
+
+
+def _shell(text: str, run: str) -> str:
+    return f"sh -c {shlex.quote(f'RUN={shlex.quote(run)} KEY={_KEY}{chr(10)}{text}')} sh"
+
+
+def _each(command: str, names: Sequence[str]) -> str:
+    lines = "".join(f"{shlex.quote(name)}\n" for name in names)
+    return f"xargs -P {_AT_ONCE} -n 1 {command} <<'VOLUMES'\n{lines}VOLUMES"
+
 
 #: Seconds after which the kernel gives up on a request, so that nothing waits for ever for OSDs
 #: that are gone.
@@ -158,7 +232,7 @@ def attach(
         lines.append(f'ln -sfn "$device" "$MAPPED"/{image}.device')
     settings = _settings(tmp_dir) + _client(conf, client_id)
     settings += f'rbd_of_cluster() {{ {rbd} "$@"; }}\n'
-    text = settings + _OURS + _DETACH + _ATTACH + keys.functions() + "\n".join(lines)
+    text = settings + _OURS + _DETACH + _ATTACH + directories.functions() + "\n".join(lines)
     return _as_root(text)
 
 
@@ -168,7 +242,7 @@ def detach(images: Sequence[str], tmp_dir: str) -> str:
     return _as_root(_settings(tmp_dir) + _OURS + _DETACH + calls)
 
 
-def remove(tmp_dir: str) -> str:
+def detach_all(tmp_dir: str) -> str:
     """Close and unmap all that notes in tmp_dir name, and destroy the keys of these volumes.
 
     The note has the cluster, as there may be another one by now.
@@ -183,7 +257,7 @@ rmdir "$MAPPED"
 directories=$(key_directory present)
 for directory in $directories; do rm -f "$directory"/{prefix}-*; done
 [ -z "$directories" ] || rmdir $directories 2> /dev/null || :"""
-    inner = _as_root(_settings(tmp_dir) + _OURS + _DETACH + keys.functions() + text)
+    inner = _as_root(_settings(tmp_dir) + _OURS + _DETACH + directories.functions() + text)
     return f"[ ! -d {folder} ] || {inner}"
 
 

@@ -1,0 +1,168 @@
+"""Directories of this tool: on hosts, for keys, in the user's cache, and temporary ones here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+from typing import Optional
+
+import psutil
+
+from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts import directory_on_host, keys_on_host, shell
+
+#: Where it is when the file names none: only root can put something there.
+DEFAULT = "/var/lib/cbt-crypto"
+#: Places of a system: none of them is a campaign's own.
+_PLACES = {
+    "/", "/dev/shm", "/home", "/lost+found", "/media", "/mnt", "/opt", "/root", "/run", "/snap",
+    "/srv", "/tmp", "/var", "/var/cache", "/var/lib", "/var/log", "/var/run", "/var/spool",
+    "/var/tmp",
+}  # fmt: skip
+#: Nor is one of these, or anything below them.
+_TREES = (
+    "/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr",
+    "/run/ceph", "/run/cbt-crypto", "/var/lib/ceph", "/var/lib/containers", "/var/lib/docker",
+    "/var/lib/dpkg", "/var/lib/rpm", "/var/lib/systemd", "/var/run/ceph",
+)  # fmt: skip
+
+
+def fault(path: str) -> Optional[str]:
+    """Why no campaign may have this directory for its own; None when it may."""
+    if path in _PLACES or (path.startswith("/dev/") and not path.startswith("/dev/shm/")):
+        return "is a place of the system; name a directory that is made for campaigns alone"
+    if any(path == tree or path.startswith(f"{tree}/") for tree in _TREES):
+        return "is in a place of the system; name a directory outside of it"
+    if path.count("/") == 2 and path.startswith("/home/"):
+        return "is somebody's home; name a directory below it"
+    return None
+
+
+def check(path: str) -> str:
+    """Shell text that fails with a sentence unless the directory is ours, or can be made."""
+    return _call("check", path)
+
+
+def make(path: str) -> str:
+    """Shell text that makes it: marked, of mode 0700. Safe to repeat."""
+    return _call("make", path)
+
+
+def remove(path: str, part: str = "") -> str:
+    """Shell text that removes it, or a part of it, and nothing that is mounted or linked there."""
+    return _call("remove", path, *([part] if part else []))
+
+
+def _call(action: str, *words: str) -> str:
+    arguments = " ".join(map(shlex.quote, (action, *words)))
+    source = shell.program(directory_on_host).strip()
+    return f"$SUDO python3 -I -S - {arguments} <<'PYTHON_PROGRAM'\n{source}\nPYTHON_PROGRAM\n"
+
+
+def functions() -> str:
+    """Defines `key_directory`, which prints the directory.
+
+    `key_directory make` makes it where it is missing, or ends the script with a sentence;
+    `key_directory present` prints each that is there and root's alone, or nothing.
+    """
+    return (
+        f"KEYS=$(cat <<\\KEYS_PROGRAM\n{shell.program(keys_on_host)}KEYS_PROGRAM\n)\n"
+        'key_directory() { python3 -I -S -c "$KEYS" "$1"; }\n'
+    )
+
+
+def cache_dir() -> Path:
+    """`$XDG_CACHE_HOME/cbt-crypto`, or `~/.cache/cbt-crypto`.
+
+    Raises UsageError where it is another user's: what is in it is run and removed. sudo may leave
+    $HOME and $XDG_CACHE_HOME as the caller's.
+    """
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
+    for place in (base, base / "cbt-crypto"):
+        if place.exists():
+            _check_owner(place)
+    return base / "cbt-crypto"
+
+
+def _check_owner(place: Path) -> None:
+    _check(place, place.stat())
+
+
+def _check(place: Path, status: os.stat_result) -> None:
+    open_to_all = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
+    if status.st_uid not in (0, os.geteuid()) or open_to_all:
+        raise UsageError(
+            f"{place}: can be written to by another user (it is of uid {status.st_uid}, mode "
+            f"{stat.filemode(status.st_mode)}); set XDG_CACHE_HOME to a directory of yours"
+        )
+
+
+def own_below_cache(name: str) -> Path:
+    """A directory of that name in the cache, made if need be, in which this user alone can write.
+
+    Raises UsageError where somebody else could put another in the place of any directory on the way
+    to it, or where the cache itself is a link; OSError where it cannot be made.
+    """
+    cache = cache_dir()
+    cache = cache.parent.resolve() / cache.name
+    for place in reversed((cache, *cache.parents)):
+        _make(place)
+        status = place.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            raise UsageError(f"{place}: is a link")
+        _check(place, status)
+    own = cache / name
+    make_own(own)
+    return own
+
+
+def make_own(place: Path) -> None:
+    """Make a directory where this user alone can write. Raises UsageError for another one."""
+    _make(place)
+    status = place.lstat()
+    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    if not is_own or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UsageError(f"{place}: is no directory in which you alone can write")
+
+
+def _make(place: Path) -> None:
+    """Level by level: what `parents` makes has the mode that the umask leaves it."""
+    with contextlib.suppress(FileExistsError):
+        place.mkdir(mode=0o700)
+
+
+def prefix(kind: str) -> str:
+    """The beginning of the name of a directory of this process."""
+    return f"cbt-{kind}-{_numbering()}-{os.getpid()}-"
+
+
+def clear_dead() -> None:
+    """Remove what processes of ours that have ended left in the temporary directory."""
+    name = re.compile(rf"cbt-[a-z]+-{_numbering()}-(\d+)-\w+")
+    for path in Path(tempfile.gettempdir()).glob("cbt-*"):
+        match = name.fullmatch(path.name)
+        if not match or psutil.pid_exists(int(match[1])) or not _is_ours(path):
+            continue
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _numbering() -> str:
+    """Within what process ids are counted: containers may share a temporary directory."""
+    try:
+        return str(os.stat("/proc/self/ns/pid").st_ino)
+    except OSError:
+        return "0"
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return status.st_uid == os.getuid() and path.is_dir() and not path.is_symlink()

@@ -1,1 +1,0 @@
-"""Directories of ours on the hosts: made, proved to be ours, and removed; also those of keys."""
