@@ -14,9 +14,7 @@ from rich.table import Table
 
 from cbt_crypto.command_line import needed, run_options
 from cbt_crypto.errors import UsageError
-from cbt_crypto.lab import lifecycle
-from cbt_crypto.lab.image import image
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access, image, lifecycle
 from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import LabCampaign
 from cbt_crypto.lab.run import run as run_job
@@ -165,7 +163,7 @@ def ssh_command(name: str, node: str, command: tuple[str, ...]) -> None:
         names = ", ".join(each.name for each in running.nodes)
         sentence = f"lab {name} has no node {node!r}; it has {names}"
         raise click.BadParameter(sentence, param_hint="NODE")
-    line = ssh.command(running, chosen, *command, tty=bool(command) and sys.stdin.isatty())
+    line = access.command(running, chosen, *command, tty=bool(command) and sys.stdin.isatty())
     os.execvp(line[0], line)
 
 
@@ -222,4 +220,4 @@ def _print_nodes(lab: Lab) -> None:
         table.add_row(node.name, node.address, f"{node.ssh_host}:{node.ssh_port}", state)
     console = Console()
     console.print(table)
-    console.print(f"ssh -F {ssh.config_path(lab)} {lab.head.name}", soft_wrap=True)
+    console.print(f"ssh -F {access.config_path(lab)} {lab.head.name}", soft_wrap=True)

@@ -12,11 +12,9 @@ from pydantic import ValidationError
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import marked_processes
-from cbt_crypto.lab.image import image
-from cbt_crypto.lab.nodes import accelerator, bridge, namespace, seed, ssh, vm
-from cbt_crypto.lab.paths import lab_dir, locked
+from cbt_crypto.lab import access, image, namespace, vm
 from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.shape import Kind, Lab, Shape
+from cbt_crypto.lab.shape import Kind, Lab, Shape, lab_dir, locked
 
 _NOUN = {Kind.VM: "virtual machines", Kind.NAMESPACE: "namespace nodes"}
 
@@ -135,11 +133,11 @@ def _start(
     lab = nodes.lab
     for node in lab.nodes:
         lab.node_dir(node).mkdir(parents=True)
-    seed.make_keys(lab)
-    ssh.write_config(lab)
+    access.make_keys(lab)
+    access.write_config(lab)
     steps.begin(f"Starting {len(lab.nodes)} {_NOUN[shape.kind]}")
     nodes.start()
-    ssh.wait(lab, nodes.patience_s, nodes.problem, steps.detail)
+    access.wait(lab, nodes.patience_s, nodes.problem, steps.detail)
     nodes.finish()
     _record(lab.directory).write_text(lab.model_dump_json(indent=2), encoding="utf-8")
     return lab
@@ -151,13 +149,13 @@ def _nodes(
     if shape.kind is Kind.NAMESPACE:
         return namespace.Nodes(namespace.plan(name, shape, built), built, others)
     image.provide_system(built, steps)
-    host = accelerator.detect(built, steps)
+    host = vm.detect(built, steps)
     return vm.Nodes(vm.plan(name, shape, built, host), built, host)
 
 
 def _end(directory: Path) -> None:
     marked_processes.end_lab(directory)
-    bridge.remove(directory)
+    namespace.remove(directory)
 
 
 def _remove(directory: Path) -> None:

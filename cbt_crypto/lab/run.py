@@ -3,26 +3,121 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Optional, Union
+from typing import IO, Optional, Union, cast
 
 import cbt_crypto
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts import ceph_conf
-from cbt_crypto.lab import transfer
-from cbt_crypto.lab.nodes import ssh
-from cbt_crypto.lab.paths import locked
+from cbt_crypto.lab import access
 from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.shape import Lab
+from cbt_crypto.lab.shape import Lab, Node, locked
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.run.locks.archive import locked as archive_locked
 from cbt_crypto.run.resume import check_archive
+
+#: What a checkout may hold and a node does not need.
+_LEFT_OUT = {"__pycache__", ".git", ".venv", ".tox", ".mypy_cache", ".pytest_cache"}
+#: Beside an archive's results while new ones replace them.
+_INCOMING = ".results.incoming"
+_REPLACED = ".results.replaced"
+
+
+def put(lab: Lab, node: Node, directory: str, files: Mapping[str, Union[Path, str]]) -> None:
+    """Make `directory` on the node hold exactly `files`: name there -> path here, or a text.
+
+    Directories are carried with all below them, links as what they point to.
+    """
+    script = f"rm -rf {directory} && mkdir -p {directory} && tar -x -C {directory}"
+    process = subprocess.Popen(
+        access.command(lab, node, script), stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    # When the node gives up, the reason is in its errors.
+    with contextlib.suppress(BrokenPipeError):
+        pack(cast(IO[bytes], process.stdin), files)
+    errors = process.communicate()[1]
+    _check(node, "carrying files in", process.returncode, errors)
+
+
+def pack(stream: IO[bytes], files: Mapping[str, Union[Path, str]]) -> None:
+    """Write `files`, as `put` takes them, to `stream` as a tar."""
+    with tarfile.open(fileobj=stream, mode="w|", dereference=True) as tar:
+        for name, content in files.items():
+            _add(tar, name, content)
+
+
+def has(lab: Lab, node: Node, path: str) -> bool:
+    """Whether `path` exists on the node."""
+    return access.run(lab, node, f"[ -e {path} ] && echo yes || echo no").strip() == "yes"
+
+
+def bring_results(lab: Lab, node: Node, remote_archive: str, archive: Path) -> None:
+    """Replace the archive's `results` by those on the node, all of them or none."""
+    mend(archive)
+    incoming = archive / _INCOMING
+    incoming.mkdir(parents=True)
+    remote = subprocess.Popen(
+        access.command(lab, node, f"tar -c -C {remote_archive} results"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    unpack = ["tar", "-x", "--no-same-owner", "-C", str(incoming)]
+    local = subprocess.run(unpack, stdin=remote.stdout, stderr=subprocess.PIPE, check=False)
+    errors = remote.communicate()[1]
+    _check(node, "bringing the archive back", remote.returncode, errors)
+    _check(node, f"unpacking into {archive}", local.returncode, local.stderr)
+    results = archive / "results"
+    if results.exists():
+        results.rename(archive / _REPLACED)
+    (incoming / "results").rename(results)
+    mend(archive)
+
+
+def mend(archive: Path) -> None:
+    """Clear what a kill during `bring_results` left: the archive has its old results or the new."""
+    replaced, results = archive / _REPLACED, archive / "results"
+    if replaced.exists() and not results.exists():
+        replaced.rename(results)
+    for leftover in (replaced, archive / _INCOMING):
+        if leftover.exists():
+            shutil.rmtree(leftover)
+
+
+def _add(tar: tarfile.TarFile, name: str, content: Union[Path, str]) -> None:
+    if isinstance(content, Path):
+        tar.add(content, name, filter=_wanted)
+        return
+    data = content.encode()
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = len(data), 0o755
+    tar.addfile(member, io.BytesIO(data))
+
+
+def _wanted(member: tarfile.TarInfo) -> Optional[tarfile.TarInfo]:
+    if os.path.basename(member.name) in _LEFT_OUT:
+        return None
+    member.uid = member.gid = 0
+    member.uname = member.gname = "root"
+    return member
+
+
+def _check(node: Node, what: str, status: int, errors: bytes) -> None:
+    if status != 0:
+        lines = errors.decode(errors="replace").strip().splitlines() or [f"exit status {status}"]
+        raise RunError(f"{node.name}: {what} failed: {lines[-1]}")
+
 
 #: On the head node: our package and the campaign's files; its results.
 _CAMPAIGN = "/root/campaign"
@@ -119,7 +214,7 @@ def _checked(lab: Lab, job: LabCampaign) -> LabCampaign:
             f"its hosts are {', '.join(sorted(names))}"
         )
     archive = job.archive.resolve()
-    transfer.mend(archive)
+    mend(archive)
     check_archive(archive, campaign)
     own_conf = campaign.cluster.conf_file
     conf = job.conf or (Path(own_conf) if own_conf else None)
@@ -132,13 +227,13 @@ def _checked(lab: Lab, job: LabCampaign) -> LabCampaign:
 
 def _carry_in(lab: Lab, job: LabCampaign, steps: Steps) -> None:
     steps.begin("Carrying the campaign in")
-    origin = ssh.run(lab, lab.head, _END_AND_TELL).strip()
+    origin = access.run(lab, lab.head, _END_AND_TELL).strip()
     if origin == str(job.archive):
         steps.detail("an earlier run left results; bringing them back first")
-        transfer.bring_results(lab, lab.head, _ARCHIVE, job.archive)
+        bring_results(lab, lab.head, _ARCHIVE, job.archive)
     results = job.archive / "results"
-    transfer.put(lab, lab.head, _ARCHIVE, {"results": results} if results.exists() else {})
-    transfer.put(lab, lab.head, _CAMPAIGN, {**job.files(), "origin": str(job.archive)})
+    put(lab, lab.head, _ARCHIVE, {"results": results} if results.exists() else {})
+    put(lab, lab.head, _CAMPAIGN, {**job.files(), "origin": str(job.archive)})
     steps.end()
 
 
@@ -147,7 +242,7 @@ def _follow(lab: Lab, job: LabCampaign) -> int:
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     script = f"cd {_CAMPAIGN} && echo $$ > pid && exec {shlex.join(job.command())}"
     process = subprocess.Popen(
-        ssh.command(lab, lab.head, script, tty=terminal),
+        access.command(lab, lab.head, script, tty=terminal),
         stdin=None if terminal else subprocess.DEVNULL,
         # Ctrl-C on a terminal is for the campaign, and not for the ssh that carries its output.
         start_new_session=not terminal,
@@ -159,7 +254,7 @@ def _follow(lab: Lab, job: LabCampaign) -> int:
         try:
             status = process.wait()
         except KeyboardInterrupt:
-            ssh.run(lab, lab.head, f"kill -INT $(cat {_CAMPAIGN}/pid) || :")
+            access.run(lab, lab.head, f"kill -INT $(cat {_CAMPAIGN}/pid) || :")
         else:
             break
     if status == _SSH_FAILED:
@@ -172,7 +267,7 @@ def _follow(lab: Lab, job: LabCampaign) -> int:
 
 def _bring_back(lab: Lab, job: LabCampaign, steps: Steps) -> None:
     steps.begin("Bringing the archive back")
-    if transfer.has(lab, lab.head, f"{_ARCHIVE}/results"):
-        transfer.bring_results(lab, lab.head, _ARCHIVE, job.archive)
-    ssh.run(lab, lab.head, f"rm -f {_CAMPAIGN}/origin")
+    if has(lab, lab.head, f"{_ARCHIVE}/results"):
+        bring_results(lab, lab.head, _ARCHIVE, job.archive)
+    access.run(lab, lab.head, f"rm -f {_CAMPAIGN}/origin")
     steps.end()

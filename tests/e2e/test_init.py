@@ -12,8 +12,7 @@ from real_labs import namespaces, running_lab
 
 import cbt_crypto
 from cbt_crypto.engine.choice import PROJECT
-from cbt_crypto.lab import transfer
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access, run
 from cbt_crypto.lab.shape import Lab
 
 pytestmark = pytest.mark.e2e
@@ -57,16 +56,16 @@ def test_only_free_drives_are_named_and_the_others_say_why(lab: Lab, loops: list
         minor = os.minor(os.stat(device).st_rdev)
         link = f"/dev/disk/by-id/wwn-0x500000000000000{number}"
         script = f"mkdir -p /dev/disk/by-id; mknod {device} b 7 {minor}; ln -s {device} {link}"
-        ssh.run(lab, lab.nodes[1], script)
+        access.run(lab, lab.nodes[1], script)
         names.append(link)
-    ssh.run(lab, lab.nodes[1], _SIGNATURES.format(*loops))
-    transfer.put(
+    access.run(lab, lab.nodes[1], _SIGNATURES.format(*loops))
+    run.put(
         lab, lab.head, "/root/cc",
         {"cbt_crypto": Path(cbt_crypto.__file__).parent, "main.py": _COMMAND,
          "cbt.py": PROJECT / "cbt.py"},
     )  # fmt: skip
-    before = ssh.run(lab, lab.nodes[1], "find /tmp /etc /var/lib -newer /root/osd/conf | sort")
-    told = ssh.run(
+    before = access.run(lab, lab.nodes[1], "find /tmp /etc /var/lib -newer /root/osd/conf | sort")
+    told = access.run(
         lab, lab.head, "cd /root/cc; python3 main.py init --hosts 'node[0-1]' -o my.yaml 2>&1"
     )
     why = {line.split()[1]: line for line in told.splitlines() if line.startswith("node1  loop")}
@@ -75,9 +74,11 @@ def test_only_free_drives_are_named_and_the_others_say_why(lab: Lab, loops: list
     assert "LVM physical volume" in volume
     assert f"a Ceph OSD {_OSD}" in osd
     assert all(f"free: {name}" in line for name, line in zip(names[3:], free))
-    text = ssh.run(lab, lab.head, "cat /root/cc/my.yaml")
+    text = access.run(lab, lab.head, "cat /root/cc/my.yaml")
     assert [name for name in names if name in text] == names[3:]
     assert "and the hosts pass its check" in told
-    assert ssh.run(lab, lab.head, "cd /root/cc; python3 main.py check my.yaml").endswith("cells\n")
-    after = ssh.run(lab, lab.nodes[1], "find /tmp /etc /var/lib -newer /root/osd/conf | sort")
+    assert access.run(lab, lab.head, "cd /root/cc; python3 main.py check my.yaml").endswith(
+        "cells\n"
+    )
+    after = access.run(lab, lab.nodes[1], "find /tmp /etc /var/lib -newer /root/osd/conf | sort")
     assert after == before, "init touches nothing"

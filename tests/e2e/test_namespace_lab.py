@@ -16,10 +16,8 @@ import yaml
 from real_labs import namespaces, start_lab
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.lab import lifecycle
-from cbt_crypto.lab.nodes import ssh
-from cbt_crypto.lab.paths import lab_dir
-from cbt_crypto.lab.shape import Lab
+from cbt_crypto.lab import access, lifecycle
+from cbt_crypto.lab.shape import Lab, lab_dir
 
 pytestmark = pytest.mark.e2e
 
@@ -73,7 +71,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def on(lab: Lab, index: int, script: str) -> str:
-    return ssh.run(lab, lab.nodes[index], script)
+    return access.run(lab, lab.nodes[index], script)
 
 
 def links() -> set[str]:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from real_labs import namespaces, running_lab
 
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access
 from cbt_crypto.lab.shape import Lab
 from cbt_crypto.report import ReportOptions, build
 
@@ -142,5 +142,5 @@ ls -d /var/lib/cbt-crypto 2> /dev/null || :
 
 def test_nothing_stays_on_the_nodes(lab: Lab, archive: Path) -> None:
     for node in lab.nodes:
-        said = ssh.run(lab, node, LEFT)
+        said = access.run(lab, node, LEFT)
         assert "cbt" not in said and "stress" not in said, said

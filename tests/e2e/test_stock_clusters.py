@@ -14,8 +14,8 @@ from real_labs import namespaces, running_lab
 from stock_clusters import SCRIPT, STATE, campaigns, run_script
 
 import cbt_crypto
-from cbt_crypto.lab import transfer
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access
+from cbt_crypto.lab import run as transfer
 from cbt_crypto.lab.run import CBT_SCRIPT
 from cbt_crypto.lab.shape import Lab, Release
 
@@ -38,15 +38,15 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 def make(lab: Lab, *options: str) -> None:
     words = " ".join(f"'{option}'" for option in options)
-    ssh.run(lab, lab.head, f"sh /root/campaign/stock.sh {words}")
+    access.run(lab, lab.head, f"sh /root/campaign/stock.sh {words}")
 
 
 def state(lab: Lab) -> str:
-    return ssh.run(lab, lab.head, STATE)
+    return access.run(lab, lab.head, STATE)
 
 
 def run(lab: Lab, name: str) -> str:
-    return ssh.run(lab, lab.head, run_script(name, "/root/campaign", "python3 cbt.py"))
+    return access.run(lab, lab.head, run_script(name, "/root/campaign", "python3 cbt.py"))
 
 
 def test_a_stock_cluster_is_recognised_and_left_as_it_was(lab: Lab) -> None:
@@ -61,7 +61,7 @@ def test_a_stock_cluster_is_recognised_and_left_as_it_was(lab: Lab) -> None:
     assert luks.startswith("luks: refused"), luks
     assert "below which is no dm-crypt" in luks
     assert state(lab) == before
-    assert ssh.run(lab, lab.head, "ls -A /root/mine 2>/dev/null || :") == ""
+    assert access.run(lab, lab.head, "ls -A /root/mine 2>/dev/null || :") == ""
 
 
 def test_a_mixture_is_called_one(lab: Lab) -> None:

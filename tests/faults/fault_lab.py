@@ -20,9 +20,7 @@ from rich.console import Console
 
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import marked_processes
-from cbt_crypto.lab import lifecycle, transfer
-from cbt_crypto.lab.image import image
-from cbt_crypto.lab.nodes import bridge, namespace, ssh
+from cbt_crypto.lab import access, image, lifecycle, namespace, run
 from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import LabCampaign
 from cbt_crypto.lab.shape import Node
@@ -128,7 +126,7 @@ class Laboratory:
         return self.lab.nodes[index]
 
     def on(self, index: int, script: str) -> str:
-        return ssh.run(self.lab, self.node(index), script)
+        return access.run(self.lab, self.node(index), script)
 
     # -- campaigns --------------------------------------------------------------------------
 
@@ -136,14 +134,14 @@ class Laboratory:
         """Put the program and a campaign's file on a node."""
         config = where / "faults.yaml"
         config.write_text(yaml.safe_dump(content, sort_keys=False))
-        transfer.put(self.lab, self.node(index), HOME, LabCampaign(config, where).files())
+        run.put(self.lab, self.node(index), HOME, LabCampaign(config, where).files())
 
     def start(self, *options: str, index: int = 0) -> Running:
         command = f"python3 cbt.py --no-report -a {self.archive} {' '.join(options)} faults.yaml"
         script = f"cd {HOME} && echo $$ > pid && exec {command} 2>&1"
         return Running(
             subprocess.Popen(
-                ssh.command(self.lab, self.node(index), script),
+                access.command(self.lab, self.node(index), script),
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 text=True, start_new_session=True,
             )
@@ -208,7 +206,7 @@ class Laboratory:
         nodes = namespace.Nodes(self.lab, self.image)
         process = nodes._start_node(node)
         nodes._wait_for_network_namespace(node, process)
-        bridge.attach(self.lab.directory, index, process.pid)
+        namespace.attach(self.lab.directory, index, process.pid)
         ends = time.monotonic() + 60
         while _LISTENING not in self.lab.console(node).read_text(errors="replace"):
             assert time.monotonic() < ends

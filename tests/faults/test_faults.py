@@ -10,8 +10,7 @@ import pytest
 from fault_lab import DATE, GO_ON, KILL, SSHD, STOP, Laboratory, document
 from fault_story import CELL_2, Story
 
-from cbt_crypto.lab import transfer
-from cbt_crypto.lab.nodes import bridge
+from cbt_crypto.lab import namespace, run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -133,7 +132,7 @@ def test_kill_9_in_report(story: Story) -> None:
     assert running.finish() == 0, running.said()
     archive = story.where / "archive"
     archive.mkdir()
-    transfer.bring_results(story.lab.lab, story.lab.node(0), story.lab.archive, archive)
+    run.bring_results(story.lab.lab, story.lab.node(0), story.lab.archive, archive)
     command = [sys.executable, "-m", "cbt_crypto", "report", str(archive)]
     for after in (0.5, 2.0, 3.0, 4.0):
         report = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -151,4 +150,4 @@ def test_kill_9_in_report(story: Story) -> None:
 
 
 def _link(lab: Laboratory, index: int) -> str:
-    return bridge.link_name(lab.lab.directory, index)
+    return namespace.link_name(lab.lab.directory, index)

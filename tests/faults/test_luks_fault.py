@@ -15,7 +15,7 @@ import yaml
 from fault_table import Table
 from real_labs import running_lab
 
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
@@ -72,19 +72,19 @@ def run(config: Path, archive: Path) -> tuple[subprocess.CompletedProcess[str], 
 def test_the_third_of_four_devices(lab: Lab, table: Table, tmp_path: Path) -> None:
     config, archive = tmp_path / "luks.yaml", tmp_path / "archive"
     config.write_text(yaml.safe_dump(CAMPAIGN, sort_keys=False))
-    ssh.run(lab, lab.head, SHIM)
+    access.run(lab, lab.head, SHIM)
     done, seconds = run(config, archive)
     assert done.returncode == 1, done.stdout + done.stderr
     said = next(line for line in done.stderr.splitlines() if "prepare the devices" in line)
     assert said.startswith("node0: prepare the devices: ")
     assert "I/O error while writing the header" in done.stderr
-    assert ssh.run(lab, lab.head, LEFT) == ""
-    ssh.run(lab, lab.head, "rm /usr/local/bin/cryptsetup")
+    assert access.run(lab, lab.head, LEFT) == ""
+    access.run(lab, lab.head, "rm /usr/local/bin/cryptsetup")
     again, _ = run(config, archive)
     assert again.returncode == 0, again.stdout + again.stderr
     (cell,) = (json.loads(p.read_text()) for p in archive.glob("results/0*/id-*/cell.json"))
     assert cell["state"] == "finished"
-    assert ssh.run(lab, lab.head, LEFT) == ""
+    assert access.run(lab, lab.head, LEFT) == ""
     table.add(
         "cryptsetup fails on the third of four devices",
         f"{seconds:.0f} s from the command on, in an emulated machine", said,

@@ -11,7 +11,7 @@ from fault_lab import DATE, Laboratory, document, until
 from fault_story import Story
 from fault_table import Table
 
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -59,10 +59,10 @@ def test_a_partial_archive_on_another_machine(story: Story) -> None:
     running = story.begin()
     copy = "tar -c --exclude='json_output.0.node1' -C /root archive"
     process = subprocess.run(
-        ssh.command(story.lab.lab, story.lab.node(0), copy), stdout=subprocess.PIPE, check=False
+        access.command(story.lab.lab, story.lab.node(0), copy), stdout=subprocess.PIPE, check=False
     )
     subprocess.run(
-        ssh.command(story.lab.lab, story.lab.node(1), "tar -x -C /root"),
+        access.command(story.lab.lab, story.lab.node(1), "tar -x -C /root"),
         input=process.stdout, check=True,
     )  # fmt: skip
     story.lab.carry_in(document(), story.where, index=1)

@@ -187,12 +187,12 @@ def test_resume_beside_another_campaign(story: Story) -> None:
 @contextmanager
 def stranger(lab: Laboratory, index: int, program: str) -> Iterator[subprocess.Popen[bytes]]:
     """`nobody` runs Python on a node for as long."""
-    from cbt_crypto.lab.nodes import ssh  # noqa: PLC0415
+    from cbt_crypto.lab import access  # noqa: PLC0415
 
     lab.on(index, f"cat > /tmp/stranger.py <<'PROGRAM'\n{program}\nPROGRAM\n")
     text = "exec setpriv --reuid=65534 --clear-groups python3 /tmp/stranger.py"
     with subprocess.Popen(
-        ssh.command(lab.lab, lab.node(index), text), stdin=subprocess.DEVNULL
+        access.command(lab.lab, lab.node(index), text), stdin=subprocess.DEVNULL
     ) as process:
         try:
             yield process

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.lab.image import recipe
+from cbt_crypto.lab import image
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -43,7 +43,7 @@ def on_a_small_disk(command: list[str], cache: Path) -> subprocess.CompletedProc
     """The command with a cache that has 60 MiB of space."""
     cache.mkdir()
     mounted = 'mount -t tmpfs -o size=60M small "$0" && exec "$@"'
-    return attempt(recipe.isolated(["sh", "-c", mounted, str(cache), *command]), cache)
+    return attempt(image.isolated(["sh", "-c", mounted, str(cache), *command]), cache)
 
 
 def test_a_package_index_that_cannot_be_reached(tmp_path: Path) -> None:

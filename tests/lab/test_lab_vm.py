@@ -14,10 +14,8 @@ from real_labs import running_lab, start_lab
 
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import marked_processes
-from cbt_crypto.lab import lifecycle
-from cbt_crypto.lab.nodes import ssh, vm
-from cbt_crypto.lab.paths import lab_dir
-from cbt_crypto.lab.shape import Kind, Lab, Shape
+from cbt_crypto.lab import access, lifecycle, vm
+from cbt_crypto.lab.shape import Kind, Lab, Shape, lab_dir
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 
@@ -32,7 +30,7 @@ def two() -> Iterator[Lab]:
 
 
 def on(lab: Lab, index: int, script: str) -> str:
-    return ssh.run(lab, lab.nodes[index], script).strip()
+    return access.run(lab, lab.nodes[index], script).strip()
 
 
 def test_every_node_reaches_every_other_by_name(two: Lab) -> None:

@@ -19,7 +19,7 @@ from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy, traffic_on_host
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access
 from cbt_crypto.lab.shape import Kind, Shape
 from cbt_crypto.run import devices
 from cbt_crypto.run.cell import watch
@@ -64,7 +64,7 @@ SITE = Site(
 def sh() -> Iterator[Shell]:
     """Runs shell text on the machine as an engine does; what it printed."""
     with running_lab(NAME, SHAPE) as lab:
-        yield lambda text: ssh.run(lab, lab.head, f"set -eu\nSUDO=\n(\n{text}\n)")
+        yield lambda text: access.run(lab, lab.head, f"set -eu\nSUDO=\n(\n{text}\n)")
 
 
 class Machine:

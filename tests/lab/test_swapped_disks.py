@@ -12,8 +12,7 @@ import pytest
 import yaml
 from real_labs import running_lab
 
-from cbt_crypto.lab import transfer
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access, run
 from cbt_crypto.lab.run import LabCampaign
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 
@@ -54,7 +53,7 @@ def lab() -> Iterator[Lab]:
 
 def test_nothing_of_the_other_disk_is_touched(lab: Lab, tmp_path: Path) -> None:
     def on(script: str) -> str:
-        return ssh.run(lab, lab.head, script).strip()
+        return access.run(lab, lab.head, script).strip()
 
     mine = on("readlink -f /dev/disk/by-partlabel/osd-device-0-data")
     other = on("readlink -f /dev/disk/by-partlabel/osd-device-1-data")
@@ -65,9 +64,9 @@ def test_nothing_of_the_other_disk_is_touched(lab: Lab, tmp_path: Path) -> None:
         "benchmarks": {"rbd_single_client": LOAD},
     }
     config.write_text(yaml.safe_dump(document, sort_keys=False))
-    transfer.put(lab, lab.head, HOME, LabCampaign(config, tmp_path).files())
+    run.put(lab, lab.head, HOME, LabCampaign(config, tmp_path).files())
     start = f"cd {HOME} && exec python3 cbt.py --no-report -a /root/archive swap.yaml 2>&1"
-    command = ssh.command(lab, lab.head, f"echo $$ > /root/pid; {start}")
+    command = access.command(lab, lab.head, f"echo $$ > /root/pid; {start}")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         said = ""

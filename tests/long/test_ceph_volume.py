@@ -19,7 +19,7 @@ from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.hosts.devices import destroy, storage_on_host
 from cbt_crypto.hosts.shell import definitions, python
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access
 from cbt_crypto.lab.shape import Kind, Release, Shape
 from cbt_crypto.run import devices
 
@@ -70,7 +70,7 @@ def sh(request: pytest.FixtureRequest) -> Iterator[Shell]:
     )  # fmt: skip
     name = f"ceph-volume-{request.param.value}"
     with running_lab(name, shape) as lab:
-        yield lambda text: ssh.run(lab, lab.head, f"set -eu\nSUDO=\n(\n{text}\n)")
+        yield lambda text: access.run(lab, lab.head, f"set -eu\nSUDO=\n(\n{text}\n)")
 
 
 def _osd(number: int, device: str) -> Osd:

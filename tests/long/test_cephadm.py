@@ -25,13 +25,11 @@ from stock_clusters import CLAIMS, SCRIPT, STATE, campaigns, run_script
 
 import cbt_crypto
 from cbt_crypto.hosts.directories import cache_dir
-from cbt_crypto.lab import transfer
-from cbt_crypto.lab.image import image, recipe
-from cbt_crypto.lab.nodes import ssh, vm
-from cbt_crypto.lab.paths import locked
+from cbt_crypto.lab import access, image, vm
+from cbt_crypto.lab import run as transfer
 from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import CBT_SCRIPT
-from cbt_crypto.lab.shape import Kind, Lab, Release, Shape
+from cbt_crypto.lab.shape import Kind, Lab, Release, Shape, locked
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(6000)]
 
@@ -69,7 +67,7 @@ def _make(plain: image.Image, made: image.Image) -> None:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     command = ["sh", str(_IMAGE), str(plain.root), str(work), str(unfinished)]
-    image.run(recipe.isolated(command), made.directory / "log")
+    image.run(image.isolated(command), made.directory / "log")
     shutil.rmtree(work)
     for name in ("root", "vmlinuz"):
         link = made.directory / name
@@ -109,7 +107,7 @@ def make(lab: Lab, step: str) -> None:
     """One step of cephadm_cluster.sh, with what it says in the test's output."""
     log = "/root/campaign/cephadm.log"
     with timed(step):
-        said = ssh.run(
+        said = access.run(
             lab, lab.head,
             f"sh /root/campaign/cephadm_cluster.sh {step} > {log} 2>&1 || {{\n"
             f"    tail -n 60 {log}; echo {step} failed\n}}; tail -n 20 {log}",
@@ -120,14 +118,14 @@ def make(lab: Lab, step: str) -> None:
 
 def run(lab: Lab, name: str) -> str:
     with timed(f"campaign {name}"):
-        said = ssh.run(lab, lab.head, run_script(name, "/root/campaign", "python3 cbt.py"))
+        said = access.run(lab, lab.head, run_script(name, "/root/campaign", "python3 cbt.py"))
     print(said)
     return said
 
 
 def state(lab: Lab) -> str:
     with timed("state"):
-        return ssh.run(lab, lab.head, "sh /root/campaign/state.sh")
+        return access.run(lab, lab.head, "sh /root/campaign/state.sh")
 
 
 @contextlib.contextmanager

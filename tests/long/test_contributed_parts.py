@@ -23,8 +23,7 @@ from real_labs import running_lab
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.engine.upstream.contribute.branch import contribute
 from cbt_crypto.engine.upstream.contribute.parts import PARTS
-from cbt_crypto.lab import transfer
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access, run
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(7200)]
@@ -133,14 +132,14 @@ class Node:
         self.address = self.sh("getent ahostsv4 node0 | awk 'NR == 1 { print $1 }'").strip()
 
     def sh(self, script: str) -> str:
-        return ssh.run(self.lab, self.lab.head, script)
+        return access.run(self.lab, self.lab.head, script)
 
     def carry(self, site: Path, checkouts: Files, conf: str, plans: Mapping[str, Any]) -> None:
         """Checkouts by part, the packages that they require, a ceph.conf, and test plans."""
         texts = {f"{name}.yaml": yaml.safe_dump(plan) for name, plan in plans.items()}
         conf = conf.format(address=self.address)
         files = {"site": site, **checkouts, "ceph.conf": conf, **texts}
-        transfer.put(self.lab, self.lab.head, "/root/try", files)
+        run.put(self.lab, self.lab.head, "/root/try", files)
         self.sh(_READY)
 
     def run(self, checkout: str, name: str, command: str) -> tuple[int, str]:

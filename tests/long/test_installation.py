@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.lab.image.recipe import host_apt_options, host_mirror
+from cbt_crypto.lab.image import host_apt_options, host_mirror
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
 

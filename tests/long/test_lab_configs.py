@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto.lab import lifecycle, transfer
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access, lifecycle, run
 from cbt_crypto.lab.shape import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
@@ -65,8 +64,8 @@ class Ran:
 
 
 def _put_etcd_benchmark(lab: Lab, tool: str) -> None:
-    transfer.put(lab, lab.head, "/root/etcd", {"benchmark": Path(tool)})
-    ssh.run(lab, lab.head, "ln -s /root/etcd/benchmark /usr/local/bin/benchmark")
+    run.put(lab, lab.head, "/root/etcd", {"benchmark": Path(tool)})
+    access.run(lab, lab.head, "ln -s /root/etcd/benchmark /usr/local/bin/benchmark")
 
 
 def _cbt_crypto(words: list[str]) -> subprocess.CompletedProcess[str]:

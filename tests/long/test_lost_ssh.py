@@ -17,8 +17,7 @@ from real_labs import namespaces, running_lab
 
 import cbt_crypto
 from cbt_crypto.engine.choice import PROJECT
-from cbt_crypto.lab import transfer
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access, run
 from cbt_crypto.lab.shape import Lab
 from cbt_crypto.report import build
 
@@ -61,15 +60,15 @@ def test_the_campaign_goes_on_and_the_table_is_right(lab: Lab, tmp_path: Path) -
         "cbt_crypto": Path(cbt_crypto.__file__).parent, "main.py": _COMMAND,
         "cbt.py": PROJECT / "cbt.py", "my.yaml": yaml.safe_dump(_CAMPAIGN, sort_keys=False),
     }  # fmt: skip
-    transfer.put(lab, lab.head, "/root/cc", files)
+    run.put(lab, lab.head, "/root/cc", files)
 
     def watched() -> str:
-        return ssh.run(lab, lab.head, "cd /root/cc; python3 main.py watch archive 2>&1 || :")
+        return access.run(lab, lab.head, "cd /root/cc; python3 main.py watch archive 2>&1 || :")
 
     # A login on a terminal that starts the campaign, watches it, and is cut off.
     line = "cd /root/cc; python3 cbt.py --detach --no-report -a archive my.yaml && "
     login = subprocess.Popen(
-        [*ssh.command(lab, lab.head)[:-1], "-tt", lab.head.name,
+        [*access.command(lab, lab.head)[:-1], "-tt", lab.head.name,
          f"{line} exec python3 main.py watch archive"],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
@@ -80,11 +79,11 @@ def test_the_campaign_goes_on_and_the_table_is_right(lab: Lab, tmp_path: Path) -
     said = login.communicate()[0].decode(errors="replace")
     assert "running as process" in said
     ours = "pgrep -fc 'main.py watch archive$' || :"
-    _waited("the end of the login", lambda: ssh.run(lab, lab.head, ours).strip() == "0")
+    _waited("the end of the login", lambda: access.run(lab, lab.head, ours).strip() == "0")
     assert "left" in watched(), "it goes on"
     _waited("its end", lambda: "ended; cell 4 of 4" in watched())
     kept = subprocess.run(
-        ssh.command(lab, lab.head, "tar -C /root/cc -c archive"), capture_output=True, check=True
+        access.command(lab, lab.head, "tar -C /root/cc -c archive"), capture_output=True, check=True
     )
     subprocess.run(["tar", "-x", "-C", str(tmp_path)], input=kept.stdout, check=True)
     cells = build(tmp_path / "archive").cells
@@ -93,4 +92,4 @@ def test_the_campaign_goes_on_and_the_table_is_right(lab: Lab, tmp_path: Path) -
     for cell in cells:
         assert cell.figures["iops"] > 0 and cell.comparisons["iops"].percent > 0
         assert all(run.proof is not None and run.proof.proved for run in cell.runs)
-    assert ssh.run(lab, lab.head, "pgrep -c 'ceph|fio' || :").strip() == "0"
+    assert access.run(lab, lab.head, "pgrep -c 'ceph|fio' || :").strip() == "0"

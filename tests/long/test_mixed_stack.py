@@ -18,7 +18,7 @@ from real_labs import running_lab
 
 from cbt_crypto.cluster_overlays.network import Network
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(2400)]
@@ -70,7 +70,7 @@ ip xfrm state; ip xfrm policy
 def on_nodes(lab: Lab, scripts: Mapping[str, str]) -> dict[str, str]:
     nodes = {node.name: node for node in lab.nodes}
     wrapped = {host: f"set -eu\nSUDO=\n(\n{text}\n)" for host, text in scripts.items()}
-    return {host: ssh.run(lab, nodes[host], text).strip() for host, text in wrapped.items()}
+    return {host: access.run(lab, nodes[host], text).strip() for host, text in wrapped.items()}
 
 
 @pytest.mark.parametrize("kind", ["vxlan", "ipip", "wireguard", "ipsec"])
@@ -131,4 +131,4 @@ def test_wireguard_carries_what_the_secure_messenger_encrypted(proof: dict[str, 
 
 def test_nothing_stays(lab: Lab, proof: dict[str, Any]) -> None:
     for node in lab.nodes:
-        assert ssh.run(lab, node, LEFT).split() == []
+        assert access.run(lab, node, LEFT).split() == []

@@ -13,8 +13,7 @@ from real_labs import namespaces, running_lab
 from stock_clusters import MAKE_NAMED, NAMED, SCRIPT, campaigns, run_script
 
 import cbt_crypto
-from cbt_crypto.lab import transfer
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access, run
 from cbt_crypto.lab.run import CBT_SCRIPT
 from cbt_crypto.lab.shape import Release
 
@@ -33,10 +32,10 @@ def test_what_is_encrypted_is_proved_whatever_cluster_and_client_are_called(
     }
     modes = " ".join(f"'ms_{who}_mode = secure'" for who in ("client", "cluster", "service"))
     with running_lab(f"named-test-{os.getpid()}", namespaces(1, ceph=release)) as lab:
-        transfer.put(lab, lab.head, "/root/campaign", files)
-        ssh.run(lab, lab.head, f"{MAKE_NAMED}/root/campaign/stock.sh {modes}")
+        run.put(lab, lab.head, "/root/campaign", files)
+        access.run(lab, lab.head, f"{MAKE_NAMED}/root/campaign/stock.sh {modes}")
         said = {
-            name: ssh.run(lab, lab.head, run_script(name, "/root/campaign", "python3 cbt.py"))
+            name: access.run(lab, lab.head, run_script(name, "/root/campaign", "python3 cbt.py"))
             for name in ("secure", "plain")
         }
     assert said["secure"].startswith("secure: proved"), said

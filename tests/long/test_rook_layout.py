@@ -15,8 +15,8 @@ from real_labs import namespaces, running_lab
 from stock_clusters import SCRIPT, STATE, campaigns, run_script
 
 import cbt_crypto
-from cbt_crypto.lab import transfer
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access
+from cbt_crypto.lab import run as transfer
 from cbt_crypto.lab.run import CBT_SCRIPT
 from cbt_crypto.lab.shape import Lab, Release
 
@@ -39,16 +39,16 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     }
     with running_lab(f"rook-test-{os.getpid()}", namespaces(1, ceph=request.param)) as started:
         transfer.put(started, started.head, "/root/campaign", files)
-        ssh.run(started, started.head, "cd /root/campaign; sh rook.sh /root/campaign/stock.sh")
+        access.run(started, started.head, "cd /root/campaign; sh rook.sh /root/campaign/stock.sh")
         yield started
 
 
 def state(lab: Lab) -> str:
-    return ssh.run(lab, lab.head, f"{_TOOLBOX} sh /root/campaign/state.sh")
+    return access.run(lab, lab.head, f"{_TOOLBOX} sh /root/campaign/state.sh")
 
 
 def run(lab: Lab, name: str) -> str:
-    return ssh.run(lab, lab.head, run_script(name, "/root/campaign", "python3 cbt.py"))
+    return access.run(lab, lab.head, run_script(name, "/root/campaign", "python3 cbt.py"))
 
 
 def test_what_is_in_containers_is_recognised_and_left_as_it_was(lab: Lab) -> None:
@@ -62,5 +62,5 @@ def test_what_is_in_containers_is_recognised_and_left_as_it_was(lab: Lab) -> Non
     assert "below which is no dm-crypt" in luks
     assert state(lab) == before
 
-    asked = ssh.run(lab, lab.head, "cat /var/lib/rook/asked")
+    asked = access.run(lab, lab.head, "cat /var/lib/rook/asked")
     assert "rbd -c /etc/ceph/ceph.conf" in asked

@@ -11,8 +11,8 @@ from real_labs import running_lab
 from stock_clusters import SCRIPT, campaigns, run_script
 
 import cbt_crypto
-from cbt_crypto.lab import transfer
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access
+from cbt_crypto.lab import run as transfer
 from cbt_crypto.lab.run import CBT_SCRIPT
 from cbt_crypto.lab.shape import Kind, Lab, Release, Shape
 
@@ -51,16 +51,16 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     }
     with running_lab(f"stock-volumes-{os.getpid()}", shape) as started:
         transfer.put(started, started.head, "/root/campaign", files)
-        ssh.run(started, started.head, _MAKE)
+        access.run(started, started.head, _MAKE)
         yield started
 
 
 def run(lab: Lab, name: str) -> str:
-    return ssh.run(lab, lab.head, run_script(name, "/root/campaign", "python3 cbt.py"))
+    return access.run(lab, lab.head, run_script(name, "/root/campaign", "python3 cbt.py"))
 
 
 def test_dmcrypt_of_ceph_volume_is_recognised_and_left_as_it_was(lab: Lab) -> None:
-    before = ssh.run(lab, lab.head, _STATE)
+    before = access.run(lab, lab.head, _STATE)
     assert " crypt " in before
     encrypted = run(lab, "encrypted")
     assert encrypted.startswith("encrypted: proved"), encrypted
@@ -71,4 +71,4 @@ def test_dmcrypt_of_ceph_volume_is_recognised_and_left_as_it_was(lab: Lab) -> No
     options = run(lab, "options")
     assert options.startswith("options: refused"), options
     assert "has flags allow_discards" in options
-    assert ssh.run(lab, lab.head, _STATE) == before
+    assert access.run(lab, lab.head, _STATE) == before

@@ -27,8 +27,7 @@ import pytest
 import yaml
 from real_labs import running_lab
 
-from cbt_crypto.lab import transfer
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access, run
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
@@ -101,7 +100,7 @@ class Machines:
     def each(self, script: str, first: int = 0) -> list[str]:
         """What a script prints on every node at once."""
         with ThreadPoolExecutor() as pool:
-            return list(pool.map(lambda n: ssh.run(self.lab, n, script), self.lab.nodes[first:]))
+            return list(pool.map(lambda n: access.run(self.lab, n, script), self.lab.nodes[first:]))
 
     def state(self) -> list[list[str]]:
         return [sorted(set(text.splitlines())) for text in self.each(_STATE)]
@@ -143,7 +142,7 @@ class Machines:
     def wait_for(self, answer: str, node: int, running: subprocess.Popen[str]) -> None:
         """Wait until a script says yes on a node, while a campaign is running."""
         deadline = time.monotonic() + 900
-        while ssh.run(self.lab, self.lab.nodes[node], answer).strip() != "yes":
+        while access.run(self.lab, self.lab.nodes[node], answer).strip() != "yes":
             if running.poll() is not None or time.monotonic() > deadline:
                 running.kill()
                 pytest.fail(f"waited in vain: {answer}: {self.ended(running)}")
@@ -162,7 +161,7 @@ class Machines:
 
     def written(self, node: int) -> Iterator[tuple[str, bytes]]:
         """Path and content of every file that was written on a node."""
-        command = ssh.command(self.lab, self.lab.nodes[node], _WRITTEN)
+        command = access.command(self.lab, self.lab.nodes[node], _WRITTEN)
         packed = subprocess.run(command, capture_output=True, check=False).stdout
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r|") as tar:
             for member in tar:
@@ -175,10 +174,10 @@ class Machines:
 def machines(tmp_path_factory: pytest.TempPathFactory, watch: Any) -> Iterator[Machines]:
     with running_lab(NAME, SHAPE) as lab:
         for node in lab.nodes:
-            transfer.put(lab, node, "/root/recorder", {"recorder.py": HERE / "process_recorder.py"})
+            run.put(lab, node, "/root/recorder", {"recorder.py": HERE / "process_recorder.py"})
         client = {"pattern_client.py": (HERE / "pattern_client.py").read_text()}
-        transfer.put(lab, lab.head, "/root/client", client)
-        ssh.run(lab, lab.head, "ln -s client/pattern_client.py /root/pattern_client.py")
+        run.put(lab, lab.head, "/root/client", client)
+        access.run(lab, lab.head, "ln -s client/pattern_client.py /root/pattern_client.py")
         with watch.Wire(lab) as wire:
             machines = Machines(lab, tmp_path_factory.mktemp("three"), wire)
             machines.each("setsid python3 /root/recorder/recorder.py /dev/shm/processes "
@@ -264,7 +263,7 @@ def killed(machines: Machines, interrupted: Interrupted, watch: Any) -> Interrup
         for path, content in machines.written(node)
         if watch.holds(content, machines.secrets)
     ]
-    ssh.run(machines.lab, machines.lab.head, "kill -9 $(cat /root/campaign/pid)")
+    access.run(machines.lab, machines.lab.head, "kill -9 $(cat /root/campaign/pid)")
     output = machines.ended(running)
     return Interrupted(live, machines.state(), output, rights, holding)
 
@@ -411,7 +410,7 @@ def test_the_search_finds_a_key_of_a_command_line_and_an_environment(
         KEY={in_environment.hex()} timeout 60 sleep 30 < /dev/null > /dev/null 2>&1 &
         sleep 3
     """
-    ssh.run(machines.lab, machines.lab.nodes[1], plant)
+    access.run(machines.lab, machines.lab.nodes[1], plant)
     written = dict(machines.written(1))
     for secret in (in_arguments, in_environment):
         assert [path for path, text in written.items() if watch.holds(text, [secret])] == [

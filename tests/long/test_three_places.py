@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cbt_crypto.lab import lifecycle, transfer
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access, lifecycle, run
 from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 
@@ -77,7 +76,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, watch: Any) -> Iterator[Ran]:
         with Steps(Console(file=io.StringIO())) as steps:
             lab, _ = lifecycle.up(NAME, SHAPE, steps)
         source = {"krbd_pattern_client.py": HERE / "krbd_pattern_client.py"}
-        transfer.put(lab, lab.head, "/root/client", source)
+        run.put(lab, lab.head, "/root/client", source)
         words = ["lab", "run", str(config), "-a", str(archive), "--name", NAME]
         with watch.Wire(lab) as wire:
             command = [sys.executable, "-m", "cbt_crypto", *words]
@@ -113,4 +112,4 @@ def test_what_client_processes_pay_is_known(ran: Ran, report_cells: Any) -> None
 
 def test_nothing_stays(ran: Ran) -> None:
     for node in ran.lab.nodes:
-        assert ssh.run(ran.lab, node, LEFT).split() == []
+        assert access.run(ran.lab, node, LEFT).split() == []

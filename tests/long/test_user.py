@@ -12,7 +12,7 @@ import pytest
 import yaml
 from real_labs import namespaces, running_lab
 
-from cbt_crypto.lab.nodes import ssh
+from cbt_crypto.lab import access
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -54,16 +54,16 @@ def test_all_daemons_are_ceph_s(tmp_path: Path) -> None:
     config, archive = tmp_path / "user.yaml", tmp_path / "archive"
     config.write_text(yaml.safe_dump(CAMPAIGN, sort_keys=False))
     with running_lab(NAME, namespaces(1)) as lab:
-        ssh.run(lab, lab.head, PREPARE)
+        access.run(lab, lab.head, PREPARE)
         words = ["lab", "run", str(config), "-a", str(archive), "--name", NAME]
         command = [sys.executable, "-m", "cbt_crypto", *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
         assert done.returncode == 0, done.stdout + done.stderr
         seen = {
             tuple(line.split())
-            for line in ssh.run(lab, lab.head, "cat /srv/campaign/seen").splitlines()
+            for line in access.run(lab, lab.head, "cat /srv/campaign/seen").splitlines()
         }
-        uid = int(ssh.run(lab, lab.head, "id -u ceph"))
+        uid = int(access.run(lab, lab.head, "id -u ceph"))
     assert seen == {("ceph", "ceph-mon"), ("ceph", "ceph-mgr"), ("ceph", "ceph-osd")}
     proofs = [json.loads(path.read_text()) for path in archive.glob("results/0*/id-*/proof.json")]
     assert len(proofs) == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.lab import transfer
+from cbt_crypto.lab import run
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +25,7 @@ def results(archive: Path, name: str, text: str) -> None:
 def test_a_kill_before_the_new_results_are_in_place_keeps_the_old(tmp_path: Path) -> None:
     results(tmp_path, ".results.replaced", "old")
     results(tmp_path / ".results.incoming", "results", "new")
-    transfer.mend(tmp_path)
+    run.mend(tmp_path)
     assert names(tmp_path) == ["results"]
     assert (tmp_path / "results" / "plan.json").read_text() == "old"
 
@@ -34,16 +34,16 @@ def test_a_kill_after_it_keeps_the_new(tmp_path: Path) -> None:
     results(tmp_path, ".results.replaced", "old")
     results(tmp_path, "results", "new")
     (tmp_path / ".results.incoming").mkdir()
-    transfer.mend(tmp_path)
+    run.mend(tmp_path)
     assert names(tmp_path) == ["results"]
     assert (tmp_path / "results" / "plan.json").read_text() == "new"
 
 
 def test_a_whole_archive_and_none_are_left_as_they_are(tmp_path: Path) -> None:
-    transfer.mend(tmp_path / "absent")
+    run.mend(tmp_path / "absent")
     results(tmp_path, "results", "whole")
     (tmp_path / "report.md").touch()
-    transfer.mend(tmp_path)
+    run.mend(tmp_path)
     assert names(tmp_path) == ["report.md", "results"]
 
 
@@ -56,7 +56,7 @@ def test_caches_and_environments_stay_here_and_links_are_followed(tmp_path: Path
     (tmp_path / "elsewhere" / "more.py").write_text("more")
     (source / "linked").symlink_to("../elsewhere")
     stream = io.BytesIO()
-    transfer.pack(stream, {"lib": source, "hello.txt": "hello"})
+    run.pack(stream, {"lib": source, "hello.txt": "hello"})
     stream.seek(0)
     with tarfile.open(fileobj=stream) as tar:
         files = {member.name: member for member in tar.getmembers() if member.isfile()}

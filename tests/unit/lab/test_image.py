@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.lab.image import image, recipe
+from cbt_crypto.lab import image
 from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Release
 
@@ -58,20 +58,20 @@ def test_without_a_builder_the_package_is_named(
 
 
 def test_the_key_changes_with_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = recipe.key("trixie")
+    before = image.key("trixie")
     copy = tmp_path / "recipe"
     copy.mkdir()
-    for path in recipe.RECIPE.iterdir():
+    for path in image.RECIPE.iterdir():
         (copy / path.name).write_bytes(path.read_bytes())
-    monkeypatch.setattr(recipe, "RECIPE", copy)
-    assert recipe.key("trixie") == before
+    monkeypatch.setattr(image, "RECIPE", copy)
+    assert image.key("trixie") == before
     with (copy / "packages.txt").open("a") as packages:
         packages.write("htop\n")
-    assert recipe.key("trixie") != before
+    assert image.key("trixie") != before
 
 
 def test_each_release_has_an_image_of_its_own() -> None:
-    assert len({recipe.key(release.suite) for release in Release}) == len(Release)
+    assert len({image.key(release.suite) for release in Release}) == len(Release)
 
 
 #: Printed by `apt-config dump` of apt 2.6, less what is of no interest here.
@@ -91,7 +91,7 @@ def test_builders_reach_the_archive_as_this_machine_s_apt_does(
     programs: Callable[[str, str], Path],
 ) -> None:
     programs("apt-config", f"cat <<'END'\n{_DUMP}END")
-    command = recipe.mmdebstrap("forky", Path("/t"), None)
+    command = image.mmdebstrap("forky", Path("/t"), None)
     options = [word.partition("=")[2] for word in command if word.startswith("--aptopt=Acquire")]
     assert options == [
         'Acquire::Retries "3"',
@@ -99,27 +99,27 @@ def test_builders_reach_the_archive_as_this_machine_s_apt_does(
         'Acquire::http::Proxy "http://proxy.example:3128/"',
         'Acquire::https::Proxy::deb.example "DIRECT"',
     ]
-    (told,) = [w for w in recipe.debootstrap("forky", Path("/t"), None) if "APT_OPTIONS" in w]
+    (told,) = [w for w in image.debootstrap("forky", Path("/t"), None) if "APT_OPTIONS" in w]
     assert told.splitlines()[1] == 'Acquire::http::Proxy "http://proxy.example:3128/";'
 
 
 def test_comments_are_no_packages() -> None:
-    packages = recipe.entries("packages.txt")
+    packages = image.entries("packages.txt")
     assert {"ceph-osd", "fio", "cryptsetup-bin"} <= set(packages)
     assert all(package == package.strip("# ") and " " not in package for package in packages)
     assert len(packages) == len(set(packages))
 
 
 def test_the_recipe_is_on_the_builder_s_command_line() -> None:
-    command = recipe.mmdebstrap("trixie", Path("/t"), None)
+    command = image.mmdebstrap("trixie", Path("/t"), None)
     (include,) = [word for word in command if word.startswith("--include=")]
-    assert include.partition("=")[2].split(",") == recipe.entries("packages.txt")
-    for path in recipe.entries("excludes.txt"):
+    assert include.partition("=")[2].split(",") == image.entries("packages.txt")
+    for path in image.entries("excludes.txt"):
         assert f"--dpkgopt=path-exclude={path}" in command
     assert command[-2:] == ["trixie", "/t"]
 
 
-@pytest.mark.parametrize("builder", [recipe.mmdebstrap, recipe.debootstrap])
+@pytest.mark.parametrize("builder", [image.mmdebstrap, image.debootstrap])
 def test_a_mirror_comes_last_and_only_when_it_is_named(
     builder: Callable[..., list[str]],
 ) -> None:
@@ -129,6 +129,6 @@ def test_a_mirror_comes_last_and_only_when_it_is_named(
 
 def test_a_builder_without_root_gets_ids_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert {"--user", "--map-root-user", "--map-auto"} <= set(recipe.isolated(["true"]))
+    assert {"--user", "--map-root-user", "--map-auto"} <= set(image.isolated(["true"]))
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    assert "--user" not in recipe.isolated(["true"])
+    assert "--user" not in image.isolated(["true"])

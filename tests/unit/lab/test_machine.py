@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.lab.image.image import Image
-from cbt_crypto.lab.nodes import accelerator
-from cbt_crypto.lab.nodes.qemu import Machine
+from cbt_crypto.lab import vm
+from cbt_crypto.lab.image import Image
 from cbt_crypto.lab.progress import Steps
+from cbt_crypto.lab.vm import Machine
 
 pytestmark = pytest.mark.unit
 
@@ -37,7 +37,7 @@ def install_qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
         boots = tmp_path / "boots"
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
         monkeypatch.setenv("BOOTS", str(boots))
-        monkeypatch.setattr(accelerator, "KVM", program)
+        monkeypatch.setattr(vm, "KVM", program)
         return boots
 
     return install
@@ -58,19 +58,19 @@ def test_kvm_is_used_where_a_guest_reaches_userspace(
     install_qemu: Callable[[str], Path], image: Image
 ) -> None:
     install_qemu("echo cbt-crypto-lab-probe")
-    assert accelerator.detect(image, steps()) == Machine("kvm", (7, 2))
+    assert vm.detect(image, steps()) == Machine("kvm", (7, 2))
 
 
 def test_a_guest_that_ends_without_reaching_userspace_means_tcg(
     install_qemu: Callable[[str], Path], image: Image
 ) -> None:
     install_qemu("echo Kernel panic - not syncing")
-    assert accelerator.detect(image, steps()) == Machine("tcg", (7, 2))
+    assert vm.detect(image, steps()) == Machine("tcg", (7, 2))
 
 
 def test_a_guest_that_hangs_means_no_kvm(install_qemu: Callable[[str], Path], image: Image) -> None:
     install_qemu("exec sleep 60")
-    assert accelerator.probe(Machine("kvm", (7, 2)), image, timeout=0.3) is False
+    assert vm.probe(Machine("kvm", (7, 2)), image, timeout=0.3) is False
 
 
 def test_without_the_device_nothing_is_booted(
@@ -80,14 +80,14 @@ def test_without_the_device_nothing_is_booted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     boots = install_qemu("echo cbt-crypto-lab-probe")
-    monkeypatch.setattr(accelerator, "KVM", tmp_path / "no-kvm")
-    assert accelerator.detect(image, steps()) == Machine("tcg", (7, 2))
+    monkeypatch.setattr(vm, "KVM", tmp_path / "no-kvm")
+    assert vm.detect(image, steps()) == Machine("tcg", (7, 2))
     assert not boots.exists()
 
 
 def test_the_answer_is_remembered(install_qemu: Callable[[str], Path], image: Image) -> None:
     boots = install_qemu("echo Kernel panic - not syncing")
-    first, second = accelerator.detect(image, steps()), accelerator.detect(image, steps())
+    first, second = vm.detect(image, steps()), vm.detect(image, steps())
     assert first == second
     assert boots.read_text().splitlines() == ["boot"]
 
@@ -97,4 +97,4 @@ def test_a_missing_qemu_is_said_with_its_package(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="install the package qemu-system-x86"):
-        accelerator.check()
+        vm.check()

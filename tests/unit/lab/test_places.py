@@ -11,14 +11,14 @@ from click.testing import CliRunner
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.directories import cache_dir
-from cbt_crypto.lab import paths
+from cbt_crypto.lab import shape
 from cbt_crypto.lab.command import lab
 
 pytestmark = pytest.mark.unit
 
 
 def hold(path: Path, held: Event, done: Event) -> None:
-    with paths.locked(path, "busy"):
+    with shape.locked(path, "busy"):
         held.set()
         done.wait(30)
 
@@ -39,11 +39,11 @@ def test_one_at_a_time(
     tmp_path: Path, holder: Callable[[], tuple[multiprocessing.Process, Event]]
 ) -> None:
     process, done = holder()
-    with pytest.raises(UsageError, match="busy"), paths.locked(tmp_path / "lock", "busy"):
+    with pytest.raises(UsageError, match="busy"), shape.locked(tmp_path / "lock", "busy"):
         raise AssertionError("locked twice")
     done.set()
     process.join()
-    with paths.locked(tmp_path / "lock", "busy"):
+    with shape.locked(tmp_path / "lock", "busy"):
         pass
 
 
@@ -53,22 +53,22 @@ def test_a_killed_holder_holds_nothing(
     process, _ = holder()
     process.kill()
     process.join()
-    with paths.locked(tmp_path / "lock", "busy"):
+    with shape.locked(tmp_path / "lock", "busy"):
         pass
 
 
 def test_a_lock_on_a_removed_file_locks_nobody_out(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    with paths.locked(path, "busy"):
+    with shape.locked(path, "busy"):
         path.unlink()
-        with paths.locked(path, "busy"):
+        with shape.locked(path, "busy"):
             assert path.exists()
 
 
 def test_too_little_space_is_an_error_that_says_where(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"needs 1048576\.0 GiB below .*/not/there, which has"):
-        paths.need_space(tmp_path / "not" / "there", 2**50, "the image")
-    paths.need_space(tmp_path, 1, "the image")
+        shape.need_space(tmp_path / "not" / "there", 2**50, "the image")
+    shape.need_space(tmp_path, 1, "the image")
 
 
 @pytest.mark.parametrize("how", ["his", "his parent", "open", "link to his"])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.lab.nodes import qemu
-from cbt_crypto.lab.nodes.qemu import Guest, Machine
+from cbt_crypto.lab import vm
+from cbt_crypto.lab.vm import Guest, Machine
 
 pytestmark = pytest.mark.unit
 
@@ -20,8 +20,8 @@ GUEST = Guest(
     memory=3 * 2**30,
     cpus=2,
     lab_address="10.231.0.11/24",
-    lab_mac=qemu.mac(1, lab_side=True),
-    host_mac=qemu.mac(1, lab_side=False),
+    lab_mac=vm.mac(1, lab_side=True),
+    host_mac=vm.mac(1, lab_side=False),
     lab_port=21000,
     ssh_port=22000,
     console=Path("/l/node1/console.log"),
@@ -45,13 +45,13 @@ def values(command: list[str], option: str) -> list[str]:
 def test_the_cpu_fits_the_accelerator_and_the_qemu(
     machine: Machine, accelerator: str, cpu: str
 ) -> None:
-    command = qemu.command(machine, GUEST)
+    command = vm.command(machine, GUEST)
     assert values(command, "-accel") == [accelerator]
     assert values(command, "-cpu") == [cpu]
 
 
 def test_the_guest_is_told_who_it_is_by_its_kernel_command_line() -> None:
-    (append,) = values(qemu.command(TCG, GUEST), "-append")
+    (append,) = values(vm.command(TCG, GUEST), "-append")
     kernel, _, init = append.partition(" -- ")
     assert "root=/dev/nvme0n1 rw" in kernel and "init=/usr/lib/cbt-crypto-lab/init" in kernel
     assert init.split() == [
@@ -62,7 +62,7 @@ def test_the_guest_is_told_who_it_is_by_its_kernel_command_line() -> None:
 
 def test_only_an_emulated_kernel_does_without_its_safety() -> None:
     emulated, real = (
-        values(qemu.command(Machine(accelerator, (7, 2)), GUEST), "-append")[0].split(" -- ")[0]
+        values(vm.command(Machine(accelerator, (7, 2)), GUEST), "-append")[0].split(" -- ")[0]
         for accelerator in ("tcg", "kvm")
     )
     assert {"norandmaps", "mitigations=off"} <= set(emulated.split())
@@ -70,14 +70,14 @@ def test_only_an_emulated_kernel_does_without_its_safety() -> None:
 
 
 def test_the_shared_system_disk_is_never_written() -> None:
-    drives = values(qemu.command(TCG, GUEST), "-drive")
+    drives = values(vm.command(TCG, GUEST), "-drive")
     assert [drive for drive in drives if "system.ext4" in drive] == [
         "if=none,id=system,format=raw,file=/i/system.ext4,snapshot=on"
     ]
 
 
 def test_data_disks_carry_their_name_as_serial_number() -> None:
-    command = qemu.command(TCG, GUEST)
+    command = vm.command(TCG, GUEST)
     assert "if=none,id=disk1,format=raw,file=/l/node1/disks/osd-device-1,discard=unmap" in values(
         command, "-drive"
     )
@@ -85,7 +85,7 @@ def test_data_disks_carry_their_name_as_serial_number() -> None:
 
 
 def test_nothing_listens_beyond_the_loopback_interface() -> None:
-    networks = values(qemu.command(TCG, GUEST), "-netdev")
+    networks = values(vm.command(TCG, GUEST), "-netdev")
     assert networks == [
         "socket,id=lab,mcast=230.0.0.1:21000,localaddr=127.0.0.1",
         "user,id=host,restrict=on,hostfwd=tcp:127.0.0.1:22000-:22",
@@ -93,12 +93,12 @@ def test_nothing_listens_beyond_the_loopback_interface() -> None:
 
 
 def test_commas_in_paths_are_doubled() -> None:
-    command = qemu.command(TCG, replace(GUEST, seed=Path("/a,b/seed.tar"), disks=()))
+    command = vm.command(TCG, replace(GUEST, seed=Path("/a,b/seed.tar"), disks=()))
     assert values(command, "-fw_cfg") == ["name=opt/cbt-crypto/seed,file=/a,,b/seed.tar"]
 
 
 def test_the_probe_boots_without_disks_of_a_lab_and_tells_init_so() -> None:
-    command = qemu.probe_command(Machine("kvm", (7, 2)), GUEST.kernel, GUEST.system)
+    command = vm.probe_command(Machine("kvm", (7, 2)), GUEST.kernel, GUEST.system)
     assert values(command, "-append")[0].endswith(" -- probe")
     assert values(command, "-serial") == ["stdio"]
     assert len(values(command, "-drive")) == 1
@@ -112,9 +112,9 @@ def test_the_probe_boots_without_disks_of_a_lab_and_tells_init_so() -> None:
     ],
 )
 def test_the_version_is_read(text: str, version: tuple[int, int]) -> None:
-    assert qemu.parse_version(text) == version
+    assert vm.parse_version(text) == version
 
 
 def test_a_qemu_without_a_version_is_an_error() -> None:
     with pytest.raises(ValueError, match="no version"):
-        qemu.parse_version("command not found")
+        vm.parse_version("command not found")

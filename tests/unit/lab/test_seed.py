@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.lab.nodes import seed
+from cbt_crypto.lab import access
 from cbt_crypto.lab.shape import Kind, Lab
 
 pytestmark = pytest.mark.unit
@@ -26,25 +26,25 @@ def contents(path: Path) -> dict[str, tuple[str, int]]:
 @pytest.fixture
 def lab(make_lab: Callable[..., Lab]) -> Lab:
     lab = make_lab()
-    seed.make_keys(lab)
+    access.make_keys(lab)
     return lab
 
 
 def test_every_node_resolves_every_other(lab: Lab) -> None:
     for node in lab.nodes:
-        files = contents(seed.write_seed(lab, node))
+        files = contents(access.write_seed(lab, node))
         assert files["etc/hostname"][0] == f"{node.name}\n"
         assert "10.231.7.12 node2" in files["etc/hosts"][0].splitlines()
 
 
 def test_nodes_share_keys_and_nothing_else_that_identifies_them(lab: Lab) -> None:
-    first, second = (contents(seed.write_seed(lab, node)) for node in lab.nodes[:2])
+    first, second = (contents(access.write_seed(lab, node)) for node in lab.nodes[:2])
     assert first["root/.ssh/id_ed25519"] == second["root/.ssh/id_ed25519"]
     assert first["etc/machine-id"] != second["etc/machine-id"]
 
 
 def test_private_keys_are_for_root_alone_here_and_there(lab: Lab) -> None:
-    path = seed.write_seed(lab, lab.head)
+    path = access.write_seed(lab, lab.head)
     files = contents(path)
     private = {name for name, (text, _) in files.items() if "PRIVATE KEY" in text}
     assert private == {"etc/ssh/lab_host_key", "root/.ssh/id_ed25519"}
@@ -54,7 +54,7 @@ def test_private_keys_are_for_root_alone_here_and_there(lab: Lab) -> None:
 
 
 def test_the_known_host_key_is_the_one_that_nodes_have(lab: Lab) -> None:
-    files = contents(seed.write_seed(lab, lab.head))
+    files = contents(access.write_seed(lab, lab.head))
     host_key = lab.directory / "their_key"
     host_key.write_text(files["etc/ssh/lab_host_key"][0])
     host_key.chmod(0o600)
@@ -67,12 +67,12 @@ def test_the_known_host_key_is_the_one_that_nodes_have(lab: Lab) -> None:
 
 
 def test_the_clock_of_the_head_is_the_clock_of_all(lab: Lab) -> None:
-    head, other = (contents(seed.write_seed(lab, node)) for node in lab.nodes[:2])
+    head, other = (contents(access.write_seed(lab, node)) for node in lab.nodes[:2])
     assert "local stratum" in head["etc/chrony/chrony.conf"][0]
     assert f"server {lab.head.address} " in other["etc/chrony/chrony.conf"][0]
 
 
 def test_namespaces_have_this_machine_s_clock(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(Kind.NAMESPACE)
-    seed.make_keys(lab)
-    assert not any("chrony" in name for name in contents(seed.write_seed(lab, lab.head)))
+    access.make_keys(lab)
+    assert not any("chrony" in name for name in contents(access.write_seed(lab, lab.head)))

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from cbt_crypto.lab.nodes import vm
+from cbt_crypto.lab import vm
 
 pytestmark = pytest.mark.unit
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -14,9 +16,113 @@ from typing import Optional
 
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.directories import cache_dir
-from cbt_crypto.lab.image import recipe
-from cbt_crypto.lab.paths import need_space
 from cbt_crypto.lab.progress import Steps
+from cbt_crypto.lab.shape import need_space
+
+RECIPE = Path(__file__).parent / "recipe"
+#: Parts of this machine's apt configuration that a builder needs as well: how the archive is
+#: reached, and whether one that lags behind will do.
+_APT_OPTIONS = re.compile(
+    r"^(Acquire::(?:Check-Valid-Until|(?:https?|ftp)::(?:Proxy|Verify-\w+|CAInfo)(?:::\S+)?))"
+    r' "(.+)";$'
+)
+#: What apt and dpkg shall do differently for a root file system that is made once and read often.
+_DPKG_OPTIONS = ("force-unsafe-io",)
+
+
+def key(suite: str) -> str:
+    """A name for the image that changes with everything it is made of.
+
+    `suite` is Debian's name for the release whose packages it has.
+    """
+    digest = hashlib.sha256(repr((suite, _DPKG_OPTIONS)).encode())
+    for path in sorted(RECIPE.iterdir()):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def entries(name: str) -> list[str]:
+    """The lines of a recipe file, without comments."""
+    lines = (line.strip() for line in (RECIPE / name).read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def isolated(command: Sequence[str]) -> list[str]:
+    """`command` with mounts and processes of its own, which end with this process.
+
+    Without root's rights it gets a user namespace in which it has the ids a root file system
+    needs; newuidmap and a range in /etc/subuid are needed for that.
+    """
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user", "--map-auto"]
+    return [
+        *("setpriv", "--pdeathsig", "KILL", "--"),
+        *("unshare", *user, "--mount", "--propagation", "private"),
+        *("--pid", "--fork", "--kill-child", "--mount-proc", "--"),
+        *command,
+    ]
+
+
+def environment() -> dict[str, str]:
+    """The builders' environment: no questions, no initrd, messages that can be recognized."""
+    return {
+        **os.environ,
+        # What makes file systems is not on the path of every user.
+        "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "INITRD": "No",
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+def mmdebstrap(suite: str, root: Path, mirror: Optional[str]) -> list[str]:
+    """The command that makes the tree `root`; mmdebstrap resolves all packages at once."""
+    options = [*_DPKG_OPTIONS, *(f"path-exclude={path}" for path in entries("excludes.txt"))]
+    return [
+        *("mmdebstrap", "--variant=minbase", "--format=directory"),
+        f"--include={','.join(entries('packages.txt'))}",
+        *('--aptopt=APT::Install-Recommends "false"', '--aptopt=Acquire::Retries "3"'),
+        *(f"--aptopt={option}" for option in host_apt_options()),
+        *(f"--dpkgopt={option}" for option in options),
+        f'--customize-hook=sh {shlex.quote(str(RECIPE / "setup.sh"))} "$1"',
+        *(suite, str(root)),
+        *([mirror] if mirror else []),
+    ]
+
+
+def debootstrap(suite: str, root: Path, mirror: Optional[str]) -> list[str]:
+    """The command that makes the same tree with debootstrap. Needs root."""
+    script = str(RECIPE / "debootstrap.sh")
+    options = "".join(f"{option};\n" for option in host_apt_options())
+    return ["env", f"APT_OPTIONS={options}", "sh", script, suite, str(root),
+            *([mirror] if mirror else [])]  # fmt: skip
+
+
+def host_apt_options() -> list[str]:
+    """This machine's apt options that the builders take over, each as `Name "value"`."""
+    try:
+        dump = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return []
+    matches = map(_APT_OPTIONS.match, dump.stdout.splitlines())
+    return [f'{match[1]} "{match[2]}"' for match in matches if match]
+
+
+def host_mirror() -> Optional[str]:
+    """The Debian archive that this machine's own apt uses; None when it uses none.
+
+    The builders then have a default of their own.
+    """
+    query = ["apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, check=False).stdout
+    except FileNotFoundError:
+        return None
+    for line in answer.splitlines():
+        origin, label, uri = line.split("|", 2)
+        if (origin, label) == ("Debian", "Debian"):
+            return uri
+    return None
+
 
 #: Space that building needs: the tree, the packages while they are unpacked, and the ext4 image.
 _BUILD_SPACE = 4 * 2**30
@@ -84,7 +190,7 @@ def provide(suite: str, steps: Steps, mirror: Optional[str] = None) -> Image:
     `mirror` is the address of a Debian archive; by default the one this machine's apt uses.
     Raises UsageError when a builder or space is missing, RunError when building fails.
     """
-    image = Image(images_dir() / recipe.key(suite))
+    image = Image(images_dir() / key(suite))
     with _building(image, steps):
         if not image.kernel.exists():
             _build(image, suite, steps, mirror)
@@ -133,8 +239,8 @@ def _build(image: Image, suite: str, steps: Steps, mirror: Optional[str]) -> Non
     log = image.directory.with_suffix(".log")
     log.unlink(missing_ok=True)
     new = Image(unfinished)
-    command = builder(suite, new.root, mirror or recipe.host_mirror())
-    run(recipe.isolated(command), log, steps.detail)
+    command = builder(suite, new.root, mirror or host_mirror())
+    run(isolated(command), log, steps.detail)
     _copy_kernel(new)
     if os.geteuid() != 0:
         # The tree belongs to ids that only a user namespace has: keep what everybody can read.
@@ -146,9 +252,9 @@ def _build(image: Image, suite: str, steps: Steps, mirror: Optional[str]) -> Non
 
 def _builder() -> Callable[[str, Path, Optional[str]], list[str]]:
     if shutil.which("mmdebstrap"):
-        return recipe.mmdebstrap
+        return mmdebstrap
     if shutil.which("debootstrap") and os.geteuid() == 0:
-        return recipe.debootstrap
+        return debootstrap
     raise UsageError("building the lab image needs mmdebstrap; install the package mmdebstrap")
 
 
@@ -164,7 +270,7 @@ def _copy_kernel(image: Image) -> None:
 
 def check_tools() -> None:
     """Raise UsageError when what makes the file system of virtual machines is missing."""
-    if not shutil.which("mke2fs", path=recipe.environment()["PATH"]):
+    if not shutil.which("mke2fs", path=environment()["PATH"]):
         raise UsageError("mke2fs is missing; install the package e2fsprogs")
 
 
@@ -172,7 +278,7 @@ def _make_system(tree: Path, target: Path, log: Path) -> None:
     unfinished = target.with_suffix(".unfinished")
     unfinished.unlink(missing_ok=True)
     command = ["mke2fs", "-q", *_EXT4, "-d", str(tree), str(unfinished), _SYSTEM_SIZE]
-    run(recipe.isolated(command), log)
+    run(isolated(command), log)
     unfinished.rename(target)
 
 
@@ -183,7 +289,7 @@ def _remove_tree(tree: Path) -> None:
     except FileNotFoundError:
         return
     except PermissionError:
-        subprocess.run(recipe.isolated(["rm", "-rf", "--", str(tree)]), check=True)
+        subprocess.run(isolated(["rm", "-rf", "--", str(tree)]), check=True)
 
 
 def run(
@@ -199,7 +305,7 @@ def run(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=recipe.environment(),
+            env=environment(),
         )
         assert process.stdout is not None
         for line in process.stdout:

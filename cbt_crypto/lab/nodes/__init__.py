@@ -1,1 +1,0 @@
-"""The lab's nodes: virtual machines, or namespaces of this kernel."""

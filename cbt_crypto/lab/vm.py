@@ -1,0 +1,387 @@
+"""Nodes as virtual machines: a kernel of their own with real dm-crypt, without root."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import random
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+import psutil
+
+from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.hosts import marked_processes
+from cbt_crypto.hosts.directories import cache_dir
+from cbt_crypto.lab import access
+from cbt_crypto.lab.access import make_disks
+from cbt_crypto.lab.image import Image, check_tools
+from cbt_crypto.lab.progress import Steps
+from cbt_crypto.lab.shape import Lab, Node, Shape, gigabytes, lab_dir, make_nodes
+from cbt_crypto.units import size_text
+
+BINARY = "qemu-system-x86_64"
+PACKAGE = "qemu-system-x86"
+#: All nodes of a lab join this multicast group, on the loopback interface and a port of their own.
+_GROUP = "230.0.0.1"
+#: Where QEMU's user-mode network expects a guest to be.
+_HOST_SIDE_ADDRESS = "10.0.2.15/24"
+#: Without the controllers that no node uses, and that its kernel would search for drives.
+_MACHINE = "q35,sata=off,smbus=off"
+_INIT = "/usr/lib/cbt-crypto-lab/init"
+#: Features that cost an emulated CPU more than they bring it: AVX2 is slower than what libraries
+#: use without it, with ERMS memory is cleared and copied byte by byte, a fifth level of page tables
+#: is walked at every miss, and SMAP ends every translated block that copies to or from a process.
+_SLOW_WHEN_EMULATED = "-avx2,-erms,-la57,-smap"
+#: What a kernel does for safety between processes, which nodes that live for minutes do not need.
+#: Above all: with random addresses QEMU before 8.0 translates each program anew at each start.
+_EMULATED_KERNEL = "norandmaps mitigations=off init_on_alloc=0"
+#: Before QEMU 10, TCG corrupts flags around cmpxchg16b, and the guest's kernel panics in kmalloc.
+_FIXED_CMPXCHG16B = 10
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How guests run here: the accelerator, and the QEMU that drives it."""
+
+    accelerator: str
+    qemu_version: tuple[int, int]
+
+    def options(self) -> list[str]:
+        """Machine, accelerator and CPU."""
+        if self.accelerator == "kvm":
+            return ["-machine", _MACHINE, "-accel", "kvm", "-cpu", "host"]
+        cpu = f"max,{_SLOW_WHEN_EMULATED}"
+        if self.qemu_version[0] < _FIXED_CMPXCHG16B:
+            cpu += ",-cx16"
+        return ["-machine", _MACHINE, "-accel", "tcg,thread=multi", "-cpu", cpu]
+
+    def kernel_options(self) -> list[str]:
+        """Words for the guest's kernel command line that follow from that."""
+        return [] if self.accelerator == "kvm" else [_EMULATED_KERNEL]
+
+
+@dataclass(frozen=True)
+class Guest:
+    """One virtual node: what it is made of, paths and sizes (bytes) on this machine."""
+
+    lab: str
+    name: str
+    kernel: Path
+    system: Path
+    seed: Path
+    disks: Sequence[Path]
+    memory: int
+    cpus: int
+    lab_address: str
+    lab_mac: str
+    host_mac: str
+    #: UDP port of the lab's multicast group, and TCP port of 127.0.0.1 that leads to its sshd.
+    lab_port: int
+    ssh_port: int
+    console: Path
+
+
+def mac(index: int, lab_side: bool) -> str:
+    """The address of a network card of node `index`: on the lab's network, or to this machine."""
+    return f"52:54:00:cb:{'70' if lab_side else '71'}:{index:02x}"
+
+
+def parse_version(text: str) -> tuple[int, int]:
+    """Major and minor of what `qemu-system-x86_64 --version` prints. Raises ValueError."""
+    match = re.search(r"version (\d+)\.(\d+)", text)
+    if not match:
+        raise ValueError(f"no version in {text!r}")
+    return int(match[1]), int(match[2])
+
+
+def command(machine: Machine, guest: Guest) -> list[str]:
+    """The command line of one virtual node."""
+    return [
+        *_base(machine, guest.kernel, guest.system, _arguments(guest)),
+        *(
+            "-name",
+            f"{guest.lab}-{guest.name}",
+            "-smp",
+            str(guest.cpus),
+            "-m",
+            f"{guest.memory // 2**20}M",
+        ),
+        *("-serial", f"file:{_path(guest.console)}"),
+        *("-fw_cfg", f"name=opt/cbt-crypto/seed,file={_path(guest.seed)}"),
+        *_disks(guest.disks),
+        *("-netdev", f"socket,id=lab,mcast={_GROUP}:{guest.lab_port},localaddr=127.0.0.1"),
+        *("-device", f"virtio-net-pci,netdev=lab,mac={guest.lab_mac}"),
+        *("-netdev", f"user,id=host,restrict=on,hostfwd=tcp:127.0.0.1:{guest.ssh_port}-:22"),
+        *("-device", f"virtio-net-pci,netdev=host,mac={guest.host_mac},romfile="),
+    ]
+
+
+def probe_command(machine: Machine, kernel: Path, system: Path) -> list[str]:
+    """A boot into userspace that says so on stdout and powers off."""
+    return [
+        *_base(machine, kernel, system, "probe"),
+        *("-smp", "1", "-m", "512M", "-serial", "stdio"),
+    ]
+
+
+def _base(machine: Machine, kernel: Path, system: Path, arguments: str) -> list[str]:
+    root = "root=/dev/nvme0n1 rw rootflags=noinit_itable"
+    kernel_words = ["console=ttyS0 quiet panic=-1 net.ifnames=0", *machine.kernel_options(), root]
+    append = f"{' '.join(kernel_words)} init={_INIT} -- {arguments}"
+    return [
+        *(BINARY, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+        *machine.options(),
+        *("-kernel", str(kernel), "-append", append),
+        *("-rtc", "base=utc,clock=host"),
+        *("-device", "virtio-rng-pci"),
+        *("-drive", f"{_raw('system', system)},snapshot=on"),
+        *("-device", "nvme,drive=system,serial=system"),
+    ]
+
+
+def _arguments(guest: Guest) -> str:
+    return f"{guest.name} {guest.lab_address} {guest.lab_mac} {_HOST_SIDE_ADDRESS} {guest.host_mac}"
+
+
+def _disks(disks: Sequence[Path]) -> list[str]:
+    options = []
+    for number, disk in enumerate(disks):
+        options += ["-drive", f"{_raw(f'disk{number}', disk)},discard=unmap"]
+        options += ["-device", f"virtio-blk-pci,drive=disk{number},serial={disk.name}"]
+    return options
+
+
+def _raw(name: str, path: Path) -> str:
+    return f"if=none,id={name},format=raw,file={_path(path)}"
+
+
+def _path(path: Path) -> str:
+    """A path inside an option: QEMU reads a doubled comma as one."""
+    return str(path).replace(",", ",,")
+
+
+#: A guest under KVM says that it runs after a second or two. Where KVM hangs, nothing comes.
+_PROBE_S = 10
+_PROBE_ANSWER = b"cbt-crypto-lab-probe"
+#: What says that this machine has KVM.
+KVM = Path("/dev/kvm")
+
+
+def check() -> None:
+    """Raise UsageError when QEMU is missing."""
+    if not shutil.which(BINARY):
+        raise UsageError(
+            f"--kind vm needs {BINARY}; install the package {PACKAGE}, or use --kind namespace"
+        )
+
+
+def detect(image: Image, steps: Steps) -> Machine:
+    """How guests shall run here. KVM is believed after a short boot with it, not before."""
+    version = _version()
+    kvm = Machine("kvm", version)
+    if os.access(KVM, os.R_OK | os.W_OK):
+        steps.begin("Trying KVM")
+        if _remembered(kvm, image):
+            return kvm
+    return Machine("tcg", version)
+
+
+def _version() -> tuple[int, int]:
+    text = subprocess.run([BINARY, "--version"], capture_output=True, text=True, check=False)
+    try:
+        return parse_version(text.stdout)
+    except ValueError as error:
+        raise RunError(f"{BINARY} --version: {error}") from None
+
+
+def _remembered(machine: Machine, image: Image) -> bool:
+    """The probe's answer, kept until this machine boots again or its QEMU changes."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    case = f"{boot} {machine.qemu_version}"
+    memory = cache_dir() / "kvm"
+    try:
+        remembered, _, answer = memory.read_text(encoding="ascii").partition(": ")
+    except FileNotFoundError:
+        remembered, answer = "", ""
+    if remembered != case:
+        answer = "works" if probe(machine, image) else "hangs"
+        memory.write_text(f"{case}: {answer}", encoding="ascii")
+    return answer == "works"
+
+
+def probe(machine: Machine, image: Image, timeout: float = _PROBE_S) -> bool:
+    """Whether a guest reaches userspace within `timeout` seconds."""
+    command = probe_command(machine, image.kernel, image.system)
+    try:
+        result = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+            env={**os.environ, "TMPDIR": str(image.directory)},
+        )
+    except subprocess.TimeoutExpired as error:
+        return _PROBE_ANSWER in (error.stdout or b"")
+    return _PROBE_ANSWER in result.stdout
+
+
+#: Exists between the guests only, so it is the same in every lab.
+_NETWORK = ipaddress.IPv4Network("10.231.0.0/24")
+_LOOPBACK = "127.0.0.1"
+#: Where ports of a lab are looked for.
+PORTS = range(20000, 32000)
+#: Partitions, and the word that these are no spinning disks: Ceph takes virtio disks for such, and
+#: BlueStore would then write small data twice.
+_DISK_SCRIPT = """
+for disk in /sys/block/vd*; do
+    [ ! -e "$disk" ] || echo 0 > "$disk/queue/rotational"
+done
+/usr/lib/cbt-crypto-lab/disks
+"""
+
+
+def check_machine(shape: Shape) -> None:
+    """Raise UsageError when this machine has no QEMU, or not the memory for `shape`."""
+    check()
+    check_tools()
+    needed, left = shape.nodes * shape.memory, memory_left()
+    if needed > left:
+        raise UsageError(
+            f"--nodes {shape.nodes} --memory {size_text(shape.memory)} needs {gigabytes(needed)}, "
+            f"and this machine has {gigabytes(left)} of memory left; lower one of them"
+        )
+
+
+def plan(name: str, shape: Shape, image: Image, host: Machine) -> Lab:
+    """The lab that `name` would be now."""
+    return Lab(
+        name=name,
+        directory=lab_dir(name),
+        shape=shape,
+        image=image.key,
+        network=_NETWORK,
+        nodes=make_nodes(_NETWORK, [(_LOOPBACK, port) for port in free_tcp_ports(shape.nodes)]),
+        accelerator=host.accelerator,
+    )
+
+
+class Nodes:
+    """The nodes of one lab, as their starter sees them."""
+
+    #: How long nodes may take until their sshd answers: seconds with KVM, but emulated CPUs on a
+    #: machine under load need much longer.
+    patience_s = 300.0
+
+    def __init__(self, lab: Lab, image: Image, host: Machine) -> None:
+        """Nothing is started yet."""
+        self.lab = lab
+        self._image = image
+        self._host = host
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> None:
+        """Start every node; they answer by ssh when they have booted."""
+        lab_port = free_udp_port()
+        for node in self.lab.nodes:
+            guest = self._guest(node, lab_port)
+            self._processes[node.name] = self._start_node(node, guest)
+
+    def finish(self) -> None:
+        """What is left to do on nodes that answer: partitions on the data disks."""
+        for node in self.lab.nodes:
+            access.run(self.lab, node, _DISK_SCRIPT)
+
+    def problem(self, node: Node) -> Optional[str]:
+        """One sentence when the node has ended, else None."""
+        status = self._processes[node.name].poll()
+        if status is None:
+            return None
+        console = self.lab.console(node)
+        reason = ending(
+            self._errors(node).read_text(errors="replace"),
+            console.read_text(errors="replace") if console.exists() else "",
+        )
+        return f"{node.name} ended while it started: {reason or f'status {status}'}"
+
+    def _guest(self, node: Node, lab_port: int) -> Guest:
+        lab, index = self.lab, self.lab.nodes.index(node)
+        return Guest(
+            lab=lab.name,
+            name=node.name,
+            kernel=self._image.kernel,
+            system=self._image.system,
+            seed=access.write_seed(lab, node),
+            disks=make_disks(lab, node),
+            memory=lab.shape.memory,
+            cpus=lab.shape.cpus,
+            lab_address=f"{node.address}/{lab.network.prefixlen}",
+            lab_mac=mac(index, lab_side=True),
+            host_mac=mac(index, lab_side=False),
+            lab_port=lab_port,
+            ssh_port=node.ssh_port,
+            console=lab.console(node),
+        )
+
+    def _start_node(self, node: Node, guest: Guest) -> subprocess.Popen[bytes]:
+        directory = self.lab.node_dir(node)
+        # QEMU keeps what a node writes to its system disk in an unlinked file in TMPDIR.
+        environment = {**marked_processes.lab_environment(directory), "TMPDIR": str(directory)}
+        with self._errors(node).open("wb") as errors:
+            return subprocess.Popen(
+                command(self._host, guest),
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=environment,
+            )
+
+    def _errors(self, node: Node) -> Path:
+        return self.lab.node_dir(node) / "qemu.log"
+
+
+def ending(qemu_said: str, guest_said: str) -> Optional[str]:
+    """Why a guest ended: the last that QEMU said, or the guest kernel's panic; None if neither."""
+    panics = [line for line in guest_said.splitlines() if "Kernel panic" in line]
+    lines = [*panics[:1], *qemu_said.strip().splitlines()]
+    return lines[-1].strip() if lines else None
+
+
+def free_tcp_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nothing listens on now. Raises RunError when there are too few."""
+    ports: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as candidate:
+            if candidate.connect_ex((_LOOPBACK, port)) != 0:
+                ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise RunError(
+        f"too few ports between {PORTS[0]} and {PORTS[-1]} of {_LOOPBACK} are free; "
+        "take another lab down"
+    )
+
+
+def free_udp_port() -> int:
+    """A UDP port that no other lab's group and nothing else uses now."""
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as candidate:
+            try:
+                candidate.bind(("", port))
+            except OSError:
+                continue
+            return port
+    raise RunError(f"no UDP port between {PORTS[0]} and {PORTS[-1]} is free; take another lab down")
+
+
+def memory_left() -> int:
+    """Bytes of memory that this machine can give away without swapping."""
+    return int(psutil.virtual_memory().available)
