@@ -40,7 +40,7 @@ from simulated.designs import (
 )
 from simulated.disturbances import DISTURBANCES, Disturbance, Floats, Generator
 
-from cbt_crypto.plan.rounds import PAUSES_S, orders, pause_s, round_orders
+from cbt_crypto.plan.order import PAUSES_S, orders, pause_s, round_orders
 from cbt_crypto.report.figures.repeats import (
     Estimate,
     Value,

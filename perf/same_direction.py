@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from cbt_crypto.archive.folder import open_archive
-from cbt_crypto.plan.file.control import CONTROL
+from cbt_crypto.plan.file.cluster import CONTROL
 from cbt_crypto.report.build import assemble, read_runs
 from cbt_crypto.report.figures.selection import baseline_of
 from cbt_crypto.report.model import Comparison

@@ -15,11 +15,17 @@ from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.plan.file import Campaign, ClusterSection
-from cbt_crypto.plan.file.dimensions import Variant, at, variants
-from cbt_crypto.plan.file.origin import origin_of
-from cbt_crypto.plan.order import cheapest_order
-from cbt_crypto.plan.side_by_side.order import side_by_side
-from cbt_crypto.plan.turns import in_rounds, in_turns, is_in_rounds, rounds_of, seed_of
+from cbt_crypto.plan.file.checks import origin_of
+from cbt_crypto.plan.file.cluster import Variant, at, variants
+from cbt_crypto.plan.order import (
+    cheapest_order,
+    in_rounds,
+    in_turns,
+    is_in_rounds,
+    rounds_of,
+    seed_of,
+    side_by_side,
+)
 
 #: What changes cost beside one another, roughly in seconds of a small cluster. Only their order
 #: of magnitude matters: no number of restarts is worth a rebuild with its prefill.

@@ -11,9 +11,8 @@ from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.devices import lvm_and_md
 from cbt_crypto.hosts.site import Drive, Osd, Site
-from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile
-from cbt_crypto.plan.file.dimensions import at
-from cbt_crypto.plan.file.origin import origin_of
+from cbt_crypto.plan.file.checks import origin_of
+from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile, at
 
 
 def site_of(cluster: ClusterSection) -> Site:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto.archive.files import digest, read_json
+from cbt_crypto.benchmarks.base import share_of
 from cbt_crypto.plan.cells import Cell, order_of
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.turns import partners, turns_on_each
+from cbt_crypto.plan.file.checks import too_few_deployments
+from cbt_crypto.plan.order import is_in_rounds, partners, shares, turns_on_each
 from cbt_crypto.results.precision.block import Block
+from cbt_crypto.results.precision.deployments import FIRST, FIRST_APART, FIRST_SHARED
 from cbt_crypto.results.precision.pace import LoadPace, Measured
 from cbt_crypto.results.precision.until import asked_of
 
@@ -89,3 +92,107 @@ def block_state(block: Optional[Block]) -> Optional[dict[str, Any]]:
         if of
     }
     return {"warmup_s": block.warmup_s, "iops": {}, **rounded}
+
+
+def share(cell: Cell) -> Optional[float]:
+    """The part of the baseline's maximum that the cell is to be loaded with; None for no part."""
+    return share_of(cell.scenario.target_rate)
+
+
+def reference_of(cell: Cell, cells: Iterable[Cell], baseline: str) -> Optional[Cell]:
+    """The cell whose figure is the maximum: the same load in the baseline, at `max`.
+
+    Always that of the first iteration, so that the load is the same in all. None where the
+    campaign has no such cell.
+    """
+    wanted = cell.scenario.model_copy(update={"rate": "max", "configuration": baseline})
+    candidates = (c for c in cells if c.scenario == wanted and c.variant == cell.variant)
+    return next((c for c in candidates if not c.iteration), None)
+
+
+def rate_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[str]:
+    """A sentence for each cell whose load cannot be known when it is its turn."""
+    positions = {cell.path: number for number, cell in enumerate(cells)}
+    for number, cell in enumerate(cells):
+        if share(cell) is None:
+            continue
+        baseline = campaign.first_configuration
+        reference = reference_of(cell, cells, baseline)
+        rate = cell.scenario.target_rate
+        if reference is None:
+            yield (
+                f"{cell.scenario.name}: rate: {rate} is a part of what {baseline} does at max, "
+                f"which is not measured; say rate: [max, {rate}], for {baseline} too"
+            )
+        elif positions[reference.path] > number:
+            yield (
+                f"{cell.scenario.name}: rate: {rate} is a part of what {baseline} does at max, "
+                "which is measured later; put max first, and leave out order: interleaved"
+            )
+
+
+#: How many deployments alone say how far they are apart, by how rows stand to the baseline.
+FIRST_OF = {"beside": FIRST, "shared": FIRST_SHARED, "apart": FIRST_APART}
+
+
+def wheres(campaign: Campaign) -> set[str]:
+    """How rows stand to the baseline: beside it, on a cluster that serves both, or apart."""
+    if campaign.groups:
+        return {"beside"}
+    base = campaign.first_configuration
+    others = [name for name in campaign.configurations if name != base]
+    return {"shared" if shares(campaign, base, name) else "apart" for name in others}
+
+
+def fewest(campaign: Campaign) -> int:
+    """How many deployments there are before every percent can be known."""
+    return max(FIRST_OF[where] for where in wheres(campaign))
+
+
+def deployment_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterator[str]:
+    """A sentence for each key that keeps a precision from being known whatever is measured.
+
+    `cells` are all cells of the campaign.
+    """
+    scenarios = [each for objects in campaign.scenarios.values() for each in objects]
+    asked = [each for each in scenarios if turns_on_each(campaign, each) is not None]
+    if not asked:
+        return
+    if campaign.compared != "configuration":
+        yield (
+            f"cluster.baseline: compares {campaign.compared}, and deployments are added until "
+            "percents of configurations are known; give seconds as time, or iterations: 1"
+        )
+    elif not wheres(campaign):
+        yield (
+            "cluster.configurations: has one, and deployments are added until percents of it are "
+            "known; name another, or give seconds as time"
+        )
+    elif alone := _without_percents(campaign, cells):
+        yield from alone
+    elif is_in_rounds(campaign):
+        least = fewest(campaign)
+        if campaign.cluster.iterations < least:
+            yield f"cluster.iterations: {too_few_deployments(least)}"
+        for scenario in asked:
+            if scenario.until is not None and scenario.until.most < least:
+                yield (
+                    f"{scenario.name}: time: max has room for {scenario.until.most} blocks, of "
+                    f"which each deployment takes one, and {least} deployments tell how far "
+                    "deployments are apart; raise max, or lower block"
+                )
+
+
+def _without_percents(campaign: Campaign, cells: Sequence[Cell]) -> list[str]:
+    """A sentence for each load that is measured in the baseline alone."""
+    of_load: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if turns_on_each(campaign, cell.scenario) is not None:
+            of_load.setdefault(load_key(cell), []).append(cell)
+    baseline = campaign.first_configuration
+    return [
+        f"{alike[0].scenario.name}: configuration: is {baseline} alone, and deployments are added "
+        f"until percents of {baseline} are known; name another too, or give seconds as time"
+        for alike in of_load.values()
+        if len({cell.configuration for cell in alike}) == 1
+    ]

@@ -13,15 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
-from cbt_crypto.plan.enough_deployments import fewest
+from cbt_crypto.plan.allocation import Allocation, Planned, advice
 from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.forecast import Forecast, clock
-from cbt_crypto.plan.predict import Durations, Earlier, in_words, predict
-from cbt_crypto.plan.side_by_side.allocation import Allocation
-from cbt_crypto.plan.side_by_side.like import Planned, advice
-from cbt_crypto.plan.side_by_side.order import deployments_of, turns_of
+from cbt_crypto.plan.order import deployments_of, is_in_rounds, turns_of, turns_on_each
+from cbt_crypto.plan.pacing import fewest
+from cbt_crypto.plan.predict import Durations, Earlier, Forecast, clock, in_words, predict
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
-from cbt_crypto.plan.turns import is_in_rounds, turns_on_each
 from cbt_crypto.results.precision.repetition import (
     FEWEST_PAIRS,
     FEWEST_ROUNDS,

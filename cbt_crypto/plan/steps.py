@@ -8,23 +8,61 @@ from functools import partial
 from typing import Any, Optional, Union
 
 from cbt_crypto.benchmarks.base import Scenario, Volume
+from cbt_crypto.benchmarks.rbd import RbdFio
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.plan import client_encryption, enough_deployments, never_written, rates
+from cbt_crypto.plan import pacing
 from cbt_crypto.plan.cells import Cell, cells_of, select
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.file.control import CONTROL
-from cbt_crypto.plan.file.dimensions import Variant, at
-from cbt_crypto.plan.file.dimensions import words as variant_words
-from cbt_crypto.plan.file.origin import Change, origin_of
+from cbt_crypto.plan.file.checks import Change, origin_of
+from cbt_crypto.plan.file.cluster import CONTROL, Variant, at
+from cbt_crypto.plan.file.cluster import words as variant_words
 from cbt_crypto.plan.layout import cell_site, site_of
-from cbt_crypto.plan.rounds import PAUSES_S, pause_s
-from cbt_crypto.plan.side_by_side.groups import group_of
-from cbt_crypto.plan.side_by_side.order import deployment_of, deployments_of
-from cbt_crypto.plan.side_by_side.slices import conf_of
-from cbt_crypto.plan.turns import is_in_rounds, seed_of, shares
+from cbt_crypto.plan.order import (
+    PAUSES_S,
+    deployment_of,
+    deployments_of,
+    is_in_rounds,
+    pause_s,
+    seed_of,
+    shares,
+)
+from cbt_crypto.plan.side_by_side import conf_of, group_of
+
+
+def client_encryption_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[str]:
+    """A sentence for each such pair."""
+    encrypting = {
+        name
+        for name, overlays in campaign.configurations.items()
+        if Stack(overlays).volume_encryption() is not None
+    }
+    for cell in cells:
+        if cell.configuration in encrypting and not cell.scenario.takes_encryption:
+            yield (
+                f'{cell.scenario.name}: the clients of "{cell.configuration}" are to encrypt their '
+                "volumes, which is done over the kernel's client alone; name configurations "
+                "without rbd_encryption there, or measure it by rbd_krbd"
+            )
+
+
+#: Modes of fio that read.
+_READS = ("read", "randread", "rw", "randrw")
+
+
+def never_written_problems(cells: Sequence[Cell]) -> Iterable[str]:
+    """A sentence for each scenario that reads volumes which are not filled."""
+    for cell in cells:
+        scenario = cell.scenario
+        if isinstance(scenario, RbdFio) and not scenario.prefill and scenario.mode in _READS:
+            yield (
+                f"{scenario.name}: prefill: false with mode: {scenario.mode} reads what was never "
+                "written, which OSDs answer without their drives; leave prefill out, or measure "
+                "write or randwrite"
+            )
+
 
 #: Options of a scenario that say how its volumes are made and filled.
 _FILLING = (
@@ -130,10 +168,10 @@ def plan(
     """
     cells = cells_of(campaign)
     sentences = (
-        *rates.problems(campaign, cells),
-        *never_written.problems(cells),
-        *client_encryption.problems(campaign, cells),
-        *enough_deployments.problems(campaign, cells),
+        *pacing.rate_problems(campaign, cells),
+        *never_written_problems(cells),
+        *client_encryption_problems(campaign, cells),
+        *pacing.deployment_problems(campaign, cells),
     )
     wrong = list(dict.fromkeys(sentences))
     if wrong:

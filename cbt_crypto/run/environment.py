@@ -20,7 +20,7 @@ from cbt_crypto.hosts.secret import options_without
 from cbt_crypto.hosts.shell import answer_limit
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.file.dimensions import words
+from cbt_crypto.plan.file.cluster import words
 from cbt_crypto.plan.layout import drives_of
 from cbt_crypto.run.targets import drive_facts
 from cbt_crypto.run.targets.base import Target

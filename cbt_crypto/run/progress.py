@@ -20,7 +20,7 @@ from typing_extensions import Self, override
 
 from cbt_crypto.archive.files import printable, write_json
 from cbt_crypto.engine.contract import LiveFigures
-from cbt_crypto.plan.forecast import Forecast
+from cbt_crypto.plan.predict import Forecast
 from cbt_crypto.run.so_far import SoFar
 
 #: Lines of the terminal that the percents so far leave alone.

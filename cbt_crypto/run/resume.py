@@ -19,8 +19,8 @@ from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell, cells_of, select
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.document import printable
+from cbt_crypto.plan.order import certain_rounds, seed_of
 from cbt_crypto.plan.steps import Plan
-from cbt_crypto.plan.turns import certain_rounds, seed_of
 
 
 def finished_cells(archive: Path, cells: tuple[Cell, ...], again: Sequence[str] = ()) -> set[str]:

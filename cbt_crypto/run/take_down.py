@@ -23,7 +23,7 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import drives_of, site_of
-from cbt_crypto.plan.side_by_side.slices import engine_keys
+from cbt_crypto.plan.side_by_side import engine_keys
 from cbt_crypto.run import devices, ways_back
 from cbt_crypto.run.journal import Deployment, Journal, left_over, own_left_over, places_of
 from cbt_crypto.run.locks import holder

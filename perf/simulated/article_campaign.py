@@ -28,10 +28,9 @@ from rich.console import Console
 from rich.table import Table
 
 from cbt_crypto.errors import UsageError
+from cbt_crypto.plan.allocation import Seen, Spread
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.predict import Earlier, predict
-from cbt_crypto.plan.side_by_side.allocation import Spread
-from cbt_crypto.plan.side_by_side.like import Seen
 from cbt_crypto.plan.steps import plan
 
 ARTICLE = Path(__file__).parents[2] / "configs" / "reef_encryption.yaml"

@@ -36,8 +36,7 @@ from cbt_crypto.hosts.directories import prefix
 from cbt_crypto.hosts.remote import Remote, kill_script
 from cbt_crypto.hosts.shell import answer_limit
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
-from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.file.dimensions import at
+from cbt_crypto.plan.file.cluster import ClusterSection, at
 from cbt_crypto.plan.layout import ceph_dir, conf_path, site_of
 
 quote = shlex.quote

@@ -10,7 +10,7 @@ from typing import Any, Optional
 from cbt_crypto.engine.embedded import common, settings
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import samplers, shell
-from cbt_crypto.plan.file.monitoring import MonitoringProfiles
+from cbt_crypto.plan.file.cluster import MonitoringProfiles
 
 #: Directories of running monitors, so that `stop()` without one ends them all.
 _running: list[str] = []

@@ -32,8 +32,7 @@ from cbt_crypto.hosts.directory_on_host import Refused, check_directory
 from cbt_crypto.hosts.remote import MARK
 from cbt_crypto.hosts.secret import document_without, options_without
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.file.monitoring import MonitoringProfiles
+from cbt_crypto.plan.file.cluster import ClusterSection, MonitoringProfiles
 from cbt_crypto.plan.layout import ceph_dir, section_of
 
 #: What only a checkout of CBT has side by side. This project has a cbt.py too. Of those on one

@@ -34,8 +34,7 @@ from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.remote import Execution, Remote, kill_script
 from cbt_crypto.hosts.site import HostScripts, Site
-from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.file.dimensions import at
+from cbt_crypto.plan.file.cluster import ClusterSection, at
 from cbt_crypto.plan.layout import ceph_dir, conf_path, section_of, site_of
 
 

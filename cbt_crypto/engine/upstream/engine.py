@@ -21,7 +21,7 @@ from cbt_crypto.engine.upstream.cluster import ExistingUpstreamCeph, UpstreamCep
 from cbt_crypto.engine.upstream.execution import Common
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.file.origin import origin_of
+from cbt_crypto.plan.file.checks import origin_of
 from cbt_crypto.plan.layout import site_of
 
 _SUDO = """\

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
-from typing import Annotated, Any, Literal, Optional, Union
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
+from typing_extensions import Self
 
+from cbt_crypto.archive.documents import Baseline
+from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
 from cbt_crypto.hosts import directories
-from cbt_crypto.plan.file.drives import DriveSection
+from cbt_crypto.plan.file.document import KeyPath
 from cbt_crypto.plan.file.field_types import (
     AbsolutePath,
     ClientId,
@@ -23,7 +28,108 @@ from cbt_crypto.plan.file.field_types import (
     Size,
     UserName,
 )
-from cbt_crypto.plan.file.monitoring import Arguments, Role
+
+if TYPE_CHECKING:
+    pass
+
+
+class DriveSection(FileSection):
+    """A drive of a host, or an MD RAID-0 that is made of several for the purpose."""
+
+    host: HostName = Field(description="the host that has it; one of clients")
+    device: Optional[AbsolutePath] = Field(None, description="its block device; it is overwritten")
+    raid0: Optional[list[AbsolutePath]] = Field(
+        None,
+        min_length=2,
+        description="instead of device: block devices of which an MD RAID-0 is made; they are "
+        "overwritten",
+    )
+    chunk_kib: int = Field(512, ge=4, le=1 << 20, description="KiB of a chunk of the RAID-0")
+    encrypt: Literal["array", "members"] = Field(
+        "array", description="where luks puts its mappings: over the RAID-0, or under it"
+    )
+    plp: Optional[bool] = Field(
+        None, description="whether it has power-loss protection; charts group drives by it"
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.device is None) == (self.raid0 is None):
+            raise ValueError("takes one of device and raid0")
+        return self
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The block devices that it is made of."""
+        return (self.device,) if self.device is not None else tuple(self.raid0 or ())
+
+
+Role = Literal["head", "clients", "osds", "mons", "mgrs"]
+
+
+def _words(arguments: str) -> str:
+    try:
+        shlex.split(arguments)
+    except ValueError as error:
+        raise ValueError("has a quotation mark that is not closed") from error
+    return arguments
+
+
+#: Arguments of a command, quoted as for a shell.
+Arguments = Annotated[str, AfterValidator(_words)]
+
+
+class CollectlProfile(FileSection):
+    """collectl runs beside every cell, unless there is a `sampler`."""
+
+    nodes: list[Role] = Field(
+        ["clients", "osds", "mons"], description="roles on whose hosts collectl runs"
+    )
+    args: Arguments = Field(
+        "-s+mYZ -i 1:10",
+        description="what collectl records, and how often: every second, processes every 10 s",
+    )
+
+
+class SamplerProfile(FileSection):
+    """Our own sampler runs in place of collectl; it needs nothing but Python on a host."""
+
+    nodes: list[Role] = Field(
+        ["clients", "osds", "mons"], description="roles on whose hosts the sampler runs"
+    )
+
+
+class PerfProfile(FileSection):
+    """perf stat or perf record runs beside every cell."""
+
+    nodes: list[Role] = Field(["osds"], description="roles on whose hosts perf runs")
+    perf_cmd: str = Field("perf", description="command for perf(1)")
+    args: Arguments = Field("stat -a -I 1000", description="perf's arguments")
+
+
+class MonitoringProfiles(FileSection):
+    """What watches the nodes: collectl or the sampler always does, perf on request."""
+
+    collectl: Optional[CollectlProfile] = Field(
+        None, description="how collectl is run, on every host of a role"
+    )
+    sampler: Optional[SamplerProfile] = Field(None, description="samples in place of collectl")
+    perf: Optional[PerfProfile] = Field(None, description="runs perf too")
+
+    @field_validator("collectl", "sampler", "perf", mode="before")
+    @classmethod
+    def _a_name_alone_means_its_defaults(cls, value: Any) -> Any:
+        return {} if value is None else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _either_of_the_two_samples(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        if "sampler" in values and "collectl" in values:
+            raise ValueError("has collectl and sampler; take one, as both record the same")
+        return values if "sampler" in values else {"collectl": {}, **values}
+
 
 _Count = Annotated[int, Field(ge=1, le=16)]
 #: Values of a dimension, each compared with the others.
@@ -317,3 +423,83 @@ class ClusterSection(FileSection):
     @classmethod
     def _one_host_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+
+#: Its name, in the file's list of configurations and in every table.
+CONTROL = "control"
+
+
+def wants_control(cluster: ClusterSection, baseline: Baseline) -> bool:
+    """Whether a control is added: where several configurations are compared with one of them."""
+    several = len(cluster.configurations) > 1 and baseline.dimension == "configuration"
+    return cluster.control and several
+
+
+def name_taken(cluster: ClusterSection, baseline: Baseline) -> Iterator[tuple[KeyPath, str]]:
+    """A sentence where the file has a configuration of that name."""
+    if wants_control(cluster, baseline) and CONTROL in cluster.configurations:
+        yield (
+            ("cluster", "configurations", CONTROL),
+            "is the name under which the baseline is measured a second time; rename it, or say "
+            "control: false",
+        )
+
+
+def behind_baseline(configurations: Mapping[str, Any], baseline: Baseline) -> dict[str, Any]:
+    """Configurations with the control, which is what the baseline is, behind the baseline."""
+    with_control: dict[str, Any] = {}
+    for name, value in configurations.items():
+        with_control[name] = value
+        if name == baseline.value:
+            with_control[CONTROL] = value
+    return with_control
+
+
+def in_section(listed: Any, baseline: Baseline) -> Any:
+    """The `configuration` that a scenario lists, with the control where it compares."""
+    if not isinstance(listed, list) or baseline.value not in listed or len(listed) < 2:
+        return listed
+    position = listed.index(baseline.value) + 1
+    return [*listed[:position], CONTROL, *listed[position:]]
+
+
+#: A value for each key of the section that is a list: (("replication", 3),).
+Variant = tuple[tuple[str, Union[int, str]], ...]
+
+
+def listed_values(cluster: ClusterSection, dimension: str) -> list[Any]:
+    """The values of a dimension; none where the section has one value only."""
+    value = cluster.osd_drives if dimension == "drive" else getattr(cluster, dimension)
+    return list(value) if isinstance(value, list) else []
+
+
+def variants(cluster: ClusterSection) -> tuple[Variant, ...]:
+    """Every combination of the lists, the last varying fastest; one empty variant without lists."""
+    listed = {key: values for key in CLUSTER_DIMENSIONS if (values := listed_values(cluster, key))}
+    return tuple(tuple(zip(listed, values)) for values in itertools.product(*listed.values()))
+
+
+def at(cluster: ClusterSection, variant: Variant = ()) -> ClusterSection:
+    """The section with one value for each key; the first of its list where `variant` has none."""
+    chosen = dict(variant)
+    values: dict[str, Any] = {}
+    if cluster.osd_drives:
+        drive = cluster.drives[str(chosen.get("drive", cluster.osd_drives[0]))]
+        values.update(osds=[drive.host], osds_per_node=len(drive.devices))
+        values["osd_drives"] = []  # chosen: `at` of the result changes nothing
+        values["osd_devices"] = {drive.host: list(drive.devices)}
+    for key in ("osds_per_device", "replication"):
+        value = getattr(cluster, key)
+        values[key] = chosen.get(key, value[0] if isinstance(value, list) else value)
+    replication = values["replication"]
+    if replication is not None:
+        values["pool_profiles"] = {
+            name: profile.model_copy(update={"replication": replication})
+            for name, profile in cluster.pool_profiles.items()
+        }
+    return cluster.model_copy(update=values)
+
+
+def words(variant: Variant) -> str:
+    """For labels: `osds_per_device 4 replication 1`."""
+    return " ".join(f"{key} {value}" for key, value in variant)

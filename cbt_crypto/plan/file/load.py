@@ -3,40 +3,92 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Optional, TypeVar
+from typing import Any, Optional, TypeVar, Union
 
 from pydantic import BaseModel, ValidationError
 
-from cbt_crypto.archive.documents import Baseline
+from cbt_crypto.archive.documents import NEVER_COMPARED, Baseline
+from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.file.baseline import baseline_of, unmeasured
-from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.file.combinations import combinations, flatten, named_workloads
-from cbt_crypto.plan.file.consistency import of_client_libraries, of_recovery, until_precise
-from cbt_crypto.plan.file.control import (
+from cbt_crypto.plan import side_by_side
+from cbt_crypto.plan.file.checks import (
+    kind_of,
+    nearest,
+    of_client_libraries,
+    of_recovery,
+    origin_of,
+    sentences,
+    until_precise,
+)
+from cbt_crypto.plan.file.cluster import (
     CONTROL,
+    ClusterSection,
+    MonitoringProfiles,
+    at,
     behind_baseline,
     in_section,
+    listed_values,
     name_taken,
+    variants,
     wants_control,
 )
-from cbt_crypto.plan.file.dimensions import at, variants
 from cbt_crypto.plan.file.document import KeyPath, YamlDocument, printable, read
-from cbt_crypto.plan.file.explain import kind_of, nearest, sentences
-from cbt_crypto.plan.file.monitoring import MonitoringProfiles
-from cbt_crypto.plan.file.origin import origin_of
-from cbt_crypto.plan.file.schema import Campaign
-from cbt_crypto.plan.side_by_side import groups
-from cbt_crypto.plan.side_by_side.slices import divided
+from cbt_crypto.plan.file.schema import Campaign, combinations, flatten, named_workloads
+from cbt_crypto.plan.side_by_side import divided
+
+
+def baseline_of(cluster: ClusterSection) -> Union[Baseline, str]:
+    """The baseline that the section names, the first configuration for none; else a sentence."""
+    named = cluster.baseline
+    if named is None:
+        return Baseline(value=next(iter(cluster.configurations)))
+    if isinstance(named, str):
+        return Baseline(value=named)
+    if len(named) != 1:
+        return "must be a configuration, or one dimension with one value, as {replication: 1}"
+    ((dimension, value),) = named.items()
+    if not (value is None or isinstance(value, (bool, int, float, str))):
+        return f"names no plain value of {dimension}; give the one that is 100 %"
+    if dimension in NEVER_COMPARED:
+        return f"the values of {dimension} are different loads; compare another dimension"
+    return Baseline(dimension=dimension, value=value)
+
+
+def unmeasured(
+    cluster: ClusterSection, baseline: Baseline, scenarios: Mapping[str, tuple[Scenario, ...]]
+) -> Iterator[tuple[KeyPath, str]]:
+    """Where scenarios do not measure the baseline, and a sentence on each."""
+    dimension = baseline.dimension
+    listed = listed_values(cluster, dimension) if dimension in CLUSTER_DIMENSIONS else []
+    if listed or dimension in ("osds_per_device", "replication"):
+        if baseline.value not in listed:
+            key = "osd_drives" if dimension == "drive" else dimension
+            yield ("cluster", key), f'does not list the baseline, "{baseline.value}"; add it'
+        return
+    values = {
+        name: [getattr(scenario, dimension, None) for scenario in objects]
+        for name, objects in scenarios.items()
+        if objects and dimension in type(objects[0]).model_fields
+    }
+    if scenarios and not values and all(scenarios.values()):
+        yield ("cluster", "baseline"), f'no benchmark of the file has the dimension "{dimension}"'
+    for name, measured in values.items():
+        if baseline.value not in measured:
+            yield (
+                ("benchmarks", name, dimension),
+                f'does not measure the baseline, "{baseline.value}"; add it, or there is nothing '
+                "to compare with",
+            )
+
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -167,14 +219,14 @@ def _controlled(
 
 def _laid_out(
     file: CampaignFile, cluster: ClusterSection, configurations: dict[str, tuple[Overlay, ...]]
-) -> tuple[ClusterSection, tuple[groups.Group, ...]]:
+) -> tuple[ClusterSection, tuple[side_by_side.Group, ...]]:
     """The section with a slice of each drive for each group, where they stand side by side."""
-    wrong = list(groups.contradictions(cluster, configurations))
+    wrong = list(side_by_side.contradictions(cluster, configurations))
     for path, sentence in wrong:
         file.problem(path, sentence)
     if wrong or cluster.layout != "side_by_side":
         return cluster, ()
-    together = groups.groups_of(configurations)
+    together = side_by_side.groups_of(configurations)
     return divided(cluster, len(together)), together
 
 

@@ -18,12 +18,14 @@ from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.plan.file.cluster import (
     CephSettings,
     ClusterSection,
+    CollectlProfile,
     ErasureProfile,
     Neighbours,
+    PerfProfile,
     PoolProfile,
+    SamplerProfile,
 )
 from cbt_crypto.plan.file.field_types import meaning_of
-from cbt_crypto.plan.file.monitoring import CollectlProfile, PerfProfile, SamplerProfile
 from cbt_crypto.results.precision.until import MeasureUntil
 
 _BEGINNING = """\

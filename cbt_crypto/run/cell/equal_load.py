@@ -9,7 +9,7 @@ from cbt_crypto.archive.files import read_json
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.errors import RunError
 from cbt_crypto.plan.cells import Cell
-from cbt_crypto.plan.rates import reference_of, share
+from cbt_crypto.plan.pacing import reference_of, share
 from cbt_crypto.results.precision.block import read_block
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from cbt_crypto.archive.files import printable, read_json
 from cbt_crypto.archive.folder import open_archive
 from cbt_crypto.engine.contract import LiveFigures
-from cbt_crypto.plan.forecast import Left
+from cbt_crypto.plan.predict import Left
 from cbt_crypto.run.detached.running import running
 
 #: Seconds since the epoch will be fewer for three thousand years.

@@ -20,9 +20,8 @@ from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.file.cluster import PoolProfile
-from cbt_crypto.plan.file.dimensions import at
-from cbt_crypto.plan.file.origin import origin_of
+from cbt_crypto.plan.file.checks import origin_of
+from cbt_crypto.plan.file.cluster import PoolProfile, at
 from cbt_crypto.plan.layout import cell_site, site_of
 from cbt_crypto.run.preflight.host_facts import facts, version_facts
 from cbt_crypto.run.preflight.requirements import (

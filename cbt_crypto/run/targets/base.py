@@ -12,7 +12,7 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import Cluster
 from cbt_crypto.hosts import ceph_conf, shell
 from cbt_crypto.hosts.site import HostScripts, Site
-from cbt_crypto.plan.file.dimensions import Variant
+from cbt_crypto.plan.file.cluster import Variant
 from cbt_crypto.plan.steps import Deploy
 
 

@@ -10,7 +10,7 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign, ClusterSection
-from cbt_crypto.plan.file.origin import Deployed, Existing, Origin, SideBySide, origin_of
+from cbt_crypto.plan.file.checks import Deployed, Existing, Origin, SideBySide, origin_of
 from cbt_crypto.run.targets.base import Target
 from cbt_crypto.run.targets.cluster import DeployedCluster
 from cbt_crypto.run.targets.drive import DriveTarget

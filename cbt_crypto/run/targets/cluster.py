@@ -19,8 +19,7 @@ from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.file.dimensions import Variant, at, variants
+from cbt_crypto.plan.file.cluster import ClusterSection, Variant, at, variants
 from cbt_crypto.plan.layout import cell_site, drives_of, section_of, site_of
 from cbt_crypto.plan.steps import Deploy
 from cbt_crypto.run.targets.base import Runs

@@ -15,8 +15,7 @@ from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.shell import sequence
 from cbt_crypto.hosts.site import Drive, HostScripts, Site
-from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.file.dimensions import Variant, at
+from cbt_crypto.plan.file.cluster import ClusterSection, Variant, at
 from cbt_crypto.plan.layout import cell_site, drives_of, site_of
 from cbt_crypto.plan.steps import Deploy
 from cbt_crypto.run.targets.base import Target

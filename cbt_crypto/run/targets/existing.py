@@ -23,9 +23,8 @@ from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.plan.cells import Cell, cells_of
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.file.dimensions import Variant
-from cbt_crypto.plan.file.origin import origin_of
+from cbt_crypto.plan.file.checks import origin_of
+from cbt_crypto.plan.file.cluster import ClusterSection, Variant
 from cbt_crypto.plan.layout import cell_site, ceph_dir, site_of
 from cbt_crypto.plan.steps import Deploy, volumes_of
 from cbt_crypto.run.targets import existing_needs, sockets_on_host

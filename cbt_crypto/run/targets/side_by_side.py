@@ -20,11 +20,17 @@ from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.file.dimensions import Variant
+from cbt_crypto.plan.file.cluster import ClusterSection, Variant
 from cbt_crypto.plan.layout import cell_site, section_of, site_of
-from cbt_crypto.plan.side_by_side.groups import Group, group_of, groups_of, unlike
-from cbt_crypto.plan.side_by_side.slices import group_number, osds_per_device, site_of_group
+from cbt_crypto.plan.side_by_side import (
+    Group,
+    group_number,
+    group_of,
+    groups_of,
+    osds_per_device,
+    site_of_group,
+    unlike,
+)
 from cbt_crypto.plan.steps import Deploy
 from cbt_crypto.run.targets.cluster import DeployedCluster, StackHooks
 from cbt_crypto.units import size_bytes, size_text

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.engine.contract import LiveFigures
-from cbt_crypto.plan.forecast import Left
+from cbt_crypto.plan.predict import Left
 from cbt_crypto.run.progress import CampaignProgress
 
 pytestmark = pytest.mark.unit

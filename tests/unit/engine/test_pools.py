@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cbt_crypto.engine.embedded import daemons
+from cbt_crypto.plan.file.checks import origin_of
 from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile
-from cbt_crypto.plan.file.origin import origin_of
 from cbt_crypto.plan.layout import pieces_of
 
 pytestmark = pytest.mark.unit

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.file.combinations import combinations
+from cbt_crypto.plan.file.schema import combinations
 
 pytestmark = pytest.mark.unit
 

@@ -13,8 +13,7 @@ from jsonschema import Draft202012Validator
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.plan.file import ClusterSection, json_schema, load
-from cbt_crypto.plan.file.cluster import CephSettings, PoolProfile
-from cbt_crypto.plan.file.monitoring import CollectlProfile, PerfProfile
+from cbt_crypto.plan.file.cluster import CephSettings, CollectlProfile, PerfProfile, PoolProfile
 from cbt_crypto.plan.file.reference import reference
 
 pytestmark = pytest.mark.unit

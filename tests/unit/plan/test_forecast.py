@@ -14,7 +14,7 @@ from rich.console import Console
 
 from cbt_crypto.archive.files import read_json, write_json
 from cbt_crypto.plan.file import load
-from cbt_crypto.plan.forecast import Forecast, Left, clock
+from cbt_crypto.plan.predict import Forecast, Left, clock
 from cbt_crypto.plan.steps import Measure, plan
 from cbt_crypto.run.progress import CampaignProgress
 

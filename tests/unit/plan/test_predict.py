@@ -12,11 +12,10 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.errors import UsageError
+from cbt_crypto.plan.allocation import Seen, Spread
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.predict import Durations, Earlier, predict, rounds_needed
 from cbt_crypto.plan.show import show_plan
-from cbt_crypto.plan.side_by_side.allocation import Spread
-from cbt_crypto.plan.side_by_side.like import Seen
 from cbt_crypto.plan.steps import Measure, plan
 from cbt_crypto.results.precision.confidence_sequence import boundary
 from cbt_crypto.results.precision.pace import MARGIN

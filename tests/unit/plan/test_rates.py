@@ -11,7 +11,7 @@ import pytest
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.plan.cells import Cell, cells_of
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.rates import reference_of
+from cbt_crypto.plan.pacing import reference_of
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.run.cell.equal_load import loaded
 

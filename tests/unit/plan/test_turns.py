@@ -9,8 +9,8 @@ import pytest
 
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.order import groups, seed_of
 from cbt_crypto.plan.steps import Deploy, Measure, Pending, Plan, Prefill, plan
-from cbt_crypto.plan.turns import groups, seed_of
 
 pytestmark = pytest.mark.unit
 

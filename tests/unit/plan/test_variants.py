@@ -11,7 +11,7 @@ from cbt_crypto.engine.embedded.daemons import base_options, file_size
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.file.dimensions import at, variants
+from cbt_crypto.plan.file.cluster import at, variants
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.plan.steps import Deploy, plan
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from cbt_crypto.plan.rounds import PAUSES_S, orders, pause_s
+from cbt_crypto.plan.order import PAUSES_S, orders, pause_s
 
 pytestmark = pytest.mark.unit
 

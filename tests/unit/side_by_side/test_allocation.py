@@ -12,19 +12,22 @@ from statistics import variance
 import pytest
 from scipy import stats
 
-from cbt_crypto.plan.side_by_side import like
-from cbt_crypto.plan.side_by_side.allocation import (
+from cbt_crypto.plan import allocation
+from cbt_crypto.plan.allocation import (
     Allocation,
     Costs,
     Count,
+    Planned,
     Spread,
+    advice,
+    costs_of,
     likely,
     named_beforehand,
+    needed,
     optimum,
     spread_of,
     until_known,
 )
-from cbt_crypto.plan.side_by_side.like import Planned, advice, costs_of, needed
 from cbt_crypto.results.precision.until import MeasureUntil
 
 pytestmark = pytest.mark.unit
@@ -85,8 +88,8 @@ def test_advice_counts_deployments_as_a_campaign_does(
 ) -> None:
     """Until a precision is known, Stein's first four decide: more deployments than Student's."""
     spread = Spread(0.0, 0.004, 0.0014, 7)
-    seen = [like.Seen("", {}, "iops", "beside", spread)]
-    monkeypatch.setattr(like, "costs_of", lambda *_: Costs(54, 17, 2))
+    seen = [allocation.Seen("", {}, "iops", "beside", spread)]
+    monkeypatch.setattr(allocation, "costs_of", lambda *_: Costs(54, 17, 2))
     said = list(advice(tmp_path, seen, PLANNED, None, Allocation(2, 5)))
     best = optimum([spread], Costs(54, 17, 2), math.log1p(0.05), until_known)
     until = MeasureUntil(precision="5%", min=1, max=2000, block=best.seconds)
@@ -131,9 +134,9 @@ def test_one_deployment_tells_nothing(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_had_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = [like.Seen("", {}, "iops", "beside", Spread(0.5, 0.1, 4.0, 1))]
-    monkeypatch.setattr(like, "costs_of", lambda *_: Costs(600, 30, 9))
-    said = list(like.advice(tmp_path, seen, PLANNED, 1, Allocation(6, 10)))
+    seen = [allocation.Seen("", {}, "iops", "beside", Spread(0.5, 0.1, 4.0, 1))]
+    monkeypatch.setattr(allocation, "costs_of", lambda *_: Costs(600, 30, 9))
+    said = list(allocation.advice(tmp_path, seen, PLANNED, 1, Allocation(6, 10)))
     assert said[1:] == [
         f"±{percent} % is not to be had: it takes more than 1000 deployments."
         for percent in (5, 2, 1)

@@ -16,7 +16,7 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import embedded
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.side_by_side.slices import engine_keys
+from cbt_crypto.plan.side_by_side import engine_keys
 from cbt_crypto.plan.steps import Deploy, Prefill, plan
 from cbt_crypto.run import take_down
 from cbt_crypto.run.cell.groups import judged, moved

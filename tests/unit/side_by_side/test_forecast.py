@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.plan.side_by_side import like
-from cbt_crypto.plan.side_by_side.allocation import Spread, spread_of
+from cbt_crypto.plan import allocation
+from cbt_crypto.plan.allocation import Spread, spread_of
 from cbt_crypto.report.figures.forecast import how_it_came_out
 from cbt_crypto.results.precision.deployments import FIRST, beside
 from cbt_crypto.results.precision.until import MeasureUntil
@@ -34,17 +34,17 @@ def test_eight_campaigns_of_ten_take_as_many_as_predicted() -> None:
     source, inside, trials = random.Random(5), 0, 300
     for _ in range(trials):
         seen = spread_of([[source.gauss(0, 0.015)] for _ in range(6)], 0.0, 10)
-        low, usual, high = like.needed([seen], UNTIL, 1, 10_000).rounds
+        low, usual, high = allocation.needed([seen], UNTIL, 1, 10_000).rounds
         assert low <= usual <= high
         inside += low <= _taken(source, 0.015) <= high
     assert 0.72 * trials <= inside <= 0.9 * trials
 
 
 def test_what_is_out_of_reach_is_said() -> None:
-    found = like.needed([Spread(0.0, 0.0, 0.01, 3)], UNTIL, 6, 60)
+    found = allocation.needed([Spread(0.0, 0.0, 0.01, 3)], UNTIL, 6, 60)
     assert found.rounds[1:] == (60, 60)
     assert found.words.startswith("not ±2%, but about ±7.4 % after 10")
-    assert "nothing is known of them" in like.needed([], UNTIL, 6, 60).words
+    assert "nothing is known of them" in allocation.needed([], UNTIL, 6, 60).words
 
 
 def _archive(root: Path, prediction: object, steps: list[tuple[float, float]]) -> Folder:

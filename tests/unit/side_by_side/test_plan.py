@@ -16,7 +16,7 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Osd
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
-from cbt_crypto.plan.side_by_side.slices import engine_keys, site_of_group
+from cbt_crypto.plan.side_by_side import engine_keys, site_of_group
 from cbt_crypto.plan.steps import Deploy, Plan, Prefill, plan
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ import pytest
 
 from cbt_crypto.engine.upstream.checkout import for_upstream, monitoring_arguments, sections
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.file.monitoring import MonitoringProfiles
+from cbt_crypto.plan.file.cluster import MonitoringProfiles
 from cbt_crypto.plan.layout import site_of
 
 pytestmark = pytest.mark.unit

@@ -1,15 +1,29 @@
-"""What in the `cluster` section does not go together, although each value by itself is valid."""
+"""What in a campaign file does not go together, and what pydantic found wrong, as sentences.
+
+Where the cluster comes from decides part of it: the campaign deploys one, or it exists already.
+"""
 
 from __future__ import annotations
 
+import difflib
+import os
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Optional
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Optional, Union
+
+from pydantic import BaseModel, ValidationError
 
 from cbt_crypto.benchmarks.base import Scenario
-from cbt_crypto.cluster_overlays.base import Overlay
+from cbt_crypto.cluster_overlays.base import Overlay, Transition
+from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.ceph_conf import ADMIN
-from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile
+from cbt_crypto.hosts.site import Site
+from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile, Rebuild
 from cbt_crypto.plan.file.document import KeyPath
+from cbt_crypto.plan.file.field_types import meaning_of
 from cbt_crypto.results.precision.deployments import FIRST
 from cbt_crypto.units import counted
 
@@ -230,3 +244,243 @@ def _drives(cluster: ClusterSection) -> Iterator[Contradiction]:
             )
         for device in sorted({each for each in drive.devices if drive.devices.count(each) > 1}):
             yield (*path, "raid0"), f'names the device "{device}" twice; keep one'
+
+
+#: pydantic's name of an error -> what the value must be.
+_MUST_BE = {
+    "bool_type": "must be true or false",
+    "dict_type": "must be a mapping of names to values",
+    "model_type": "must be a mapping of names to values",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "list_type": "must be a list",
+    "string_type": "must be a text",
+}
+_LONGEST_VALUE = 60
+#: pydantic puts the kind of a union's member into the location; the file has no such key.
+_UNION_MEMBER = re.compile(
+    r"(literal|list|dict|nullable|function-[a-z]+|constrained-[a-z]+)\[.*|constrained-[a-z]+"
+    r"|str|int|float|bool|\[key\]|MeasureUntil"
+)
+
+
+def sentences(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[KeyPath, str]]:
+    """For each value that is wrong, the keys that lead to it and one sentence."""
+    by_location: dict[KeyPath, list[Mapping[str, Any]]] = defaultdict(list)
+    for detail in error.errors():
+        by_location[_location(detail)].append(detail)
+    for location, details in by_location.items():
+        # A mapping in which something is wrong was meant to be one, whatever else it could be.
+        inside = any(
+            other[: len(location)] == location != other for other in by_location if location
+        )
+        if inside and all(detail["type"] in _MUST_BE for detail in details):
+            continue
+        # Of a union, the member that the value was meant for says more than the others.
+        meant = [detail for detail in details if detail["type"] not in _MUST_BE]
+        if meant or len(details) == 1:
+            yield location, _sentence(model, location, (meant or details)[0])
+        else:
+            kinds = " or ".join(_MUST_BE[detail["type"]] for detail in details)
+            kinds = kinds.replace("or must be", "or")
+            yield location, f"{kinds}, not {_shown(details[0].get('input'))}"
+
+
+def _location(detail: Mapping[str, Any]) -> KeyPath:
+    return tuple(
+        part
+        for part in detail["loc"]
+        if not (isinstance(part, str) and _UNION_MEMBER.fullmatch(part))
+    )
+
+
+def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, Any]) -> str:
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        names = _names_at(model.model_json_schema(by_alias=False), location[:-1])
+        return f"unknown key; {nearest(str(location[-1]), names)}"
+    if kind == "missing":
+        return "is missing; docs/file.md describes it"
+    if kind == "too_short":
+        return "is empty; give at least one"
+    given = detail.get("input")
+    if kind == "string_pattern_mismatch":
+        return f"must be {meaning_of(detail['ctx']['pattern'])}, not {_shown(given)}"
+    if kind in _MUST_BE:
+        return f"{_MUST_BE[kind]}, not {_shown(given)}"
+    message = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    shown = "" if isinstance(given, dict) else f", not {_shown(given)}"
+    return f"{message[:1].lower()}{message[1:]}{shown}"
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A question with the name that was probably meant, or all that there are, or that none is."""
+    names = list(names)
+    if not names:
+        return "it takes none; leave it out"
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f'did you mean "{near[0]}"?' if near else f"valid are: {', '.join(names)}"
+
+
+def kind_of(value: Any) -> str:
+    """What the file's author would call the value."""
+    if value is None:
+        return "nothing"
+    kinds = {dict: "a mapping", list: "a list", str: "a text", bool: "true or false"}
+    return kinds.get(type(value), "a number")
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, (dict, list)):
+        return kind_of(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not print integers of thousands of digits
+        return "a number as large as that"
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
+
+
+def _names_at(schema: Mapping[str, Any], location: KeyPath) -> list[str]:
+    """The keys that a JSON Schema allows at `location`."""
+    node = schema
+    for key in location:
+        node = _resolve(schema, node)
+        named = node.get("properties", {}).get(key)
+        any_name = [*node.get("patternProperties", {}).values(), node.get("additionalProperties")]
+        node = named or any_name[0] or {}
+    return list(_resolve(schema, node).get("properties", {}))
+
+
+def _resolve(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
+    for choice in node.get("anyOf", ()):
+        if "$ref" in choice:
+            node = choice
+    if "$ref" in node:
+        resolved: Mapping[str, Any] = schema["$defs"][node["$ref"].rsplit("/", 1)[-1]]
+        return resolved
+    return node
+
+
+#: What has to be done to a cluster before a cell can be measured on it, and why.
+Change = tuple[Transition, str]
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """A cluster that the campaign deploys, changes, and takes down."""
+
+    section: ClusterSection
+
+    @property
+    def first_change(self) -> Change:
+        """Before the first cell."""
+        return Transition.REBUILD, "first"
+
+    def change(self, compared: Callable[[], Optional[Change]]) -> Optional[Change]:
+        """Between two cells: what comparing them says."""
+        return compared()
+
+    @property
+    def rebuild(self) -> Rebuild:
+        """When the cluster is built anew."""
+        return self.section.rebuild
+
+    @property
+    def osd_hosts(self) -> tuple[str, ...]:
+        """Hosts on which the campaign makes OSDs."""
+        return tuple(self.section.osds)
+
+    def daemon_hosts(self, site: Site) -> tuple[str, ...]:
+        """Hosts on which the campaign starts daemons, each once."""
+        return tuple(dict.fromkeys((*site.mons, *site.mgrs, *site.osd_hosts)))
+
+    def conf(self, ours: str) -> str:
+        """The path of ceph.conf on every host; `ours` is where a campaign puts one."""
+        return ours
+
+    @property
+    def conf_template(self) -> Optional[str]:
+        """The file, on this machine, that ceph.conf starts from."""
+        return self.section.conf_file
+
+    @property
+    def conf_said(self) -> Any:
+        """What the ceph.conf that the file names says, which bears on figures."""
+        return ceph_conf.read(Path(self.section.conf_file)) if self.section.conf_file else ""
+
+    def contradictions(self, needs_cluster: bool) -> Iterator[Contradiction]:
+        """What does not go together; `needs_cluster`: whether a scenario works on Ceph."""
+        yield from of_any(self.section)
+        yield from of_deployed(self.section, needs_cluster)
+
+
+@dataclass(frozen=True)
+class SideBySide(Deployed):
+    """A cluster that the campaign deploys, with OSDs for each group of configurations."""
+
+    @property
+    def rebuild(self) -> Rebuild:
+        """When the plan comes to the next deployment."""
+        return "needed"
+
+
+@dataclass(frozen=True)
+class Existing:
+    """A cluster that is there already: nothing of it is deployed, changed or removed."""
+
+    section: ClusterSection
+
+    @property
+    def first_change(self) -> Change:
+        """None: it is only looked at."""
+        return Transition.NONE, "the cluster is there already"
+
+    def change(self, compared: Callable[[], Optional[Change]]) -> Optional[Change]:
+        """None, whatever the file says of other clusters."""
+        return None
+
+    @property
+    def rebuild(self) -> Rebuild:
+        """Whatever the file says of other clusters."""
+        return "never"
+
+    @property
+    def osd_hosts(self) -> tuple[str, ...]:
+        """None: where its OSDs are is asked of the cluster itself."""
+        return ()
+
+    def daemon_hosts(self, site: Site) -> tuple[str, ...]:
+        """None: its daemons run."""
+        return ()
+
+    def conf(self, ours: str) -> str:
+        """The path of its own ceph.conf on every host; not `ours`."""
+        return self.section.conf_file or "/etc/ceph/ceph.conf"
+
+    @property
+    def conf_template(self) -> Optional[str]:
+        """None: what its ceph.conf says is its owner's, and proofs judge what is in force."""
+        return None
+
+    @property
+    def conf_said(self) -> Any:
+        """The same where this machine has the file, as head and clients do; else its path."""
+        named = self.section.conf_file or ""
+        return ceph_conf.read(Path(named)) if named and os.path.exists(named) else named
+
+    def contradictions(self, needs_cluster: bool) -> Iterator[Contradiction]:
+        """What does not go together; `needs_cluster` makes no difference."""
+        yield from of_any(self.section)
+        yield from of_existing(self.section)
+
+
+Origin = Union[Deployed, SideBySide, Existing]
+
+
+def origin_of(section: ClusterSection) -> Origin:
+    """Where the section's cluster comes from."""
+    if section.use_existing:
+        return Existing(section)
+    return SideBySide(section) if section.layout == "side_by_side" else Deployed(section)
