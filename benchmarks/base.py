@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from cbt_crypto.hosts.ceph_conf import ADMIN
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site, VolumeEncryption
-from cbt_crypto.results.precision.until import MeasureUntil
+from cbt_crypto.results.until import MeasureUntil
 
 #: The baseline's measured maximum is asked for in percent of it.
 _PERCENT = re.compile(r"^(\d+(?:\.\d+)?)%$")

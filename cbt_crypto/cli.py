@@ -27,7 +27,7 @@ from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import json_schema, load
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.report_commands import compare, pack_command, report
-from cbt_crypto.results.upstream_layout import lay_out
+from cbt_crypto.results.foreign import lay_out
 from cbt_crypto.run import take_down
 from cbt_crypto.run.detached.stop import stop as stop_campaign
 from cbt_crypto.run.detached.watch import watch as watch_archive

@@ -40,7 +40,7 @@ from one_machine import cluster_section
 from rich.console import Console
 from rich.table import Table
 
-from cbt_crypto.results.precision.repetition import student
+from cbt_crypto.results.repetition import student
 
 POOL = {"rbd": {"pg_size": 16, "pgp_size": 16, "replication": 2}}
 LOAD = {"iodepth": 16, "op_size": 65536, "mode": "randread"}

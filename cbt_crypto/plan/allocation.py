@@ -15,10 +15,8 @@ from typing import Any, Optional, get_args
 from cbt_crypto.archive.files import digest
 from cbt_crypto.archive.folder import beyond_the_file, steps_of, usual_fill_rate, usual_seconds
 from cbt_crypto.plan.order import usual_pause_s
-from cbt_crypto.results.precision.deployments import FIRST
-from cbt_crypto.results.precision.pace import MARGIN
-from cbt_crypto.results.precision.repetition import FEWEST_ROUNDS, half_of_rounds, student
-from cbt_crypto.results.precision.until import Asked, MeasureUntil
+from cbt_crypto.results.repetition import FEWEST_ROUNDS, FIRST, half_of_rounds, student
+from cbt_crypto.results.until import MARGIN, Asked, MeasureUntil
 from cbt_crypto.units import time_text
 
 #: Turns on each deployment and seconds a turn that are sensible, whatever variances say, of which

@@ -16,7 +16,7 @@ from cbt_crypto.cluster_overlays.stack import Stack, transition
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.file.checks import origin_of
 from cbt_crypto.plan.file.cluster import CONTROL
-from cbt_crypto.results.precision.deployments import FIRST
+from cbt_crypto.results.repetition import FIRST
 
 NameT = TypeVar("NameT")
 

@@ -12,10 +12,8 @@ from cbt_crypto.plan.cells import Cell, order_of
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.checks import too_few_deployments
 from cbt_crypto.plan.order import is_in_rounds, partners, shares, turns_on_each
-from cbt_crypto.results.precision.block import Block
-from cbt_crypto.results.precision.deployments import FIRST, FIRST_APART, FIRST_SHARED
-from cbt_crypto.results.precision.pace import LoadPace, Measured
-from cbt_crypto.results.precision.until import asked_of
+from cbt_crypto.results.repetition import FIRST, FIRST_APART, FIRST_SHARED
+from cbt_crypto.results.until import Block, LoadPace, Measured, asked_of
 
 
 class Pacing:

@@ -21,11 +21,8 @@ from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.order import partners, turns_on_each
 from cbt_crypto.plan.pacing import FIRST_OF, load_key, wheres
 from cbt_crypto.plan.steps import Deploy, Measure, Pending, Plan, Prefill, Step
-from cbt_crypto.results.precision.block import read_block
-from cbt_crypto.results.precision.confidence_sequence import boundary
-from cbt_crypto.results.precision.pace import MARGIN
-from cbt_crypto.results.precision.repetition import FEWEST_PAIRS
-from cbt_crypto.results.precision.until import MeasureUntil, asked_of
+from cbt_crypto.results.repetition import FEWEST_PAIRS, boundary
+from cbt_crypto.results.until import MARGIN, MeasureUntil, asked_of, read_block
 from cbt_crypto.units import time_text
 
 #: Seconds on a small cluster, where no archive says better.

@@ -19,12 +19,7 @@ from cbt_crypto.plan.order import deployments_of, is_in_rounds, turns_of, turns_
 from cbt_crypto.plan.pacing import fewest
 from cbt_crypto.plan.predict import Durations, Earlier, Forecast, clock, in_words, predict
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
-from cbt_crypto.results.precision.repetition import (
-    FEWEST_PAIRS,
-    FEWEST_ROUNDS,
-    half_of_rounds,
-    rounds_for,
-)
+from cbt_crypto.results.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, half_of_rounds, rounds_for
 from cbt_crypto.units import counted
 
 #: Columns of what is no terminal, in which labels are whole.

@@ -22,8 +22,7 @@ from cbt_crypto.report.figures.selection import baseline_of, chosen_cells
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.results.cell.run import Run, dimensions_of
-from cbt_crypto.results.published import read_published
-from cbt_crypto.results.upstream_archive import read_upstream
+from cbt_crypto.results.foreign import read_published, read_upstream
 
 _UNPROVED = "its configuration is not proved: the archive is upstream CBT's"
 _PUBLISHED = "its configuration is not proved: this is what somebody published"

@@ -26,7 +26,7 @@ from cbt_crypto.report.figures.control import CONTROL
 from cbt_crypto.report.figures.metric import Metric
 from cbt_crypto.report.figures.verdicts import differing
 from cbt_crypto.report.model import Comparison, Report, ReportCell
-from cbt_crypto.results.precision.repetition import ALPHA, FEWEST_ROUNDS
+from cbt_crypto.results.repetition import ALPHA, FEWEST_ROUNDS
 
 
 class Answer(str, enum.Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional, Union
 
-from cbt_crypto.results.readers.fio_job import SYNC
+from cbt_crypto.results.readers.fio import SYNC
 
 #: What every table says when a host's processors are emulated.
 EMULATED = "emulated CPU: these figures prove the pipeline, not the hardware"

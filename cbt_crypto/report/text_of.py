@@ -6,7 +6,7 @@ from typing import Optional
 
 from cbt_crypto.report import label
 from cbt_crypto.report.model import Comparison, Report
-from cbt_crypto.results.precision.repetition import ALPHA, FEWEST_ROUNDS, rounds_for
+from cbt_crypto.results.repetition import ALPHA, FEWEST_ROUNDS, rounds_for
 
 #: Half ranges from this on, in percent, have no decimals: no column has room for them.
 _WIDE = 99.95

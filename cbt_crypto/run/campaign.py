@@ -23,8 +23,7 @@ from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.plan.pacing import Pacing, block_state
 from cbt_crypto.plan.side_by_side import engine_keys
 from cbt_crypto.plan.steps import Measure, Pending, Plan, Step
-from cbt_crypto.results.precision.block import read_block
-from cbt_crypto.results.precision.until import asked_of
+from cbt_crypto.results.until import asked_of, read_block
 from cbt_crypto.run import devices, ways_back
 from cbt_crypto.run.cell.collect import Collector
 from cbt_crypto.run.cell.equal_load import loaded

@@ -14,8 +14,7 @@ from cbt_crypto.report.figures.repeats import (
     variance_of,
 )
 from cbt_crypto.report.figures.verdicts import differing
-from cbt_crypto.results.precision.pace import LoadPace, Measured
-from cbt_crypto.results.precision.until import MeasureUntil
+from cbt_crypto.results.until import LoadPace, Measured, MeasureUntil
 
 #: Rows of a campaign: the baseline, the control, and what is compared.
 NAMES = ("baseline", "control", "other")

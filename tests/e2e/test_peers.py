@@ -18,9 +18,8 @@ from cbt_crypto.hosts import samplers
 from cbt_crypto.results.cell.node import NodeSamples
 from cbt_crypto.results.cell.window import Window
 from cbt_crypto.results.readers.collectl import CPU_STATES, read_collectl
-from cbt_crypto.results.readers.fio_json import parse_fio_json
-from cbt_crypto.results.readers.histogram import Histogram, merge
-from cbt_crypto.results.readers.histogram_log import read_histogram_log
+from cbt_crypto.results.readers.fio import parse_fio_json
+from cbt_crypto.results.readers.histogram import Histogram, merge, read_histogram_log
 
 pytestmark = pytest.mark.e2e
 

@@ -22,14 +22,12 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import ceph_conf, directories
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.steps import plan
-from cbt_crypto.results.cell.client_cpu import read_client_cpu
-from cbt_crypto.results.cell.energy import read_energy
-from cbt_crypto.results.cell.perf import crypto_percent, parse_perf_stat
+from cbt_crypto.results.cell.client import read_client_cpu
+from cbt_crypto.results.cell.hardware_counters import crypto_percent, parse_perf_stat, read_energy
 from cbt_crypto.results.readers.collectl import read_collectl
-from cbt_crypto.results.readers.fio_json import parse_fio_json
+from cbt_crypto.results.readers.fio import parse_fio_json, parse_fio_normal
 from cbt_crypto.results.readers.fio_log import read_fio_log
-from cbt_crypto.results.readers.fio_normal import parse_fio_normal
-from cbt_crypto.results.readers.histogram_log import read_histogram_log
+from cbt_crypto.results.readers.histogram import read_histogram_log
 from cbt_crypto.results.readers.kbench import parse_kbench
 from cbt_crypto.run import journal, take_down
 from cbt_crypto.run.locks.holder import describe, is_dead

@@ -24,7 +24,7 @@ from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile, Rebuild
 from cbt_crypto.plan.file.document import KeyPath
 from cbt_crypto.plan.file.field_types import meaning_of
-from cbt_crypto.results.precision.deployments import FIRST
+from cbt_crypto.results.repetition import FIRST
 from cbt_crypto.units import counted
 
 #: Where, and one sentence.

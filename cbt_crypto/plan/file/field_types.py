@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
 from cbt_crypto.hosts import directories
-from cbt_crypto.results.precision.until import PERCENT
+from cbt_crypto.results.until import PERCENT
 
 _MEANINGS: dict[str, str] = {PERCENT: "a percent from 0.0001% to 99%, as 1%"}
 

@@ -26,7 +26,7 @@ from cbt_crypto.plan.file.cluster import (
     SamplerProfile,
 )
 from cbt_crypto.plan.file.field_types import meaning_of
-from cbt_crypto.results.precision.until import MeasureUntil
+from cbt_crypto.results.until import MeasureUntil
 
 _BEGINNING = """\
 # The campaign file

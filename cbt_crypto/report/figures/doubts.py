@@ -9,10 +9,9 @@ import numpy as np
 
 from cbt_crypto.report.figures import proof_doubts, steadiness
 from cbt_crypto.report.figures.rate import records_of, total_rate
-from cbt_crypto.results.cell.node import BUSY_STATES, NodeUse
+from cbt_crypto.results.cell.node import BUSY_STATES, IdleUse, NodeUse
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.cell.storage import IdleUse
 from cbt_crypto.units import counted
 
 #: Largest difference of a client or volume from the mean of all, in percent.

@@ -21,8 +21,8 @@ from cbt_crypto.report.figures.spread import Stretches, log_value, values_of
 from cbt_crypto.report.figures.verdicts import differing
 from cbt_crypto.report.model import Comparison
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.precision.until import asked_of, until_of
 from cbt_crypto.results.readers.histogram import PERCENTILES
+from cbt_crypto.results.until import asked_of, until_of
 
 _TAIL = 0.975
 

@@ -11,10 +11,16 @@ import numpy as np
 from cbt_crypto.report.figures import client_cpu, recovery
 from cbt_crypto.report.figures.of_runs import Of, mean_of_runs
 from cbt_crypto.report.figures.rate import per, rate, records_of, total_rate
-from cbt_crypto.results.cell.client_cpu import STATES
-from cbt_crypto.results.cell.node import BUSY_STATES, KINDS, SHOWN_STATES, NodesUse
+from cbt_crypto.results.cell.client import STATES
+from cbt_crypto.results.cell.node import (
+    BUSY_STATES,
+    KINDS,
+    SHOWN_STATES,
+    IdleUse,
+    NodesUse,
+    StorageUse,
+)
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.cell.storage import IdleUse, StorageUse
 from cbt_crypto.results.readers.histogram import merge
 
 _GIB = 1 << 30

@@ -6,7 +6,7 @@ from typing import Optional
 
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.readers.fio_job import SYNC
+from cbt_crypto.results.readers.fio import SYNC
 
 
 def records_of(run: Run, direction: str) -> list[Record]:

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from cbt_crypto.archive.documents import Recovery
 from cbt_crypto.report.figures.of_runs import Of, mean_of_runs
-from cbt_crypto.results.arrays import Floats
+from cbt_crypto.results.cell.in_window import Series
+from cbt_crypto.results.cell.record import Floats
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.cell.series import Series
 
 _Bools = NDArray[np.bool_]
 

@@ -16,16 +16,19 @@ from typing import Optional
 
 from scipy.special import stdtr, stdtrit
 
-from cbt_crypto.results.precision import deployments
-from cbt_crypto.results.precision.confidence_sequence import (
+from cbt_crypto.results import repetition
+from cbt_crypto.results.repetition import (
+    FEWEST_PAIRS,
+    FEWEST_ROUNDS,
+    FIRST,
     Interval,
+    Spread,
     boundary,
+    fluke,
     interval,
     p_of_t,
     p_value,
 )
-from cbt_crypto.results.precision.deployments import FIRST, Spread
-from cbt_crypto.results.precision.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, fluke
 
 _TAIL = 0.975
 
@@ -130,7 +133,7 @@ def estimate(
     if until is not None and 1 < len(units) == len(pairs):
         ratios = [unit[0] for unit in units]
         counted = f"{len(units)} deployments that served both, in rounds"
-        return _until(deployments.shared(ratios), ratios, until, counted)
+        return _until(repetition.shared(ratios), ratios, until, counted)
     on_one_cluster = [
         of_row.log - of_base.log
         for of_row, of_base in pairs
@@ -168,7 +171,7 @@ def _beside(
     Two groups of one cluster differ by their slices of the drives and by where CRUSH puts what, as
     two clusters do, and no number of turns on them tells by how much.
     """
-    by_deployment = deployments.on_one_cluster(
+    by_deployment = repetition.on_one_cluster(
         (of_row.beside[1], of_row.deployment, of_base.deployment, of_row.log - of_base.log)
         for of_row, of_base in _pairs(values, base)
         if of_row.beside is not None
@@ -182,7 +185,7 @@ def _beside(
         basis = f"{count} deployments side by side, {len(pairs)} pairs of turns in all"
         means = [math.fsum(logs) / len(logs) for logs in by_deployment.values()]
         if until is not None:
-            return _until(deployments.beside(list(by_deployment.values())), means, until, basis)
+            return _until(repetition.beside(list(by_deployment.values())), means, until, basis)
         center, of_means = _student(means, least=fluke(2 * count))
         of_pairs, of_turns = _student(pairs)
         # Whichever knows less: deployments can be alike by chance, and turns then are not.
@@ -208,7 +211,7 @@ def _apart(
         if len(differences) < 2:
             return None
         counted = f"{len(differences)} deployments of each, in rounds"
-        spread = deployments.apart([(a.log, b.log) for a, b in _pairs(means, base_means)])
+        spread = repetition.apart([(a.log, b.log) for a, b in _pairs(means, base_means)])
         return _until(spread, differences, until, counted)
     center, welch = _welch([value.log for value in means], [value.log for value in base_means])
     # A degree of freedom is given away for cycles, as in `_paired`; what has no verdict keeps it.

@@ -16,7 +16,7 @@ from typing import Optional
 
 import numpy as np
 
-from cbt_crypto.results.arrays import Floats
+from cbt_crypto.results.cell.record import Floats
 
 #: Of fewer seconds nothing is said.
 FEWEST_SECONDS = 30

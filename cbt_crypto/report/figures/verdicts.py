@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
-from cbt_crypto.results.precision.repetition import ALPHA
+from cbt_crypto.results.repetition import ALPHA
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 

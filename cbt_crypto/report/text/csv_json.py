@@ -16,8 +16,8 @@ from cbt_crypto.report.figures.conclusion import THRESHOLDS
 from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Table
 from cbt_crypto.report.options import ReportOptions
+from cbt_crypto.results.cell.in_window import Series
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.cell.series import Series
 
 FORMAT = 2
 _COLUMNS = (

@@ -13,12 +13,161 @@ from dataclasses import dataclass
 from typing import Optional
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cbt_crypto.archive.documents import CellDocument
-from cbt_crypto.results.cell.client import Client
-from cbt_crypto.results.cell.latency_by_second import SecondBins
-from cbt_crypto.results.cell.series import Series
-from cbt_crypto.results.cell.window import Window, apart_s
+from cbt_crypto.archive.files import Problem
+from cbt_crypto.archive.folder import Folder
+from cbt_crypto.results.cell.client import Client, Logs
+from cbt_crypto.results.cell.record import Floats, Ints
+from cbt_crypto.results.cell.window import Window, apart_s, counts_per_second, means_per_second
+from cbt_crypto.results.readers.fio_log import DIRECTIONS
+from cbt_crypto.results.readers.histogram import (
+    Histogram,
+    HistogramLog,
+    percentile_columns,
+    read_histogram_log,
+)
+
+
+@dataclass(frozen=True)
+class SecondBins:
+    """`counts` has a row a second and a column for each of `latencies_ns`, which ascend."""
+
+    counts: Floats
+    latencies_ns: Ints
+
+    @property
+    def total(self) -> Histogram:
+        """One histogram of all seconds: IOs by latency."""
+        return Histogram(self.latencies_ns, self.counts.sum(axis=0).astype(np.int64))
+
+    def percentiles_ns(self, column: str) -> Floats:
+        """A percentile, named as in `histogram.PERCENTILES`, for each second; NaN without IO."""
+        return percentile_columns(self.counts, self.latencies_ns)[column]
+
+
+def second_bins(
+    folder: Folder, clients: Sequence[Client], window: Window, problems: list[Problem]
+) -> dict[str, SecondBins]:
+    """By direction; empty unless every process has its histogram log. Adds to `problems`.
+
+    The logs are read one after another, as those of many processes together are large.
+    """
+    added = _Sum(window)
+    complete = True
+    for client in clients:
+        logs = Logs(folder, client.process)
+        parsed = logs.read("clat_hist", read_histogram_log)
+        problems.extend(logs.problems)
+        complete &= bool(parsed)
+        for log in parsed:
+            complete &= added.add(log, client.shift_s)
+    return added.by_direction() if complete else {}
+
+
+class _Sum:
+    """Counts of (direction, second, bin), added up over logs."""
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._seconds = len(window.grid_s) - 1
+        self._middles: Ints = np.empty(0, np.int64)
+        self._counts: Ints = np.empty((len(DIRECTIONS), 0, 0), np.int64)
+
+    def add(self, log: HistogramLog, shift_s: float) -> bool:
+        """False when the log has other bins than those before it."""
+        if not self._middles.size:
+            self._middles = log.middles_ns
+            shape = (len(DIRECTIONS), self._seconds, len(log.middles_ns))
+            self._counts = np.zeros(shape, np.int64)
+        if len(self._middles) != len(log.middles_ns):
+            return False
+        # a line holds the second before its time
+        ended = log.times_ms / 1000 + shift_s - self._window.start_s
+        second = np.rint(ended).astype(np.int64) - 1
+        direction = log.directions
+        inside = (second >= 0) & (second < self._seconds) & (direction < len(DIRECTIONS))
+        chosen = inside[log.lines]
+        lines, bins, counts = log.lines[chosen], log.bins[chosen], log.counts[chosen]
+        flat = (direction[lines] * self._seconds + second[lines]) * len(self._middles) + bins
+        np.add.at(self._counts.reshape(-1), flat, counts)
+        return True
+
+    def by_direction(self) -> dict[str, SecondBins]:
+        """The directions that have any IO, without the bins that none fell into."""
+        directions = {}
+        for name, number in DIRECTIONS.items():
+            counts = self._counts[number]
+            used = counts.any(axis=0)
+            if used.any():
+                directions[name] = SecondBins(
+                    counts[:, used].astype(np.float64), self._middles[used]
+                )
+        return directions
+
+
+@dataclass(frozen=True)
+class Series:
+    """What all processes did together in one direction, second by second of the window.
+
+    Latencies are NaN in a second without IO, and everywhere without latency or histogram logs.
+    """
+
+    start_epoch_s: float
+    iops: Floats
+    clat_ns_mean: Floats
+    clat_ns_p99: Floats
+
+
+def directions_of(clients: Sequence[Client]) -> list[str]:
+    """Every direction in which a process did something."""
+    return list(dict.fromkeys(record.direction for c in clients for record in c.records))
+
+
+def series_of(
+    clients: Sequence[Client], window: Window, bins: Mapping[str, SecondBins]
+) -> dict[str, Series]:
+    """By direction; empty unless every process has its IOPS log."""
+    if not all(client.iops_logs for client in clients) or window.seconds < 1:
+        return {}
+    return {
+        direction: _one_series(clients, direction, window, bins.get(direction))
+        for direction in directions_of(clients)
+        if direction in DIRECTIONS
+    }
+
+
+def _one_series(
+    clients: Sequence[Client], direction: str, window: Window, bins: Optional[SecondBins]
+) -> Series:
+    seconds = len(window.grid_s) - 1
+    iops, latency, weight = np.zeros(seconds), np.zeros(seconds), np.zeros(seconds)
+    for client in clients:
+        logs, span = client.iops_logs, (client.shift_s, client.interval_s, window)
+        ios = _added([counts_per_second(log.side(direction), *span) for log in logs], seconds)
+        means = [means_per_second(log.side(direction), *span) for log in client.latency_logs]
+        mean, has_latency = _mean(means, seconds)
+        iops += ios
+        latency += np.where(has_latency, mean * ios, 0.0)
+        weight += np.where(has_latency, ios, 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean_ns = np.where(weight > 0, latency / weight, np.nan)
+    p99_ns = np.full(seconds, np.nan) if bins is None else bins.percentiles_ns("clat_ns_p99")
+    return Series(window.start_s, iops, mean_ns, p99_ns)
+
+
+def _added(parts: Sequence[Floats], seconds: int) -> Floats:
+    return np.sum(parts, axis=0) if parts else np.zeros(seconds)
+
+
+def _mean(parts: Sequence[tuple[Floats, Floats]], seconds: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Mean latency of each second, and where there is one, over the logs of one process."""
+    sums = _added([part[0] for part in parts], seconds)
+    weights = _added([part[1] for part in parts], seconds)
+    has_latency = weights > 0
+    return np.where(has_latency, sums / np.where(has_latency, weights, 1.0), 0.0), has_latency
+
 
 #: Processes may measure apart for this share of their common time before the logs decide: one that
 #: runs alone can be as fast as all of them together, so this bounds the error too.

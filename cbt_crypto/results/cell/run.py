@@ -12,39 +12,48 @@ from cbt_crypto.archive import documents
 from cbt_crypto.archive.documents import CellDocument, PlannedCell, Proof, Scalar, SteadyState
 from cbt_crypto.archive.files import Malformed, Problem
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.results.arrays import Floats
-from cbt_crypto.results.cell.client import Client, Place, read_client
-from cbt_crypto.results.cell.client_cpu import (
+from cbt_crypto.results.cell.client import (
+    Client,
     ClientUse,
+    Place,
     client_samples,
     clients_used,
     cores_per_second,
+    read_client,
 )
-from cbt_crypto.results.cell.energy import (
+from cbt_crypto.results.cell.hardware_counters import (
     EnergyUse,
+    PerfUse,
     energy_of_osds,
     energy_used,
+    read_perf,
     watts_per_second,
 )
-from cbt_crypto.results.cell.in_window import Cut, InWindow, cut, in_window, other_seconds
-from cbt_crypto.results.cell.latency_by_second import SecondBins, second_bins
+from cbt_crypto.results.cell.in_window import (
+    Cut,
+    InWindow,
+    SecondBins,
+    Series,
+    cut,
+    directions_of,
+    in_window,
+    other_seconds,
+    second_bins,
+    series_of,
+)
 from cbt_crypto.results.cell.node import (
     BUSY_STATES,
+    IdleUse,
     NodeSamples,
     NodesUse,
     NodeUse,
-    percent_per_second,
-)
-from cbt_crypto.results.cell.perf import PerfUse, read_perf
-from cbt_crypto.results.cell.record import Record
-from cbt_crypto.results.cell.series import Series, directions_of, series_of
-from cbt_crypto.results.cell.storage import (
-    IdleUse,
     StorageUse,
     idle_use,
+    percent_per_second,
     storage_use,
     times_overwritten,
 )
+from cbt_crypto.results.cell.record import Floats, Record
 from cbt_crypto.results.cell.window import Window, common, start_skew_s
 from cbt_crypto.results.cell.within_run import Seconds, Within, within_run
 from cbt_crypto.results.readers.collectl import NodeSeries, read_collectl

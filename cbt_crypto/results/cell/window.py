@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Optional
+from typing import Generic, Optional, Protocol, TypeVar
 
 import numpy as np
 
-from cbt_crypto.results.arrays import Floats
+from cbt_crypto.results.cell.record import Floats
 from cbt_crypto.results.readers.fio_log import FioLog
 
 
@@ -98,3 +98,29 @@ def _cumulative(times: Floats, rates: Floats, interval_s: float, grid: Floats) -
     before = np.concatenate((np.zeros(1), sums[:-1]))
     integral: Floats = np.interp(grid, edges, np.stack((before, sums), axis=1).ravel())
     return integral
+
+
+class Samples(Protocol):
+    """Samples with their times on the host's clock, in s since the epoch."""
+
+    @property
+    def epoch_s(self) -> Floats:
+        """When each was taken."""
+
+
+AnySamples = TypeVar("AnySamples", bound=Samples)
+
+
+@dataclass(frozen=True)
+class Sampled(Generic[AnySamples]):
+    """One host's samples and its clock minus the head's, in s."""
+
+    host: str
+    series: AnySamples
+    offset_s: float
+
+    @property
+    def times_s(self) -> Floats:
+        """When the samples were taken, on the head's clock."""
+        times: Floats = self.series.epoch_s - self.offset_s
+        return times

@@ -15,7 +15,7 @@ from typing import Optional
 
 import numpy as np
 
-from cbt_crypto.results.arrays import Floats, Ints
+from cbt_crypto.results.cell.record import Floats, Ints
 from cbt_crypto.results.readers.histogram import percentile_columns
 
 #: Draws; the spread of their results is known to some 4 %.

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from cbt_crypto.archive.files import Malformed, Stream
-from cbt_crypto.results.arrays import Floats, Ints
+from cbt_crypto.results.cell.record import Floats, Ints
 
 #: The counters of a processor line, in its order; all in ticks of 1/`hz` s over all threads.
 CPU_STATES = ("user", "nice", "sys", "idle", "iowait", "irq", "softirq", "steal")

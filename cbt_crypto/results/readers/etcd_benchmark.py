@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from cbt_crypto.archive.files import Malformed
-from cbt_crypto.results.readers.fio_job import FioOutput, Job, Side
+from cbt_crypto.results.readers.fio import FioOutput, Job, Side
 
 #: "  Requests/sec:	7996.3959", "  Total:	2.5011 secs."
 _SUMMARY = re.compile(r"^\s+(Total|Slowest|Fastest|Average|Stddev|Requests/sec):\s+([\d.]+)")

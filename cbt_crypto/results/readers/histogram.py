@@ -7,12 +7,19 @@ percentiles are never averaged.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, Optional
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cbt_crypto.results.arrays import Floats, Ints
+from cbt_crypto.archive.files import Malformed, Stream
+from cbt_crypto.results.cell.record import Floats, Ints
+from cbt_crypto.results.readers.fio_log import NEWLINE, ZERO, DigitText, separators, starts_of
 
 #: The percentiles of a record, by the name of their column.
 PERCENTILES = {
@@ -96,3 +103,183 @@ def percentile_columns(counts: Floats, latencies_ns: Ints) -> dict[str, Floats]:
     last = counts.shape[1] - 1 - np.argmax(counts[:, ::-1] > 0, axis=1)
     columns["clat_ns_max"] = np.where(empty, np.nan, latencies_ns[last])
     return columns
+
+
+#: Bins of a line, unless `log_hist_coarseness` joins 2, 4, 8, ... of them.
+BINS = 1856
+#: Time, direction and block size, ahead of the bins.
+_BEFORE = 3
+#: Bytes looked at together: most logs are smaller, so their lines are never copied.
+_PIECE = 4 << 20
+#: Empty bins, as they stand at the beginning and at the end of a line's bins.
+_LEADING, _TRAILING = b" 0," * BINS, b", 0" * BINS
+
+
+@dataclass(frozen=True)
+class HistogramLog:
+    """Every bin that is not empty, as parallel arrays.
+
+    `counts` IOs of the line `lines` fell into the bin number `bins`, whose middle is
+    `middles_ns[bins]`. `times_ms` and `directions` have one entry a line. `torn` lines were left
+    out.
+    """
+
+    times_ms: Ints
+    directions: Ints
+    lines: Ints
+    bins: Ints
+    counts: Ints
+    middles_ns: Ints
+    torn: int
+
+
+def read_histogram_log(path: Path) -> HistogramLog:
+    """Read a clat_hist log. Raises Malformed when it holds no whole line."""
+    parts: list[_Piece] = []
+    width = 0
+    for text in Stream(path, piece=_PIECE).lines():
+        width = width or _width(text)
+        parts.append(_parse(text, width))
+    heads = [part.heads for part in parts]
+    if not heads or not sum(map(len, heads)):
+        raise Malformed("holds no whole line of a histogram log")
+    firsts = np.cumsum([0, *map(len, heads[:-1])])
+    head = np.concatenate(heads)
+    return HistogramLog(
+        times_ms=head[:, 0],
+        directions=head[:, 1],
+        lines=np.concatenate([part.lines + first for part, first in zip(parts, firsts)]),
+        bins=np.concatenate([part.bins for part in parts]),
+        counts=np.concatenate([part.counts for part in parts]),
+        middles_ns=_middles(width - _BEFORE),
+        torn=sum(part.torn for part in parts),
+    )
+
+
+@dataclass(frozen=True)
+class _Piece:
+    heads: Ints
+    lines: Ints
+    bins: Ints
+    counts: Ints
+    torn: int
+
+
+def _width(text: bytes) -> int:
+    """Fields of the first line whose number of bins is one that fio writes."""
+    for line in islice(io.BytesIO(text), 100):
+        width = line.count(b",") + 1
+        if width - _BEFORE in {BINS >> coarseness for coarseness in range(7)}:
+            return width
+    raise Malformed("holds no whole line of a histogram log")
+
+
+def _middles(bins: int) -> Ints:
+    """The middle in ns of each bin of a line."""
+    joined = BINS // bins
+    fine = bin_latencies_ns(np.arange(BINS))
+    if joined == 1:
+        return fine
+    return (fine[::joined] + fine[joined - 1 :: joined]) // 2
+
+
+def _parse(text: bytes, width: int) -> _Piece:
+    """The lines of `text` with `width` fields whose numbers are all right.
+
+    Most bins of a line are empty, and nearly all of these stand at its two ends: only what is
+    between them is looked at number by number.
+    """
+    bins = width - _BEFORE
+    characters = np.frombuffer(text, np.uint8)
+    ends: list[int] = np.flatnonzero(characters == NEWLINE).tolist()
+    spans = _spans(text, ends)
+    filled = _filled(np.flatnonzero(characters > ZERO), spans)
+    cut = [_cut(text, span, bounds, bins) for span, bounds in zip(spans, filled)]
+    part = _numbers([line for line in cut if line is not None], bins)
+    # what stands behind the last newline is no whole line
+    unfinished = not text.endswith(b"\n")
+    return replace(part, torn=len(ends) - len(part.heads) + unfinished)
+
+
+class _Span(NamedTuple):
+    """A line of the text: its head is `[start, head)`, a comma follows, and it ends at `end`."""
+
+    start: int
+    head: int
+    end: int
+
+
+def _spans(text: bytes, ends: list[int]) -> list[_Span]:
+    """The lines that end at `ends` and have a head."""
+    spans = []
+    start = 0
+    for end in ends:
+        comma = start - 1
+        for _ in range(_BEFORE):
+            comma = text.find(b",", comma + 1, end)
+            if comma < 0:
+                break
+        else:
+            spans.append(_Span(start, comma, end))
+        start = end + 1
+    return spans
+
+
+def _filled(digits: Ints, spans: list[_Span]) -> list[tuple[int, int]]:
+    """The first and the last of `digits` behind each head; twice the line's end without any.
+
+    `digits` are the places of all digits but 0: what is not between the two is empty.
+    """
+    heads, ends = [span.head for span in spans], np.array([span.end for span in spans], np.int64)
+    first, last = np.searchsorted(digits, heads), np.searchsorted(digits, ends) - 1
+    is_empty = first > last
+    padded = np.append(digits, 0)
+    digit_ends = [np.where(is_empty, ends, padded[of]).tolist() for of in (first, last)]
+    return list(zip(*digit_ends))
+
+
+class _CutLine(NamedTuple):
+    """A line without the empty bins at its ends: `first` of them before `filled`, `last` behind."""
+
+    head: bytes
+    first: int
+    filled: bytes
+    last: int
+
+
+def _cut(text: bytes, span: _Span, filled: tuple[int, int], bins: int) -> Optional[_CutLine]:
+    """None where something else than empty bins stands before or behind the filled ones."""
+    start, (left, right) = span.head + 1, filled
+    first = min((left - start) // 3, bins - 1)
+    stop = text.find(b",", right, span.end)
+    if stop < 0:
+        stop = span.end
+    last = (span.end - stop) // 3
+    is_empty_ahead = text.startswith(_LEADING[: 3 * first], start)
+    if not is_empty_ahead or text[stop : span.end] != _TRAILING[: 3 * last]:
+        return None
+    return _CutLine(text[span.start : span.head], first, text[start + 3 * first : stop], last)
+
+
+def _numbers(lines: list[_CutLine], bins: int) -> _Piece:
+    """The counts of lines that are cut, without those in which one is no number."""
+    heads, is_head, _ = _fields([line.head for line in lines])
+    counts, is_count, fields = _fields([line.filled for line in lines])
+    first = np.array([line.first for line in lines], np.int64)
+    last = np.array([line.last for line in lines], np.int64)
+    rows = np.repeat(np.arange(len(lines)), fields)
+    good = is_head.reshape(-1, _BEFORE).all(axis=1) & (first + fields + last == bins)
+    good[rows[~is_count]] = False
+    numbers = np.arange(len(rows)) + np.repeat(first - (np.cumsum(fields) - fields), fields)
+    positive = good[rows] & (counts > 0)
+    renumbered = np.cumsum(good) - 1
+    kept_heads = heads.reshape(-1, _BEFORE)[good]
+    return _Piece(kept_heads, renumbered[rows[positive]], numbers[positive], counts[positive], 0)
+
+
+def _fields(lines: list[bytes]) -> tuple[Ints, NDArray[np.bool_], Ints]:
+    """The numbers of all lines in a row, which of them are right, and how many a line has."""
+    digits = DigitText(b"".join(line + b"\n" for line in lines))
+    ends = separators(digits.bytes)
+    numbers, right = digits.numbers(starts_of(ends), ends)
+    return numbers, right, np.diff(np.flatnonzero(digits.bytes[ends] == NEWLINE), prepend=-1)

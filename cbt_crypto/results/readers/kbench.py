@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Optional
 
 from cbt_crypto.archive.files import Malformed
-from cbt_crypto.results.readers.fio_job import FioOutput, Job, Side
+from cbt_crypto.results.readers.fio import FioOutput, Job, Side
 
 HEADING = b"FIO Benchmark Summary"
 #: It compares two volumes in one table, or repeats latencies as percentiles.

@@ -8,9 +8,7 @@ from dataclasses import replace
 
 from cbt_crypto.archive.files import Malformed
 from cbt_crypto.results.readers.etcd_benchmark import parse_etcd_benchmark
-from cbt_crypto.results.readers.fio_job import FioOutput
-from cbt_crypto.results.readers.fio_json import parse_fio_json
-from cbt_crypto.results.readers.fio_normal import parse_fio_normal
+from cbt_crypto.results.readers.fio import FioOutput, parse_fio_json, parse_fio_normal
 from cbt_crypto.results.readers.kbench import parse_kbench
 from cbt_crypto.results.readers.rados_bench import parse_rados_bench
 

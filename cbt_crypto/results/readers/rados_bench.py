@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from cbt_crypto.archive.files import Malformed
-from cbt_crypto.results.readers.fio_job import FioOutput, Job, Side
+from cbt_crypto.results.readers.fio import FioOutput, Job, Side
 
 _MARK = "Total time run"
 _MIB = 1 << 20

@@ -10,7 +10,7 @@ from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.errors import RunError
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.pacing import reference_of, share
-from cbt_crypto.results.precision.block import read_block
+from cbt_crypto.results.until import read_block
 
 
 def loaded(cell: Cell, cells: Sequence[Cell], baseline: str, archive: Path) -> Scenario:

@@ -14,7 +14,7 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
-from cbt_crypto.results.precision.repetition import rounds_for
+from cbt_crypto.results.repetition import rounds_for
 from cbt_crypto.run.init.roles import Proposal
 from cbt_crypto.run.preflight.survey import survey
 

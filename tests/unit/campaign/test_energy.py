@@ -14,7 +14,7 @@ from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import samplers as energy_sampler
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.results.cell.energy import read_energy
+from cbt_crypto.results.cell.hardware_counters import read_energy
 from cbt_crypto.run import environment
 from cbt_crypto.run.environment import energy_hosts
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cbt_crypto.hosts import samplers
-from cbt_crypto.results.cell.client_cpu import read_client_cpu
+from cbt_crypto.results.cell.client import read_client_cpu
 
 pytestmark = pytest.mark.unit
 

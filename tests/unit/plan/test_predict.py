@@ -17,10 +17,8 @@ from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.predict import Durations, Earlier, predict, rounds_needed
 from cbt_crypto.plan.show import show_plan
 from cbt_crypto.plan.steps import Measure, plan
-from cbt_crypto.results.precision.confidence_sequence import boundary
-from cbt_crypto.results.precision.pace import MARGIN
-from cbt_crypto.results.precision.repetition import FEWEST_PAIRS
-from cbt_crypto.results.precision.until import MeasureUntil
+from cbt_crypto.results.repetition import FEWEST_PAIRS, boundary
+from cbt_crypto.results.until import MARGIN, MeasureUntil
 
 pytestmark = pytest.mark.unit
 

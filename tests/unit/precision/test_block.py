@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto.results.precision.block import read_block
+from cbt_crypto.results.until import read_block
 
 pytestmark = pytest.mark.unit
 

@@ -9,10 +9,9 @@ import statistics
 import pytest
 from scipy import stats
 
-from cbt_crypto.results.precision import deployments
-from cbt_crypto.results.precision.pace import LoadPace, Measured
-from cbt_crypto.results.precision.repetition import student
-from cbt_crypto.results.precision.until import MeasureUntil
+from cbt_crypto.results import repetition
+from cbt_crypto.results.repetition import student
+from cbt_crypto.results.until import LoadPace, Measured, MeasureUntil
 
 pytestmark = pytest.mark.unit
 
@@ -29,13 +28,13 @@ def test_it_is_never_narrower_than_student_s_own() -> None:
     for count in (2, 4, 9):
         own = [[source.gauss(0, 0.1)] for _ in range(count)]
         low, high = stats.ttest_1samp([x for (x,) in own], 0).confidence_interval(0.95)
-        assert deployments.beside(own).half >= 0.995 * (high - low) / 2
+        assert repetition.beside(own).half >= 0.995 * (high - low) / 2
 
 
 def test_of_more_deployments_the_first_say_how_far_they_are_apart() -> None:
     """Stein's: the variance of the first four, the mean of all nine."""
     values = [0.1, -0.1, 0.1, -0.1, 0.0, 0.0, 0.0, 0.0, 0.0]
-    found = deployments.beside([[value] for value in values])
+    found = repetition.beside([[value] for value in values])
     error = stats.tstd(values[:4]) / math.sqrt(9)
     assert found.half == pytest.approx(stats.t.ppf(0.975, 3) * error, rel=2e-3)
 
@@ -47,10 +46,10 @@ def test_ended_by_width_it_is_right_where_student_s_is_not() -> None:
     for _ in range(trials):
         drawn = [source.gauss(0, 1) for _ in range(60)]
         for name in wrong:
-            for count in range(deployments.FIRST, 60):
+            for count in range(repetition.FIRST, 60):
                 own = drawn[:count]
                 if name == "stein":
-                    half = deployments.beside([[value] for value in own]).half
+                    half = repetition.beside([[value] for value in own]).half
                 else:
                     half = student(count - 1) * statistics.stdev(own) / math.sqrt(count)
                 if half <= 0.9:
@@ -134,7 +133,7 @@ def test_rounds_of_deployments_each_know_no_more_than_welch() -> None:
 def test_rounds_of_deployments_each_give_a_degree_of_freedom_away() -> None:
     """As those do that nothing adds to: 6.4 % of campaigns under a cycle of 120 s were wrong."""
     differences = [0.0, 0.0, 0.02, -0.02, 0.3]
-    found = deployments.apart([(own, 0.0) for own in differences])
+    found = repetition.apart([(own, 0.0) for own in differences])
     error = stats.tstd(differences) / math.sqrt(5)
     assert found.half == pytest.approx(stats.t.ppf(0.975, 3) * error, rel=2e-3)
 

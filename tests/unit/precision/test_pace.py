@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from cbt_crypto.results.precision.pace import LoadPace, Measured
-from cbt_crypto.results.precision.until import MeasureUntil
+from cbt_crypto.results.until import LoadPace, Measured, MeasureUntil
 
 pytestmark = pytest.mark.unit
 

@@ -7,13 +7,7 @@ import random
 
 import pytest
 
-from cbt_crypto.results.precision.confidence_sequence import (
-    ALPHA,
-    boundary,
-    interval,
-    likeness,
-    unlike,
-)
+from cbt_crypto.results.repetition import ALPHA, boundary, interval, likeness, unlike
 
 pytestmark = pytest.mark.unit
 

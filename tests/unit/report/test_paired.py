@@ -13,7 +13,7 @@ from cbt_crypto.report.figures.interval import Comparisons, LoadRuns
 from cbt_crypto.report.figures.spread import split, stretches
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.precision.confidence_sequence import ALPHA, boundary, interval, p_value
+from cbt_crypto.results.repetition import ALPHA, boundary, interval, p_value
 
 pytestmark = pytest.mark.unit
 

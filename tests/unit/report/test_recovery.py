@@ -13,7 +13,7 @@ from cbt_crypto.archive.documents import Recovery
 from cbt_crypto.report import build
 from cbt_crypto.report.figures import recovery
 from cbt_crypto.report.text.markdown import markdown
-from cbt_crypto.results.cell.series import Series
+from cbt_crypto.results.cell.in_window import Series
 
 pytestmark = pytest.mark.unit
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from cbt_crypto.archive.files import Malformed
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.results.cell.perf import crypto_percent, parse_perf_stat
+from cbt_crypto.results.cell.hardware_counters import crypto_percent, parse_perf_stat
+from cbt_crypto.results.foreign import read_upstream
 from cbt_crypto.results.readers.collectl import read_collectl
+from cbt_crypto.results.readers.fio import parse_fio_normal
 from cbt_crypto.results.readers.fio_log import read_fio_log
-from cbt_crypto.results.readers.fio_normal import parse_fio_normal
-from cbt_crypto.results.readers.histogram_log import read_histogram_log
+from cbt_crypto.results.readers.histogram import read_histogram_log
 from cbt_crypto.results.readers.process_output import parse_output
-from cbt_crypto.results.upstream_archive import read_upstream
 
 pytestmark = pytest.mark.unit
 

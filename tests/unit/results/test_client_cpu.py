@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cbt_crypto.archive.files import Malformed
-from cbt_crypto.results.cell.client_cpu import (
+from cbt_crypto.results.cell.client import (
     ClientSamples,
     clients_used,
     cores_per_second,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cbt_crypto.archive.documents import CellDocument
 from cbt_crypto.archive.files import Malformed
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.results.cell.energy import (
+from cbt_crypto.results.cell.hardware_counters import (
     HostEnergy,
     energy_of_osds,
     energy_used,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cbt_crypto.archive.files import Malformed
-from cbt_crypto.results.readers.fio_json import parse_fio_json
+from cbt_crypto.results.readers.fio import parse_fio_json
 from cbt_crypto.results.readers.histogram import PERCENTILES, merge
 
 pytestmark = pytest.mark.unit

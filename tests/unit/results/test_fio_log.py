@@ -4,7 +4,7 @@ import pytest
 
 from cbt_crypto.archive.files import Malformed
 from cbt_crypto.results.cell.window import Window, counts_per_second, means_per_second
-from cbt_crypto.results.readers.fio_json import parse_fio_json
+from cbt_crypto.results.readers.fio import parse_fio_json
 from cbt_crypto.results.readers.fio_log import read_fio_log
 
 pytestmark = pytest.mark.unit

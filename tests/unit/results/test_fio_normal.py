@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cbt_crypto.archive.files import Malformed
-from cbt_crypto.results.readers.fio_json import parse_fio_json
-from cbt_crypto.results.readers.fio_normal import parse_fio_normal
+from cbt_crypto.results.readers.fio import parse_fio_json, parse_fio_normal
 
 pytestmark = pytest.mark.unit
 

@@ -8,15 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbt_crypto.archive.files import Malformed
-from cbt_crypto.results.readers.fio_json import parse_fio_json
+from cbt_crypto.results.readers.fio import parse_fio_json
 from cbt_crypto.results.readers.histogram import (
+    BINS,
     PERCENTILES,
     bin_latencies_ns,
     from_bins,
     merge,
     percentile_columns,
+    read_histogram_log,
 )
-from cbt_crypto.results.readers.histogram_log import BINS, read_histogram_log
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ import pytest
 
 from cbt_crypto.archive.files import Malformed
 from cbt_crypto.archive.folder import Folder
-from cbt_crypto.results.cell.perf import crypto_percent, parse_perf_stat, read_perf
+from cbt_crypto.results.cell.hardware_counters import crypto_percent, parse_perf_stat, read_perf
 from cbt_crypto.results.cell.window import Window
 
 pytestmark = pytest.mark.unit

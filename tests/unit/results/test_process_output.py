@@ -7,8 +7,7 @@ import re
 import pytest
 
 from cbt_crypto.archive.files import Malformed
-from cbt_crypto.results.readers.fio_job import SYNC
-from cbt_crypto.results.readers.fio_json import parse_fio_json
+from cbt_crypto.results.readers.fio import SYNC, parse_fio_json
 from cbt_crypto.results.readers.process_output import read_output
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ import pytest
 
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.upstream_archive import read_upstream
+from cbt_crypto.results.foreign import read_upstream
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ import pytest
 
 from cbt_crypto.archive.documents import FORMAT
 from cbt_crypto.errors import UsageError
-from cbt_crypto.results.upstream_layout import lay_out
+from cbt_crypto.results.foreign import lay_out
 
 pytestmark = pytest.mark.unit
 

@@ -28,7 +28,7 @@ from cbt_crypto.plan.allocation import (
     spread_of,
     until_known,
 )
-from cbt_crypto.results.precision.until import MeasureUntil
+from cbt_crypto.results.until import MeasureUntil
 
 pytestmark = pytest.mark.unit
 

@@ -13,8 +13,8 @@ from cbt_crypto.archive.folder import Folder
 from cbt_crypto.plan import allocation
 from cbt_crypto.plan.allocation import Spread, spread_of
 from cbt_crypto.report.figures.forecast import how_it_came_out
-from cbt_crypto.results.precision.deployments import FIRST, beside
-from cbt_crypto.results.precision.until import MeasureUntil
+from cbt_crypto.results.repetition import FIRST, beside
+from cbt_crypto.results.until import MeasureUntil
 
 pytestmark = pytest.mark.unit
 

@@ -1,25 +1,22 @@
-"""Archives of upstream CBT's own benchmarks: no plan, no proof, one configuration each.
-
-What a cell was comes from `benchmark_config.yaml` and from the options that fio repeats in its
-output; where the OSDs were comes from `cbt_config.yaml`. There are two layouts:
-
-- `id-x/json_output.<volume>.<host>`: one run a directory;
-- `id-x/<workload>.<host>/rbdfio/numjobs-N/[total_iodepth-N/]iodepth-N/json_output.<volume>`: each
-  workload and combination is a cell, of all hosts together.
-"""
+"""Results that others made: archives of upstream CBT, and files that authors publish."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from cbt_crypto.archive.documents import FORMAT, CellDocument, PlannedCell, Process
 from cbt_crypto.archive.files import Malformed, read_yaml
-from cbt_crypto.archive.folder import Folder
+from cbt_crypto.archive.folder import Folder, open_archive
+from cbt_crypto.errors import UsageError
 from cbt_crypto.results.cell.run import Run, dimensions_of, read_unproved_run
-from cbt_crypto.results.readers.process_output import parse_output
+from cbt_crypto.results.readers.fio import Job
+from cbt_crypto.results.readers.kbench import HEADING
+from cbt_crypto.results.readers.process_output import NAMED, parse_output, read_output
 from cbt_crypto.units import parse_size
 
 _OUTPUT = re.compile(r"(?:json_)?output\.(\d+)\.([A-Za-z0-9][^/]*)")
@@ -152,7 +149,7 @@ def _run(
     )
     try:
         of_fio = _from_fio(folder, processes[0].json_file)
-        parameters = {**_parameters(folder, inner.partition("/")[0]), **of_fio}
+        parameters = {**_upstream_parameters(folder, inner.partition("/")[0]), **of_fio}
     except Malformed as error:
         return Run(planned, dimensions_of(planned), failure=str(error))
     planned = planned.model_copy(update={"parameters": parameters})
@@ -187,7 +184,7 @@ def _processes(folder: Folder) -> tuple[Process, ...]:
     )
 
 
-def _parameters(folder: Folder, workload: str) -> dict[str, Any]:
+def _upstream_parameters(folder: Folder, workload: str) -> dict[str, Any]:
     """Options of the benchmark; those of a workload instead of those above it, as for CBT."""
     config = _yaml(folder, "benchmark_config.yaml")
     inner = config.get("cluster", config)
@@ -216,3 +213,188 @@ def _from_fio(folder: Folder, name: str) -> dict[str, Any]:
     if (depth := options.get("iodepth", "")).isdigit():
         parameters["iodepth"] = int(depth)
     return parameters
+
+
+#: What may be a part of a file's name.
+_PLAIN = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
+#: Of jobs, and of IOs in flight: more have no place in upstream's names.
+_MOST = 10**6
+
+
+def lay_out(archive: Path, out: Path) -> int:
+    """Write `out`, which must not exist; return how many results of fio's are in it.
+
+    Raises UsageError for what is no archive of ours, has no results of fio's, or names what is no
+    name; then nothing of that cell is written.
+    """
+    if os.path.lexists(out):
+        raise UsageError(f"{out}: exists already; name a new directory")
+    opened = open_archive(archive)
+    try:
+        count = sum(_lay_out(opened.folder, planned.path, out) for planned in opened.plan.cells)
+        if not count:
+            raise UsageError(f"{archive}: has no results of fio's that could be laid out")
+        described = opened.folder.below("results").read("cbt_config.yaml")
+    except Malformed as error:
+        raise UsageError(f"{archive}: a file of it {error}") from None
+    _write(out / "results" / "cbt_config.yaml", described or b"")
+    return count
+
+
+def _lay_out(archive: Folder, cell: str, out: Path) -> int:
+    count = 0
+    for name, data in _results(archive.cell(cell)):
+        _write(out / cell / name, data)
+        count += 1
+    return count
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Raises UsageError where it cannot be, or is there already."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            file.write(data)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def _results(folder: Folder) -> Iterator[tuple[str, bytes]]:
+    """Path in upstream's layout and content, for each process of a finished cell."""
+    try:
+        cell = folder.document("cell.json", CellDocument)
+    except Malformed:
+        return
+    if cell is None or cell.state != "finished":
+        return
+    for process in cell.processes:
+        data = folder.read(process.json_file) if process.kind == "fio" else None
+        if data is not None:
+            yield _name(cell, process), data
+
+
+def _name(cell: CellDocument, process: Process) -> str:
+    jobs, depth = (_number(cell.parameters.get(key)) for key in ("numjobs", "iodepth"))
+    for name in (cell.scenario, process.host, process.volume):
+        # They come from the archive, and a path is made of them.
+        if not _PLAIN.fullmatch(name) or ".." in name:
+            raise Malformed(f"names {name[:100]!r}, which is no name of a host or a volume")
+    return (
+        f"{cell.scenario}.{process.host}/rbdfio/numjobs-{jobs:03d}/iodepth-{depth:06d}/"
+        f"json_output.{process.volume}"
+    )
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value < _MOST else 1
+
+
+#: Files of one article; more are something else.
+_MOST_FILES = 1000
+
+
+class _PublishedLoad(NamedTuple):
+    """One load in one file."""
+
+    file: str
+    kind: str
+    scenario: str
+    parameters: dict[str, Any]
+
+
+def read_published(path: Path, configuration: str) -> list[Run]:
+    """A run for each load in a file, or in the files of a directory or of a pattern.
+
+    Files that hold the same load are iterations of it. Raises Malformed for several summaries of
+    kbench, which do not say what was measured, and where there is no file that can be read.
+    """
+    folder, names = _files(path)
+    loads = [load for name in names for load in _loads(folder, name)]
+    summaries = {load.file for load in loads if load.scenario == "kbench"}
+    if len(summaries) > 1:
+        raise Malformed(
+            f"holds {len(summaries)} summaries of kbench, which do not say what each is of; "
+            f"name one, e.g. {path.parent if not path.is_dir() else path}/{min(summaries)}"
+        )
+    if not loads:
+        raise Malformed(
+            "there is no results directory, so this is no archive, and no file of fio, kbench or "
+            "etcd's benchmark tool"
+        )
+    return list(_runs(folder, loads, configuration))
+
+
+def _files(path: Path) -> tuple[Folder, list[str]]:
+    if path.is_dir():
+        folder, pattern = path.resolve(), "*"
+    else:
+        folder, pattern = path.parent.resolve(), path.name
+    names = sorted(entry.name for entry in folder.glob(pattern) if entry.is_file()) or [pattern]
+    return Folder(folder), [name for name in names if not name.startswith(".")][:_MOST_FILES]
+
+
+def _loads(folder: Folder, name: str) -> Iterator[_PublishedLoad]:
+    """What is in a file; nothing where it is none of those that can be read."""
+    data = folder.read(name)
+    if data is None:
+        return
+    if HEADING in data:
+        for job in read_output("kbench", data).jobs:
+            yield _PublishedLoad(name, f"kbench{NAMED}{job.name}", "kbench", {"mode": job.name})
+    elif b"Requests/sec:" in data and b"Latency distribution:" in data:
+        yield _PublishedLoad(name, "etcd_benchmark", "etcd", {"mode": "put"})
+    else:
+        try:
+            jobs = parse_output(data).jobs
+        except Malformed:
+            return
+        yield from _of_fio(name, jobs)
+
+
+def _of_fio(name: str, jobs: Iterable[Job]) -> Iterator[_PublishedLoad]:
+    """One load where all jobs are alike; else each job is one, as they ran one after another."""
+    named = {job.name: _published_parameters(job) for job in jobs}
+    loads = {tuple(sorted(parameters.items())) for parameters in named.values()}
+    if len(loads) == 1:
+        yield _PublishedLoad(name, "fio", "fio", next(iter(named.values())))
+        return
+    for job, parameters in named.items():
+        yield _PublishedLoad(name, f"fio{NAMED}{job}", "fio", parameters)
+
+
+def _published_parameters(job: Job) -> dict[str, Any]:
+    parameters: dict[str, Any] = {
+        "mode": job.options.get("rw") or job.options.get("readwrite") or "?"
+    }
+    size = parse_size(job.options.get("bs") or job.options.get("blocksize") or "")
+    if size is not None:
+        parameters["op_size"] = size
+    depth = job.options.get("iodepth", "")
+    if depth.isdigit():
+        parameters["iodepth"] = int(depth)
+    return parameters
+
+
+def _runs(folder: Folder, loads: Iterable[_PublishedLoad], configuration: str) -> Iterator[Run]:
+    seen: dict[str, int] = {}
+    for number, published in enumerate(loads):
+        load = f"{published.scenario} {sorted(published.parameters.items())}"
+        iteration = seen[load] = seen.get(load, -1) + 1
+        planned = PlannedCell(
+            id=f"published-{number}",
+            path=folder.root.name,
+            iteration=iteration,
+            scenario=published.scenario,
+            configuration=configuration,
+            parameters=published.parameters,
+        )
+        process = Process(
+            host="unknown", volume="0", kind=published.kind, exit_status=0, json=published.file
+        )
+        cell = CellDocument(
+            **planned.model_dump(exclude={"path"}),
+            format=FORMAT,
+            state="finished",
+            processes=(process,),
+        )
+        yield read_unproved_run(folder, planned, cell)
