@@ -196,7 +196,7 @@ def pack_command(archive: Path, summary: bool, anonymize: bool, target: Optional
     target = target or Path(f"{archive.resolve().name}.zip")
     if summary:
         from cbt_crypto.report import ReportOptions, build  # noqa: PLC0415
-        from cbt_crypto.report.text.csv_json import document  # noqa: PLC0415
+        from cbt_crypto.report.document import document  # noqa: PLC0415
 
         summary_document = document(build(archive, ReportOptions(anonymize=anonymize)))
         pack_summary(summary_document, target, anonymized=anonymize)

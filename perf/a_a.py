@@ -28,9 +28,8 @@ from cbt_crypto.archive.folder import open_archive
 from cbt_crypto.plan.cells import Cell, cells_of
 from cbt_crypto.plan.file import load
 from cbt_crypto.report.build import assemble, read_runs
-from cbt_crypto.report.figures.selection import baseline_of
-from cbt_crypto.report.model import Comparison, Report
-from cbt_crypto.report.options import ReportOptions
+from cbt_crypto.report.figures.group import baseline_of
+from cbt_crypto.report.model import Comparison, Report, ReportOptions
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE, TWIN, OTHER = "Same", "Same again", "Secure messenger"

@@ -41,10 +41,7 @@ from simulated.designs import (
 from simulated.disturbances import DISTURBANCES, Disturbance, Floats, Generator
 
 from cbt_crypto.plan.order import PAUSES_S, orders, pause_s, round_orders
-from cbt_crypto.report.figures.repeats import (
-    Estimate,
-    Value,
-)
+from cbt_crypto.report.figures.repeats import Estimate, Value
 
 FIGURES = ("IOPS", "latency", "p99", "CPU per IO")
 #: Seconds that a deployment takes, and a change of configuration on a cluster.

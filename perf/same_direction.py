@@ -25,9 +25,8 @@ from rich.table import Table as Grid
 from cbt_crypto.archive.folder import open_archive
 from cbt_crypto.plan.file.cluster import CONTROL
 from cbt_crypto.report.build import assemble, read_runs
-from cbt_crypto.report.figures.selection import baseline_of
-from cbt_crypto.report.model import Comparison
-from cbt_crypto.report.options import ReportOptions
+from cbt_crypto.report.figures.group import baseline_of
+from cbt_crypto.report.model import Comparison, ReportOptions
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE, OTHER = "crc", "secure"

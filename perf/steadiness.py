@@ -16,7 +16,7 @@ import math
 import numpy as np
 from simulated.disturbances import DISTURBANCES, Floats, Generator, Series, ar1, together, white
 
-from cbt_crypto.report.figures.steadiness import change_of
+from cbt_crypto.report.figures.doubts import change_of
 
 LENGTHS_S = (30, 60, 120, 300)
 

@@ -38,7 +38,7 @@ from cbt_crypto.plan.file import load
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.report.build import build
-from cbt_crypto.report.text.terminal import show
+from cbt_crypto.report.terminal import show
 from cbt_crypto.run.preflight.check import checks
 from cbt_crypto.run.preflight.survey import survey
 

@@ -342,8 +342,8 @@ def _seen(pairs: Sequence[tuple[Any, Any]]) -> Iterator[Seen]:
 
 def _spread(pairs: Sequence[tuple[Any, Any]], metric: str, direction: str) -> Optional[Spread]:
     """Of one figure in one direction."""
+    from cbt_crypto.report.figures.interval import log_value  # noqa: PLC0415
     from cbt_crypto.report.figures.metric import BY_KEY  # noqa: PLC0415
-    from cbt_crypto.report.figures.spread import log_value  # noqa: PLC0415
 
     by_deployment: dict[int, list[float]] = {}
     errors, seconds = [], []

@@ -11,9 +11,8 @@ from rich.console import Console
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.report.build import build
 from cbt_crypto.report.files import write
-from cbt_crypto.report.model import Report
-from cbt_crypto.report.options import ReportOptions
-from cbt_crypto.report.text.terminal import show, widened
+from cbt_crypto.report.model import Report, ReportOptions
+from cbt_crypto.report.terminal import show, widened
 
 __all__ = ["Report", "ReportOptions", "build", "publish", "show", "widened", "write"]
 

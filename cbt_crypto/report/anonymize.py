@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from cbt_crypto.report.model import Report
-from cbt_crypto.report.sanitize import map_text
+from cbt_crypto.report.wording import map_text
 
 #: What may be an address; `ipaddress` knows.
 _ADDRESS = re.compile(

@@ -12,29 +12,87 @@ from functools import partial
 from pathlib import Path
 from typing import Optional
 
-from cbt_crypto.archive.documents import Baseline, PlanDocument, PlannedCell, Scalar
-from cbt_crypto.archive.files import printable
+from cbt_crypto.archive.documents import (
+    Baseline,
+    PlanDocument,
+    PlannedCell,
+    PredictionDocument,
+    Scalar,
+    TimelineDocument,
+)
+from cbt_crypto.archive.files import Malformed, printable
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
-from cbt_crypto.report import label
+from cbt_crypto.report import wording
 from cbt_crypto.report.anonymize import anonymized
-from cbt_crypto.report.figures import doubts, spread
+from cbt_crypto.report.figures import doubts, interval
 from cbt_crypto.report.figures.conclusion import conclude
-from cbt_crypto.report.figures.control import control_of, control_sentences
-from cbt_crypto.report.figures.drive_group import groups
-from cbt_crypto.report.figures.forecast import how_it_came_out
-from cbt_crypto.report.figures.group import SectionRuns, TableRuns, group
-from cbt_crypto.report.figures.interval import Comparisons, LoadRuns
-from cbt_crypto.report.figures.known_spread import KnownLoad, KnownSpread
-from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, METRICS, OVERWRITTEN
-from cbt_crypto.report.figures.selection import baseline_of, chosen_cells, values_of
-from cbt_crypto.report.figures.tail import withheld, without
-from cbt_crypto.report.model import Comparison, Pair, Report, ReportCell, Section, Table
-from cbt_crypto.report.options import ReportOptions
-from cbt_crypto.report.sanitize import map_text
+from cbt_crypto.report.figures.doubts import control_of, control_sentences
+from cbt_crypto.report.figures.group import (
+    SectionRuns,
+    TableRuns,
+    baseline_of,
+    chosen_cells,
+    group,
+    groups,
+    values_of,
+)
+from cbt_crypto.report.figures.interval import Comparisons, KnownLoad, KnownSpread, LoadRuns
+from cbt_crypto.report.figures.metric import (
+    BY_KEY,
+    FROM_MEMORY,
+    METRICS,
+    OVERWRITTEN,
+    withheld,
+    without,
+)
+from cbt_crypto.report.model import (
+    Comparison,
+    Pair,
+    Report,
+    ReportCell,
+    ReportOptions,
+    Section,
+    Table,
+)
+from cbt_crypto.report.wording import map_text
 from cbt_crypto.results.cell import record
 from cbt_crypto.results.cell.kept import Kept, ReadCell
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.cell.within_run import is_possible
+from cbt_crypto.units import time_text
+
+#: A pause longer than any of a campaign's own: it stood still and was gone on with.
+_STOOD_STILL_S = 300.0
+
+
+def how_it_came_out(folder: Folder) -> Iterator[str]:
+    """A sentence, where the archive has a prediction; or what is wrong with that."""
+    try:
+        predicted = folder.document("results/prediction.json", PredictionDocument)
+        timeline = folder.document("results/timeline.json", TimelineDocument)
+    except Malformed as error:
+        yield str(error)
+        return
+    if predicted is None or timeline is None or not timeline.steps:
+        return
+    usual, low, high = map(time_text, (predicted.seconds, predicted.low, predicted.high))
+    took = seconds_of(timeline)
+    inside = "" if predicted.low <= took <= predicted.high else ", which is outside of that"
+    yield (
+        f"judging by {predicted.like} it was to take {usual}, {low} to {high} with a chance of "
+        f"80 %; so far it took {time_text(took)}{inside}"
+    )
+
+
+def seconds_of(timeline: TimelineDocument) -> float:
+    """From the first step to the last one, without the time in which the campaign stood still."""
+    total, end = 0.0, None
+    for step in sorted(timeline.steps, key=lambda step: step.started):
+        gap = 0.0 if end is None else step.started - end
+        total += step.seconds + (gap if 0 < gap < _STOOD_STILL_S else 0.0)
+        end = max(end or 0.0, step.started + step.seconds)
+    return total
+
 
 #: Fewer cells than this are read in this process: starting others would take longer.
 _WORTH_A_POOL = 8
@@ -140,12 +198,12 @@ def _loads(
     tables: Sequence[TableRuns], runs: Sequence[Run], baseline: Baseline
 ) -> dict[Hashable, LoadRuns]:
     """Every section by `_key`, its runs by row and stretch."""
-    numbers = spread.stretches(runs, baseline.dimension)
+    numbers = interval.stretches(runs, baseline.dimension)
     return {
         _key(section): LoadRuns(
             section.direction,
             {
-                value: spread.split(runs_of_row, numbers)
+                value: interval.split(runs_of_row, numbers)
                 for value, runs_of_row in section.rows.items()
             },
             section.load,
@@ -266,7 +324,7 @@ class _Comparer:
 
 def name_of(dimension: str, value: Scalar) -> str:
     """What a row is called: a value of the compared dimension, sizes with their unit."""
-    return label.op_size(value) if dimension == "op_size" else str(value)
+    return wording.op_size(value) if dimension == "op_size" else str(value)
 
 
 def _is_waived(runs: Sequence[Run]) -> bool:

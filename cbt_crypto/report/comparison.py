@@ -18,9 +18,8 @@ from cbt_crypto.archive.files import Malformed, Problem
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report.build import assemble, read_runs
-from cbt_crypto.report.figures.selection import baseline_of, chosen_cells
-from cbt_crypto.report.model import Report
-from cbt_crypto.report.options import ReportOptions
+from cbt_crypto.report.figures.group import baseline_of, chosen_cells
+from cbt_crypto.report.model import Report, ReportOptions
 from cbt_crypto.results.cell.run import Run, dimensions_of
 from cbt_crypto.results.foreign import read_published, read_upstream
 

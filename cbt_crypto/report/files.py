@@ -14,18 +14,13 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.report.charts.chart import Chart, charts
-from cbt_crypto.report.charts.depth_chart import depth_charts
-from cbt_crypto.report.charts.forest import forest
-from cbt_crypto.report.charts.forest_svg import forest_text
-from cbt_crypto.report.charts.noted import noted
-from cbt_crypto.report.charts.size_chart import size_charts
+from cbt_crypto.report.charts.chart_values import Chart, charts, depth_charts, noted, size_charts
+from cbt_crypto.report.charts.forest import forest, forest_text
 from cbt_crypto.report.charts.svg import svg
-from cbt_crypto.report.html.page import page
-from cbt_crypto.report.model import Report
-from cbt_crypto.report.shown import without_missing
-from cbt_crypto.report.text.csv_json import document, tidy
-from cbt_crypto.report.text.markdown import markdown
+from cbt_crypto.report.document import document, tidy
+from cbt_crypto.report.markdown import markdown
+from cbt_crypto.report.model import Report, without_missing
+from cbt_crypto.report.page import page
 
 _FILES = ("report.md", "report.csv", "report.json", "report.html")
 #: Fewer charts than this are drawn in this process: starting others would take longer.

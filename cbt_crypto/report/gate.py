@@ -22,9 +22,9 @@ from typing import Optional
 from lxml import etree
 from lxml.builder import E
 
-from cbt_crypto.report.figures.control import CONTROL
+from cbt_crypto.report.figures.doubts import CONTROL
 from cbt_crypto.report.figures.metric import Metric
-from cbt_crypto.report.figures.verdicts import differing
+from cbt_crypto.report.figures.repeats import differing
 from cbt_crypto.report.model import Comparison, Report, ReportCell
 from cbt_crypto.results.repetition import ALPHA, FEWEST_ROUNDS
 

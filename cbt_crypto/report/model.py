@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto.archive.documents import Baseline, Scalar
-from cbt_crypto.report import label
+from cbt_crypto.report import wording
 from cbt_crypto.report.figures.repeats import StandardError
-from cbt_crypto.report.options import ReportOptions
 from cbt_crypto.results.cell.run import Run
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """Choices of the reader; the archive is the same whatever they are.
+
+    `baseline` is a value of the compared dimension, or `dimension=value` to compare another one;
+    None takes the plan's. `only` keeps cells whose label contains, or as a glob matches, one of
+    these, and their baseline. `loss` prints percent lost instead of percent of the baseline.
+    `anonymize` hides host names and addresses. `spread_from` is an archive, measured in rounds,
+    that says how much deployments of this site differ, for what was deployed once here.
+    """
+
+    baseline: Optional[str] = None
+    only: tuple[str, ...] = ()
+    loss: bool = False
+    anonymize: bool = False
+    spread_from: Optional[Path] = None
+
 
 #: An upper bound so many times the lower one says nothing: twenty times as much, or a twentieth.
 _EVERYTHING = 400.0
@@ -216,10 +235,10 @@ class Report:
         if not self.emulated_hosts:
             return ""
         if not self.emulated_only:
-            return label.EMULATED
+            return wording.EMULATED
         if table is not None and "hardware" in table.dimensions:
-            return label.EMULATED if self.is_emulated(table.dimensions) else ""
-        return label.emulated_in(self.emulated_only)
+            return wording.EMULATED if self.is_emulated(table.dimensions) else ""
+        return wording.emulated_in(self.emulated_only)
 
     def by_emulation(self, tables: Iterable[Table]) -> dict[str, list[Table]]:
         """`tables` by what is said of each one's processors."""
@@ -241,9 +260,35 @@ class Report:
     @property
     def compared(self) -> str:
         """The heading of the rows: the dimension that is compared."""
-        return label.dimension(self.baseline.dimension)
+        return wording.dimension(self.baseline.dimension)
 
     @property
     def cells(self) -> tuple[ReportCell, ...]:
         """Every cell of every table."""
         return tuple(c for t in self.tables for section in t.sections for c in section.cells)
+
+
+def without_missing(report: Report) -> Report:
+    """The report without rows that were not run; a note counts them.
+
+    Sections and tables that are left empty are gone too. What is written for programs keeps all.
+    """
+    missing = [cell for cell in report.cells if cell.state == "missing"]
+    if not missing:
+        return report
+    tables = tuple(table for table in map(_table, report.tables) if table.sections)
+    have, them = ("has", "it") if len(missing) == 1 else ("have", "them")
+    counted = f"{len(missing)} of {len(report.cells)} cells {have} not been run"
+    # Not the same command: it may have had --only.
+    note = f"{counted}; cbt.py with the same file and archive goes on with {them}"
+    return replace(report, tables=tables, notes=(*report.notes, note))
+
+
+def _table(table: Table) -> Table:
+    sections = (_section(section) for section in table.sections)
+    return replace(table, sections=tuple(section for section in sections if section.cells))
+
+
+def _section(section: Section) -> Section:
+    cells = tuple(cell for cell in section.cells if cell.state != "missing")
+    return replace(section, cells=cells)

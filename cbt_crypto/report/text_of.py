@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from cbt_crypto.report import label
+from cbt_crypto.report import wording
 from cbt_crypto.report.model import Comparison, Report
 from cbt_crypto.results.repetition import ALPHA, FEWEST_ROUNDS, rounds_for
 
@@ -45,7 +45,7 @@ def interval(comparison: Optional[Comparison], loss: bool) -> str:
         return "-"
     low, high = comparison.low, comparison.high
     if comparison.says_nothing:
-        return label.UNKNOWN_YET
+        return wording.UNKNOWN_YET
     if comparison.is_of_one_deployment:
         half = (high - low) / 2
         return f"within run ±{half:.{1 if half < _WIDE else 0}f}"

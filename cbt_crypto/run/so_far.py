@@ -37,7 +37,7 @@ class SoFar:
     def renew(self) -> None:
         """Make them anew; they stay as they are when something goes wrong."""
         began = time.monotonic()
-        module = "cbt_crypto.report.text.so_far"
+        module = "cbt_crypto.report.so_far"
         # A checkout need not be installed.
         path = str(Path(cbt_crypto.__file__).parent.parent)
         with contextlib.suppress(OSError, subprocess.SubprocessError):

@@ -9,11 +9,11 @@ from cbt_crypto.report.figures.repeats import (
     Estimate,
     Value,
     Wish,
+    differing,
     estimate,
     of_known_spread,
     variance_of,
 )
-from cbt_crypto.report.figures.verdicts import differing
 from cbt_crypto.results.until import LoadPace, Measured, MeasureUntil
 
 #: Rows of a campaign: the baseline, the control, and what is compared.

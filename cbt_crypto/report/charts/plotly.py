@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cbt_crypto.report.charts import palette
-from cbt_crypto.report.charts.chart import Bars, BarSeries, Chart, Line, Lines, Stacks
+from cbt_crypto.report.charts import chart_values
+from cbt_crypto.report.charts.chart_values import Bars, BarSeries, Chart, Line, Lines, Stacks
 
 #: Ticks of an axis of nines: where, and what they say.
 _NINE_TICKS = {0.30103: "50", 1.0: "90", 2.0: "99", 3.0: "99.9", 4.0: "99.99", 5.0: "99.999"}
@@ -73,7 +73,12 @@ def _bar(chart: Bars, series: BarSeries, ink: int) -> dict[str, Any]:
         "x": list(chart.groups),
         "y": list(series.values),
         "ink": ink,
-        "marker": {"pattern": {"shape": palette.FILLS[ink % len(palette.FILLS)], "solidity": 0.25}},
+        "marker": {
+            "pattern": {
+                "shape": chart_values.FILLS[ink % len(chart_values.FILLS)],
+                "solidity": 0.25,
+            }
+        },
         "error_y": _errors(series),
         "hovertemplate": f"%{{y:,.4~g}} {chart.unit}<br>%{{x}}<extra>%{{fullData.name}}</extra>",
     }
@@ -103,7 +108,12 @@ def _stack(chart: Stacks, series: BarSeries, ink: int) -> dict[str, Any]:
         "y": list(chart.names),
         "ink": ink,
         "part": True,
-        "marker": {"pattern": {"shape": palette.FILLS[ink % len(palette.FILLS)], "solidity": 0.25}},
+        "marker": {
+            "pattern": {
+                "shape": chart_values.FILLS[ink % len(chart_values.FILLS)],
+                "solidity": 0.25,
+            }
+        },
         "hovertemplate": "%{x:.2f} %<br>%{y}<extra>%{fullData.name}</extra>",
     }
 
@@ -118,7 +128,7 @@ def _line(chart: Lines, line: Line, ink: int) -> dict[str, Any]:
         "ink": ink,
         **_group(line),
         **(_points(line) if chart.is_path else {}),
-        "line": {"dash": palette.DASHES[ink % len(palette.DASHES)], "width": 2},
+        "line": {"dash": chart_values.DASHES[ink % len(chart_values.DASHES)], "width": 2},
         "hovertemplate": f"%{{y:.4~g}} {chart.y_label}<extra>%{{fullData.name}}</extra>",
     }
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
-from cbt_crypto.report.charts import palette
-from cbt_crypto.report.charts.chart import Bars, BarSeries, Chart, Line, Lines, Stacks
+from cbt_crypto.report.charts import chart_values
+from cbt_crypto.report.charts.chart_values import Bars, BarSeries, Chart, Line, Lines, Stacks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,7 +77,7 @@ def _bar_positions(groups: int, bars: int) -> Iterator[tuple[int, np.ndarray[Any
 
 
 def _ink(number: int, colours: tuple[str, ...]) -> dict[str, Any]:
-    hatch = palette.HATCHES[number % len(palette.HATCHES)]
+    hatch = chart_values.HATCHES[number % len(chart_values.HATCHES)]
     return {"color": colours[number % len(colours)], "hatch": hatch, "edgecolor": "white"}
 
 
@@ -86,7 +86,7 @@ def _draw_bars(axes: Axes, chart: Bars) -> None:
         series = chart.series[number]
         name = _plain(series.name)
         axes.bar(
-            positions, _filled(series.values), width, label=name, **_ink(number, palette.LIGHT)
+            positions, _filled(series.values), width, label=name, **_ink(number, chart_values.LIGHT)
         )
         _draw_errors(axes, positions, series)
     axes.set_xticks(range(len(chart.groups)), [_plain(group) for group in chart.groups])
@@ -108,7 +108,12 @@ def _draw_stacks(axes: Axes, chart: Stacks) -> None:
     for number, series in enumerate(chart.series):
         values = _filled(series.values)
         axes.barh(
-            positions, values, 0.7, left, label=series.name, **_ink(number, palette.PARTS_LIGHT)
+            positions,
+            values,
+            0.7,
+            left,
+            label=series.name,
+            **_ink(number, chart_values.PARTS_LIGHT),
         )
         left += values
     axes.set_yticks(positions, [_plain(name) for name in chart.names])
@@ -121,7 +126,7 @@ def _draw_stacks(axes: Axes, chart: Stacks) -> None:
 def _draw_lines(axes: Axes, chart: Lines) -> None:
     for number, line in enumerate(chart.lines):
         y = [np.nan if value is None else value for value in line.y]
-        colour = palette.LIGHT[number % len(palette.LIGHT)]
+        colour = chart_values.LIGHT[number % len(chart_values.LIGHT)]
         dash = _DASHES[number % len(_DASHES)]
         name = _plain(f"{line.name}, {line.group}" if line.group else line.name)
         axes.plot(line.x, y, color=colour, linestyle=dash, linewidth=1.4, label=name)

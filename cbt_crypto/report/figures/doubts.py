@@ -2,17 +2,241 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Optional
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
 
 import numpy as np
 
-from cbt_crypto.report.figures import proof_doubts, steadiness
-from cbt_crypto.report.figures.rate import records_of, total_rate
+from cbt_crypto.archive.documents import Baseline, OverlayProof, PlanDocument, Proof
+from cbt_crypto.report.figures.metric import records_of, total_rate
+from cbt_crypto.report.model import ReportCell, Table
 from cbt_crypto.results.cell.node import BUSY_STATES, IdleUse, NodeUse
-from cbt_crypto.results.cell.record import Record
+from cbt_crypto.results.cell.record import Floats, Record
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.units import counted
+
+#: An OSD that serves so much more than the mean of all is what the cluster waits for, in percent.
+IMBALANCE_PERCENT = 25.0
+#: From this share of one CPU on a thread can do no more.
+BUSY_THREAD_PERCENT = 95.0
+#: Operations in a cell from which on chance does not explain it.
+_ENOUGH_OPS = 1000
+#: Direction -> the flag with which dm-crypt needs no worker for it.
+_WITHOUT_WORKERS = {"read": "no_read_workqueue", "write": "no_write_workqueue"}
+
+
+def doubts(proof: Optional[Proof], direction: str) -> Iterator[str]:
+    """What is doubtful about a cell in one direction, by what was seen for its proof."""
+    by_overlay = {overlay.overlay: overlay for overlay in proof.overlays} if proof else {}
+    yield from _unconfined(by_overlay.get("cpuset"), by_overlay.get("luks"), direction)
+    yield from _imbalance(by_overlay.get("osds"))
+    yield from _encrypted_below(by_overlay.get("network"))
+    yield from _busy_threads(proof.clients if proof else {})
+
+
+def _unconfined(
+    cpuset: Optional[OverlayProof], luks: Optional[OverlayProof], direction: str
+) -> Iterator[str]:
+    """OSDs have their cores, and dm-crypt works for them on all others too."""
+    flag = _WITHOUT_WORKERS.get(direction)
+    if not (cpuset and cpuset.present and cpuset.options.get("osd_cores") and flag):
+        return
+    if luks and luks.present and any(flag not in table.split() for table in _tables(luks)):
+        yield (
+            "kcryptd not confined: dm-crypt's workers may use every CPU, also those that the "
+            "OSDs may not"
+        )
+
+
+def _tables(luks: OverlayProof) -> Iterator[str]:
+    """The lines of dm-crypt in the evidence of `luks`."""
+    for facts in _mapping(luks.evidence).values():
+        for layers in _mapping(_mapping(facts).get("opened")).values():
+            for layer in layers if isinstance(layers, list) else ():
+                for line in str(_mapping(layer).get("table") or "").splitlines():
+                    if line.split()[2:3] == ["crypt"]:
+                        yield line
+
+
+def _busy_threads(clients: Mapping[str, Any]) -> Iterator[str]:
+    """Clients that could not have done more, whatever the cluster can."""
+    for host, about in clients.items():
+        percent = _mapping(about).get("cpu_percent")
+        if isinstance(percent, (int, float)) and percent >= BUSY_THREAD_PERCENT:
+            thread = _mapping(about).get("thread")
+            yield (
+                f"client {host} was held up by one busy thread: its {thread} used "
+                f"{percent:.0f} % of a CPU"
+            )
+
+
+def _encrypted_below(network: Optional[OverlayProof]) -> Iterator[str]:
+    """The site's own WireGuard, IPsec or MACsec: what Ceph sends in plain is not."""
+    paths = _mapping(network.evidence).get("encrypted_paths") if network else None
+    if isinstance(paths, list) and paths:
+        more = f" (and {len(paths) - 1} more paths)" if len(paths) > 1 else ""
+        yield f"{paths[0]}{more}: what Ceph sends is encrypted below it already"
+
+
+def _imbalance(osds: Optional[OverlayProof]) -> Iterator[str]:
+    """The OSD that served most, if that is far more than the mean; else that of most groups.
+
+    Groups that are spread unevenly do no harm to a load that happens to be even, such as that of a
+    few objects; another volume, or the next deployment, meets them all the same.
+    """
+    evidence = _mapping(osds.evidence) if osds else {}
+    ops, primaries, groups = (_numbers(evidence, key) for key in ("ops", "primary_pgs", "pgs"))
+    of_ops = _most(ops) if sum(ops.values()) >= _ENOUGH_OPS else None
+    if of_ops and of_ops[1] > IMBALANCE_PERCENT:
+        name, more = of_ops
+        why = ""
+        total = sum(primaries.values())
+        if len(primaries) == len(ops) and total > 0:
+            share = 100 * (primaries[name] * len(primaries) / total - 1)
+            why = f"; of placement groups it is primary of {abs(share):.0f} % {_word(share)}"
+        yield f"{name} served {more:.0f} % more operations than the mean of {len(ops)} OSDs{why}"
+        return
+    for what, counts in (("is primary of", primaries), ("has", groups)):
+        most = _most(counts)
+        if most and most[1] > IMBALANCE_PERCENT:
+            yield (
+                f"{most[0]} {what} {most[1]:.0f} % more placement groups than the mean of "
+                f"{len(counts)} OSDs: balance them, or make more"
+            )
+            return
+
+
+def _most(counts: Mapping[str, float]) -> Optional[tuple[str, float]]:
+    """The OSD with most, and by how many percent it is above the mean; None where none compares."""
+    if len(counts) < 2 or not sum(counts.values()):
+        return None
+    name = max(counts, key=lambda one: counts[one])
+    return name, 100 * (counts[name] * len(counts) / sum(counts.values()) - 1)
+
+
+def _word(share: float) -> str:
+    return "less" if share < 0 else "more"
+
+
+def _numbers(evidence: Mapping[str, Any], key: str) -> dict[str, float]:
+    values = {name: _mapping(about).get(key) for name, about in evidence.items()}
+    return {
+        name: float(value)
+        for name, value in values.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+#: Of fewer seconds nothing is said.
+FEWEST_SECONDS = 30
+#: A change of less than this share of the throughput is no matter.
+LEAST_CHANGE = 0.05
+#: What Shao and Zhang's statistic exceeds by chance once in 1000 times (their table 1, q = 1).
+SHIFT_CRITICAL = 121.9
+#: A shift is looked for no nearer to an end than this share of the window.
+_MARGIN = 0.1
+#: Chance of such a trend where there is none.
+_TREND_LEVEL = 0.002
+_BLOCKS, _LEAST_BLOCK_S = 12, 4
+
+
+@dataclass(frozen=True)
+class Change:
+    """From one level to another: `share` of the first; `after_s` is None for a trend."""
+
+    share: float
+    after_s: Optional[int]
+    #: Sum of squares that a model with this change leaves.
+    unexplained: float
+
+
+def steadiness_sentences(iops: Floats) -> Iterator[str]:
+    """What is to be said of a run's throughput, second by second of its window."""
+    change = change_of(iops)
+    if change is None:
+        return
+    word = "rose" if change.share > 0 else "fell"
+    size = f"{abs(100 * change.share):.0f} %"
+    if change.after_s is None:
+        yield (
+            f"throughput {word} by {size} over the {len(iops)} s that were measured: "
+            "its mean is of no level that lasted"
+        )
+    else:
+        yield (
+            f"throughput {word} by {size} after {change.after_s} of {len(iops)} s: its mean is of "
+            "two levels"
+        )
+
+
+def change_of(iops: Floats) -> Optional[Change]:
+    """The trend or shift that is in a series; of both what explains more."""
+    if len(iops) < FEWEST_SECONDS or np.ptp(iops) == 0:
+        return None
+    changes = [change for change in (_shift(iops), _trend(iops)) if change is not None]
+    large = [change for change in changes if abs(change.share) > LEAST_CHANGE]
+    return min(large, key=lambda one: one.unexplained, default=None)
+
+
+def _shift(iops: Floats) -> Optional[Change]:
+    statistic, place = largest_shift(iops)
+    before, after = iops[:place], iops[place:]
+    if statistic <= SHIFT_CRITICAL or before.mean() <= 0:
+        return None
+    unexplained = len(before) * before.var() + len(after) * after.var()
+    return Change(float(after.mean() / before.mean() - 1), place, float(unexplained))
+
+
+def largest_shift(series: Floats) -> tuple[float, int]:
+    """Shao and Zhang's statistic, and the number of values before the place of the largest."""
+    length = len(series)
+    ends = np.arange(1, length)
+    forward = np.cumsum(series - series.mean())
+    backward = np.cumsum((series - series.mean())[::-1])
+    spread = _spread(forward)[:-1] + _spread(backward)[:-1][::-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = length * forward[:-1] ** 2 / spread
+    margin = int(np.ceil(_MARGIN * length))
+    allowed = (ends >= margin) & (ends <= length - margin)
+    # without any spread on both sides the two levels are all that there is
+    ratio = np.where(spread > 0, ratio, np.where(forward[:-1] == 0, 0.0, np.inf))
+    place = int(np.argmax(np.where(allowed, ratio, 0.0)))
+    return float(ratio[place]), int(ends[place])
+
+
+def _spread(sums: Floats) -> Floats:
+    """For each number of values k, the sum over t <= k of (S_t - t/k S_k) squared."""
+    count = np.arange(1, len(sums) + 1)
+    squares, crossed = np.cumsum(sums**2), np.cumsum(count * sums)
+    spread: Floats = squares - 2 * sums / count * crossed
+    spread += (sums / count) ** 2 * np.cumsum(count**2)
+    # what is left of differences of large numbers is no spread
+    return np.where(spread > 1e-9 * squares, spread, 0.0)
+
+
+def _trend(iops: Floats) -> Optional[Change]:
+    from scipy.stats import kendalltau, theilslopes  # noqa: PLC0415 - takes long to import
+
+    number = min(_BLOCKS, len(iops) // _LEAST_BLOCK_S)
+    block = len(iops) // number
+    means = iops[len(iops) - number * block :].reshape(number, block).mean(axis=1)
+    at = np.arange(number)
+    slope, intercept, *_ = theilslopes(means, at)
+    first, last = intercept - slope / 2, intercept + slope * (number - 0.5)
+    # the test takes far longer than this
+    if first <= 0 or abs(last / first - 1) <= LEAST_CHANGE:
+        return None
+    if kendalltau(at, means).pvalue > _TREND_LEVEL:
+        return None
+    line = np.polynomial.Polynomial.fit(np.arange(len(iops)), iops, 1)
+    unexplained = float(np.sum((iops - line(np.arange(len(iops)))) ** 2))
+    return Change(float(last / first - 1), None, unexplained)
+
 
 #: Largest difference of a client or volume from the mean of all, in percent.
 UNEVEN_PERCENT = 15.0
@@ -47,7 +271,7 @@ def warnings(run: Run, direction: str) -> Iterator[str]:
     yield from _unserved(run, direction)
     yield from _beside(run.idle)
     yield from _nodes(run.nodes)
-    yield from proof_doubts.doubts(run.proof, direction)
+    yield from doubts(run.proof, direction)
 
 
 def _uneven(records: list[Record], what: str, key: Callable[[Record], str]) -> Iterator[str]:
@@ -97,7 +321,7 @@ def _idle(run: Run, direction: str) -> Iterator[str]:
 def _moved(run: Run, direction: str) -> Iterator[str]:
     series = run.series.get(direction)
     if series is not None:
-        yield from steadiness.sentences(series.iops)
+        yield from steadiness_sentences(series.iops)
 
 
 def _unsteady(run: Run) -> Iterator[str]:
@@ -176,3 +400,82 @@ def _nodes(nodes: Sequence[NodeUse]) -> Iterator[str]:
     full = [node.host for node in nodes if (node.network_percent or 0.0) > NETWORK_PERCENT]
     if full:
         yield f"network saturated (over {NETWORK_PERCENT:g} % of its speed): {', '.join(full)}"
+
+
+#: The name under which a campaign measures its baseline a second time.
+CONTROL = "control"
+
+
+def control_of(plan: PlanDocument, baseline: Baseline) -> Optional[str]:
+    """The name of the control, where the baseline that it repeats is the one compared with."""
+    planned = plan.baseline
+    compared_with = planned is None or planned == baseline
+    measured = any(cell.configuration == CONTROL for cell in plan.cells)
+    alike = str(baseline.value) in plan.configurations and (
+        plan.configurations.get(CONTROL) == plan.configurations[str(baseline.value)]
+    )
+    return CONTROL if measured and alike and compared_with else None
+
+
+def control_sentences(tables: Iterable[Table], control: str) -> Iterator[str]:
+    """One for each load under which the control is shown to differ from what it repeats."""
+    for table in tables:
+        for section in table.sections:
+            for cell in section.cells:
+                iops = cell.comparisons.get("iops")
+                if cell.name == control and iops is not None and iops.differs:
+                    yield (
+                        f"The control differs from the baseline that it repeats: {table.title}, "
+                        f"{section.label}: {iops.percent:.1f} % ({iops.low:.1f} to "
+                        f"{iops.high:.1f}). Other differences of this report are not to be "
+                        "trusted either."
+                    )
+
+
+@dataclass(frozen=True)
+class Note:
+    """One sentence. `where` names the cells that it is of: `LUKS, random reads`."""
+
+    number: int
+    text: str
+    where: str
+
+
+def notes_of(table: Table) -> list[Note]:
+    """Why cells failed and what is doubtful about others, in the order of the cells."""
+    sections_by_text: dict[str, dict[str, list[str]]] = {}
+    for section in table.sections:
+        for cell in section.cells:
+            for text in cell_sentences(cell):
+                sections_by_text.setdefault(text, {}).setdefault(section.label, []).append(
+                    cell.name
+                )
+    return [
+        Note(n, text, _where(modes)) for n, (text, modes) in enumerate(sections_by_text.items(), 1)
+    ]
+
+
+def cell_sentences(cell: ReportCell) -> tuple[str, ...]:
+    """All that is to be said of one cell."""
+    return (*([cell.reason] if cell.reason else []), *cell.warnings)
+
+
+def numbers(cell: ReportCell, notes: Sequence[Note]) -> list[int]:
+    """Which of its table's notes are of this cell."""
+    texts = set(cell_sentences(cell))
+    return [note.number for note in notes if note.text in texts]
+
+
+def _where(modes: Mapping[str, Sequence[str]]) -> str:
+    """Cells by mode; modes with the same cells together."""
+    same: dict[tuple[str, ...], list[str]] = {}
+    for mode, names in modes.items():
+        same.setdefault(tuple(names), []).append(mode)
+    return "; ".join(
+        f"{', '.join(map(_quoted, names))}, {' and '.join(m)}" for names, m in same.items()
+    )
+
+
+def _quoted(name: str) -> str:
+    """A name that would read as several is quoted."""
+    return f'"{name}"' if "," in name else name

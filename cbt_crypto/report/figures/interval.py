@@ -7,22 +7,154 @@ else it stands with a range that is named for what it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from scipy.special import stdtrit
 
 from cbt_crypto.archive.documents import Scalar
-from cbt_crypto.report.figures.known_spread import KnownSpread
 from cbt_crypto.report.figures.metric import BY_KEY, Metric
-from cbt_crypto.report.figures.repeats import Estimate, Level, Value, Wish, estimate
-from cbt_crypto.report.figures.spread import Stretches, log_value, values_of
-from cbt_crypto.report.figures.verdicts import differing
+from cbt_crypto.report.figures.repeats import (
+    Estimate,
+    Level,
+    Value,
+    Wish,
+    differing,
+    estimate,
+    of_known_spread,
+    variance_of,
+)
 from cbt_crypto.report.model import Comparison
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.readers.histogram import PERCENTILES
 from cbt_crypto.results.until import asked_of, until_of
+
+#: Runs of one cell, by stretch.
+Stretches = tuple[tuple[Run, ...], ...]
+
+
+def stretches(runs: Sequence[Run], dimension: str) -> dict[int, int]:
+    """`id` of each run -> the number of its stretch; runs without a start come first.
+
+    `dimension` is the compared one: a stretch ends where another value of it was measured, or with
+    the deployment.
+    """
+    numbers: dict[int, int] = {}
+    number, before = 0, object()
+    for run in sorted(runs, key=lambda run: -math.inf if run.started is None else run.started):
+        value = (run.dimensions.get(dimension), run.deployment)
+        number += value != before
+        before = value
+        numbers[id(run)] = number
+    return numbers
+
+
+def split(runs: Iterable[Run], numbers: Mapping[int, int]) -> Stretches:
+    """The measured runs of one cell, in the order of their stretches."""
+    by_stretch: dict[int, list[Run]] = {}
+    for run in runs:
+        if run.failure is None:
+            by_stretch.setdefault(numbers[id(run)], []).append(run)
+    return tuple(tuple(by_stretch[number]) for number in sorted(by_stretch))
+
+
+def values_of(metric: Metric, cell: Stretches, direction: str) -> list[Value]:
+    """The logarithms of a cell's runs that have this figure, with their rounds and deployments."""
+    values = []
+    for number, stretch in enumerate(cell):
+        for run in stretch:
+            log = log_value(metric, run, direction)
+            if log is not None:
+                deployment = _deployment(run, number)
+                values.append(Value(log, run.planned.iteration, deployment, run.beside))
+    return values
+
+
+def _deployment(run: Run, stretch: int) -> Hashable:
+    if run.deployment is not None:
+        return run.deployment
+    return (run.planned.configuration, stretch, tuple(sorted(map(str, run.dimensions.items()))))
+
+
+def log_value(metric: Metric, run: Run, direction: str) -> Optional[float]:
+    """The logarithm of one run's figure; None where it has none above zero."""
+    value = metric.of([run], direction)
+    return math.log(value) if value is not None and value > 0 else None
+
+
+#: Dimensions that may differ between the two campaigns without making another load of it.
+_ASIDE = ("pool_profile", "prefill_op_size", "prefill_iodepth", "fio_cmd", "cmd_path")
+#: A spread of fewer degrees of freedom, that is of two deployments, is as good as unknown.
+_FEWEST_DEGREES = 2
+
+
+@dataclass(frozen=True)
+class KnownLoad:
+    """The cells of one load of that archive, by configuration."""
+
+    dimensions: Mapping[str, Scalar]
+    direction: str
+    cells: Mapping[Scalar, Stretches]
+
+
+@dataclass(frozen=True)
+class KnownSpread:
+    """The loads of an archive that was measured in rounds; `name` is how the archive is called."""
+
+    name: str
+    loads: tuple[KnownLoad, ...]
+
+    def estimate(
+        self,
+        metric: Metric,
+        dimensions: Mapping[str, Scalar],
+        direction: str,
+        values: Sequence[Scalar],
+        sides: Sequence[Sequence[Value]],
+    ) -> Optional[Estimate]:
+        """The ratio of two rows that were deployed once; None where that load was not repeated.
+
+        Each row has the variance of its own name there; of a name that is not there the largest.
+        """
+        load = self._like(dimensions, direction)
+        if load is None:
+            return None
+        variances = [_variance(metric, load, value) for value in values]
+        if variances[0] is None or variances[1] is None:
+            return None
+        centers = [sum(value.log for value in side) / len(side) for side in sides]
+        parts = [(variance[0], variance[1], 1) for variance in (variances[0], variances[1])]
+        basis = f"one deployment of each; deployments differ as those of {self.name} did"
+        return of_known_spread(centers[0] - centers[1], parts, basis)
+
+    def _like(self, dimensions: Mapping[str, Scalar], direction: str) -> Optional[KnownLoad]:
+        wanted = _plain(dimensions)
+        for load in self.loads:
+            if load.direction == direction and _plain(load.dimensions) == wanted:
+                return load
+        return None
+
+
+def _variance(metric: Metric, load: KnownLoad, value: Scalar) -> Optional[tuple[float, int]]:
+    by_row = {
+        name: variance_of(values_of(metric, cell, load.direction))
+        for name, cell in load.cells.items()
+    }
+    of_row = by_row.get(value)
+    if of_row is not None and of_row[1] >= _FEWEST_DEGREES:
+        return of_row
+    others = [
+        variance
+        for variance in by_row.values()
+        if variance is not None and variance[1] >= _FEWEST_DEGREES
+    ]
+    return max(others, default=None)
+
+
+def _plain(dimensions: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    return {key: value for key, value in dimensions.items() if key not in _ASIDE}
+
 
 _TAIL = 0.975
 

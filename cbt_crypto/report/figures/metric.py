@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cbt_crypto.report.figures import client_cpu, recovery
-from cbt_crypto.report.figures.of_runs import Of, mean_of_runs
-from cbt_crypto.report.figures.rate import per, rate, records_of, total_rate
+from cbt_crypto.archive.documents import Recovery
+from cbt_crypto.report.model import ReportCell
 from cbt_crypto.results.cell.client import STATES
+from cbt_crypto.results.cell.in_window import Series
 from cbt_crypto.results.cell.node import (
     BUSY_STATES,
     KINDS,
@@ -20,8 +21,146 @@ from cbt_crypto.results.cell.node import (
     NodesUse,
     StorageUse,
 )
+from cbt_crypto.results.cell.record import Floats, Record
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.readers.histogram import merge
+from cbt_crypto.results.readers.fio import SYNC
+from cbt_crypto.results.readers.histogram import PERCENTILES, merge
+
+#: Makes a figure from the measurements of one cell in one direction.
+Of = Callable[[Sequence[Run], str], Optional[float]]
+
+
+def mean_of_runs(value: Callable[[Run, str], Optional[float]]) -> Of:
+    """Mean over runs; None unless every run tells."""
+
+    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
+        values = [value(run, direction) for run in runs]
+        known = [one for one in values if one is not None]
+        return float(np.mean(known)) if known and len(known) == len(runs) else None
+
+    return of
+
+
+def records_of(run: Run, direction: str) -> list[Record]:
+    """The records of one direction."""
+    return [record for record in run.records if record.direction == direction]
+
+
+def rate(run: Run, direction: str, field: str) -> float:
+    """What all processes did together in a second of the window.
+
+    It is the sum of what fio says; where that is of other seconds, what its logs say.
+    """
+    logged = run.in_window.get(direction)
+    if logged is not None:
+        return float(getattr(logged, field))
+    return float(sum(getattr(record, field) for record in records_of(run, direction)))
+
+
+def total_rate(run: Run, field: str) -> float:
+    """Of reads and writes: CPU time cannot be told apart by them, and syncs are no IO."""
+    directions = {record.direction for record in run.records} - {SYNC}
+    return sum(rate(run, direction, field) for direction in sorted(directions))
+
+
+def per(amount: float, total: float) -> Optional[float]:
+    """None of nothing: etcd's benchmark, for one, tells of requests and not of bytes."""
+    return amount / total if total else None
+
+
+def of_processes(states: Sequence[str], rate: str, scale: float) -> Of:
+    """CPU time of client processes in these states for each IO or byte; None unless all tell."""
+
+    def value(run: Run, direction: str) -> Optional[float]:
+        if not run.clients:
+            return None
+        cores = sum(use.cores[state] for use in run.clients for state in states)
+        return per(scale * cores, total_rate(run, rate))
+
+    return mean_of_runs(value)
+
+
+def of_hosts(states: Sequence[str]) -> Of:
+    """The same of all that works on hosts with client processes; None where OSDs are there too."""
+
+    def value(run: Run, direction: str) -> Optional[float]:
+        use = _client_nodes(run)
+        osd_hosts = {node.host for node in run.osd_nodes.nodes} if run.osd_nodes else None
+        if use is None or osd_hosts is None or osd_hosts & {node.host for node in use.nodes}:
+            return None
+        return per(1e6 * sum(use.cores(state) for state in states), total_rate(run, "iops"))
+
+    return mean_of_runs(value)
+
+
+def idle() -> Of:
+    """Of all threads of the hosts with client processes, in percent; None unless all tell."""
+
+    def value(run: Run, direction: str) -> Optional[float]:
+        use = _client_nodes(run)
+        return None if use is None else use.percent("idle")
+
+    return mean_of_runs(value)
+
+
+def _client_nodes(run: Run) -> Optional[NodesUse]:
+    """The hosts with client processes; None unless each of them tells."""
+    return NodesUse.of_hosts(run.nodes, {record.host for record in run.records})
+
+
+_Bools = NDArray[np.bool_]
+
+
+def lasted(field: str) -> Of:
+    """Seconds until all placement groups were clean, from when the OSD went out or in."""
+    return mean_of_runs(
+        lambda run, _: None if run.recovery is None else float(getattr(run.recovery, field))
+    )
+
+
+def meanwhile(field: str) -> Of:
+    """Of the whole seconds in which it was going on: IOPS, or their mean or p99 latency."""
+    return mean_of_runs(lambda run, direction: _seconds(run, direction, field, True))
+
+
+def before(field: str) -> Of:
+    """Of the seconds before the OSD went out."""
+    return mean_of_runs(lambda run, direction: _seconds(run, direction, field, False))
+
+
+def _seconds(run: Run, direction: str, field: str, is_meanwhile: bool) -> Optional[float]:
+    series = run.series.get(direction)
+    if run.recovery is None or series is None:
+        return None
+    chosen = _meanwhile(series, run.recovery) if is_meanwhile else _before(series, run.recovery)
+    values, ios = getattr(series, field)[chosen], series.iops[chosen]
+    if field == "iops":
+        return float(values.mean()) if len(values) else None
+    has_value = np.isfinite(values) & (ios > 0)
+    return float(np.average(values[has_value], weights=ios[has_value])) if has_value.any() else None
+
+
+def _starts(series: Series) -> Floats:
+    starts: Floats = series.start_epoch_s + np.arange(len(series.iops), dtype=np.float64)
+    return starts
+
+
+def _meanwhile(series: Series, recovery: Recovery) -> _Bools:
+    """Seconds of which any part belongs to it: one that lasts less has at least one."""
+    starts = _starts(series)
+    chosen = np.zeros(len(starts), bool)
+    for began, lasted_s in (
+        (recovery.out_at, recovery.clean_after_out_s),
+        (recovery.in_at, recovery.clean_after_in_s),
+    ):
+        chosen |= (starts + 1 > began) & (starts < began + lasted_s)
+    return chosen
+
+
+def _before(series: Series, recovery: Recovery) -> _Bools:
+    chosen: _Bools = _starts(series) + 1 <= recovery.out_at
+    return chosen
+
 
 _GIB = 1 << 30
 #: The key of the share of reads that took no drive.
@@ -241,28 +380,28 @@ METRICS = (
     *(
         Metric(
             f"client_cpu_{state}_us_per_io", f"client processes' CPU per IO, {state}", "us", -1,
-            client_cpu.of_processes((state,), "iops", 1e6),
+            of_processes((state,), "iops", 1e6),
         )
         for state in STATES
     ),
     Metric(
         "client_cpu_us_per_io", "client processes' CPU per IO", "us", -1,
-        client_cpu.of_processes(STATES, "iops", 1e6),
+        of_processes(STATES, "iops", 1e6),
     ),
     Metric(
         "client_cpu_s_per_gib", "client processes' CPU per GiB", "s", -1,
-        client_cpu.of_processes(STATES, "bandwidth_bytes_per_s", _GIB),
+        of_processes(STATES, "bandwidth_bytes_per_s", _GIB),
     ),
     *(
         Metric(
             f"client_hosts_cpu_{state}_us_per_io", f"client hosts' CPU per IO, {state}", "us", -1,
-            client_cpu.of_hosts((state,)),
+            of_hosts((state,)),
         )
         for state in STATES
     ),
     Metric(
         "client_hosts_cpu_us_per_io", "client hosts' CPU per IO", "us", -1,
-        client_cpu.of_hosts(BUSY_STATES),
+        of_hosts(BUSY_STATES),
     ),
     Metric("osd_power_w", "OSD nodes' power", "W", -1, _energy(lambda watts, run: watts)),
     Metric(
@@ -311,18 +450,18 @@ METRICS = (
         mean_of_runs(lambda run, _: run.overwritten),
     ),
     Metric(
-        RECOVERY_OUT, "time to clean, OSD out", "s", -1, recovery.lasted("clean_after_out_s")
+        RECOVERY_OUT, "time to clean, OSD out", "s", -1, lasted("clean_after_out_s")
     ),
-    Metric(RECOVERY_IN, "time to clean, OSD back", "s", -1, recovery.lasted("clean_after_in_s")),
-    Metric(RECOVERY_IOPS, "IOPS while recovering", "1/s", 1, recovery.meanwhile("iops")),
+    Metric(RECOVERY_IN, "time to clean, OSD back", "s", -1, lasted("clean_after_in_s")),
+    Metric(RECOVERY_IOPS, "IOPS while recovering", "1/s", 1, meanwhile("iops")),
     Metric(
         RECOVERY_LATENCY, "mean latency while recovering", "ns", -1,
-        recovery.meanwhile("clat_ns_mean"),
+        meanwhile("clat_ns_mean"),
     ),
     Metric(
-        CALM_LATENCY, "mean latency before", "ns", -1, recovery.before("clat_ns_mean"),
+        CALM_LATENCY, "mean latency before", "ns", -1, before("clat_ns_mean"),
     ),
-    Metric("client_cpu_idle_percent", "client hosts' CPU, idle", "%", 0, client_cpu.idle()),
+    Metric("client_cpu_idle_percent", "client hosts' CPU, idle", "%", 0, idle()),
     Metric("osd_cycles_per_io", "OSD nodes' cycles per IO", "cycles", -1, _counted("cycles")),
     Metric(
         "osd_instructions_per_io", "OSD nodes' instructions per IO", "instructions", -1,
@@ -332,3 +471,40 @@ METRICS = (
 )  # fmt: skip
 
 BY_KEY = {metric.key: metric for metric in METRICS}
+
+#: A percentile needs as many IOs that took longer. Their number varies by its square root from run
+#: to run: of 100 by 10 %, which moves p99 between p98.8 and p99.2 at 95 %; of 10 by a third.
+FEWEST_BEYOND = 100
+
+
+def withheld(runs: Sequence[Run], direction: str) -> dict[str, str]:
+    """The percentiles that too few IOs stand behind, each with the reason."""
+    measured = [run for run in runs if run.failure is None]
+    ios = sum(_ios(run, direction) for run in measured)
+    reasons = {}
+    for key, percent in PERCENTILES.items():
+        beyond = ios * (100 - percent) / 100
+        if round(beyond, 6) < FEWEST_BEYOND:
+            reasons[key] = f"{beyond:.0f} of {ios:,} IOs are beyond it, {FEWEST_BEYOND} are needed"
+    return reasons
+
+
+def _ios(run: Run, direction: str) -> int:
+    histogram = run.histograms.get(direction)
+    if histogram is not None:
+        return histogram.total
+    return sum(record.ios for record in records_of(run, direction))
+
+
+def left_out(cells: Iterable[ReportCell], shown: Iterable[str]) -> str:
+    """One sentence for the foot of a table about those of the `shown` figures; empty for none."""
+    keys = {key for cell in cells for key in cell.withheld}
+    labels = [BY_KEY[key].label for key in shown if key in keys]
+    if not labels:
+        return ""
+    return f"Empty where fewer than {FEWEST_BEYOND} IOs took longer: {', '.join(labels)}"
+
+
+def without(figures: Mapping[str, float], keys: Iterable[str]) -> dict[str, float]:
+    """The figures but those of `keys`."""
+    return {key: value for key, value in figures.items() if key not in set(keys)}

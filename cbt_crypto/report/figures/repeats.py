@@ -12,12 +12,13 @@ import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Optional
+from typing import Optional, TypeVar
 
 from scipy.special import stdtr, stdtrit
 
 from cbt_crypto.results import repetition
 from cbt_crypto.results.repetition import (
+    ALPHA,
     FEWEST_PAIRS,
     FEWEST_ROUNDS,
     FIRST,
@@ -336,3 +337,17 @@ def _units(pairs: Sequence[tuple[Value, Value]]) -> list[list[float]]:
             differences += unit[1]
         units.append((deployments, [*differences, of_row.log - of_base.log]))
     return [differences for _, differences in units]
+
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+def differing(p_values: Mapping[KeyT, float], more: int = 0) -> dict[KeyT, bool]:
+    """Key -> whether its difference is shown. `more` comparisons are counted without a p."""
+    ordered = sorted(p_values, key=lambda key: p_values[key])
+    verdicts: dict[KeyT, bool] = {}
+    shown = True
+    for rank, key in enumerate(ordered):
+        shown = shown and p_values[key] <= ALPHA / (len(ordered) + more - rank)
+        verdicts[key] = shown
+    return verdicts

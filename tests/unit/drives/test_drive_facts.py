@@ -9,10 +9,10 @@ import pytest
 
 from cbt_crypto.archive.documents import Environment, PlannedCell
 from cbt_crypto.hosts.site import Drive
-from cbt_crypto.report.charts.chart import latency_curve, latency_distribution
+from cbt_crypto.report.charts.chart_values import latency_curve, latency_distribution
 from cbt_crypto.report.charts.plotly import plotly_figure
 from cbt_crypto.report.charts.svg import svg
-from cbt_crypto.report.figures.drive_group import groups
+from cbt_crypto.report.figures.group import groups
 from cbt_crypto.report.model import ReportCell, Section
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.run.targets import drive_facts

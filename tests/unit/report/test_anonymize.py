@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cbt_crypto.report import ReportOptions, build
 from cbt_crypto.report.anonymize import Hider
-from cbt_crypto.report.text.csv_json import document
+from cbt_crypto.report.document import document
 
 pytestmark = pytest.mark.unit
 

@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.report.build import build
+from cbt_crypto.report.document import document
 from cbt_crypto.report.figures.conclusion import change, conclude, effect
-from cbt_crypto.report.html.page import page
+from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Comparison, Conclusion
-from cbt_crypto.report.text.csv_json import document
-from cbt_crypto.report.text.markdown import markdown
-from cbt_crypto.report.text.terminal import show
+from cbt_crypto.report.page import page
+from cbt_crypto.report.terminal import show
 
 pytestmark = pytest.mark.unit
 

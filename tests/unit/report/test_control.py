@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.report import ReportOptions, build
-from cbt_crypto.report.html.page import page
+from cbt_crypto.report.document import document, tidy
+from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Report
-from cbt_crypto.report.text.csv_json import document, tidy
-from cbt_crypto.report.text.markdown import markdown
-from cbt_crypto.report.text.terminal import show
+from cbt_crypto.report.page import page
+from cbt_crypto.report.terminal import show
 
 pytestmark = pytest.mark.unit
 

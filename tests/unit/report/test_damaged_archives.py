@@ -16,9 +16,9 @@ from rich.console import Console
 from cbt_crypto.archive.folder import Folder, open_archive
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import build, show
-from cbt_crypto.report.html.page import page
+from cbt_crypto.report.document import document, tidy
 from cbt_crypto.report.model import Report, ReportCell
-from cbt_crypto.report.text.csv_json import document, tidy
+from cbt_crypto.report.page import page
 from cbt_crypto.results.cell.run import read_run
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from cbt_crypto.report.charts.depth_chart import depth_charts
+from cbt_crypto.report.charts.chart_values import depth_charts
 from cbt_crypto.report.charts.plotly import plotly_figure
 from cbt_crypto.report.charts.svg import svg
 from cbt_crypto.report.figures.depth_path import DepthPath, depth_paths, in_words

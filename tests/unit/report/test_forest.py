@@ -10,12 +10,11 @@ import pytest
 from lxml import etree
 
 from cbt_crypto.report import ReportOptions, build
-from cbt_crypto.report.charts.forest import forest
-from cbt_crypto.report.charts.forest_svg import forest_text
-from cbt_crypto.report.html.page import page
-from cbt_crypto.report.html.tables import summary
+from cbt_crypto.report.charts.forest import forest, forest_text
+from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Report
-from cbt_crypto.report.text.markdown import markdown
+from cbt_crypto.report.page import page
+from cbt_crypto.report.page_tables import summary
 
 pytestmark = pytest.mark.unit
 

@@ -11,9 +11,9 @@ from lxml import html
 
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.report import build
-from cbt_crypto.report.figures.host_words import cipher_speeds, energy_counters
-from cbt_crypto.report.html.page import page
-from cbt_crypto.report.text.markdown import markdown
+from cbt_crypto.report.markdown import markdown
+from cbt_crypto.report.page import page
+from cbt_crypto.report.wording import cipher_speeds, energy_counters
 
 pytestmark = pytest.mark.unit
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from cbt_crypto.report import build
-from cbt_crypto.report.html.page import page
-from cbt_crypto.report.text.csv_json import document, tidy
-from cbt_crypto.report.text.markdown import markdown
+from cbt_crypto.report.document import document, tidy
+from cbt_crypto.report.markdown import markdown
+from cbt_crypto.report.page import page
 
 pytestmark = pytest.mark.unit
 

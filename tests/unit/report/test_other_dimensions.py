@@ -9,10 +9,9 @@ import pytest
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import ReportOptions, build
-from cbt_crypto.report.charts.chart import Bars, Stacks, charts
-from cbt_crypto.report.charts.size_chart import size_charts
-from cbt_crypto.report.html.page import page
-from cbt_crypto.report.text.markdown import markdown
+from cbt_crypto.report.charts.chart_values import Bars, Stacks, charts, size_charts
+from cbt_crypto.report.markdown import markdown
+from cbt_crypto.report.page import page
 
 pytestmark = pytest.mark.unit
 

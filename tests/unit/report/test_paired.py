@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from cbt_crypto.archive.documents import PlannedCell
-from cbt_crypto.report.figures.interval import Comparisons, LoadRuns
-from cbt_crypto.report.figures.spread import split, stretches
+from cbt_crypto.report.figures.interval import Comparisons, LoadRuns, split, stretches
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.repetition import ALPHA, boundary, interval, p_value

@@ -16,9 +16,8 @@ from cbt_crypto.archive.pack import opened
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import Report, build
-from cbt_crypto.report.document import reopened, report_schema
-from cbt_crypto.report.text.csv_json import FORMAT, document
-from cbt_crypto.report.text.markdown import markdown
+from cbt_crypto.report.document import FORMAT, document, reopened, report_schema
+from cbt_crypto.report.markdown import markdown
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from typing import Any, Optional
 import pytest
 
 from cbt_crypto.archive.documents import OverlayProof, Proof
-from cbt_crypto.report.figures.proof_doubts import doubts
+from cbt_crypto.report.figures.doubts import doubts
 
 pytestmark = pytest.mark.unit
 

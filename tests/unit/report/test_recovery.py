@@ -11,8 +11,8 @@ import pytest
 
 from cbt_crypto.archive.documents import Recovery
 from cbt_crypto.report import build
-from cbt_crypto.report.figures import recovery
-from cbt_crypto.report.text.markdown import markdown
+from cbt_crypto.report.figures import metric
+from cbt_crypto.report.markdown import markdown
 from cbt_crypto.results.cell.in_window import Series
 
 pytestmark = pytest.mark.unit
@@ -31,12 +31,12 @@ class _Run:
 def test_the_seconds_are_those_that_it_lasted() -> None:
     """Out in the middle of the fourth second, clean in the middle of the seventh."""
     runs: Any = [_Run()]
-    assert recovery.before("iops")(runs, "read") == 10.0
-    assert recovery.meanwhile("iops")(runs, "read") == np.mean([10, 5, 5, 4])
+    assert metric.before("iops")(runs, "read") == 10.0
+    assert metric.meanwhile("iops")(runs, "read") == np.mean([10, 5, 5, 4])
     weighted = np.average([10, 5, 5, 4], weights=[10, 5, 5, 4])
-    assert recovery.meanwhile("clat_ns_mean")(runs, "read") == pytest.approx(1e6 * weighted)
-    assert recovery.lasted("clean_after_out_s")(runs, "read") == 2.0
-    assert recovery.meanwhile("iops")(runs, "write") is None
+    assert metric.meanwhile("clat_ns_mean")(runs, "read") == pytest.approx(1e6 * weighted)
+    assert metric.lasted("clean_after_out_s")(runs, "read") == 2.0
+    assert metric.meanwhile("iops")(runs, "write") is None
 
 
 def test_it_is_a_row_s_figures(small: Path) -> None:

@@ -7,7 +7,7 @@ import csv
 import pytest
 
 from cbt_crypto.report import build
-from cbt_crypto.report.text.markdown import markdown
+from cbt_crypto.report.markdown import markdown
 
 pytestmark = pytest.mark.unit
 

@@ -7,9 +7,9 @@ import csv
 import pytest
 
 from cbt_crypto.report import build
-from cbt_crypto.report.charts.size_chart import size_charts
-from cbt_crypto.report.figures.loss_table import loss_tables
-from cbt_crypto.report.text.markdown import markdown
+from cbt_crypto.report.charts.chart_values import size_charts
+from cbt_crypto.report.figures.conclusion import loss_tables
+from cbt_crypto.report.markdown import markdown
 
 pytestmark = pytest.mark.unit
 

@@ -16,13 +16,11 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.report import build, publish, show, write
-from cbt_crypto.report.document import reopened
-from cbt_crypto.report.html.page import page
-from cbt_crypto.report.model import Comparison, Report, ReportCell
-from cbt_crypto.report.shown import without_missing
-from cbt_crypto.report.text.csv_json import document
-from cbt_crypto.report.text.markdown import markdown
-from cbt_crypto.report.text.so_far import so_far
+from cbt_crypto.report.document import document, reopened
+from cbt_crypto.report.markdown import markdown
+from cbt_crypto.report.model import Comparison, Report, ReportCell, without_missing
+from cbt_crypto.report.page import page
+from cbt_crypto.report.so_far import so_far
 
 pytestmark = pytest.mark.unit
 

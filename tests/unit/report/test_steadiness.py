@@ -11,15 +11,15 @@ import pytest
 import steadiness as trial
 
 from cbt_crypto.report import build
-from cbt_crypto.report.figures.steadiness import (
+from cbt_crypto.report.document import document
+from cbt_crypto.report.figures.doubts import (
     FEWEST_SECONDS,
     change_of,
     largest_shift,
-    sentences,
+    steadiness_sentences,
 )
-from cbt_crypto.report.html.page import page
-from cbt_crypto.report.text.csv_json import document
-from cbt_crypto.report.text.markdown import markdown
+from cbt_crypto.report.markdown import markdown
+from cbt_crypto.report.page import page
 
 pytestmark = pytest.mark.unit
 
@@ -28,9 +28,9 @@ def test_a_shift_and_a_trend_are_told_apart() -> None:
     noise = np.random.default_rng(1).normal(0, 20, 60)
     falls = np.r_[np.full(20, 1000.0), np.full(40, 850.0)] + noise
     rises = np.linspace(1000, 1200, 60) + noise
-    (said,) = sentences(falls)
+    (said,) = steadiness_sentences(falls)
     assert said.startswith("throughput fell by 15 % after 20 of 60 s")
-    (said,) = sentences(rises)
+    (said,) = steadiness_sentences(rises)
     assert said.startswith("throughput rose by 20 % over the 60 s")
 
 
@@ -46,7 +46,7 @@ def test_a_shift_and_a_trend_are_told_apart() -> None:
     ids=["constant", "nothing", "too little to matter", "too short", "no level before"],
 )
 def test_nothing_is_said_of_it(series: Any) -> None:
-    assert list(sentences(series)) == []
+    assert list(steadiness_sentences(series)) == []
 
 
 def test_a_shift_without_any_noise_is_found_where_it_is() -> None:

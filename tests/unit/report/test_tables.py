@@ -20,11 +20,10 @@ from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load
 from cbt_crypto.report import ReportOptions, build, show, write
 from cbt_crypto.report.comparison import compare as compare_archives
-from cbt_crypto.report.document import reopened
-from cbt_crypto.report.figures.notes import notes_of
-from cbt_crypto.report.html.page import page
-from cbt_crypto.report.text.csv_json import document, tidy
-from cbt_crypto.report.text.markdown import escape, markdown
+from cbt_crypto.report.document import document, reopened, tidy
+from cbt_crypto.report.figures.doubts import notes_of
+from cbt_crypto.report.markdown import escape, markdown
+from cbt_crypto.report.page import page
 from cbt_crypto.report_commands import compare, report
 
 pytestmark = pytest.mark.unit

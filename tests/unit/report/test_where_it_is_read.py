@@ -14,8 +14,8 @@ from rich.console import Console
 
 from cbt_crypto.command_line import speak_ascii
 from cbt_crypto.report import Report, build, show
+from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Comparison, Conclusion
-from cbt_crypto.report.text.markdown import markdown
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ import pytest
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.plan import allocation
 from cbt_crypto.plan.allocation import Spread, spread_of
-from cbt_crypto.report.figures.forecast import how_it_came_out
+from cbt_crypto.report.build import how_it_came_out
 from cbt_crypto.results.repetition import FIRST, beside
 from cbt_crypto.results.until import MeasureUntil
 

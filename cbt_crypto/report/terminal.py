@@ -11,13 +11,19 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from cbt_crypto.archive.files import printable
-from cbt_crypto.report import label, text_of
+from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
-from cbt_crypto.report.figures.metric import FROM_MEMORY
-from cbt_crypto.report.figures.tail import left_out
-from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
-from cbt_crypto.report.sanitize import map_text
-from cbt_crypto.report.shown import without_missing
+from cbt_crypto.report.figures.metric import FROM_MEMORY, left_out
+from cbt_crypto.report.model import (
+    Comparison,
+    Conclusion,
+    Report,
+    ReportCell,
+    Section,
+    Table,
+    without_missing,
+)
+from cbt_crypto.report.wording import map_text
 from cbt_crypto.units import counted
 
 #: From this width on there is room for a bar beside each percent.
@@ -224,13 +230,13 @@ def _figures(cell: ReportCell, loss: bool) -> list[Text]:
     return [
         _percent(comparison, loss),
         _interval(cell, comparison, loss),
-        Text(label.number(figures.get("iops"))),
-        Text(label.megabytes(figures.get("bandwidth_bytes_per_s"))),
-        Text(label.milliseconds(figures.get("clat_ns_mean"))),
-        Text(label.milliseconds(figures.get("clat_ns_p99"))),
-        Text(label.one_decimal(figures.get("osd_cpu_user_percent"))),
-        Text(label.one_decimal(figures.get("osd_cpu_sys_percent"))),
-        Text(label.one_decimal(figures.get(FROM_MEMORY))),
+        Text(wording.number(figures.get("iops"))),
+        Text(wording.megabytes(figures.get("bandwidth_bytes_per_s"))),
+        Text(wording.milliseconds(figures.get("clat_ns_mean"))),
+        Text(wording.milliseconds(figures.get("clat_ns_p99"))),
+        Text(wording.one_decimal(figures.get("osd_cpu_user_percent"))),
+        Text(wording.one_decimal(figures.get("osd_cpu_sys_percent"))),
+        Text(wording.one_decimal(figures.get(FROM_MEMORY))),
     ]
 
 
@@ -239,7 +245,7 @@ def _percent(comparison: Optional[Comparison], loss: bool) -> Text:
     if comparison is None:
         return Text("-")
     style = {True: "bold", False: "dim", None: ""}[comparison.differs]
-    return Text(label.percent(comparison.percent, loss), style)
+    return Text(wording.percent(comparison.percent, loss), style)
 
 
 def _interval(cell: ReportCell, comparison: Optional[Comparison], loss: bool) -> Text:

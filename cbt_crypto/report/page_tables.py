@@ -1,7 +1,4 @@
-"""The tables of report.html: the summary, the effects, and the figures of each load.
-
-Everything is built as a document tree, so text from an archive stays text.
-"""
+"""The loss tables of report.html."""
 
 from __future__ import annotations
 
@@ -9,8 +6,20 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Optional
 
-from cbt_crypto.report import label, text_of
-from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
+from lxml.builder import ElementMaker
+from lxml.html import html_parser
+from lxml.html.builder import CLASS
+
+from cbt_crypto.report import text_of, wording
+from cbt_crypto.report.figures.conclusion import (
+    THRESHOLDS,
+    LossTable,
+    change,
+    heads,
+    loss_tables,
+    percents,
+)
+from cbt_crypto.report.figures.doubts import notes_of, numbers
 from cbt_crypto.report.figures.metric import (
     BY_KEY,
     CALM_LATENCY,
@@ -21,11 +30,23 @@ from cbt_crypto.report.figures.metric import (
     RECOVERY_LATENCY,
     RECOVERY_OUT,
     ROUNDS,
+    left_out,
 )
-from cbt_crypto.report.figures.notes import notes_of, numbers
-from cbt_crypto.report.figures.tail import left_out
-from cbt_crypto.report.html.elements import E
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
+
+_MAKER = ElementMaker(makeelement=html_parser.makeelement)
+
+
+class _Elements:
+    """`E.SECTION(E.CLASS("wide"), "text", child, id="x")` is an element `section`."""
+
+    CLASS = staticmethod(CLASS)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_MAKER, name.lower())
+
+
+E = _Elements()
 
 Element = Any
 
@@ -171,7 +192,7 @@ def _percent_cell(cell: Optional[ReportCell], loss: bool) -> Element:
     classes = "percent" if comparison.differs or cell.is_baseline else "percent noise"
     return E.TD(
         E.CLASS(classes),
-        E.SPAN(E.CLASS("big"), f"{label.percent(comparison.percent, loss)} %"),
+        E.SPAN(E.CLASS("big"), f"{wording.percent(comparison.percent, loss)} %"),
         E.BR(),
         E.SPAN(E.CLASS("small"), _interval(cell, comparison, loss)),
         E.SPAN(E.CLASS("meter"), E.SPAN(style=width), **{"aria-hidden": "true"}),
@@ -294,7 +315,7 @@ def _figure(cell: ReportCell, key: str, scale: float) -> Element:
     if value is None:
         why = {"title": cell.withheld[key]} if key in cell.withheld else {}
         return E.TD("-" if cell.state == "measured" else "", **why, **{"data-value": ""})
-    return E.TD(label.number(value * scale), **{"data-value": f"{value:.9g}"})
+    return E.TD(wording.number(value * scale), **{"data-value": f"{value:.9g}"})
 
 
 def everything(report: Report, table: Table) -> Element:
@@ -371,3 +392,20 @@ def bases(table: Table) -> Iterable[Element]:
             drift = f"the baseline drifted by {section.drift_percent:+.1f} %"
             text = f"{section.label.capitalize()}: {drift} from its first to its last run."
             yield E.P(E.CLASS("note"), text)
+
+
+def losses(report: Report, scenario: str) -> Iterator[Element]:
+    """A heading and a table for each."""
+    for table in loss_tables(report, scenario):
+        yield E.H3(table.title)
+        yield scrolling(_table(report, table), table.title)
+
+
+def _table(report: Report, table: LossTable) -> Element:
+    first, *columns = heads(table)
+    head = E.TR(E.TH(first, E.CLASS("name"), scope="col"), *(E.TH(c, scope="col") for c in columns))
+    rows = (
+        E.TR(E.TH(row.label, E.CLASS("name"), scope="row"), *map(E.TD, percents(row)))
+        for row in table.rows
+    )
+    return E.TABLE(*caption(report), E.THEAD(head), E.TBODY(*rows))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from cbt_crypto.report import label, text_of
+from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.charts.forest import forest
-from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
-from cbt_crypto.report.figures.depth_path import depth_paths, in_words
-from cbt_crypto.report.figures.host_words import (
-    CIPHER_HEADINGS,
-    CipherSpeed,
-    cipher_speeds,
-    energy_counters,
-    not_measured,
+from cbt_crypto.report.figures.conclusion import (
+    THRESHOLDS,
+    LossTable,
+    change,
+    heads,
+    loss_tables,
+    percents,
 )
-from cbt_crypto.report.figures.loss_table import LossTable, heads, loss_tables, percents
+from cbt_crypto.report.figures.depth_path import depth_paths, in_words
+from cbt_crypto.report.figures.doubts import notes_of
 from cbt_crypto.report.figures.metric import (
     CALM_LATENCY,
     FROM_MEMORY,
@@ -26,10 +26,16 @@ from cbt_crypto.report.figures.metric import (
     RECOVERY_LATENCY,
     RECOVERY_OUT,
     ROUNDS,
+    left_out,
 )
-from cbt_crypto.report.figures.notes import notes_of
-from cbt_crypto.report.figures.tail import left_out
 from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
+from cbt_crypto.report.wording import (
+    CIPHER_HEADINGS,
+    CipherSpeed,
+    cipher_speeds,
+    energy_counters,
+    not_measured,
+)
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!&~])")
 
@@ -104,8 +110,10 @@ def _curves(report: Report, tables: Sequence[Table]) -> list[str]:
         lines += [_row(["---", *["---:"] * 4])]
         for curve in path.curves:
             for p in curve.points:
-                words = (label.milliseconds(p.clat_ns_mean), label.milliseconds(p.clat_ns_p99))
-                lines.append(_row([escape(curve.name), str(p.depth), label.number(p.iops), *words]))
+                words = (wording.milliseconds(p.clat_ns_mean), wording.milliseconds(p.clat_ns_p99))
+                lines.append(
+                    _row([escape(curve.name), str(p.depth), wording.number(p.iops), *words])
+                )
         lines += ["", *(f"- {escape(in_words(path, curve))}" for curve in path.curves), ""]
     return lines
 
@@ -133,7 +141,7 @@ def _percent(cell: ReportCell | None, loss: bool) -> str:
     comparison = cell.comparisons.get("iops")
     if comparison is None:
         return "-"
-    text = f"{label.percent(comparison.percent, loss)}%"
+    text = f"{wording.percent(comparison.percent, loss)}%"
     if cell.is_baseline or comparison.low is None:
         return text
     if comparison.is_of_one_deployment:
@@ -162,33 +170,33 @@ def _columns(table: Table) -> list[tuple[str, str, Callable[[float | None], str]
     """Heading, figure, and how it is shown; of what few tables have only where it is there."""
     nodes = table.nodes
     of_drives = [
-        ("fio usr %", "fio_usr_cpu_percent", label.one_decimal),
-        ("fio sys %", "fio_sys_cpu_percent", label.one_decimal),
+        ("fio usr %", "fio_usr_cpu_percent", wording.one_decimal),
+        ("fio sys %", "fio_sys_cpu_percent", wording.one_decimal),
     ]
     rare = [
         *(of_drives if table.is_of_drives else []),
-        (f"{nodes} CPU µs/IO", "osd_cpu_us_per_io", label.number),
-        ("client CPU user µs/IO", "client_cpu_user_us_per_io", label.number),
-        ("client CPU sys µs/IO", "client_cpu_sys_us_per_io", label.number),
-        ("client hosts' CPU µs/IO", "client_hosts_cpu_us_per_io", label.number),
-        (f"{nodes} mJ/IO", "osd_energy_j_per_io", label.thousandths),
-        (f"{nodes} W", "osd_power_w", label.number),
-        ("reads from memory %", FROM_MEMORY, label.one_decimal),
-        ("drives written over, times", OVERWRITTEN, label.one_decimal),
-        ("rounds to steady state", ROUNDS, label.one_decimal),
-        ("OSD out, s to clean", RECOVERY_OUT, label.one_decimal),
-        ("OSD back, s to clean", RECOVERY_IN, label.one_decimal),
-        ("recovering, IOPS", RECOVERY_IOPS, label.number),
-        ("recovering, mean ms", RECOVERY_LATENCY, label.milliseconds),
-        ("before it, mean ms", CALM_LATENCY, label.milliseconds),
+        (f"{nodes} CPU µs/IO", "osd_cpu_us_per_io", wording.number),
+        ("client CPU user µs/IO", "client_cpu_user_us_per_io", wording.number),
+        ("client CPU sys µs/IO", "client_cpu_sys_us_per_io", wording.number),
+        ("client hosts' CPU µs/IO", "client_hosts_cpu_us_per_io", wording.number),
+        (f"{nodes} mJ/IO", "osd_energy_j_per_io", wording.thousandths),
+        (f"{nodes} W", "osd_power_w", wording.number),
+        ("reads from memory %", FROM_MEMORY, wording.one_decimal),
+        ("drives written over, times", OVERWRITTEN, wording.one_decimal),
+        ("rounds to steady state", ROUNDS, wording.one_decimal),
+        ("OSD out, s to clean", RECOVERY_OUT, wording.one_decimal),
+        ("OSD back, s to clean", RECOVERY_IN, wording.one_decimal),
+        ("recovering, IOPS", RECOVERY_IOPS, wording.number),
+        ("recovering, mean ms", RECOVERY_LATENCY, wording.milliseconds),
+        ("before it, mean ms", CALM_LATENCY, wording.milliseconds),
     ]
     return [
-        ("IOPS", "iops", label.number),
-        ("MB/s", "bandwidth_bytes_per_s", label.megabytes),
-        ("mean ms", "clat_ns_mean", label.milliseconds),
-        ("p99 ms", "clat_ns_p99", label.milliseconds),
-        (f"{nodes} CPU user %", "osd_cpu_user_percent", label.one_decimal),
-        (f"{nodes} CPU sys %", "osd_cpu_sys_percent", label.one_decimal),
+        ("IOPS", "iops", wording.number),
+        ("MB/s", "bandwidth_bytes_per_s", wording.megabytes),
+        ("mean ms", "clat_ns_mean", wording.milliseconds),
+        ("p99 ms", "clat_ns_p99", wording.milliseconds),
+        (f"{nodes} CPU user %", "osd_cpu_user_percent", wording.one_decimal),
+        (f"{nodes} CPU sys %", "osd_cpu_sys_percent", wording.one_decimal),
         *(column for column in rare if table.has(column[1])),
     ]
 

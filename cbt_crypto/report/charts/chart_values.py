@@ -1,15 +1,21 @@
-"""The charts of a table as plain values; `plotly_chart` and `svg` draw them."""
+"""Colours, patterns and dashes that people with any colour vision tell apart.
+
+The hues are those of Okabe and Ito, darkened or lightened a little for their background. A
+configuration has the same one in every chart.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Optional, Union
+from typing import NamedTuple, Optional, Union
 
 import numpy as np
 
-from cbt_crypto.report.model import ReportCell, Section, Table
+from cbt_crypto.report import wording
+from cbt_crypto.report.figures.depth_path import DepthPath, depth_paths
+from cbt_crypto.report.model import Report, ReportCell, Section, Table
 from cbt_crypto.results.readers.histogram import Histogram, merge
 
 #: From this op size on, in bytes, throughput is shown in MB/s and not in IOPS.
@@ -267,3 +273,129 @@ def _known_curve(cell: ReportCell) -> Optional[Line]:
         return None
     nines = tuple(round(float(-np.log10(1 - percent / 100)), 4) for percent, _ in points)
     return Line(cell.in_legend, nines, tuple(float(f"{ns / 1e6:.4g}") for _, ns in points))
+
+
+def depth_charts(tables: Iterable[Table]) -> Iterator[tuple[str, Lines]]:
+    """Heading and chart for each load that was measured at several depths."""
+    for path in depth_paths(tables):
+        yield path.heading, _chart(path)
+
+
+def _chart(path: DepthPath) -> Lines:
+    lines = tuple(
+        Line(
+            curve.name,
+            tuple(point.iops for point in curve.points),
+            tuple(point.clat_ns_mean / 1e6 for point in curve.points),
+            labels=tuple(str(point.depth) for point in curve.points),
+            mark=None if curve.knee is None else _point_at(path, curve.name, curve.knee.depth),
+        )
+        for curve in path.curves
+    )
+    return Lines(
+        key=path.key,
+        title=f"Mean latency over IOPS by {path.depth}, {path.label}",
+        x_label="IO/s",
+        y_label="ms",
+        lines=lines,
+        is_path=True,
+    )
+
+
+def _point_at(path: DepthPath, name: str, depth: int) -> int:
+    """Which point of a curve is at that depth."""
+    points = next(curve.points for curve in path.curves if curve.name == name)
+    return next(n for n, point in enumerate(points) if point.depth == depth)
+
+
+class _Shown(NamedTuple):
+    """What the bars of a chart are."""
+
+    title: str
+    figure: str
+    unit: str
+    scale: float
+
+
+_IOPS = _Shown("IOPS", "iops", "IO/s", 1.0)
+_THROUGHPUT = _Shown("Throughput", "bandwidth_bytes_per_s", "MB/s", 1e-6)
+
+
+def size_charts(tables: Iterable[Table]) -> Iterator[tuple[str, Bars]]:
+    """Heading and chart for each mode of loads that differ in nothing but the IO size.
+
+    On a cluster small sizes are shown as IOPS and large ones as throughput, in charts of their
+    own. Drives have all their sizes in one chart of each, logarithmic: their figures reach over
+    decades.
+    """
+    for members in _alike(tables).values():
+        small = [table for table in members if (table.op_size or 0) < LARGE]
+        large = [table for table in members if (table.op_size or 0) >= LARGE]
+        chosen = [("small", _IOPS, small), ("large", _THROUGHPUT, large)]
+        if members[0].is_of_drives:
+            chosen = [("iops", _IOPS, members), ("throughput", _THROUGHPUT, members)]
+        for key, shown, sizes in chosen:
+            if len(sizes) > 1:
+                yield from _charts(sizes, key, shown)
+
+
+def _alike(tables: Iterable[Table]) -> dict[object, list[Table]]:
+    """Tables of one load, by everything but the size."""
+    by_load: dict[object, list[Table]] = {}
+    for table in tables:
+        if table.op_size is not None:
+            rest = tuple((k, v) for k, v in table.dimensions.items() if k != "op_size")
+            by_load.setdefault(rest, []).append(table)
+    return by_load
+
+
+def _charts(tables: Sequence[Table], key: str, shown: _Shown) -> Iterator[tuple[str, Bars]]:
+    words = [
+        f"{k} {v}" for k, v in tables[0].dimensions.items() if k not in ("scenario", "op_size")
+    ]
+    heading = ", ".join((tables[0].scenario, *words))
+    for mode in dict.fromkeys(section.label for table in tables for section in table.sections):
+        rows = [_row(table, mode) for table in tables]
+        names = dict.fromkeys(name for row in rows for name in row)
+        chart = Bars(
+            key=f"by_size_{key}_{mode.replace(' ', '_')}",
+            title=f"{shown.title} by IO size, {mode}",
+            unit=shown.unit,
+            groups=tuple(wording.op_size(table.op_size) for table in tables),
+            series=tuple(
+                bar_series([row.get(name) for row in rows], shown.figure, shown.scale)
+                for name in names
+            ),
+            is_log=tables[0].is_of_drives,
+        )
+        if any(value is not None for series in chart.series for value in series.values):
+            yield heading, chart
+
+
+def _row(table: Table, mode: str) -> dict[str, ReportCell]:
+    return {cell.name: cell for s in table.sections if s.label == mode for cell in s.cells}
+
+
+#: Heading and chart of each chart over several tables.
+Over = Callable[[Sequence[Table]], Iterator[tuple[str, Chart]]]
+
+
+def noted(report: Report, tables: Iterable[Table], over: Over) -> Iterator[tuple[Chart, str, str]]:
+    """Chart, heading and note, which is empty where there is none; no chart is of two notes."""
+    for note, alike in report.by_emulation(tables).items():
+        for heading, chart in over(alike):
+            yield chart, heading, note
+
+
+#: On white, and on nearly black.
+LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b3589a", "#b8860b", "#2a9fd6", "#5b5b5b", "#8c3b00")
+DARK = ("#4db2e6", "#ff8c42", "#2ecc9b", "#e08cc4", "#f0c53a", "#9ad8f7", "#c2c2c2", "#d9a37a")
+#: For stacked parts: user, sys, irq, softirq, iowait.
+PARTS_LIGHT = ("#0072b2", "#d55e00", "#b8860b", "#009e73", "#9a9a9a")
+PARTS_DARK = ("#4db2e6", "#ff8c42", "#f0c53a", "#2ecc9b", "#8a8a8a")
+
+#: Plotly's names of fills and dashes, in the order of the colours.
+FILLS = ("", "/", "x", ".", "\\", "-", "+", "|")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid", "dash")
+#: The same as matplotlib's hatches.
+HATCHES = ("", "//", "xx", "..", "\\\\", "--", "++", "||")

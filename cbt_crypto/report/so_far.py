@@ -1,6 +1,6 @@
 """The percents that a running campaign knows by now, in lines for a terminal.
 
-    python -m cbt_crypto.report.text.so_far ARCHIVE LINES
+    python -m cbt_crypto.report.so_far ARCHIVE LINES
 
 A program of its own, so that a campaign need not load what reports are made with.
 """
@@ -11,10 +11,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from cbt_crypto.report import label, text_of
+from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.build import build
-from cbt_crypto.report.model import Report, ReportCell, Section
-from cbt_crypto.report.shown import without_missing
+from cbt_crypto.report.model import Report, ReportCell, Section, without_missing
 from cbt_crypto.units import counted
 
 _NAME = 30
@@ -52,10 +51,10 @@ def _line(cell: ReportCell) -> str:
 
 def _figures(cell: ReportCell) -> Iterator[str]:
     compared = cell.comparisons.get("iops")
-    yield f"{'-' if compared is None else label.percent(compared.percent, loss=False):>7}"
+    yield f"{'-' if compared is None else wording.percent(compared.percent, loss=False):>7}"
     bounds = "baseline" if cell.is_baseline else text_of.interval(compared, loss=False)
     yield f"{bounds:>18}"
-    yield f"{label.number(cell.figures.get('iops')):>10} IOPS"
+    yield f"{wording.number(cell.figures.get('iops')):>10} IOPS"
 
 
 def main() -> None:

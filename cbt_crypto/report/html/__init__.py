@@ -1,1 +1,0 @@
-"""The page: one HTML file that needs nothing else."""

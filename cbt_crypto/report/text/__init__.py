@@ -1,1 +1,0 @@
-"""The same tables in the terminal, in Markdown, CSV and JSON."""

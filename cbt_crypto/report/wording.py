@@ -1,0 +1,211 @@
+"""Text from an archive, before it reaches a terminal or a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Optional, TypeVar, Union
+
+from pydantic import BaseModel
+
+from cbt_crypto.results.readers.fio import SYNC
+
+#: What every table says when a host's processors are emulated.
+EMULATED = "emulated CPU: these figures prove the pipeline, not the hardware"
+
+#: Stands for an interval, or a range, between whose bounds everything lies.
+UNKNOWN_YET = "nothing known yet"
+
+
+def emulated_in(names: Sequence[str]) -> str:
+    """The same where it is true of some of the archives that are compared."""
+    whose = "its" if len(names) == 1 else "their"
+    where = " and ".join(names)
+    return f"emulated CPU in {where}: {whose} figures prove the pipeline, not the hardware"
+
+
+_MODES = {
+    "randread": "random reads",
+    "randwrite": "random writes",
+    "read": "sequential reads",
+    "write": "sequential writes",
+}
+_MIXED = {"randrw": "random mix", "rw": "sequential mix", "readwrite": "sequential mix"}
+
+
+def op_size(size: Union[int, str, float, None]) -> str:
+    """4096 -> `4 KiB`; what is no number of bytes stays as it is."""
+    if not isinstance(size, int) or isinstance(size, bool) or size <= 0:
+        return str(size)
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size % factor == 0:
+            return f"{size // factor} {unit}"
+    return f"{size} B"
+
+
+def dimension(name: str) -> str:
+    """A dimension as the heading of its values: `op_size` -> `IO size`, `device` -> `Device`."""
+    words = {"op_size": "IO size"}.get(name, name.replace("_", " "))
+    return words[:1].upper() + words[1:]
+
+
+def mode(name: str, direction: str) -> str:
+    """`randread` -> `random reads`; a mixed mode names the direction too."""
+    if direction == SYNC:
+        return "syncs after writes"
+    if name in _MIXED:
+        return f"{_MIXED[name]}, {direction}s"
+    return _MODES.get(name, name)
+
+
+def percent(value: float, loss: bool) -> str:
+    """Two decimals, as published: percent of the baseline, or lost against it."""
+    return f"{100 - value:.2f}" if loss else f"{value:.2f}"
+
+
+def number(value: Optional[float]) -> str:
+    """Three significant digits for small numbers, whole ones with separators for large."""
+    if value is None:
+        return "-"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    decimals = 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
+    return f"{value:.{decimals}f}"
+
+
+def milliseconds(ns: Optional[float]) -> str:
+    """A latency in ns, shown in ms with three significant digits; `-` when there is none."""
+    return number(None if ns is None else ns / 1e6)
+
+
+def megabytes(bytes_per_s: Optional[float]) -> str:
+    """Throughput in MB/s, of 10^6 bytes."""
+    return number(None if bytes_per_s is None else bytes_per_s / 1e6)
+
+
+def thousandths(value: Optional[float]) -> str:
+    """A value in J, shown in mJ with three significant digits; `-` when there is none."""
+    return number(None if value is None else 1e3 * value)
+
+
+def one_decimal(value: Optional[float]) -> str:
+    """For percent of CPU."""
+    return "-" if value is None else f"{value:.1f}"
+
+
+ABSENT = "not on this machine"
+#: The columns of a table of `CipherSpeed`.
+CIPHER_HEADINGS = (
+    "Host", "Cipher", "Key bits", "Encryption MiB/s", "Decryption MiB/s", "Driver",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CipherSpeed:
+    """A row of `cryptsetup benchmark`: MiB/s in memory on one core, None where it has no cipher.
+
+    `driver` is what the kernel has in use for the cipher; empty where that is not known.
+    """
+
+    host: str
+    cipher: str
+    key_bits: int
+    encrypt_mib_per_s: Optional[float]
+    decrypt_mib_per_s: Optional[float]
+    driver: str
+
+    @property
+    def speeds(self) -> tuple[str, str]:
+        """Of encryption and decryption, as tables show them."""
+        encrypt, decrypt = (
+            ABSENT if speed is None else number(speed)
+            for speed in (self.encrypt_mib_per_s, self.decrypt_mib_per_s)
+        )
+        return encrypt, decrypt
+
+
+def not_measured(host: str) -> str:
+    """What stands in the place of a host's rows where it has none."""
+    return f"{host}: cryptsetup benchmark measured no cipher there."
+
+
+def energy_counters(environment: Mapping[str, Any]) -> dict[str, str]:
+    """Host -> the zones that it counts energy in, or that it has none; empty if nobody asked."""
+    zones_by_host = {}
+    for host, about in _mapping(environment.get("hosts")).items():
+        zones = _mapping(about).get("energy")
+        if isinstance(zones, (list, tuple)):
+            zones_by_host[host] = ", ".join(map(str, zones)) or ABSENT
+    return zones_by_host
+
+
+def cipher_speeds(environment: Mapping[str, Any]) -> dict[str, list[CipherSpeed]]:
+    """Host -> its rows, for the hosts that were asked; an empty list where nothing was measured."""
+    speeds_by_host = {}
+    for host, about in _mapping(environment.get("hosts")).items():
+        luks = _mapping(_mapping(_mapping(about).get("overlays")).get("luks"))
+        if "benchmark" in luks:
+            drivers = {row.get("name"): _driver(row) for row in _rows(luks.get("drivers"))}
+            speeds_by_host[host] = list(_speeds(host, luks, drivers))
+    return speeds_by_host
+
+
+def _speeds(
+    host: str, luks: Mapping[str, Any], drivers: Mapping[Any, str]
+) -> Iterator[CipherSpeed]:
+    for row in _rows(luks["benchmark"]):
+        cipher, bits = row.get("cipher"), row.get("key_bits")
+        if not isinstance(cipher, str) or not isinstance(bits, int):
+            continue
+        name, _, mode = cipher.rpartition("-")
+        yield CipherSpeed(
+            host,
+            cipher,
+            bits,
+            _number(row.get("encrypt_mib_per_s")),
+            _number(row.get("decrypt_mib_per_s")),
+            # "aes-xts" is "xts(aes)" to the kernel
+            drivers.get(f"{mode}({name})", ""),
+        )
+
+
+def _driver(row: Mapping[str, Any]) -> str:
+    """`xts-aes-aesni (aesni_intel)`; a card's works beside the processor that asks it."""
+    module = f" ({row['module']})" if row.get("module") else ""
+    return f"{row.get('driver') or ''}{module}{', asynchronous' if row.get('async') else ''}"
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _rows(value: Any) -> list[Mapping[str, Any]]:
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+
+
+def _number(value: Any) -> Optional[float]:
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+_Value = TypeVar("_Value")
+
+
+def map_text(value: _Value, change: Callable[[str], str]) -> _Value:
+    """`value` with `change` applied to every string in it, at any depth, keys included."""
+    mapped: _Value = _mapped(value, change)
+    return mapped
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {_mapped(key, change): _mapped(item, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_mapped(item, change) for item in value)
+    if isinstance(value, BaseModel):
+        return value.model_copy(update=_mapped(dict(value), change))
+    if is_dataclass(value) and not isinstance(value, type):
+        changed = {f.name: _mapped(getattr(value, f.name), change) for f in fields(value)}
+        return replace(value, **changed)
+    return value
