@@ -29,14 +29,13 @@ from cbt_crypto.plan.steps import plan
 from cbt_crypto.report_commands import compare, pack_command, report
 from cbt_crypto.results.foreign import lay_out
 from cbt_crypto.run import take_down
-from cbt_crypto.run.detached.stop import stop as stop_campaign
-from cbt_crypto.run.detached.watch import watch as watch_archive
+from cbt_crypto.run.detached import stop as stop_campaign
+from cbt_crypto.run.detached import watch as watch_archive
 from cbt_crypto.run.init.command import init
 from cbt_crypto.run.journal import Deployment
-from cbt_crypto.run.locks.archive import locked
-from cbt_crypto.run.locks.holder import describe
+from cbt_crypto.run.locks import describe, locked
 from cbt_crypto.run.preflight import check as preflight
-from cbt_crypto.run.preflight import mend, table
+from cbt_crypto.run.preflight import table
 from cbt_crypto.run.resume import check_own
 from cbt_crypto.units import counted
 
@@ -70,8 +69,8 @@ def check(config_file: Path, checkout: Optional[Path], hosts: bool, fix_commands
         table.show(answers, Console(stderr=fix_commands))
         if fix_commands:
             remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
-            manager = mend.managers(remote, answers)
-            click.echo("\n".join(mend.script(answers, manager, campaign.cluster.user)))
+            manager = table.managers(remote, answers)
+            click.echo("\n".join(table.script(answers, manager, campaign.cluster.user)))
         if any(answer.error for answer in answers):
             sys.exit(UsageError.exit_status)
     click.echo(

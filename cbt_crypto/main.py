@@ -34,12 +34,10 @@ from cbt_crypto.plan.show import show_plan
 from cbt_crypto.plan.steps import Plan, plan
 from cbt_crypto.run import devices
 from cbt_crypto.run.campaign import Outcome, run_campaign
-from cbt_crypto.run.detached.start import detach
+from cbt_crypto.run.detached import detach
 from cbt_crypto.run.interrupt import Abandoned, interrupts
 from cbt_crypto.run.journal import devices_before, left_over
-from cbt_crypto.run.locks.archive import locked
-from cbt_crypto.run.locks.holder import this_run
-from cbt_crypto.run.locks.hosts import hosts_held, own_id
+from cbt_crypto.run.locks import hosts_held, locked, own_id, this_run
 from cbt_crypto.run.preflight import check
 from cbt_crypto.run.progress import CampaignProgress
 from cbt_crypto.run.resume import changes, check_archive, finished_cells, short_named

@@ -19,8 +19,7 @@ from rich.filesize import decimal
 
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
 from cbt_crypto.errors import UsageError
-from cbt_crypto.run.detached.running import running
-from cbt_crypto.run.detached.watch import changed
+from cbt_crypto.run.detached import changed, running
 
 if TYPE_CHECKING:
     from cbt_crypto.report import Report, ReportOptions

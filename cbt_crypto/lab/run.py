@@ -24,7 +24,7 @@ from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Lab, Node, locked
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.layout import site_of
-from cbt_crypto.run.locks.archive import locked as archive_locked
+from cbt_crypto.run.locks import locked as archive_locked
 from cbt_crypto.run.resume import check_archive
 
 #: What a checkout may hold and a node does not need.

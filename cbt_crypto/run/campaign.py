@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,18 +25,13 @@ from cbt_crypto.plan.pacing import Pacing, block_state
 from cbt_crypto.plan.side_by_side import engine_keys
 from cbt_crypto.plan.steps import Measure, Pending, Plan, Step
 from cbt_crypto.results.until import asked_of, read_block
-from cbt_crypto.run import devices, ways_back
-from cbt_crypto.run.cell.collect import Collector
-from cbt_crypto.run.cell.equal_load import loaded
-from cbt_crypto.run.cell.figures import check_figures
-from cbt_crypto.run.cell.measure import attempt
-from cbt_crypto.run.diagnosis import diagnosis
-from cbt_crypto.run.host_choices import Choices
+from cbt_crypto.run import devices, journal
+from cbt_crypto.run.cell.conditions import loaded
+from cbt_crypto.run.cell.measure import Collector, attempt, check_figures
 from cbt_crypto.run.interrupt import Abandoned
 from cbt_crypto.run.journal import Journal
-from cbt_crypto.run.locks.holder import this_run
-from cbt_crypto.run.locks.hosts import own_id
-from cbt_crypto.run.prepare import Preparation
+from cbt_crypto.run.locks import own_id, this_run
+from cbt_crypto.run.prepare import Choices, Preparation
 from cbt_crypto.run.progress import CampaignProgress
 from cbt_crypto.run.resume import (
     finished_cells,
@@ -44,6 +40,41 @@ from cbt_crypto.run.resume import (
     set_aside_strangers,
     write_plan,
 )
+
+_TIMEOUT_S = 40
+#: Less than this, in KiB, is no room for anything.
+_FULL_KB = 2048
+
+
+def diagnosis(remote: Remote, site: Site) -> str:
+    """What is wrong on the hosts now: clauses that each begin with `; `, or nothing."""
+    results = remote.attempt(
+        dict.fromkeys(site.hosts, _script(site.tmp_dir)), _TIMEOUT_S, "diagnose"
+    )
+    clauses: list[str] = []
+    for host, result in results.items():
+        if result.status is None:
+            clauses.append(f"{host} does not answer")
+            continue
+        lines = (line.strip() for line in result.stdout.splitlines())
+        clauses += [f"{line} on {host}" for line in lines if line]
+    return "".join(f"; {clause}" for clause in clauses)
+
+
+def _script(tmp_dir: str) -> str:
+    """A process id may be another's by now, so the program's name is looked at too."""
+    return f"""\
+cd {shlex.quote(tmp_dir)}/ceph/run 2>/dev/null || exit 0
+for file in *.pid; do
+    [ -s "$file" ] || continue
+    case $(cat "/proc/$(cat "$file")/comm" 2>/dev/null) in
+        ceph-*) ;;
+        *) echo "${{file%.pid}} has ended" ;;
+    esac
+done
+free=$(df -Pk . | awk 'NR == 2 {{ print $4 }}')
+[ "$free" -ge {_FULL_KB} ] || echo 'the disk of tmp_dir is full'"""
+
 
 #: How old the last look may be at whether the hosts are still held, in seconds.
 HOLD_S = 60.0
@@ -96,7 +127,7 @@ class CampaignRun:
         self._begin()
         try:
             self._note_devices(devices.recording)
-            printed = ways_back.ask(self._remote, self._everywhere(), self.campaign)
+            printed = journal.ask(self._remote, self._everywhere(), self.campaign)
             self._journal.keep_ways_back(printed)
             self._decide()
             for step in self.plan.steps:

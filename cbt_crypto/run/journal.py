@@ -10,6 +10,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pwd
+import re
 import stat
 import time
 from collections.abc import Iterator, Mapping
@@ -18,13 +20,99 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Optional
 
-from cbt_crypto.archive.files import Malformed, check_values, read_document
+from cbt_crypto.archive.files import Malformed, check_values, read_document, write_json
+from cbt_crypto.cluster_overlays.base import Overlay
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
 from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts import directories
+from cbt_crypto.hosts.directory_on_host import Refused, check_directory
+from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.secret import document_without
+from cbt_crypto.hosts.shell import joined
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file import Campaign, load_data
 from cbt_crypto.plan.layout import drives_of, site_of
-from cbt_crypto.run import open_runs
+
+_NAME = re.compile(r"[0-9a-zA-Z]{1,64}")
+
+
+def directory() -> Path:
+    """Where they are. Not in $HOME, which sudo may leave as the caller's."""
+    home = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".local" / "state"
+    chosen = os.environ.get("XDG_STATE_HOME", "")
+    # One that is not absolute says nothing, by the XDG Base Directory Specification.
+    return Path(chosen if os.path.isabs(chosen) else home) / "cbt-crypto" / "open-runs"
+
+
+def note(run: str, **entry: Any) -> None:
+    """Add to what is known of a run, durably."""
+    path = _path(run, make=True)
+    write_json(path, {**(_read(path) or {}), **entry, "run": run})
+
+
+def forget(run: str) -> None:
+    """Note that a run has been taken down."""
+    path = _path(run)
+    if path.parent.is_dir():
+        path.unlink(missing_ok=True)
+
+
+def known(run: str) -> Optional[dict[str, Any]]:
+    """What is known of a run; None for one that is none of this user's."""
+    return _read(_path(run)) if _NAME.fullmatch(run) else None
+
+
+def all_open() -> Iterator[dict[str, Any]]:
+    """All open runs of this user, oldest first."""
+    where = directory()
+    if not where.is_dir():
+        return
+    _check(where)
+    entries = [_read(path) for path in where.glob("*.json")]
+    yield from sorted(filter(None, entries), key=lambda entry: seconds_of(entry, "started"))
+
+
+def seconds_of(entry: Mapping[str, Any], key: str) -> float:
+    """When, in seconds of the epoch; 0 where the entry does not say."""
+    seconds = entry.get(key)
+    return float(seconds) if isinstance(seconds, (int, float)) else 0.0
+
+
+def _path(run: str, make: bool = False) -> Path:
+    if not _NAME.fullmatch(run):
+        raise UsageError(f"{run!r} is no name of a run")
+    where = directory()
+    if make:
+        where.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if where.is_dir():
+        _check(where)
+        if make and not where.is_symlink():
+            where.chmod(0o700)
+    return where / f"{run}.json"
+
+
+def _check(where: Path) -> None:
+    """Others must not be able to say what is to be taken down."""
+    try:
+        check_directory(str(where.resolve()))
+    except (Refused, OSError) as error:
+        sentence = str(error).replace("name another tmp_dir", "set XDG_STATE_HOME to a safe place")
+        raise UsageError(sentence) from None
+
+
+def _read(path: Path) -> Optional[dict[str, Any]]:
+    try:
+        status = path.lstat()
+        if status.st_uid != os.geteuid():
+            return None
+        value: Mapping[str, Any] = json.loads(read_document(path))
+    except (OSError, Malformed, ValueError, RecursionError):
+        return None
+    # A disk may have damaged it.
+    is_entry = isinstance(value, Mapping) and isinstance(value.get("run"), str)
+    return dict(value) if is_entry else None
+
 
 _LIMIT = 64 << 20
 
@@ -80,14 +168,14 @@ class Journal:
         entry: dict[str, Any] = {"by": by, "hosts": hosts, "document": document}
         noted = {host: dict(of_host) for host, of_host in devices.items()}
         entry.update(checkout=checkout, devices=noted)
-        open_runs.note(
+        note(
             self.run, archive=str(self.archive.absolute()), started=self.deployment.started, **entry
         )
         self._append(event="begin", **{**entry, "document": document_without(document)})
 
     def keep_ways_back(self, by_overlay: Mapping[str, Mapping[str, str]]) -> None:
         """Keep, in the user's own state, what overlays need to undo what they will do."""
-        open_runs.note(self.run, ways_back=by_overlay)
+        note(self.run, ways_back=by_overlay)
 
     def deploy(self, configuration: str, how: str) -> None:
         """Note that a configuration is about to be deployed."""
@@ -96,7 +184,7 @@ class Journal:
     def end(self) -> None:
         """Note that everything of this run has been taken down."""
         self._append(event="end")
-        open_runs.forget(self.run)
+        forget(self.run)
 
     def _append(self, **entry: Any) -> None:
         path = path_of(self.archive)
@@ -139,7 +227,7 @@ def own_left_over(archive: Path) -> list[Deployment]:
     known = {deployment.run for deployment in left_over(archive)}
     return [
         _deployment(str(entry["run"]), entry, is_own=True)
-        for entry in open_runs.all_open()
+        for entry in all_open()
         if entry.get("run") in known or os.path.realpath(str(entry.get("archive"))) == here
     ]
 
@@ -183,7 +271,7 @@ def _deployment(run: str, entry: dict[str, Any], is_own: bool = False) -> Deploy
         else {},
         document=entry.get("document"),
         checkout=checkout if isinstance(checkout, str) else None,
-        started=open_runs.seconds_of(entry, "started" if is_own else "time"),
+        started=seconds_of(entry, "started" if is_own else "time"),
         devices=devices if isinstance(devices, dict) else {},
         ways_back=ways_back if isinstance(ways_back, dict) else {},
         is_own=is_own,
@@ -235,3 +323,41 @@ def _what(left: dict[str, Any]) -> str:
     if left.get("overlays"):
         words.append("the work of " + ", ".join(map(str, left["overlays"])))
     return ", ".join(words)
+
+
+#: Overlay -> host -> what it printed.
+ByOverlay = Mapping[str, Mapping[str, str]]
+_LIMIT_S = 120
+
+
+def ask(remote: Remote, site: Site, campaign: Campaign) -> ByOverlay:
+    """What each overlay's hosts are now, before anything is changed. Raises HostError."""
+    by_overlay: dict[str, dict[str, str]] = {}
+    for overlay in _overlays(campaign):
+        scripts = overlay.way_back(site)
+        if scripts:
+            outputs = remote.run(scripts, f"note what {overlay.name} will change", _LIMIT_S)
+            by_overlay.setdefault(overlay.name, {}).update(outputs)
+    return by_overlay
+
+
+def put_back(remote: Any, site: Site, campaign: Campaign, by_overlay: Any) -> Iterator[str]:
+    """Give it back to hosts that lost it; yields what nobody knows any more, host by host."""
+    scripts = joined(o.put_back(site, _of(by_overlay, o.name)) for o in _overlays(campaign))
+    made = {host: directories.make(site.tmp_dir) + text for host, text in scripts.items()}
+    for host, printed in remote.run(made, "look for the way back", _LIMIT_S).items():
+        yield from (f"{host}: {line}" for line in printed.splitlines() if line.strip())
+
+
+def _of(by_overlay: Any, name: str) -> dict[str, str]:
+    by_host = by_overlay.get(name) if isinstance(by_overlay, Mapping) else None
+    items = by_host.items() if isinstance(by_host, Mapping) else ()
+    return {host: text for host, text in items if isinstance(text, str)}
+
+
+def _overlays(campaign: Campaign) -> list[Overlay]:
+    """Every overlay of every configuration, each with its options once."""
+    overlays: list[Overlay] = []
+    for named in campaign.configurations.values():
+        overlays += [overlay for overlay in Stack(named).named if overlay not in overlays]
+    return overlays

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Union
 
+from cbt_crypto.archive.files import digest, read_json, write_json
 from cbt_crypto.archive.folder import Timeline
 from cbt_crypto.benchmarks.base import Scenario, Volume
-from cbt_crypto.cluster_overlays.base import Transition
+from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import CellBenchmark, CellWork, Engine
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.site import Site
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import drives_of
 from cbt_crypto.plan.steps import Deploy, Prefill
-from cbt_crypto.run.age.overwrites import Overwrites
-from cbt_crypto.run.cell import storage_traffic
+from cbt_crypto.run.age import Overwrites
+from cbt_crypto.run.cell import conditions
 from cbt_crypto.run.cell.measure import benchmark_of
 from cbt_crypto.run.environment import EnvironmentFile
 from cbt_crypto.run.journal import Journal
@@ -118,7 +119,7 @@ class Preparation:
             target.change_to(step, change)
         if change is Transition.REBUILD:
             self._is_distrusted = False
-            self.overwrites.begin(storage_traffic.read(self._remote, self._carriers(step.drive)))
+            self.overwrites.begin(conditions.read(self._remote, self._carriers(step.drive)))
         self._environment.note(step.configuration, target)
 
     def _carriers(self, drive: Optional[str]) -> Site:
@@ -154,3 +155,35 @@ class Preparation:
     def end(self) -> None:
         """Leave nothing on the hosts. Raises RunError."""
         self._targets.end([volume for _, volume in self._made.values()], self._journal.run)
+
+
+_LIMIT_S = 600
+
+
+class Choices:
+    """What hosts answered in this campaign: `results/choices.json`, by the scripts that asked."""
+
+    def __init__(self, archive: Path, remote: Remote, site: Site) -> None:
+        """`site` has all OSDs and drives of the campaign."""
+        self._path = archive / "results" / "choices.json"
+        self._remote = remote
+        self._site = site
+
+    def decided(self, overlays: Iterable[Overlay]) -> tuple[Overlay, ...]:
+        """The overlays with every option decided. Raises RunError where that cannot be done."""
+        return tuple(self._decided(overlay) for overlay in overlays)
+
+    def _decided(self, overlay: Overlay) -> Overlay:
+        scripts = overlay.ask(self._site)
+        return overlay.decided(self._answers(overlay.name, scripts)) if scripts else overlay
+
+    def _answers(self, name: str, scripts: HostScripts) -> HostOutputs:
+        noted = read_json(self._path) or {}
+        noted.pop("format", None)
+        key = f"{name} {digest(dict(scripts))[:16]}"
+        if key not in noted:
+            what = f"ask the hosts for {name}"
+            noted[key] = self._remote.run(scripts, what, _LIMIT_S)
+            write_json(self._path, noted)
+        answers: dict[str, str] = noted[key]
+        return answers

@@ -24,10 +24,9 @@ from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.plan.side_by_side import engine_keys
-from cbt_crypto.run import devices, ways_back
+from cbt_crypto.run import devices, journal, locks
 from cbt_crypto.run.journal import Deployment, Journal, left_over, own_left_over, places_of
-from cbt_crypto.run.locks import holder
-from cbt_crypto.run.locks.hosts import free_hosts, hosts_held, own_id
+from cbt_crypto.run.locks import free_hosts, hosts_held, own_id
 from cbt_crypto.run.targets.choice import target_of
 from cbt_crypto.run.targets.cluster import overlaid
 
@@ -60,7 +59,7 @@ def to_clear(archive: Path, foreign: bool = False) -> list[Deployment]:
     if of_others and not foreign:
         hosts = printable(", ".join(of_others[0].hosts))
         raise UsageError(
-            f"{archive}: says that {holder.describe(of_others[0].by)} left something on "
+            f"{archive}: says that {locks.describe(of_others[0].by)} left something on "
             f"{hosts}, which is none of your runs here; look at it "
             f"with cbt-crypto cleanup --foreign --plan {archive}"
         )
@@ -118,22 +117,22 @@ def _held(campaign: Campaign, archive: Path, dead: str) -> Iterator[None]:
     """Nobody else works on the hosts meanwhile; what the dead run held there is taken over."""
     remote, site = _remote(campaign), _site(campaign)
     try:
-        with hosts_held(remote, site, own_id(), holder.this_run(archive), dead):
+        with hosts_held(remote, site, own_id(), locks.this_run(archive), dead):
             yield
     except HostError as error:
         raise _again(error) from error
 
 
 def _check_dead(archive: Path, deployment: Deployment, insist: bool) -> None:
-    dead = holder.is_dead(deployment.by)
+    dead = locks.is_dead(deployment.by)
     if dead is False:
         raise UsageError(
-            f"{archive}: is of {holder.describe(deployment.by)}, which is running; wait for it or "
+            f"{archive}: is of {locks.describe(deployment.by)}, which is running; wait for it or "
             "end it"
         )
     if dead is None and not insist:
         raise UsageError(
-            f"{archive}: {holder.describe(deployment.by)} ran on another machine and did not take "
+            f"{archive}: {locks.describe(deployment.by)} ran on another machine and did not take "
             f"everything down; if it is dead: cbt-crypto cleanup {archive}"
         )
 
@@ -153,7 +152,7 @@ def _restore(deployment: Deployment, campaign: Campaign, say: Say) -> None:
     remote = _remote(campaign)
     scripts = devices.restoring(campaign.cluster.tmp_dir, deployment.devices)
     remote.run(scripts, "look for notes on devices", 60)
-    for sentence in ways_back.put_back(remote, _site(campaign), campaign, deployment.ways_back):
+    for sentence in journal.put_back(remote, _site(campaign), campaign, deployment.ways_back):
         say(sentence)
 
 
@@ -207,4 +206,4 @@ def _again(error: HostError) -> RunError:
 
 
 def _who(deployment: Deployment) -> str:
-    return "a run that ended early, " + holder.describe(deployment.by) + ","
+    return "a run that ended early, " + locks.describe(deployment.by) + ","

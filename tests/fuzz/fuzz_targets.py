@@ -30,7 +30,7 @@ from cbt_crypto.results.readers.fio_log import read_fio_log
 from cbt_crypto.results.readers.histogram import read_histogram_log
 from cbt_crypto.results.readers.kbench import parse_kbench
 from cbt_crypto.run import journal, take_down
-from cbt_crypto.run.locks.holder import describe, is_dead
+from cbt_crypto.run.locks import describe, is_dead
 from cbt_crypto.run.preflight.survey import parts_of
 from cbt_crypto.run.resume import check_links
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive.files import write_json
+from cbt_crypto.archive.files import Malformed, write_json
+from cbt_crypto.archive.folder import Folder
 from cbt_crypto.benchmarks.base import ClientProcess, Scenario, Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.engine import CellBenchmark, Engine
@@ -24,21 +29,82 @@ from cbt_crypto.engine.contract import (
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import samplers as client_sampler
 from cbt_crypto.hosts import samplers as energy_sampler
-from cbt_crypto.hosts.remote import check_clocks, clock_offsets
+from cbt_crypto.hosts.remote import Remote, check_clocks, clock_offsets
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.run.age import steady_state
-from cbt_crypto.run.cell import (
-    caches,
-    groups,
-    live,
-    neighbours,
-    proof,
-    storage_traffic,
-)
-from cbt_crypto.run.cell import collect as collected
-from cbt_crypto.run.recovery import osd_out
+from cbt_crypto.results.readers.etcd_benchmark import parse_etcd_benchmark
+from cbt_crypto.results.readers.rados_bench import parse_rados_bench
+from cbt_crypto.run import age, recovery
+from cbt_crypto.run.cell import conditions, proof, watch
 from cbt_crypto.run.targets.base import Target, commands_of
+
+#: Host -> path below the cell's directory there -> bytes.
+Sizes = Mapping[str, Mapping[str, int]]
+
+
+def sizes(remote: Remote, hosts: Sequence[str], run_dir: str) -> Sizes:
+    """What is in `run_dir` on each host. Raises HostError."""
+    script = f"find {shlex.quote(run_dir)} -type f -printf '%s %P\\n'"
+    outputs = remote.run(dict.fromkeys(hosts, script), "list the results", 60)
+    return {host: _parsed(text) for host, text in outputs.items()}
+
+
+def check(wanted: Sizes, archive_dir: Path) -> None:
+    """Raise HostError for the first file that is missing in the archive, or shorter there.
+
+    A copy that a full disk or a broken connection cut short must not become a number.
+    """
+    for host, files in wanted.items():
+        for name, size in files.items():
+            first, slash, rest = name.partition("/")
+            path = archive_dir / f"{first}.{host}{slash}{rest}"
+            arrived = path.stat().st_size if path.is_file() else -1
+            if arrived < size:
+                what = "is missing" if arrived < 0 else f"has {arrived} of {size} bytes"
+                raise HostError(host, f"copy {name} from it", f"{what} in the archive", "")
+
+
+def _parsed(text: str) -> dict[str, int]:
+    sizes = {}
+    for line in text.splitlines():
+        size, _, name = line.partition(" ")
+        if size.isdigit() and name:
+            sizes[name] = int(size)
+    return sizes
+
+
+class Collector:
+    """At most one cell is under way. `failed` is called where files could not be brought."""
+
+    def __init__(self, failed: Callable[[Cell, str], None]) -> None:
+        """Start no thread yet. `failed` gets a cell and the reason why its files did not come."""
+        self._failed = failed
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="collect")
+        self._under_way: Optional[tuple[Cell, Future[None]]] = None
+
+    def submit(self, cell: Cell, collect: Callable[[], None]) -> None:
+        """Collect a cell, when the one before it is there."""
+        self.wait()
+        self._under_way = (cell, self._pool.submit(collect))
+
+    def wait(self) -> None:
+        """Return when nothing is under way. The main thread alone calls this, and `failed`."""
+        if self._under_way is None:
+            return
+        cell, future = self._under_way
+        self._under_way = None
+        try:
+            future.result()
+        except RunError as error:
+            self._failed(cell, str(error))
+
+    def close(self) -> None:
+        """Wait, and end the thread."""
+        try:
+            self.wait()
+        finally:
+            self._pool.shutdown()
+
 
 #: Seconds beyond ramp and time in which fio must have opened its volume and ended.
 _SLACK = 120
@@ -79,11 +145,11 @@ class ScenarioBenchmark:
         """Make the directories, empty on the nodes; bring drives and caches into their state."""
         self._directories.initialize()
         self._directories.run()
-        self._rounds = steady_state.reach(
+        self._rounds = age.reach(
             self.remote, self.site, self.scenario, self.run_dir, self.commands,
             self.stack.wrap_client,
         )  # fmt: skip
-        caches.fill(self.remote, self.site, self.scenario, self.run_dir, self.commands)
+        conditions.fill(self.remote, self.site, self.scenario, self.run_dir, self.commands)
         self._is_prepared = True
         self._engine.monitoring.prepare(self.run_dir)
 
@@ -112,14 +178,14 @@ class ScenarioBenchmark:
 
     def looks_before(self) -> Looks:
         """Empty the caches that are to be so."""
-        return {_CACHES: caches.emptying(self.site, self.scenario)}
+        return {_CACHES: conditions.emptying(self.site, self.scenario)}
 
     def note(self, before: Looked) -> None:
         """Add to `outcome` what the hosts said before the cell."""
         if self._rounds is not None:
             self.outcome["steady_state"] = self._rounds
         emptied = before.get(_CACHES, {})
-        self.outcome["caches"] = caches.outcome(self.site, self.scenario, emptied)
+        self.outcome["caches"] = conditions.outcome(self.site, self.scenario, emptied)
 
     def run(self) -> None:
         """Run the processes under the monitors; `outcome` has the window and exit statuses.
@@ -137,8 +203,10 @@ class ScenarioBenchmark:
         limit = self.scenario.ramp + self.scenario.measured_s + _SLACK
         processes = self.scenario.processes(self.site)
         in_flight = self.scenario.in_flight(self.site)
-        onlooker = self.tell and live.Onlooker(self.tell, tuple(scripts), len(processes), in_flight)
-        followed = live.followed(self.remote, self.run_dir, onlooker)
+        onlooker = self.tell and watch.Onlooker(
+            self.tell, tuple(scripts), len(processes), in_flight
+        )
+        followed = watch.followed(self.remote, self.run_dir, onlooker)
         counted = energy_sampler.recorded(self.remote, self.energy_hosts, self.run_dir)
         self._is_prepared = False
         with counted, self._engine.monitoring.monitor(self.run_dir):
@@ -161,9 +229,9 @@ class ScenarioBenchmark:
     def collect(self) -> None:
         """Bring the files of the run to the archive, and remove them from the nodes."""
         try:
-            there = collected.sizes(self.remote, self.site.hosts, self.run_dir)
+            there = sizes(self.remote, self.site.hosts, self.run_dir)
             self._engine.common.sync_files(self.run_dir, self.archive_dir)
-            collected.check(there, Path(self.archive_dir))
+            check(there, Path(self.archive_dir))
         finally:
             with contextlib.suppress(HostError):
                 self.cleanup()
@@ -240,23 +308,23 @@ def attempt(
         remote, stack, site = benchmark.remote, benchmark.stack, benchmark.site
         is_waived = proof.is_waived(benchmark.cluster.config)
         proving = proof.CellProof(remote, stack, site, is_waived)
-        counter = storage_traffic.Counter(site)
+        counter = conditions.Counter(site)
         with _proved(proving, target, benchmark, counter):
-            load = neighbours.declared(benchmark.cluster.config)
-            recovered = osd_out.running(cell.scenario, remote, site)
-            with neighbours.running(load, remote, stack, site) as seen, recovered as healed:
+            load = conditions.declared(benchmark.cluster.config)
+            recovered = recovery.running(cell.scenario, remote, site)
+            with conditions.running(load, remote, stack, site) as seen, recovered as healed:
                 benchmark.run()
         outcome = benchmark.outcome
-        outcome.update(groups.moved(site, counter.moved(), counter.seconds))
+        outcome.update(watch.moved(site, counter.moved(), counter.seconds))
         benchmark.counted = counter.readings
         if seen:
             outcome["neighbours"] = seen
         if healed:
             outcome["recovery"] = healed
-            osd_out.check_under_load(healed, outcome["started"] + cell.scenario.ramp)
+            recovery.check_under_load(healed, outcome["started"] + cell.scenario.ramp)
         target.check_health()
         judged = proving.judge(cell.configuration, target.cluster.up_from)
-        judged = groups.judged(judged, site, target.cluster.placed, outcome)
+        judged = watch.judged(judged, site, target.cluster.placed, outcome)
         write_json(directory / "proof.json", judged)
         succeeded = all(process["exit_status"] == 0 for process in outcome["processes"])
         is_refused = not judged["proved"] and not is_waived
@@ -278,7 +346,7 @@ def _proved(
     proving: proof.CellProof,
     target: Target,
     benchmark: CellBenchmark,
-    counter: storage_traffic.Counter,
+    counter: conditions.Counter,
 ) -> Iterator[None]:
     """The hosts are looked at before, during and after the block; caches are emptied first."""
     try:
@@ -292,3 +360,76 @@ def _proved(
     except BaseException:
         proving.abandon()
         raise
+
+
+_OBJECT = re.compile(r"^\{", re.MULTILINE)
+#: Places tried as the start of fio's JSON; what it prints before may hold a brace too.
+_ATTEMPTS = 32
+#: In fio's normal output: `  read: IOPS=12.3k, BW=...`.
+_NORMAL = re.compile(rb"^ +(?:read|write|trim): IOPS=", re.MULTILINE)
+_DIRECTIONS = ("read", "write", "trim")
+
+
+def check_figures(archive: Path, path: str, outcome: Mapping[str, Any]) -> None:
+    """Raise RunError, naming process and file, for the first process of a cell without figures.
+
+    `path` is the cell's directory below the archive; `outcome` is what cell.json will say of it.
+    """
+    folder = Folder(archive).cell(path)
+    for process in outcome["processes"]:
+        kind, name = process.get("kind", "fio"), process["json"]
+        try:
+            data = folder.read(name)
+            if data is None:
+                raise Malformed("is missing")
+            _LOOKS[kind](data)
+        except Malformed as error:
+            raise RunError(
+                f"{process['host']}: {kind} {process['volume']} exited with 0 and left no "
+                f"figures: {name} {error}"
+            ) from None
+
+
+def _look_at_fio(data: bytes) -> None:
+    """fio's JSON must tell of at least one IO. Raises Malformed."""
+    for document in _documents(data.decode("utf-8", "replace")):
+        jobs = [*_list(document.get("jobs")), *_list(document.get("client_stats"))]
+        if not any(_ios(job) for job in jobs):
+            raise Malformed("tells of no IO")
+        return
+    if not _NORMAL.search(data):
+        raise Malformed("holds no results of fio's")
+
+
+def _documents(text: str) -> Iterator[dict[str, Any]]:
+    """Whole JSON objects that begin a line."""
+    decoder = json.JSONDecoder()
+    for match in islice(_OBJECT.finditer(text), _ATTEMPTS):
+        try:
+            document, _ = decoder.raw_decode(text, match.start())
+        except (ValueError, RecursionError):
+            continue
+        yield document
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _ios(job: Any) -> int:
+    """IOs that a job counted, in all directions; fsync counts by its latencies."""
+    if not isinstance(job, dict):
+        return 0
+    sides = [(job.get(direction), "total_ios") for direction in _DIRECTIONS]
+    sync = job.get("sync")
+    sides.append((sync.get("lat_ns") if isinstance(sync, dict) else None, "N"))
+    counts = [side.get(key) for side, key in sides if isinstance(side, dict)]
+    return sum(count for count in counts if isinstance(count, int))
+
+
+#: Kind of a process -> what raises Malformed for results without figures.
+_LOOKS: Mapping[str, Callable[[bytes], Any]] = {
+    "fio": _look_at_fio,
+    "etcd_benchmark": parse_etcd_benchmark,
+    "rados_bench": parse_rados_bench,
+}

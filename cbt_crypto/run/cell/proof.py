@@ -6,23 +6,121 @@ What is proved is seen before the cell, after it, and meanwhile.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Optional
 
-from cbt_crypto.cluster_overlays.base import Overlay, Seen, Verdict, Watch
+from cbt_crypto.cluster_overlays.base import (
+    Finding,
+    Overlay,
+    Seen,
+    Verdict,
+    Watch,
+    judge_all,
+    name_of,
+)
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import Looked, Looks
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import samplers as client_sampler
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
-from cbt_crypto.run.cell import daemons, threads_on_host, watch
-from cbt_crypto.run.cell.daemons import UpFrom
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
+from cbt_crypto.run.cell import daemons_on_host, threads_on_host, watch
 from cbt_crypto.run.cell.watch import WatchRecord
-from cbt_crypto.run.targets.drive_proof import DriveProof
+from cbt_crypto.run.targets.drive import DriveProof
+
+#: Of the verdict in proof.json, and of what is watched.
+NAME = "osds"
+#: OSD -> the epoch of the OSD map since which it is up.
+UpFrom = Mapping[int, int]
+
+
+def watch_daemons(site: Site) -> Mapping[str, Watch]:
+    """The processes of OSDs."""
+    source = shell.program(daemons_on_host)
+    return {
+        host: Watch(
+            source,
+            {
+                name_of(osd): {"pid_file": osd.pid_file, "socket": osd.admin_socket}
+                for osd in site.osds_of(host)
+            },
+        )
+        for host in site.osd_hosts
+    }
+
+
+def judge_daemons(
+    site: Site, seen: Mapping[str, Sequence[Seen]], up_from: Sequence[UpFrom]
+) -> Verdict:
+    """Whether each OSD is one process from beginning to end, and up all the time.
+
+    `up_from` is of before and after the cell.
+    """
+    findings = {osd: _finding(osd, seen.get(osd.host, ()), up_from) for osd in site.osds}
+    return judge_all(Overlay(), findings, "were the same processes throughout, and up")
+
+
+def lost_osds(site: Site, seen: Mapping[str, Sequence[Seen]]) -> Optional[str]:
+    """A sentence on the first OSD that ended and is not back; None when there is none.
+
+    The monitors would be asked in vain whether it is up.
+    """
+    for osd in site.osds:
+        looks = [look.value.get(name_of(osd)) for look in seen.get(osd.host, ())]
+        if looks and looks[0] and not looks[-1]:
+            return f"{name_of(osd)} on {osd.host}: {_fault(looks, ())}"
+    return None
+
+
+def _finding(osd: Osd, seen: Sequence[Seen], up_from: Sequence[UpFrom]) -> Finding:
+    looks = [look.value.get(name_of(osd)) for look in seen]
+    runs = [run for n, run in enumerate(looks) if n == 0 or run != looks[n - 1]]
+    epochs = [look.get(osd.id) for look in up_from]
+    evidence = {"pid": None, "start_ticks": None, "up_from": epochs[-1] if epochs else None}
+    if runs and runs[-1]:
+        evidence |= {"pid": runs[-1][0], "start_ticks": runs[-1][1]}
+    return Finding(_fault(runs, epochs), evidence)
+
+
+def _fault(runs: Sequence[Any], epochs: Sequence[Optional[int]]) -> Optional[str]:
+    if not runs or runs[0] is None:
+        return "it was not running when the cell began"
+    if runs[-1] is None:
+        return f"process {runs[0][0]} ended in the middle of the cell"
+    if len(runs) > 1:
+        return (
+            f"it was restarted in the middle of the cell (process {runs[0][0]}, then {runs[-1][0]})"
+        )
+    if None in epochs:
+        return "the monitors did not say since when it is up"
+    if len(set(epochs)) > 1:
+        return (
+            "the monitors took it for down in the middle of the cell (it is up since epoch "
+            f"{epochs[-1]} of the OSD map, and was since {epochs[0]})"
+        )
+    return None
+
+
+def served_operations(records: Mapping[str, WatchRecord]) -> dict[str, dict[str, int]]:
+    """OSD name -> operations of clients that it served in the cell, and its placement groups.
+
+    Without those that did not say it both times.
+    """
+    return {name: counts for record in records.values() for name, counts in _served(record)}
+
+
+def _served(record: WatchRecord) -> Iterator[tuple[str, dict[str, int]]]:
+    looks = record.counted.get(NAME, [])
+    if len(looks) < 2:
+        return
+    first, last = looks[0], looks[-1]
+    for name in first:
+        if name in last:
+            yield name, {**last[name], "ops": last[name]["ops"] - first[name]["ops"]}
+
 
 _BEGIN = "@cbt-crypto-probe"
 _LOOK = "@cbt-crypto-look"
@@ -64,7 +162,7 @@ class CellProof:
             overlay.name: overlay.watch(_below(stack, overlay, site))
             for overlay in _overlays(stack, site)
         }
-        return {daemons.NAME: daemons.watch(site), CLIENTS: _watch_clients(site), **of_overlays}
+        return {NAME: watch_daemons(site), CLIENTS: _watch_clients(site), **of_overlays}
 
     def begin(self, up_from: UpFrom, further: Looks = MappingProxyType({})) -> Looked:
         """Start to watch, and probe all overlays, in one call for all hosts.
@@ -92,7 +190,7 @@ class CellProof:
         self.evidence.after = _printed(outputs, _BEGIN)
         watched = _printed(outputs, watch.MARKER).get("", {})
         self.evidence.watched = {host: watch.parse(text) for host, text in watched.items()}
-        lost = daemons.lost(self._site, watch.seen_of(daemons.NAME, self.evidence.watched))
+        lost = lost_osds(self._site, watch.seen_of(NAME, self.evidence.watched))
         if lost:
             raise RunError(lost)
         return _printed(outputs, _LOOK)
@@ -234,13 +332,13 @@ def _busiest(watched: Mapping[str, WatchRecord]) -> dict[str, Any]:
 
 def _same_osds(site: Site, evidence: Evidence) -> dict[str, Any]:
     """That they are the same from beginning to end: no overlay's, and a part of every proof."""
-    gap = watch.fault(daemons.NAME, site.osd_hosts, evidence.watched)
-    seen = watch.seen_of(daemons.NAME, evidence.watched)
-    verdict = Verdict(False, gap) if gap else daemons.judge(site, seen, evidence.up_from)
-    served = daemons.served(evidence.watched)
+    gap = watch.fault(NAME, site.osd_hosts, evidence.watched)
+    seen = watch.seen_of(NAME, evidence.watched)
+    verdict = Verdict(False, gap) if gap else judge_daemons(site, seen, evidence.up_from)
+    served = served_operations(evidence.watched)
     shown = {name: {**about, **served.get(name, {})} for name, about in verdict.evidence.items()}
     return {
-        "overlay": daemons.NAME,
+        "overlay": NAME,
         "present": True,
         "options": {},
         "proved": verdict.proved,

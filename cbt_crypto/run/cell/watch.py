@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from cbt_crypto.cluster_overlays.base import Seen, Watch
+from cbt_crypto.engine.contract import CellOutcome, LiveFigures
+from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.site import HostScripts
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.run.cell import watch_on_host
+from cbt_crypto.units import counted
 
 #: Name -> host -> what is watched there.
 Watches = Mapping[str, Mapping[str, Watch]]
@@ -161,3 +167,178 @@ def fault(name: str, hosts: Sequence[str], records: Mapping[str, WatchRecord]) -
 
 def _base(directory: str) -> str:
     return f"{directory}/watched"
+
+
+#: Seconds until the first look, and from one to the next: each is a command on every client.
+FIRST_S, LIVE_EVERY_S = 2.0, 10.0
+_TIMEOUT_S = 5
+#: Characters of a file's end that hold fio's last line.
+_END = 400
+_FILE = "@live"
+#: `[r=12.3k,w=4567 IOPS]`, as fio writes it: in thousands, each direction that it has.
+_IOPS = re.compile(r"\[((?:[rwt]=[\d.]+[kMG]?,?)+) IOPS\]")
+_RATE = re.compile(r"=([\d.]+)([kMG]?)")
+_FACTORS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+
+
+def script(run_dir: str) -> str:
+    """Shell text that prints the last lines of a host's processes."""
+    return (
+        f"cd {shlex.quote(run_dir)} 2>/dev/null || exit 0\n"
+        f'for file in live.*; do [ -f "$file" ] || continue; echo "{_FILE}"; '
+        f'tail -c {_END} "$file" | tr "\\r" "\\n"; echo; done'
+    )
+
+
+def parse_live(printed: Mapping[str, str], processes: int, in_flight: Optional[int]) -> LiveFigures:
+    """What all processes say, by host. Raises ValueError while some say nothing."""
+    said = [_iops(text) for host in printed.values() for text in host.split(_FILE)[1:]]
+    rates = [rate for rate in said if rate is not None]
+    iops = sum(rates)
+    if len(rates) != processes or iops <= 0:
+        raise ValueError("not all processes say how much they do")
+    return LiveFigures(iops, None if in_flight is None else in_flight / iops)
+
+
+def _iops(text: str) -> Optional[float]:
+    """The last IOPS that a process printed, of all directions."""
+    matches = _IOPS.findall(text)
+    if not matches:
+        return None
+    return sum(float(number) * _FACTORS[unit] for number, unit in _RATE.findall(matches[-1]))
+
+
+@dataclass(frozen=True)
+class Onlooker:
+    """Who is told, and what there is to look at."""
+
+    tell: Callable[[LiveFigures], None]
+    hosts: Sequence[str]
+    processes: int
+    in_flight: Optional[int]
+
+
+@contextlib.contextmanager
+def followed(remote: Remote, run_dir: str, onlooker: Optional[Onlooker]) -> Iterator[None]:
+    """Look every few seconds while the block runs; nothing that goes wrong with it matters."""
+    if onlooker is None:
+        yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(
+        target=_follow, args=(remote, run_dir, onlooker, ended), name="live", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(_TIMEOUT_S)
+
+
+def _follow(remote: Remote, run_dir: str, onlooker: Onlooker, ended: threading.Event) -> None:
+    scripts = dict.fromkeys(onlooker.hosts, script(run_dir))
+    wait = FIRST_S
+    while not ended.wait(wait):
+        wait = LIVE_EVERY_S
+        with contextlib.suppress(HostError, OSError, ValueError):
+            printed = remote.run(scripts, "read what fio does now", _TIMEOUT_S)
+            figures = parse_live(printed, onlooker.processes, onlooker.in_flight)
+            if not ended.is_set():
+                onlooker.tell(figures)
+
+
+#: Of the verdict in proof.json.
+NAME = "group"
+#: Bytes of clients that an idle OSD may move: what has to do with images, and no load.
+BACKGROUND_BYTES = 1 << 20
+
+
+def moved(site: Site, by_osd: Mapping[str, Mapping[str, Any]], seconds: float) -> CellOutcome:
+    """What passed the OSDs, as cell.json has it: of those that were measured, and those that idled.
+
+    `seconds` is the time between the two readings.
+    """
+    idle = {f"osd.{osd.id}" for osd in site.idle}
+    outcome: CellOutcome = {
+        "storage": {name: about for name, about in by_osd.items() if name not in idle}
+    }
+    if site.group:
+        outcome["group"] = site.group
+        outcome["slices"] = site.slices
+        outcome["idle"] = {
+            name: {**about, "seconds": round(seconds, 3)}
+            for name, about in by_osd.items()
+            if name in idle
+        }
+    return outcome
+
+
+def judged(
+    proof: Mapping[str, Any],
+    site: Site,
+    placed: Mapping[str, Collection[int]],
+    outcome: CellOutcome,
+) -> dict[str, Any]:
+    """The contents of proof.json with the verdict on the group; as they were where there is none.
+
+    `placed`: pool -> the OSDs that its placement groups are on.
+    """
+    if not site.group:
+        return dict(proof)
+    own_pools = {name: sorted(osds) for name, osds in placed.items() if _is_own(site, name)}
+    idle = outcome.get("idle", {})
+    client_bytes = {name: _client_bytes(about) for name, about in idle.items()}
+    fault = _misplaced(site, own_pools) or _busy(site, client_bytes)
+    own_osds = ", ".join(f"osd.{osd.id}" for osd in site.osds)
+    total = sum(size or 0 for size in client_bytes.values())
+    idle_osds = counted(len(site.idle), "idle OSD")
+    claim = f"its pools lie on {own_osds} alone, and {idle_osds} moved {total} bytes of clients"
+    verdict = {
+        "overlay": NAME,
+        "present": True,
+        "options": {"name": site.group},
+        "proved": fault is None,
+        "reason": f"{site.group}: {fault or claim}",
+        "evidence": {"pools": own_pools, "client_bytes_of_idle_osds": client_bytes},
+    }
+    return {
+        **proof,
+        "proved": bool(proof["proved"]) and fault is None,
+        "overlays": [*proof["overlays"], verdict],
+    }
+
+
+def _is_own(site: Site, pool: str) -> bool:
+    return pool.endswith(f".{site.group}")
+
+
+def _misplaced(site: Site, pools: Mapping[str, Collection[int]]) -> Optional[str]:
+    """What contradicts that its pools are on its own OSDs."""
+    if not pools:
+        return "nobody said where its pools lie"
+    own_osds = {osd.id for osd in site.osds}
+    for name, osds in pools.items():
+        strange = sorted(set(osds) - own_osds)
+        if strange or not osds:
+            where = ", ".join(f"osd.{osd}" for osd in strange) or "no OSD"
+            return f"the pool {name} lies on {where}, which is not the group's"
+    return None
+
+
+def _busy(site: Site, client_bytes: Mapping[str, Optional[int]]) -> Optional[str]:
+    """What contradicts that the others idled."""
+    for osd in site.idle:
+        name = f"osd.{osd.id}"
+        size = client_bytes.get(name)
+        if size is None:
+            return f"{name}, which was to idle, did not say what it moved"
+        if size > BACKGROUND_BYTES:
+            return f"clients moved {size} bytes through {name}, which was to idle"
+    return None
+
+
+def _client_bytes(about: Mapping[str, Any]) -> Optional[int]:
+    counters = about.get("counters", {})
+    sizes = [counters.get(key) for key in ("client_read_bytes", "client_written_bytes")]
+    return None if None in sizes else sum(sizes)

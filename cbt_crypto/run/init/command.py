@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
 import click
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from cbt_crypto.archive.files import printable
 from cbt_crypto.engine import Engine
@@ -19,13 +24,122 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import ClusterSection, load, load_data
 from cbt_crypto.plan.file.field_types import UserName
-from cbt_crypto.run.init import campaign_file, hardware, table
-from cbt_crypto.run.init.host_list import expand
-from cbt_crypto.run.init.roles import propose
-from cbt_crypto.run.init.start import ARTICLES, fitting, start_from
+from cbt_crypto.run.init import hardware, proposed
+from cbt_crypto.run.init.hardware import HostHardware, decimal
+from cbt_crypto.run.init.proposed import (
+    ARTICLES,
+    Proposal,
+    facts,
+    fitting,
+    one_line,
+    propose,
+    start_from,
+)
 from cbt_crypto.run.preflight import check
 from cbt_crypto.run.preflight.survey import HostFinding
 from cbt_crypto.units import counted
+
+
+def show(hosts: Sequence[HostHardware], console: Console) -> None:
+    """Print what the hosts have."""
+    for host in hosts:
+        _say(console, f"{host.name}: {host.system}, kernel {host.kernel}")
+        numa = f", {host.numa_nodes} NUMA nodes" if host.numa_nodes > 1 else ""
+        memory = f"{host.memory / 2**30:.0f} GiB"
+        cpus = "1 CPU" if host.cpus == 1 else f"{host.cpus} CPUs"
+        _say(console, f"  {cpus}{numa}, {memory}: {host.processor}")
+        for network in host.networks:
+            speed = f", {network.speed / 1000:g} Gbit/s" if network.speed else ""
+            _say(console, f"  {network.name}: {network.address}, MTU {network.mtu}{speed}")
+        _say(console, f"  {facts(host.versions) or 'no program of Ceph, fio, cryptsetup'}")
+    _drives(hosts, console)
+
+
+def _drives(hosts: Sequence[HostHardware], console: Console) -> None:
+    drives = [drive for host in hosts for drive in host.drives]
+    if not drives:
+        _say(console, "\nno host has a block device that can be seen")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("host", "drive", "size", "model"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("free, or why not", overflow="fold")
+    for drive in drives:
+        model = " ".join(filter(None, (drive.model, drive.serial))) or "-"
+        row = (drive.host, drive.name, decimal(drive.size), model)
+        verdict = Text(one_line(drive.why_not or f"free: {drive.stable}"))
+        verdict.stylize("" if drive.why_not else "green")
+        table.add_row(*(Text(one_line(word)) for word in row), verdict)
+    console.print()
+    wide = console if console.is_terminal else Console(file=console.file, width=10_000)
+    wide.print(table)
+
+
+def show_proposal(proposal: Proposal, console: Console) -> None:
+    """Print the roles in a sentence each."""
+    clients = " ".join(host.name for host in proposal.clients)
+    osds = " ".join(host.name for host in proposal.osds)
+    on = "sparse files, as not all have a free drive" if proposal.file_bytes else "free drives"
+    _say(console, f"\nOSDs: {proposal.osds_per_node} on each of {osds}, on {on}")
+    _say(console, f"clients: {clients}; head: {proposal.clients[0].name}")
+
+
+def _say(console: Console, line: str) -> None:
+    text = "".join(char if char.isprintable() or char == "\n" else "?" for char in line)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+_HEADING = "-- Target nodes --"
+#: As field_types.HostName: nothing that a shell or a host list would expand once more.
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """The hosts of one of pdsh's host lists, each once, in its order.
+
+    Where pdsh is, it expands it, so all of its syntax will do; where it is not, names with commas
+    between them. Raises UsageError for what is none.
+    """
+    # No module that would log in anywhere; -Q lists the hosts and ends.
+    command = ["pdsh", "-R", "exec", "-Q", "-w", text]
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        return _without_pdsh(text)
+    listed = answer.stdout.partition(_HEADING)[2].split()
+    names = [name for part in listed for name in part.split(",") if name]
+    if answer.returncode != 0 or not names:
+        why = answer.stderr.strip().splitlines()
+        raise UsageError(
+            f"--hosts {text!r} is no list of hosts{': ' + why[-1] if why else ''}; write it as "
+            "for pdsh -w, such as 'osd[0-4],client[0-4]'"
+        )
+    return _checked(text, names)
+
+
+def _without_pdsh(text: str) -> tuple[str, ...]:
+    """Names with commas between them; where pdsh is not packaged, campaigns do without it too."""
+    if not text or set(text) & set("[]^/"):
+        raise UsageError(
+            f"pdsh is missing on this machine, which would expand --hosts {text!r}; install pdsh, "
+            "or write every name, with commas between them"
+        )
+    return _checked(text, [name for name in text.split(",") if name])
+
+
+def _checked(text: str, names: list[str]) -> tuple[str, ...]:
+    if not names:
+        raise UsageError(f"--hosts {text!r} names no host; write names with commas between them")
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"--hosts {text!r}: {name!r} is no host name; write names with commas between "
+                "them, or a list as for pdsh -w, and the user with --user"
+            )
+    return tuple(dict.fromkeys(names))
+
 
 _TMP_DIR = str(ClusterSection.model_fields["tmp_dir"].default)
 
@@ -72,17 +186,17 @@ def init(
     names = expand(host_list)
     with console.status(f"asking {counted(len(names), 'host')} what they have"):
         hosts = hardware.look(remote, names, _TMP_DIR)
-    table.show(hosts, console)
+    show(hosts, console)
     proposal = propose(hosts)
-    table.show_proposal(proposal, console)
+    show_proposal(proposal, console)
     start = start_from(article, proposal, seconds)
     origin = f"configs/{article}.yaml" if article else "the quickstart's configurations"
 
     def text() -> str:
-        return campaign_file.text(proposal, start, output.name, user, origin)
+        return proposed.text(proposal, start, output.name, user, origin)
 
     with console.status("asking which configurations they can run"):
-        start = fitting(start, load_data(output, campaign_file.data(text())), remote)
+        start = fitting(start, load_data(output, proposed.data(text())), remote)
     for name, why in (*start.dropped.items(), *start.left_out.items()):
         click.echo(printable(f"left out: {name}: {why}"))
     try:

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Verdict
 from cbt_crypto.main import cbt
-from cbt_crypto.run.cell import daemons, watch
+from cbt_crypto.run.cell import proof, watch
 
 #: fio as far as a campaign looks at it: it says its engines, and leaves a result.
 _FIO = """
@@ -102,8 +102,8 @@ def wait_for() -> Callable[..., None]:
 def no_overlays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing to prove: a fake cluster could not."""
     monkeypatch.setattr(watch, "fault", lambda *_: None)
-    monkeypatch.setattr(daemons, "judge", lambda *_: Verdict(True, "the same OSDs"))
-    monkeypatch.setattr(daemons, "lost", lambda *_: None)
+    monkeypatch.setattr(proof, "judge", lambda *_: Verdict(True, "the same OSDs"))
+    monkeypatch.setattr(proof, "lost", lambda *_: None)
     before = dict(OVERLAYS)
     OVERLAYS.clear()
     yield

@@ -9,7 +9,7 @@ import pytest
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts.remote import Remote, check_clocks
-from cbt_crypto.run.cell import collect
+from cbt_crypto.run.cell import measure
 
 pytestmark = pytest.mark.unit
 
@@ -19,17 +19,17 @@ def test_what_is_there_must_arrive(tmp_path: Path) -> None:
     (run_dir / "collectl").mkdir(parents=True)
     (run_dir / "json_output.0").write_text("0123456789")
     (run_dir / "collectl" / "a.gz").write_text("01234")
-    wanted = collect.sizes(Remote(common, "/t"), ["localhost"], str(run_dir))
+    wanted = measure.sizes(Remote(common, "/t"), ["localhost"], str(run_dir))
     assert wanted == {"localhost": {"json_output.0": 10, "collectl/a.gz": 5}}
     (archive / "collectl.localhost").mkdir(parents=True)
     with pytest.raises(HostError, match="is missing in the archive"):
-        collect.check(wanted, archive)
+        measure.check(wanted, archive)
     (archive / "collectl.localhost" / "a.gz").write_text("01234 and what came later")
     (archive / "json_output.0.localhost").write_text("01234")
     with pytest.raises(HostError, match=r"localhost: copy json_output\.0 .*has 5 of 10 bytes"):
-        collect.check(wanted, archive)
+        measure.check(wanted, archive)
     (archive / "json_output.0.localhost").write_text("0123456789")
-    collect.check(wanted, archive)
+    measure.check(wanted, archive)
 
 
 def test_a_clock_that_was_set_during_a_cell() -> None:

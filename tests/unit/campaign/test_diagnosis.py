@@ -11,7 +11,7 @@ import pytest
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.run.diagnosis import diagnosis
+from cbt_crypto.run.campaign import diagnosis
 
 pytestmark = pytest.mark.unit
 

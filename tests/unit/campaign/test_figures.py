@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cbt_crypto.errors import RunError
-from cbt_crypto.run.cell.figures import check_figures
+from cbt_crypto.run.cell.measure import check_figures
 
 pytestmark = pytest.mark.unit
 

@@ -17,9 +17,9 @@ from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Drive, Osd, Site
+from cbt_crypto.run import locks
 from cbt_crypto.run.interrupt import Abandoned
-from cbt_crypto.run.locks import holder
-from cbt_crypto.run.locks.hosts import free_hosts, hosts_held, resources_of
+from cbt_crypto.run.locks import free_hosts, hosts_held, resources_of
 
 pytestmark = pytest.mark.unit
 
@@ -36,7 +36,7 @@ def remote(one: Site) -> Remote:
 
 
 def me(archive: Path) -> dict[str, Any]:
-    return holder.this_run(archive)
+    return locks.this_run(archive)
 
 
 def keepers(one: Site) -> list[Path]:
@@ -157,4 +157,4 @@ def test_another_s_hold_is_not_freed(tmp_path: Path) -> None:
     ],
 )
 def test_who_is_dead(tmp_path: Path, changes: dict[str, Any], dead: Any) -> None:
-    assert holder.is_dead({**me(tmp_path), **changes}) is dead
+    assert locks.is_dead({**me(tmp_path), **changes}) is dead

@@ -19,8 +19,7 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign, load
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.run.journal import Journal, left_over, own_left_over, path_of, places_of
-from cbt_crypto.run.locks.holder import this_run
-from cbt_crypto.run.locks.hosts import hosts_held
+from cbt_crypto.run.locks import hosts_held, this_run
 
 pytestmark = pytest.mark.unit
 

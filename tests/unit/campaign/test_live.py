@@ -15,7 +15,7 @@ from cbt_crypto.engine.contract import LiveFigures
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.run.cell import live
+from cbt_crypto.run.cell import watch
 
 pytestmark = pytest.mark.unit
 
@@ -28,18 +28,18 @@ def test_the_last_line_of_every_process_counts() -> None:
         "c0": f"@live\nJobs: 1 (f=0)\n{_MIXED}\n{_READS}\n@live\n{_MIXED}\n",
         "c1": f"@live\n{_READS}",
     }
-    figures = live.parse(printed, 3, in_flight=64)
+    figures = watch.parse_live(printed, 3, in_flight=64)
     assert figures.iops == 1000 + 12_800 + 1000
     assert figures.latency_s == pytest.approx(64 / 14_800)
     assert str(figures) == "14,800 IOPS, mean 4.32 ms"
-    assert str(live.parse(printed, 3, None)) == "14,800 IOPS"
+    assert str(watch.parse_live(printed, 3, None)) == "14,800 IOPS"
     assert str(LiveFigures(3.0, 42.667)) == "3 IOPS, mean 42,667 ms"
 
 
 @pytest.mark.parametrize("text", ["", "@live\n", "@live\nJobs: 1 (f=0)\n", f"@live\n{_READS}"])
 def test_while_one_says_nothing_there_is_no_figure(text: str) -> None:
     with pytest.raises(ValueError, match="not all"):
-        live.parse({"c0": f"@live\n{_READS}", "c1": text}, 3, None)
+        watch.parse_live({"c0": f"@live\n{_READS}", "c1": text}, 3, None)
 
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not here")
@@ -47,16 +47,16 @@ def test_what_fio_says_of_a_rate_that_it_is_held_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through the same commands as on a host, while fio runs; its files are whole afterwards."""
-    monkeypatch.setattr(live, "FIRST_S", 1.5)
-    monkeypatch.setattr(live, "EVERY_S", 0.5)
+    monkeypatch.setattr(watch, "FIRST_S", 1.5)
+    monkeypatch.setattr(watch, "EVERY_S", 0.5)
     job = {
         "ioengine": "null", "rw": "randread", "bs": "4096B", "size": "1g", "time_based": None,
         "runtime": 6, "rate_iops": 2000, **base.results(0, 1000), "name": "x",
     }  # fmt: skip
     told: list[LiveFigures] = []
     remote = Remote(common, str(tmp_path / "tmp"))
-    onlooker = live.Onlooker(told.append, ["localhost"], 1, in_flight=4)
-    with live.followed(remote, str(tmp_path), onlooker):
+    onlooker = watch.Onlooker(told.append, ["localhost"], 1, in_flight=4)
+    with watch.followed(remote, str(tmp_path), onlooker):
         text = base.run(0, base.command("fio", job))
         subprocess.run(["sh", "-c", text], cwd=tmp_path, check=True)
     assert told, "fio ran for six seconds"
@@ -69,8 +69,8 @@ def test_what_fio_says_of_a_rate_that_it_is_held_to(
 
 
 def test_what_goes_wrong_with_it_is_nobody_s_concern(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "FIRST_S", 0.01)
-    monkeypatch.setattr(live, "EVERY_S", 0.01)
+    monkeypatch.setattr(watch, "FIRST_S", 0.01)
+    monkeypatch.setattr(watch, "EVERY_S", 0.01)
     looks = 0
 
     class Broken:
@@ -80,7 +80,7 @@ def test_what_goes_wrong_with_it_is_nobody_s_concern(monkeypatch: pytest.MonkeyP
             raise HostError("c0", "look", "no answer", "")
 
     remote: Any = Broken()
-    with live.followed(remote, "/nowhere", live.Onlooker(pytest.fail, ["c0"], 1, None)):
+    with watch.followed(remote, "/nowhere", watch.Onlooker(pytest.fail, ["c0"], 1, None)):
         ends = time.monotonic() + 20
         while looks < 2 and time.monotonic() < ends:
             time.sleep(0.01)

@@ -10,7 +10,7 @@ from typing import Optional
 import pytest
 
 from cbt_crypto.hosts import requirement
-from cbt_crypto.run.preflight import mend
+from cbt_crypto.run.preflight import table
 from cbt_crypto.run.preflight.survey import HostFinding
 
 pytestmark = pytest.mark.unit
@@ -21,7 +21,7 @@ CLOCK = "its clock is 3.0 s ahead of the head's; start chrony or systemd-timesyn
 def lines(manager: str, *found: tuple[str, str], user: Optional[str] = None) -> Sequence[str]:
     """The commands for one host, without their ssh."""
     findings = [HostFinding("osd0", column, "no", sentence) for column, sentence in found]
-    made = list(mend.script(findings, {"osd0": manager}, user))
+    made = list(table.script(findings, {"osd0": manager}, user))
     text = "\n".join(made)
     subprocess.run(["sh", "-n"], input=text, text=True, check=True)
     return [shlex.split(line)[3] if line.startswith("ssh") else line for line in made[3:]]
@@ -69,15 +69,15 @@ def test_what_destroys_is_left_to_people() -> None:
 )  # fmt: skip
 def test_what_a_host_says_is_never_a_command(said: str) -> None:
     findings = [HostFinding("osd0", "tools", "no", said)]
-    made = list(mend.script(findings, {"osd0": "apt-get"}, None))
+    made = list(table.script(findings, {"osd0": "apt-get"}, None))
     assert all(line.startswith("#") or not line for line in made)
     assert all(line.isprintable() for line in made)
 
 
 def test_a_host_without_a_known_manager_is_left_to_people() -> None:
     findings = [HostFinding("osd0", "fio", "no", "fio is missing; install fio")]
-    assert list(mend.script(findings, {}, None))[-1].startswith("# by hand: fio is missing")
+    assert list(table.script(findings, {}, None))[-1].startswith("# by hand: fio is missing")
 
 
 def test_every_program_that_a_campaign_needs_is_known() -> None:
-    assert set(requirement.PACKAGES) <= set(mend.PACKAGES)
+    assert set(requirement.PACKAGES) <= set(table.PACKAGES)

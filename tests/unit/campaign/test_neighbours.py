@@ -18,7 +18,7 @@ from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.cluster import Neighbours
 from cbt_crypto.plan.layout import site_of
-from cbt_crypto.run.cell import neighbours as subject
+from cbt_crypto.run.cell import conditions as subject
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cbt_crypto.hosts.devices import traffic_on_host
-from cbt_crypto.run.age.overwrites import Overwrites, carriers
+from cbt_crypto.run.age import Overwrites, carriers
 
 pytestmark = pytest.mark.unit
 

@@ -15,17 +15,18 @@ from cbt_crypto.hosts.remote import Remote, clock_bounds, clock_difference
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.run.preflight import requirements, table
+from cbt_crypto.run.preflight import check, table
 from cbt_crypto.run.preflight.check import checks
-from cbt_crypto.run.preflight.host_facts import (
+from cbt_crypto.run.preflight.survey import (
     Governor,
+    HostFinding,
     LoadAverage,
     Login,
     NetworkFact,
     Space,
     Version,
+    survey,
 )
-from cbt_crypto.run.preflight.survey import HostFinding, survey
 
 pytestmark = pytest.mark.unit
 
@@ -101,7 +102,7 @@ def test_a_host_that_falls_silent_midway_cannot_be_reached() -> None:
 
 
 def names(campaign: Campaign) -> dict[str, tuple[str, ...]]:
-    needs = requirements.requirements(campaign, cells_of(campaign))
+    needs = check.requirements(campaign, cells_of(campaign))
     return {need.name: need.hosts for need in needs}
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import shell
-from cbt_crypto.run.recovery import osd_out, recovery_on_host
+from cbt_crypto.run import recovery, recovery_on_host
 
 pytestmark = pytest.mark.unit
 
@@ -28,9 +28,9 @@ def _printed(count: int) -> str:
 
 
 def test_all_of_it_is_no_fault() -> None:
-    known = osd_out.parsed(_printed(4))
+    known = recovery.parsed(_printed(4))
     assert known == {key: value for line in LINES for key, value in line.items()}
-    assert osd_out.fault(known, 10) is None
+    assert recovery.fault(known, 10) is None
 
 
 @pytest.mark.parametrize(
@@ -42,22 +42,22 @@ def test_all_of_it_is_no_fault() -> None:
     ],
 )
 def test_a_load_that_ends_before_says_how_far_it_came(count: int, sentence: str) -> None:
-    assert sentence in str(osd_out.fault(osd_out.parsed(_printed(count)), 10))
+    assert sentence in str(recovery.fault(recovery.parsed(_printed(count)), 10))
 
 
 def test_what_the_program_says_in_its_need_is_the_reason() -> None:
-    known = osd_out.parsed("Traceback (most recent call last):\nrados.TimedOut: no monitor")
-    assert osd_out.fault(known, 10) == (
+    known = recovery.parsed("Traceback (most recent call last):\nrados.TimedOut: no monitor")
+    assert recovery.fault(known, 10) == (
         "the recovery could not be followed: rados.TimedOut: no monitor"
     )
 
 
 def test_an_osd_that_goes_out_before_the_load_is_no_recovery_under_it() -> None:
     """Seen by a reviewer: the hosts' samplers start behind it, and an emulated host is slow."""
-    known = osd_out.parsed(_printed(4))
-    osd_out.check_under_load(known, load_from=100.0)
+    known = recovery.parsed(_printed(4))
+    recovery.check_under_load(known, load_from=100.0)
     with pytest.raises(RunError, match=r"went out 2\.5 s before the load was past its ramp"):
-        osd_out.check_under_load(known, load_from=103.0)
+        recovery.check_under_load(known, load_from=103.0)
 
 
 def test_an_osd_that_stays_out_is_named_with_what_to_do(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_an_osd_that_stays_out_is_named_with_what_to_do(tmp_path: Path) -> None:
     site: Any = SimpleNamespace(
         ceph_command=str(ceph), tmp_dir=str(tmp_path / "own"), osds=[SimpleNamespace(id=3)]
     )
-    script = f"set -eu\nSUDO=\nCBT_CRYPTO_MARK=x\n{osd_out.stop_script(site)}"
+    script = f"set -eu\nSUDO=\nCBT_CRYPTO_MARK=x\n{recovery.stop_script(site)}"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "osd.3 is still out; take it in with 'ceph osd in 3': Error ETIMEDOUT" in done.stderr
@@ -133,4 +133,4 @@ def test_the_osd_is_in_again_however_it_ends(tmp_path: Path, ending: Any) -> Non
     said = process.communicate(timeout=60)[0]
     commands = (tmp_path / "log").read_text().split("\n")
     assert commands.index("osd in") > commands.index("osd out")
-    assert (osd_out.fault(osd_out.parsed(said), 0) is None) is (ending is None)
+    assert (recovery.fault(recovery.parsed(said), 0) is None) is (ending is None)

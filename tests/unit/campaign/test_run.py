@@ -18,7 +18,7 @@ from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.run import campaign
 from cbt_crypto.run.cell import measure
 from cbt_crypto.run.cell.measure import ScenarioBenchmark
-from cbt_crypto.run.locks.hosts import Hold, LostHold
+from cbt_crypto.run.locks import Hold, LostHold
 from cbt_crypto.run.targets import existing
 
 pytestmark = pytest.mark.unit
@@ -302,7 +302,7 @@ def test_an_existing_cluster_twice(
     host.programs("ceph", f"echo fsid {fsid}; echo \"pool 2 'rbd' replicated size 2\"")
     # Who is let in and what it would find are matters of tests of their own.
     monkeypatch.setattr(
-        "cbt_crypto.run.targets.existing_needs.of_clients",
+        "cbt_crypto.run.targets.existing.of_clients",
         lambda site, cells: Requirement("client", site.clients, "echo ok"),
     )
     monkeypatch.setattr(

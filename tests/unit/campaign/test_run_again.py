@@ -119,11 +119,11 @@ def test_what_a_killed_run_left_is_taken_down_first(
     alive = host.cbt(path)
     assert alive.exit_code == 2
     assert "which is running; wait for it or end it" in alive.output
-    monkeypatch.setattr("cbt_crypto.run.locks.holder.is_dead", lambda one: None)
+    monkeypatch.setattr("cbt_crypto.run.locks.is_dead", lambda one: None)
     unknown = host.cbt(path)
     assert unknown.exit_code == 2
     assert f"if it is dead: cbt-crypto cleanup {host.archive}" in unknown.output
-    monkeypatch.setattr("cbt_crypto.run.locks.holder.is_dead", lambda one: True)
+    monkeypatch.setattr("cbt_crypto.run.locks.is_dead", lambda one: True)
     dead = host.cbt(path)
     assert dead.exit_code == 0
     assert "taking down what a run that ended early, " in dead.output

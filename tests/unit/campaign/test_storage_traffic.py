@@ -14,7 +14,7 @@ import pytest
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import traffic_on_host
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.run.cell import storage_traffic
+from cbt_crypto.run.cell import conditions
 
 pytestmark = pytest.mark.unit
 
@@ -82,7 +82,7 @@ def _reading(hit: int, **more: object) -> dict[str, dict[str, object]]:
 
 
 def test_between_two_readings() -> None:
-    (found,) = storage_traffic.between(_reading(5), _reading(12)).values()
+    (found,) = conditions.between(_reading(5), _reading(12)).values()
     assert found == {
         "host": "h0",
         "counters": {"buffer_hit_bytes": 7},
@@ -92,8 +92,8 @@ def test_between_two_readings() -> None:
 
 
 def test_an_osd_that_was_restarted_tells_nothing() -> None:
-    assert storage_traffic.between(_reading(12), _reading(5)) == {}
-    assert storage_traffic.between({}, _reading(5)) == {}
+    assert conditions.between(_reading(12), _reading(5)) == {}
+    assert conditions.between({}, _reading(5)) == {}
 
 
 @pytest.mark.parametrize("prefix", ["", "bluestore_"], ids=["18.2", "16.2"])
@@ -102,6 +102,6 @@ def test_both_names_of_a_counter(prefix: str) -> None:
     sockets = json.dumps({"answers": {"osd.0": answer}, "errors": {}})
     devices = json.dumps({"osd.0": {"devices": [], "process": None}})
     printed = f"@cbt-crypto-sockets\n{sockets}\n@cbt-crypto-devices\n{devices}\n"
-    (found,) = storage_traffic.parsed(SITE, {"h0": printed}).values()
+    (found,) = conditions.parsed(SITE, {"h0": printed}).values()
     assert found["counters"] == {"buffer_hit_bytes": 3, "client_read_bytes": 4}
-    assert storage_traffic.parsed(SITE, {"h0": "@cbt-crypto-sockets\n{}\n"}) == {}
+    assert conditions.parsed(SITE, {"h0": "@cbt-crypto-sockets\n{}\n"}) == {}

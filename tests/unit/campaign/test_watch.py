@@ -17,7 +17,7 @@ from cbt_crypto.cluster_overlays.base import Overlay, Seen, Watch
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices.storage_on_host import Changes
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.run.cell import daemons, daemons_on_host, threads_on_host, watch
+from cbt_crypto.run.cell import daemons_on_host, proof, threads_on_host, watch
 
 pytestmark = pytest.mark.unit
 
@@ -183,7 +183,7 @@ def test_a_process_is_told_from_another_of_its_number(
     ticks = looks[0].value["osd.3"][1]
     assert ticks / os.sysconf("SC_CLK_TCK") == pytest.approx(began, abs=1.0)
     seen = {"node2": looks}
-    verdict = daemons.judge(SITE, seen, ({3: 8}, {3: 8}))
+    verdict = proof.judge_daemons(SITE, seen, ({3: 8}, {3: 8}))
     assert not verdict.proved
     assert "osd.3 on node2: it was restarted in the middle of the cell" in verdict.reason
 
@@ -203,11 +203,11 @@ def test_a_process_is_told_from_another_of_its_number(
 )
 def test_osds_are_the_same_throughout(runs: Any, up_from: Any, said: Any) -> None:
     seen = {"node2": [Seen({"osd.3": run}, float(n)) for n, run in enumerate(runs)]}
-    verdict = daemons.judge(SITE, seen, up_from)
+    verdict = proof.judge_daemons(SITE, seen, up_from)
     assert verdict.proved is (said is None)
     if said:
         assert f"osd.3 on node2: {said}" in verdict.reason
-    lost = daemons.lost(SITE, seen)
+    lost = proof.lost_osds(SITE, seen)
     assert (lost is not None) is (runs[0] is not None and runs[-1] is None)
 
 

@@ -17,10 +17,7 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.run.detached.running import running
-from cbt_crypto.run.detached.start import command, detach, log_of
-from cbt_crypto.run.detached.stop import stop
-from cbt_crypto.run.detached.watch import status, watch
+from cbt_crypto.run.detached import command, detach, log_of, running, status, stop, watch
 
 pytestmark = pytest.mark.unit
 

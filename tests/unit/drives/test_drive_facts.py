@@ -15,7 +15,7 @@ from cbt_crypto.report.charts.svg import svg
 from cbt_crypto.report.figures.group import groups
 from cbt_crypto.report.model import ReportCell, Section
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.run.targets import drive_facts
+from cbt_crypto.run import environment as drive_facts
 
 pytestmark = pytest.mark.unit
 
@@ -38,7 +38,7 @@ PLANNED = PlannedCell(id="id-0", path="p", scenario="etcd", configuration="Plain
 
 
 def test_model_and_firmware_of_nvme_and_scsi() -> None:
-    assert drive_facts.parse(PRINTED) == {
+    assert drive_facts.parse_drives(PRINTED) == {
         "/dev/nvme0n1": {
             "model": "SAMSUNG MZQLB3T8HALS-00007",
             "firmware": "EDA5602Q",
@@ -56,9 +56,9 @@ def test_model_and_firmware_of_nvme_and_scsi() -> None:
 
 
 def test_a_device_that_is_not_there_is_no_error() -> None:
-    script = drive_facts.scripts([Drive("D", "h", ("/no/such",), "/f")])["h"]
+    script = drive_facts.drive_scripts([Drive("D", "h", ("/no/such",), "/f")])["h"]
     done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
-    assert drive_facts.parse(done.stdout)["/no/such"]["model"] is None
+    assert drive_facts.parse_drives(done.stdout)["/no/such"]["model"] is None
 
 
 def environment() -> Environment:

@@ -15,7 +15,7 @@ from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.devices import opened_on_host
 from cbt_crypto.hosts.devices.layers_on_host import number
-from cbt_crypto.run.targets.drive_proof import DriveProof
+from cbt_crypto.run.targets.drive import DriveProof
 
 pytestmark = pytest.mark.unit
 

@@ -15,10 +15,9 @@ from click.testing import CliRunner
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.remote import HostResult
-from cbt_crypto.run.init import campaign_file, hardware
+from cbt_crypto.run.init import hardware, proposed
 from cbt_crypto.run.init.hardware import HostHardware
-from cbt_crypto.run.init.roles import propose
-from cbt_crypto.run.init.start import start_from
+from cbt_crypto.run.init.proposed import propose, start_from
 from cbt_crypto.run.preflight.survey import HostFinding
 
 pytestmark = pytest.mark.unit
@@ -90,7 +89,7 @@ def test_a_text_writes_no_key_into_the_file(
         except UsageError as error:
             assert str(error).isprintable()
             continue
-        text = campaign_file.text(proposal, start_from(None, proposal, None), "c", None, "x")
+        text = proposed.text(proposal, start_from(None, proposal, None), "c", None, "x")
         assert text.replace("\n", "").isprintable()
         written.append(yaml.safe_load(text))
     assert not any("ceph_build" in document["cluster"] for document in written)

@@ -12,11 +12,16 @@ import yaml
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load, load_data
-from cbt_crypto.run.init import campaign_file, hardware_on_host
+from cbt_crypto.run.init import hardware_on_host, proposed
+from cbt_crypto.run.init.command import expand
 from cbt_crypto.run.init.hardware import HostDrive, HostHardware, HostNetwork, stable_name, why_not
-from cbt_crypto.run.init.host_list import expand
-from cbt_crypto.run.init.roles import Proposal, propose
-from cbt_crypto.run.init.start import ARTICLES, start_from, without_rows_that_fail
+from cbt_crypto.run.init.proposed import (
+    ARTICLES,
+    Proposal,
+    propose,
+    start_from,
+    without_rows_that_fail,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -50,7 +55,7 @@ TEN = [*nodes("osd", 5, 6), *nodes("client", 5, 1)]
 
 def written(proposal: Proposal, article: Optional[str] = None) -> str:
     start = start_from(article, proposal, None)
-    return campaign_file.text(proposal, start, "my.yaml", "root", "an article")
+    return proposed.text(proposal, start, "my.yaml", "root", "an article")
 
 
 def test_the_article_of_ten_nodes() -> None:
@@ -173,7 +178,7 @@ def test_a_first_try_may_be_short_and_has_rounds_that_give_verdicts(
     start = start_from(None, propose(TEN), seconds)
     assert {(load["time"], load["ramp"]) for load in start.benchmarks.values()} == {(time, ramp)}
     assert start.cluster["iterations"] == 6
-    assert "  iterations: 6\n" in campaign_file.text(propose(TEN), start, "my.yaml", None, "x")
+    assert "  iterations: 6\n" in proposed.text(propose(TEN), start, "my.yaml", None, "x")
 
 
 def test_a_configuration_without_its_means_is_left_out_and_says_why() -> None:
@@ -182,7 +187,7 @@ def test_a_configuration_without_its_means_is_left_out_and_says_why() -> None:
     start = without_rows_that_fail(start, wanting)
     assert "LUKS" not in start.usable
     assert all("tuned" not in overlays for overlays in start.usable.values())
-    text = campaign_file.text(propose(TEN), start, "my.yaml", None, "x")
+    text = proposed.text(propose(TEN), start, "my.yaml", None, "x")
     assert "# osd0: no\n    # LUKS: " in text
     assert "time: 10" in text
 

@@ -10,7 +10,7 @@ from fake_hosts import FakeHosts
 from cbt_crypto.cluster_overlays.luks import preparation
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.errors import RunError
-from cbt_crypto.run.host_choices import Choices
+from cbt_crypto.run.prepare import Choices
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,7 @@ from cbt_crypto.plan.cells import Cell, cells_of
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.pacing import reference_of
 from cbt_crypto.plan.steps import plan
-from cbt_crypto.run.cell.equal_load import loaded
+from cbt_crypto.run.cell.conditions import loaded
 
 pytestmark = pytest.mark.unit
 

@@ -23,7 +23,7 @@ from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.report import build, write
 from cbt_crypto.results.cell import kept
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.run.so_far import SoFar
+from cbt_crypto.run.progress import SoFar
 
 pytestmark = pytest.mark.unit
 

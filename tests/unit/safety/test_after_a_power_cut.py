@@ -23,9 +23,10 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign, load
 from cbt_crypto.plan.layout import site_of
-from cbt_crypto.run import devices, open_runs, ways_back
+from cbt_crypto.run import devices, journal
+from cbt_crypto.run import journal as ways_back
 from cbt_crypto.run.journal import Journal
-from cbt_crypto.run.locks.holder import this_run
+from cbt_crypto.run.locks import this_run
 
 from .conftest import Bench, digest
 
@@ -123,7 +124,7 @@ def test_what_nobody_knows_is_said(
 ) -> None:
     """The user's own state is gone as well: only the archive tells of the run."""
     killed_run(bench, campaign, tmp_path / "archive")
-    open_runs.forget("r1")
+    journal.forget("r1")
     before = digest(bench.folder / "disk")
     done = cleanup("--foreign", "--yes", tmp_path / "archive")
     assert done.exit_code == 0, done.output

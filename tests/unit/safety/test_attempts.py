@@ -23,8 +23,8 @@ from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.remote import kill_script, preamble
 from cbt_crypto.main import cbt
-from cbt_crypto.run import open_runs
-from cbt_crypto.run.locks.archive import locked
+from cbt_crypto.run import journal
+from cbt_crypto.run.locks import locked
 
 pytestmark = pytest.mark.unit
 
@@ -232,8 +232,8 @@ def test_a_state_directory_where_one_stands(
     """A relative $XDG_STATE_HOME is none: each directory would have runs of its own."""
     monkeypatch.setenv("XDG_STATE_HOME", "state")
     monkeypatch.chdir(tmp_path)
-    assert open_runs.directory().is_absolute()
-    assert tmp_path not in open_runs.directory().parents
+    assert journal.directory().is_absolute()
+    assert tmp_path not in journal.directory().parents
 
 
 @pytest.mark.parametrize("name", ["results/journal.jsonl", "results/plan.json", ".lock"])
@@ -365,7 +365,7 @@ def test_a_state_directory_that_leads_elsewhere(
     (tmp_path / "state" / "cbt-crypto").mkdir(parents=True)
     (tmp_path / "state" / "cbt-crypto" / "open-runs").symlink_to(etc)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    open_runs.note("r1", archive="/a")
+    journal.note("r1", archive="/a")
     assert etc.stat().st_mode & 0o777 == 0o755
 
 
@@ -379,8 +379,8 @@ def test_a_state_that_is_damaged(
     archive, document = tmp_path / "archive", yaml.safe_load(campaign.read_text())
     forged(archive, document)
     entry = {"archive": str(archive), "document": document, "started": 1.0}
-    open_runs.note("f0e1", by={"pid": 1, "host": "h"}, hosts={}, **entry)
-    path = open_runs.directory() / "f0e1.json"
+    journal.note("f0e1", by={"pid": 1, "host": "h"}, hosts={}, **entry)
+    path = journal.directory() / "f0e1.json"
     known = json.loads(path.read_text())
     path.write_text("[" * 100_000 if change is None else json.dumps({**known, **change}))
     done = started("cleanup", "--plan", archive)

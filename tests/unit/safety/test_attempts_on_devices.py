@@ -16,7 +16,7 @@ import pytest
 
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy
-from cbt_crypto.run.locks import hold_on_host, holder
+from cbt_crypto.run import hold_on_host, locks
 
 from .conftest import Bench, digest, run
 
@@ -182,7 +182,7 @@ def test_a_run_in_a_container_of_this_machine_is_alive(tmp_path: Path) -> None:
         pytest.skip("needs root, for processes that are counted anew")
     code = (
         "import json, sys, time\nsys.path[:0] = json.loads(sys.argv[1])\n"
-        "from pathlib import Path\nfrom cbt_crypto.run.locks.holder import this_run\n"
+        "from pathlib import Path\nfrom cbt_crypto.run.locks import this_run\n"
         "print(json.dumps(this_run(Path('/a'))), flush=True)\ntime.sleep(120)\n"
     )
     command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c"]
@@ -192,11 +192,11 @@ def test_a_run_in_a_container_of_this_machine_is_alive(tmp_path: Path) -> None:
         assert inside.stdout is not None
         who = json.loads(inside.stdout.readline())
         try:
-            assert who["pid"] < 20 and holder.is_dead(who) is False
-            assert holder.is_dead({**who, "started": 1}) is True
+            assert who["pid"] < 20 and locks.is_dead(who) is False
+            assert locks.is_dead({**who, "started": 1}) is True
         finally:
             inside.kill()
     ends = time.monotonic() + 60
-    while holder.is_dead(who) is False and time.monotonic() < ends:
+    while locks.is_dead(who) is False and time.monotonic() < ends:
         time.sleep(0.2)
-    assert holder.is_dead(who) is True
+    assert locks.is_dead(who) is True

@@ -104,9 +104,9 @@ TELL_THE_TIME = {
     "cbt_crypto/hosts/client_sampler_on_host.py",
     "cbt_crypto/hosts/counter_sampler_on_host.py",
     "cbt_crypto/results/cell/kept.py",
-    "cbt_crypto/run/cell/measure.py", "cbt_crypto/run/cell/neighbours.py",
-    "cbt_crypto/run/detached/watch.py", "cbt_crypto/run/environment.py",
-    "cbt_crypto/run/recovery/recovery_on_host.py",
+    "cbt_crypto/run/cell/measure.py", "cbt_crypto/run/cell/conditions.py",
+    "cbt_crypto/run/detached.py", "cbt_crypto/run/environment.py",
+    "cbt_crypto/run/recovery_on_host.py",
     "cbt_crypto/run/journal.py", "cbt_crypto/run/preflight/survey.py",
     "cbt_crypto/run/cell/watch_on_host.py", "cbt_crypto/run/progress.py",
 }  # fmt: skip

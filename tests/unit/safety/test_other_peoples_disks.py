@@ -18,7 +18,7 @@ from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load
 from cbt_crypto.run import devices
 from cbt_crypto.run.journal import Journal
-from cbt_crypto.run.locks.holder import this_run
+from cbt_crypto.run.locks import this_run
 
 from .conftest import Bench, digest, run
 

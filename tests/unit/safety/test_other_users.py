@@ -20,9 +20,8 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.remote import Remote, kill_script, preamble
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.run.locks import hold_on_host, holder
-from cbt_crypto.run.locks.archive import locked
-from cbt_crypto.run.locks.hosts import LostHold, hosts_held
+from cbt_crypto.run import hold_on_host, locks
+from cbt_crypto.run.locks import LostHold, hosts_held, locked
 
 pytestmark = pytest.mark.unit
 
@@ -86,13 +85,13 @@ def test_a_stranger_s_word_kills_nobody(tmp_path: Path, listens: Any) -> None:
     """He listens, says that he is a dead run of ours, and that its keeper is some process."""
     victim = subprocess.Popen(["sleep", "60"])
     try:
-        dead = {**holder.this_run(tmp_path), "pid": 1, "started": 1}
+        dead = {**locks.this_run(tmp_path), "pid": 1, "started": 1}
         says = {**dead, "run": "mine", "keeper": victim.pid}
         stranger = listens(["tmp_dir", str(tmp_path / "own")], says)
         remote = Remote(common, str(tmp_path / "own"))
         with (
             pytest.raises(UsageError, match=f"by process {stranger.pid} of uid 65534, which is no"),
-            hosts_held(remote, site(tmp_path), "mine", holder.this_run(tmp_path)),
+            hosts_held(remote, site(tmp_path), "mine", locks.this_run(tmp_path)),
         ):
             pytest.fail("held")
         assert victim.poll() is None and stranger.poll() is None
@@ -103,7 +102,7 @@ def test_a_stranger_s_word_kills_nobody(tmp_path: Path, listens: Any) -> None:
 
 def test_a_keeper_that_died_is_noticed(tmp_path: Path, listens: Any) -> None:
     remote, resource = Remote(common, str(tmp_path / "own")), ["tmp_dir", str(tmp_path / "own")]
-    with hosts_held(remote, site(tmp_path), "mine", holder.this_run(tmp_path)) as hold:
+    with hosts_held(remote, site(tmp_path), "mine", locks.this_run(tmp_path)) as hold:
         hold.check()
         for others in (False, True):
             (address,) = hold_on_host.addresses(resource)

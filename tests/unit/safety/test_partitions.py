@@ -13,9 +13,8 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.run.locks import hold_on_host
-from cbt_crypto.run.locks.holder import this_run
-from cbt_crypto.run.locks.hosts import hosts_held
+from cbt_crypto.run import hold_on_host
+from cbt_crypto.run.locks import hosts_held, this_run
 
 from .conftest import Bench, digest, run
 

@@ -18,7 +18,7 @@ from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.site import Drive, Site
 from cbt_crypto.plan.cells import Cell
-from cbt_crypto.run.age.steady_state import reach, window_of
+from cbt_crypto.run.age import reach, window_of
 
 pytestmark = pytest.mark.unit
 

@@ -19,7 +19,7 @@ from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.side_by_side import engine_keys
 from cbt_crypto.plan.steps import Deploy, Prefill, plan
 from cbt_crypto.run import take_down
-from cbt_crypto.run.cell.groups import judged, moved
+from cbt_crypto.run.cell.watch import judged, moved
 from cbt_crypto.run.targets.choice import target_of
 from cbt_crypto.run.targets.side_by_side import GroupHooks, SideBySideCluster
 

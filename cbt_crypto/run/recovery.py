@@ -13,7 +13,7 @@ from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.run.recovery import recovery_on_host
+from cbt_crypto.run import recovery_on_host
 
 #: What it prints, in this order, each line a JSON object with one of them.
 STEPS = ("out_at", "clean_after_out_s", "in_at", "clean_after_in_s")

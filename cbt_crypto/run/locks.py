@@ -1,20 +1,147 @@
-"""One campaign at a time in a directory or on a device of a host."""
+"""One campaign at a time: in an archive, and in a directory or on a device of a host."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import getpass
 import json
 import os
+import socket
+import stat
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Optional
 
+from cbt_crypto.archive.files import printable
 from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Site
+from cbt_crypto.run import hold_on_host
 from cbt_crypto.run.interrupt import Abandoned
-from cbt_crypto.run.locks import hold_on_host, holder
+
+
+def this_run(archive: Path) -> dict[str, Any]:
+    """This process as a holder: who, where, since when, and how to tell that it has ended."""
+    return {
+        "user": getpass.getuser(),
+        "host": socket.gethostname(),
+        "machine": _text("/etc/machine-id"),
+        "boot": _boot(),
+        "pid": os.getpid(),
+        "started": _started(os.getpid()),
+        "archive": str(archive.absolute()),
+        "since": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+    }
+
+
+def describe(holder: Mapping[str, Any]) -> str:
+    """`alice@head (process 4711, archive /srv/a, since 2026-11-20 10:00:00 +0000)`."""
+    if not holder.get("pid"):
+        return "another run"
+    who = f"{holder.get('user')}@{holder.get('host')}"
+    text = f"{who} (process {holder['pid']}, archive {holder.get('archive')}, "
+    text += f"since {holder.get('since')})"
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def is_dead(holder: Mapping[str, Any]) -> Optional[bool]:
+    """Whether that run has ended; None when this machine cannot know, because it is another."""
+    if holder.get("host") != socket.gethostname() or holder.get("machine") != _text(
+        "/etc/machine-id"
+    ):
+        return None
+    pid, boot, here = holder.get("pid"), str(holder.get("boot")), _boot()
+    if not isinstance(pid, int):
+        return True
+    if boot == here:
+        return _started(pid) != holder.get("started")
+    boot_id, _, container = boot.partition(" ")
+    if boot_id != here.partition(" ")[0] or not container:
+        return True
+    # In a container of this machine, which counts its processes for itself.
+    return all(_started(seen) != holder.get("started") for seen in _in_container(pid, container))
+
+
+def _boot() -> str:
+    """Changes when the machine, or the container that counts process ids, starts anew."""
+    try:
+        container = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        container = ""
+    return f"{_text('/proc/sys/kernel/random/boot_id')} {container}".strip()
+
+
+def _in_container(pid: int, container: str) -> Iterator[int]:
+    """What this machine calls the process that has number `pid` in a container."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(folder / "ns/pid") == container:
+                numbers = _text(f"{folder}/status").partition("\nNSpid:")[2].partition("\n")[0]
+                if numbers.split()[-1:] == [str(pid)]:
+                    yield int(folder.name)
+
+
+def _started(pid: int) -> Optional[int]:
+    """When a process started, in ticks since boot; None when there is none.
+
+    A process id alone may be somebody else's by now.
+    """
+    fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return int(fields[19]) if len(fields) > 19 and fields[0] not in ("Z", "X") else None
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+@contextlib.contextmanager
+def locked(archive: Path) -> Iterator[None]:
+    """Hold the archive while the block runs; UsageError names who holds it already."""
+    # Not filelock: the file says who holds it, and filelock empties it when it opens it. Nor
+    # does that look whether an archive of others has a link or a pipe in this place.
+    archive.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(_opened(archive / ".lock"), "r+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            who = printable(file.read(4096).strip()) or "another run"
+            raise UsageError(f"{archive}: is in use by {who}; wait for it or end it") from error
+        except OSError as error:
+            raise UsageError(
+                f"{archive}: cannot be locked ({error.strerror}); name one on a local file system"
+            ) from error
+        file.truncate(0)
+        file.write(describe(this_run(archive)))
+        file.flush()
+        yield
+
+
+def _opened(path: Path) -> int:
+    """The lock's file. Raises UsageError for a link, a pipe, or a file that has another name."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        # Whoever may open it could lock it, and so keep everybody out.
+        descriptor = os.open(path, flags, 0o600)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise UsageError(f"{path}: is not a file of ours; remove it") from None
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(descriptor)
+        raise UsageError(f"{path}: is not a file of ours; remove it")
+    if status.st_uid == os.geteuid():
+        os.fchmod(descriptor, 0o600)
+    return descriptor
+
 
 _TIMEOUT_S = 60
 
@@ -34,8 +161,8 @@ class _Busy:
                 f"{self.host}: {kind} {path} is held by process {self.holder.get('keeper')} of uid "
                 f"{self.holder['stranger']}, which is no campaign of yours; end it"
             )
-        text = f"{self.host}: {kind} {path} is in use by {holder.describe(self.holder)}; "
-        if holder.is_dead(self.holder) is None and self.holder.get("host"):
+        text = f"{self.host}: {kind} {path} is in use by {describe(self.holder)}; "
+        if is_dead(self.holder) is None and self.holder.get("host"):
             return text + (
                 f"wait for it, or if it is dead run on {self.holder['host']}: "
                 f"cbt-crypto cleanup {self.holder.get('archive')}"
@@ -151,7 +278,7 @@ def _busy(answers: Mapping[str, str]) -> list[_Busy]:
 
 
 def _is_dead(busy: _Busy) -> bool:
-    return holder.is_dead(busy.holder) is True
+    return is_dead(busy.holder) is True
 
 
 def _script(order: Mapping[str, Any]) -> str:

@@ -1,1 +1,0 @@
-"""How old drives are when a cell is measured: counted, and brought about."""

@@ -1,0 +1,358 @@
+"""What a cell is measured under: OSD caches, neighbours, its rate, and what passes the drives."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Optional
+
+from cbt_crypto.archive.files import read_json
+from cbt_crypto.benchmarks.base import ClusterCommands, Scenario
+from cbt_crypto.cluster_overlays.base import name_of
+from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.errors import RunError
+from cbt_crypto.hosts import admin_socket, shell
+from cbt_crypto.hosts.admin_socket import Question
+from cbt_crypto.hosts.devices import traffic_on_host
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
+from cbt_crypto.plan.cells import Cell
+from cbt_crypto.plan.file.cluster import Neighbours
+from cbt_crypto.plan.pacing import reference_of, share
+from cbt_crypto.results.until import read_block
+
+#: Host -> what its neighbours did: `cores` of CPU time they got, of those `asked`, in `seconds`.
+Seen = dict[str, dict[str, float]]
+
+# argv[1] names the pid file. Session members are counted: stress-ng's workers are in its session.
+_CPU_TIME = """
+import glob, json, os, sys, time
+pid = open(json.loads(sys.argv[1])).read().strip()
+ticks, found = 0, 0
+for path in glob.glob("/proc/[0-9]*/stat"):
+    try:
+        words = open(path).read().rpartition(")")[2].split()
+    except OSError:
+        continue
+    if words[3] == pid and words[0] != "Z":
+        ticks, found = ticks + int(words[11]) + int(words[12]), found + 1
+print(json.dumps({"cpu_s": ticks / os.sysconf("SC_CLK_TCK"), "processes": found,
+                  "time": time.time()}))
+"""
+
+_ENDED = """
+[ -z "$pid" ] || { echo "the neighbours' load does not end" >&2; exit 1; }
+"""
+
+
+def declared(config: Mapping[str, Any]) -> Optional[Neighbours]:
+    """The neighbours of a `cluster` section; None where there are none."""
+    section = config.get("neighbours")
+    return None if section is None else Neighbours.model_validate(section)
+
+
+def hosts_of(neighbours: Neighbours, site: Site) -> tuple[str, ...]:
+    """The hosts that have them, each once."""
+    named = neighbours.hosts or [host for role in neighbours.roles for host in site.role(role)]
+    return tuple(dict.fromkeys(named))
+
+
+@contextlib.contextmanager
+def running(
+    neighbours: Optional[Neighbours], remote: Remote, stack: Stack, site: Site
+) -> Iterator[Seen]:
+    """The load runs while the block does; what it got is in the value afterwards.
+
+    Raises RunError when it ended by itself or got too little.
+    """
+    seen: Seen = {}
+    if neighbours is None:
+        yield seen
+        return
+    hosts = hosts_of(neighbours, site)
+    file = f"{site.tmp_dir}/neighbours.pid"
+    stop = dict.fromkeys(hosts, shell.stop_in_background(file, ("TERM", "KILL")) + _ENDED)
+    look = dict.fromkeys(hosts, shell.python(_CPU_TIME, file))
+    try:
+        start = {host: start_script(neighbours, stack, site, host, file) for host in hosts}
+        remote.run(start, "start the neighbours' load", 60)
+        before = remote.run(look, "look at the neighbours' load", 60)
+        yield seen
+        after = remote.run(look, "look at the neighbours' load", 60)
+    finally:
+        remote.run(stop, "end the neighbours' load", 60)
+    for host in hosts:
+        seen[host] = got(neighbours, json.loads(before[host]), json.loads(after[host]))
+        check_load(neighbours, host, seen[host])
+
+
+def start_script(neighbours: Neighbours, stack: Stack, site: Site, host: str, file: str) -> str:
+    """Shell text that starts the load on a host, in a session of its own.
+
+    On a client host it is confined like client processes: it stands for what runs beside them.
+    """
+    words = [neighbours.stress_cmd, "--cpu", str(neighbours.cpu), "--cpu-load"]
+    words += [str(neighbours.cpu_load), *shlex.split(neighbours.args), "--timeout", "0", "--quiet"]
+    command = " ".join(shlex.quote(word) for word in words)
+    if host in site.clients:
+        command = stack.wrap_client(host, command)
+    output = shlex.quote(f"{file}.out")
+    start = shell.start_in_background(f"sh -c {shlex.quote(command)}", file, f"{file}.out")
+    return (
+        f"cd /tmp; export SUDO\n{start}; sleep 1\n"
+        f"kill -0 $! 2>/dev/null || {{ tail -n 3 {output} >&2; exit 1; }}"
+    )
+
+
+def got(
+    neighbours: Neighbours, before: Mapping[str, float], after: Mapping[str, float]
+) -> dict[str, float]:
+    """What a host's neighbours got between two looks."""
+    seconds = after["time"] - before["time"]
+    return {
+        "asked": neighbours.cpu * neighbours.cpu_load / 100,
+        "cores": round((after["cpu_s"] - before["cpu_s"]) / seconds, 3),
+        "processes": after["processes"],
+        "seconds": round(seconds, 3),
+    }
+
+
+def check_load(neighbours: Neighbours, host: str, measured: Mapping[str, float]) -> None:
+    """Raise RunError when a host's neighbours ended, or got less than `least_percent`."""
+    if not measured["processes"]:
+        raise RunError(f"{host}: the neighbours' load ended before the cell did")
+    if measured["cores"] < measured["asked"] * neighbours.least_percent / 100:
+        raise RunError(
+            f"{host}: the neighbours' load got {measured['cores']:g} of the "
+            f"{measured['asked']:g} cores that it asked for"
+        )
+
+
+def loaded(cell: Cell, cells: Sequence[Cell], baseline: str, archive: Path) -> Scenario:
+    """The cell's scenario with IOPS as its rate.
+
+    Raises RunError when the cell that it is a part of was not measured.
+    """
+    part, reference = share(cell), reference_of(cell, cells, baseline)
+    if part is None or reference is None:
+        return cell.scenario
+    return cell.scenario.model_copy(update={"rate": round(part * _maximum(reference, archive))})
+
+
+def _maximum(reference: Cell, archive: Path) -> float:
+    """Reads and writes together, warm-up excluded."""
+    directory = archive / reference.path
+    noted = read_json(directory / "cell.json") or {}
+    block = None
+    if noted.get("state") == "finished":
+        interval_ms = int(reference.parameters.get("log_avg_msec", 1000))
+        block = read_block(directory, noted.get("processes", ()), interval_ms)
+    if block is None or not sum(block.iops.values()):
+        raise RunError(
+            f"its rate is a part of what {reference.label} does, which was not measured; run the "
+            "command again without --only, which measures both"
+        )
+    return sum(block.iops.values())
+
+
+#: Reading every volume once takes at most so long, beyond what its size takes.
+_PATIENCE_S = 600
+_READ_MB_PER_S = 1
+
+
+def fill(
+    remote: Remote, site: Site, scenario: Scenario, run_dir: str, commands: ClusterCommands
+) -> None:
+    """Read the volumes into the caches where the file wants them warm; else do nothing.
+
+    Raises RunError where volumes cannot be read.
+    """
+    if scenario.cache_state(site) != "warm":
+        return
+    volumes = scenario.volumes(site)
+    limit = _PATIENCE_S + sum(volume.size_mb for volume in volumes) / _READ_MB_PER_S
+    scripts = scenario.warm_scripts(volumes, run_dir, commands)
+    remote.run(scripts, "read the volumes into the OSDs' caches", limit)
+
+
+def emptying(site: Site, scenario: Scenario) -> HostScripts:
+    """Scripts for `cache drop` at every OSD, where the file wants caches empty."""
+    if scenario.cache_state(site) != "drop":
+        return {}
+    return {
+        host: admin_socket.script([_emptying(osd) for osd in site.osds_of(host)])
+        for host in site.osd_hosts
+    }
+
+
+def outcome(site: Site, scenario: Scenario, printed: HostOutputs) -> dict[str, Any]:
+    """What was done, as cell.json has it; `printed` is of `emptying`.
+
+    `faults` are sentences of OSDs that did not empty theirs.
+    """
+    state = scenario.cache_state(site)
+    return {"state": state, "faults": _faults(site, printed) if state == "drop" else []}
+
+
+def _faults(site: Site, printed: HostOutputs) -> list[str]:
+    """An OSD says nothing when all went well."""
+    answers = admin_socket.parse(printed)
+    faults = {
+        osd.id: answers.fault(name_of(osd), osd.host) or answers.values[name_of(osd)].strip()
+        for osd in site.osds
+    }
+    return [f"osd.{osd} did not empty its cache: {why}" for osd, why in faults.items() if why]
+
+
+def _emptying(osd: Osd) -> Question:
+    return Question(name_of(osd), osd.admin_socket, {"prefix": "cache drop"}, is_text=True)
+
+
+_SOCKETS, _DEVICES = "@cbt-crypto-sockets", "@cbt-crypto-devices"
+#: Counters of `perf dump`; those of the buffers begin with `bluestore_` in 16.2, no longer in 18.2.
+_COUNTERS = {
+    "buffer_hit_bytes": ("bluestore/buffer_hit_bytes", "bluestore/bluestore_buffer_hit_bytes"),
+    "buffer_miss_bytes": ("bluestore/buffer_miss_bytes", "bluestore/bluestore_buffer_miss_bytes"),
+    "onode_hits": ("bluestore/onode_hits", "bluestore/bluestore_onode_hits"),
+    "onode_misses": ("bluestore/onode_misses", "bluestore/bluestore_onode_misses"),
+    "client_read_bytes": ("osd/op_out_bytes",),
+    "client_written_bytes": ("osd/op_in_bytes",),
+}
+
+#: OSD -> what it had counted since it started.
+Reading = Mapping[str, Mapping[str, Any]]
+
+
+class Counter:
+    """Reads before a cell and after it, whoever runs the cell's clients."""
+
+    def __init__(self, site: Site) -> None:
+        """Touches nothing."""
+        # Also at OSDs that idle meanwhile.
+        self._site = replace(site, osds=(*site.osds, *site.idle))
+        self._began = self._ended = 0.0
+        #: What had passed before the cell and after it.
+        self.readings: Sequence[Reading] = ()
+
+    def scripts(self) -> HostScripts:
+        """Scripts of the next reading, of which `note` takes what they print."""
+        self._ended = time.monotonic()
+        return scripts(self._site)
+
+    def note(self, printed: HostOutputs) -> None:
+        """A reading was taken."""
+        self._began = self._began or time.monotonic()
+        self.readings = (*self.readings, parsed(self._site, printed))
+
+    @property
+    def seconds(self) -> float:
+        """From the first reading until the second is asked for."""
+        return self._ended - self._began
+
+    def moved(self) -> dict[str, dict[str, Any]]:
+        """What passed each OSD, or drive, between the two readings."""
+        before, after = self.readings
+        return between(before, after)
+
+
+def scripts(site: Site) -> HostScripts:
+    """Scripts that print what every OSD, or drive, has counted by now; for `parsed`."""
+    return {host: _script(site, host) for host in site.storage_hosts}
+
+
+def read(remote: Remote, site: Site) -> Reading:
+    """The same, in a call of its own. Raises HostError."""
+    asked = scripts(site)
+    return parsed(site, remote.run(asked, "read what passed the drives", 120)) if asked else {}
+
+
+def _script(site: Site, host: str) -> str:
+    osds = site.osds_of(host)
+    keep = tuple(path for paths in _COUNTERS.values() for path in paths)
+    questions = [
+        Question(f"osd.{osd.id}", osd.admin_socket, {"prefix": "perf dump"}, keep) for osd in osds
+    ]
+    carriers: dict[str, object] = {f"osd.{osd.id}": osd.pid_file for osd in osds}
+    for drive in site.drives:
+        if drive.host == host:
+            carriers[f"drive {drive.name}"] = drive.devices
+    devices = shell.python(shell.program(traffic_on_host), carriers)
+    asked = shell.section(_SOCKETS, admin_socket.script(questions)) if osds else ""
+    return asked + shell.section(_DEVICES, devices)
+
+
+def parsed(site: Site, outputs: HostOutputs) -> dict[str, dict[str, Any]]:
+    """By OSD, or drive, what both parts of `scripts` printed; without OSDs that lack one part."""
+    by_carrier: dict[str, dict[str, Any]] = {}
+    for host, output in outputs.items():
+        parts = dict(shell.sections(output, _SOCKETS, _DEVICES))
+        answers = admin_socket.parse({host: parts.get(_SOCKETS, "")}).values
+        devices: Mapping[str, Any] = {}
+        with contextlib.suppress(ValueError):
+            devices = json.loads(parts.get(_DEVICES, ""))
+        for osd in site.osds_of(host):
+            name = f"osd.{osd.id}"
+            told = devices.get(name, {})
+            if name in answers and "error" not in told and told:
+                by_carrier[name] = {"host": host, "counters": _counters(answers[name]), **told}
+        for drive in site.drives:
+            told = devices.get(f"drive {drive.name}", {})
+            if drive.host == host and told and "error" not in told:
+                by_carrier[f"drive {drive.name}"] = {"host": host, "counters": {}, **told}
+    return by_carrier
+
+
+def _counters(answer: Mapping[str, Any]) -> dict[str, int]:
+    counters = {}
+    for name, paths in _COUNTERS.items():
+        value = next((answer[path] for path in paths if path in answer), None)
+        if isinstance(value, int):
+            counters[name] = value
+    return counters
+
+
+def between(before: Reading, after: Reading) -> dict[str, dict[str, Any]]:
+    """What passed each OSD from one reading to the next, as cell.json has it.
+
+    Without OSDs that only one reading has, or whose counters went back as the OSD was restarted.
+    """
+    passed = {}
+    for name, last in after.items():
+        first = before.get(name)
+        moved = None if first is None else _difference(first, last)
+        if moved is not None:
+            passed[name] = {"host": last["host"], **moved}
+    return passed
+
+
+def _difference(first: Mapping[str, Any], last: Mapping[str, Any]) -> Optional[dict[str, Any]]:
+    counters = {
+        name: value - first["counters"].get(name, 0) for name, value in last["counters"].items()
+    }
+    if any(value < 0 for value in counters.values()):
+        return None
+    before = {layer["device"]: layer for layers in first["devices"] for layer in layers}
+    devices = [
+        [_moved(before[layer["device"]], layer) for layer in layers if layer["device"] in before]
+        for layers in last["devices"]
+    ]
+    process = None
+    if first["process"] and last["process"]:
+        process = _moved(first["process"], last["process"])
+    moved = {"counters": counters, "devices": devices, "process": process}
+    if "cpu_ms" in first and "cpu_ms" in last:
+        moved["cpu_ms"] = last["cpu_ms"] - first["cpu_ms"]
+    return moved
+
+
+def _moved(first: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with what was moved as differences; names and sizes are kept."""
+    return {
+        key: value - first[key] if key in ("read_bytes", "written_bytes") else value
+        for key, value in last.items()
+    }

@@ -1,0 +1,295 @@
+"""Campaigns without a terminal: started, found again, watched and stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from cbt_crypto.archive.files import printable, read_json
+from cbt_crypto.archive.folder import open_archive
+from cbt_crypto.engine.contract import LiveFigures
+from cbt_crypto.errors import UsageError
+from cbt_crypto.plan.predict import Left
+
+#: `1: FLOCK  ADVISORY  WRITE 1234 fd:00:5678 0 EOF`; those that wait have an arrow.
+_FLOCK = re.compile(r"^\d+:\s+FLOCK\s+\S+\s+WRITE\s+(\d+)\s")
+
+
+@dataclass(frozen=True)
+class Running:
+    """A process that holds the lock of an archive, and whom it belongs to."""
+
+    pid: int
+    uid: int
+
+
+def running(archive: Path) -> Optional[Running]:
+    """Who runs a campaign into the archive on this machine; None when nobody is seen to."""
+    try:
+        lock = os.lstat(archive / ".lock")
+    except OSError:
+        return None
+    # A second name of it could be a file that a process of somebody else has locked.
+    if not stat.S_ISREG(lock.st_mode) or lock.st_nlink != 1:
+        return None
+    for pid in _holders():
+        if holds(pid, lock):
+            with contextlib.suppress(OSError):
+                return Running(pid, os.stat(f"/proc/{pid}").st_uid)
+    return None
+
+
+def holds(pid: int, lock: os.stat_result) -> bool:
+    """Whether the process has that very file open, and locked for itself."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                opened_file = os.stat(f"/proc/{pid}/fd/{name}")
+                if os.path.samestat(opened_file, lock) and _locked(pid, name):
+                    return True
+    return False
+
+
+def _locked(pid: int, descriptor: str) -> bool:
+    for line in Path(f"/proc/{pid}/fdinfo/{descriptor}").read_text().splitlines():
+        kind, _, text = line.partition(":")
+        match = _FLOCK.match(text.strip()) if kind == "lock" else None
+        # One that was handed the descriptor by somebody else has not locked it.
+        if match and int(match[1]) == pid:
+            return True
+    return False
+
+
+def _holders() -> Iterator[int]:
+    """Processes that have a lock of this kind on anything."""
+    try:
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return
+    locks = (match for match in map(_FLOCK.match, lines) if match)
+    yield from dict.fromkeys(int(match[1]) for match in locks if int(match[1]) > 0)
+
+
+_LOOK_S = 0.1
+
+
+def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) -> int:
+    """Run this program with `arguments` in a session of its own; return an exit status.
+
+    Returns 0 as soon as it holds the archive, or its own status when it ends before: what it said
+    is printed then. Raises UsageError when the archive cannot be written or is in use.
+    """
+    if running(archive):
+        raise UsageError(f"{archive}: a campaign runs into it; see: cbt-crypto watch {archive}")
+    path = log_of(archive)
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+        log = os.open(path, flags, 0o644)
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be written: {error.strerror}; name another archive with -a"
+        ) from None
+    status = os.fstat(log)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or status.st_uid != os.geteuid():
+        os.close(log)
+        raise UsageError(f"{path}: is not a file of yours alone; remove it")
+    with os.fdopen(log, "r+b", buffering=0) as file:
+        begin = file.seek(0, os.SEEK_END)
+        process = subprocess.Popen(
+            command(arguments), stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+            start_new_session=True,
+        )  # fmt: skip
+        while process.poll() is None:
+            campaign = running(archive)
+            if campaign is not None and campaign.pid == process.pid:
+                say(f"running as process {process.pid}; it prints to {path}")
+                say(f"  cbt-crypto watch {archive}\n  cbt-crypto stop {archive}")
+                return 0
+            time.sleep(_LOOK_S)
+        file.seek(begin)
+        say(file.read().decode(errors="replace").rstrip())
+    return process.returncode
+
+
+def log_of(archive: Path) -> Path:
+    """What a detached campaign prints: beside its archive, which holds results alone."""
+    archive = archive.absolute()
+    return archive.parent / f"{archive.name}.log"
+
+
+def command(arguments: Sequence[str]) -> list[str]:
+    """This program again; under systemd out of the login's session, which may end with it."""
+    program = [sys.executable, os.path.abspath(sys.argv[0]), *arguments]
+    if os.geteuid() != 0 or not os.path.isdir("/run/systemd/system"):
+        return program
+    if shutil.which("systemd-run") is None:
+        return program
+    return ["systemd-run", "--scope", "--quiet", "--collect", "--", *program]
+
+
+def stop(archive: Path, say: Callable[[str], None]) -> None:
+    """End the campaign that runs into `archive`, and wait until its cluster is down.
+
+    The process is asked to end only while it is seen to hold the archive's lock. Raises
+    UsageError when none does on this machine, or it is another user's.
+    """
+    campaign = running(archive)
+    if campaign is None:
+        raise UsageError(f"{archive}: {_nobody(archive)}")
+    if campaign.uid != os.geteuid() and os.geteuid() != 0:
+        raise UsageError(
+            f"{archive}: process {campaign.pid} is another user's; ask them to stop it"
+        )
+    # From here on the descriptor stands for that process, even when its number is given anew.
+    process = _descriptor(campaign.pid, archive)
+    try:
+        if not holds(campaign.pid, os.lstat(archive / ".lock")):
+            raise _ended_already(archive)
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+        say(f"asked process {campaign.pid} to end; it takes its cluster down")
+        select.select([process], [], [])
+    except ProcessLookupError:
+        raise _ended_already(archive) from None
+    finally:
+        os.close(process)
+    say("stopped; the command that started it goes on where it was")
+
+
+def _descriptor(pid: int, archive: Path) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise _ended_already(archive) from None
+    except OSError as error:
+        raise UsageError(
+            f"{archive}: this kernel cannot hold on to a process ({error.strerror}); "
+            f"end it yourself with: kill {pid}"
+        ) from None
+
+
+def _ended_already(archive: Path) -> UsageError:
+    return UsageError(f"{archive}: its campaign has just ended, so there is nothing to stop")
+
+
+def _nobody(archive: Path) -> str:
+    if not archive.is_dir():
+        return "there is no such directory; name the archive of a campaign"
+    return (
+        "no campaign runs into it on this machine; on another one, stop it there. What a killed "
+        f"one left is taken down by: cbt-crypto cleanup {archive}"
+    )
+
+
+#: Seconds since the epoch will be fewer for three thousand years.
+_MOST_S = 1e11
+_REFRESH_S = 1.0
+
+
+def watch(archive: Path, console: Console) -> None:
+    """Show where the campaign is and its tables so far, until it ends.
+
+    Not on a terminal: once. Raises UsageError for no archive. Changes nothing.
+    """
+    open_archive(archive)
+    seen: Any = ...
+    if not console.is_terminal:
+        _tables(archive, console)
+        console.print(status(archive), soft_wrap=True)
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            now = changed(archive)
+            if now != seen:
+                seen = now
+                live.update(Text(""), refresh=True)
+                _tables(archive, console)
+            live.update(status(archive), refresh=True)
+            if running(archive) is None:
+                return
+            time.sleep(_REFRESH_S)
+
+
+def changed(archive: Path) -> Optional[int]:
+    """Something that is another when a cell has ended; None before the first."""
+    try:
+        return (archive / "results" / "timeline.json").stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def status(archive: Path) -> Text:
+    """One line: the cell, its phase, the time left; or that it ended, and how."""
+    state = read_json(archive / "results" / "progress.json") or {}
+    phase = printable(str(state.get("phase", ""))).replace("\n", " ")
+    is_running = running(archive) is not None
+    now = time.time()
+    since = max(0.0, now - (_number(state, "at") or now))
+    if not is_running:
+        return Text(_how_it_ended(archive, state, phase), "yellow")
+    position = f"{_shown(state, 'cell')}/{_shown(state, 'cells')}"
+    # The time left is of when it was written, the phase's age of when that began.
+    written = max(0.0, now - (_number(state, "written") or _number(state, "at") or now))
+    # A cell's own phase says where it stands.
+    phase = phase.removeprefix(f"cell {position}: ")
+    words = [position, phase, f"for {round(since)} s", _left(state, written), _live(state)]
+    return Text("  ".join(word for word in words if word), "cyan")
+
+
+def _how_it_ended(archive: Path, state: dict[str, Any], phase: str) -> str:
+    if not state:
+        return "no campaign is seen to run into it on this machine"
+    if state.get("ended"):
+        return f"{phase}; cell {_shown(state, 'cell')} of {_shown(state, 'cells')}"
+    return (
+        f"it was killed at: {phase}; the command that started it goes on, and "
+        f"cbt-crypto cleanup {archive} takes down what it left"
+    )
+
+
+def _left(state: dict[str, Any], since: float) -> str:
+    seconds, uncertainty = _number(state, "seconds_left"), _number(state, "uncertainty_s")
+    if seconds is None or uncertainty is None:
+        return ""
+    return str(Left(max(0.0, seconds - since), uncertainty))
+
+
+def _live(state: dict[str, Any]) -> str:
+    """What the clients of this cell do; nothing in other phases."""
+    iops, latency_s = _number(state, "iops"), _number(state, "latency_s")
+    return "" if iops is None else f"now {LiveFigures(iops, latency_s)}"
+
+
+def _number(state: dict[str, Any], key: str) -> Optional[float]:
+    """A number that a time can be: none of what somebody else may have written there."""
+    value = state.get(key)
+    return value if isinstance(value, (int, float)) and abs(value) < _MOST_S else None
+
+
+def _shown(state: dict[str, Any], key: str) -> str:
+    """On a terminal, which acts on escape sequences."""
+    return printable(str(state.get(key)))[:20]
+
+
+def _tables(archive: Path, console: Console) -> None:
+    # A node that only measures need not have the libraries of the report.
+    try:
+        from cbt_crypto import report  # noqa: PLC0415
+    except ImportError:
+        return
+    report.show(report.build(archive), report.widened(console))

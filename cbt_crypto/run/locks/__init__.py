@@ -1,1 +1,0 @@
-"""One run at a time, for each host, device and archive."""

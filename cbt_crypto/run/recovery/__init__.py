@@ -1,1 +1,0 @@
-"""An OSD that is taken out under a load, and comes back."""
