@@ -18,7 +18,6 @@ from cbt_crypto.command_line import SentenceGroup, checkout_option, say
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.engine.upstream.contribute.command import contribute_command
 from cbt_crypto.errors import UsageError
-from cbt_crypto.gate_command import gate
 from cbt_crypto.hosts import command_log, directories
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.lab.command import lab
@@ -26,7 +25,7 @@ from cbt_crypto.main import cbt
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import json_schema, load
 from cbt_crypto.plan.steps import plan
-from cbt_crypto.report_commands import compare, pack_command, report
+from cbt_crypto.report_commands import compare, gate, pack_command, report
 from cbt_crypto.results.foreign import lay_out
 from cbt_crypto.run import take_down
 from cbt_crypto.run.detached import stop as stop_campaign
