@@ -22,7 +22,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from cbt_crypto.engine.contract import embedded
+from cbt_crypto.engine.choice import embedded
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.steps import Measure, plan
 from cbt_crypto.run.campaign import run_campaign

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.archive.files import read_json
-from cbt_crypto.engine.contract import Engine, embedded
+from cbt_crypto.engine.contract import Engine
 from cbt_crypto.engine.upstream.checkout import find
 from cbt_crypto.errors import UsageError
 
@@ -25,6 +25,19 @@ def choose(checkout: Optional[Path]) -> Engine:
     from cbt_crypto.engine.upstream.engine import upstream  # noqa: PLC0415 - loaded when chosen
 
     return upstream(directory)
+
+
+def embedded() -> Engine:
+    """Return the engine that comes with this package."""
+    # Engines are loaded when they are chosen.
+    from cbt_crypto import __version__  # noqa: PLC0415
+    from cbt_crypto.engine.embedded import ceph, common, monitoring, settings  # noqa: PLC0415
+    from cbt_crypto.engine.embedded.benchmark import Benchmark  # noqa: PLC0415
+
+    return Engine(
+        "embedded", __version__, None, settings, common, monitoring, ceph.Ceph, ceph.ExistingCeph,
+        Benchmark,
+    )  # fmt: skip
 
 
 def check_same_engine(archive: Path, engine: Engine) -> None:

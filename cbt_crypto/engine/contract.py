@@ -380,18 +380,3 @@ class Engine:
     problems: Callable[[Campaign], Iterable[str]] = lambda _: ()
     #: What this engine needs of hosts, beyond what every campaign needs.
     requirements: Callable[[Campaign], Iterable[Requirement]] = lambda _: ()
-
-
-def embedded() -> Engine:
-    """The engine that comes with this package."""
-    from cbt_crypto import __version__  # noqa: PLC0415 - engines are loaded when chosen
-    from cbt_crypto.engine.embedded import common, monitoring, settings  # noqa: PLC0415
-    from cbt_crypto.engine.embedded.benchmark import Benchmark  # noqa: PLC0415
-    from cbt_crypto.engine.embedded.ceph import (
-        Ceph,  # noqa: PLC0415
-        ExistingCeph,  # noqa: PLC0415
-    )
-
-    return Engine(
-        "embedded", __version__, None, settings, common, monitoring, Ceph, ExistingCeph, Benchmark
-    )

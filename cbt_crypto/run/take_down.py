@@ -15,7 +15,8 @@ from typing import Any, Optional
 
 from cbt_crypto.archive.files import printable
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.engine.contract import Engine, embedded
+from cbt_crypto.engine.choice import embedded
+from cbt_crypto.engine.contract import Engine
 from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts import marked_processes
 from cbt_crypto.hosts.devices import destroy

@@ -15,7 +15,7 @@ from typing import Any, Callable
 import pytest
 
 from cbt_crypto.engine import Engine
-from cbt_crypto.engine.contract import embedded
+from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.engine.upstream.engine import upstream as make_upstream
 from cbt_crypto.hosts import directories, remote

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.engine.contract import embedded
+from cbt_crypto.engine.choice import embedded
 from cbt_crypto.plan.file import load
 from cbt_crypto.run.targets.cluster import overlaid
 

@@ -197,7 +197,8 @@ class ScenarioBenchmark:
         )
         show_statuses = f"cd {shlex.quote(self.run_dir)} && grep -H . exit_status.*"
         scripts = {
-            host: f"{client_sampler.with_client_sampler(text, self.run_dir, self.site.tmp_dir)}\n{show_statuses}"
+            host: client_sampler.with_client_sampler(text, self.run_dir, self.site.tmp_dir)
+            + f"\n{show_statuses}"
             for host, text in scripts.items()
         }
         limit = self.scenario.ramp + self.scenario.measured_s + _SLACK

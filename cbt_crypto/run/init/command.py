@@ -18,7 +18,7 @@ from rich.text import Text
 
 from cbt_crypto.archive.files import printable
 from cbt_crypto.engine import Engine
-from cbt_crypto.engine.contract import embedded
+from cbt_crypto.engine.choice import embedded
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import cells_of

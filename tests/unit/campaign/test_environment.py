@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fake_hosts import FakeHosts
 
-from cbt_crypto.engine.contract import embedded
+from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Osd, Site

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbt_crypto.cli import cbt_crypto
-from cbt_crypto.engine.contract import embedded
+from cbt_crypto.engine.choice import embedded
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign, load

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.engine.contract import embedded
+from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign

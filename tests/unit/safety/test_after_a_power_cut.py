@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.tuned import Tuned
-from cbt_crypto.engine.contract import embedded
+from cbt_crypto.engine.choice import embedded
 from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.devices.identity_on_host import TAG

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.engine.contract import embedded
+from cbt_crypto.engine.choice import embedded
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.devices.identity_on_host import TAG

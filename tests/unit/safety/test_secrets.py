@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from cbt_crypto.cluster_overlays import tunnel_on_host
 from cbt_crypto.cluster_overlays.luks import preparation
 from cbt_crypto.cluster_overlays.network import Network
-from cbt_crypto.engine.contract import embedded
+from cbt_crypto.engine.choice import embedded
 from cbt_crypto.hosts import ceph_conf, keys_on_host, requirement
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.secret import document_without, is_secret, options_without

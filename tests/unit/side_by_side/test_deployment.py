@@ -13,7 +13,7 @@ import pytest
 
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.engine.contract import embedded
+from cbt_crypto.engine.choice import embedded
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.side_by_side import engine_keys

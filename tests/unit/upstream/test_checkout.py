@@ -11,8 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cbt_crypto.archive.files import write_json
-from cbt_crypto.engine.choice import check_same_engine, choose
-from cbt_crypto.engine.contract import embedded
+from cbt_crypto.engine.choice import check_same_engine, choose, embedded
 from cbt_crypto.engine.upstream.checkout import find, is_checkout, missing_library, read_checkout
 from cbt_crypto.errors import UsageError
 from cbt_crypto.main import cbt
