@@ -26,7 +26,6 @@ from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import json_schema, load
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.report_commands import compare, gate, pack_command, report
-from cbt_crypto.results.foreign import lay_out
 from cbt_crypto.run import take_down
 from cbt_crypto.run.detached import stop as stop_campaign
 from cbt_crypto.run.detached import watch as watch_archive
@@ -158,6 +157,8 @@ def lay_out_archive(archive: Path, out: Path) -> None:
 
     The tools of before August 2025 read an archive as it is.
     """
+    from cbt_crypto.results.foreign import lay_out  # noqa: PLC0415 - it needs numpy
+
     click.echo(f"written: {out}, {lay_out(archive, out)} results")
 
 

@@ -15,8 +15,7 @@ from cbt_crypto.archive.files import read_json, write_json
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
-from cbt_crypto.hosts import samplers as energy_sampler
-from cbt_crypto.hosts import shell
+from cbt_crypto.hosts import samplers, shell
 from cbt_crypto.hosts.remote import Remote, fan_out
 from cbt_crypto.hosts.secret import options_without
 from cbt_crypto.hosts.shell import answer_limit
@@ -115,7 +114,7 @@ energy() {
 ENERGY
 }
 say energy "$(energy)"
-""".replace("ENERGY", energy_sampler.names_script())
+""".replace("ENERGY", samplers.names_script())
 
 
 class EnvironmentFile:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cbt_crypto.archive.files import Malformed, check_values
-from cbt_crypto.results.readers.histogram import from_bins
 
 if TYPE_CHECKING:  # it needs numpy, which nodes that only measure do not have
     from cbt_crypto.results.readers.histogram import Histogram
@@ -214,7 +213,7 @@ def _json_syncs(job: _Job) -> Iterator[Side]:
             clat_ns_mean=latency.mean,
             clat_ns_max=latency.max,
             percentiles_ns=_json_percentiles(latency.percentile),
-            histogram=None if latency.bins is None else from_bins(latency.bins),
+            histogram=_histogram(latency.bins),
         )
 
 
@@ -230,8 +229,17 @@ def _side(direction: str, side: _Side) -> Side:
         clat_ns_mean=latency.mean,
         clat_ns_max=latency.max,
         percentiles_ns=_json_percentiles(latency.percentile),
-        histogram=None if latency.bins is None else from_bins(latency.bins),
+        histogram=_histogram(latency.bins),
     )
+
+
+def _histogram(bins: Optional[dict[int, int]]) -> Optional[Histogram]:
+    if bins is None:
+        return None
+    # It needs numpy, which nodes that only measure do not have; they ask for no bins.
+    from cbt_crypto.results.readers.histogram import from_bins  # noqa: PLC0415
+
+    return from_bins(bins)
 
 
 def _json_percentiles(given: dict[str, float]) -> dict[float, float]:

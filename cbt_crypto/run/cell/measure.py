@@ -27,8 +27,7 @@ from cbt_crypto.engine.contract import (
     ProcessOutcome,
 )
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.hosts import samplers as client_sampler
-from cbt_crypto.hosts import samplers as energy_sampler
+from cbt_crypto.hosts import samplers
 from cbt_crypto.hosts.remote import Remote, check_clocks, clock_offsets
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.cluster import ClusterSection
@@ -197,7 +196,7 @@ class ScenarioBenchmark:
         )
         show_statuses = f"cd {shlex.quote(self.run_dir)} && grep -H . exit_status.*"
         scripts = {
-            host: client_sampler.with_client_sampler(text, self.run_dir, self.site.tmp_dir)
+            host: samplers.with_client_sampler(text, self.run_dir, self.site.tmp_dir)
             + f"\n{show_statuses}"
             for host, text in scripts.items()
         }
@@ -208,7 +207,7 @@ class ScenarioBenchmark:
             self.tell, tuple(scripts), len(processes), in_flight
         )
         followed = watch.followed(self.remote, self.run_dir, onlooker)
-        counted = energy_sampler.recorded(self.remote, self.energy_hosts, self.run_dir)
+        counted = samplers.recorded(self.remote, self.energy_hosts, self.run_dir)
         self._is_prepared = False
         with counted, self._engine.monitoring.monitor(self.run_dir):
             offsets = clock_offsets(self.remote, self.site)

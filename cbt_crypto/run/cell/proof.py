@@ -23,8 +23,7 @@ from cbt_crypto.cluster_overlays.base import (
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import Looked, Looks
 from cbt_crypto.errors import RunError
-from cbt_crypto.hosts import samplers as client_sampler
-from cbt_crypto.hosts import shell
+from cbt_crypto.hosts import samplers, shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
 from cbt_crypto.run.cell import daemons_on_host, threads_on_host, watch
@@ -320,7 +319,7 @@ def _fault_seen(
 
 def _watch_clients(site: Site) -> dict[str, Watch]:
     """Whether one thread holds a client up."""
-    asked = {"programs": client_sampler.CLIENT_PROGRAMS, "tmp_dir": site.tmp_dir}
+    asked = {"programs": samplers.CLIENT_PROGRAMS, "tmp_dir": site.tmp_dir}
     return dict.fromkeys(site.clients, Watch(shell.program(threads_on_host), asked))
 
 

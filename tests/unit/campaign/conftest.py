@@ -102,8 +102,8 @@ def wait_for() -> Callable[..., None]:
 def no_overlays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing to prove: a fake cluster could not."""
     monkeypatch.setattr(watch, "fault", lambda *_: None)
-    monkeypatch.setattr(proof, "judge", lambda *_: Verdict(True, "the same OSDs"))
-    monkeypatch.setattr(proof, "lost", lambda *_: None)
+    monkeypatch.setattr(proof, "judge_daemons", lambda *_: Verdict(True, "the same OSDs"))
+    monkeypatch.setattr(proof, "lost_osds", lambda *_: None)
     before = dict(OVERLAYS)
     OVERLAYS.clear()
     yield

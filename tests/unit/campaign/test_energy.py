@@ -12,7 +12,7 @@ import pytest
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts import samplers as energy_sampler
+from cbt_crypto.hosts import samplers
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.results.cell.hardware_counters import read_energy
 from cbt_crypto.run import environment
@@ -76,10 +76,8 @@ def test_counters_are_written_down_until_the_end(
     monkeypatch: pytest.MonkeyPatch,
     wait_for: Any,
 ) -> None:
-    monkeypatch.setattr(
-        energy_sampler, "start_script", _with(energy_sampler.start_energy, powercap)
-    )
-    with energy_sampler.recorded(remote, ["localhost"], str(run_dir)):
+    monkeypatch.setattr(samplers, "start_energy", _with(samplers.start_energy, powercap))
+    with samplers.recorded(remote, ["localhost"], str(run_dir)):
         wait_for(lambda: _samples(run_dir))
         powercap.count(400_000)
     # the last sample is taken when it is ended, however short ago the one before was
@@ -99,13 +97,13 @@ def _with(script: Callable[..., str], powercap: Powercap) -> Callable[[str], str
 def test_it_samples_every_second(
     powercap: Powercap, run_dir: Path, remote: Remote, wait_for: Any
 ) -> None:
-    start = energy_sampler.start_energy(str(run_dir), str(powercap.folder))
+    start = samplers.start_energy(str(run_dir), str(powercap.folder))
     remote.run({"localhost": start}, "start")
     wait_for(lambda: len(_samples(run_dir)) > 2)
-    remote.run({"localhost": energy_sampler.stop_energy(str(run_dir))}, "stop")
+    remote.run({"localhost": samplers.stop_energy(str(run_dir))}, "stop")
     times = [float(line.split()[0]) for line in _samples(run_dir)]
     assert 0.9 < times[1] - times[0] < 5
-    remote.run({"localhost": energy_sampler.stop_energy(str(run_dir))}, "stop again")
+    remote.run({"localhost": samplers.stop_energy(str(run_dir))}, "stop again")
 
 
 def test_it_ends_when_what_is_measured_fails(
@@ -115,10 +113,8 @@ def test_it_ends_when_what_is_measured_fails(
     monkeypatch: pytest.MonkeyPatch,
     wait_for: Any,
 ) -> None:
-    monkeypatch.setattr(
-        energy_sampler, "start_script", _with(energy_sampler.start_energy, powercap)
-    )
-    with pytest.raises(HostError), energy_sampler.recorded(remote, ["localhost"], str(run_dir)):
+    monkeypatch.setattr(samplers, "start_energy", _with(samplers.start_energy, powercap))
+    with pytest.raises(HostError), samplers.recorded(remote, ["localhost"], str(run_dir)):
         wait_for(lambda: _samples(run_dir))
         pid = (run_dir / ".energy.pid").read_text().strip()
         remote.run({"localhost": "exit 3"}, "run fio")
@@ -129,7 +125,7 @@ def test_it_ends_when_what_is_measured_fails(
 def test_the_cleanup_finds_it_by_our_mark(
     powercap: Powercap, run_dir: Path, remote: Remote, tmp_path: Path, wait_for: Any
 ) -> None:
-    start = energy_sampler.start_energy(str(run_dir), str(powercap.folder))
+    start = samplers.start_energy(str(run_dir), str(powercap.folder))
     remote.run({"localhost": start}, "start")
     wait_for(lambda: _samples(run_dir))
     pid = (run_dir / ".energy.pid").read_text().strip()
@@ -142,25 +138,25 @@ def test_the_cleanup_finds_it_by_our_mark(
 def test_a_host_without_counters_has_no_file(
     run_dir: Path, remote: Remote, tmp_path: Path, wait_for: Any
 ) -> None:
-    start = energy_sampler.start_energy(str(run_dir), str(tmp_path / "none"))
+    start = samplers.start_energy(str(run_dir), str(tmp_path / "none"))
     remote.run({"localhost": start}, "start")
     pid = (run_dir / ".energy.pid").read_text().strip()
     wait_for(lambda: not Path(f"/proc/{pid}/exe").exists())
-    remote.run({"localhost": energy_sampler.stop_energy(str(run_dir))}, "stop")
+    remote.run({"localhost": samplers.stop_energy(str(run_dir))}, "stop")
     assert list(run_dir.iterdir()) == []
 
 
 def test_hosts_that_are_not_named_are_not_asked(run_dir: Path) -> None:
     refuses: Any = None
-    with energy_sampler.recorded(Remote(refuses, "/t"), [], str(run_dir)):
+    with samplers.recorded(Remote(refuses, "/t"), [], str(run_dir)):
         pass
 
 
 def test_what_a_host_says_that_it_has(powercap: Powercap, tmp_path: Path) -> None:
-    script = f"set -eu; SUDO=\n{energy_sampler.names_script(str(powercap.folder))}"
+    script = f"set -eu; SUDO=\n{samplers.names_script(str(powercap.folder))}"
     said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert said.stdout.split() == ["package-0", "core", "dram", "psys"]
-    none = f"set -eu; SUDO=\n{energy_sampler.names_script(str(tmp_path / 'none'))}"
+    none = f"set -eu; SUDO=\n{samplers.names_script(str(tmp_path / 'none'))}"
     said = subprocess.run(["sh", "-c", none], capture_output=True, text=True, check=True)
     assert (said.stdout, said.stderr) == ("", "")
 
@@ -175,11 +171,9 @@ def test_a_campaign_brings_it_with_every_cell(
     host: Any, no_overlays: None, powercap: Powercap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = str(powercap.folder)
-    script = environment.SCRIPT.replace(energy_sampler.POWERCAP, folder)
+    script = environment.SCRIPT.replace(samplers.POWERCAP, folder)
     monkeypatch.setattr(environment, "SCRIPT", script)
-    monkeypatch.setattr(
-        energy_sampler, "start_script", _with(energy_sampler.start_energy, powercap)
-    )
+    monkeypatch.setattr(samplers, "start_energy", _with(samplers.start_energy, powercap))
     result = host.cbt(host.write())
     assert result.exit_code == 0, result.output
     noted = json.loads((host.archive / "results/environment.json").read_text())

@@ -48,7 +48,7 @@ def test_what_fio_says_of_a_rate_that_it_is_held_to(
 ) -> None:
     """Through the same commands as on a host, while fio runs; its files are whole afterwards."""
     monkeypatch.setattr(watch, "FIRST_S", 1.5)
-    monkeypatch.setattr(watch, "EVERY_S", 0.5)
+    monkeypatch.setattr(watch, "LIVE_EVERY_S", 0.5)
     job = {
         "ioengine": "null", "rw": "randread", "bs": "4096B", "size": "1g", "time_based": None,
         "runtime": 6, "rate_iops": 2000, **base.results(0, 1000), "name": "x",
@@ -70,7 +70,7 @@ def test_what_fio_says_of_a_rate_that_it_is_held_to(
 
 def test_what_goes_wrong_with_it_is_nobody_s_concern(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "FIRST_S", 0.01)
-    monkeypatch.setattr(watch, "EVERY_S", 0.01)
+    monkeypatch.setattr(watch, "LIVE_EVERY_S", 0.01)
     looks = 0
 
     class Broken:
