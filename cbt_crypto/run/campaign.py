@@ -118,6 +118,7 @@ class CampaignRun:
         self._pending = Pending()
         self._collector = Collector(self._failed)
         self._failed_in_a_row = 0
+        self._warm_up_s = cluster.warm_up
         self._check_hold = check_hold
         self._devices: devices.Notes = {}
         self._held_at = time.monotonic()
@@ -222,8 +223,15 @@ class CampaignRun:
                 self._preparation.take(before, self._before_ending)
         if isinstance(step, Measure):
             self._check_hold_seldom()
+            self._warm_up_once(step.cell)
             time.sleep(step.pause_s)
             self._measure(step.cell)
+
+    def _warm_up_once(self, cell: Cell) -> None:
+        """Warm the machine up before the first cell of this run, where the file asks for it."""
+        seconds, self._warm_up_s = self._warm_up_s, 0
+        if seconds:
+            self._preparation.warm_up(cell, seconds)
 
     def _check_hold_seldom(self) -> None:
         """A run may go on for hours on one deployment; each look costs a moment on every host."""

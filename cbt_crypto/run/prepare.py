@@ -11,6 +11,7 @@ from typing import Optional, Union
 from cbt_crypto.archive.files import digest, read_json, write_json
 from cbt_crypto.archive.folder import Timeline
 from cbt_crypto.benchmarks.base import Scenario, Volume
+from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import CellBenchmark, CellWork, Engine
@@ -26,9 +27,12 @@ from cbt_crypto.run.cell.measure import benchmark_of
 from cbt_crypto.run.environment import EnvironmentFile
 from cbt_crypto.run.journal import Journal
 from cbt_crypto.run.progress import CampaignProgress
-from cbt_crypto.run.targets.base import Target
+from cbt_crypto.run.targets.base import Target, commands_of
 from cbt_crypto.run.targets.choice import Targets
 from cbt_crypto.units import counted
+
+#: Seconds beyond a warm-up in which its processes must have opened their volumes and ended.
+_WARM_UP_SLACK_S = 120
 
 
 class Preparation:
@@ -137,6 +141,23 @@ class Preparation:
         with self.timeline.step("prefill", mib=size):
             self._engine.common.make_remote_dir(benchmark.run_dir)
             benchmark.fill(step.volumes)
+            benchmark.cleanup()
+
+    def warm_up(self, cell: Cell, seconds: int) -> None:
+        """Run a cell's workload for some seconds without measuring it. Raises HostError."""
+        if isinstance(cell.scenario, OfUpstream):
+            self._progress.note(f"not warmed up: CBT itself runs {cell.scenario.name}")
+            return
+        scenario = cell.scenario.model_copy(update={"time": seconds, "ramp": 0})
+        self._progress.phase(f"warm up for {seconds} s, not measured")
+        benchmark = self.benchmark(cell, scenario)
+        site = benchmark.site
+        commands = commands_of(self.target.cluster, site.client_id, site.conf if site.group else "")
+        wrap = benchmark.stack.wrap_client
+        with self.timeline.step("warm up", seconds=seconds):
+            self._engine.common.make_remote_dir(benchmark.run_dir)
+            scripts = scenario.measure(site, benchmark.run_dir, commands, wrap)
+            self._remote.run(scripts, "warm up", seconds + _WARM_UP_SLACK_S)
             benchmark.cleanup()
 
     def benchmark(self, cell: Cell, scenario: Optional[Scenario] = None) -> CellBenchmark:

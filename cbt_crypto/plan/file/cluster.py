@@ -323,6 +323,13 @@ class ClusterSection(FileSection):
         description="rounds, or times each cell is measured; a verdict takes at least 4. Where "
         "`time` is a precision, the most deployments, of which a verdict takes 4",
     )
+    warm_up: int = Field(
+        0,
+        ge=0,
+        le=3600,
+        description="seconds to run the first cell's workload on the first deployment before "
+        "anything is measured: the first minutes on a new machine are slow",
+    )
     rebuild_every_test: bool = Field(
         False, description="CBT's key: a new cluster for each cell, whatever `rebuild` says"
     )

@@ -97,6 +97,18 @@ def test_no_key_is_in_the_archive(
         assert path.is_dir() or b"S3CRETKEY" not in path.read_bytes()
 
 
+def test_a_machine_is_warmed_up_once_and_that_is_not_counted(host: Any, no_overlays: None) -> None:
+    path = host.write(cluster={"warm_up": 7}, benchmarks=TWO)
+    assert host.cbt(path).exit_code == 0
+    commands = (host.archive / "results" / "commands.log").read_text().splitlines()
+    steps = [line.split("\t")[4] for line in commands]
+    assert steps.count("warm up") == 1 and steps.index("warm up") < steps.index("run fio")
+    warmed = commands[steps.index("warm up")]
+    assert "--runtime=7" in warmed and "--ramp_time=0" in warmed
+    assert states(host) == ["finished", "finished"]
+    assert not [path for path in host.archive.rglob("*") if "warm" in path.name]
+
+
 def test_the_same_command_again_measures_nothing(host: Any, no_overlays: None) -> None:
     path = host.write()
     host.cbt(path)
