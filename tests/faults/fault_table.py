@@ -7,15 +7,12 @@ import re
 import tempfile
 from pathlib import Path
 
-_TITLE = "# Faults, and what came of them"
+_TITLE = "# Faults that were tried"
 _WORDS = """
-Written by `make test-faults`: each row is a fault that was made on real Ceph, in a lab of four
-namespace nodes (LUKS: one virtual machine), in the middle of a campaign of two cells. Noticed
-after: seconds from the fault to the first word about it. Said: that word. Kept: cells that were
-finished before the fault, are so after it, and were not measured again. Leftovers: what was there
-after the campaign had ended, and after the next start had completed it. The campaigns say
-`deploy_timeout: 120` and `time: 6`; a cell's fio may take 120 s longer than its time. A fault
-of tests/faults that has no row here has not been tried to its end yet.
+Written by `make test-faults`. Each row is a fault that was made on real Ceph in the middle of a
+campaign of two cells, on four lab nodes (LUKS: one virtual machine). *Noticed after* counts from
+the fault to the first message about it; *kept* counts the cells that were finished before the
+fault and were not measured again; *leftovers* are what was there after the campaign had ended.
 
 | Fault | Noticed after | What was said | Kept | Leftovers | After the next start |
 | --- | --- | --- | --- | --- | --- |

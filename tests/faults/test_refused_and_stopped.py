@@ -37,7 +37,7 @@ def test_a_clock_is_off_before_the_start(lab: Laboratory, table: Table, tmp_path
     assert said.startswith("node2: its clock is ") and "ahead of the head's" in said
     table.add(
         "a clock off by 5 s before the start (by its date command)", f"{after:.0f} s", said,
-        "no cell yet", "none", "refused until mended",
+        "no cell yet", "none", "refused until fixed",
     )  # fmt: skip
 
 
@@ -50,7 +50,7 @@ def test_pdsh_is_missing_on_a_node(lab: Laboratory, table: Table, tmp_path: Path
     assert said == "node2: pdcp is missing; install pdsh"
     table.add(
         "pdsh missing on a node", f"{after:.0f} s", said, "no cell yet", "none",
-        "refused until mended",
+        "refused until fixed",
     )  # fmt: skip
 
 

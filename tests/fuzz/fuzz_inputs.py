@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 
 _DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "fuzz.md"
-_TEXT = """# Fuzzing
+_TEXT = """# Foreign inputs that were tried
 
-Written by `make fuzz`: Atheris (libFuzzer for Python), coverage-guided, from real inputs on. Each
-target is given bytes; allowed is a value, or one sentence of an error. Inputs of the same readers
-made by Hypothesis run in every `make test`.
+Written by `make fuzz` with Atheris (libFuzzer for Python), coverage-guided, starting from real
+inputs. Each reader gets bytes, and may answer with a value or with one sentence of an error;
+anything else is a finding. Hypothesis tries the same readers in every `make test`.
 
 | What is read | Inputs tried | Seconds | Findings |
 | --- | --- | --- | --- |

@@ -38,11 +38,11 @@ LOADS: dict[str, tuple[str, dict[str, Any]]] = {
 _HEAD = """\
 # Snapshots of upstream CBT
 
-Written by `tests/long/test_snapshots.py` when it last ran on each: one campaign on real Ceph
-({ceph}), in namespaces, one configuration with a proved overlay. A column is what its cells
-gave: figures of every process, or the reason of a failed cell. The tree of 2026-09-15 is June's
-with the monitoring package put in that `main` has had since: no checkout of that day was to be had,
-so its commit is none of upstream's.
+Written by `tests/long/test_snapshots.py`: one campaign on real Ceph ({ceph}), with one
+configuration and a proved overlay, on each snapshot of CBT. A column says what its cells gave:
+figures of every process, or the reason of a failed cell. 2026-06-05 is the merge commit of a pull
+request that is not on `main`, and 2026-09-15 is that tree with the monitoring package that `main`
+has had since.
 
 | snapshot | commit | monitoring | exit status | {columns} |
 | --- | --- | --- | --- |{dashes}

@@ -1,4 +1,4 @@
-"""The scenario of docs/scenarios.md, taken from there and run."""
+"""The scenario of docs/write-a-scenario.md, taken from there and run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cbt_crypto.hosts.site import Site
 
 pytestmark = pytest.mark.unit
 
-TEXT = (Path(__file__).parents[3] / "docs" / "scenarios.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[3] / "docs" / "write-a-scenario.md").read_text(encoding="utf-8")
 
 
 def block(language: str) -> str:
