@@ -16,7 +16,6 @@ from rich.console import Console
 from cbt_crypto import __version__
 from cbt_crypto.command_line import SentenceGroup, checkout_option, say
 from cbt_crypto.engine.choice import choose
-from cbt_crypto.engine.upstream.contribute.command import contribute_command
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import command_log, directories
 from cbt_crypto.hosts.remote import Remote
@@ -189,5 +188,5 @@ def completion(shell: str) -> None:
             click.echo(kind(program, {}, name, variable).source())
 
 
-for command in (init, report, compare, gate, pack_command, lab, contribute_command):
+for command in (init, report, compare, gate, pack_command, lab):
     cbt_crypto.add_command(command)
