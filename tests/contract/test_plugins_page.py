@@ -54,6 +54,7 @@ def test_the_page_s_example_runs_as_shown(with_plugins: Path, tmp_path: Path) ->
         pytest.skip("needs fio")
     shorter = {"directory": str(tmp_path), "time": 1, "size": "1M"}
     plan_of_page["benchmarks"]["filefio"].update(shorter)
+    plan_of_page["cluster"]["tmp_dir"] = str(tmp_path / "tmp")
     plan.write_text(yaml.safe_dump(plan_of_page))
     done = run(with_plugins, plan, packages)
     assert done.returncode == 0, done.stdout + done.stderr
