@@ -14,7 +14,7 @@ from click.shell_completion import get_completion_class
 from rich.console import Console
 
 from cbt_crypto import __version__
-from cbt_crypto.command_line import SentenceGroup, checkout_option, say
+from cbt_crypto.command_line import SentenceGroup, checkout_option, say, say_notes
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import command_log, directories
@@ -57,6 +57,7 @@ def check(config_file: Path, checkout: Optional[Path], hosts: bool, fix_commands
     Exit status 2 when something will not do: then every such field says how to mend it.
     """
     campaign = load(config_file)
+    say_notes(config_file, campaign.notes)
     cells = cells_of(campaign)
     plan(campaign)
     if hosts:

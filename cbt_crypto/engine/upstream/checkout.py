@@ -32,6 +32,7 @@ from cbt_crypto.hosts.directory_on_host import Refused, check_directory
 from cbt_crypto.hosts.remote import MARK
 from cbt_crypto.hosts.secret import document_without, options_without
 from cbt_crypto.hosts.site import Osd, Site
+from cbt_crypto.plan.file import of_cbt
 from cbt_crypto.plan.file.cluster import ClusterSection, MonitoringProfiles
 from cbt_crypto.plan.layout import ceph_dir, section_of
 
@@ -375,6 +376,10 @@ class Settings:
         if "tmp_dir" not in of_file:
             # Upstream has put a directory there that is named after this process.
             del cluster["tmp_dir"]
+        if of_cbt.is_of_cbt({"cluster": cluster, "benchmarks": self._module.benchmarks}):
+            ours = of_cbt.translated_cluster(cluster)
+            cluster.clear()
+            cluster.update(ours)
         cluster.update(for_upstream(section_of(cluster)))
         profiles = self._module.monitoring_profiles
         sampled_by = "sampler" if "sampler" in profiles else "collectl"
