@@ -153,9 +153,10 @@ def stop(archive: Path) -> None:
 @click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
 @click.argument("out", type=click.Path(path_type=Path), metavar="OUT")
 def lay_out_archive(archive: Path, out: Path) -> None:
-    """Write fio's results of ARCHIVE into OUT as upstream CBT's report tools of 2026 look for them.
+    """Write fio's results of ARCHIVE into OUT as CBT's report tools look for them.
 
-    The tools of before August 2025 read an archive as it is.
+    Each configuration becomes an archive OUT/NAME, so that CBT's comparison report has their names.
+    CBT's tools of before August 2025 read ARCHIVE as it is.
     """
     from cbt_crypto.results.foreign import lay_out  # noqa: PLC0415 - it needs numpy
 
