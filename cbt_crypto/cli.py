@@ -14,9 +14,8 @@ from click.shell_completion import get_completion_class
 from rich.console import Console
 
 from cbt_crypto import __version__
-from cbt_crypto.command_line import SentenceGroup, checkout_option, say
+from cbt_crypto.command_line import SentenceGroup, checkout_option, say, say_notes
 from cbt_crypto.engine.choice import choose
-from cbt_crypto.engine.upstream.contribute.command import contribute_command
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import command_log, directories
 from cbt_crypto.hosts.remote import Remote
@@ -58,6 +57,7 @@ def check(config_file: Path, checkout: Optional[Path], hosts: bool, fix_commands
     Exit status 2 when something will not do: then every such field says how to mend it.
     """
     campaign = load(config_file)
+    say_notes(config_file, campaign.notes)
     cells = cells_of(campaign)
     plan(campaign)
     if hosts:
@@ -153,9 +153,10 @@ def stop(archive: Path) -> None:
 @click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
 @click.argument("out", type=click.Path(path_type=Path), metavar="OUT")
 def lay_out_archive(archive: Path, out: Path) -> None:
-    """Write fio's results of ARCHIVE into OUT as upstream CBT's report tools of 2026 look for them.
+    """Write fio's results of ARCHIVE into OUT as CBT's report tools look for them.
 
-    The tools of before August 2025 read an archive as it is.
+    Each configuration becomes an archive OUT/NAME, so that CBT's comparison report has their names.
+    CBT's tools of before August 2025 read ARCHIVE as it is.
     """
     from cbt_crypto.results.foreign import lay_out  # noqa: PLC0415 - it needs numpy
 
@@ -189,5 +190,5 @@ def completion(shell: str) -> None:
             click.echo(kind(program, {}, name, variable).source())
 
 
-for command in (init, report, compare, gate, pack_command, lab, contribute_command):
+for command in (init, report, compare, gate, pack_command, lab):
     cbt_crypto.add_command(command)

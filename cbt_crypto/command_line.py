@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +122,12 @@ def say(text: str) -> None:
 def say_error(error: BaseException) -> None:
     """Print its sentence where errors go, with nothing in it that a terminal obeys."""
     click.echo(printable(str(error)), err=True)
+
+
+def say_notes(config_file: Path, notes: Iterable[str]) -> None:
+    """Print what of a file has no effect, apart from what a program may read."""
+    for note in notes:
+        click.echo(f"{config_file}: note: {note}", err=True)
 
 
 def exit_status(command: click.Command, arguments: list[str]) -> int:

@@ -18,7 +18,13 @@ from rich.console import Console
 
 from cbt_crypto import __version__
 from cbt_crypto.archive.files import printable
-from cbt_crypto.command_line import SentenceCommand, needed, run_options, say_error
+from cbt_crypto.command_line import (
+    SentenceCommand,
+    needed,
+    run_options,
+    say_error,
+    say_notes,
+)
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import check_same_engine, choose
 from cbt_crypto.errors import RunError
@@ -74,6 +80,7 @@ def cbt(  # noqa: PLR0913 - one parameter an option
     """
     console = Console()
     campaign = with_conf(load(config_file), conf)
+    say_notes(config_file, campaign.notes)
     if plan_only:
         engine = choose(checkout)
         check.check_benchmarks(engine, cells_of(campaign))

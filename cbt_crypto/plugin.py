@@ -1,8 +1,8 @@
 """This package as upstream CBT finds it, by its entry points: docs/upstream.md.
 
-Upstream's main loop makes a cluster, then benchmarks, runs them, and calls report steps. A campaign
-has many deployments in an order of its own, so it is one benchmark to that loop. The cluster stands
-for all of them: it reads the file and looks at the hosts before anything is touched.
+Upstream's main loop makes a cluster, then benchmarks, and runs them. A campaign has many
+deployments in an order of its own, so it is one benchmark to that loop. The cluster stands for all
+of them: it reads the file and looks at the hosts before anything is touched.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from cbt_crypto.command_line import exit_status, say_error
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import CampaignError, RunError
@@ -23,8 +21,8 @@ from cbt_crypto.plan.file import load
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.run.preflight import check
 
-#: Names of the entry points in the groups cbt.benchmarks and cbt.report_steps.
-BENCHMARK, TABLES = "overlay_campaign", "overlay_tables"
+#: Name of the entry point in the group cbt.benchmarks.
+BENCHMARK = "overlay_campaign"
 
 
 def overlays(config: dict[str, Any]) -> Any:
@@ -46,7 +44,7 @@ def overlays(config: dict[str, Any]) -> Any:
     _forget_written_file(Path(config["archive_dir"]) / "results")
     config["iterations"] = 1
     settings.benchmarks = {BENCHMARK: {}}
-    settings.report = {"steps": [TABLES]}
+    settings.report = {}
 
     class Overlays(Cluster):  # type: ignore[misc, valid-type]
         # Nothing for upstream's loop to deploy: every configuration is a deployment of its own.
@@ -88,6 +86,10 @@ class OverlayCampaign:
         """True: nothing to prepare before the loop, and it is to be run."""
         return True
 
+    def estimate_duration(self) -> int:
+        """Return 0, for newer loops that show a bar: a campaign shows its own progress."""
+        return 0
+
     def initialize(self) -> None:
         """Nothing: each configuration is deployed when its turn comes."""
 
@@ -95,24 +97,11 @@ class OverlayCampaign:
         """Nothing: each scenario makes the volumes that its cells need."""
 
     def run(self) -> None:
-        """Measure what the archive does not have yet; the tables show failures."""
+        """Measure what the archive lacks, and print the tables. Raises RunError on failures."""
         settings: Any = importlib.import_module("settings")
-        words = ["--cbt", str(_checkout(settings)), "-a", self.archive_dir, "--no-report"]
+        words = ["--cbt", str(_checkout(settings)), "-a", self.archive_dir]
         if settings.cluster.get("conf_file"):
             words += ["-c", settings.cluster["conf_file"]]
-        _STATUS[self.archive_dir] = exit_status(cbt, [*words, settings.test_plan])
-
-
-#: Archive -> how its campaign ended in this process: a report step is given the archive alone.
-_STATUS: dict[str, int] = {}
-
-
-def tables(archive_dir: str) -> None:
-    """Print the tables of a campaign's archive. Raises RunError when the campaign had failures."""
-    from cbt_crypto import report  # noqa: PLC0415 - its libraries load for a second
-
-    if (Path(archive_dir) / "results" / "plan.json").exists():
-        report.publish(Path(archive_dir), Console())
-    status = _STATUS.get(archive_dir, 0)
-    if status:
-        raise RunError(f"the campaign ended with exit status {status}; it has said why")
+        status = exit_status(cbt, [*words, settings.test_plan])
+        if status:
+            raise RunError(f"the campaign ended with exit status {status}; it has said why")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
+import upstream_patches
 import yaml
 from hypothesis import settings
 
@@ -30,8 +31,6 @@ from cbt_crypto.engine.upstream.checkout import (
     read_checkout,
     siblings,
 )
-from cbt_crypto.engine.upstream.contribute.branch import contribute
-from cbt_crypto.engine.upstream.contribute.parts import PARTS
 from cbt_crypto.plan.file import Campaign, load
 
 # A machine that does something else besides must not fail a test.
@@ -123,15 +122,8 @@ def checkout(request: pytest.FixtureRequest) -> Checkout:
 
 @pytest.fixture
 def with_plugins(checkout: Checkout, tmp_path: Path) -> Path:
-    """A clone whose main has the plugin mechanism, and nothing else of ours."""
-    if not (checkout.path / "workloads").is_dir():
-        pytest.skip(f"the checkout of {checkout.version} is of the frozen branch")
-    clone = tmp_path / "cbt"
-    subprocess.run(["git", "clone", "-q", str(checkout.path), str(clone)], check=True)
-    contribute(clone, PARTS["A"])
-    git = ["git", "-C", str(clone), "checkout", "-q", PARTS["A"].branch]
-    subprocess.run(git, check=True)
-    return clone
+    """A clone with the hook for plugins, and nothing else of ours."""
+    return upstream_patches.apply(upstream_patches.clone(checkout, tmp_path / "cbt"), "hook")
 
 
 def _python_without_us(directory: Path) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -224,27 +226,47 @@ _MOST = 10**6
 def lay_out(archive: Path, out: Path) -> int:
     """Write `out`, which must not exist; return how many results of fio's are in it.
 
-    Raises UsageError for what is no archive of ours, has no results of fio's, or names what is no
-    name; then nothing of that cell is written.
+    Each configuration is an archive of its own there, as for upstream's comparison, and a load has
+    one id in all of them. Raises UsageError for what is no archive of ours, has no results of
+    fio's, or names what is no name; then nothing of that cell is written.
     """
     if os.path.lexists(out):
         raise UsageError(f"{out}: exists already; name a new directory")
     opened = open_archive(archive)
+    names = _folders(dict.fromkeys(planned.configuration for planned in opened.plan.cells))
     try:
-        count = sum(_lay_out(opened.folder, planned.path, out) for planned in opened.plan.cells)
+        count = sum(
+            _lay_out(opened.folder, planned, out / names[planned.configuration])
+            for planned in opened.plan.cells
+        )
         if not count:
             raise UsageError(f"{archive}: has no results of fio's that could be laid out")
         described = opened.folder.below("results").read("cbt_config.yaml")
     except Malformed as error:
         raise UsageError(f"{archive}: a file of it {error}") from None
-    _write(out / "results" / "cbt_config.yaml", described or b"")
+    for name in names.values():
+        if (out / name).is_dir():
+            _write(out / name / "results" / "cbt_config.yaml", described or b"")
     return count
 
 
-def _lay_out(archive: Folder, cell: str, out: Path) -> int:
+def _folders(configurations: Iterable[str]) -> dict[str, str]:
+    """Return a folder's name for each configuration: upstream's reports show it, without `_`."""
+    names: dict[str, str] = {}
+    for configuration in configurations:
+        plain = re.sub(r"[^A-Za-z0-9.+-]+", "-", configuration)[:100].strip("-.") or "configuration"
+        taken = sum(re.sub(r"-\d+$", "", name) == plain for name in names.values())
+        names[configuration] = f"{plain}-{taken + 1}" if plain in names.values() else plain
+    return names
+
+
+def _lay_out(archive: Folder, planned: PlannedCell, archive_out: Path) -> int:
+    load = [planned.scenario, {str(key): value for key, value in planned.parameters.items()}]
+    digest = hashlib.sha1(json.dumps(load, sort_keys=True, default=str).encode()).hexdigest()[:8]
+    run = archive_out / "results" / f"{planned.iteration:08}" / f"id-{digest}"
     count = 0
-    for name, data in _results(archive.cell(cell)):
-        _write(out / cell / name, data)
+    for name, data in _results(archive.cell(planned.path)):
+        _write(run / name, data)
         count += 1
     return count
 

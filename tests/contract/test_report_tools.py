@@ -73,7 +73,7 @@ def readable(archive: Path, checkout: Checkout, tmp_path: Path) -> Path:
     }  # fmt: skip
     (archive / "results" / "plan.json").write_text(json.dumps(plan))
     assert lay_out(archive, tmp_path / "laid out") == 1
-    return tmp_path / "laid out"
+    return tmp_path / "laid out" / "A"
 
 
 def intermediate(archive: Path) -> Path:

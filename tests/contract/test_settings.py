@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from cbt_crypto.engine.contract import Engine
+from cbt_crypto.hosts import directories
+
 pytestmark = pytest.mark.contract
 
 Make = Callable[..., Any]
@@ -49,6 +52,19 @@ def test_a_ceph_conf_on_the_command_line_comes_first(
             argparse.Namespace(config_file=str(path), archive=str(tmp_path / "a"), conf=conf)
         )
         assert settings.cluster["conf_file"] == expected
+
+
+def test_without_tmp_dir_upstream_gets_ours(
+    upstream: Engine, write_campaign: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Upstream would take a directory below /tmp that is named after the process."""
+    path = write_campaign(cluster={"tmp_dir": ...})
+    upstream.settings.initialize(
+        argparse.Namespace(config_file=str(path), archive=str(tmp_path / "archive"), conf=None)
+    )
+    assert "tmp_dir" not in yaml.safe_load(path.read_text())["cluster"]
+    assert upstream.settings.cluster["tmp_dir"] == directories.DEFAULT
+    assert upstream.settings.cluster["pid_dir"] == f"{directories.DEFAULT}/ceph/run"
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from cbt_crypto.hosts.directory_on_host import Refused, check_directory
 from cbt_crypto.hosts.remote import MARK
 from cbt_crypto.hosts.secret import document_without, options_without
 from cbt_crypto.hosts.site import Osd, Site
+from cbt_crypto.plan.file import of_cbt
 from cbt_crypto.plan.file.cluster import ClusterSection, MonitoringProfiles
 from cbt_crypto.plan.layout import ceph_dir, section_of
 
@@ -367,10 +368,18 @@ class Settings:
                 self._module.initialize(given)
         _mask(Path(ctx.archive) / "results" / "cbt_config.yaml")
         cluster = self._module.cluster
-        conf = getattr(ctx, "conf", None) or _conf_file(Path(ctx.config_file))
+        of_file = _cluster_of(Path(ctx.config_file))
+        conf = getattr(ctx, "conf", None) or of_file.get("conf_file")
         del cluster["conf_file"]
         if conf:
             cluster["conf_file"] = str(conf)
+        if "tmp_dir" not in of_file:
+            # Upstream has put a directory there that is named after this process.
+            del cluster["tmp_dir"]
+        if of_cbt.is_of_cbt({"cluster": cluster, "benchmarks": self._module.benchmarks}):
+            ours = of_cbt.translated_cluster(cluster)
+            cluster.clear()
+            cluster.update(ours)
         cluster.update(for_upstream(section_of(cluster)))
         profiles = self._module.monitoring_profiles
         sampled_by = "sampler" if "sampler" in profiles else "collectl"
@@ -425,10 +434,11 @@ class _Commands(logging.Handler):
             command_log.record(["-"], "upstream CBT starts", begins[1], "started", 0.0)
 
 
-def _conf_file(config_file: Path) -> Any:
-    """The ceph.conf that the file names; upstream has forgotten it for the one it was given."""
+def _cluster_of(config_file: Path) -> dict[str, Any]:
+    """Return the cluster section as the file has it: upstream sets two of its keys."""
     document = yaml.safe_load(config_file.read_text(encoding="utf-8"))
-    return document["cluster"].get("conf_file")
+    section: dict[str, Any] = document["cluster"]
+    return section
 
 
 def for_upstream(section: ClusterSection) -> dict[str, Any]:

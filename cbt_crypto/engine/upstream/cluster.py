@@ -204,7 +204,7 @@ class UpstreamCeph:
         section = self.section
         names = execution.Names(
             section.ceph_cmd, section.rbd_cmd, section.ceph_mon_cmd, section.ceph_mgr_cmd,
-            section.ceph_osd_cmd,
+            section.ceph_osd_cmd, rados=str(self.config.get("rados_cmd", "rados")),
         )  # fmt: skip
         scripts = execution.install(
             self.site,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Optional, TypeVar, Union
@@ -20,6 +20,7 @@ from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan import side_by_side
+from cbt_crypto.plan.file import of_cbt
 from cbt_crypto.plan.file.checks import (
     kind_of,
     nearest,
@@ -164,6 +165,10 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
     if not isinstance(data, dict):
         file.problem((), "must be a mapping with the sections cluster and benchmarks")
         return None
+    notes = _translate(file, data)
+    if notes is None:
+        return None
+    data = file.document.data
     for key in data:
         file.known((key,), str(key), "section", SECTIONS)
     for section in REQUIRED_SECTIONS:
@@ -198,7 +203,19 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
         monitoring=monitoring,
         document=data,
         groups=together,
+        notes=notes,
     )
+
+
+def _translate(file: CampaignFile, data: dict[str, Any]) -> Optional[tuple[str, ...]]:
+    """Put a file of CBT's into this program's words; return notes, or None if it is refused."""
+    if not of_cbt.is_of_cbt(data):
+        return ()
+    if refusal := of_cbt.refusal(data):
+        file.problem(*refusal)
+        return None
+    file.document = replace(file.document, data=of_cbt.translated(data))
+    return tuple(of_cbt.notes(data))
 
 
 def _controlled(

@@ -104,6 +104,8 @@ class Campaign:
     compared: str = "configuration"
     #: Configurations on the same OSDs, with `layout: side_by_side`; none in any other layout.
     groups: tuple[Group, ...] = ()
+    #: What of a file of CBT's has no effect here, to be shown.
+    notes: tuple[str, ...] = ()
 
     @property
     def first_configuration(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,26 @@ def test_results_stand_where_workloads_leave_them(tmp_path: Path) -> None:
     assert lay_out(archive(tmp_path / "in"), out) == 1
     found = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
     below = "rbd_single_client.c0/rbdfio/numjobs-001/iodepth-000016/json_output.0"
-    assert found == [f"results/00000000/id-1/{below}", "results/cbt_config.yaml"]
+    assert found == [f"A/results/00000000/id-719a56e0/{below}", "A/results/cbt_config.yaml"]
+
+
+def test_each_configuration_is_an_archive_with_the_same_ids(tmp_path: Path) -> None:
+    made = archive(tmp_path / "in")
+    plan = json.loads((made / "results/plan.json").read_text())
+    (first,) = plan["cells"]
+    for number, name in enumerate(("Secure messenger", "Secure/messenger"), 2):
+        path = f"results/00000000/id-{number}"
+        copied = made / path
+        shutil.copytree(made / first["path"], copied)
+        cell = {**json.loads((copied / "cell.json").read_text()), "configuration": name}
+        (copied / "cell.json").write_text(json.dumps(cell))
+        plan["cells"].append({**first, "id": f"id-{number}", "configuration": name, "path": path})
+        plan["configurations"][name] = {}
+    (made / "results/plan.json").write_text(json.dumps(plan))
+    assert lay_out(made, tmp_path / "out") == 3
+    runs = {path.relative_to(tmp_path / "out").parts for path in (tmp_path / "out").glob("*/*/*/*")}
+    assert {parts[0] for parts in runs} == {"A", "Secure-messenger", "Secure-messenger-2"}
+    assert len({parts[1:] for parts in runs}) == 1
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:

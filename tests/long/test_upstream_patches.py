@@ -1,4 +1,4 @@
-"""Parts B1 to B4 of the contribution on real Ceph, each alone, by upstream's own cbt.py.
+"""The patches offered to upstream CBT on real Ceph, each alone, by upstream's own cbt.py.
 
 In a node of the lab, where nothing of this package is: a virtual machine for LUKS, a namespace for
 the rest. What is on the disks of the machine is read from outside, in their files.
@@ -19,10 +19,9 @@ from typing import Any, Union
 import pytest
 import yaml
 from real_labs import running_lab
+from upstream_patches import alone, apply, clone
 
 from cbt_crypto.engine.upstream.checkout import Checkout
-from cbt_crypto.engine.upstream.contribute.branch import contribute
-from cbt_crypto.engine.upstream.contribute.parts import PARTS
 from cbt_crypto.lab import access, run
 from cbt_crypto.lab.shape import Kind, Lab, Shape
 
@@ -135,7 +134,7 @@ class Node:
         return access.run(self.lab, self.lab.head, script)
 
     def carry(self, site: Path, checkouts: Files, conf: str, plans: Mapping[str, Any]) -> None:
-        """Checkouts by part, the packages that they require, a ceph.conf, and test plans."""
+        """Checkouts by patch, the packages that they require, a ceph.conf, and test plans."""
         texts = {f"{name}.yaml": yaml.safe_dump(plan) for name, plan in plans.items()}
         conf = conf.format(address=self.address)
         files = {"site": site, **checkouts, "ceph.conf": conf, **texts}
@@ -157,17 +156,10 @@ class Node:
 def checkouts(
     checkout: Checkout, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Path]:
-    """A clone with a part's branch checked out, and nothing else of ours."""
-    if not (checkout.path / "workloads").is_dir():
-        pytest.skip(f"the checkout of {checkout.version} is of the frozen branch")
+    """A clone with one patch, and what that needs below it."""
 
-    def make(key: str) -> Path:
-        path = tmp_path_factory.mktemp(key) / "cbt"
-        subprocess.run(["git", "clone", "-q", str(checkout.path), str(path)], check=True)
-        contribute(path, PARTS[key])
-        git = ["git", "-C", str(path), "checkout", "-q", PARTS[key].branch]
-        subprocess.run(git, check=True)
-        return path
+    def make(name: str) -> Path:
+        return apply(clone(checkout, tmp_path_factory.mktemp(name) / "cbt"), *alone(name))
 
     return make
 
@@ -177,7 +169,7 @@ def started() -> Iterator[Callable[[Shape], Node]]:
     with contextlib.ExitStack() as labs:
 
         def start(shape: Shape) -> Node:
-            name = f"contributed-{shape.kind.value}-{os.getpid()}"
+            name = f"patched-{shape.kind.value}-{os.getpid()}"
             return Node(labs.enter_context(running_lab(name, shape)))
 
         yield start
@@ -205,8 +197,8 @@ def machine(
     checkouts: Callable[[str], Path], started: Callable[[Shape], Node],
     site: Callable[[Node, Path], Path],
 ) -> Node:  # fmt: skip
-    """A virtual machine with two disks, B1, a plan with LUKS, and one that deploys without it."""
-    checkout = checkouts("B1")
+    """A virtual machine with two disks, the patch luks, a plan with LUKS and one without."""
+    checkout = checkouts("luks")
     size = 4 << 30
     node = started(Shape(kind=Kind.VM, nodes=1, disks=2, disk_size=size, memory=size, cpus=2))
     cluster = {**on_node0({}, node.address), "is_teuthology": True}
@@ -224,7 +216,7 @@ def machine(
         name: {"cluster": section, "benchmarks": {"radosbench": load}}
         for name, section in (("encrypted", encrypted), ("plain", plain))
     }
-    node.carry(site(node, checkout), {"B1": checkout}, _CONF + _ON_DISKS, plans)
+    node.carry(site(node, checkout), {"luks": checkout}, _CONF + _ON_DISKS, plans)
     return node
 
 
@@ -238,7 +230,7 @@ def begins_with(node: Node, number: int) -> bytes:
 
 
 def test_osds_on_luks_and_then_without_it(machine: Node) -> None:
-    status, log = machine.cbt("B1", "encrypted")
+    status, log = machine.cbt("luks", "encrypted")
     assert status == 0, log
     for number in range(2):
         said = rf"luks: osd.{number} is on /dev/dm-{number}: aes-xts-plain64 on \d+:\d+, 512 bits, "
@@ -249,7 +241,7 @@ def test_osds_on_luks_and_then_without_it(machine: Node) -> None:
     key = 'od -An -tx1 -w64 /run/cbt-luks/cbt-luks-0/key | tr -d " "'
     assert machine.sh(f'grep -rlF "$({key})" /root/encrypted /root/encrypted.log || :') == ""
 
-    status, log = machine.cbt("B1", "plain")
+    status, log = machine.cbt("luks", "plain")
     assert status == 0, log
     assert "luks: osd." not in log
     assert machine.sh(_LEFT).split() == ["No", "devices", "found"]
@@ -261,9 +253,9 @@ def test_what_somebody_needs_is_left_as_it_is(machine: Node) -> None:
     """The OSDs of the run before, whose cluster ends, and whose devices are not CBT's to format."""
     before = [begins_with(machine, number) for number in range(2)]
     assert before == [b"bluestore block device"] * 2
-    status, log = machine.cbt("B1", "encrypted")
+    status, log = machine.cbt("luks", "encrypted")
     assert status != 0
-    assert f"luks: {_DISKS[0]} does not begin with 16 MiB of zeros, or holds something" in log
+    assert f"luks: {_DISKS[0]} holds data or a signature, or is below 32 MiB" in log
     assert [begins_with(machine, number) for number in range(2)] == before
 
 
@@ -272,15 +264,16 @@ def namespace(
     checkouts: Callable[[str], Path], started: Callable[[Shape], Node],
     site: Callable[[Node, Path], Path],
 ) -> Node:  # fmt: skip
-    """A namespace with B2 to B4, the example of B2 in both modes, and a plan for B3."""
+    """A namespace with three patches, the example of messenger-modes, and a plan for cpusets."""
     if shutil.which("ip") is None or os.geteuid() != 0:
         pytest.skip("a lab of namespaces needs root and iproute2")
-    parts = {key: checkouts(key) for key in ("B2", "B3", "B4")}
+    parts = {key: checkouts(key) for key in ("messenger-modes", "cpusets", "percent-of-baseline")}
     size = 4 << 30
     node = started(
         Shape(kind=Kind.NAMESPACE, nodes=1, disks=0, disk_size=size, memory=size, cpus=2)
     )
-    example = yaml.safe_load((parts["B2"] / "example" / "messenger-modes.yaml").read_text())
+    example_file = parts["messenger-modes"] / "example" / "messenger-modes.yaml"
+    example = yaml.safe_load(example_file.read_text())
     small = {
         **example["benchmarks"]["librbdfio"],
         "vol_size": 64,
@@ -301,7 +294,7 @@ def namespace(
         },
         "cpusets": {"cluster": confined, "benchmarks": {"librbdfio": load}},
     }
-    node.carry(site(node, parts["B2"]), parts, _CONF, plans)
+    node.carry(site(node, parts["messenger-modes"]), parts, _CONF, plans)
     # What CBT writes below /sys would be this machine's.
     node.sh("mount -o remount,bind,ro /sys")
     return node
@@ -309,7 +302,7 @@ def namespace(
 
 def test_the_example_of_messenger_modes_in_both(namespace: Node) -> None:
     for mode in ("crc", "secure"):
-        status, log = namespace.cbt("B2", mode)
+        status, log = namespace.cbt("messenger-modes", mode)
         assert status == 0, log
         for number in range(2):
             said = re.search(rf"{mode}: osd.{number} encrypted (\d+) of (\d+) bytes", log)
@@ -328,16 +321,16 @@ def test_the_table_of_percents_over_both_archives(namespace: Node) -> None:
     tool = "PYTHONPATH=/root/try/site:. python3 tools/generate_comparison_performance_report.py"
     archives = "--baseline /root/crc-writers --archives /root/secure-writers"
     words = f"{tool} {archives} --output_directory /root/percents"
-    status, log = namespace.run("B4", "percents-log", words)
+    status, log = namespace.run("percent-of-baseline", "percents-log", words)
     assert status == 0, log
     report = namespace.sh("cat /root/percents/*.md")
-    row = r"^\|4K Random Write\|(\w+)\.node0\|1\|(\d+)\|\d+\|(?:\d+%\|){3}$"
+    row = r"^\|4K Random Write\|(\w+)\.node0\|1\|(\d+)\|\d+/id-\w+\|\d+\|(?:[\d.]+%\|){3}$"
     found = re.findall(row, report, re.M)
     assert found == [("many_writers", "128"), ("one_writer", "128"), ("sync_writer", "1")], report
 
 
 def test_osds_and_fio_keep_to_their_cpus(namespace: Node) -> None:
-    status, log = namespace.cbt("B3", "cpusets")
+    status, log = namespace.cbt("cpusets", "cpusets")
     assert status == 0, log
     for number in range(2):
         assert re.search(rf"all \d+ threads of osd.{number} run on CPUs {number}\n", log), log

@@ -1,0 +1,228 @@
+"""Test plans as CBT's own users have them: translated, or refused by one sentence.
+
+A file is CBT's when its `cluster` section has a key, or a form of one, that only CBT knows. Keys
+that CBT's modules read and this program does not stay in what CBT reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Optional
+
+from cbt_crypto.plan.file.document import KeyPath
+
+_OWN = "or run the file with CBT's own cbt.py"
+_GATEWAY = f"object gateways are not deployed here; remove it, {_OWN}"
+_FILES = f"CephFS is not deployed here; remove it, {_OWN}"
+_TIERS = f"cache tiers are not deployed here; remove it, {_OWN}"
+_VALGRIND = f"daemons do not run under valgrind here; remove it, {_OWN}"
+
+#: CBT's benchmarks that do not run here -> what to use instead.
+BENCHMARKS: Mapping[str, str] = {
+    "fio": f"use rbd_single_client (librbd) or rbd_krbd (the kernel's client), {_OWN}",
+    "rbdfio": f"use rbd_krbd, {_OWN}",
+    "rawfio": f"use raw_device, {_OWN}",
+    "kvmrbdfio": f"use librbdfio or rbd_single_client, {_OWN}",
+    **dict.fromkeys(
+        ("hsbench", "cosbench", "getput", "elbencho", "cephtestrados", "nullbench"),
+        "run the file with CBT's own cbt.py",
+    ),
+}
+#: Keys of `cluster` that would change what is measured -> what to do instead.
+REFUSED: Mapping[str, str] = {
+    "crimson_cpusets": f"use the overlay cpuset, {_OWN}",
+    "recovery_test": f"use the key recovery of a scenario, {_OWN}",
+    "tiering": _TIERS,
+    "cache_profiles": _TIERS,
+    "crush_profiles": f"use Ceph's default rules, {_OWN}",
+    "newstore_block": f"OSDs are BlueStore here; remove it, {_OWN}",
+    "rgws": _GATEWAY,
+    "rgw_pools": _GATEWAY,
+    "mdss": _FILES,
+    "cephfs_pools": _FILES,
+    **dict.fromkeys(("osd_valgrind", "mon_valgrind", "mgr_valgrind", "rgw_valgrind"), _VALGRIND),
+}
+#: Keys of `cluster` that CBT's modules read, where its checkout is the engine.
+PASSED = (
+    "rados_cmd", "ceph-authtool_cmd", "osd_online_rate", "osd_online_timeout",
+    "osd_parallel_creates",
+)  # fmt: skip
+#: Commands of `cluster` that this program wraps.
+_PROGRAMS = ("ceph-osd_cmd", "ceph-mon_cmd", "ceph-mgr_cmd", "rados_cmd")
+_PLACES = "everything is below tmp_dir"
+_NOT_STARTED = "nothing here starts it"
+_NO_FILES = "OSDs are BlueStore and need no file system"
+#: Keys of `cluster` without effect here -> why.
+UNUSED: Mapping[str, str] = {
+    "fs": _NO_FILES,
+    "mkfs_opts": _NO_FILES,
+    "mount_opts": _NO_FILES,
+    "clusterid": _PLACES,
+    "pid_dir": _PLACES,
+    "log_dir": _PLACES,
+    "core_dir": _PLACES,
+    "mnt_dir": _PLACES,
+    "ceph-run_cmd": "daemons are started directly, so that a crash shows",
+    "ceph.conf": "CBT does not read it either; conf_file is the key",
+    "pdsh_ssh_args": "CBT reads it from the section common alone",
+    "health_wait": "the wait for a healthy cluster is exact",
+    "version_compat": "pools are made as the cluster's release wants them",
+    "is_teuthology": "every cell runs",
+    **dict.fromkeys(
+        (
+            "radosgw-admin_cmd",
+            "ceph-fuse_cmd",
+            "ceph-rgw_cmd",
+            "ceph-mds_cmd",
+            "rbd-nbd_cmd",
+            "rbd-fuse_cmd",
+            "mount_cmd",
+        ),
+        _NOT_STARTED,
+    ),
+    "idle_duration": "nothing is measured before the first cell",
+    "disable_balancer": "settings.balancer says it",
+}
+#: What CBT makes of a pool without a profile.
+_DEFAULT_POOL: Mapping[str, Mapping[str, Any]] = {"default": {"pg_size": 1024, "pgp_size": 1024}}
+#: Sections beside those of this program -> why they are left alone.
+SECTIONS: Mapping[str, str] = {
+    "common": "CBT's modules read it",
+    "client_endpoints": "benchmarks on client endpoints do not run here",
+    "report": "this program makes its own report",
+}
+
+
+def is_of_cbt(data: Any) -> bool:
+    """Return whether only CBT knows a key of the file, or a form of one."""
+    cluster = data.get("cluster") if isinstance(data, dict) else None
+    if not isinstance(cluster, dict):
+        return False
+    return (
+        any(key in cluster for key in (*REFUSED, *PASSED, *UNUSED) if key != "fs")
+        or any(section in data for section in SECTIONS)
+        or any(name in (data.get("benchmarks") or {}) for name in BENCHMARKS)
+        or isinstance(cluster.get("mons"), (str, list))
+        or any("@" in str(host) for host in _hosts(cluster))
+    )
+
+
+def refusal(data: Mapping[str, Any]) -> Optional[tuple[KeyPath, str]]:
+    """Return the first key of CBT's file that cannot be honoured, and what to use instead."""
+    return next(_refusals(data), None)
+
+
+def _refusals(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    for name in data.get("benchmarks") or {}:
+        if name in BENCHMARKS:
+            yield ("benchmarks", name), f"does not run here; {BENCHMARKS[name]}"
+    cluster = data["cluster"]
+    for key in cluster:
+        if key in REFUSED:
+            yield ("cluster", key), f"is not supported: {REFUSED[key]}"
+    for key in _PROGRAMS:
+        if len(str(cluster.get(key, "")).split()) > 1:
+            wrong = f"is the path of one program here, not {cluster[key]!r}; write its path, {_OWN}"
+            yield ("cluster", key), wrong
+    if "configurations" in cluster and "use_existing" not in cluster:
+        wrong = "is missing; CBT takes true for granted and this program false: write one of them"
+        yield ("cluster", "use_existing"), wrong
+    yield from _refused_users(cluster)
+    yield from _refused_pools(cluster)
+
+
+def _refused_users(cluster: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    users = _users(cluster) | ({str(cluster["user"])} if "user" in cluster else set())
+    if len(users) > 1:
+        names = " and ".join(sorted(users))
+        yield ("cluster", "user"), f"hosts are reached as {names}; use one user for all"
+
+
+def _refused_pools(cluster: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    for name, profile in (cluster.get("pool_profiles") or {}).items():
+        if isinstance(profile, dict) and profile.get("replication") == "erasure":
+            path = ("cluster", "pool_profiles", name, "replication")
+            yield path, f"pools of CBT's benchmarks are replicated here; use a number, {_OWN}"
+
+
+def translated(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return CBT's file in this program's words; its keys in PASSED stay with CBT's modules."""
+    kept = {name: section for name, section in data.items() if name not in SECTIONS}
+    cluster = translated_cluster(data["cluster"])
+    dropped = {*PASSED, *UNUSED} - {"fs"}
+    kept["cluster"] = {key: value for key, value in cluster.items() if key not in dropped}
+    benchmarks = data.get("benchmarks") or {}
+    kept["benchmarks"] = {name: _without_acceptable(each) for name, each in benchmarks.items()}
+    profiles = data.get("monitoring_profiles")
+    if isinstance(profiles, dict) and "top" in profiles:
+        kept["monitoring_profiles"] = {k: v for k, v in profiles.items() if k != "top"}
+    return kept
+
+
+def translated_cluster(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return CBT's `cluster` section with this program's forms, and all other keys as they are."""
+    cluster = dict(section)
+    users = _users(cluster)
+    if users:
+        cluster["user"] = users.pop()
+    mons = cluster.get("mons")
+    if isinstance(mons, (str, list)):
+        hosts = [mons] if isinstance(mons, str) else mons
+        cluster["mons"] = {h: {chr(ord("a") + n): _bare(h)} for n, h in enumerate(hosts)}
+    for role in ("head", "clients", "osds", "mons", "mgrs"):
+        if role in cluster:
+            cluster[role] = _bare(cluster[role])
+    if cluster.get("fs") not in (None, "bluestore"):
+        del cluster["fs"]
+    # What CBT takes for granted, and this program does not.
+    cluster.setdefault("use_existing", True)
+    cluster["pool_profiles"] = {
+        name: {k: v for k, v in profile.items() if (k, v) != ("replication", "replicated")}
+        for name, profile in (cluster.get("pool_profiles") or _DEFAULT_POOL).items()
+    }
+    return cluster
+
+
+def notes(data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what has no effect here, key by key with why."""
+    for key in data["cluster"]:
+        if (
+            key in UNUSED
+            and UNUSED[key] != _NOT_STARTED
+            and (key != "fs" or data["cluster"][key] != "bluestore")
+        ):
+            yield f"cluster.{key} has no effect: {UNUSED[key]}"
+    for section in data:
+        if section in SECTIONS and section != "common":
+            yield f"{section} has no effect: {SECTIONS[section]}"
+    if "top" in (data.get("monitoring_profiles") or {}):
+        yield "monitoring_profiles.top has no effect: use collectl or sampler"
+    for name, section in (data.get("benchmarks") or {}).items():
+        if isinstance(section, dict) and "acceptable" in section:
+            yield f"benchmarks.{name}.acceptable has no effect: cbt-crypto gate compares archives"
+
+
+def _without_acceptable(section: Any) -> Any:
+    if not isinstance(section, dict):
+        return section
+    return {key: value for key, value in section.items() if key != "acceptable"}
+
+
+def _hosts(cluster: Mapping[str, Any]) -> Iterator[Any]:
+    for role in ("head", "clients", "osds", "mons", "mgrs"):
+        value = cluster.get(role) or ()
+        yield from [value] if isinstance(value, str) else value
+
+
+def _users(cluster: Mapping[str, Any]) -> set[str]:
+    """Return the users in the hosts' names."""
+    return {str(host).rpartition("@")[0] for host in _hosts(cluster)} - {""}
+
+
+def _bare(value: Any) -> Any:
+    """Return hosts without their users, in whatever holds them."""
+    if isinstance(value, str):
+        return value.rpartition("@")[2]
+    if isinstance(value, dict):
+        return {_bare(host): daemons for host, daemons in value.items()}
+    return [_bare(host) for host in value] if isinstance(value, list) else value

@@ -1,0 +1,109 @@
+"""Test plans in CBT's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cbt_crypto.errors import UsageError
+from cbt_crypto.plan.file import Campaign, load
+
+pytestmark = pytest.mark.unit
+
+_CLUSTER: dict[str, Any] = {
+    "head": "ceph@head",
+    "clients": ["ceph@client"],
+    "osds": ["ceph@osd"],
+    "mons": ["ceph@mon0", "ceph@mon1"],
+    "mgrs": {"mon0": {"x": None}},
+    "fs": "xfs",
+    "mkfs_opts": "-f",
+    "ceph-run_cmd": "/usr/local/bin/ceph-run",
+    "rbd-nbd_cmd": "/usr/local/bin/rbd-nbd",
+    "rados_cmd": "/usr/local/bin/rados",
+    "pool_profiles": {"rbd": {"pg_size": 64, "pgp_size": 64, "replication": "replicated"}},
+}
+_BENCHMARKS = {"radosbench": {"time": 3, "pool_profile": "rbd", "acceptable": {"iops_avg": "x"}}}
+
+Loaded = Callable[..., Campaign]
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> Loaded:
+    """Load CBT's file with changes; `...` removes a key."""
+
+    def of(benchmarks: Any = None, more: Any = None, **changes: Any) -> Campaign:
+        cluster = {k: v for k, v in {**_CLUSTER, **changes}.items() if v is not ...}
+        path = tmp_path / "cbt.yaml"
+        data = {"cluster": cluster, "benchmarks": benchmarks or _BENCHMARKS, **(more or {})}
+        path.write_text(yaml.safe_dump(data, sort_keys=False))
+        return load(path)
+
+    return of
+
+
+def test_a_file_of_cbt_is_read_as_cbt_reads_it(loaded: Loaded) -> None:
+    campaign = loaded(use_existing=False)
+    cluster = campaign.cluster
+    assert (cluster.user, cluster.head, cluster.clients) == ("ceph", "head", ["client"])
+    assert cluster.mons == {"mon0": {"a": "mon0"}, "mon1": {"b": "mon1"}}
+    assert cluster.fs == "bluestore"
+    assert cluster.pool_profiles["rbd"].replication == 3
+    assert [note.partition(":")[0] for note in campaign.notes] == [
+        "cluster.fs has no effect",
+        "cluster.mkfs_opts has no effect",
+        "cluster.ceph-run_cmd has no effect",
+        "benchmarks.radosbench.acceptable has no effect",
+    ]
+
+
+def test_without_use_existing_nothing_is_deployed(loaded: Loaded) -> None:
+    assert loaded().cluster.use_existing
+
+
+def test_overlays_in_a_file_of_cbt(loaded: Loaded) -> None:
+    configurations = {"Plain": {}, "Secure": {"secure_messenger": {}}}
+    campaign = loaded(use_existing=False, configurations=configurations)
+    assert {"Plain", "Secure"} <= set(campaign.configurations)
+    with pytest.raises(UsageError, match=r"cluster\.use_existing: is missing; CBT takes true"):
+        loaded(configurations=configurations)
+
+
+def test_sections_that_are_left_alone(loaded: Loaded) -> None:
+    more = {"common": {"pdsh_cmd": "pdsh"}, "client_endpoints": {}, "report": {"create_pdf": True},
+            "monitoring_profiles": {"top": {"args": "-b"}}}  # fmt: skip
+    notes = " ".join(loaded(more=more).notes)
+    assert "common" not in notes
+    for section in ("client_endpoints", "report", "monitoring_profiles.top"):
+        assert f"{section} has no effect" in notes
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"benchmarks": {"rbdfio": {}, "radosbench": {}}},
+         r":\d+: benchmarks.rbdfio: does not run here; use rbd_krbd, or run the file with CBT's"),
+        ({"osd_valgrind": "massif", "rgws": {}}, "cluster.osd_valgrind: is not supported: daemons"),
+        ({"head": "root@head"}, "cluster.user: hosts are reached as ceph and root; use one user"),
+        ({"user": "x"}, "cluster.user: hosts are reached as ceph and x; use one user for all"),
+        ({"ceph-osd_cmd": "env -i ceph-osd"},
+         "cluster.ceph-osd_cmd: is the path of one program here, not 'env -i ceph-osd'; write"),
+        ({"pool_profiles": {"rbd": {"replication": "erasure", "erasure_profile": "x"}}},
+         "cluster.pool_profiles.rbd.replication: pools of CBT's benchmarks are replicated here"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_honoured_is_one_sentence(
+    loaded: Loaded, changes: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UsageError, match=sentence) as refused:
+        loaded(**changes)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_other_files_are_not_touched(campaign_of: Callable[..., Campaign]) -> None:
+    campaign = campaign_of()
+    assert not campaign.notes and not campaign.cluster.use_existing
