@@ -36,7 +36,7 @@ from cbt_crypto.run import devices
 from cbt_crypto.run.campaign import Outcome, run_campaign
 from cbt_crypto.run.detached import detach
 from cbt_crypto.run.interrupt import Abandoned, interrupts
-from cbt_crypto.run.journal import devices_before, left_over
+from cbt_crypto.run.journal import devices_before
 from cbt_crypto.run.locks import hosts_held, locked, own_id, this_run
 from cbt_crypto.run.preflight import check
 from cbt_crypto.run.progress import CampaignProgress
@@ -201,16 +201,16 @@ def _measure(
     remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
     site = replace(site_of(cluster), drives=drives_of(cluster))
     held = hosts_held(remote, site, run, this_run(archive))
-    with marked_processes.named(run), held as hold, locked(archive):
-        log.open(archive)
+    with interrupts(progress.note) as handled, marked_processes.named(run):
         try:
-            with interrupts(progress.note):
-                return run_campaign(todo, engine, archive, config_file, progress, run, hold.check)
-        except Abandoned:
-            for deployment in left_over(archive):
-                click.echo(printable(f"stopped at once; left on {deployment.describe()}"), err=True)
-            click.echo(f"clear it with: cbt-crypto cleanup {archive}", err=True)
-            raise
+            with held as hold, locked(archive):
+                log.open(archive)
+                return run_campaign(
+                    todo, engine, archive, config_file, progress, run, hold.check, handled
+                )
+        except KeyboardInterrupt as error:
+            # Before anything was deployed.
+            return Outcome(error=error)
 
 
 def _tell_changes(archive: Path, campaign: Campaign, console: Console) -> None:
