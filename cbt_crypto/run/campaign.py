@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import shlex
 import sys
 import time
@@ -169,6 +170,7 @@ class CampaignRun:
             for step in self.plan.steps:
                 self._take(step)
             self._collector.wait()
+            self._check_archive()
         except HostError as error:
             # Kept first: what is wrong on the hosts may not be found out.
             self.outcome.error = error
@@ -211,6 +213,20 @@ class CampaignRun:
         write_plan(self.archive, self.plan)
         this = this_run(self.archive)
         self._journal.begin(self.campaign, this, self._engine, self._devices)
+        self._written = os.stat(journal.path_of(self.archive))
+
+    def _check_archive(self) -> None:
+        """Raise RunError where the archive is not the one any more that this run began."""
+        path = journal.path_of(self.archive)
+        try:
+            is_same = os.path.samestat(os.stat(path), self._written)
+        except OSError:
+            is_same = False
+        if not is_same:
+            raise RunError(
+                f"{path}: was removed or replaced while the campaign ran, and with it what was "
+                "measured; the rest was not run"
+            )
 
     def _note_devices(self, scripts: Callable[[str, devices.Notes], HostScripts]) -> None:
         """Note on the hosts which devices the paths led to when this run began."""
@@ -255,6 +271,7 @@ class CampaignRun:
                 self._preparation.take(before, self._before_ending)
         if isinstance(step, Measure):
             self._check_hold_seldom()
+            self._check_archive()
             self._warm_up_once(step.cell)
             time.sleep(step.pause_s)
             self._measure(step.cell)

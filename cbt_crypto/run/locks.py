@@ -107,7 +107,12 @@ def locked(archive: Path) -> Iterator[None]:
     """Hold the archive while the block runs; UsageError names who holds it already."""
     # Not filelock: the file says who holds it, and filelock empties it when it opens it. Nor
     # does that look whether an archive of others has a link or a pipe in this place.
-    archive.mkdir(parents=True, exist_ok=True)
+    try:
+        archive.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{archive}: cannot be made: {error.strerror}; name another archive with -a"
+        ) from None
     with os.fdopen(_opened(archive / ".lock"), "r+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -118,9 +123,10 @@ def locked(archive: Path) -> Iterator[None]:
             raise UsageError(
                 f"{archive}: cannot be locked ({error.strerror}); name one on a local file system"
             ) from error
-        file.truncate(0)
-        file.write(describe(this_run(archive)))
-        file.flush()
+        # On a full disk the name is missing, and the lock is held all the same.
+        with contextlib.suppress(OSError):
+            os.ftruncate(file.fileno(), 0)
+            os.pwrite(file.fileno(), describe(this_run(archive)).encode(), 0)
         yield
 
 
