@@ -33,7 +33,7 @@ from cbt_crypto.plan.predict import Earlier, Forecast, in_words, noted, predict
 from cbt_crypto.plan.show import show_plan
 from cbt_crypto.plan.steps import Plan, plan
 from cbt_crypto.run import devices
-from cbt_crypto.run.campaign import Outcome, run_campaign
+from cbt_crypto.run.campaign import Holding, Outcome, run_campaign
 from cbt_crypto.run.detached import detach
 from cbt_crypto.run.interrupt import Abandoned, interrupts
 from cbt_crypto.run.journal import devices_before
@@ -205,9 +205,8 @@ def _measure(
         try:
             with held as hold, locked(archive):
                 log.open(archive)
-                return run_campaign(
-                    todo, engine, archive, config_file, progress, run, hold.check, handled
-                )
+                holding = Holding(run, hold.check, handled)
+                return run_campaign(todo, engine, archive, config_file, progress, holding)
         except KeyboardInterrupt as error:
             # Before anything was deployed.
             return Outcome(error=error)

@@ -264,9 +264,7 @@ def _lines_by_host(text: str) -> Mapping[str, list[str]]:
     return lines
 
 
-def _result(
-    stdout: list[str], stderr: list[str], timed_out: bool, mark: str
-) -> HostResult:
+def _result(stdout: list[str], stderr: list[str], timed_out: bool, mark: str) -> HostResult:
     """What is between the first mark and the last; nothing where one of them is missing."""
     errors = "\n".join(stderr)
     framed = [index for index, line in enumerate(stdout) if line.startswith(mark + " ")]

@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Optional
@@ -94,19 +94,26 @@ class Outcome:
     error: Optional[BaseException] = None
 
 
+@dataclass(frozen=True)
+class Holding:
+    """What a run has while it works on hosts."""
+
+    #: The name under which they are held.
+    run: str = field(default_factory=own_id)
+    #: Raises LostHold when they are so no more.
+    check: Callable[[], None] = lambda: None
+    #: Told when tearing down begins.
+    interrupts: Interrupts = field(default_factory=Interrupts)
+
+
 class CampaignRun:
     """One execution of a plan on one engine: a loop over its steps, whatever the target is."""
 
     def __init__(
         self, plan: Plan, engine: Engine, archive: Path, config_file: Path,
-        progress: CampaignProgress, run: Optional[str] = None,
-        check_hold: Callable[[], None] = lambda: None, interrupts: Optional[Interrupts] = None,
+        progress: CampaignProgress, holding: Holding,
     ) -> None:  # fmt: skip
-        """Touches nothing yet. `run` is the name under which the hosts are held.
-
-        `check_hold` raises LostHold when they are so no more. `interrupts` are told when tearing
-        down begins.
-        """
+        """Touches nothing yet."""
         self.plan = plan
         self.campaign = plan.campaign
         self.archive = archive
@@ -116,7 +123,7 @@ class CampaignRun:
         self._config_file = config_file
         cluster = self.campaign.cluster
         self._remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
-        self._journal = Journal(archive, run or own_id())
+        self._journal = Journal(archive, holding.run)
         to_measure = {cell.path for cell in plan.to_measure}
         done = finished_cells(archive, plan.cells) - to_measure
         self._pacing = Pacing(self.campaign, plan.cells, archive, done)
@@ -124,10 +131,10 @@ class CampaignRun:
         self._collector = Collector(self._failed)
         self._failed_in_a_row = 0
         self._warm_up_s = cluster.warm_up
-        self._check_hold = check_hold
+        self._check_hold = holding.check
         self._devices: devices.Notes = {}
         self._held_at = time.monotonic()
-        self._interrupts = interrupts or Interrupts()
+        self._interrupts = holding.interrupts
         self._preparation: Preparation
 
     def run(self) -> Outcome:
@@ -397,11 +404,9 @@ class CampaignRun:
 
 def run_campaign(
     plan: Plan, engine: Engine, archive: Path, config_file: Path, progress: CampaignProgress,
-    run: Optional[str] = None, check_hold: Callable[[], None] = lambda: None,
-    interrupts: Optional[Interrupts] = None,
+    holding: Optional[Holding] = None,
 ) -> Outcome:  # fmt: skip
     """Execute a plan into an archive. Raises UsageError before anything is touched."""
+    holding = holding or Holding()
     with progress:
-        return CampaignRun(
-            plan, engine, archive, config_file, progress, run, check_hold, interrupts
-        ).run()
+        return CampaignRun(plan, engine, archive, config_file, progress, holding).run()

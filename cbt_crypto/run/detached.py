@@ -172,8 +172,8 @@ def stop(archive: Path, say: Callable[[str], None]) -> None:
         os.close(process)
     for deployment in left_over(archive):
         raise RunError(
-            f"{archive}: stopped, but not all is torn down; left on {deployment.describe()}; remove "
-            f"it with: cbt-crypto cleanup {archive}"
+            f"{archive}: stopped, but not all is torn down; left on {deployment.describe()}; "
+            f"remove it with: cbt-crypto cleanup {archive}"
         )
     say("stopped, and all is torn down; the command that started it goes on where it was")
 

@@ -248,9 +248,7 @@ def hosts_held(
         _free_quietly(remote, site, run)
 
 
-def free_hosts(
-    remote: Remote, site: Site, run: str, hosts: Optional[Sequence[str]] = None
-) -> None:
+def free_hosts(remote: Remote, site: Site, run: str, hosts: Optional[Sequence[str]] = None) -> None:
     """Give up what `run` holds on the hosts, by default all. Safe to repeat. Raises HostError."""
     orders = {
         host: {"action": "free", "resources": resources, "run": run}
@@ -284,9 +282,7 @@ def _scripts(resources: Mapping[str, list[Resource]], order: Mapping[str, Any]) 
 def _busy(answers: Mapping[str, str]) -> list[_Busy]:
     """The hosts that are not held. Raises HostError for one that says neither."""
     parsed = (answer_of(host, "hold the host", text, _read_hold) for host, text in answers.items())
-    return [
-        _Busy(host, *found) for host, found in zip(answers, parsed) if found is not None
-    ]
+    return [_Busy(host, *found) for host, found in zip(answers, parsed) if found is not None]
 
 
 def _read_hold(text: str) -> Optional[tuple[Resource, dict[str, Any]]]:

@@ -117,14 +117,17 @@ def test_one_signal_while_tearing_down_is_no_end_of_it(
 def test_a_second_signal_while_tearing_down_says_what_is_left(
     host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Preparation, "end", lambda self: FAULTS["SIGINT"]() or signalled(signal.SIGTERM)())
+    def twice(self: Preparation) -> None:
+        FAULTS["SIGINT"]()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Preparation, "end", twice)
     monkeypatch.setattr(os, "_exit", lambda status: (_ for _ in ()).throw(SystemExit(status)))
     result = host.cbt(host.write())
     assert result.exit_code == 1
     assert "the cluster is being torn down, and this goes on; once more" in result.stdout
-    assert f"stopped at once; left on localhost: processes with CBT_CRYPTO_MARK={host.tmp_dir}@" in (
-        result.stderr
-    )
+    left_there = f"left on localhost: processes with CBT_CRYPTO_MARK={host.tmp_dir}@"
+    assert f"stopped at once; {left_there}" in result.stderr
     assert f"remove it with: cbt-crypto cleanup {host.archive}" in result.stderr
     assert left(host)
 

@@ -209,7 +209,7 @@ def test_a_greeting_of_the_login_shell_is_no_part_of_the_answer() -> None:
      "{0} begin\n{0} -1", "{0}x begin\n{0}x 0"],
 )  # fmt: skip
 def test_a_torn_answer_is_none(torn: str) -> None:
-    assert said_by(lambda mark: torn.format(mark)).status is None
+    assert said_by(torn.format).status is None
 
 
 def test_an_endless_answer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,5 +223,5 @@ def test_an_endless_answer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_clock_that_says_no_time_is_an_error_of_its_host(said: str) -> None:
     hosts = FakeHosts(lambda *_: said)
     site = Site("/t", "/c", "a", (), ())
-    with pytest.raises(HostError, match="^a: read the clock: an answer that makes no sense: "):
+    with pytest.raises(HostError, match=r"^a: read the clock: an answer that makes no sense: "):
         clock_offsets(hosts.remote(), site)
