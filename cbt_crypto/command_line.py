@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import errno
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -90,6 +91,10 @@ def speak_ascii() -> None:
             reconfigure(errors="cbt-crypto-ascii")
 
 
+#: Where a text's direction changes: an archive could show `no` for `yes`. And controls of 8 bits.
+_REORDERING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\x80-\x9f]")
+
+
 class Output:
     """A stream that may be closed or full at any time: what is written then is lost, no more.
 
@@ -107,8 +112,9 @@ class Output:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write the text, or lose it."""
-        self._attempt(lambda: self._stream.write(text))
+        """Write the text, without marks that reorder what a terminal shows, or lose it."""
+        shown = text if text.isascii() else _REORDERING.sub("\ufffd", text)
+        self._attempt(lambda: self._stream.write(shown))
         return len(text)
 
     def flush(self) -> None:

@@ -43,7 +43,7 @@ def below(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     "name",
-    ["run/../../evil", "../evil", "/etc/evil", "run/..", "other/evil", "run/" + "a/" * 40 + "x", "."],
+    ["run/../../evil", "../evil", "/etc/evil", "run/..", "other/evil", "run/" + "a/" * 40, "."],
 )  # fmt: skip
 def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
     """pdsh's receiver of rpdcp wrote any file of the head's user."""
