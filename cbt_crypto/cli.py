@@ -14,6 +14,7 @@ from click.shell_completion import get_completion_class
 from rich.console import Console
 
 from cbt_crypto import __version__
+from cbt_crypto.archive.files import printable
 from cbt_crypto.command_line import SentenceGroup, checkout_option, say, say_notes
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import UsageError
@@ -68,12 +69,12 @@ def check(config_file: Path, checkout: Optional[Path], hosts: bool, fix_commands
         if fix_commands:
             remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
             manager = table.managers(remote, answers)
-            click.echo("\n".join(table.script(answers, manager, campaign.cluster.user)))
+            say("\n".join(table.script(answers, manager, campaign.cluster.user)))
         if any(answer.error for answer in answers):
             sys.exit(UsageError.exit_status)
     click.echo(
         err=fix_commands,
-        message=f"{config_file}: good: {counted(len(campaign.configurations), 'configuration')}, "
+        message=f"{printable(str(config_file))}: good: {counted(len(campaign.configurations), 'configuration')}, "
         f"{counted(len(campaign.scenarios), 'scenario')}, {counted(len(cells), 'cell')}",
     )
 
@@ -98,7 +99,7 @@ def cleanup(archive: Path, plan_only: bool, foreign: bool, forget: bool, yes: bo
     check_own(archive)
     left = take_down.to_clear(archive, foreign)
     if not left:
-        click.echo(f"{archive}: nothing is left on any host that its journal knows of")
+        say(f"{archive}: nothing is left on any host that its journal knows of")
         return
     if plan_only:
         take_down.show_plan(archive, left, say)
@@ -160,7 +161,7 @@ def lay_out_archive(archive: Path, out: Path) -> None:
     """
     from cbt_crypto.results.foreign import lay_out  # noqa: PLC0415 - it needs numpy
 
-    click.echo(f"written: {out}, {lay_out(archive, out)} results")
+    say(f"written: {out}, {lay_out(archive, out)} results")
 
 
 @cbt_crypto.command()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
+import errno
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional, TextIO, Union, cast
 
 import click
 
 from cbt_crypto.archive.files import printable
-from cbt_crypto.errors import CampaignError
+from cbt_crypto.errors import CampaignError, RunError, UsageError
 
 _PATH = click.Path(path_type=Path)
 #: Gives a command `checkout`.
@@ -87,31 +91,122 @@ def speak_ascii() -> None:
             reconfigure(errors="cbt-crypto-ascii")
 
 
+#: Where a text's direction changes: an archive could show `no` for `yes`. And controls of 8 bits.
+_REORDERING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\x80-\x9f]")
+
+
+class Output:
+    """A stream that may be closed or full at any time: what is written then is lost, no more.
+
+    Whether a cluster is torn down, or what a gate answers, is not decided by who reads along.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        """Stand in the place of a stream."""
+        self._stream = stream
+        self._is_lost = False
+        #: The first failure to write.
+        self.error: Optional[OSError] = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write the text, without marks that reorder what a terminal shows, or lose it."""
+        shown = text if text.isascii() else _REORDERING.sub("\ufffd", text)
+        self._attempt(lambda: self._stream.write(shown))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush what was written, or lose it."""
+        self._attempt(self._stream.flush)
+
+    def _attempt(self, step: Callable[[], object]) -> None:
+        if self._is_lost:
+            return
+        try:
+            step()
+        except OSError as error:
+            self.error = self.error or error
+            try:
+                # Python flushes what is left at its end, and would end with status 120.
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, self._stream.fileno())
+                os.close(null)
+            except (OSError, ValueError):
+                self._is_lost = True
+
+
+@contextlib.contextmanager
+def unfailing_output() -> Iterator[Optional[Output]]:
+    """Have no write to stdout and stderr fail while the block runs. Yields stdout."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (
+        stream if stream is None or isinstance(stream, Output) else cast(TextIO, Output(stream))
+        for stream in before
+    )
+    output = cast(Any, sys.stdout)
+    try:
+        yield output
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, Output):
+                stream.flush()
+        sys.stdout, sys.stderr = before
+
+
 class SentenceCommand(click.Command):
     """A command; CampaignError becomes its sentence and its exit status."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a CampaignError ends the program with its sentence and exit status."""
-        return _guarded(super().invoke, ctx)
+        return _guarded(super().invoke, ctx, RunError.exit_status)
 
 
 class SentenceGroup(click.Group):
-    """A group of commands; the same for each of them."""
+    """A group of such commands; a lost output or an interrupt is exit status 2."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand; a CampaignError ends the program as in `SentenceCommand`."""
-        return _guarded(super().invoke, ctx)
+        return _guarded(super().invoke, ctx, UsageError.exit_status)
 
 
-def _guarded(invoke: Any, ctx: click.Context) -> Any:
-    speak_ascii()
-    # Whatever the shell's is: nobody but the user and his group writes to what is made here.
-    os.umask(os.umask(0o022) | 0o002)
-    try:
-        return invoke(ctx)
-    except CampaignError as error:
-        say_error(error)
-        sys.exit(error.exit_status)
+def _guarded(invoke: Any, ctx: click.Context, failure: int) -> Any:
+    """Run a command; what the system refuses it ends with `failure`."""
+    with unfailing_output() as output:
+        speak_ascii()
+        # Whatever the shell's is: nobody but the user and his group writes to what is made here.
+        os.umask(os.umask(0o022) | 0o002)
+        try:
+            returned = invoke(ctx)
+        except CampaignError as error:
+            say_error(error)
+            sys.exit(error.exit_status)
+        except KeyboardInterrupt:
+            say_error("interrupted")
+            sys.exit(failure)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            say_error(f"{error.filename or tempfile.gettempdir()}: {error.strerror}")
+            sys.exit(failure)
+        _check_output(output, failure)
+        return returned
+
+
+#: Errors of a disk and not of a program.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+
+
+def _check_output(output: Optional[Output], failure: int) -> None:
+    """End the program where its output went to a full disk; a reader that left wants no more."""
+    if output is None:
+        return
+    output.flush()
+    error = output.error
+    if error is not None and not isinstance(error, BrokenPipeError):
+        say_error(f"standard output: {error.strerror}; what was printed is incomplete")
+        sys.exit(failure)
 
 
 def say(text: str) -> None:
@@ -119,7 +214,7 @@ def say(text: str) -> None:
     click.echo(printable(text))
 
 
-def say_error(error: BaseException) -> None:
+def say_error(error: Union[BaseException, str]) -> None:
     """Print its sentence where errors go, with nothing in it that a terminal obeys."""
     click.echo(printable(str(error)), err=True)
 

@@ -39,10 +39,10 @@ from cbt_crypto.plan.predict import Earlier, Forecast, in_words, noted, predict
 from cbt_crypto.plan.show import show_plan
 from cbt_crypto.plan.steps import Plan, plan
 from cbt_crypto.run import devices
-from cbt_crypto.run.campaign import Outcome, run_campaign
+from cbt_crypto.run.campaign import Holding, Outcome, run_campaign
 from cbt_crypto.run.detached import detach
 from cbt_crypto.run.interrupt import Abandoned, interrupts
-from cbt_crypto.run.journal import devices_before, left_over
+from cbt_crypto.run.journal import devices_before
 from cbt_crypto.run.locks import hosts_held, locked, own_id, this_run
 from cbt_crypto.run.preflight import check
 from cbt_crypto.run.progress import CampaignProgress
@@ -208,16 +208,15 @@ def _measure(
     remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
     site = replace(site_of(cluster), drives=drives_of(cluster))
     held = hosts_held(remote, site, run, this_run(archive))
-    with marked_processes.named(run), held as hold, locked(archive):
-        log.open(archive)
+    with interrupts(progress.note) as handled, marked_processes.named(run):
         try:
-            with interrupts(progress.note):
-                return run_campaign(todo, engine, archive, config_file, progress, run, hold.check)
-        except Abandoned:
-            for deployment in left_over(archive):
-                click.echo(printable(f"stopped at once; left on {deployment.describe()}"), err=True)
-            click.echo(f"clear it with: cbt-crypto cleanup {archive}", err=True)
-            raise
+            with held as hold, locked(archive):
+                log.open(archive)
+                holding = Holding(run, hold.check, handled)
+                return run_campaign(todo, engine, archive, config_file, progress, holding)
+        except KeyboardInterrupt as error:
+            # Before anything was deployed.
+            return Outcome(error=error)
 
 
 def _tell_changes(archive: Path, campaign: Campaign, console: Console) -> None:

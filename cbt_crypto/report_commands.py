@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
+from cbt_crypto.command_line import say
 from cbt_crypto.errors import UsageError
 from cbt_crypto.run.detached import changed, running
 
@@ -115,7 +116,7 @@ def _follow(archive: Path, out_dir: Path, options: ReportOptions) -> None:
             now = changed(archive)
             if now != seen:
                 write(build(archive, options), out_dir, reload_s=_RELOAD_S)
-                click.echo(f"written: {out_dir / 'report.html'}, which reloads itself")
+                say(f"written: {out_dir / 'report.html'}, which reloads itself")
             seen = now
             time.sleep(_LOOK_S)
     _finish(build(archive, options), out_dir)
@@ -204,7 +205,7 @@ def pack_command(archive: Path, summary: bool, anonymize: bool, target: Optional
     else:
         pack(archive, target)
     size = decimal(target.stat().st_size)
-    click.echo(f"written: {target}, {size}; read it with: cbt-crypto report {target}")
+    say(f"written: {target}, {size}; read it with: cbt-crypto report {target}")
 
 
 def _named(texts: Sequence[str]) -> dict[str, Path]:
@@ -225,7 +226,7 @@ def _finish(built: Report, out_dir: Path) -> None:
     show(built, widened(Console()))
     paths = write(built, out_dir)
     written = ", ".join(str(path) for path in paths if path.parent == out_dir)
-    click.echo(f"\nwritten: {written} and {out_dir / 'charts'}/*.svg")
+    say(f"\nwritten: {written} and {out_dir / 'charts'}/*.svg")
 
 
 def _percent(ctx: click.Context, option: click.Parameter, value: Any) -> float:
@@ -294,9 +295,9 @@ def gate(
     built = build(archive, ReportOptions(baseline=baseline, only=only))
     findings = gate.findings(built, metric, may_lose)
     for line in (finding.line for finding in findings):
-        click.echo(line)
+        say(line)
     answer = gate.overall(findings)
-    click.echo(f"more than {may_lose:g} % lost against {built.baseline_name}: {answer.value}")
+    say(f"more than {may_lose:g} % lost against {built.baseline_name}: {answer.value}")
     for option, path, text in (
         ("--json", json_file, gate.as_json(findings, metric, may_lose)),
         ("--junit", junit_file, gate.as_junit(findings, built.title)),

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -32,7 +33,7 @@ from rich.table import Table
 from synthetic_archive import Load, SyntheticCampaign, SyntheticScenario, write_archive
 
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.remote import FRAME, Remote
 from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.layout import site_of
@@ -85,7 +86,8 @@ class Answers:
     def pdsh_each(self, commands: Mapping[str, str]) -> Answers:
         """Note how long the commands are."""
         self.longest = max(self.longest, *map(len, commands.values()))
-        self._text = "".join(f"{host}: @cbt-crypto-exit-status 0\n" for host in commands)
+        mark = re.findall(FRAME + "[0-9a-f]+", next(iter(commands.values())))[0]
+        self._text = "".join(f"{host}: {mark} begin\n{host}: {mark} 0\n" for host in commands)
         return self
 
     timed_out = False

@@ -113,7 +113,9 @@ class CommandLog:
         """Write to the archive from now on, and first what was held back. Safe to repeat."""
         if self.handler.target is None:
             path = archive / NAME
-            path.parent.mkdir(parents=True, exist_ok=True)
+            # What cannot be written is told of by the file, and by what has to be written.
+            with contextlib.suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True)
             self.handler.setTarget(_File(path))
             self.handler.flush()
             self.handler.capacity = 1

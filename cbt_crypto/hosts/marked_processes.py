@@ -91,7 +91,9 @@ def _marked(variable: str, value: str, begins: bool = False) -> list[psutil.Proc
             continue
         # One that ended meanwhile, or is somebody else's, has none for us.
         with contextlib.suppress(psutil.Error, OSError):
-            has = process.environ().get(variable)
+            # Anybody may give a process of his the mark; what changes its user is none of ours.
+            is_ours = process.uids().real == os.geteuid()
+            has = process.environ().get(variable) if is_ours else None
             if has is not None and (has.startswith(value) if begins else has == value):
                 processes.append(process)
     return processes

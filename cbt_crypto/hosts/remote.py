@@ -1,7 +1,8 @@
 """Runs the shell text that hooks return on their hosts, and says which host failed and why.
 
-Each host prints its own exit status at the end, so that
-one that never answered is kept apart from one that failed.
+Each answer is framed: a mark that no host could know before, what the script prints, the mark again
+with the exit status. So a greeting of the login shell is no part of it, and a host that never
+answered, or was cut short, is kept apart from one that failed.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 import base64
 import getpass
 import gzip
+import re
+import secrets
 import shlex
 import shutil
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Optional, Protocol
+from typing import Optional, Protocol, TypeVar
 
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import command_log
@@ -79,11 +82,16 @@ def fan_out() -> str:
 
 #: In the environment of everything that is started here.
 MARK = "CBT_CRYPTO_MARK"
-_STATUS = "@cbt-crypto-exit-status"
+#: Begins the lines that frame an answer; random characters and a word follow.
+FRAME = "@cbt-crypto-answer-"
+#: Characters of one host's answer; more is no answer.
+_LONGEST = 64 << 20
 #: What timeout(1) ends with when the time is over.
 _LATE = 124
-#: Characters of a host's stderr that go into an error.
+_STATUS = re.compile("[0-9]{1,3}")
+#: Characters of a host's stderr that go into an error, and of an answer that cannot be read.
 _STDERR_END = 600
+_SHOWN = 200
 
 
 @dataclass(frozen=True)
@@ -143,22 +151,37 @@ class Remote:
         return results
 
     def _attempt(self, scripts: HostScripts, timeout: Optional[float]) -> dict[str, HostResult]:
-        commands = {self._node(h): self._command(guarded(t)) for h, t in scripts.items()}
-        return self._results(self._common.pdsh_each(commands), scripts, timeout)
+        mark = FRAME + secrets.token_hex(8)
+        commands = {self._node(h): self._command(guarded(t), mark) for h, t in scripts.items()}
+        handle = self._common.pdsh_each(commands)
+        stdout, stderr = handle.communicate(timeout) if timeout else handle.communicate()
+        out, err = _lines_by_host(stdout), _lines_by_host(stderr)
+        timed_out = bool(timeout and handle.timed_out)
+        return {h: _result(out.get(h, []), err.get(h, []), timed_out, mark) for h in scripts}
 
     def _node(self, host: str) -> str:
         return f"{self._user}@{host}" if self._user else host
 
-    def _command(self, text: str) -> str:
-        return f"{preamble(self._tmp_dir)}\n{text}\nstatus=$?; echo; echo {_STATUS} $status"
+    def _command(self, text: str, mark: str) -> str:
+        return (
+            f"echo; echo {mark} begin\n{preamble(self._tmp_dir)}\n{text}\n"
+            f"status=$?; echo; echo {mark} $status"
+        )
 
-    def _results(
-        self, handle: Handle, hosts: Iterable[str], timeout: Optional[float]
-    ) -> dict[str, HostResult]:
-        stdout, stderr = handle.communicate(timeout) if timeout else handle.communicate()
-        out, err = _lines_by_host(stdout), _lines_by_host(stderr)
-        timed_out = bool(timeout and handle.timed_out)
-        return {host: _result(out.get(host, []), err.get(host, []), timed_out) for host in hosts}
+
+T = TypeVar("T")
+
+
+def answer_of(host: str, what: str, text: str, read: Callable[[str], T]) -> T:
+    """What a host's answer says, by a function that raises for what it cannot read.
+
+    Raises HostError that shows the beginning of such an answer.
+    """
+    try:
+        return read(text.strip())
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        shown = "".join(c if c.isprintable() else "?" for c in text.strip()[:_SHOWN]) or "nothing"
+        raise HostError(host, what, "an answer that makes no sense", shown) from error
 
 
 def _record(
@@ -241,16 +264,18 @@ def _lines_by_host(text: str) -> Mapping[str, list[str]]:
     return lines
 
 
-def _result(stdout: list[str], stderr: list[str], timed_out: bool) -> HostResult:
-    status = None
-    for index in range(len(stdout) - 1, -1, -1):
-        if stdout[index].startswith(_STATUS + " "):
-            status = int(stdout[index].split()[1])
-            del stdout[index:]
-            break
-    text = "\n".join(stdout)
-    late = timed_out and status is None
-    return HostResult(text.removesuffix("\n"), "\n".join(stderr), status, late)
+def _result(stdout: list[str], stderr: list[str], timed_out: bool, mark: str) -> HostResult:
+    """What is between the first mark and the last; nothing where one of them is missing."""
+    errors = "\n".join(stderr)
+    framed = [index for index, line in enumerate(stdout) if line.startswith(mark + " ")]
+    status_text = stdout[framed[-1]][len(mark) + 1 :].strip() if len(framed) > 1 else ""
+    status = int(status_text) if _STATUS.fullmatch(status_text) else None
+    begin, end = (framed[0] + 1, framed[-1]) if status is not None else (0, len(stdout))
+    lines = stdout[begin:end]
+    if sum(map(len, lines)) > _LONGEST:
+        return HostResult("", f"its answer is longer than {_LONGEST} characters", None)
+    text = "\n".join(line for line in lines if not line.startswith(mark))
+    return HostResult(text.removesuffix("\n"), errors, status, timed_out and status is None)
 
 
 def _error(host: str, what: str, result: HostResult, timeout: Optional[float]) -> HostError:
@@ -266,6 +291,8 @@ def _error(host: str, what: str, result: HostResult, timeout: Optional[float]) -
 
 #: Seconds that a clock may move against ours during a cell; reading it is that inexact at worst.
 _CLOCK_JUMP_S = 2.0
+#: No clock says more, in seconds since 1970.
+_LAST_S = 1e11
 
 
 def clock_offsets(remote: Remote, site: Site) -> dict[str, float]:
@@ -276,7 +303,17 @@ def clock_offsets(remote: Remote, site: Site) -> dict[str, float]:
     before = time.time()
     outputs = remote.run({host: "date +%s.%N" for host in site.hosts}, "read the clock", 60)
     middle = (before + time.time()) / 2
-    return {host: round(float(text) - middle, 4) for host, text in outputs.items()}
+    return {
+        host: round(answer_of(host, "read the clock", text, _seconds) - middle, 4)
+        for host, text in outputs.items()
+    }
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < _LAST_S:
+        raise ValueError("no time of these centuries")
+    return seconds
 
 
 def check_clocks(before: Mapping[str, float], after: Mapping[str, float]) -> None:

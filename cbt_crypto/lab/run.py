@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import secrets
 import shlex
 import shutil
 import signal
@@ -18,7 +19,7 @@ from typing import IO, Optional, Union, cast
 
 import cbt_crypto
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.hosts import ceph_conf
+from cbt_crypto.hosts import ceph_conf, fetch
 from cbt_crypto.lab import access
 from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Lab, Node, locked
@@ -67,17 +68,11 @@ def bring_results(lab: Lab, node: Node, remote_archive: str, archive: Path) -> N
     mend(archive)
     incoming = archive / _INCOMING
     incoming.mkdir(parents=True)
-    remote = subprocess.Popen(
-        access.command(lab, node, f"tar -c -C {remote_archive} results"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    unpack = ["tar", "-x", "--no-same-owner", "-C", str(incoming)]
-    local = subprocess.run(unpack, stdin=remote.stdout, stderr=subprocess.PIPE, check=False)
-    errors = remote.communicate()[1]
-    _check(node, "bringing the archive back", remote.returncode, errors)
-    _check(node, f"unpacking into {archive}", local.returncode, local.stderr)
+    mark = f"@cbt-crypto-files-{secrets.token_hex(8)}"
+    command = access.command(lab, node, fetch.script(f"{remote_archive}/results", mark))
+    problem = fetch.fetch(command, mark, incoming / "results")
+    if problem is not None:
+        raise RunError(f"{node.name}: bringing the archive back failed: {problem}")
     results = archive / "results"
     if results.exists():
         results.rename(archive / _REPLACED)

@@ -1,16 +1,20 @@
-"""Runs a plan: deploy, prefill, measure, prove, keep; and take everything down at the end."""
+"""Runs a plan: deploy, prefill, measure, prove, keep; and tear everything down at the end."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import shlex
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Optional
 
+from cbt_crypto.archive.files import printable
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
@@ -28,7 +32,7 @@ from cbt_crypto.results.until import asked_of, read_block
 from cbt_crypto.run import devices, journal
 from cbt_crypto.run.cell.conditions import loaded
 from cbt_crypto.run.cell.measure import Collector, attempt, check_figures
-from cbt_crypto.run.interrupt import Abandoned
+from cbt_crypto.run.interrupt import Interrupts
 from cbt_crypto.run.journal import Journal
 from cbt_crypto.run.locks import own_id, this_run
 from cbt_crypto.run.prepare import Choices, Preparation
@@ -90,18 +94,26 @@ class Outcome:
     error: Optional[BaseException] = None
 
 
+@dataclass(frozen=True)
+class Holding:
+    """What a run has while it works on hosts."""
+
+    #: The name under which they are held.
+    run: str = field(default_factory=own_id)
+    #: Raises LostHold when they are so no more.
+    check: Callable[[], None] = lambda: None
+    #: Told when tearing down begins.
+    interrupts: Interrupts = field(default_factory=Interrupts)
+
+
 class CampaignRun:
     """One execution of a plan on one engine: a loop over its steps, whatever the target is."""
 
     def __init__(
         self, plan: Plan, engine: Engine, archive: Path, config_file: Path,
-        progress: CampaignProgress, run: Optional[str] = None,
-        check_hold: Callable[[], None] = lambda: None,
+        progress: CampaignProgress, holding: Holding,
     ) -> None:  # fmt: skip
-        """Touches nothing yet. `run` is the name under which the hosts are held.
-
-        `check_hold` raises LostHold when they are so no more.
-        """
+        """Touches nothing yet."""
         self.plan = plan
         self.campaign = plan.campaign
         self.archive = archive
@@ -111,7 +123,7 @@ class CampaignRun:
         self._config_file = config_file
         cluster = self.campaign.cluster
         self._remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
-        self._journal = Journal(archive, run or own_id())
+        self._journal = Journal(archive, holding.run)
         to_measure = {cell.path for cell in plan.to_measure}
         done = finished_cells(archive, plan.cells) - to_measure
         self._pacing = Pacing(self.campaign, plan.cells, archive, done)
@@ -119,13 +131,44 @@ class CampaignRun:
         self._collector = Collector(self._failed)
         self._failed_in_a_row = 0
         self._warm_up_s = cluster.warm_up
-        self._check_hold = check_hold
+        self._check_hold = holding.check
         self._devices: devices.Notes = {}
         self._held_at = time.monotonic()
+        self._interrupts = holding.interrupts
+        self._preparation: Preparation
 
     def run(self) -> Outcome:
-        """Take every step; whatever happens, what is deployed is taken down."""
+        """Take every step; whatever happens, what is deployed is torn down.
+
+        Raises UsageError before anything is touched, and Abandoned for a second signal.
+        """
         self._begin()
+        try:
+            self._torn_down()
+        except KeyboardInterrupt as error:
+            self.outcome.error = self.outcome.error or error
+        return self.outcome
+
+    def _torn_down(self) -> None:
+        """Take the steps, and tear down after them: only Abandoned, a second signal, skips that.
+
+        One signal interrupts until `shield`, so one KeyboardInterrupt at most arrives: in the
+        steps, in what handles their failure, or in the inner `finally`, but not in the outer one.
+        """
+        try:
+            try:
+                self._take_steps()
+            finally:
+                self._interrupts.shield()
+        finally:
+            try:
+                if not self._interrupts.is_abandoned:
+                    self._end()
+            finally:
+                if self._interrupts.is_abandoned:
+                    self._tell_left("stopped at once")
+
+    def _take_steps(self) -> None:
         try:
             self._note_devices(devices.recording)
             printed = journal.ask(self._remote, self._everywhere(), self.campaign)
@@ -134,21 +177,19 @@ class CampaignRun:
             for step in self.plan.steps:
                 self._take(step)
             self._collector.wait()
+            self._check_archive()
         except HostError as error:
+            # Kept first: what is wrong on the hosts may not be found out.
+            self.outcome.error = error
             clauses = diagnosis(self._remote, self._preparation.target.site)
             self.outcome.error = RunError(f"{error}{clauses}")
         except (CampaignError, KeyboardInterrupt) as error:
             self.outcome.error = error
         except OSError as error:
-            path = error.filename or self.archive
-            self.outcome.error = RunError(f"{path}: {error.strerror or error}")
-        except Abandoned:
-            raise
-        except BaseException:
-            self._end()
-            raise
-        self._end()
-        return self.outcome
+            self.outcome.error = self._of_system(error)
+
+    def _of_system(self, error: OSError) -> RunError:
+        return RunError(f"{error.filename or self.archive}: {error.strerror or error}")
 
     def _begin(self) -> None:
         try:
@@ -179,6 +220,20 @@ class CampaignRun:
         write_plan(self.archive, self.plan)
         this = this_run(self.archive)
         self._journal.begin(self.campaign, this, self._engine, self._devices)
+        self._written = os.stat(journal.path_of(self.archive))
+
+    def _check_archive(self) -> None:
+        """Raise RunError where the archive is not the one any more that this run began."""
+        path = journal.path_of(self.archive)
+        try:
+            is_same = os.path.samestat(os.stat(path), self._written)
+        except OSError:
+            is_same = False
+        if not is_same:
+            raise RunError(
+                f"{path}: was removed or replaced while the campaign ran, and with it what was "
+                "measured; the rest was not run"
+            )
 
     def _note_devices(self, scripts: Callable[[str, devices.Notes], HostScripts]) -> None:
         """Note on the hosts which devices the paths led to when this run began."""
@@ -223,6 +278,7 @@ class CampaignRun:
                 self._preparation.take(before, self._before_ending)
         if isinstance(step, Measure):
             self._check_hold_seldom()
+            self._check_archive()
             self._warm_up_once(step.cell)
             time.sleep(step.pause_s)
             self._measure(step.cell)
@@ -306,34 +362,51 @@ class CampaignRun:
         self._preparation.distrust()
         if self._failed_in_a_row >= _PATIENCE:
             raise RunError(
-                f"{_PATIENCE} cells failed one after another, so the rest was not run; mend what "
+                f"{_PATIENCE} cells failed one after another, so the rest was not run; fix what "
                 "they say above, and run the same command again"
             )
 
     def _end(self) -> None:
-        self.progress.phase("take the cluster down")
+        """Tear down, and say in one sentence that all is down, or what is left. Raises nothing."""
+        self._attempt(partial(self.progress.phase, "tear the cluster down"))
+        self._attempt(self._collector.close)
+        # What somebody else holds by now is not torn down.
+        failure = self._attempt(self._check_hold) or self._attempt(self._preparation.end)
+        if failure is not None:
+            self._tell_left(f"not everything could be torn down: {failure}")
+            return
+        hosts = ", ".join(self._everywhere().hosts)
+        self._attempt(partial(self.progress.note, f"torn down: nothing is left on {hosts}"))
+        # Where this cannot be written, the next start looks once more.
+        self._attempt(self._journal.end)
+
+    def _attempt(self, step: Callable[[], None]) -> Optional[BaseException]:
+        """Take a step of tearing down, and keep the first error as the campaign's."""
         try:
-            self._collector.close()
-        except (RunError, OSError) as error:
-            self.outcome.error = self.outcome.error or error
-        try:
-            self._check_hold()
-            self._preparation.end()
-            self._journal.end()
-        except RunError as error:
-            self.progress.note(f"not everything could be taken down: {error}")
-            self.outcome.error = self.outcome.error or error
-        except OSError as error:
-            # All is down; that the journal does not know costs the next start a look.
-            failure = RunError(f"{self.archive}: {error.strerror}")
+            step()
+        # A library may end the program where a pipe is closed.
+        except (Exception, SystemExit) as error:
+            failure = self._of_system(error) if isinstance(error, OSError) else error
+            if not isinstance(failure, CampaignError):
+                failure = RunError(f"tearing down: {type(error).__name__}: {error}")
             self.outcome.error = self.outcome.error or failure
+            return failure
+        return None
+
+    def _tell_left(self, why: str) -> None:
+        """Say what may be left, where, and which command removes it: also where stdout is gone."""
+        deployment = self._journal.deployment
+        left = deployment.describe() if deployment is not None else "its hosts"
+        sentence = f"{why}; left on {left}; remove it with: cbt-crypto cleanup {self.archive}"
+        with contextlib.suppress(Exception, SystemExit):
+            print(printable(sentence), file=sys.stderr, flush=True)
 
 
 def run_campaign(
     plan: Plan, engine: Engine, archive: Path, config_file: Path, progress: CampaignProgress,
-    run: Optional[str] = None, check_hold: Callable[[], None] = lambda: None,
+    holding: Optional[Holding] = None,
 ) -> Outcome:  # fmt: skip
     """Execute a plan into an archive. Raises UsageError before anything is touched."""
+    holding = holding or Holding()
     with progress:
-        campaign_run = CampaignRun(plan, engine, archive, config_file, progress, run, check_hold)
-        return campaign_run.run()
+        return CampaignRun(plan, engine, archive, config_file, progress, holding).run()

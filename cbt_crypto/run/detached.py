@@ -24,8 +24,9 @@ from rich.text import Text
 from cbt_crypto.archive.files import printable, read_json
 from cbt_crypto.archive.folder import open_archive
 from cbt_crypto.engine.contract import LiveFigures
-from cbt_crypto.errors import UsageError
+from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.plan.predict import Left
+from cbt_crypto.run.journal import left_over
 
 #: `1: FLOCK  ADVISORY  WRITE 1234 fd:00:5678 0 EOF`; those that wait have an arrow.
 _FLOCK = re.compile(r"^\d+:\s+FLOCK\s+\S+\s+WRITE\s+(\d+)\s")
@@ -147,7 +148,8 @@ def stop(archive: Path, say: Callable[[str], None]) -> None:
     """End the campaign that runs into `archive`, and wait until its cluster is down.
 
     The process is asked to end only while it is seen to hold the archive's lock. Raises
-    UsageError when none does on this machine, or it is another user's.
+    UsageError when none does on this machine, or it is another user's; RunError when it left
+    something on its hosts.
     """
     campaign = running(archive)
     if campaign is None:
@@ -162,13 +164,18 @@ def stop(archive: Path, say: Callable[[str], None]) -> None:
         if not holds(campaign.pid, os.lstat(archive / ".lock")):
             raise _ended_already(archive)
         signal.pidfd_send_signal(process, signal.SIGTERM)
-        say(f"asked process {campaign.pid} to end; it takes its cluster down")
+        say(f"asked process {campaign.pid} to end; it tears its cluster down")
         select.select([process], [], [])
     except ProcessLookupError:
         raise _ended_already(archive) from None
     finally:
         os.close(process)
-    say("stopped; the command that started it goes on where it was")
+    for deployment in left_over(archive):
+        raise RunError(
+            f"{archive}: stopped, but not all is torn down; left on {deployment.describe()}; "
+            f"remove it with: cbt-crypto cleanup {archive}"
+        )
+    say("stopped, and all is torn down; the command that started it goes on where it was")
 
 
 def _descriptor(pid: int, archive: Path) -> int:

@@ -13,7 +13,7 @@ from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.devices.destroy import DeviceGuard
 from cbt_crypto.hosts.devices.identity_on_host import is_same_after_all, words
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.remote import Remote, answer_of
 from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
@@ -23,6 +23,7 @@ from cbt_crypto.run.preflight.check import needs_of
 #: Host -> path -> `identity`, `uuid` and `wipe`.
 Notes = Mapping[str, Mapping[str, Any]]
 _LIMIT_S = 120
+_WHAT = "identify the devices"
 
 
 def look(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -> Notes:
@@ -35,16 +36,30 @@ def look(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -> Notes:
     tmp_dir = campaign.cluster.tmp_dir
     scripts = {host: destroy.identify(tmp_dir, paths) for host, paths in wanted.items()}
     try:
-        answers = remote.run(scripts, "identify the devices", _LIMIT_S)
+        answers = remote.run(scripts, _WHAT, _LIMIT_S)
+        identities = {h: answer_of(h, _WHAT, text, _read) for h, text in answers.items()}
+        for host, by_path in identities.items():
+            if set(by_path) != set(wanted[host]):
+                paths = ", ".join(wanted[host])
+                raise HostError(host, _WHAT, "an answer about other devices", f"asked: {paths}")
     except HostError as error:
         raise UsageError(str(error)) from error
     return {
         host: {
             path: {"identity": known, "uuid": str(uuid.uuid4()), "wipe": wanted[host][path]}
-            for path, known in json.loads(answer.strip() or "{}").items()
+            for path, known in by_path.items()
         }
-        for host, answer in answers.items()
+        for host, by_path in identities.items()
     }
+
+
+def _read(text: str) -> dict[str, dict[str, str]]:
+    """Path -> what tells the device from others. Raises ValueError for anything else."""
+    by_path = json.loads(text)
+    for known in by_path.values():
+        if not all(isinstance(word, str) for pair in known.items() for word in pair):
+            raise ValueError("not all are texts")
+    return dict(by_path)
 
 
 def check_same(archive: Path, notes: Notes) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C once ends the cell and takes the cluster down; twice stops at once."""
+"""Signals during a campaign: the first one tears the cluster down, the second one stops at once."""
 
 from __future__ import annotations
 
@@ -8,27 +8,61 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Optional
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class Abandoned(BaseException):
-    """The second interrupt: nothing is waited for and nothing taken down any more."""
+    """The second signal: nothing is waited for and nothing torn down any more."""
+
+
+class Interrupts:
+    """What signals do: KeyboardInterrupt once, and only until tearing down begins."""
+
+    def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
+        """`say` tells the user what a signal has started."""
+        self._say = say
+        self._is_ending = False
+        self._seen = 0
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the second signal came."""
+        return self._seen > 1
+
+    def shield(self) -> None:
+        """Tearing down begins: from now on the first signal is told of, and interrupts nothing."""
+        self._is_ending = True
+
+    def receive(self, number: int, frame: Optional[FrameType] = None) -> None:
+        """Handle a signal. Raises KeyboardInterrupt or Abandoned."""
+        # A closing terminal sends SIGHUP more than once: from the kernel and from the shell.
+        if self.is_abandoned or (self._seen and number == signal.SIGHUP):
+            return
+        self._seen += 1
+        if self.is_abandoned:
+            raise Abandoned
+        was_ending, self._is_ending = self._is_ending, True
+        if was_ending:
+            self._tell("the cluster is being torn down, and this goes on; once more stops at once")
+            return
+        self._tell("ending this cell and tearing the cluster down; once more stops at once")
+        raise KeyboardInterrupt
+
+    def _tell(self, text: str) -> None:
+        # Whatever becomes of the words, such as in a print that this signal came into.
+        with contextlib.suppress(Exception, SystemExit):
+            self._say(text)
 
 
 @contextlib.contextmanager
-def interrupts(say: Callable[[str], None]) -> Iterator[None]:
-    """While the block runs: SIGINT or SIGTERM raises KeyboardInterrupt, the next one Abandoned."""
-    seen = 0
-
-    def stop(number: int, frame: Optional[FrameType]) -> None:
-        nonlocal seen
-        seen += 1
-        if seen > 1:
-            raise Abandoned
-        say("ending this cell and taking the cluster down; once more stops at once")
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+def interrupts(say: Callable[[str], None]) -> Iterator[Interrupts]:
+    """Handle SIGINT, SIGTERM and SIGHUP while the block runs."""
+    handled = Interrupts(say)
+    # nohup means it.
+    numbers = [n for n in _SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handled.receive) for number in numbers}
     try:
-        yield
+        yield handled
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -19,7 +19,7 @@ from typing import Any, Optional
 from cbt_crypto.archive.files import printable
 from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.remote import Remote, answer_of
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.run import hold_on_host
 from cbt_crypto.run.interrupt import Abandoned
@@ -107,7 +107,12 @@ def locked(archive: Path) -> Iterator[None]:
     """Hold the archive while the block runs; UsageError names who holds it already."""
     # Not filelock: the file says who holds it, and filelock empties it when it opens it. Nor
     # does that look whether an archive of others has a link or a pipe in this place.
-    archive.mkdir(parents=True, exist_ok=True)
+    try:
+        archive.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{archive}: cannot be made: {error.strerror}; name another archive with -a"
+        ) from None
     with os.fdopen(_opened(archive / ".lock"), "r+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -118,9 +123,10 @@ def locked(archive: Path) -> Iterator[None]:
             raise UsageError(
                 f"{archive}: cannot be locked ({error.strerror}); name one on a local file system"
             ) from error
-        file.truncate(0)
-        file.write(describe(this_run(archive)))
-        file.flush()
+        # On a full disk the name is missing, and the lock is held all the same.
+        with contextlib.suppress(OSError):
+            os.ftruncate(file.fileno(), 0)
+            os.pwrite(file.fileno(), describe(this_run(archive)).encode(), 0)
         yield
 
 
@@ -193,7 +199,8 @@ class Hold:
         order = {"action": "check", "run": self.who["run"]}
         answers = self.remote.attempt(_scripts(resources, order), _TIMEOUT_S)
         # One that does not answer says nothing; what follows will find it silent too.
-        lost = [busy_hold.host for busy_hold in _busy({h: a.stdout for h, a in answers.items()})]
+        told = {host: a.stdout for host, a in answers.items() if a.status == 0}
+        lost = [busy_hold.host for busy_hold in _busy(told)]
         busy = _hold(self.remote, {host: resources[host] for host in lost}, self.who)
         if busy:
             sentences = "\n".join(busy_hold.sentence() for busy_hold in busy)
@@ -215,20 +222,22 @@ def hosts_held(
     tell; then nothing is held.
     """
     this_holder = {**who, "run": run}
-    busy = _hold(remote, resources_of(site), this_holder)
-    runs = {str(busy_hold.holder.get("run")) for busy_hold in busy if _is_dead(busy_hold)}
-    holders = {str(busy_hold.holder.get("run")) for busy_hold in busy}
-    dead = (runs | ({dead_run} & holders)) - {"None", ""}
-    if dead:
-        for each in dead:
-            free_hosts(remote, site, each)
-        # Those that were not in use hold already; they are asked again, with the others.
-        free_hosts(remote, site, run)
-        busy = _hold(remote, resources_of(site), this_holder)
-    if busy:
-        free_hosts(remote, site, run)
-        raise UsageError("\n".join(busy_hold.sentence() for busy_hold in busy))
     try:
+        busy = _hold(remote, resources_of(site), this_holder)
+        claims = [(hold.host, str(hold.holder.get("run") or "")) for hold in busy]
+        dead = {claim for claim, hold in zip(claims, busy) if claim[1] and _is_dead(hold)}
+        # Only the caller knows of a run that it is dead everywhere; a host can say so of itself.
+        for host, its_run in dead:
+            free_hosts(remote, site, its_run, (host,))
+        if dead_run and dead_run in {its_run for _, its_run in claims}:
+            free_hosts(remote, site, dead_run)
+            dead.add(("", dead_run))
+        if dead:
+            # Those that were not in use hold already; they are asked again, with the others.
+            free_hosts(remote, site, run)
+            busy = _hold(remote, resources_of(site), this_holder)
+        if busy:
+            raise UsageError("\n".join(busy_hold.sentence() for busy_hold in busy))
         yield Hold(remote, site, this_holder)
     except Abandoned:
         raise  # at once; the next start sees that this run is dead
@@ -239,11 +248,12 @@ def hosts_held(
         _free_quietly(remote, site, run)
 
 
-def free_hosts(remote: Remote, site: Site, run: str) -> None:
-    """Give up what `run` holds on the hosts. Safe to repeat. Raises HostError."""
+def free_hosts(remote: Remote, site: Site, run: str, hosts: Optional[Sequence[str]] = None) -> None:
+    """Give up what `run` holds on the hosts, by default all. Safe to repeat. Raises HostError."""
     orders = {
         host: {"action": "free", "resources": resources, "run": run}
         for host, resources in resources_of(site).items()
+        if hosts is None or host in hosts
     }
     remote.run({host: _script(order) for host, order in orders.items()}, "free the host",
                _TIMEOUT_S)  # fmt: skip
@@ -270,11 +280,22 @@ def _scripts(resources: Mapping[str, list[Resource]], order: Mapping[str, Any]) 
 
 
 def _busy(answers: Mapping[str, str]) -> list[_Busy]:
-    return [
-        _Busy(host, **json.loads(text.strip()[len("busy ") :]))
-        for host, text in answers.items()
-        if text.strip().startswith("busy ")
-    ]
+    """The hosts that are not held. Raises HostError for one that says neither."""
+    parsed = (answer_of(host, "hold the host", text, _read_hold) for host, text in answers.items())
+    return [_Busy(host, *found) for host, found in zip(answers, parsed) if found is not None]
+
+
+def _read_hold(text: str) -> Optional[tuple[Resource, dict[str, Any]]]:
+    """Of `held`, or of `busy` with who holds what. Raises ValueError for anything else."""
+    if text == "held":
+        return None
+    if not text.startswith("busy "):
+        raise ValueError("neither held nor busy")
+    document = json.loads(text[len("busy ") :])
+    (kind, path), holder = document["resource"], document["holder"]
+    if not (isinstance(kind, str) and isinstance(path, str) and isinstance(holder, dict)):
+        raise ValueError("not a resource and its holder")
+    return (kind, path), holder
 
 
 def _is_dead(busy: _Busy) -> bool:

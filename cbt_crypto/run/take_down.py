@@ -64,7 +64,8 @@ def to_clear(archive: Path, foreign: bool = False) -> list[Deployment]:
             f"{hosts}, which is none of your runs here; look at it "
             f"with cbt-crypto cleanup --foreign --plan {archive}"
         )
-    return [*mine, *of_others]
+    # What is asked about, shown and held is what is acted on: the hosts of the document.
+    return [*mine, *(replace(each, hosts=places_of(each.campaign(archive))) for each in of_others)]
 
 
 def clear(archive: Path, deployments: Sequence[Deployment], say: Say, insist: bool = False) -> None:

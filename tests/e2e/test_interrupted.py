@@ -114,7 +114,7 @@ def test_a_second_run_is_refused_and_a_second_ctrl_c_stops_at_once(machine: Any)
     _, stderr = running.communicate(timeout=20)
     assert running.returncode == 1
     assert f"left on localhost: processes with CBT_CRYPTO_MARK={machine.tmp_dir}@" in stderr
-    assert f"clear it with: cbt-crypto cleanup {machine.archive}" in stderr
+    assert f"remove it with: cbt-crypto cleanup {machine.archive}" in stderr
     assert machine.leftovers() != []
 
     command = [sys.executable, "-m", "cbt_crypto", "cleanup", "--yes", str(machine.archive)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Optional, Union
 
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.remote import FRAME, Remote
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class FakeHosts:
         for host, command in commands.items():
             said = self.say(host, command)
             if isinstance(said, str):
-                said = Printed(f"{said}\n\n@cbt-crypto-exit-status 0")
+                said = framed(command, said)
             if said is not None:
                 handle.stdout += _of(host, said.stdout)
                 handle.stderr += _of(host, said.stderr)
@@ -72,6 +73,12 @@ class FakeHosts:
     def remote(self, tmp_dir: str = "/t") -> Remote:
         """A real one, to these hosts."""
         return Remote(self, tmp_dir)
+
+
+def framed(command: str, said: str, status: int = 0) -> Printed:
+    """What a host prints for a command that says this and ends so."""
+    mark = re.findall(FRAME + "[0-9a-f]+", command)[-1]
+    return Printed(f"{mark} begin\n{said}\n\n{mark} {status}")
 
 
 def in_a_shell(host: str, command: str) -> Printed:

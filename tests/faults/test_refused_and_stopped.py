@@ -118,6 +118,6 @@ def test_ctrl_c_twice(story: Story) -> None:
     until("the end", lambda: running.process.poll() is not None, 5)
     said = running.said()
     assert "stopped at once; left on node0: processes with CBT_CRYPTO_MARK=" in said
-    assert f"clear it with: cbt-crypto cleanup {story.lab.archive}" in said
+    assert f"remove it with: cbt-crypto cleanup {story.lab.archive}" in said
     assert story.lab.leftovers() != []
     story.end("Ctrl-C twice", running)

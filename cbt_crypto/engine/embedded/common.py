@@ -8,21 +8,25 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
+import json
 import os
+import secrets
 import shlex
 import shutil
 import signal
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
+import cbt_crypto
 from cbt_crypto.engine.embedded import settings
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts import command_log, directories
+from cbt_crypto.hosts import command_log, directories, fetch
 from cbt_crypto.hosts.directories import prefix
 from cbt_crypto.hosts.remote import fan_out, is_local, preamble
 
@@ -303,15 +307,24 @@ def rpdcp(nodes: str, flags: Optional[str], remote: str, local: str) -> Handle:
     for host in map(_host, here):
         target = os.path.join(local, f"{name}.{host}")
         handle.start(f"@cp.{host}", ["cp", *_cp_flags(flags), "-T", "--", remote, target])
-    if there and fan_out() == "pdsh":
-        handle.start(
-            "@rpdcp", _copy_argv("rpdcp", there, flags, remote, local), _copy_environment()
-        )
-    elif there:
-        for node in there:
-            target = os.path.join(local, f"{name}.{_host(node)}")
-            handle.start(f"@scp.{_host(node)}", _scp_argv(flags, f"{node}:{remote}", target))
+    if there:
+        orders = [_fetching(node, remote, os.path.join(local, f"{name}.{_host(node)}"))
+                  for node in there]  # fmt: skip
+        handle.path("@fetch", SCRIPT).write_text(json.dumps(orders), encoding="utf-8")
+        package = str(Path(cbt_crypto.__file__).parent.parent)
+        program = [sys.executable, "-m", "cbt_crypto.hosts.fetch"]
+        handle.start("@fetch", program, {"PYTHONPATH": package})
     return handle
+
+
+def _fetching(node: str, remote: str, target: str) -> dict[str, Any]:
+    """What `fetch` is told: pdsh's own way back writes where, and what, the host says."""
+    mark = f"@cbt-crypto-files-{secrets.token_hex(8)}"
+    command = f"exec sh -c {shlex.quote(fetch.script(remote, mark))}"
+    user, _, host = node.rpartition("@")
+    login = ["-l", user] if user else []
+    argv = ["ssh", "-x", *_ssh_arguments(), *login, host, "--", command]
+    return {"label": host, "argv": argv, "mark": mark, "target": target}
 
 
 def _copy_argv(
@@ -336,7 +349,6 @@ def sync_files(remote: str, local: str) -> None:
     copying = rpdcp(nodes, "-r", remote, staging)
     _, stderr = copying.communicate(_COLLECT_S)
     if copying.timed_out:
-        # rpdcp waits for ever where it cannot write what it gets, as on a full disk.
         raise HostError(nodes, f"copy {remote}", f"not done within {_COLLECT_S} s", stderr[-600:])
     name = os.path.basename(remote.rstrip("/"))
     for node in nodes.split(","):

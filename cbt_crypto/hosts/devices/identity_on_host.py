@@ -7,11 +7,12 @@ the kernel gave it in this boot. Needs nothing but Python 3.6 and util-linux.
 
 import glob
 import os
+import stat
 import subprocess
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set, Tuple
 
-from cbt_crypto.hosts.devices.layers_on_host import number_at
+from cbt_crypto.hosts.devices.layers_on_host import number, number_at
 from cbt_crypto.hosts.directory_on_host import Refused, check_way
 
 Identity = Dict[str, str]
@@ -199,10 +200,14 @@ def check_unused(path: str, ours: Any = None) -> None:
     if holders:
         return  # what is on it is ours, and has it open
     _check_exclusive(node)
+    _check_writers(folder)
+    _check_other_ways(folder)
+
+
+def _check_writers(folder: str) -> None:
     users = writers(folder)
     if users:
         raise Refused("is held open by {}; name another device".format(", ".join(users)))
-    _check_other_ways(folder)
 
 
 def _check_other_ways(folder: str) -> None:
@@ -219,23 +224,43 @@ def _check_other_ways(folder: str) -> None:
             name = path.split("/")[6]
             raise Refused(f"is given to other hosts by NVMe over Fabrics, as {name}; end that")
     disk = disk_of(folder)
-    said = _says(disk)
-    for name in _names("/sys/block") if said else ():
+    for name in _names("/sys/block"):
         twin, node = os.path.realpath("/sys/block/" + name), "/dev/" + name.replace("!", "/")
         # A hidden path of NVMe's own multipath has no node.
-        if twin == os.path.realpath(disk) or _says(twin) != said or not os.path.exists(node):
+        if twin == os.path.realpath(disk) or not os.path.exists(node) or not _is_twin(twin, disk):
             continue
         try:
             _check_mounts(node)
             _check_exclusive(node)
+            _check_writers(twin)
         except Refused as error:
             raise Refused(f"is {node} as well, which {error}") from None
 
 
+def _is_twin(one: str, other: str) -> bool:
+    """Whether two disks have sectors in common: loops over one file, or paths to one drive."""
+    file, its_file = _file_behind(one), _file_behind(other)
+    if file or its_file:
+        begin, end = _range_in_file(one)
+        its_begin, its_end = _range_in_file(other)
+        return file == its_file and begin < its_end and its_begin < end
+    said = _says(one)
+    return bool(said) and said == _says(other)
+
+
+def _file_behind(disk: str) -> str:
+    """Which file is behind a loop device, whatever its path: "device:inode"."""
+    return _backing(disk).rpartition(" ")[2]
+
+
+def _range_in_file(disk: str) -> Tuple[int, int]:
+    begin = int(text_of(disk + "/loop/offset") or 0)
+    return begin, begin + int(text_of(disk + "/size") or 0) * 512
+
+
 def _says(disk: str) -> str:
-    """What only one drive, or one file, can say of itself, with its size; empty for nothing."""
+    """What only one drive can say of itself, with its size; empty for nothing."""
     serial = text_of(disk + "/wwid", disk + "/device/wwid") or text_of(disk + "/serial")
-    serial = serial or _backing(disk).rpartition(" ")[2]
     return serial and serial + " " + text_of(disk + "/size")
 
 
@@ -278,20 +303,49 @@ def _check_exclusive(node: str) -> None:
 
 
 def writers(folder: str) -> List[str]:
-    """Processes that have the device, its disk or its partitions open for writing: a virtual
-    machine, for one, asks for no exclusive use."""
+    """Processes that can write to the device, its disk or its partitions, or to the file behind it.
+
+    A virtual machine, for one, asks for no exclusive use.
+    """
     numbers = {text_of(member + "/dev") for member in family(folder)}
+    file = _file_behind(disk_of(folder))
     users = set()
-    for path in glob.glob("/proc/[0-9]*/fd/*"):
-        pid = path.split("/")[2]
-        try:
-            if int(pid) != os.getpid() and number_at(path) in numbers:
-                flags = text_of(path.replace("/fd/", "/fdinfo/")).partition("flags: ")[2].split()[0]
-                if int(flags, 8) & os.O_ACCMODE != os.O_RDONLY:
-                    users.add("{} (process {})".format(text_of("/proc/" + pid + "/comm"), pid))
-        except (IndexError, ValueError):
-            continue
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        for path in (*glob.glob(f"/proc/{pid}/fd/*"), *_mapped(pid)):
+            if int(pid) != os.getpid() and _leads_to(path, numbers, file) and _is_written(path):
+                users.add("{} (process {})".format(text_of("/proc/" + pid + "/comm"), pid))
     return sorted(users)
+
+
+def _mapped(pid: str) -> List[str]:
+    """What a process has mapped for others to see its writes; it may have closed it since."""
+    try:
+        with open(f"/proc/{pid}/maps", errors="replace") as file:
+            lines = [line.split() for line in file]
+    except OSError:
+        return []
+    ranges = [words[0] for words in lines if words[1][1] == "w" and words[1][3] == "s"]
+    return [f"/proc/{pid}/map_files/{each}" for each in ranges]
+
+
+def _leads_to(path: str, numbers: Set[str], file: str) -> bool:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
+    if stat.S_ISBLK(status.st_mode):
+        return number(status.st_rdev) in numbers
+    return f"{status.st_dev}:{status.st_ino}" == file
+
+
+def _is_written(path: str) -> bool:
+    if "/fd/" not in path:
+        return True
+    try:
+        flags = text_of(path.replace("/fd/", "/fdinfo/")).partition("flags: ")[2].split()[0]
+    except IndexError:
+        return False
+    return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
 
 
 # -- what is on it -------------------------------------------------------------------------------

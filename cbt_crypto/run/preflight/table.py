@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Optional
 
 from rich.console import Console
@@ -18,6 +19,7 @@ from cbt_crypto.run.preflight.survey import HostFinding
 
 def show(findings: Sequence[HostFinding], console: Console) -> None:
     """Print the table, then a line for each red field, then for each yellow one."""
+    findings = [_printable(finding) for finding in findings]
     boundless = Console(file=console.file, width=10_000)
     wide = console if console.is_terminal else boundless
     table = _across(findings)
@@ -30,6 +32,12 @@ def show(findings: Sequence[HostFinding], console: Console) -> None:
         for host, sentence in dict.fromkeys(sentences):
             line = Text.assemble((f"{name}: ", style), f"{host}: {sentence}")
             console.print(line, soft_wrap=True)
+
+
+def _printable(finding: HostFinding) -> HostFinding:
+    """Without what a terminal would obey: hosts choose these words."""
+    texts = {name: printable(text) for name, text in asdict(finding).items() if text is not None}
+    return replace(finding, **texts)
 
 
 def _across(findings: Sequence[HostFinding]) -> Table:

@@ -17,7 +17,7 @@ from typing import Any, Optional, cast
 
 import pytest
 import yaml
-from fake_hosts import FakeHandle, FakeHosts, Printed
+from fake_hosts import FakeHandle, FakeHosts, Printed, framed
 
 from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.benchmarks.rbd_krbd import RbdKrbd
@@ -136,7 +136,7 @@ def test_a_command_that_starts_a_container_has_the_time_for_it(
 
     def say(host: str, text: str) -> Printed:
         asked.append(text)
-        return Printed("\n@cbt-crypto-exit-status 124")
+        return framed(text, "", 124)
 
     late = r"^head: ask the cluster for its OSDs: exit status 124, no answer in time"
     with pytest.raises(HostError, match=late):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_hosts import FakeHosts
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import UsageError
@@ -158,3 +160,63 @@ def test_another_s_hold_is_not_freed(tmp_path: Path) -> None:
 )
 def test_who_is_dead(tmp_path: Path, changes: dict[str, Any], dead: Any) -> None:
     assert locks.is_dead({**me(tmp_path), **changes}) is dead
+
+
+# -- what hosts answer ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["Welcome to node1!\nbusy {}", "", "hel", "held\nheld", "busy {", 'busy {"resource": []}',
+     'busy {"resource": ["a", "b"], "holder": 3}', "busy " + "[" * 5000, "x" * 5000],
+)  # fmt: skip
+def test_only_held_is_held(tmp_path: Path, said: str) -> None:
+    """A head got past the lock of a living campaign where the answer did not begin with `busy`."""
+    one = Site(str(tmp_path), "/c", "a", (), ())
+    with (
+        pytest.raises(UsageError, match=r"^a: hold the host: an answer that makes no sense: "),
+        hosts_held(FakeHosts(lambda *_: said).remote(), one, "first", me(tmp_path)),
+    ):
+        pytest.fail("held")
+
+
+def test_one_host_s_word_that_a_run_is_dead_frees_no_other_host(tmp_path: Path) -> None:
+    """A hostile host freed every host of a living run, by calling its process dead."""
+    one = Site(str(tmp_path), "/c", "good", ("evil",), ())
+    dead = {**me(tmp_path), "pid": 0, "run": "abcd"}
+    living = {**me(tmp_path), "run": "abcd"}
+
+    def say(host: str, command: str) -> str:
+        if '"action": "hold"' in command:
+            holder = dead if host == "evil" else living
+            return "busy " + json.dumps({"resource": ["tmp_dir", "/t"], "holder": holder})
+        return "free"
+
+    hosts = FakeHosts(say)
+    with (
+        pytest.raises(UsageError, match="good: tmp_dir /t is in use by "),
+        hosts_held(hosts.remote(), one, "mine", me(tmp_path)),
+    ):
+        pytest.fail("held")
+    freed = [
+        host for call in hosts.calls for host, text in call.items()
+        if '"action": "free"' in text and '"run": "abcd"' in text
+    ]  # fmt: skip
+    assert freed == ["evil"]
+
+
+def test_an_interrupt_while_hosts_are_asked_leaves_none_of_them_held(tmp_path: Path) -> None:
+    one = Site(str(tmp_path), "/c", "a", (), ())
+
+    def say(host: str, command: str) -> str:
+        if '"action": "hold"' in command:
+            raise KeyboardInterrupt
+        return "free"
+
+    hosts = FakeHosts(say)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        hosts_held(hosts.remote(), one, "first", me(tmp_path)),
+    ):
+        pytest.fail("held")
+    assert '"action": "free"' in hosts.calls[-1]["a"]

@@ -267,3 +267,12 @@ def test_nothing_is_cut_on_a_narrow_terminal(width: int) -> None:
     assert "…" not in text
     assert text.count("59.6 GiB") == 3
     assert ("host" in text) == (width >= 80), "a table where there is room"
+
+
+def test_what_hosts_say_is_shown_without_what_a_terminal_obeys() -> None:
+    """Escape sequences and bidi marks of a host's answer reached the terminal."""
+    evil = "\x1b]0;owned\x07 \u202eon\x9b2J"
+    finding = HostFinding(f"a{evil}", f"b{evil}", f"c{evil}", f"d{evil}", f"e{evil}")
+    printed = io.StringIO()
+    table.show([finding], Console(file=printed, width=300))
+    assert not set(evil) & set(printed.getvalue()) - set(" ]0;ownedon2J")

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_hosts import FakeHosts, in_a_shell
+from fake_hosts import FakeHosts, Printed, in_a_shell
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import remote as execution
-from cbt_crypto.hosts.remote import Remote, packed
+from cbt_crypto.hosts.remote import FRAME, HostResult, Remote, clock_offsets, packed
+from cbt_crypto.hosts.site import Site
 
 pytestmark = pytest.mark.unit
 
@@ -182,7 +185,43 @@ def test_statuses_are_parsed(remote: Remote, status: int) -> None:
     assert remote.attempt({"a": f"exit {status}"})["a"].status == status
 
 
-def test_output_that_looks_like_a_status_is_output(remote: Remote) -> None:
-    result = remote.attempt({"a": "echo '@cbt-crypto-exit-status 0'; exit 6"})["a"]
+def test_output_that_looks_like_a_frame_is_output(remote: Remote) -> None:
+    result = remote.attempt({"a": "echo '@cbt-crypto-answer-00 0'; exit 6"})["a"]
     assert result.status == 6
-    assert result.stdout == "@cbt-crypto-exit-status 0"
+    assert result.stdout == "@cbt-crypto-answer-00 0"
+
+
+def said_by(say: Callable[[str], str]) -> HostResult:
+    """What becomes of all that a host prints; `say` is given the mark."""
+    hosts = FakeHosts(lambda _, command: Printed(say(re.findall(FRAME + "[0-9a-f]+", command)[0])))
+    return hosts.remote().attempt({"a": "true"})["a"]
+
+
+def test_a_greeting_of_the_login_shell_is_no_part_of_the_answer() -> None:
+    """It counted as an answer: so a lock of another run was seen as held by this one."""
+    result = said_by(lambda mark: f"Welcome to a!\n{mark} begin\nbusy\n\n{mark} 0\nGood bye")
+    assert (result.stdout, result.status) == ("busy", 0)
+
+
+@pytest.mark.parametrize(
+    "torn",
+    ["", "{0} begin\nheld\n{0}", "{0} begin\n{0} x", "{0} 0", "held\n@cbt-crypto-exit-status 0",
+     "{0} begin\n{0} -1", "{0}x begin\n{0}x 0"],
+)  # fmt: skip
+def test_a_torn_answer_is_none(torn: str) -> None:
+    assert said_by(torn.format).status is None
+
+
+def test_an_endless_answer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cbt_crypto.hosts.remote._LONGEST", 100)
+    result = said_by(lambda mark: f"{mark} begin\n{'x' * 101}\n{mark} 0")
+    assert (result.status, result.stdout) == (None, "")
+    assert result.stderr == "its answer is longer than 100 characters"
+
+
+@pytest.mark.parametrize("said", ["", "12 o'clock", "nan", "inf", "-1", "1e300", "{}", "1\n2"])
+def test_a_clock_that_says_no_time_is_an_error_of_its_host(said: str) -> None:
+    hosts = FakeHosts(lambda *_: said)
+    site = Site("/t", "/c", "a", (), ())
+    with pytest.raises(HostError, match=r"^a: read the clock: an answer that makes no sense: "):
+        clock_offsets(hosts.remote(), site)

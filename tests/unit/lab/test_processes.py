@@ -80,3 +80,22 @@ def _commands(argument: str) -> list[str]:
         if command[0] == b"sleep" and argument.encode() in command:
             found.append(path.parent.name)
     return found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's processes need root")
+def test_another_user_s_marked_process_is_none_of_the_lab_s(tmp_path: Path) -> None:
+    """In a pid namespace of his own, its end was waited for in vain, and `lab down` failed."""
+    environment = marked_processes.lab_environment(tmp_path / "lab")
+    command = [*SETPRIV, "unshare", "--user", "--pid", "--fork", "sleep", "60"]
+    with subprocess.Popen(command, env=environment) as stranger:
+        try:
+            time.sleep(0.5)
+            assert stranger.poll() is None
+            assert marked_processes.of_lab(tmp_path / "lab") == []
+            marked_processes.end_lab(tmp_path / "lab")
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
+
+
+SETPRIV = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")

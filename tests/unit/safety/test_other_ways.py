@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,6 +63,65 @@ def test_another_loop_over_the_same_file(bench: Bench, name: str) -> None:
     try:
         with mounted(bench, twin):
             refused_untouched(bench, file, device, f"is {twin} as well, which is mounted")
+    finally:
+        bench.detach(twin)
+
+
+def test_another_loop_over_a_part_of_the_same_file(bench: Bench) -> None:
+    """It has another size, and so was no twin: a mounted file system was wiped."""
+    file, device = bench.disk("disk")
+    part = run("losetup", "--show", "-f", "-o", "1048576", str(file)).strip()
+    try:
+        run("mkfs.ext4", "-q", part)
+        with mounted(bench, part):
+            refused_untouched(bench, file, device, f"is {part} as well, which is mounted")
+    finally:
+        run("losetup", "--detach", part)
+
+
+def test_loops_over_other_parts_of_a_file_are_other_devices(bench: Bench) -> None:
+    file, whole = bench.disk("disk")
+    bench.detach(whole)
+    half = file.stat().st_size // 2 // 4096 * 4096
+    parts = [
+        run("losetup", "--show", "-f", "-o", str(at), "--sizelimit", str(half), str(file)).strip()
+        for at in (0, half)
+    ]
+    try:
+        run("mkfs.ext4", "-q", parts[1])
+        with mounted(bench, parts[1]):
+            look = bench.good(destroy.look(bench.tmp_dir, parts[0], "osd_devices"))
+            assert look.splitlines()[0] == "ok"
+    finally:
+        for part in parts:
+            run("losetup", "--detach", part)
+
+
+_HOLD = """\
+import mmap, os, sys
+opened = os.open(sys.argv[1], os.O_RDWR)
+if sys.argv[2] == "mapped":
+    memory = mmap.mmap(opened, 4096, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+    os.close(opened)
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", ["open", "mapped"])
+@pytest.mark.parametrize("what", ["device", "twin", "file"])
+def test_a_process_that_may_write_to_it_by_any_way(bench: Bench, what: str, how: str) -> None:
+    """A virtual machine asks for no exclusive use, nor keeps open what it has mapped."""
+    file, device = bench.disk("disk")
+    twin = bench.attach(file)
+    path = {"device": device, "twin": twin, "file": str(file)}[what]
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-c", _HOLD, path, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as holder:
+            assert holder.stdout is not None and holder.stdout.readline() == b"up\n"
+            refused_untouched(bench, file, device, f"(process {holder.pid}); name another device")
+            holder.communicate()
     finally:
         bench.detach(twin)
 

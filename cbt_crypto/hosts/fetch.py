@@ -1,0 +1,161 @@
+"""Brings directories from hosts as tar streams that nobody need trust.
+
+A compromised host chooses every byte: so only regular files and directories are written, below a
+new folder, without setuid bits, and never through a link. Run as a program, it fetches from many
+hosts at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shlex
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any, BinaryIO, Optional, cast
+
+#: What a login shell may print before the stream, in bytes.
+_GREETING = 64 << 10
+_COPY = 1 << 20
+#: Files of one host, and levels of its directories.
+_MOST_FILES, _MOST_LEVELS = 200_000, 32
+#: Memory of the program: the extended headers of a tar are read whole.
+_MEMORY = 2 << 30
+_DIRECTORY_MODE, _MODES = 0o755, 0o755
+
+
+class Unfit(Exception):
+    """What is wrong with a stream, in a few words."""
+
+
+def script(path: str, mark: str) -> str:
+    """Shell text that prints the mark and a tar of a file or directory, called by its own name."""
+    folder, name = os.path.split(path.rstrip("/"))
+    # 1 says that a file grew while it was read.
+    return (
+        f"echo; echo {mark}; tar -c -C {shlex.quote(folder or '/')} -- {shlex.quote(name)}; "
+        "[ $? -le 1 ]"
+    )
+
+
+def after_mark(stream: BinaryIO, mark: str) -> None:
+    """Read past the line that is the mark. Raises Unfit where it does not come."""
+    read = 0
+    while read < _GREETING:
+        line = stream.readline(_GREETING)
+        read += len(line)
+        if line == f"{mark}\n".encode():
+            return
+        if not line:
+            break
+    raise Unfit("nothing came")
+
+
+def unpack(stream: BinaryIO, target: Path) -> list[str]:
+    """Write a tar's files below `target`, in place of its top directory's name.
+
+    `target` is made, and must not be there. Returns what was left out: links, pipes and devices.
+    Raises Unfit for a stream that is cut short, or names what is not below its top directory.
+    """
+    left_out: list[str] = []
+    top = None
+    try:
+        with tarfile.open(fileobj=stream, mode="r|") as tar:
+            for count, member in enumerate(tar):
+                words = [word for word in member.name.split("/") if word not in ("", ".")]
+                if ".." in words or member.name.startswith("/") or len(words) > _MOST_LEVELS:
+                    raise Unfit(f"a name that leads elsewhere: {member.name[:200]!r}")
+                if count >= _MOST_FILES:
+                    raise Unfit(f"more than {_MOST_FILES} files")
+                top = words[0] if top is None and words else top
+                if not words or words[0] != top:
+                    raise Unfit(f"a second directory at its top: {member.name[:200]!r}")
+                if not _write(tar, member, target.joinpath(*words[1:])):
+                    left_out.append(member.name)
+    # tarfile raises others than its own for what is torn.
+    except (tarfile.TarError, EOFError, ValueError, OverflowError, MemoryError) as error:
+        raise Unfit(f"a damaged stream ({error})") from error
+    if top is None:
+        raise Unfit("nothing came")
+    return left_out
+
+
+def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> bool:
+    """Whether it is of a kind that is written. All directories above it are made here, none is a
+    link: `target` was not there, and links are not written."""
+    if member.isdir():
+        path.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
+        return True
+    if not member.isreg() or member.issparse():
+        return False
+    content = tar.extractfile(member)
+    if content is None:
+        return False
+    path.parent.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, member.mode & _MODES | 0o600), "wb") as file:
+        while chunk := content.read(_COPY):
+            file.write(chunk)
+    if 0 < member.mtime < 1 << 33:
+        os.utime(path, (member.mtime, member.mtime))
+    return True
+
+
+def fetch(argv: Sequence[str], mark: str, target: Path) -> Optional[str]:
+    """Run a command that prints the mark and a tar, and unpack it; why it failed, or None."""
+    process = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    errors = cast(IO[bytes], process.stderr)
+    said: list[bytes] = []
+    reader = threading.Thread(target=lambda: said.extend(iter(lambda: errors.read(4096), b"")))
+    reader.start()
+    problem = None
+    try:
+        with cast(IO[bytes], process.stdout) as stream:
+            after_mark(cast(BinaryIO, stream), mark)
+            unpack(cast(BinaryIO, stream), target)
+            # To its end, or tar there would fail at a closed pipe.
+            while stream.read(_COPY):
+                pass
+    except Unfit as error:
+        problem = str(error)
+    except OSError as error:
+        problem = f"{error.filename or target}: {error.strerror}"
+    if problem is not None:
+        process.kill()
+    status = process.wait()
+    reader.join()
+    words = b"".join(said)[-600:].decode(errors="replace").strip()
+    if problem is not None or status != 0:
+        return ": ".join(filter(None, (problem or f"exit status {status}", words)))
+    return None
+
+
+def main(asked: Sequence[dict[str, Any]]) -> int:
+    """Fetch each of them at once: `label`, `argv`, `mark` and `target`. Prints what failed."""
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    problems: dict[str, Optional[str]] = {}
+
+    def one(order: dict[str, Any]) -> None:
+        problems[order["label"]] = "it failed"
+        problems[order["label"]] = fetch(order["argv"], order["mark"], Path(order["target"]))
+
+    threads = [threading.Thread(target=one, args=(order,)) for order in asked]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for label, problem in problems.items():
+        if problem is not None:
+            print(f"{label}: {problem}", file=sys.stderr)
+    return int(any(problems.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.load(sys.stdin)))

@@ -1,0 +1,222 @@
+"""One way out of a campaign: a signal, a closed pipe or a full disk at each step of it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cbt_crypto.engine.embedded.ceph import Ceph
+from cbt_crypto.errors import HostError, UsageError
+from cbt_crypto.run import campaign, interrupt
+from cbt_crypto.run.campaign import CampaignRun
+from cbt_crypto.run.interrupt import Abandoned, Interrupts
+from cbt_crypto.run.journal import Journal, left_over
+from cbt_crypto.run.prepare import Preparation
+from cbt_crypto.run.progress import CampaignProgress
+
+pytestmark = pytest.mark.unit
+
+
+def full_disk() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp")
+
+
+def closed_pipe() -> None:
+    raise SystemExit(1)  # as rich does
+
+
+def signalled(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+#: Fault -> what brings it.
+FAULTS: dict[str, Callable[[], None]] = {
+    "SIGINT": signalled(signal.SIGINT),
+    "full disk": full_disk,
+    "closed pipe": closed_pipe,
+}
+#: Step -> the method that is interrupted there.
+STEPS: dict[str, tuple[Any, str]] = {
+    "note devices": (CampaignRun, "_note_devices"),
+    "decide": (CampaignRun, "_decide"),
+    "deploy": (Ceph, "initialize"),
+    "prefill": (Preparation, "_prefill"),
+    "cell": (CampaignRun, "_measure"),
+    "shut down": (Ceph, "shutdown"),
+    "clean up": (Ceph, "cleanup"),
+    "purge": (Ceph, "purge"),
+    "journal's end": (Journal, "end"),
+    "print": (CampaignProgress, "phase"),
+}
+
+
+def left(host: Any) -> list[str]:
+    """What is there of the campaign after its end."""
+    state = left_over(host.archive) if host.archive.exists() else []
+    return [str(host.tmp_dir)] * host.tmp_dir.exists() + [each.run for each in state]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_fault_at_any_step_leaves_anything_in_silence(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch, fault: str, step: str
+) -> None:
+    owner, name = STEPS[step]
+    method = getattr(owner, name)
+    seen = []
+
+    def faulty(self: Any, *arguments: Any, **named: Any) -> Any:
+        if not seen:
+            seen.append(step)
+            FAULTS[fault]()
+        return method(self, *arguments, **named)
+
+    monkeypatch.setattr(owner, name, faulty)
+    result = host.cbt(host.write())
+    assert seen, "the step was not taken"
+    sentence = f"remove it with: cbt-crypto cleanup {host.archive}"
+    assert (sentence in result.stderr) is bool(left(host) and host.tmp_dir.exists()), result.output
+    assert ("torn down: nothing is left on localhost" in result.stdout) is (
+        not host.tmp_dir.exists()
+    ), result.output
+    if fault.startswith("SIG"):
+        assert not left(host), result.output
+
+
+@pytest.mark.parametrize("step", ["shut down", "clean up", "purge", "journal's end"])
+def test_one_signal_while_tearing_down_is_no_end_of_it(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """It printed "Aborted!", and OSDs and tmp_dir stayed."""
+    owner, name = STEPS[step]
+    method, end = getattr(owner, name), Preparation.end
+    due: list[bool] = []
+
+    def signalled_once(self: Any) -> None:
+        if due:
+            due.clear()
+            FAULTS["SIGINT"]()
+        method(self)
+
+    monkeypatch.setattr(owner, name, signalled_once)
+    # The same steps clear the hosts before a deployment; there a signal ends the campaign.
+    monkeypatch.setattr(Preparation, "end", lambda self: due.append(True) or end(self))
+    result = host.cbt(host.write())
+    assert due == []
+    assert left(host) == []
+    assert "Aborted" not in result.output
+
+
+def test_a_second_signal_while_tearing_down_says_what_is_left(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice(self: Preparation) -> None:
+        FAULTS["SIGINT"]()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Preparation, "end", twice)
+    monkeypatch.setattr(os, "_exit", lambda status: (_ for _ in ()).throw(SystemExit(status)))
+    result = host.cbt(host.write())
+    assert result.exit_code == 1
+    assert "the cluster is being torn down, and this goes on; once more" in result.stdout
+    left_there = f"left on localhost: processes with CBT_CRYPTO_MARK={host.tmp_dir}@"
+    assert f"stopped at once; {left_there}" in result.stderr
+    assert f"remove it with: cbt-crypto cleanup {host.archive}" in result.stderr
+    assert left(host)
+
+
+def test_ctrl_c_while_a_failure_is_diagnosed_tears_down(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Ceph) -> None:
+        host.tmp_dir.mkdir(exist_ok=True)
+        raise HostError("localhost", "deploy", "exit status 1", "")
+
+    monkeypatch.setattr(Ceph, "initialize", fail)
+    monkeypatch.setattr(campaign, "diagnosis", lambda *_: FAULTS["SIGINT"]())
+    result = host.cbt(host.write())
+    assert result.exit_code == 1
+    assert "localhost: deploy: exit status 1" in result.stderr
+    assert left_over(host.archive) == []
+
+
+def test_what_a_full_disk_leaves_is_not_called_down(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The head's $TMPDIR was full, nothing was torn down, and the archive was blamed."""
+    monkeypatch.setattr(Preparation, "end", lambda self: full_disk())
+    result = host.cbt(host.write())
+    assert result.exit_code == 1
+    assert "not everything could be torn down: /tmp: No space left on device; left on " in (
+        result.stderr
+    )
+    assert left_over(host.archive)
+
+
+def test_an_archive_that_is_removed_meanwhile_is_no_success(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = CampaignRun._measure
+
+    def measure(self: CampaignRun, cell: Any) -> None:
+        take(self, cell)
+        self._collector.wait()
+        shutil.rmtree(host.archive / "results")
+
+    monkeypatch.setattr(CampaignRun, "_measure", measure)
+    result = host.cbt(host.write())
+    assert result.exit_code == 1
+    assert "journal.jsonl: was removed or replaced while the campaign ran" in result.stderr
+    assert not host.tmp_dir.exists()
+
+
+def test_signals_in_their_order() -> None:
+    said: list[str] = []
+    handled = Interrupts(said.append)
+    with pytest.raises(KeyboardInterrupt):
+        handled.receive(signal.SIGHUP)
+    handled.receive(signal.SIGHUP)  # the shell sends one after the kernel's
+    assert not handled.is_abandoned
+    with pytest.raises(Abandoned):
+        handled.receive(signal.SIGINT)
+    handled.receive(signal.SIGTERM)
+    assert handled.is_abandoned
+    assert len(said) == 1
+
+
+def test_words_that_cannot_be_said_change_nothing() -> None:
+    def fail(text: str) -> None:
+        raise SystemExit(1)
+
+    handled = Interrupts(fail)
+    handled.shield()
+    handled.receive(signal.SIGINT)
+    with pytest.raises(Abandoned):
+        handled.receive(signal.SIGINT)
+
+
+def test_nohup_is_respected() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupt.interrupts(print):
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, signal.SIG_IGN)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_host_that_lies_about_devices_is_an_error_of_it(host: Any) -> None:
+    from cbt_crypto.run.devices import _read  # noqa: PLC0415
+
+    assert _read(json.dumps({"/dev/x": {"size": "1"}})) == {"/dev/x": {"size": "1"}}
+    for said in ("", "[]", "3", '{"/dev/x": 3}', '{"/dev/x": {"size": 1}}'):
+        with pytest.raises((ValueError, AttributeError, TypeError)):
+            _read(said)
+    assert UsageError.exit_status == 2

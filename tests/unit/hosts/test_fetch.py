@@ -1,0 +1,135 @@
+"""What a compromised host may send for the files of a cell: any bytes at all."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cbt_crypto.engine.embedded import common
+from cbt_crypto.hosts import fetch
+from cbt_crypto.hosts.fetch import Unfit, unpack
+
+pytestmark = pytest.mark.unit
+
+
+def member(name: str, content: bytes = b"", **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    for field, value in fields.items():
+        setattr(info, field, value)
+    return info, content
+
+
+def archive(*members: tuple[tarfile.TarInfo, bytes]) -> io.BytesIO:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for info, content in members:
+            tar.addfile(info, io.BytesIO(content))
+    stream.seek(0)
+    return stream
+
+
+def below(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["run/../../evil", "../evil", "/etc/evil", "run/..", "other/evil", "run/" + "a/" * 40, "."],
+)  # fmt: skip
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    """pdsh's receiver of rpdcp wrote any file of the head's user."""
+    with pytest.raises(Unfit):
+        unpack(archive(member("run/a", b"x"), member(name, b"evil")), tmp_path / "in" / "run")
+    assert not [path for path in tmp_path.rglob("*") if path.name == "evil"]
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE]
+)
+def test_links_pipes_and_devices_are_left_out(tmp_path: Path, kind: bytes) -> None:
+    odd = member("run/odd", type=kind, linkname="/etc", devmajor=8, devminor=0)
+    stream = archive(odd, member("run/a", b"x"))
+    assert unpack(stream, tmp_path / "in") == ["run/odd"]
+    assert below(tmp_path / "in") == ["a"]
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    link = member("run/d", type=tarfile.SYMTYPE, linkname=str(tmp_path / "victim"))
+    unpack(archive(link, member("run/d/x", b"evil")), tmp_path / "in")
+    assert below(tmp_path / "victim") == []
+    assert (tmp_path / "in/d/x").read_bytes() == b"evil"
+
+
+def test_no_mode_gives_away_more_than_reading(tmp_path: Path) -> None:
+    unpack(archive(member("run/a", b"x", mode=0o6777), member("run/b", mode=0)), tmp_path / "in")
+    modes = [stat.S_IMODE((tmp_path / "in" / name).stat().st_mode) for name in "ab"]
+    assert modes == [0o755, 0o600]
+
+
+def test_a_file_that_comes_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="exists"):
+        unpack(archive(member("run/a", b"x"), member("run/a", b"y")), tmp_path / "in")
+
+
+def test_a_torn_stream_is_an_error(tmp_path: Path) -> None:
+    whole = archive(member("run/a", os.urandom(20_000))).getvalue()
+    for number, length in enumerate((0, 100, 511, 600, 5000, 10_752)):
+        with pytest.raises(Unfit):
+            unpack(io.BytesIO(whole[:length]), tmp_path / str(number))
+
+
+def test_the_copies_are_those_of_the_host(tmp_path: Path, shims: Any) -> None:
+    source = tmp_path / "run dir" / "id-1"
+    (source / "collectl" / "empty").mkdir(parents=True)
+    (source / "collectl" / "x.raw").write_bytes(os.urandom(100_000))
+    (source / "a b").write_text("text")
+    os.utime(source / "a b", (1_000_000_000, 1_000_000_000))
+    (tmp_path / "in").mkdir()
+    handle = common.rpdcp("node1,root@node2", "-r", str(source), str(tmp_path / "in"))
+    assert (handle.wait(), handle.communicate()) == (0, ("", ""))
+    for host in ("node1", "node2"):
+        arrived = tmp_path / "in" / f"id-1.{host}"
+        assert below(arrived) == below(source)
+        assert (arrived / "collectl/x.raw").read_bytes() == (source / "collectl/x.raw").read_bytes()
+        assert (arrived / "a b").stat().st_mtime == 1_000_000_000
+    assert shims.calls("rpdcp", "scp") == []
+
+
+def test_a_greeting_is_no_part_of_the_stream_and_its_absence_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+    text = fetch.script(str(tmp_path / "a"), "@mark")
+    assert fetch.fetch(["sh", "-c", f"echo Welcome; {text}"], "@mark", tmp_path / "in") is None
+    assert (tmp_path / "in").read_text() == "x"
+    missing = fetch.fetch(["sh", "-c", "yes | head -c 200000; exit 3"], "@mark", tmp_path / "no")
+    assert missing is not None and missing.startswith("nothing came")
+    failed = fetch.fetch(
+        ["sh", "-c", fetch.script("/nonexistent/x", "@mark")], "@mark", tmp_path / "no"
+    )
+    assert failed is not None and "/nonexistent" in failed
+
+
+def test_one_host_s_failure_is_told_by_its_name(tmp_path: Path, shims: Any) -> None:
+    shims.dead("node2")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "in").mkdir()
+    handle = common.rpdcp("node1,node2", "-r", str(tmp_path / "run"), str(tmp_path / "in"))
+    _, errors = handle.communicate(60)
+    assert handle.returncode == 1
+    assert errors == ("node2: nothing came: ssh: connect to host node2 port 22: No route to host\n")
+
+
+def test_nothing_to_fetch_is_no_error(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cbt_crypto.hosts.fetch"], input="[]", text=True, check=False
+    )
+    assert done.returncode == 0
