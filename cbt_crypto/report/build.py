@@ -298,14 +298,18 @@ class _Comparer:
             figures=figures,
             withheld=few,
             comparisons={key: compared for key, compared in comparisons if compared is not None},
-            warnings=(*_warnings(runs, direction), *self._unlike_baseline(figures, section)),
+            warnings=(*_warnings(runs, direction), *self._unlike_baseline(figures, section, runs)),
             runs=runs,
             alone=_alone(section.dimension, value),
         )
 
-    def _unlike_baseline(self, figures: Mapping[str, float], section: SectionRuns) -> Iterator[str]:
-        base = _figures(section.rows.get(self.baseline, ()), section.direction)
+    def _unlike_baseline(
+        self, figures: Mapping[str, float], section: SectionRuns, runs: Sequence[Run]
+    ) -> Iterator[str]:
+        base_runs = section.rows.get(self.baseline, ())
+        base = _figures(base_runs, section.direction)
         yield from doubts.unlike_in_memory(figures.get(FROM_MEMORY), base.get(FROM_MEMORY))
+        yield from doubts.unlike_in_cpus(runs, base_runs)
         yield from doubts.unlike_in_age(figures.get(OVERWRITTEN), base.get(OVERWRITTEN))
 
     def _compared(self, load: Hashable, value: Scalar, key: str) -> Optional[Comparison]:

@@ -378,6 +378,34 @@ def unlike_in_memory(own: Optional[float], base: Optional[float]) -> Iterator[st
     )
 
 
+def unlike_in_cpus(runs: Sequence[Run], base: Sequence[Run]) -> Iterator[str]:
+    """Whether Ceph kept an OSD on one NUMA node in some runs of a row, or of the baseline, only.
+
+    Where a configuration confines OSDs, the difference is meant.
+    """
+    nodes: dict[str, dict[str, None]] = {}
+    for run in (*base, *runs):
+        for osd, node in _nodes_of_osds(run.proof):
+            nodes.setdefault(osd, {})[node] = None
+    moved = {osd: tuple(of_osd) for osd, of_osd in nodes.items() if len(of_osd) > 1}
+    for osd, of_osd in list(moved.items())[:1]:
+        more = f" (and {counted(len(moved) - 1, 'more OSD')})" if len(moved) > 1 else ""
+        yield (
+            f"Ceph ran {osd}{more} on {of_osd[0]} in one cell and on {of_osd[1]} in another: this "
+            "compares NUMA nodes too"
+        )
+
+
+def _nodes_of_osds(proof: Optional[Proof]) -> Iterator[tuple[str, str]]:
+    for overlay in proof.overlays if proof else ():
+        is_meant = overlay.present and overlay.options.get("osd_cores")
+        if overlay.overlay == "cpuset" and not is_meant:
+            for osd, about in _mapping(overlay.evidence).items():
+                if osd.startswith("osd."):
+                    node = _mapping(about).get("numa_node")
+                    yield osd, "all CPUs" if node is None else f"NUMA node {node}"
+
+
 def unlike_in_age(own: Optional[float], base: Optional[float]) -> Iterator[str]:
     """Whether a row's drives were more, or less, written over than the baseline's before it."""
     if own is None or base is None or abs(own - base) <= OVERWRITES:
