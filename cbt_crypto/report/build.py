@@ -164,6 +164,7 @@ def assemble(
         notes=(
             *map(str, archive.problems),
             *how_it_came_out(archive.folder),
+            *doubts.memory_sentences(tables),
             *([] if is_possible() else [_NO_RANGES]),
         ),
         records=tuple(record.table(r for run in runs for r in run.records)),
@@ -308,7 +309,7 @@ class _Comparer:
     ) -> Iterator[str]:
         base_runs = section.rows.get(self.baseline, ())
         base = _figures(base_runs, section.direction)
-        yield from doubts.unlike_in_memory(figures.get(FROM_MEMORY), base.get(FROM_MEMORY))
+        yield from doubts.from_memory(figures.get(FROM_MEMORY), base.get(FROM_MEMORY))
         yield from doubts.unlike_in_cpus(runs, base_runs)
         yield from doubts.unlike_in_age(figures.get(OVERWRITTEN), base.get(OVERWRITTEN))
 

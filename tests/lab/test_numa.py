@@ -27,7 +27,7 @@ SHAPE = Shape(
 DEVICES = [f"/dev/disk/by-partlabel/osd-device-{n}-data" for n in (0, 1)]
 CLUSTER = {
     "head": "node0", "clients": ["node0"], "osds": ["node0"],
-    "mons": {"node0": {"a": "node0"}}, "mgrs": {"node0": {"x": None}}, "osd_devices": DEVICES,
+    "mons": {"node0": {"a": "node0"}}, "mgrs": {"node0": {"x": None}}, "osds_per_node": 2,
     "pool_profiles": {"rbd": {"pg_size": 16, "pgp_size": 16, "replication": 1}},
     "settings": {"osd_memory_target": "900M"},
     "configurations": {
