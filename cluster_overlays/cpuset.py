@@ -149,11 +149,13 @@ class CpuSet(Overlay):
         for host, looks in seen.items():
             for look in looks:
                 for name, cpus in look.value["osds"].items():
-                    wrong = [allowed for allowed in cpus["found"] if allowed != cpus["expected"]]
+                    # Where Ceph pins an OSD to another node, what is expected changes with it.
+                    expected = looks[0].value["osds"].get(name, cpus)["expected"]
+                    wrong = [allowed for allowed in cpus["found"] if allowed != expected]
                     if wrong:
                         return (
                             f"{name} on {host}: threads could use CPUs {wrong[0]} and not "
-                            f"{cpus['expected']} for a part of the cell"
+                            f"{expected} for a part of the cell"
                         )
                 clients = look.value.get("clients", {})
                 if clients.get("expected") != clients.get("in_force"):
@@ -164,10 +166,12 @@ class CpuSet(Overlay):
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
         looks = [_facts(outputs) for outputs in (before, after)]
         findings = {osd: self._osd_finding(osd, looks) for osd in site.osds}
-        confined = self.is_present and self.osd_cores is not None
-        verdict = judge_all(
-            self, findings, "run on their cores" if confined else "may use every CPU"
-        )
+        claim = "may use every CPU"
+        if self.is_present and self.osd_cores is not None:
+            claim = "run on their cores"
+        elif any("numa_node" in finding.evidence for finding in findings.values()):
+            claim = "may use every CPU, or all of the NUMA node that Ceph chose for them"
+        verdict = judge_all(self, findings, claim)
         if not self._confines_clients:
             return verdict
         hosts = {host: looks[1].get(host, {}).get("clients") for host in site.clients}
@@ -181,8 +185,14 @@ class CpuSet(Overlay):
         )
 
     def _osd_finding(self, osd: Osd, looks: Sequence[Mapping[str, Any]]) -> Finding:
-        faults = [self._osd_fault(look.get(osd.host), f"osd.{osd.id}") for look in looks]
-        of_osd = looks[-1].get(osd.host, {"osds": {}})["osds"].get(f"osd.{osd.id}", {})
+        name = f"osd.{osd.id}"
+        faults = [self._osd_fault(look.get(osd.host), name) for look in looks]
+        before, of_osd = (look.get(osd.host, {"osds": {}})["osds"].get(name, {}) for look in looks)
+        if not any(faults) and before["expected"] != of_osd["expected"]:
+            faults.append(
+                f"Ceph moved it from CPUs {before['expected']} to {of_osd['expected']} in the "
+                "middle of the cell"
+            )
         return Finding(next((fault for fault in faults if fault), None), of_osd)
 
     def _osd_fault(self, facts: Optional[Mapping[str, Any]], osd: str) -> Optional[str]:
@@ -223,7 +233,10 @@ class CpuSet(Overlay):
             "action": action,
             "group": _group(site, host),
             "options": self.model_dump() if self.is_present else None,
-            "osds": {f"osd.{osd.id}": osd.pid_file for osd in site.osds_of(host)},
+            "osds": {
+                f"osd.{osd.id}": {"pid_file": osd.pid_file, "socket": osd.admin_socket}
+                for osd in site.osds_of(host)
+            },
             "client": host in site.clients,
         }
 

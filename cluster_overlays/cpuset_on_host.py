@@ -2,6 +2,9 @@
 
 Its source is sent to them, so it needs nothing but Python 3.6. Its one argument is a JSON object,
 see `main`. CPUs are numbers as in /proc/cpuinfo; a core is the list of its hyperthreads.
+
+Ceph pins an OSD to a NUMA node by itself where its drive and networks are on the same one
+(`osd_numa_auto_affinity`), or where `osd_numa_node` names it.
 """
 
 import contextlib
@@ -10,9 +13,13 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
+
+from cbt_crypto.hosts.admin_socket_on_host import ASK_ERRORS, ask
 
 Core = List[int]
+#: Seconds an OSD may take to tell an option.
+_TIMEOUT_S = 10
 
 
 class Impossible(Exception):
@@ -22,8 +29,12 @@ class Impossible(Exception):
 class HostFiles:
     """What is read and written below `root`: /, or a copy of its files in a test."""
 
-    def __init__(self, root: str = "/") -> None:
-        self.root = Path(root)
+    def __init__(
+        self,
+        root: str = "/",
+        set_affinity: Callable[[int, Iterable[int]], None] = os.sched_setaffinity,
+    ) -> None:
+        self.root, self.set_affinity = Path(root), set_affinity
 
     def read(self, path: str) -> str:
         """The text of a file below the root, stripped."""
@@ -58,6 +69,26 @@ class HostFiles:
             links = sorted((self.root / folder).glob("node[0-9]*"))
             nodes.setdefault(int(links[0].name[4:]) if links else 0, []).append(core)
         return nodes
+
+    def node_of(self, cpus: str) -> Optional[int]:
+        """The NUMA node whose usable CPUs are exactly these; None where there is none."""
+        for node, cores in self.nodes().items():
+            if format_cpus(cpu for core in cores for cpu in core) == cpus:
+                return node
+        return None
+
+    def pin(self, pid: str, cpus: List[int]) -> None:
+        """Let all threads of a process use just these CPUs, within those of its cgroup."""
+        done: Set[str] = set()
+        while True:
+            # A thread has the CPUs of the one that started it, maybe just before its turn here.
+            new = set(os.listdir(str(self.root / "proc" / pid / "task"))) - done
+            if not new:
+                return
+            for thread in new:
+                with contextlib.suppress(ProcessLookupError):
+                    self.set_affinity(int(thread), cpus)
+            done |= new
 
     def threads(self, pid_file: str) -> Dict[str, int]:
         """CPU list -> how many threads of the process may use just these; empty: not running."""
@@ -251,6 +282,11 @@ class Groups:
         # v2 would take them all again by an empty list, but not while processes are in the group.
         (group / "cpuset.cpus").write_text(self._in_force(self.ours).read_text().strip())
 
+    def has(self, member: str, pid: str) -> bool:
+        """Whether a process is in the member's group."""
+        processes = self.ours / member / "cgroup.procs"
+        return processes.exists() and pid in processes.read_text().split()
+
     def cpus(self, member: str) -> Optional[str]:
         """The CPUs in force for the member's group; None when it is not there."""
         path = self._in_force(self.ours / member)
@@ -267,6 +303,7 @@ class CpuPlan:
         self.host, self.arguments = host, arguments
         self.osds = {}  # type: Dict[str, List[int]]
         self.clients = None  # type: Optional[List[int]]
+        self._settings = {}  # type: Dict[str, Tuple[int, bool]]
         options = arguments["options"]
         if options:
             self.osds, clients = choose(host.nodes(), options, list(arguments["osds"]))
@@ -291,9 +328,13 @@ class CpuPlan:
         groups = self.groups()
         groups.make()
         for osd, cpus in self.osds.items():
+            pid = self.host.read(self._pid_file(osd).lstrip("/"))
+            self._note_choice(groups, osd, pid)
             group = groups.confine(osd, cpus)
-            pid = self.host.read(self.arguments["osds"][osd].lstrip("/"))
             (group / "cgroup.procs").write_text(pid)
+            if self._choice(osd):
+                # Else it would use only those of its cgroup's CPUs that are Ceph's choice too.
+                self.host.pin(pid, cpus)
         if self.clients:
             groups.confine("clients", self.clients)
 
@@ -303,19 +344,85 @@ class CpuPlan:
         for osd in self.arguments["osds"]:
             if groups and osd not in self.osds:
                 groups.release(osd)
+                choice = self._choice(osd)
+                if choice:
+                    self.host.pin(choice[0], parse_cpus(choice[1]))
+
+    def _pid_file(self, osd: str) -> str:
+        path = self.arguments["osds"][osd]["pid_file"]  # type: str
+        return path
+
+    def _note(self, osd: str) -> Path:
+        return self.host.root / (self._pid_file(osd).lstrip("/") + ".cpus")
+
+    def _note_choice(self, groups: Groups, osd: str, pid: str) -> None:
+        """Keep the CPUs that Ceph chose for an OSD, before we confine it for the first time."""
+        threads = self.host.threads(self._pid_file(osd))
+        if groups.has(osd, pid) or not threads:
+            return
+        cpus = _of_most(threads)
+        if cpus != format_cpus(self.host.usable_cpus()):
+            self._note(osd).write_text(f"{pid} {cpus}\n")
+
+    def _choice(self, osd: str) -> Optional[List[str]]:
+        """The OSD's pid and the CPUs that Ceph chose for it; None where it chose none."""
+        try:
+            choice = self._note(osd).read_text().split()
+            pid = self.host.read(self._pid_file(osd).lstrip("/"))
+        except FileNotFoundError:
+            return None
+        return choice if choice[0] == pid else None
 
     def facts(self, threads_of: Optional[Callable[[str], Dict[str, int]]] = None) -> Dict[str, Any]:
         """What is in force, beside what should be. `threads_of` reads them in another way."""
         read = threads_of or self.host.threads
         usable = format_cpus(self.host.usable_cpus())
         facts = {"usable": usable, "osds": {}}  # type: Dict[str, Any]
-        for osd, pid_file in self.arguments["osds"].items():
-            expected = format_cpus(self.osds[osd]) if osd in self.osds else usable
-            facts["osds"][osd] = {"expected": expected, "threads": read(pid_file)}
+        for osd in self.arguments["osds"]:
+            threads = read(self._pid_file(osd))
+            about = {"expected": usable, "threads": threads}  # type: Dict[str, Any]
+            if osd in self.osds:
+                about["expected"] = format_cpus(self.osds[osd])
+            elif threads and _of_most(threads) != usable:
+                cpus = _of_most(threads)
+                node = self._node_of_ceph(osd, cpus)
+                if node is not None:
+                    about.update(expected=cpus, numa_node=node)
+            facts["osds"][osd] = about
         if self.clients:
             in_force = self.groups().cpus("clients")
             facts["clients"] = {"expected": format_cpus(self.clients), "in_force": in_force}
         return facts
+
+    def _node_of_ceph(self, osd: str, cpus: str) -> Optional[int]:
+        """The NUMA node that Ceph keeps an OSD on, if it may and these are all of its CPUs."""
+        groups = Groups.find(self.host, self.host.own(self.arguments["group"]))
+        if groups and groups.cpus(osd) == cpus:
+            return None  # it is our cgroup that confines it
+        node = self.host.node_of(cpus)
+        if node is None:
+            return None
+        try:
+            named, is_automatic = self._numa_settings(osd)
+        except (*ASK_ERRORS, KeyError, TypeError):
+            return None
+        return node if named == node or (named < 0 and is_automatic) else None
+
+    def _numa_settings(self, osd: str) -> Tuple[int, bool]:
+        """`osd_numa_node` and `osd_numa_auto_affinity` of a running OSD."""
+        if osd not in self._settings:
+            socket = self.arguments["osds"][osd]["socket"]
+            named, automatic = (
+                ask(socket, {"prefix": "config get", "var": name}, timeout_s=_TIMEOUT_S)[name]
+                for name in ("osd_numa_node", "osd_numa_auto_affinity")
+            )
+            self._settings[osd] = int(named), automatic == "true"
+        return self._settings[osd]
+
+
+def _of_most(threads: Dict[str, int]) -> str:
+    """The CPUs that most threads may use."""
+    return max(sorted(threads), key=lambda cpus: threads[cpus])
 
 
 _planned = []  # type: List[CpuPlan]
@@ -324,7 +431,8 @@ _planned = []  # type: List[CpuPlan]
 def see(arguments: Dict[str, Any]) -> Dict[str, Any]:
     """OSD -> its CPUs as `expected`, and the `found` lists of its threads: a `Watch`.
 
-    `clients` are those of the clients' group. What is expected is read once.
+    `numa_node` is the one that Ceph chose, `clients` are the CPUs of the clients' group. What the
+    options ask for is worked out once.
     """
     if not _planned:
         _planned.append(CpuPlan(HostFiles(), arguments))
@@ -350,8 +458,8 @@ def main(arguments: Dict[str, Any], host: HostFiles) -> None:
     """Do `arguments["action"]`: check, apply or show.
 
     The others are `group`, the name of the campaign's cgroup; `options`, those of the overlay or
-    null for no restriction; `osds`, OSD name -> pid file; `client`, whether client processes run
-    here.
+    null for no restriction; `osds`, OSD name -> `pid_file` and admin `socket`; `client`, whether
+    client processes run here.
     """
     plan = CpuPlan(host, arguments)
     if arguments["action"] == "check":

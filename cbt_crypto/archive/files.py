@@ -17,7 +17,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, ClassVar, Optional
 
 import yaml
-from isal import isal_zlib
 
 #: Characters of a sentence about a file.
 _LONGEST = 400
@@ -205,8 +204,6 @@ STREAM_LIMIT = 4 << 30
 #: The longest line that a log may have, in bytes; fio's histogram lines take some 20,000.
 LINE_LIMIT = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
-#: What isal raises for damaged data; its stub takes the class for an instance.
-_DAMAGED: type[Exception] = isal_zlib.error  # type: ignore[assignment]
 
 
 class Stream:
@@ -259,11 +256,15 @@ class Stream:
             head = file.read(self._piece)
 
     def _inflated(self, file: BinaryIO, head: bytes) -> Iterator[bytes]:
+        from isal import isal_zlib  # noqa: PLC0415 - nodes read no compressed files and lack it
+
+        # Its stub takes the class for an instance.
+        damaged: type[Exception] = isal_zlib.error  # type: ignore[assignment]
         inflater = isal_zlib.decompressobj(wbits=31)
         while head:
             try:
                 piece = inflater.decompress(head, self._piece)
-            except _DAMAGED as error:
+            except damaged as error:
                 raise Malformed(f"is damaged ({error})") from None
             if piece:
                 yield piece

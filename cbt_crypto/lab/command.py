@@ -18,7 +18,7 @@ from cbt_crypto.lab import access, image, lifecycle
 from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import LabCampaign
 from cbt_crypto.lab.run import run as run_job
-from cbt_crypto.lab.shape import MOST_NODES, Kind, Lab, Release, Shape
+from cbt_crypto.lab.shape import MOST_NODES, MOST_NUMA, Kind, Lab, Release, Shape
 from cbt_crypto.units import size_bytes
 
 
@@ -99,6 +99,13 @@ def lab() -> None:
 )
 @click.option("--cpus", type=click.IntRange(1), default=2, show_default=True, help="Of each vm.")
 @click.option(
+    "--numa",
+    type=click.IntRange(1, MOST_NUMA),
+    default=1,
+    show_default=True,
+    help="NUMA nodes of each vm.",
+)
+@click.option(
     "--mirror", metavar="URL", help="Debian archive to build from [default: this machine's apt's]."
 )
 @_NAME
@@ -112,6 +119,7 @@ def up(  # noqa: PLR0913 - one parameter an option
     disk_size: int,
     memory: int,
     cpus: int,
+    numa: int,
     mirror: Optional[str],
     name: str,
 ) -> None:
@@ -122,6 +130,8 @@ def up(  # noqa: PLR0913 - one parameter an option
     \b
       cbt-crypto lab up --kind vm --nodes 3 --disks 2 --disk-size 8G --memory 3G
     """
+    if numa > 1 and kind != Kind.VM.value:
+        raise UsageError("--numa needs --kind vm: namespace nodes have this machine's NUMA nodes")
     shape = Shape(
         kind=Kind(kind),
         ceph=Release(ceph),
@@ -131,6 +141,7 @@ def up(  # noqa: PLR0913 - one parameter an option
         disk_size=disk_size,
         memory=memory,
         cpus=cpus,
+        numa=numa,
     )
     with Steps(Console(stderr=True)) as steps:
         started, new = lifecycle.up(name, shape, steps, mirror)

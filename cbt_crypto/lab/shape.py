@@ -21,6 +21,7 @@ from cbt_crypto.units import size_text
 _FIRST_NODE = 10
 #: Nodes 0..N have the addresses .10 .. .10+N of their network, whose .1 is the host's.
 MOST_NODES = 32
+MOST_NUMA = 8
 
 
 class Kind(str, enum.Enum):
@@ -56,6 +57,8 @@ class Shape(BaseModel):
     disk_size: int = Field(gt=0)
     memory: int = Field(gt=0)
     cpus: int = Field(ge=1)
+    #: NUMA nodes of a vm node.
+    numa: int = Field(1, ge=1, le=MOST_NUMA)
 
     def describe(self) -> str:
         """The shape as options of `lab up`."""
@@ -66,6 +69,8 @@ class Shape(BaseModel):
             text += f" --disk-size {size_text(self.disk_size)}"
         if self.kind is Kind.VM:
             text += f" --memory {size_text(self.memory)} --cpus {self.cpus}"
+        if self.numa > 1:
+            text += f" --numa {self.numa}"
         return text
 
 

@@ -21,7 +21,7 @@ from cbt_crypto.hosts import marked_processes
 from cbt_crypto.hosts.directories import cache_dir
 from cbt_crypto.lab import access
 from cbt_crypto.lab.access import make_disks
-from cbt_crypto.lab.image import Image, check_tools
+from cbt_crypto.lab.image import SYSTEM_ID, Image, check_tools
 from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Lab, Node, Shape, gigabytes, lab_dir, make_nodes
 from cbt_crypto.units import size_text
@@ -42,6 +42,8 @@ _SLOW_WHEN_EMULATED = "-avx2,-erms,-la57,-smap"
 #: What a kernel does for safety between processes, which nodes that live for minutes do not need.
 #: Above all: with random addresses QEMU before 8.0 translates each program anew at each start.
 _EMULATED_KERNEL = "norandmaps mitigations=off init_on_alloc=0"
+#: Numbers of PCI buses behind the root complex of each NUMA node.
+_FIRST_BUS, _BUSES_A_NODE = 32, 24
 #: Before QEMU 10, TCG corrupts flags around cmpxchg16b, and the guest's kernel panics in kmalloc.
 _FIXED_CMPXCHG16B = 10
 
@@ -79,6 +81,8 @@ class Guest:
     disks: Sequence[Path]
     memory: int
     cpus: int
+    #: How many NUMA nodes it has; with more than one, its disks and the lab's card are on them.
+    numa: int
     lab_address: str
     lab_mac: str
     host_mac: str
@@ -108,18 +112,15 @@ def command(machine: Machine, guest: Guest) -> list[str]:
         *(
             "-name",
             f"{guest.lab}-{guest.name}",
-            "-smp",
-            str(guest.cpus),
-            "-m",
-            f"{guest.memory // 2**20}M",
         ),
+        *_processors(guest),
         *("-serial", f"file:{_path(guest.console)}"),
         *("-fw_cfg", f"name=opt/cbt-crypto/seed,file={_path(guest.seed)}"),
-        *_disks(guest.disks),
+        *_disks(guest),
         *("-netdev", f"socket,id=lab,mcast={_GROUP}:{guest.lab_port},localaddr=127.0.0.1"),
-        *("-device", f"virtio-net-pci,netdev=lab,mac={guest.lab_mac}"),
+        *_lab_card(guest),
         *("-netdev", f"user,id=host,restrict=on,hostfwd=tcp:127.0.0.1:{guest.ssh_port}-:22"),
-        *("-device", f"virtio-net-pci,netdev=host,mac={guest.host_mac},romfile="),
+        *("-device", f"virtio-net-pci,netdev=host,mac={guest.host_mac},romfile=,bus=pcie.0"),
     ]
 
 
@@ -132,7 +133,8 @@ def probe_command(machine: Machine, kernel: Path, system: Path) -> list[str]:
 
 
 def _base(machine: Machine, kernel: Path, system: Path, arguments: str) -> list[str]:
-    root = "root=/dev/nvme0n1 rw rootflags=noinit_itable"
+    # By no name of a device: other NVMe drives may be found first.
+    root = f"root=PARTUUID={SYSTEM_ID} rootwait rw rootflags=noinit_itable"
     kernel_words = ["console=ttyS0 quiet panic=-1 net.ifnames=0", *machine.kernel_options(), root]
     append = f"{' '.join(kernel_words)} init={_INIT} -- {arguments}"
     return [
@@ -150,12 +152,52 @@ def _arguments(guest: Guest) -> str:
     return f"{guest.name} {guest.lab_address} {guest.lab_mac} {_HOST_SIDE_ADDRESS} {guest.host_mac}"
 
 
-def _disks(disks: Sequence[Path]) -> list[str]:
+def _processors(guest: Guest) -> list[str]:
+    """CPUs and memory, alike on every NUMA node, and a root complex of each node's own."""
+    cpus, mib = guest.cpus // guest.numa, guest.memory // 2**20 // guest.numa
+    total = ["-smp", f"{guest.cpus},sockets={guest.numa}", "-m", f"{mib * guest.numa}M"]
+    if guest.numa == 1:
+        return total
+    for node in range(guest.numa):
+        first = node * cpus
+        total += ["-object", f"memory-backend-ram,id=memory{node},size={mib}M"]
+        total += [
+            "-numa",
+            f"node,nodeid={node},cpus={first}-{first + cpus - 1},memdev=memory{node}",
+        ]
+        bus = f"bus_nr={_FIRST_BUS + node * _BUSES_A_NODE},numa_node={node}"
+        total += ["-device", f"pxb-pcie,id=pxb{node},bus=pcie.0,{bus}"]
+    return total
+
+
+def _port(node: int, slot: int) -> list[str]:
+    """A port on a NUMA node, for one device; its bus is `port<slot>`."""
+    return ["-device", f"pcie-root-port,id=port{slot},bus=pxb{node},chassis={slot},slot={slot}"]
+
+
+def _disks(guest: Guest) -> list[str]:
+    """Virtio disks; with NUMA nodes NVMe drives, as virtio devices do not say on which they are.
+
+    The first is on the node of the lab's network card, which is the last one.
+    """
     options = []
-    for number, disk in enumerate(disks):
+    for number, disk in enumerate(guest.disks):
         options += ["-drive", f"{_raw(f'disk{number}', disk)},discard=unmap"]
-        options += ["-device", f"virtio-blk-pci,drive=disk{number},serial={disk.name}"]
+        about = f"drive=disk{number},serial={disk.name}"
+        if guest.numa > 1:
+            options += _port((guest.numa - 1 - number) % guest.numa, slot=number + 2)
+            options += ["-device", f"nvme,{about},bus=port{number + 2}"]
+        else:
+            options += ["-device", f"virtio-blk-pci,{about}"]
     return options
+
+
+def _lab_card(guest: Guest) -> list[str]:
+    """The network card to the other nodes."""
+    about = f"netdev=lab,mac={guest.lab_mac}"
+    if guest.numa == 1:
+        return ["-device", f"virtio-net-pci,{about}"]
+    return [*_port(guest.numa - 1, slot=1), "-device", f"vmxnet3,{about},bus=port1"]
 
 
 def _raw(name: str, path: Path) -> str:
@@ -252,6 +294,10 @@ def check_machine(shape: Shape) -> None:
     """Raise UsageError when this machine has no QEMU, or not the memory for `shape`."""
     check()
     check_tools()
+    if shape.cpus % shape.numa:
+        raise UsageError(
+            f"--cpus {shape.cpus} cannot be shared among --numa {shape.numa} nodes; name a multiple"
+        )
     needed, left = shape.nodes * shape.memory, memory_left()
     if needed > left:
         raise UsageError(
@@ -322,6 +368,7 @@ class Nodes:
             disks=make_disks(lab, node),
             memory=lab.shape.memory,
             cpus=lab.shape.cpus,
+            numa=lab.shape.numa,
             lab_address=f"{node.address}/{lab.network.prefixlen}",
             lab_mac=mac(index, lab_side=True),
             host_mac=mac(index, lab_side=False),

@@ -19,6 +19,7 @@ from cbt_crypto.plan.order import deployments_of, is_in_rounds, turns_of, turns_
 from cbt_crypto.plan.pacing import fewest
 from cbt_crypto.plan.predict import Durations, Earlier, Forecast, clock, in_words, predict
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
+from cbt_crypto.plan.working_set import memory_warnings
 from cbt_crypto.results.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, half_of_rounds, rounds_for
 from cbt_crypto.units import counted
 
@@ -46,6 +47,8 @@ def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None
     console.print()
     in_all = _in_all(plan) if earlier is None else ""
     console.print(f"{_summary(plan)}{in_all} {_buys(plan)}", highlight=False, soft_wrap=True)
+    for sentence in memory_warnings(plan.campaign, plan.to_measure):
+        console.print(f"warning: {sentence}", highlight=False, markup=False, soft_wrap=True)
     if earlier is not None and like is not None:
         words = in_words(predict(plan, earlier), like)
         console.print(words, highlight=False, markup=False, soft_wrap=True)

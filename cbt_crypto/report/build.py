@@ -164,6 +164,7 @@ def assemble(
         notes=(
             *map(str, archive.problems),
             *how_it_came_out(archive.folder),
+            *doubts.memory_sentences(tables),
             *([] if is_possible() else [_NO_RANGES]),
         ),
         records=tuple(record.table(r for run in runs for r in run.records)),
@@ -298,14 +299,18 @@ class _Comparer:
             figures=figures,
             withheld=few,
             comparisons={key: compared for key, compared in comparisons if compared is not None},
-            warnings=(*_warnings(runs, direction), *self._unlike_baseline(figures, section)),
+            warnings=(*_warnings(runs, direction), *self._unlike_baseline(figures, section, runs)),
             runs=runs,
             alone=_alone(section.dimension, value),
         )
 
-    def _unlike_baseline(self, figures: Mapping[str, float], section: SectionRuns) -> Iterator[str]:
-        base = _figures(section.rows.get(self.baseline, ()), section.direction)
-        yield from doubts.unlike_in_memory(figures.get(FROM_MEMORY), base.get(FROM_MEMORY))
+    def _unlike_baseline(
+        self, figures: Mapping[str, float], section: SectionRuns, runs: Sequence[Run]
+    ) -> Iterator[str]:
+        base_runs = section.rows.get(self.baseline, ())
+        base = _figures(base_runs, section.direction)
+        yield from doubts.from_memory(figures.get(FROM_MEMORY), base.get(FROM_MEMORY))
+        yield from doubts.unlike_in_cpus(runs, base_runs)
         yield from doubts.unlike_in_age(figures.get(OVERWRITTEN), base.get(OVERWRITTEN))
 
     def _compared(self, load: Hashable, value: Scalar, key: str) -> Optional[Comparison]:

@@ -292,7 +292,7 @@ def _dots(version: Version) -> str:
 
 #: The name in the file.
 NAME = "ceph-volume"
-#: From Ceph 18.2.2 on, and everywhere that cryptsetup is 2.3.4 or newer.
+#: From Ceph 17.2.8 and 18.2.4 on, and everywhere that cryptsetup is 2.3.4 or newer.
 FLAGS = Flags(("allow_discards",), ("no_read_workqueue", "no_write_workqueue"))
 #: What a file cannot say beside it.
 DECIDES = frozenset(

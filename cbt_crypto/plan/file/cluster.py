@@ -147,7 +147,9 @@ class ErasureProfile(FileSection):
         ge=1, le=16, description="coding pieces on top; as many pieces may be lost"
     )
     erasure_plugin: Literal["jerasure", "isa", "clay", "shec"] = Field(
-        "jerasure", description="Ceph's erasure-code plugin"
+        "jerasure",
+        description="Ceph's erasure-code plugin; new profiles of Ceph 20.2 have isa when they name "
+        "none, this file jerasure in every release",
     )
     erasure_stripe_unit: Optional[int] = Field(
         None, ge=512, le=1 << 26, multiple_of=512,

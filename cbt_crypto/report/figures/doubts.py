@@ -9,7 +9,7 @@ from typing import Any, Optional
 import numpy as np
 
 from cbt_crypto.archive.documents import Baseline, OverlayProof, PlanDocument, Proof
-from cbt_crypto.report.figures.metric import records_of, total_rate
+from cbt_crypto.report.figures.metric import FROM_MEMORY, records_of, total_rate
 from cbt_crypto.report.model import ReportCell, Table
 from cbt_crypto.results.cell.node import BUSY_STATES, IdleUse, NodeUse
 from cbt_crypto.results.cell.record import Floats, Record
@@ -250,6 +250,8 @@ UNSERVED_PERCENT = 5.0
 BESIDE_SHARE = 0.1
 #: Rows may differ by so much in what came from memory, in points of percent.
 MEMORY_POINTS = 10.0
+#: From this share of reads on memory is measured, in percent.
+MOSTLY_PERCENT = 50.0
 #: Rows may differ by so many whole overwrites of their drives.
 OVERWRITES = 0.25
 #: A rate is kept when it is no further from what was asked for, in percent.
@@ -368,14 +370,58 @@ def _beside(idle: Optional[IdleUse]) -> Iterator[str]:
             )
 
 
-def unlike_in_memory(own: Optional[float], base: Optional[float]) -> Iterator[str]:
-    """Whether a row read more or less from memory than the baseline; both in percent of reads."""
-    if own is None or base is None or abs(own - base) <= MEMORY_POINTS:
+def from_memory(own: Optional[float], base: Optional[float]) -> Iterator[str]:
+    """Whether a row read from memory, or more or less so than the baseline; both in percent."""
+    if own is None:
         return
-    yield (
-        f"{own:.0f} % of reads came from OSDs' memory, of the baseline's {base:.0f} %: this"
-        " compares caches too"
-    )
+    if base is not None and abs(own - base) > MEMORY_POINTS:
+        yield (
+            f"{own:.0f} % of reads came from OSDs' memory, of the baseline's {base:.0f} %: this"
+            " compares caches too"
+        )
+    elif own >= MOSTLY_PERCENT:
+        yield f"{own:.0f} % of reads came from OSDs' memory: this measures memory more than drives"
+
+
+def memory_sentences(tables: Iterable[Table]) -> Iterator[str]:
+    """One on all rows together that read mostly from memory, for the head of a report."""
+    cells = [cell for table in tables for cell in table.cells if FROM_MEMORY in cell.figures]
+    mostly = [cell.figures[FROM_MEMORY] for cell in cells]
+    mostly = [percent for percent in mostly if percent >= MOSTLY_PERCENT]
+    if mostly:
+        yield (
+            f"{len(mostly)} of {counted(len(cells), 'row')} of reads took {min(mostly):.0f} to "
+            f"{max(mostly):.0f} % from OSDs' memory and not from drives; larger volumes, or a "
+            "smaller osd_memory_target, measure drives"
+        )
+
+
+def unlike_in_cpus(runs: Sequence[Run], base: Sequence[Run]) -> Iterator[str]:
+    """Whether Ceph kept an OSD on one NUMA node in some runs of a row, or of the baseline, only.
+
+    Where a configuration confines OSDs, the difference is meant.
+    """
+    nodes: dict[str, dict[str, None]] = {}
+    for run in (*base, *runs):
+        for osd, node in _nodes_of_osds(run.proof):
+            nodes.setdefault(osd, {})[node] = None
+    moved = {osd: tuple(of_osd) for osd, of_osd in nodes.items() if len(of_osd) > 1}
+    for osd, of_osd in list(moved.items())[:1]:
+        more = f" (and {counted(len(moved) - 1, 'more OSD')})" if len(moved) > 1 else ""
+        yield (
+            f"Ceph ran {osd}{more} on {of_osd[0]} in one cell and on {of_osd[1]} in another: this "
+            "compares NUMA nodes too"
+        )
+
+
+def _nodes_of_osds(proof: Optional[Proof]) -> Iterator[tuple[str, str]]:
+    for overlay in proof.overlays if proof else ():
+        is_meant = overlay.present and overlay.options.get("osd_cores")
+        if overlay.overlay == "cpuset" and not is_meant:
+            for osd, about in _mapping(overlay.evidence).items():
+                if osd.startswith("osd."):
+                    node = _mapping(about).get("numa_node")
+                    yield osd, "all CPUs" if node is None else f"NUMA node {node}"
 
 
 def unlike_in_age(own: Optional[float], base: Optional[float]) -> Iterator[str]:

@@ -346,7 +346,7 @@ def text(proposal: Proposal, start: Start, name: str, user: str | None, origin: 
         _pools(proposal, start),
         _experiment(start),
         _monitoring(proposal),
-        _benchmarks(start),
+        _benchmarks(proposal, start),
     )
     return "".join(f"{line}\n" for part in parts for line in part)
 
@@ -444,15 +444,32 @@ def _monitoring(proposal: Proposal) -> Iterator[str]:
         yield "  sampler: {}"
 
 
-def _benchmarks(start: Start) -> Iterator[str]:
+def _benchmarks(proposal: Proposal, start: Start) -> Iterator[str]:
     yield "benchmarks:"
     for name, section in start.benchmarks.items():
         yield f"  {name}:"
-        sections = section if isinstance(section, list) else [section]
+        sections = _parts(section)
+        yield from _from_memory(name, sections, proposal)
         for part in sections:
             for index, (key, value) in enumerate(part.items()):
                 dash = ("- " if index == 0 else "  ") if isinstance(section, list) else ""
                 yield f"    {dash}{key}: {flow(value)}"
+
+
+def _from_memory(
+    name: str, sections: Sequence[Mapping[str, Any]], proposal: Proposal
+) -> Iterator[str]:
+    """What reads of these volumes measure, where the OSDs' memory has room for all of them."""
+    osds = proposal.osds_per_node * len(proposal.osds)
+    memory = proposal.memory_target * osds // proposal.replication
+    clients = 1 if "single_client" in name else len(proposal.clients)
+    for part in sections:
+        volumes = int(part.get("volumes_per_client", 1)) * clients
+        if "vol_size" in part and (part["vol_size"] << 20) * volumes <= memory:
+            larger = (memory >> 20) // volumes + 1
+            yield "    # Its volumes fit into the OSDs' memory, so reads measure memory; vol_size"
+            yield f"    # {larger} or more measures drives, and takes as much longer to fill."
+            return
 
 
 def data(written: str) -> Any:

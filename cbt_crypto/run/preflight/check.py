@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional
 
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.stack import Stack
@@ -24,8 +23,9 @@ from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.checks import origin_of
-from cbt_crypto.plan.file.cluster import PoolProfile, at
+from cbt_crypto.plan.file.cluster import at
 from cbt_crypto.plan.layout import cell_site, drives_of, site_of
+from cbt_crypto.plan.working_set import copies, memory_warnings
 from cbt_crypto.run.cell.conditions import hosts_of
 from cbt_crypto.run.preflight.survey import HostFinding, facts, survey, version_facts
 from cbt_crypto.run.targets.choice import target_of
@@ -133,7 +133,12 @@ def look(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Host
     remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
     wanted = [*checks(campaign, cells, stacks), *engine.requirements(campaign)]
     answers = survey(remote, reachable, wanted) if reachable else []
-    return [*(HostFinding(host, "ssh", "no", why) for host, why in unknown.items()), *answers]
+    from_memory = [
+        HostFinding(site.head, "memory", "", warning=sentence)
+        for sentence in memory_warnings(campaign, cells)
+    ]
+    unnamed = [HostFinding(host, "ssh", "no", why) for host, why in unknown.items()]
+    return [*unnamed, *answers, *from_memory]
 
 
 def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -> list[Requirement]:
@@ -193,17 +198,9 @@ def _data_bytes_per_osd(campaign: Campaign, cells: Sequence[Cell]) -> int:
         volumes = by_configuration.setdefault(cell.configuration, {})
         for volume in cell.scenario.volumes(site):
             pool = profiles.get(volume.data_pool or volume.pool)
-            volumes[volume.name] = round((volume.size_mb << 20) * _copies(campaign, pool))
+            volumes[volume.name] = round((volume.size_mb << 20) * copies(campaign.cluster, pool))
     most = max((sum(volumes.values()) for volumes in by_configuration.values()), default=0)
     return most // max(1, osds)
-
-
-def _copies(campaign: Campaign, pool: Optional[PoolProfile]) -> float:
-    """Bytes on OSDs for each byte of a volume in a pool."""
-    code = campaign.cluster.erasure_profiles.get((pool and pool.erasure_profile) or "")
-    if code is not None:
-        return (code.erasure_k + code.erasure_m) / code.erasure_k
-    return 1 if pool is None else pool.replication
 
 
 def _raise(problems: Iterable[str]) -> None:

@@ -277,3 +277,11 @@ def test_host_lists_are_pdshs_own(programs: Any) -> None:
     programs("pdsh", 'echo "pdsh@x: bad" >&2; exit 1')
     with pytest.raises(UsageError, match="is no list of hosts"):
         expand("")
+
+
+def test_volumes_that_fit_into_the_osds_memory_are_said() -> None:
+    """30 OSDs of 16 GiB; what a client reads of 8 GiB never leaves their memory."""
+    text = written(propose(TEN))
+    assert text.count("# Its volumes fit into the OSDs' memory, so reads measure memory") == 3
+    small = [replace(each, memory=8 * GIB) for each in nodes("osd", 1, 2)]
+    assert "so reads measure memory" not in written(propose([*small, host("client0")]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -64,3 +66,22 @@ def test_caches_and_environments_stay_here_and_links_are_followed(tmp_path: Path
         hello = tar.extractfile("hello.txt")
         assert hello is not None and hello.read() == b"hello"
         assert {member.uid for member in files.values()} == {0}
+
+
+def test_what_runs_on_a_node_needs_only_what_the_image_has() -> None:
+    """Reports are made elsewhere: a node has none of the libraries that only they need."""
+    program = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("isal", "numpy", "scipy", "arch", "filelock", "plotly"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+from cbt_crypto import main
+from cbt_crypto.run import campaign
+from cbt_crypto.engine.embedded import ceph
+from cbt_crypto.engine.upstream import engine
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -132,3 +133,14 @@ def test_a_builder_without_root_gets_ids_of_its_own(monkeypatch: pytest.MonkeyPa
     assert {"--user", "--map-root-user", "--map-auto"} <= set(image.isolated(["true"]))
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert "--user" not in image.isolated(["true"])
+
+
+def test_the_system_is_found_by_a_partition_table(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    with disk.open("wb") as file:
+        file.truncate(4 << 20)
+        file.write(image.partition_table(1 << 20, 3 << 20))
+    command = ["/usr/sbin/blkid", "--probe", "--output", "export", str(disk)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert {"PTUUID=cb7c1ab0", "PTTYPE=dos"} <= set(shown.splitlines())
+    assert image.SYSTEM_ID == "cb7c1ab0-01"

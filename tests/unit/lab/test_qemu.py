@@ -19,6 +19,7 @@ GUEST = Guest(
     disks=(Path("/l/node1/disks/osd-device-0"), Path("/l/node1/disks/osd-device-1")),
     memory=3 * 2**30,
     cpus=2,
+    numa=1,
     lab_address="10.231.0.11/24",
     lab_mac=vm.mac(1, lab_side=True),
     host_mac=vm.mac(1, lab_side=False),
@@ -53,7 +54,7 @@ def test_the_cpu_fits_the_accelerator_and_the_qemu(
 def test_the_guest_is_told_who_it_is_by_its_kernel_command_line() -> None:
     (append,) = values(vm.command(TCG, GUEST), "-append")
     kernel, _, init = append.partition(" -- ")
-    assert "root=/dev/nvme0n1 rw" in kernel and "init=/usr/lib/cbt-crypto-lab/init" in kernel
+    assert "root=PARTUUID=cb7c1ab0-01 " in kernel and "init=/usr/lib/cbt-crypto-lab/init" in kernel
     assert init.split() == [
         *("node1", "10.231.0.11/24", "52:54:00:cb:70:01"),
         *("10.0.2.15/24", "52:54:00:cb:71:01"),
@@ -82,6 +83,30 @@ def test_data_disks_carry_their_name_as_serial_number() -> None:
         command, "-drive"
     )
     assert "virtio-blk-pci,drive=disk1,serial=osd-device-1" in values(command, "-device")
+
+
+def test_numa_nodes_have_cpus_memory_and_what_says_on_which_it_is() -> None:
+    """Ceph pins to nodes of NVMe drives and of real network cards; virtio devices have none."""
+    command = vm.command(TCG, replace(GUEST, cpus=4, numa=2))
+    assert values(command, "-smp") == ["4,sockets=2"]
+    assert values(command, "-object") == [
+        "memory-backend-ram,id=memory0,size=1536M",
+        "memory-backend-ram,id=memory1,size=1536M",
+    ]
+    assert values(command, "-numa") == [
+        "node,nodeid=0,cpus=0-1,memdev=memory0",
+        "node,nodeid=1,cpus=2-3,memdev=memory1",
+    ]
+    devices = values(command, "-device")
+    assert "pxb-pcie,id=pxb1,bus=pcie.0,bus_nr=56,numa_node=1" in devices
+    for slot, node, device in (
+        (1, 1, f"vmxnet3,netdev=lab,mac={GUEST.lab_mac}"),
+        (2, 1, "nvme,drive=disk0,serial=osd-device-0"),
+        (3, 0, "nvme,drive=disk1,serial=osd-device-1"),
+    ):
+        port = f"pcie-root-port,id=port{slot},bus=pxb{node},chassis={slot},slot={slot}"
+        assert devices.index(port) < devices.index(f"{device},bus=port{slot}")
+    assert not any(device.startswith("virtio-blk") for device in devices)
 
 
 def test_nothing_listens_beyond_the_loopback_interface() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -20,6 +20,7 @@ from cbt_crypto.cluster_overlays.cpuset_on_host import (
     main,
     parse_cpus,
 )
+from cbt_crypto.hosts import shell
 
 pytestmark = pytest.mark.unit
 
@@ -82,12 +83,20 @@ class FakeHost:
             "action": action,
             "group": "cbt-crypto-node0",
             "options": options,
-            "osds": {"osd.0": "/run/100.pid", "osd.1": "/run/200.pid"},
+            "osds": {
+                "osd.0": {"pid_file": "/run/100.pid", "socket": "/run/osd.0.asok"},
+                "osd.1": {"pid_file": "/run/200.pid", "socket": "/run/osd.1.asok"},
+            },
             "client": True,
         }
-        main(arguments, HostFiles(str(self.root)))
+        main(arguments, HostFiles(str(self.root), self._set_affinity))
         printed: str = capsys.readouterr().out
         return printed.strip()
+
+    def _set_affinity(self, thread: int, cpus: Iterable[int]) -> None:
+        """As the kernel does. Threads of a made-up process have numbers from its own on."""
+        (status,) = self.root.glob(f"proc/*/task/{thread}/status")
+        status.write_text(f"State:\tS (sleeping)\nCpus_allowed_list:\t{format_cpus(cpus)}\n")
 
 
 @pytest.fixture
@@ -209,6 +218,89 @@ def test_apply_in_cgroup_v2(host: FakeHost, capsys: pytest.CaptureFixture[str]) 
     assert host.read(f"{ours}/osd.0/cpuset.cpus") == "0-15"
 
 
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What OSDs answer; by default as Ceph 18.2 does."""
+    answers = {"osd_numa_node": "-1", "osd_numa_auto_affinity": "true"}
+
+    def ask(path: str, command: dict[str, str], timeout_s: float) -> dict[str, str]:
+        if not answers:
+            raise ConnectionRefusedError(path)
+        assert command["prefix"] == "config get"
+        return {command["var"]: answers[command["var"]]}
+
+    monkeypatch.setattr(cpuset_on_host, "ask", ask)
+    return answers
+
+
+def test_ceph_may_keep_an_osd_on_a_node(
+    tmp_path: Path, settings: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`0-31,64-95` of `0-127`: what an OSD beside its drive and network card has by default."""
+    nodes = {node: [[cpu, cpu + 64] for cpu in range(32 * node, 32 * node + 32)] for node in (0, 1)}
+    host = FakeHost(tmp_path, nodes)
+    host.process(100, ["0-31,64-95"] * 59)
+    host.process(200, ["0-127"] * 59)
+    facts = json.loads(host.run("show", capsys, None))
+    assert facts["osds"] == {
+        "osd.0": {"expected": "0-31,64-95", "numa_node": 0, "threads": {"0-31,64-95": 59}},
+        "osd.1": {"expected": "0-127", "threads": {"0-127": 59}},
+    }
+    settings.update(osd_numa_node="0", osd_numa_auto_affinity="false")
+    assert json.loads(host.run("show", capsys, None)) == facts
+
+
+@pytest.mark.parametrize(
+    ("allowed", "answers"),
+    [
+        ("4-7,12-15", {"osd_numa_node": "-1", "osd_numa_auto_affinity": "false"}),
+        ("4-7,12-15", {"osd_numa_node": "0", "osd_numa_auto_affinity": "true"}),
+        ("4-7,12-15", {}),
+        ("4-7", {"osd_numa_node": "-1", "osd_numa_auto_affinity": "true"}),
+        ("0-14", {"osd_numa_node": "-1", "osd_numa_auto_affinity": "true"}),
+    ],
+)
+def test_cpus_that_ceph_did_not_choose_are_no_node_of_it(
+    host: FakeHost, settings: dict[str, str], capsys: pytest.CaptureFixture[str],
+    allowed: str, answers: dict[str, str],
+) -> None:  # fmt: skip
+    host.process(100, [allowed])
+    settings.clear()
+    settings.update(answers)
+    facts = json.loads(host.run("show", capsys, None))
+    assert facts["osds"]["osd.0"] == {"expected": "0-15", "threads": {allowed: 1}}
+
+
+def test_our_own_group_is_no_choice_of_ceph(
+    host: FakeHost, settings: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    host.cgroup_v2()
+    host.run("apply", capsys, {**OPTIONS, "osd_cores": 4})
+    host.process(100, ["0-3,8-11"])
+    host.write("sys/fs/cgroup/cbt-crypto-node0/osd.0/cpuset.cpus.effective", "0-3,8-11")
+    facts = json.loads(host.run("show", capsys, None))
+    assert facts["osds"]["osd.0"] == {"expected": "0-15", "threads": {"0-3,8-11": 1}}
+
+
+def test_confined_osds_leave_the_node_that_ceph_chose_and_return_to_it(
+    host: FakeHost, settings: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    host.cgroup_v2()
+    host.process(100, ["4-7,12-15"] * 2)
+    ours = "sys/fs/cgroup/cbt-crypto-node0"
+    for cores in (2, 1):
+        options = {**OPTIONS, "osd_cores": cores, "numa": "spread"}
+        host.run("apply", capsys, options)
+        osd = json.loads(host.run("show", capsys, options))["osds"]["osd.0"]
+        assert osd["threads"] == {osd["expected"]: 2}
+    host.write(f"{ours}/cpuset.cpus.effective", "0-15")
+    host.run("apply", capsys, None)
+    host.write(f"{ours}/osd.0/cpuset.cpus.effective", "0-15")
+    facts = json.loads(host.run("show", capsys, None))["osds"]
+    assert facts["osd.0"] == {"expected": "4-7,12-15", "numa_node": 1, "threads": {"4-7,12-15": 2}}
+    assert facts["osd.1"] == {"expected": "0-15", "threads": {"0-15": 2}}, "left alone"
+
+
 def test_apply_in_cgroup_v1(host: FakeHost, capsys: pytest.CaptureFixture[str]) -> None:
     host.cgroup_v1()
     host.run("apply", capsys, OPTIONS)
@@ -277,10 +369,10 @@ def test_as_a_program_it_says_what_is_impossible(action: str, status: int) -> No
         "action": action,
         "group": "cbt-crypto-test",
         "options": {**OPTIONS, "osd_cores": 100_000},
-        "osds": {"osd.0": "/nowhere/osd.0.pid"},
+        "osds": {"osd.0": {"pid_file": "/nowhere/osd.0.pid", "socket": "/nowhere/osd.0.asok"}},
         "client": False,
     }
-    command = [sys.executable, "-I", cpuset_on_host.__file__, json.dumps(asked)]
+    command = [sys.executable, "-I", "-c", shell.program(cpuset_on_host), json.dumps(asked)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == status
     said = done.stdout if action == "check" else done.stderr

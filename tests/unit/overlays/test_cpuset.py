@@ -91,7 +91,13 @@ def test_what_each_host_is_told(site: Site) -> None:
             "clients": "all",
             "client_cores": None,
         },
-        "osds": {"osd.2": "/tmp/cbt/run/osd.2.pid", "osd.3": "/tmp/cbt/run/osd.3.pid"},
+        "osds": {
+            f"osd.{n}": {
+                "pid_file": f"/tmp/cbt/run/osd.{n}.pid",
+                "socket": f"/tmp/cbt/run/osd.{n}.asok",
+            }
+            for n in (2, 3)
+        },
         "client": False,
     }
 
@@ -194,6 +200,41 @@ def test_a_confined_osd_contradicts_the_baseline(one_host: Site, output: Output)
     verdict = ABSENT.judge(one_host, good, confined)
     assert not verdict.proved
     assert "osd.0 on node0: 59 of 59 threads may use CPUs 1 and not 0-1" in verdict.reason
+
+
+def _pinned(facts: Any, node: int, cpus: str) -> None:
+    """As `show` prints them on a host of two sockets where Ceph pins osd.0 to one."""
+    facts["usable"] = "0-127"
+    for osd in facts["osds"].values():
+        osd.update(expected="0-127", threads={"0-127": 59})
+    facts["osds"]["osd.0"] = {"expected": cpus, "numa_node": node, "threads": {cpus: 59}}
+
+
+def test_an_osd_that_ceph_keeps_on_a_node_is_a_baseline(one_host: Site, output: Output) -> None:
+    pinned = _changed(output("absent"), lambda facts: _pinned(facts, 0, "0-31,64-95"))
+    verdict = ABSENT.judge(one_host, pinned, pinned)
+    assert verdict.proved
+    assert verdict.reason == (
+        "2 of 2 OSDs may use every CPU, or all of the NUMA node that Ceph chose for them"
+    )
+    assert verdict.evidence["osd.0"]["numa_node"] == 0
+    strayed = _changed(pinned, lambda facts: facts["osds"]["osd.0"]["threads"].update({"5": 1}))
+    assert not ABSENT.judge(one_host, pinned, strayed).proved
+
+
+def test_an_osd_that_ceph_moves_meanwhile_fails_the_proof(one_host: Site, output: Output) -> None:
+    looks = [
+        _changed(output("absent"), lambda facts, n=node, c=cpus: _pinned(facts, n, c))  # type: ignore[misc]
+        for node, cpus in enumerate(("0-31,64-95", "32-63,96-127"))
+    ]
+    verdict = ABSENT.judge(one_host, looks[0], looks[1])
+    assert not verdict.proved
+    assert "osd.0 on node0: Ceph moved it from CPUs 0-31,64-95 to 32-63,96-127" in verdict.reason
+    seen = [{"osds": {"osd.0": {"expected": cpus, "found": [cpus]}}} for cpus in ("0-31", "32-63")]
+    fault = ABSENT.judge_seen(one_host, {"node0": [Seen(one, 1.0) for one in seen]})
+    assert fault == (
+        "osd.0 on node0: threads could use CPUs 32-63 and not 0-31 for a part of the cell"
+    )
 
 
 def test_an_osd_that_is_gone_fails_the_proof(one_host: Site, output: Output) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 from pathlib import Path
@@ -62,6 +63,22 @@ def test_rows_say_how_much_came_from_memory_and_that_they_differ(small: Path) ->
         "75.0",
     ]
     assert "reads_from_memory_percent" in str(document(built)["tables"][0]["sections"][0])
+
+
+def test_rows_that_all_read_from_memory_say_so_and_the_report_does(small: Path) -> None:
+    for cell in (READS, LUKS_READS):
+        tell(small, cell, storage={"osd.0": osd("osd0", 9 * MANY, MANY)})
+    built = build(small)
+    sentence = "90 % of reads came from OSDs' memory: this measures memory more than drives"
+    assert [cell.warnings for cell in built.cells if cell.direction == "read"] == [(sentence,)] * 2
+    (note,) = built.notes
+    assert note.startswith("2 of 2 rows of reads took 90 to 90 % from OSDs' memory")
+    for text in (markdown(built), page(built)):
+        assert note in html.unescape(text).replace("\\_", "_")
+    for cell in (READS, LUKS_READS):
+        tell(small, cell, storage={"osd.0": osd("osd0", MANY, 9 * MANY)})
+    assert not any(cell.warnings for cell in build(small).cells)
+    assert build(small).notes == ()
 
 
 def test_without_the_counters_of_every_osd_there_is_no_figure(small: Path) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Optional
 
 import pytest
 
 from cbt_crypto.archive.documents import OverlayProof, Proof
+from cbt_crypto.report import build
 from cbt_crypto.report.figures.doubts import doubts
+from cbt_crypto.report.markdown import markdown
 
 pytestmark = pytest.mark.unit
 
@@ -108,3 +113,43 @@ def test_a_client_that_one_thread_holds_up() -> None:
     assert list(doubts(proof, "read")) == [
         "client node0 was held up by one busy thread: its msgr-worker-1 used 99 % of a CPU"
     ]
+
+
+def _tell_nodes(root: Path, cell: str, nodes: Sequence[Optional[int]], **options: int) -> None:
+    """Add what `cpuset` showed of two-socket hosts' OSDs to a cell's proof."""
+    path = root / cell / "proof.json"
+    proof = json.loads(path.read_text())
+    evidence = {
+        f"osd.{n}": {"expected": "0-127", "threads": {}}
+        if node is None
+        else {"expected": "0-31,64-95", "numa_node": node, "threads": {}}
+        for n, node in enumerate(nodes)
+    }
+    about = {"overlay": "cpuset", "present": bool(options), "options": options, "proved": True}
+    proof["overlays"].append({**about, "evidence": evidence})
+    path.write_text(json.dumps(proof))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "options", "sentence"),
+    [
+        ((0, 1, None), {}, None),
+        ((1, 1, 1), {"osd_cores": 4}, None),
+        ((0, 0, None), {}, "Ceph ran osd.1 on NUMA node 1 in one cell and on NUMA node 0 in "),
+        ((0, None, 1), {}, "Ceph ran osd.1 (and 1 more OSD) on NUMA node 1 in one cell and on all"),
+    ],
+)
+def test_a_row_whose_osds_ceph_kept_elsewhere(
+    small: Path, nodes: Sequence[Optional[int]], options: dict[str, int], sentence: Optional[str]
+) -> None:
+    _tell_nodes(small, "results/00000000/id-00000000", (0, 1, None))
+    _tell_nodes(small, "results/00000000/id-00000002", nodes, **options)
+    built = build(small)
+    plain, luks = (cell for cell in built.cells if cell.direction == "read")
+    assert plain.warnings == ()
+    if sentence is None:
+        assert luks.warnings == ()
+    else:
+        (warning,) = luks.warnings
+        assert warning.startswith(sentence)
+        assert warning in markdown(built)

@@ -1,0 +1,69 @@
+"""Whether reads can come from the OSDs' memory: of a file, before anything is run."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Callable
+
+import pytest
+from rich.console import Console
+
+from cbt_crypto.plan.cells import cells_of
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.show import show_plan
+from cbt_crypto.plan.steps import plan
+from cbt_crypto.plan.working_set import memory_warnings
+
+pytestmark = pytest.mark.unit
+
+
+def _campaign(make: Callable[..., Campaign], vol_size: int, **changes: Any) -> Campaign:
+    """Three hosts of ten OSDs with 16 GiB each, of which two copies can hold 240 GiB."""
+    hosts = ["osd0", "osd1", "osd2"]
+    cluster = {
+        "osds": hosts,
+        "osds_per_node": 10,
+        "pool_profiles": {"rbd": {"pg_size": 64, "pgp_size": 64, "replication": 2}},
+        "settings": {"osd_memory_target": "16G"},
+        **changes,
+    }
+    load = {"vol_size": vol_size, "op_size": 4096, "time": 10, "ramp": 0, "mode": "randread"}
+    return make(cluster=cluster, benchmarks={"rbd_single_client": load})
+
+
+def test_volumes_that_fit_into_memory_are_said(campaign_of: Callable[..., Campaign]) -> None:
+    campaign = _campaign(campaign_of, 16384)
+    (sentence,) = memory_warnings(campaign, cells_of(campaign))
+    assert sentence == (
+        "rbd_single_client: its 1 volume of 16G fits into the memory of 30 OSDs with "
+        "osd_memory_target 16G and 2 copies: reads measure memory and not drives; set vol_size to "
+        "245761 or more to measure drives"
+    )
+    shown = io.StringIO()
+    show_plan(plan(campaign), Console(file=shown))
+    assert f"warning: {sentence}" in shown.getvalue()
+
+
+@pytest.mark.parametrize(("vol_size", "is_said"), [(245760, True), (245761, False)])
+def test_the_size_from_which_on_drives_are_measured(
+    campaign_of: Callable[..., Campaign], vol_size: int, is_said: bool
+) -> None:
+    campaign = _campaign(campaign_of, vol_size)
+    assert bool(list(memory_warnings(campaign, cells_of(campaign)))) == is_said
+
+
+def test_a_small_memory_is_exceeded(campaign_of: Callable[..., Campaign]) -> None:
+    campaign = _campaign(campaign_of, 16384, settings={"osd_memory_target": "1G"})
+    assert list(memory_warnings(campaign, cells_of(campaign))) == []
+
+
+def test_writes_alone_are_no_matter(campaign_of: Callable[..., Campaign]) -> None:
+    campaign = _campaign(campaign_of, 16)
+    cells = [
+        cell
+        for mode in ("randwrite", "write")
+        for cell in cells_of(
+            campaign_of(benchmarks={"rbd_single_client": {"vol_size": 16, "mode": mode}})
+        )
+    ]
+    assert list(memory_warnings(campaign, cells)) == []
