@@ -1,7 +1,7 @@
 """What an engine offers, as types: `docs/contract.md` in words that a type checker reads.
 
 An engine is the embedded one or a checkout of upstream CBT. Whoever works with an engine works with
-these protocols alone; what a deployment changes is passed in as `Hooks`.
+these protocols alone; what a deployment changes is passed in as a `BoundStack`.
 """
 
 from __future__ import annotations
@@ -16,79 +16,14 @@ from typing import Any, Callable, Optional, Protocol
 from typing_extensions import TypedDict
 
 from cbt_crypto.benchmarks.base import Scenario, Volume
-from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.cluster_overlays.stack import BoundStack, Stack
 from cbt_crypto.hosts.remote import Execution, Remote
 from cbt_crypto.hosts.requirement import Requirement
-from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 from cbt_crypto.plan.file import Campaign
 
 #: The `cluster` section, as the file and an engine's settings have it.
 Section = Mapping[str, object]
-#: Runs scripts on their hosts; the second argument names the step in errors.
-Run = Callable[[HostScripts, str], HostOutputs]
-
-
-class Hooks:
-    """What a deployment may change, in the order in which it asks; the defaults change nothing."""
-
-    def prepare_hosts(self, run: Run) -> None:
-        """Prepare the hosts before there is any daemon."""
-
-    def mon_address(self, host: str, address: str) -> str:
-        """The address of a monitor on that host; the file has `address`."""
-        return address
-
-    def program(self, name: str) -> str:
-        """What is called in place of one of Ceph's programs that make and run daemons."""
-        return name
-
-    def extra_conf(self) -> Mapping[str, Mapping[str, str]]:
-        """Sections that are laid over the rest of ceph.conf."""
-        return {}
-
-    def client_confs(self) -> Mapping[str, Mapping[str, Mapping[str, str]]]:
-        """Name -> sections over ceph.conf, for clients that need another one: ceph.<name>.conf."""
-        return {}
-
-    def device_class(self, osd: Osd) -> Optional[str]:
-        """The CRUSH device class of the OSD; Ceph's own choice when None."""
-        return None
-
-    def pool_class(self, pool: str) -> Optional[str]:
-        """The device class on which alone a pool is; any when None."""
-        return None
-
-    def twins(self, pool: str, other: str) -> Mapping[int, int]:
-        """OSDs of `pool` -> those of `other` on which what is placed on them is placed alike."""
-        return {}
-
-    def before_osds(self) -> HostScripts:
-        """Run before the OSDs are made."""
-        return {}
-
-    def osd_device(self, osd: Osd) -> str:
-        """The device that the OSD opens."""
-        return osd.device
-
-    def osd_db_device(self, osd: Osd) -> Optional[str]:
-        """The device of the OSD's RocksDB, or None."""
-        return osd.db_device
-
-    def osd_command(self, osd: Osd, command: str) -> str:
-        """The command that starts the OSD."""
-        return command
-
-    def client_command(self, host: str, command: str) -> str:
-        """The command that starts a client process, of an engine that has its own benchmarks."""
-        return command
-
-    def after_osds(self) -> HostScripts:
-        """Run when the OSDs are up."""
-        return {}
-
-    def undo(self) -> HostScripts:
-        """Run when the daemons are gone, before anything is removed. Safe to repeat."""
-        return {}
 
 
 class Settings(Protocol):
@@ -191,7 +126,7 @@ class Cluster(Protocol):
         """Make a pool by one of `pool_profiles`; nothing when we have made it already."""
 
     def shutdown(self) -> None:
-        """End every process that carries our mark, on every host, and undo what hooks did."""
+        """End every process that carries our mark, on every host, and take the overlays down."""
 
     def cleanup(self) -> None:
         """Remove the cluster's files and the BlueStore labels on its devices."""
@@ -200,8 +135,8 @@ class Cluster(Protocol):
         """Remove our directory on every host, if it is ours."""
 
 
-#: Makes a cluster of a section; hooks change what is deployed. Touches nothing.
-MakeCluster = Callable[[Section, Hooks], Cluster]
+#: Makes a cluster of a section; the stack changes what is deployed. Touches nothing.
+MakeCluster = Callable[[Section, BoundStack], Cluster]
 
 
 class Benchmark(Protocol):

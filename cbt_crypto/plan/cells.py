@@ -11,7 +11,7 @@ from cbt_crypto.archive import folder
 from cbt_crypto.archive.files import cell_path, digest
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.cluster_overlays.stack import Stack, transition
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.plan.file import Campaign, ClusterSection
@@ -156,7 +156,7 @@ def order_of(campaign: Campaign) -> tuple[str, ...]:
     return cheapest_order(
         names,
         campaign.first_configuration,
-        lambda old, new: _COST[transition(stacks[old], stacks[new])],
+        lambda old, new: _COST[stacks[old].transition_to(stacks[new])],
     )
 
 

@@ -12,7 +12,7 @@ from typing import Optional, TypeVar
 from cbt_crypto.archive.files import digest
 from cbt_crypto.benchmarks.base import Scenario, share_of
 from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.cluster_overlays.stack import Stack, transition
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.file.checks import origin_of
 from cbt_crypto.plan.file.cluster import CONTROL
@@ -243,7 +243,7 @@ def shares(campaign: Campaign, this: str, other: str) -> bool:
 
 def _needs_no_rebuild(campaign: Campaign, this: str, other: str) -> bool:
     stacks = [Stack(campaign.configurations[name]) for name in (this, other)]
-    both = (transition(stacks[0], stacks[1]), transition(stacks[1], stacks[0]))
+    both = (stacks[0].transition_to(stacks[1]), stacks[1].transition_to(stacks[0]))
     return Transition.REBUILD not in both
 
 

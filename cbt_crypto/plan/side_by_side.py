@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
-from cbt_crypto.cluster_overlays.stack import Stack, transition
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.plan.file.cluster import CONTROL, ClusterSection
 from cbt_crypto.plan.file.document import KeyPath
@@ -142,7 +142,7 @@ def unlike(configurations: Configurations) -> tuple[str, ...]:
 
 
 def _changes_live(stacks: Mapping[str, Stack], this: str, other: str) -> bool:
-    both = (transition(stacks[this], stacks[other]), transition(stacks[other], stacks[this]))
+    both = (stacks[this].transition_to(stacks[other]), stacks[other].transition_to(stacks[this]))
     return CONTROL not in (this, other) and max(both) <= Transition.LIVE
 
 

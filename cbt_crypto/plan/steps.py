@@ -10,7 +10,7 @@ from typing import Any, Optional, Union
 from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.benchmarks.rbd import RbdFio
 from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.cluster_overlays.stack import Stack, transition
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan import pacing
@@ -363,7 +363,7 @@ def _change_of_configuration(
         return Transition.REBUILD, "rebuild: configuration"
     if not changed or policy in ("scenario", "configuration"):
         return None
-    how = transition(stacks[last.configuration], stacks[name])
+    how = stacks[last.configuration].transition_to(stacks[name])
     if policy == "never" and how is Transition.REBUILD:
         raise UsageError(
             f'{campaign.title}: "{last.configuration}" cannot become "{name}" without a rebuild; '
@@ -383,7 +383,7 @@ def _drive_change(
         return Deploy(name, Transition.REBUILD, f"drive {drive}, {_round_words(cell)}", drive=drive)
     if last.configuration == name:
         return None
-    how = transition(stacks[last.configuration], stacks[name])
+    how = stacks[last.configuration].transition_to(stacks[name])
     if campaign.cluster.rebuild in ("scenario", "configuration") or how > Transition.LIVE:
         how = Transition.REBUILD
     return Deploy(name, how, f"drive {drive}", drive=drive)

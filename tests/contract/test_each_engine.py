@@ -13,10 +13,11 @@ import pytest
 import yaml
 
 from cbt_crypto.archive.files import hash_of
-from cbt_crypto.engine.contract import Hooks
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.results.readers.collectl import read_collectl
+from cbt_crypto.run.targets.cluster import overlaid
 
 pytestmark = pytest.mark.contract
 
@@ -231,7 +232,8 @@ def test_nothing_outside_tmp_dir_is_ever_removed(bench: Make, shims: Any, path: 
 
 def test_a_cluster_is_where_the_plan_has_it(bench: Make) -> None:
     made = bench(cluster={"osds_per_node": 2, "replication": [3, 1]})
-    cluster = made.engine.Ceph({**made.engine.settings.cluster, "replication": 1}, Hooks())
+    variant = (("replication", 1),)
+    cluster, _ = overlaid(made.engine.Ceph, made.engine.settings.cluster, [Stack(())], variant)
     assert cluster.tmp_conf == f"{made.tmp_dir}/ceph/ceph.conf"
     assert [(osd.id, osd.host) for osd in cluster.site.osds] == [
         (0, "o0"),
@@ -247,7 +249,8 @@ def test_upstream_reads_what_this_place_of_a_campaign_is(upstream_bench: Make) -
     """Its steps read the section themselves: of settings, and of the cluster's config."""
     made = upstream_bench(cluster={"osds_per_node": 1, "osds_per_device": [1, 2]})
     settings = made.engine.settings
-    cluster = made.engine.Ceph({**settings.cluster, "osds_per_device": 2}, Hooks())
+    variant = (("osds_per_device", 2),)
+    cluster, _ = overlaid(made.engine.Ceph, settings.cluster, [Stack(())], variant)
     profile = cluster.config["pool_profiles"]["rbd"]
     assert (cluster.config["osds_per_node"], profile["replication"]) == (2, 3)
     with cluster._settings_of_this_place():

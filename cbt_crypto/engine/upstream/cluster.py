@@ -17,7 +17,8 @@ from typing import Any, Optional
 
 from typing_extensions import override
 
-from cbt_crypto.engine.contract import Hooks, Section
+from cbt_crypto.cluster_overlays.stack import BoundStack
+from cbt_crypto.engine.contract import Section
 from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.engine.embedded.ceph import Ceph, ExistingCeph
 from cbt_crypto.engine.upstream import execution
@@ -41,7 +42,7 @@ from cbt_crypto.plan.layout import ceph_dir, conf_path, section_of, site_of
 class Directory(Ceph):
     """A campaign's directory on every host; `hooks` say what else is to be taken down."""
 
-    def __init__(self, config: Section, common: Execution, hooks: Hooks) -> None:
+    def __init__(self, config: Section, common: Execution, hooks: BoundStack) -> None:
         """`common` is the engine's."""
         super().__init__(config, hooks)
         self.remote = Remote(common, self.tmp_dir, self.section.user)
@@ -116,7 +117,12 @@ class UpstreamCeph:
     _directory = Directory
 
     def __init__(
-        self, modules: Modules, common: Common, settings: Settings, config: Section, hooks: Hooks
+        self,
+        modules: Modules,
+        common: Common,
+        settings: Settings,
+        config: Section,
+        hooks: BoundStack,
     ) -> None:
         """`config` is `settings.cluster`, after `initialize`. Touches nothing."""
         self.section = at(section_of(config))
@@ -210,8 +216,8 @@ class UpstreamCeph:
             self.site,
             self.base,
             names,
-            self.hooks.osd_command,
-            self.hooks.client_command,
+            self.hooks.wrap_osd,
+            self.hooks.wrap_client,
             self.hooks.osd_device,
         )
         one_pid = write_one_pid(f"{self.base}/run")
@@ -280,7 +286,7 @@ class UpstreamCeph:
         made = sections(
             self.own.addressed,
             self.site,
-            self.hooks.extra_conf(),
+            self.hooks.ceph_conf(),
             self.hooks.osd_device,
             self.hooks.osd_db_device,
         )

@@ -231,7 +231,7 @@ def _conf_problems(campaign: Campaign, names: Sequence[str], stacks: Sequence[St
     return [
         f'{template}: with configuration "{name}": {sentence}'
         for name, stack in zip(names, stacks)
-        for sentence in stack.check_ceph_conf(conf)
+        for sentence in stack.contradictions(conf)
     ]
 
 

@@ -6,17 +6,15 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Optional
 
-from typing_extensions import override
-
 from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.cluster_overlays.stack import Stack, leftovers, transition
-from cbt_crypto.engine.contract import Cluster, Engine, Hooks, MakeCluster, Run, Section
+from cbt_crypto.cluster_overlays.stack import BoundStack, Stack, leftovers
+from cbt_crypto.engine.contract import Cluster, Engine, MakeCluster, Section
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement, librados, program_needed
 from cbt_crypto.hosts.shell import joined
-from cbt_crypto.hosts.site import HostScripts, Osd, Site
+from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.cluster import ClusterSection, Variant, at, variants
@@ -26,84 +24,30 @@ from cbt_crypto.run.targets.base import Runs
 from cbt_crypto.run.targets.drive import undo
 
 
-class StackHooks(Hooks):
-    """Answers an engine's hooks from the stack of overlays that is to be in force."""
+def bound(section: ClusterSection, stacks: Sequence[Stack], variant: Variant = ()) -> BoundStack:
+    """Bind the first of `stacks`, all that the campaign may have deployed, to its site."""
+    site = site_of(at(section, variant))
+    sites = [site_of(at(section, each)) for each in variants(section)]
 
-    def __init__(
-        self,
-        section: ClusterSection,
-        stack: Stack,
-        known: Sequence[Stack] = (),
-        variant: Variant = (),
-    ) -> None:
-        """`known` are all stacks that this campaign may have deployed."""
-        self.stack = stack
-        self.site = site_of(at(section, variant))
-        self._drives = drives_of(section)
-        self._known = tuple(known)
-        self._sites = [site_of(at(section, each)) for each in variants(section)]
-
-    @override
-    def extra_conf(self) -> Mapping[str, Mapping[str, str]]:
-        return self.stack.ceph_conf()
-
-    @override
-    def prepare_hosts(self, run: Run) -> None:
-        for overlay in self.stack.overlays:
-            answers = run(overlay.introduce(self.site), f"introduce hosts for {overlay.name}")
-            scripts = overlay.before_daemons(self.site, answers)
-            run(scripts, f"prepare the hosts for {overlay.name}")
-
-    @override
-    def mon_address(self, host: str, address: str) -> str:
-        return self.stack.mon_address(self.site, host, address)
-
-    @override
-    def program(self, name: str) -> str:
-        return self.stack.program(self.site, name)
-
-    @override
-    def before_osds(self) -> HostScripts:
-        return self.stack.before_osds(self.site)
-
-    @override
-    def osd_device(self, osd: Osd) -> str:
-        return self.stack.osd_device(osd)
-
-    @override
-    def osd_db_device(self, osd: Osd) -> Optional[str]:
-        return self.stack.osd_db_device(osd)
-
-    @override
-    def osd_command(self, osd: Osd, command: str) -> str:
-        return self.stack.wrap_osd(osd, command)
-
-    @override
-    def client_command(self, host: str, command: str) -> str:
-        return self.stack.wrap_client(host, command)
-
-    @override
-    def after_osds(self) -> HostScripts:
-        return self.stack.after_osds(self.site)
-
-    @override
-    def undo(self) -> HostScripts:
+    def clear(in_force: Stack) -> HostScripts:
         # Also what an earlier, killed run may have left in another configuration.
-        stacks = (self.stack, *self._known)
-        drives = undo(self._drives, stacks, self.site)
-        return joined((drives, leftovers(stacks, *self._sites)), keep_going=True)
+        known = (in_force, *stacks)
+        drives = undo(drives_of(section), known, site)
+        return joined((drives, leftovers(known, *sites)), keep_going=True)
+
+    return BoundStack(site, stacks[0], clear)
 
 
 def overlaid(
     make: MakeCluster, section: Section, stacks: Sequence[Stack], variant: Variant = ()
-) -> tuple[Cluster, StackHooks]:
-    """An engine's cluster at a place of the section, and the hooks that decide what it deploys.
+) -> tuple[Cluster, BoundStack]:
+    """Make an engine's cluster at a place of the section, and the stack that it deploys.
 
     It is in the first of `stacks`, which are all that the campaign may have deployed. Touches
     nothing.
     """
-    hooks = StackHooks(section_of(section), stacks[0], stacks, variant)
-    return make({**section, **dict(variant)}, hooks), hooks
+    in_force = bound(section_of(section), stacks, variant)
+    return make({**section, **dict(variant)}, in_force), in_force
 
 
 class DeployedCluster:
@@ -160,7 +104,7 @@ class DeployedCluster:
         self.site: Site = site_of(at(self._section, variant))
         make, settings = self.maker(self._engine), self._engine.settings
         stacks = list(self._stacks.values())
-        self.cluster, self._hooks = overlaid(make, settings.cluster, stacks, variant)
+        self.cluster, self._bound = overlaid(make, settings.cluster, stacks, variant)
 
     @property
     def conf_text(self) -> str:
@@ -171,20 +115,20 @@ class DeployedCluster:
         """From the configuration that is in force."""
         if step.how is Transition.REBUILD:
             return step.how
-        return transition(self.stack, self._stacks[step.configuration])
+        return self.stack.transition_to(self._stacks[step.configuration])
 
     def change_to(self, step: Deploy, how: Transition) -> None:
         """Deploy the cluster anew, or change it as it runs."""
         if step.variant != self.variant:
             self._go_to(step.variant)
-        self.stack = self._hooks.stack = self._stacks[step.configuration]
+        self.stack = self._bound.stack = self._stacks[step.configuration]
         if how is Transition.REBUILD:
             self.cluster.initialize()
         elif how is Transition.RESTART:
             self.cluster.restart()
         elif how is Transition.LIVE:
             self.cluster.remote.run(
-                self._hooks.after_osds(), "change the configuration", self._section.deploy_timeout
+                self._bound.after_osds(), "change the configuration", self._section.deploy_timeout
             )
 
     def measure_on(self, scenario: Scenario) -> Site:

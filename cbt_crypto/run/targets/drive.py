@@ -85,10 +85,10 @@ class DriveTarget:
             self._run({drive.host: array}, "make the RAID-0")
         self._run(stack.before_osds(site), "prepare the drive")
         if drive.array and drive.encrypts_members:
-            members = [stack.drive_device(drive, part) for part in drive.parts]
-            self._run(
-                {drive.host: lvm_and_md.make_array(drive, members, site.tmp_dir)}, "make the RAID-0"
-            )
+            parts = drive.parts.items()
+            members = [stack.drive_device(drive, part, device) for part, device in parts]
+            array = lvm_and_md.make_array(drive, members, site.tmp_dir)
+            self._run({drive.host: array}, "make the RAID-0")
         self._run(stack.after_osds(site), "finish the drive")
 
     def _change(self, stack: Stack, how: Transition) -> None:

@@ -15,7 +15,7 @@ from cbt_crypto.archive.files import digest
 from cbt_crypto.benchmarks.base import ClusterCommands, Scenario, Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.cluster_overlays.stack import Stack, transition
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.contract import Cluster, MakeCluster
 from cbt_crypto.errors import HostError, RunError
@@ -268,7 +268,7 @@ class ExistingCluster:
                     )
         stacks = [Stack(campaign.configurations[name]) for name in configurations]
         for name, stack in zip(configurations[1:], stacks[1:]):
-            if transition(stacks[0], stack) is not Transition.NONE:
+            if stacks[0].transition_to(stack) is not Transition.NONE:
                 yield (
                     f'cluster.configurations: "{configurations[0]}" cannot become "{name}", as '
                     "with use_existing nothing is deployed; measure each on its own cluster, into "
@@ -301,7 +301,7 @@ class ExistingCluster:
         """Take the one configuration's stack, whose claims are proved. Touches nothing."""
         self._stacks = dict(stacks)
         self.stack = next(iter(self._stacks.values()))
-        self.cluster, self._hooks = overlaid(
+        self.cluster, self._bound = overlaid(
             self.maker(self._engine), self._engine.settings.cluster, list(self._stacks.values())
         )
 
@@ -316,8 +316,8 @@ class ExistingCluster:
             cluster_found = discover(self._remote, self.site, self._section)
         self.site = cluster_found.site
         self._engine.settings.cluster["osds"] = list(cluster_found.site.osd_hosts)
-        self.stack = self._hooks.stack = self._stacks[step.configuration]
-        self._hooks.site = cluster_found.site
+        self.stack = self._bound.stack = self._stacks[step.configuration]
+        self._bound.site = cluster_found.site
         self.cluster.adopt(cluster_found.site)
         self._remote.run(cluster_found.pid_files, "note the OSDs' processes", 60)
 

@@ -68,7 +68,8 @@ def names(on_drives: Any, place_of: Any) -> Any:
         site = place_of(campaign, drive, "LUKS")
         stack = Stack(campaign.configurations["LUKS"])
         parts = site.drives[0].parts
-        return [stack.drive_device(site.drives[0], p).rpartition("/")[2] for p in parts]
+        drive = site.drives[0]
+        return [stack.drive_device(drive, p, drive.parts[p]).rpartition("/")[2] for p in parts]
 
     return of
 

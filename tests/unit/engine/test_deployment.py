@@ -11,6 +11,7 @@ from typing import Any, Callable
 import pytest
 
 from cbt_crypto.cluster_overlays.base import Transition
+from cbt_crypto.cluster_overlays.secure_messenger import SecureMessenger
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.site import Osd
 from cbt_crypto.plan.file import Campaign
@@ -238,11 +239,9 @@ def test_overlays_are_asked_in_their_places(
     monkeypatch.setattr(kind, "ceph_conf", lambda self: {"global": {"ms mode": "x y"}})
     monkeypatch.setattr(kind, "before_osds", lambda self, site: {"o0": "lay it under"})
     monkeypatch.setattr(kind, "after_osds", lambda self, site: {"o0": "tune it"})
-    monkeypatch.setattr(
-        kind, "takings_down", lambda self, site: [(self.overlays[0], {"o0": "take it away"})]
-    )
-    monkeypatch.setattr(kind, "osd_device", lambda self, osd: f"/dev/mapper/x{osd.id}")
-    monkeypatch.setattr(kind, "osd_db_device", lambda self, osd: "/dev/db")
+    monkeypatch.setattr(SecureMessenger, "take_down", lambda self, site: {"o0": "take it away"})
+    monkeypatch.setattr(kind, "osd_device", lambda self, osd, device: f"/dev/mapper/x{osd.id}")
+    monkeypatch.setattr(kind, "osd_db_device", lambda self, osd, device: "/dev/db")
     monkeypatch.setattr(kind, "wrap_osd", lambda self, osd, command: f"wrapped {command}")
     cluster.initialize()
     assert "ms_mode = x y" in cluster.conf_text

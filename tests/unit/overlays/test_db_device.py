@@ -65,7 +65,7 @@ def test_luks_lies_on_the_volume_wherever_the_file_names_it(site: Site) -> None:
     for named in ([DB, Luks()], [Luks(), DB]):
         stack = Stack(named)
         osd = site.osds[0]
-        assert stack.osd_db_device(osd) == Luks().osd_db_device(osd, "x")
+        assert stack.osd_db_device(osd, osd.db_device) == Luks().osd_db_device(osd, "x")
         text = stack.before_osds(site)["node2"]
         assert text.index("vgcreate") < text.index("luksFormat")
         assert _volume(DB, osd) in text.partition("luksFormat")[2]
@@ -76,12 +76,12 @@ def test_luks_lies_on_the_volume_wherever_the_file_names_it(site: Site) -> None:
 def test_luks_can_leave_the_volume_or_the_data_plain(site: Site) -> None:
     osd = site.osds[0]
     data = Stack([DB, Luks(devices=("data",))])
-    assert data.osd_db_device(osd) == _volume(DB, osd)
-    assert data.osd_device(osd).startswith("/dev/mapper/")
+    assert data.osd_db_device(osd, osd.db_device) == _volume(DB, osd)
+    assert data.osd_device(osd, osd.device).startswith("/dev/mapper/")
     assert "osd.0-db " not in data.before_osds(site)["node2"].partition("luksFormat")[2]
     db = Stack([DB, Luks(devices=("db",))])
-    assert db.osd_device(osd) == osd.device
-    assert (db.osd_db_device(osd) or "").startswith("/dev/mapper/")
+    assert db.osd_device(osd, osd.device) == osd.device
+    assert (db.osd_db_device(osd, osd.db_device) or "").startswith("/dev/mapper/")
 
 
 def test_mappings_of_every_configuration_go_before_any_volume(site: Site) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from cbt_crypto.cluster_overlays.base import Seen, Transition
 from cbt_crypto.cluster_overlays.rbd_encryption import RbdEncryption
-from cbt_crypto.cluster_overlays.stack import Stack, transition
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file import Campaign
@@ -87,7 +87,7 @@ def test_both_kinds_of_volumes_are_on_one_cluster(campaign_of: Make) -> None:
     assert plain.encryption is None
     assert encrypted.encryption is not None
     stacks = [Stack(overlays) for overlays in campaign.configurations.values()]
-    assert transition(stacks[0], stacks[-1]) is Transition.NONE
+    assert stacks[0].transition_to(stacks[-1]) is Transition.NONE
 
 
 def test_an_encrypted_image_has_room_for_its_header(campaign_of: Make) -> None:

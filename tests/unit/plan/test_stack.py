@@ -8,7 +8,7 @@ from typing import Callable
 import pytest
 
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
-from cbt_crypto.cluster_overlays.stack import Stack, leftovers, transition
+from cbt_crypto.cluster_overlays.stack import Stack, leftovers
 from cbt_crypto.hosts.site import Osd, Site
 
 pytestmark = pytest.mark.unit
@@ -44,8 +44,8 @@ def test_a_later_overlay_s_options_replace_an_earlier_one_s(overlay: Make) -> No
 
 def test_devices_and_commands_are_wrapped_bottom_first(overlay: Make) -> None:
     stack = Stack([overlay("build"), overlay("live"), overlay("restart")])
-    assert stack.osd_device(OSD) == "/dev/sdb+build"
-    assert stack.osd_db_device(OSD) == "/dev/nvme0n1"
+    assert stack.osd_device(OSD, OSD.device) == "/dev/sdb+build"
+    assert stack.osd_db_device(OSD, OSD.db_device) == "/dev/nvme0n1"
     assert stack.wrap_osd(OSD, "ceph-osd") == "restart live ceph-osd"
     assert stack.wrap_client("c0", "fio") == "fio"
 
@@ -82,15 +82,15 @@ def test_a_change_takes_what_its_dearest_overlay_takes(overlay: Make) -> None:
     plain, live = Stack([]), Stack([overlay("live")])
     both = Stack([overlay("live"), overlay("restart")])
     built = Stack([overlay("build")])
-    assert transition(plain, plain) is Transition.NONE
-    assert transition(plain, live) is transition(live, plain) is Transition.LIVE
-    assert transition(plain, both) is Transition.RESTART
-    assert transition(plain, built) is transition(built, plain) is Transition.REBUILD
-    assert transition(built, built) is Transition.NONE
+    assert plain.transition_to(plain) is Transition.NONE
+    assert plain.transition_to(live) is live.transition_to(plain) is Transition.LIVE
+    assert plain.transition_to(both) is Transition.RESTART
+    assert plain.transition_to(built) is built.transition_to(plain) is Transition.REBUILD
+    assert built.transition_to(built) is Transition.NONE
 
 
 def test_each_contradiction_is_a_sentence(overlay: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = type(overlay("live"))
     monkeypatch.setattr(kind, "check_ceph_conf", lambda self, conf: "no" if conf else None)
-    assert Stack([overlay("live"), overlay("restart")]).check_ceph_conf({"a": {}}) == ["no", "no"]
-    assert Stack([overlay("live")]).check_ceph_conf({}) == []
+    assert Stack([overlay("live"), overlay("restart")]).contradictions({"a": {}}) == ["no", "no"]
+    assert Stack([overlay("live")]).contradictions({}) == []

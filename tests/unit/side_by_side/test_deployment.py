@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.cluster_overlays.stack import BoundStack, Stack
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign
@@ -21,7 +21,7 @@ from cbt_crypto.plan.steps import Deploy, Prefill, plan
 from cbt_crypto.run import take_down
 from cbt_crypto.run.cell.watch import judged, moved
 from cbt_crypto.run.targets.choice import target_of
-from cbt_crypto.run.targets.side_by_side import GroupHooks, SideBySideCluster
+from cbt_crypto.run.targets.side_by_side import SideBySideCluster
 
 pytestmark = pytest.mark.unit
 
@@ -53,8 +53,8 @@ def target_for(campaign: Campaign) -> SideBySideCluster:
     return made
 
 
-def hooks(target: SideBySideCluster) -> GroupHooks:
-    return target._hooks  # type: ignore[return-value]
+def bound(target: SideBySideCluster) -> BoundStack:
+    return target._bound
 
 
 def site_of(target: SideBySideCluster, name: str) -> Any:
@@ -67,7 +67,7 @@ def site_of(target: SideBySideCluster, name: str) -> Any:
 
 
 def test_each_osd_speaks_as_its_group_and_monitors_with_all(target: SideBySideCluster) -> None:
-    conf = hooks(target).extra_conf()
+    conf = bound(target).ceph_conf()
     assert conf["global"]["ms_mon_service_mode"] == "secure crc"
     modes = {osd.id: conf[f"osd.{osd.id}"]["ms_service_mode"] for osd in target.site.osds}
     secure = {osd.id for osd in site_of(target, "secure").osds}
@@ -79,7 +79,7 @@ def test_each_osd_speaks_as_its_group_and_monitors_with_all(target: SideBySideCl
 
 
 def test_clients_have_a_conf_for_each_group(target: SideBySideCluster) -> None:
-    confs = hooks(target).client_confs()
+    confs = bound(target).client_confs()
     for name, mode in (("crc", "crc"), ("secure", "secure"), ("LUKS", "crc")):
         site = site_of(target, name)
         assert site.conf.endswith(f"/ceph.{site.group}.conf")
@@ -107,10 +107,10 @@ def test_only_osds_of_the_group_lie_on_dm_crypt(target: SideBySideCluster) -> No
     found = {
         osd.id
         for osd in target.site.osds
-        if hooks(target).osd_device(osd).startswith("/dev/mapper/cbt-crypto-")
+        if bound(target).osd_device(osd).startswith("/dev/mapper/cbt-crypto-")
     }
     assert found == encrypted and 0 < len(found) < len(target.site.osds)
-    formatted = "\n".join(hooks(target).before_osds().values())
+    formatted = "\n".join(bound(target).before_osds().values())
     assert all((f"-osd.{osd.id}-data" in formatted) is (osd.id in encrypted)
                for osd in target.site.osds)  # fmt: skip
 
@@ -122,29 +122,28 @@ def test_clients_are_left_as_the_first_turn_wants_them(
     """They were as the last group wants them, so that the first turn was not proved."""
     monkeypatch.setattr(target.cluster, "initialize", lambda: None)
     target.change_to(Deploy(name, Transition.REBUILD, "first"), Transition.REBUILD)
-    *_, last = hooks(target)._places.each()
-    assert last[0].group == site_of(target, name).group
-    assert len(list(hooks(target)._places.each())) == 3
+    assert bound(target).groups[-1].site.group == site_of(target, name).group
+    assert len(bound(target).groups) == 3
 
 
 def test_pools_have_the_class_of_their_group(target: SideBySideCluster) -> None:
     site = site_of(target, "secure")
-    assert {hooks(target).device_class(osd) for osd in site.osds} == {site.group}
-    assert hooks(target).pool_class(site.pool("rbd")) == site.group
-    assert hooks(target).pool_class("rbd") is None
+    assert {bound(target).device_class(osd) for osd in site.osds} == {site.group}
+    assert bound(target).pool_class(site.pool("rbd")) == site.group
+    assert bound(target).pool_class("rbd") is None
 
 
 def test_pools_of_all_groups_are_placed_alike(target: SideBySideCluster) -> None:
     """Else one group would have the luckier draw of CRUSH, on every deployment anew."""
     first, other = site_of(target, "crc"), site_of(target, "secure")
-    twins = hooks(target).twins(first.pool("rbd"), other.pool("rbd"))
+    twins = bound(target).twins(first.pool("rbd"), other.pool("rbd"))
     by_id = {osd.id: osd for osd in target.site.osds}
     assert {by_id[osd] for osd in twins} == set(first.osds)
     assert {by_id[osd] for osd in twins.values()} == set(other.osds)
     for osd, twin in twins.items():
         assert (by_id[osd].host, by_id[osd].disk) == (by_id[twin].host, by_id[twin].disk)
-    assert hooks(target).twins(first.pool("rbd"), other.pool("data")) == {}
-    assert hooks(target).twins("rbd", other.pool("rbd")) == {}
+    assert bound(target).twins(first.pool("rbd"), other.pool("data")) == {}
+    assert bound(target).twins("rbd", other.pool("rbd")) == {}
 
 
 def test_the_next_deployment_exchanges_the_slices(
@@ -157,17 +156,17 @@ def test_the_next_deployment_exchanges_the_slices(
     after = site_of(target, "secure")
     assert not {osd.id for osd in before.osds} & {osd.id for osd in after.osds}
     assert (before.slices, after.slices) == (0, 1)
-    conf = hooks(target).extra_conf()
+    conf = bound(target).ceph_conf()
     assert {conf[f"osd.{osd.id}"]["ms_service_mode"] for osd in after.osds} == {"secure"}
 
 
 def test_a_killed_run_is_cleared_of_every_group_s_mappings(target: SideBySideCluster) -> None:
-    text = "\n".join(hooks(target).undo().values())
+    text = "\n".join(bound(target).take_down().values())
     assert all(f"-osd.{osd.id}-data" in text for osd in target.site.osds)
     # `cleanup` knows no more than the file
     cleared = take_down.cluster_of(target.campaign)
     assert cleared.site.osds == target.site.osds
-    text = "\n".join(cleared.hooks.undo().values())
+    text = "\n".join(cleared.hooks.take_down().values())
     assert all(f"-osd.{osd.id}-data" in text for osd in target.site.osds)
 
 
@@ -226,6 +225,6 @@ def test_a_group_is_proved_where_it_alone_was_loaded(target: SideBySideCluster) 
 def test_ceph_conf_can_be_read_back(target: SideBySideCluster) -> None:
     """Ceph's own reader takes sections of single daemons; so does Python's."""
     conf = configparser.RawConfigParser()
-    conf.read_dict({name: dict(own) for name, own in hooks(target).extra_conf().items()})
+    conf.read_dict({name: dict(own) for name, own in bound(target).ceph_conf().items()})
     assert set(conf.sections()) == {"global", *(f"osd.{osd.id}" for osd in target.site.osds)}
-    assert json.dumps(hooks(target).client_confs())
+    assert json.dumps(bound(target).client_confs())
