@@ -74,7 +74,8 @@ def check(config_file: Path, checkout: Optional[Path], hosts: bool, fix_commands
             sys.exit(UsageError.exit_status)
     click.echo(
         err=fix_commands,
-        message=f"{printable(str(config_file))}: good: {counted(len(campaign.configurations), 'configuration')}, "
+        message=f"{printable(str(config_file))}: good: "
+        f"{counted(len(campaign.configurations), 'configuration')}, "
         f"{counted(len(campaign.scenarios), 'scenario')}, {counted(len(cells), 'cell')}",
     )
 
