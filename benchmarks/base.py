@@ -2,7 +2,8 @@
 
 A scenario is a frozen pydantic model: its fields are its options in the YAML file, one value
 each; where the file lists several, one scenario object is made for each combination. Its hooks
-return shell text; `cbt_crypto.run.cell.measure` runs them. `docs/scenarios.md` has a complete one.
+return shell text; `cbt_crypto.run.cell.measure` runs them. `docs/write-a-scenario.md` has a
+complete one.
 """
 
 from __future__ import annotations

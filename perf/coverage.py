@@ -249,7 +249,7 @@ def main() -> int:
     parser.add_argument("--campaigns", type=int, default=1000, help="of each kind (default: 1000)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", help="a design, by its name; may be repeated")
-    parser.add_argument("--markdown", action="store_true", help="as docs/method.md has it")
+    parser.add_argument("--markdown", action="store_true", help="as docs/method-trial.md has it")
     options = parser.parse_args()
     began = time.monotonic()
     work = [

@@ -85,7 +85,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--loss", type=float, default=5.0)
     parser.add_argument("--only", action="append", help="a design, by its name; may be repeated")
-    parser.add_argument("--markdown", action="store_true", help="as docs/method.md has it")
+    parser.add_argument("--markdown", action="store_true", help="as docs/method-trial.md has it")
     options = parser.parse_args()
     work = [
         (name, disturbed, options.campaigns, options.seed, options.loss)

@@ -2,8 +2,8 @@
 
     python perf/steadiness.py [--series 1000]
 
-Prints the table of docs/method.md: percent of windows that are warned of, by their length. In the
-first rows nothing moves for good; AR(1) 0.97 wanders for half a minute at a time, and so, in a
+Prints the table of docs/method-trial.md: percent of windows that are warned of, by their length. In
+the first rows nothing moves for good; AR(1) 0.97 wanders for half a minute at a time, and so, in a
 window of a minute, has a trend. The rest has a level shift or a slope of 10 %, or is of
 perf/disturbances.py, as campaigns meet it.
 """

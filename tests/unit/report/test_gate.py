@@ -196,7 +196,7 @@ def test_a_campaign_that_fails_its_own_test_answers_nothing(tmp_path: Path, synt
 @pytest.mark.parametrize("name", ["4 rounds", "20 turns"])
 @pytest.mark.parametrize("disturbed", ["deployments 5 %", "heavy tails"])
 def test_false_answers_are_few_under_the_disturbances_of_others(name: str, disturbed: str) -> None:
-    """A short form of perf/gate_answers.py, whose table docs/method.md has."""
+    """A short form of perf/gate_answers.py, whose table docs/method-trial.md has."""
     numbers = [one.name for one in gate_answers.DISTURBANCES]
     false_yes, false_no, *_ = gate_answers.trial((name, numbers.index(disturbed), 100, 1, 5.0))
     assert false_yes <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 100)
