@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
+from synthetic_archive import Load, SyntheticCampaign, SyntheticScenario, write_archive
 from upstream_patches import PATCHES, alone, apply, clone, git
 
+from cbt_crypto import report
 from cbt_crypto.engine.upstream.checkout import Checkout
+from cbt_crypto.results.foreign import lay_out
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(1200)]
 
@@ -194,3 +200,49 @@ def test_flake8_says_no_more_of_changed_files_than_before(tree: Path, name: str)
     before = complaints()
     git(tree, "checkout", "-q", "-")
     assert after <= before
+
+
+def test_percentages_equal_those_of_this_report(
+    checkout: Checkout, tmp_path: Path, report_cells: Callable[[Path], list[dict[str, Any]]]
+) -> None:
+    """To four digits, of one archive as this program reads it and laid out for upstream."""
+    small = SyntheticScenario("rbd_multi_client", processes_per_client=3, iodepth=8)
+    names = ("Plain", "Secure messenger")
+    campaign = SyntheticCampaign([small], names, lambda cell: Load(
+        1000.0 if cell.configuration == "Plain" else 847.31, 2.0 + cell.op_size / 1e6
+    ))  # fmt: skip
+    archive = write_archive(campaign, tmp_path / "archive")
+    report.publish(archive, Console(quiet=True))
+    ours = [
+        cell["comparisons"]["iops"]["percent"]
+        for cell in report_cells(archive)
+        if cell["name"] == "Secure messenger"
+    ]
+    lay_out(archive, tmp_path / "out")
+    for path in (tmp_path / "out").rglob("json_output.*"):
+        # Upstream reads them among fio's global options, where its own commands have them.
+        output = json.loads(path.read_text())
+        size = output["jobs"][0]["job options"]["bs"]
+        given = {"bs": size, "iodepth": "8", "numjobs": "1", "runtime": "20"}
+        output["global options"].update(given)
+        path.write_text(json.dumps(output))
+    tree = apply(clone(checkout, tmp_path / "cbt"), *alone("percent-of-baseline"))
+    folders = [str(tmp_path / "out" / name) for name in ("Plain", "Secure-messenger")]
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", _PERCENTS, *folders],
+        cwd=tree, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    theirs = [float(line) for line in done.stdout.split()]
+    assert len(theirs) == len(ours) == 4
+    assert sorted(theirs) == pytest.approx(sorted(ours), rel=1e-4)
+
+
+_PERCENTS = """
+import sys
+from pathlib import Path
+from post_processing.percent_of_baseline import get_points
+baseline, other = [get_points(Path(name)) for name in sys.argv[1:]]
+for key, point in baseline.items():
+    print(100 * other[key].iops / point.iops)
+"""
