@@ -78,9 +78,7 @@ def _check_distinct(
             )
 
 
-def _is_one_device(
-    one: Mapping[str, str], other: Mapping[str, str], is_one_host: bool
-) -> bool:
+def _is_one_device(one: Mapping[str, str], other: Mapping[str, str], is_one_host: bool) -> bool:
     """Whether two devices have sectors in common, by what they say of themselves."""
     seen, its_seen = one.get("seen", "").split(), other.get("seen", "").split()
     is_one_place = one.get("start") is None or other.get("start") in (None, one.get("start"))
