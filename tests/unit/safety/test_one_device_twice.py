@@ -37,20 +37,22 @@ def look(campaign_of: Callable[..., Any], known: Known, **cluster: Any) -> Any:
     [
         (A, A),
         (A, PART),
-        ({"size": "1", "wwn": "w", "seen": "b 1 8:0"}, {"size": "1", "wwn": "w", "seen": "b 2 8:16"}),
+        ({**A, "wwn": "w"}, {**B, "wwn": "w"}),
         ({"size": "1", "seen": "boot 8:0"}, {"size": "1", "seen": "boot 8:0"}),
     ],
 )  # fmt: skip
 def test_two_paths(
     campaign_of: Callable[..., Any], one: dict[str, str], other: dict[str, str]
 ) -> None:
-    with pytest.raises(UsageError, match="osd_devices name one device twice, n1: /dev/x and n1: "):
-        look(campaign_of, {"n1": {"/dev/x": one, "/dev/y": other}}, osd_devices=["/dev/x", "/dev/y"])
+    with pytest.raises(UsageError, match=r"osd_devices name one device twice, n1: /dev/x and n1: "):
+        known = {"n1": {"/dev/x": one, "/dev/y": other}}
+        look(campaign_of, known, osd_devices=["/dev/x", "/dev/y"])
 
 
 def test_two_names_of_a_host(campaign_of: Callable[..., Any]) -> None:
     known = {host: {"/dev/x": A, "/dev/y": B} for host in ("n1", "n1.example.org")}
-    with pytest.raises(UsageError, match="one device twice, n1: /dev/x and n1.example.org: /dev/x"):
+    twice = "one device twice, n1: /dev/x and n1.example.org: /dev/x"
+    with pytest.raises(UsageError, match=twice):
         look(campaign_of, known, osd_devices=["/dev/x", "/dev/y"])
 
 
@@ -58,7 +60,8 @@ def test_data_and_database(campaign_of: Callable[..., Any]) -> None:
     overlay = {"db_device": {"devices": "/dev/y", "size": "1G"}}
     configurations = {"Plain": {}, "Fast database": overlay}
     known = {"n1": {"/dev/x": A, "/dev/y": B}}
-    with pytest.raises(UsageError, match="osd_devices and db_device.devices name one device twice"):
+    twice = "osd_devices and db_device.devices name one device twice"
+    with pytest.raises(UsageError, match=twice):
         look(
             campaign_of, known, osd_devices=["/dev/x", "/dev/y"], configurations=configurations,
             baseline="Plain",
