@@ -106,6 +106,7 @@ def test_one_signal_while_tearing_down_is_no_end_of_it(
         method(self)
 
     monkeypatch.setattr(owner, name, signalled_once)
+
     # The same steps clear the hosts before a deployment; there a signal ends the campaign.
     def begin_to_end(self: Preparation) -> None:
         due.append(True)

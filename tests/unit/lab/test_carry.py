@@ -86,6 +86,8 @@ from cbt_crypto.engine.upstream import engine
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("name", [".results.replaced", ".results.incoming", "results"])
 @pytest.mark.parametrize("kind", ["link", "broken link", "file"])
 def test_a_link_in_an_archive_is_refused_with_a_sentence(
