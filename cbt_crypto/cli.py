@@ -16,6 +16,7 @@ from rich.console import Console
 from cbt_crypto import __version__
 from cbt_crypto.archive.files import printable
 from cbt_crypto.command_line import SentenceGroup, checkout_option, say, say_notes
+from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import command_log, directories
@@ -23,10 +24,10 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.lab.command import lab
 from cbt_crypto.main import cbt
 from cbt_crypto.plan.cells import cells_of
-from cbt_crypto.plan.file import json_schema, load
+from cbt_crypto.plan.file import Campaign, json_schema, load
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.report_commands import compare, gate, pack_command, report
-from cbt_crypto.run import take_down
+from cbt_crypto.run import devices, take_down
 from cbt_crypto.run.detached import stop as stop_campaign
 from cbt_crypto.run.detached import watch as watch_archive
 from cbt_crypto.run.init.command import init
@@ -67,17 +68,22 @@ def check(config_file: Path, checkout: Optional[Path], hosts: bool, fix_commands
         # The script alone is what a pipe or a file gets.
         table.show(answers, Console(stderr=fix_commands))
         if fix_commands:
-            remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
-            manager = table.managers(remote, answers)
+            manager = table.managers(_remote(engine, campaign), answers)
             say("\n".join(table.script(answers, manager, campaign.cluster.user)))
         if any(answer.error for answer in answers):
             sys.exit(UsageError.exit_status)
+        # Raises where two paths lead to one device.
+        devices.look(_remote(engine, campaign), campaign, cells)
     click.echo(
         err=fix_commands,
         message=f"{printable(str(config_file))}: good: "
         f"{counted(len(campaign.configurations), 'configuration')}, "
         f"{counted(len(campaign.scenarios), 'scenario')}, {counted(len(cells), 'cell')}",
     )
+
+
+def _remote(engine: Engine, campaign: Campaign) -> Remote:
+    return Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
 
 
 @cbt_crypto.command()

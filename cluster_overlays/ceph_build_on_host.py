@@ -7,11 +7,11 @@ import glob
 import json
 import os
 import shlex
-import stat
 import sys
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from cbt_crypto.hosts.directory_on_host import Refused, check_way
+from cbt_crypto.hosts.trust_on_host import distrust
 
 #: Programs that a deployment starts; each must be in the build.
 PROGRAMS = (
@@ -78,21 +78,15 @@ def check_nobody_replaces(path: str, named: str, as_root: bool) -> None:
     """Raise Refused when others could put something else in the place of `path`."""
     while path != "/":
         path = os.path.dirname(path)
-        status = os.lstat(path)
-        sticky = status.st_mode & stat.S_ISVTX
-        if status.st_uid not in may_own(as_root) or (status.st_mode & 0o022 and not sticky):
+        if distrust(os.lstat(path), may_own(as_root), is_way=True):
             raise Refused(f"{named} could be replaced by who may write to {path}; move it")
 
 
 def check_owner(path: str, as_root: bool) -> None:
     """Raise Refused unless it is root's, or ours, and nobody else may write to it."""
-    status = os.lstat(path)
-    if status.st_uid not in may_own(as_root):
-        raise Refused(
-            f"{path} belongs to uid {status.st_uid}, who could change what is run; chown it to root"
-        )
-    if status.st_mode & 0o022 and not stat.S_ISLNK(status.st_mode):
-        raise Refused(f"{path} can be written to by others, and would be run; chmod go-w it")
+    wrong = distrust(os.lstat(path), may_own(as_root))
+    if wrong:
+        raise Refused(f"{path} {wrong}, and would be run; chown it to root, and chmod go-w it")
 
 
 def started(prefix: str) -> List[str]:

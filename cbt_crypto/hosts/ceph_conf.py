@@ -46,9 +46,18 @@ def read(path: Path) -> Sections:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a ceph.conf: not a text in UTF-8") from error
     except configparser.Error as error:
-        sentence = " ".join(str(error).split())
-        raise UsageError(f"{path}: not a ceph.conf: {sentence}") from error
+        # The line itself is not repeated: the file may be any that root can read.
+        raise UsageError(
+            f"{path}: not a ceph.conf: line {_line_of(error)} is neither [section] nor "
+            "option = value"
+        ) from None
     return {name: dict(parser.items(name)) for name in parser.sections()}
+
+
+def _line_of(error: configparser.Error) -> int:
+    if isinstance(error, configparser.MissingSectionHeaderError):
+        return int(error.lineno)
+    return int(error.errors[0][0]) if isinstance(error, configparser.ParsingError) else 1
 
 
 def _text(path: Path) -> str:

@@ -16,6 +16,7 @@ import psutil
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import directory_on_host, keys_on_host, shell
+from cbt_crypto.hosts.trust_on_host import distrust
 
 #: Where it is when the file names none: only root can put something there.
 DEFAULT = "/var/lib/cbt-crypto"
@@ -95,8 +96,7 @@ def _check_owner(place: Path) -> None:
 
 
 def _check(place: Path, status: os.stat_result) -> None:
-    open_to_all = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
-    if status.st_uid not in (0, os.geteuid()) or open_to_all:
+    if distrust(status, (0, os.geteuid()), is_way=True, is_group_ours=True):
         raise UsageError(
             f"{place}: can be written to by another user (it is of uid {status.st_uid}, mode "
             f"{stat.filemode(status.st_mode)}); set XDG_CACHE_HOME to a directory of yours"
@@ -126,8 +126,7 @@ def make_own(place: Path) -> None:
     """Make a directory where this user alone can write. Raises UsageError for another one."""
     _make(place)
     status = place.lstat()
-    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-    if not is_own or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if not stat.S_ISDIR(status.st_mode) or distrust(status, (os.geteuid(),)):
         raise UsageError(f"{place}: is no directory in which you alone can write")
 
 
@@ -165,4 +164,4 @@ def _is_ours(path: Path) -> bool:
         status = path.lstat()
     except OSError:
         return False
-    return status.st_uid == os.getuid() and path.is_dir() and not path.is_symlink()
+    return stat.S_ISDIR(status.st_mode) and not distrust(status, (os.getuid(),))

@@ -11,6 +11,8 @@ import stat
 import sys
 from typing import List, Set
 
+from cbt_crypto.hosts.trust_on_host import distrust
+
 #: Left in a directory that we made, so that we never empty one that is somebody else's.
 MARKER = ".cbt-crypto"
 #: As Linux follows.
@@ -34,8 +36,7 @@ def check_above(path: str) -> None:
         status = os.lstat(parent)
         if stat.S_ISLNK(status.st_mode):
             raise Refused(path + " is reached through a link; name the directory itself")
-        open_to_others = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
-        if status.st_uid not in owners() or open_to_others:
+        if distrust(status, owners(), is_way=True):
             raise Refused(
                 f"{path} could be replaced by who may write to {parent}; name another tmp_dir"
             )
@@ -49,16 +50,15 @@ def check_way(path: str) -> None:
     place, rest, links = "/", path.split("/"), 0
     while rest:
         name = rest.pop(0)
-        status = os.lstat(place)
-        open_to_others = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
+        wrong = distrust(os.lstat(place), owners(), is_way=True)
         step = os.path.normpath(os.path.join(place, name))
-        if name and (open_to_others or status.st_uid not in owners()):
+        if name and wrong:
             raise Refused(f"leads through {place}, where others may write; name it another way")
         if not os.path.islink(step):
             place = step
             continue
         links += 1
-        if os.lstat(step).st_uid not in owners() or links > _MOST_LINKS:
+        if distrust(os.lstat(step), owners()) or links > _MOST_LINKS:
             raise Refused(f"leads through {step}, a link of somebody else; name it another way")
         target = os.readlink(step)
         place = "/" if target.startswith("/") else place
@@ -72,10 +72,9 @@ def check_directory(path: str) -> None:
         raise Refused(path + " is a link; name the directory itself as tmp_dir")
     if not stat.S_ISDIR(status.st_mode):
         raise Refused(path + " is not a directory; name another tmp_dir")
-    if status.st_uid not in owners():
-        raise Refused(f"{path} belongs to uid {status.st_uid} and not to us; name another tmp_dir")
-    if status.st_mode & 0o022:
-        raise Refused(path + " can be written to by others; remove it, or name another tmp_dir")
+    wrong = distrust(status, owners())
+    if wrong:
+        raise Refused(f"{path} {wrong}; remove it, or name another tmp_dir")
     check_above(path)
 
 

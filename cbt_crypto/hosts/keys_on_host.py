@@ -10,6 +10,8 @@ import subprocess
 import sys
 from typing import List
 
+from cbt_crypto.hosts.trust_on_host import distrust
+
 #: Where a tmpfs is wanted, the first that is one.
 KEY_MOUNTS = ("/run", "/dev/shm")
 KEY_DIRECTORIES = tuple(mount + "/cbt-crypto" for mount in KEY_MOUNTS)
@@ -50,8 +52,8 @@ def is_ours_alone(directory: str) -> bool:
         status = os.lstat(directory)
     except OSError:
         return False
-    mode = stat.S_IMODE(status.st_mode)
-    return stat.S_ISDIR(status.st_mode) and mode == 0o700 and status.st_uid == os.geteuid()
+    is_closed = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) == 0o700
+    return is_closed and not distrust(status, (os.geteuid(),))
 
 
 if __name__ == "__main__":

@@ -81,8 +81,14 @@ def bring_results(lab: Lab, node: Node, remote_archive: str, archive: Path) -> N
 
 
 def mend(archive: Path) -> None:
-    """Clear what a kill during `bring_results` left: the archive has its old results or the new."""
+    """Clear what a kill during `bring_results` left: the archive has its old results or the new.
+
+    Raises UsageError for an archive that somebody has put a link into.
+    """
     replaced, results = archive / _REPLACED, archive / "results"
+    for path in (replaced, archive / _INCOMING, results):
+        if path.is_symlink() or (path.exists() and not path.is_dir()):
+            raise UsageError(f"{path}: is no directory; remove it")
     if replaced.exists() and not results.exists():
         replaced.rename(results)
     for leftover in (replaced, archive / _INCOMING):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.wording import map_text
@@ -30,6 +30,8 @@ _SEPARATOR = re.compile(r"([-._])")
 _LONGEST_NAME = 1000
 #: Nor has a report that people read a longer text; the rest of one is left out.
 _LONGEST_TEXT = 200_000
+#: `host = node1`, as Ceph reads it.
+_CONF_HOST = re.compile(r"^[ \t]*host[ \t]*=[ \t]*([^\s,;#]+)", re.IGNORECASE | re.MULTILINE)
 #: Users that tell nothing.
 _EVERYBODY = {"root", "ceph", "nobody", "admin"}
 
@@ -45,6 +47,10 @@ def anonymized(report: Report) -> Report:
 def _hosts(report: Report) -> list[str]:
     """Every host that anything in the report names, each once."""
     hosts = list(report.environment.get("hosts", {}))
+    texts = report.environment.get("ceph_conf")
+    for text in texts.values() if isinstance(texts, Mapping) else ():
+        # A host that no cell worked on, such as a monitor's.
+        hosts += _CONF_HOST.findall(str(text)[:_LONGEST_TEXT])
     for cell in report.cells:
         for run in cell.runs:
             hosts += [record.host for record in run.records]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +25,19 @@ from cbt_crypto.run.preflight.check import needs_of
 Notes = Mapping[str, Mapping[str, Any]]
 _LIMIT_S = 120
 _WHAT = "identify the devices"
+#: Boot, number of the disk in it, number of the device.
+_SEEN_WORDS = 3
 
 
 def look(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -> Notes:
     """What the campaign's paths lead to now. Touches nothing. Raises UsageError."""
     wanted: dict[str, dict[str, bool]] = {}
+    uses: dict[tuple[str, str], dict[str, None]] = {}
     for need in needs_of(campaign, cells):
         if isinstance(need, DeviceGuard):
             for host in need.hosts:
                 wanted.setdefault(host, {})[need.device] = need.wipe
+                uses.setdefault((host, need.device), {})[need.key] = None
     tmp_dir = campaign.cluster.tmp_dir
     scripts = {host: destroy.identify(tmp_dir, paths) for host, paths in wanted.items()}
     try:
@@ -44,6 +49,7 @@ def look(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -> Notes:
                 raise HostError(host, _WHAT, "an answer about other devices", f"asked: {paths}")
     except HostError as error:
         raise UsageError(str(error)) from error
+    _check_distinct(uses, identities)
     return {
         host: {
             path: {"identity": known, "uuid": str(uuid.uuid4()), "wipe": wanted[host][path]}
@@ -51,6 +57,37 @@ def look(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -> Notes:
         }
         for host, by_path in identities.items()
     }
+
+
+def _check_distinct(
+    uses: Mapping[tuple[str, str], Iterable[str]],
+    identities: Mapping[str, Mapping[str, Mapping[str, str]]],
+) -> None:
+    """Raise UsageError for a device that OSDs would have twice.
+
+    That is: by two paths, by two names of its host, or for data and database. Drives without Ceph
+    are measured one after another, and may be.
+    """
+    of_osds = [(place, key) for place, keys in uses.items() for key in keys if key != "drives"]
+    for (one, its_key), (other, other_key) in combinations(of_osds, 2):
+        known, its_known = (identities[host][path] for host, path in (one, other))
+        if one == other or _is_one_device(known, its_known, is_one_host=one[0] == other[0]):
+            raise UsageError(
+                f"cluster: {its_key} and {other_key} name one device twice, {': '.join(one)} and "
+                f"{': '.join(other)} ({words(dict(known))}); keep one of them"
+            )
+
+
+def _is_one_device(one: Mapping[str, str], other: Mapping[str, str], is_one_host: bool) -> bool:
+    """Whether two devices have sectors in common, by what they say of themselves."""
+    seen, its_seen = one.get("seen", "").split(), other.get("seen", "").split()
+    is_one_place = one.get("start") is None or other.get("start") in (None, one.get("start"))
+    # The boot, and the number of the disk in it, where the kernel counts disks.
+    if len(seen) == len(its_seen) == _SEEN_WORDS and seen[:2] == its_seen[:2]:
+        return is_one_place
+    says_the_same = any(one.get(name) == other.get(name) is not None for name in ("wwn", "backing"))
+    is_alike = says_the_same and one.get("size") == other.get("size")
+    return (bool(seen) and seen == its_seen) or (is_one_host and is_alike and is_one_place)
 
 
 def _read(text: str) -> dict[str, dict[str, str]]:

@@ -31,6 +31,7 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.secret import document_without
 from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import Site
+from cbt_crypto.hosts.trust_on_host import distrust
 from cbt_crypto.plan.file import Campaign, load_data
 from cbt_crypto.plan.layout import drives_of, site_of
 
@@ -103,8 +104,7 @@ def _check(where: Path) -> None:
 
 def _read(path: Path) -> Optional[dict[str, Any]]:
     try:
-        status = path.lstat()
-        if status.st_uid != os.geteuid():
+        if distrust(path.lstat(), (os.geteuid(),), is_group_ours=True):
             return None
         value: Mapping[str, Any] = json.loads(read_document(path))
     except (OSError, Malformed, ValueError, RecursionError):

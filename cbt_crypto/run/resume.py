@@ -16,6 +16,7 @@ from cbt_crypto.archive.files import read_json, write_json
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.secret import document_without
 from cbt_crypto.hosts.site import Site
+from cbt_crypto.hosts.trust_on_host import distrust
 from cbt_crypto.plan.cells import Cell, cells_of, select
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.document import printable
@@ -100,12 +101,9 @@ def check_own(archive: Path) -> None:
     allowed = {0, os.geteuid(), int(caller) if _USER.fullmatch(caller) else 0}
     _check_way(archive.absolute(), allowed)
     if archive.exists():
-        owner = archive.stat().st_uid
-        if owner not in allowed or archive.stat().st_mode & 0o002:
-            raise UsageError(
-                f"{archive}: belongs to uid {owner}, or anybody may write to it; copy it, or name "
-                "another archive with -a"
-            )
+        wrong = distrust(archive.stat(), allowed, is_group_ours=True)
+        if wrong:
+            raise UsageError(f"{archive}: {wrong}; copy it, or name another archive with -a")
 
 
 def _check_names(results: Path) -> None:
@@ -126,11 +124,9 @@ def _check_way(archive: Path, allowed: set[int]) -> None:
         status = path.lstat() if os.path.lexists(path) else None
         if status is None or (path == archive and not path.is_symlink()):
             continue
-        if stat.S_ISLNK(status.st_mode):
-            is_open = status.st_uid not in allowed
-        else:
-            is_open = bool(status.st_mode & 0o002) and not status.st_mode & stat.S_ISVTX
-        if is_open:
+        # A directory of anybody may be on the way, so long as not all may write to it.
+        owners = allowed if stat.S_ISLNK(status.st_mode) else {status.st_uid}
+        if distrust(status, owners, is_way=True, is_group_ours=True):
             raise UsageError(
                 f"{archive}: could be replaced by who may write to {path}; name another with -a"
             )

@@ -16,6 +16,8 @@ import subprocess
 import sys
 from typing import Any, Dict, List, Optional
 
+from cbt_crypto.hosts.trust_on_host import distrust
+
 GET_STATUS = 0x800870EC
 REVERT_TPR = 0x410870E2
 #: struct opal_key: locking range, length of the key, its type and padding, the key.
@@ -76,8 +78,10 @@ def is_root_s(key: str) -> bool:
         folder, file = os.lstat(os.path.dirname(key)), os.lstat(key)
     except OSError:
         return False
+    ours = (os.geteuid(),)
     closed = stat.S_ISDIR(folder.st_mode) and not folder.st_mode & 0o077
-    return closed and folder.st_uid == file.st_uid == os.geteuid() and stat.S_ISREG(file.st_mode)
+    is_trusted = not distrust(folder, ours) and not distrust(file, ours)
+    return closed and is_trusted and stat.S_ISREG(file.st_mode)
 
 
 def drive(path: str, keys: List[str]) -> Dict[str, Any]:

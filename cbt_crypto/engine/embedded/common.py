@@ -29,6 +29,7 @@ from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import command_log, directories, fetch
 from cbt_crypto.hosts.directories import prefix
 from cbt_crypto.hosts.remote import fan_out, is_local, preamble
+from cbt_crypto.hosts.trust_on_host import distrust
 
 #: Seconds between SIGTERM and SIGKILL of a command of ours that ran out of time.
 GRACE = 2.0
@@ -210,7 +211,7 @@ def _close_abandoned() -> None:
         with contextlib.suppress(OSError):
             # Anybody may put something of that name there; what is in a directory of ours is ours.
             status = directory.lstat()
-            if status.st_uid != os.geteuid() or not stat.S_ISDIR(status.st_mode):
+            if distrust(status, (os.geteuid(),)) or not stat.S_ISDIR(status.st_mode):
                 continue
             with (directory / "lock").open(encoding="ascii") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

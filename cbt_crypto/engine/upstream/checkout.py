@@ -32,6 +32,7 @@ from cbt_crypto.hosts.directory_on_host import Refused, check_directory
 from cbt_crypto.hosts.remote import MARK
 from cbt_crypto.hosts.secret import document_without, options_without
 from cbt_crypto.hosts.site import Osd, Site
+from cbt_crypto.hosts.trust_on_host import distrust
 from cbt_crypto.plan.file import of_cbt
 from cbt_crypto.plan.file.cluster import ClusterSection, MonitoringProfiles
 from cbt_crypto.plan.layout import ceph_dir, section_of
@@ -157,8 +158,7 @@ def _check_trusted(path: Path) -> None:
     try:
         for part in (path, *(path / names[0] for names in _FILES if (path / names[0]).exists())):
             check_directory(str((part if part.is_dir() else part.parent).resolve()))
-            status = part.stat()
-            if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+            if distrust(part.stat(), (0, os.geteuid())):
                 raise Refused(f"{part} can be changed by others")
     except (Refused, OSError) as error:
         reason = str(error).partition(";")[0]

@@ -316,6 +316,8 @@ class DeviceGuard(Fact):
     """One device of one host. `script` prints ok, `signature` and what it found, or a sentence."""
 
     device: str = ""
+    #: The key of the file that names it.
+    key: str = ""
     wipe: bool = False
     #: Whether it is to be discarded before each deployment.
     discard: bool = False
@@ -382,8 +384,9 @@ def device_guard(site: Site, host: str, device: str, key: str = "osd_devices") -
         script += f'\necho "{_DISC_MAX}{most}"'
     wipe, discard = _may_wipe(site.wipe, device), site.discard
     return DeviceGuard(
-        f"device {device}", (host,), script, "devices", device=device, wipe=wipe, discard=discard
-    )
+        f"device {device}", (host,), script, "devices", device=device, key=key, wipe=wipe,
+        discard=discard,
+    )  # fmt: skip
 
 
 def _may_wipe(wipe: Union[bool, Sequence[str]], device: str) -> bool:

@@ -106,6 +106,8 @@ class CampaignFile:
 
     document: YamlDocument
     problems: list[str] = field(default_factory=list)
+    #: Of all parts of all benchmarks that were read so far.
+    cells: int = 0
 
     def problem(self, path: KeyPath, wrong: str) -> None:
         """Note what is wrong at `path`, once."""
@@ -399,8 +401,11 @@ def _scenario_objects(
             return ()
     options.update(file.mapping(path, section))
     options["workloads"] = file.mapping((*path, "workloads"), options.get("workloads"))
-    if math.prod(map(len, flatten(options).values())) * cluster.iterations > MAX_CELLS:
-        file.problem(path, f"its lists make more than {MAX_CELLS} cells; shorten them")
+    file.cells += math.prod(map(len, flatten(options).values())) * cluster.iterations
+    if file.cells > MAX_CELLS:
+        file.problem(
+            path, f"its lists, and what is above it, make more than {MAX_CELLS} cells; shorten them"
+        )
         return ()
     _check_elements(file, SCENARIOS[name], path, options)
     _check_references(file, cluster, path, options)

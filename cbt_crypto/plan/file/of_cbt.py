@@ -98,10 +98,11 @@ def is_of_cbt(data: Any) -> bool:
     cluster = data.get("cluster") if isinstance(data, dict) else None
     if not isinstance(cluster, dict):
         return False
+    benchmarks = data.get("benchmarks")
     return (
         any(key in cluster for key in (*REFUSED, *PASSED, *UNUSED) if key != "fs")
         or any(section in data for section in SECTIONS)
-        or any(name in (data.get("benchmarks") or {}) for name in BENCHMARKS)
+        or (isinstance(benchmarks, dict) and any(name in benchmarks for name in BENCHMARKS))
         or isinstance(cluster.get("mons"), (str, list))
         or any("@" in str(host) for host in _hosts(cluster))
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cbt_crypto.errors import UsageError
 from cbt_crypto.lab import run
 
 pytestmark = pytest.mark.unit
@@ -85,3 +86,21 @@ from cbt_crypto.engine.upstream import engine
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", [".results.replaced", ".results.incoming", "results"])
+@pytest.mark.parametrize("kind", ["link", "broken link", "file"])
+def test_a_link_in_an_archive_is_refused_with_a_sentence(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    """It was a traceback, before the archive's links were checked."""
+    (tmp_path / "victim").mkdir()
+    path = tmp_path / "archive" / name
+    path.parent.mkdir()
+    if kind == "file":
+        path.touch()
+    else:
+        path.symlink_to(tmp_path / ("victim" if kind == "link" else "nowhere"))
+    with pytest.raises(UsageError, match="is no directory; remove it"):
+        run.mend(tmp_path / "archive")
+    assert (tmp_path / "victim").is_dir()

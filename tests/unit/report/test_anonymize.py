@@ -6,13 +6,14 @@ import json
 import string
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_crypto.report import ReportOptions, build
+from cbt_crypto.report import ReportOptions, anonymize, build
 from cbt_crypto.report.anonymize import Hider
 from cbt_crypto.report.document import document
 
@@ -112,3 +113,12 @@ def test_a_whole_report(small: Path) -> None:
     cell.write_text(json.dumps(value))
     text = json.dumps(document(build(small, ReportOptions(anonymize=True)))).lower()
     assert not [n for n in ("client0", "osd0", "alice", "bob", "52:54:00", "lab.ex") if n in text]
+
+
+def test_a_host_that_only_ceph_conf_names_is_hidden() -> None:
+    """As a monitor's, on which nothing was measured."""
+    conf = "[global]\nfsid = x\n[mon.a]\n\thost = secretmon\n[osd.0]\nhost=other # here\n"
+    hidden = anonymize._hosts(
+        SimpleNamespace(environment={"ceph_conf": {"Plain": conf}}, cells=[])  # type: ignore[arg-type]
+    )
+    assert hidden == ["secretmon", "other"]
