@@ -171,11 +171,7 @@ class DbDevice(Overlay):
 
     def _look(self, site: Site, host: str) -> str:
         osds = site.osds_of(host)
-        links = "\n".join(
-            f"for part in block.db block.wal; do echo osd.{osd.id} $part "
-            f'"$(readlink {shlex.quote(osd.data_dir)}/$part)"; done'
-            for osd in osds
-        )
+        links = "\n".join(_links(osd) for osd in osds)
         if not self.is_present:
             return f"echo {_LINKS}\n{links}"
         layers_asked = {f"osd.{osd.id}": self._layers_of(osd) for osd in osds}
@@ -194,16 +190,24 @@ class DbDevice(Overlay):
         findings = {}
         for osd in site.osds:
             faults = [self._fault(osd, look) for look in looks]
+            links = [look.links.get(f"osd.{osd.id}") for look in looks]
+            if links[0] != links[-1]:
+                faults.append("its database moved in the middle of the cell")
             evidence = looks[-1].evidence(osd)
             findings[osd] = Finding(next((fault for fault in faults if fault), None), evidence)
         where = self.directory or "a second device"
         claim = f"have their database on {where}" if self.is_present else "have no second device"
+        if not self.is_present and any(osd.is_existing for osd in site.osds):
+            claim = "have the devices for their database that they were deployed with"
         return judge_all(self, findings, claim)
 
     def _fault(self, osd: Osd, look: _Look) -> Optional[str]:
         name = f"osd.{osd.id}"
         if name not in look.links:
             return "its host did not say what it is made of"
+        if not self.is_present and osd.is_existing:
+            # Nothing is claimed of it: what it has stands in the evidence.
+            return None
         if not self.is_present:
             others = [part for part, target in look.links[name].items() if target]
             return f"it has a {others[0]}" if others else None
@@ -266,6 +270,22 @@ class _Look:
             **({"metadata": shown} if shown else {}),
             **({"opened": self.storage[name].get("opened")} if name in self.storage else {}),
         }
+
+
+def _links(osd: Osd) -> str:
+    """Shell text that prints where an OSD's directory says that its database and log are.
+
+    That of an OSD which somebody else deployed may be in a container: it is seen as by its process.
+    """
+    ask = f"echo osd.{osd.id} $part"
+    if not osd.is_existing:
+        place = f"{shlex.quote(osd.data_dir)}/$part"
+        return f'for part in block.db block.wal; do {ask} "$(readlink {place})"; done'
+    place = f'"/proc/$(cat {shlex.quote(osd.pid_file)})/root"{shlex.quote(osd.data_dir)}'
+    return (
+        f"if $SUDO test -d {place}; then for part in block.db block.wal; do\n"
+        f'{ask} "$($SUDO readlink {place}/$part)"; done; fi'
+    )
 
 
 def _base(osd: Osd) -> str:

@@ -261,7 +261,8 @@ def _hosts(report: Report) -> list[str]:
     """Where energy is counted, and how fast ciphers are."""
     counters = energy_counters(report.environment)
     speeds = cipher_speeds(report.environment)
-    if not counters and not speeds:
+    found = wording.hardware(report.environment)
+    if not counters and not speeds and not found:
         return []
     zones_by_host = "; ".join(
         f"{escape(host)}: {escape(zones)}" for host, zones in counters.items()
@@ -271,6 +272,9 @@ def _hosts(report: Report) -> list[str]:
         "",
         *([f"Energy counters (RAPL): {zones_by_host}.", ""] if zones_by_host else []),
     ]
+    if found:
+        lines += [_row(wording.HARDWARE_HEADINGS), _row(["---", "---", "---"])]
+        lines += [*map(_hardware, found), ""]
     rows = [row for speeds_of_host in speeds.values() for row in speeds_of_host]
     if rows:
         rule = ["---", "---", "---:", "---:", "---:", "---"]
@@ -279,6 +283,11 @@ def _hosts(report: Report) -> list[str]:
         if not speeds_of_host:
             lines += [not_measured(escape(host)), ""]
     return lines
+
+
+def _hardware(row: wording.HardwareRow) -> str:
+    words = [escape(row.what), escape(row.value), escape(row.where)]
+    return _row(f"**{word}**" if row.differs else word for word in words)
 
 
 def _cipher(row: CipherSpeed) -> str:

@@ -15,7 +15,7 @@ from lxml import html
 
 from cbt_crypto import __version__
 from cbt_crypto.archive.documents import OverlayProof
-from cbt_crypto.report import page_tables, text_of
+from cbt_crypto.report import page_tables, text_of, wording
 from cbt_crypto.report.charts import chart_values
 from cbt_crypto.report.charts.chart_values import Chart, charts, depth_charts, noted, size_charts
 from cbt_crypto.report.charts.forest import forest, forest_svg
@@ -122,6 +122,7 @@ def environment(report: Report) -> Iterator[Element]:
         for name, about in hosts.items()
     ]
     yield scrolling(E.TABLE(_table_head(heads), E.TBODY(*rows)), "Hosts")
+    yield from _hardware(report)
     yield from _ciphers(report)
     rest = {key: value for key, value in report.environment.items() if key != "ceph_conf"}
     yield E.DETAILS(E.SUMMARY("Everything that was recorded"), E.DIV(_json_block(rest)))
@@ -129,6 +130,19 @@ def environment(report: Report) -> Iterator[Element]:
 
 def _table_head(texts: Sequence[str]) -> Element:
     return E.THEAD(E.TR(*(E.TH(text, E.CLASS("name"), scope="col") for text in texts)))
+
+
+def _hardware(report: Report) -> Iterator[Element]:
+    """What hosts and drives are, with what only a few of them have in bold."""
+    rows = []
+    for row in wording.hardware(report.environment):
+        mark = E.B if row.differs else E.SPAN
+        cells = (E.TD(mark(text), E.CLASS("name")) for text in (row.value, row.where))
+        rows.append(E.TR(E.TH(mark(row.what), E.CLASS("name"), scope="row"), *cells))
+    if rows:
+        yield E.H3("Hardware")
+        yield scrolling(E.TABLE(_table_head(wording.HARDWARE_HEADINGS), E.TBODY(*rows)), "Hardware")
+        yield E.P(E.CLASS("note"), "In bold: what most of its kind do not have.")
 
 
 def _ciphers(report: Report) -> Iterator[Element]:

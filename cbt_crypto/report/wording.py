@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Optional, TypeVar, Union
@@ -94,6 +95,8 @@ def one_decimal(value: Optional[float]) -> str:
 
 
 ABSENT = "not on this machine"
+#: More places than these are counted, and not named, where most have a value.
+_NAMED = 3
 #: The columns of a table of `CipherSpeed`.
 CIPHER_HEADINGS = (
     "Host", "Cipher", "Key bits", "Encryption MiB/s", "Decryption MiB/s", "Driver",
@@ -148,6 +151,66 @@ def cipher_speeds(environment: Mapping[str, Any]) -> dict[str, list[CipherSpeed]
             drivers = {row.get("name"): _driver(row) for row in _rows(luks.get("drivers"))}
             speeds_by_host[host] = list(_speeds(host, luks, drivers))
     return speeds_by_host
+
+
+@dataclass(frozen=True)
+class HardwareRow:
+    """A value that hosts, drives or network cards have, and which of them; `differs`: not most."""
+
+    what: str
+    value: str
+    where: str
+    differs: bool
+
+
+HARDWARE_HEADINGS = ("Hardware", "Value", "Where")
+#: Words of a kernel's command line that say which machine it is, and no more.
+_OF_ONE_MACHINE = re.compile(r"(BOOT_IMAGE|initrd|root|rootflags|resume|rd\.\S+|ip|nfsroot)=")
+
+
+def hardware(environment: Mapping[str, Any]) -> list[HardwareRow]:
+    """What is recorded of hosts and of the OSDs' drives: a row for each value that is found."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for host, about in _mapping(environment.get("hosts")).items():
+        for what, where, value in _parts(str(host), _mapping(about)):
+            if value not in (None, "", {}):
+                said = {True: "yes", False: "no"}.get(value) if isinstance(value, bool) else None
+                found.setdefault(what, {}).setdefault(said or str(value), []).append(where)
+    rows = []
+    for what, places in found.items():
+        most = max(places, key=lambda value: len(places[value]))
+        for value in sorted(places, key=lambda value: value != most):
+            names = places[value]
+            where = ", ".join(names) if len(names) <= _NAMED or value != most else f"{len(names)}"
+            rows.append(HardwareRow(what, value, where, value != most))
+    return rows
+
+
+def _parts(host: str, about: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """What is compared, where it was found, and the value."""
+    roles = about.get("roles")
+    is_osds = isinstance(roles, (list, tuple)) and "osds" in roles
+    kind = "OSD host" if is_osds else "other host"
+    line = str(about.get("command_line") or "").partition(" -- ")[0].split()
+    words = [word for word in line if not _OF_ONE_MACHINE.match(word)]
+    mitigations = _mapping(about.get("mitigations"))
+    open_ones = [name for name, text in mitigations.items() if str(text).startswith("Vulnerable")]
+    simple = ("cpu_model", "cores", "numa_nodes", "kernel", "governor", "smt", "cstates")
+    for key in simple:
+        yield f"{kind}: {key.replace('_', ' ')}", host, about.get(key)
+    memory = about.get("memory_bytes")
+    if isinstance(memory, int) and memory:
+        yield f"{kind}: memory", host, f"{memory / 2**30:.0f} GiB"
+    yield f"{kind}: kernel command line", host, " ".join(words)
+    if mitigations:
+        yield f"{kind}: vulnerable to", host, ", ".join(open_ones) or "nothing known"
+    if "vaes" in about:
+        has = [name for name in ("aes", "vaes") if about.get(name) is True]
+        yield f"{kind}: AES instructions", host, " and ".join(has) or "none"
+    for kind_of_part, parts in (("OSD drive", "drives"), ("network card", "networks")):
+        for name, part in _mapping(about.get(parts)).items():
+            for key, value in _mapping(part).items():
+                yield f"{kind_of_part}: {key.replace('_', ' ')}", f"{host} {name}", value
 
 
 def _speeds(

@@ -26,16 +26,30 @@ from cbt_crypto.plan.layout import drives_of
 from cbt_crypto.run.targets.base import Target
 
 _BEGIN = "@device"
-#: A partition's model is that of its disk. NVMe and SCSI name the firmware's file differently.
+#: A partition's model is that of its disk, and a volume's that of the first disk below it. NVMe and
+#: SCSI name the firmware's file differently, and their folders of the PCI device.
 _FUNCTION = r"""
 describe() {
-    real=$(readlink -f "$1" || echo "$1"); block=/sys/class/block/$(basename "$real")
+    real=$(readlink -f "$1" || echo "$1")
+    block=$(readlink -f "$SYS/class/block/$(basename "$real")" || :)
+    for below in "$block"/slaves/*; do
+        [ ! -e "$below" ] || { block=$(readlink -f "$below"); break; }
+    done
     [ ! -e "$block/partition" ] || block=$(readlink -f "$block/..")
     echo "@device $1"
-    for name in model firmware_rev rev; do
-        [ ! -r "$block/device/$name" ] || echo "$name $(cat "$block/device/$name")"
+    for file in device/model device/firmware_rev device/rev queue/rotational queue/write_cache \
+        queue/logical_block_size queue/physical_block_size; do
+        [ ! -r "$block/$file" ] || echo "$(basename "$file") $(cat "$block/$file")"
     done
-    echo "rotational $(cat "$block/queue/rotational" 2> /dev/null || :)"
+    for pci in "$block/device/device" "$block/device"; do
+        [ -r "$pci/numa_node" ] || continue
+        echo "numa_node $(cat "$pci/numa_node")"
+        for which in current max; do
+            [ ! -r "$pci/${which}_link_speed" ] || echo "${which}_link" \
+                "$(cat "$pci/${which}_link_speed") x$(cat "$pci/${which}_link_width")"
+        done
+        break
+    done
     echo "size_bytes $(lsblk -bdnro SIZE "$real" 2> /dev/null || :)"
 }
 """
@@ -46,15 +60,19 @@ def drive_scripts(drives: Iterable[Drive]) -> HostScripts:
     devices: dict[str, list[str]] = {}
     for drive in drives:
         devices.setdefault(drive.host, []).extend(drive.devices)
-    return {
-        host: _FUNCTION
-        + "\n".join(f"describe {shlex.quote(d)}" for d in dict.fromkeys(devices_of_host))
-        for host, devices_of_host in devices.items()
-    }
+    return {host: _device_script(devices_of_host) for host, devices_of_host in devices.items()}
+
+
+def _device_script(devices: Iterable[str], sys: str = "/sys") -> str:
+    calls = (f"describe {shlex.quote(device)}" for device in dict.fromkeys(devices))
+    return f"SYS={shlex.quote(sys)}{_FUNCTION}" + "\n".join(calls)
 
 
 def parse_drives(output: str) -> dict[str, dict[str, Any]]:
-    """Device -> model, firmware, whether it is rotational, size in bytes; None where not known."""
+    """Device -> model, firmware, size, sectors, where it is and how it is connected.
+
+    None for what is not known.
+    """
     by_device = {}
     for line, text in shell.sections(output, _BEGIN):
         device, lines = line.removeprefix(_BEGIN).strip(), text.splitlines()
@@ -65,6 +83,12 @@ def parse_drives(output: str) -> dict[str, dict[str, Any]]:
             "firmware": facts.get("firmware_rev") or facts.get("rev") or None,
             "rotational": {"0": False, "1": True}.get(facts.get("rotational", "")),
             "size_bytes": int(size) if size.isdigit() else None,
+            "logical_sector_bytes": _number(facts.get("logical_block_size")),
+            "physical_sector_bytes": _number(facts.get("physical_block_size")),
+            "write_cache": facts.get("write_cache") or None,
+            "numa_node": _number(facts.get("numa_node")),
+            "pcie_link": facts.get("current_link"),
+            "pcie_link_at_most": facts.get("max_link"),
         }
     return by_device
 
@@ -90,6 +114,7 @@ _EMULATED = {"qemu", "bochs", "uml"}
 #: How the keys end that `ceph mon dump` has for ciphers.
 _CIPHERS = ("_cipher", "_ciphers")
 
+_NETWORK_KEYS = {"speed": "speed_mbit_per_s", "numa": "numa_node"}
 #: Prints one fact of a host a line.
 SCRIPT = r"""
 say() { printf '%s\t%s\n' "$1" "$(printf '%s' "$2" | tr '\n\t' '  ')"; }
@@ -100,6 +125,18 @@ say virtualization "$(systemd-detect-virt 2>/dev/null || :)"
 LC_ALL=C lscpu 2>/dev/null | sed -n 's/^\([A-Z][^:]*\): */lscpu.\1\t/p'
 say smt "$(cat /sys/devices/system/cpu/smt/control 2>/dev/null || :)"
 say governor "$(cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor 2>/dev/null | sort -u)"
+say command_line "$(cat /proc/cmdline)"
+say cstates "$(for state in /sys/devices/system/cpu/cpu0/cpuidle/state*; do
+    [ "$(cat "$state/disable" 2>/dev/null)" != 0 ] || cat "$state/name"
+done)"
+say vaes "$(grep -qw vaes /proc/cpuinfo && echo yes || echo no)"
+for card in /sys/class/net/*/device; do
+    [ -e "$card" ] || continue
+    name=${card%/device}; name=${name##*/}
+    say "network.$name.driver" "$(basename "$(readlink -f "$card/driver")")"
+    say "network.$name.speed" "$(cat "$card/../speed" 2>/dev/null || :)"
+    say "network.$name.numa" "$(cat "$card/numa_node" 2>/dev/null || :)"
+done
 say aes "$(grep -qw aes /proc/cpuinfo && echo yes || echo no)"
 say memory_kb "$(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo)"
 say load "$(cut -d' ' -f1 /proc/loadavg)"
@@ -163,7 +200,12 @@ def collect(
     `overlays` are those of the campaign; what they describe of a host stands in
     `hosts.<host>.overlays.<overlay>`.
     """
-    outputs = remote.run(dict.fromkeys(site.hosts, SCRIPT), "describe the host", 600)
+    devices = {
+        host: [device for osd in site.osds_of(host) if not osd.is_file for device in osd.devices]
+        for host in site.hosts
+    }
+    scripts = {host: f"{SCRIPT}{_device_script(of_host)}\n" for host, of_host in devices.items()}
+    outputs = remote.run(scripts, "describe the host", 600)
     hosts = {host: host_facts(site, host, text) for host, text in outputs.items()}
     for overlay in overlays:
         what = f"describe the host for {overlay.name}"
@@ -226,7 +268,12 @@ def host_facts(site: Site, host: str, printed: str) -> dict[str, Any]:
         "smt": facts.get("smt") or None,
         "governor": facts.get("governor") or None,
         "tuned": facts.get("tuned") or None,
+        "command_line": facts.get("command_line") or None,
+        "cstates": facts.get("cstates") or None,
         "aes": facts.get("aes") == "yes",
+        "vaes": facts.get("vaes") == "yes",
+        "networks": _networks(facts),
+        "drives": parse_drives(printed),
         "energy": facts.get("energy", "").split(),
         "memory_bytes": (_number(facts.get("memory_kb")) or 0) * 1024,
         "load_before": float(facts.get("load") or 0),
@@ -234,6 +281,16 @@ def host_facts(site: Site, host: str, printed: str) -> dict[str, Any]:
         "versions": _under(facts, "version."),
         "overlays": {},
     }  # fmt: skip
+
+
+def _networks(facts: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Network card -> its driver, its speed in Mbit/s and its NUMA node."""
+    cards: dict[str, dict[str, Any]] = {}
+    for key, text in _under(facts, "network.").items():
+        name, _, what = key.rpartition(".")
+        value = (text or None) if what == "driver" else _number(text)
+        cards.setdefault(name, {})[_NETWORK_KEYS.get(what, what)] = value
+    return cards
 
 
 def energy_hosts(noted: Mapping[str, Any]) -> list[str]:

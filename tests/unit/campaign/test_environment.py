@@ -52,6 +52,28 @@ def test_facts_of_a_machine() -> None:
     assert facts["load_before"] == 0.42
 
 
+def test_hardware_of_a_machine() -> None:
+    printed = """\
+command_line\tBOOT_IMAGE=/vmlinuz-6.1 root=UUID=4a6 ro intel_idle.max_cstate=1
+cstates\tPOLL C1
+vaes\tno
+network.eth0.driver\tmlx5_core
+network.eth0.speed\t100000
+network.eth0.numa\t1
+network.eth1.driver\tvirtio_net
+network.eth1.speed\t-1
+@device /dev/sda
+model HUC101818CS4200
+"""
+    facts = host_facts(SITE, "localhost", printed)
+    assert facts["cstates"] == "POLL C1" and facts["vaes"] is False
+    assert facts["networks"] == {
+        "eth0": {"driver": "mlx5_core", "speed_mbit_per_s": 100000, "numa_node": 1},
+        "eth1": {"driver": "virtio_net", "speed_mbit_per_s": None},
+    }
+    assert facts["drives"]["/dev/sda"]["model"] == "HUC101818CS4200"
+
+
 def test_a_machine_that_says_nothing() -> None:
     facts = host_facts(SITE, "m0", "")
     assert facts["roles"] == ["mons"]

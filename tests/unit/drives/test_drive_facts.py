@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -38,7 +39,11 @@ PLANNED = PlannedCell(id="id-0", path="p", scenario="etcd", configuration="Plain
 
 
 def test_model_and_firmware_of_nvme_and_scsi() -> None:
-    assert drive_facts.parse_drives(PRINTED) == {
+    known = {
+        device: {key: facts[key] for key in ("model", "firmware", "rotational", "size_bytes")}
+        for device, facts in drive_facts.parse_drives(PRINTED).items()
+    }
+    assert known == {
         "/dev/nvme0n1": {
             "model": "SAMSUNG MZQLB3T8HALS-00007",
             "firmware": "EDA5602Q",
@@ -59,6 +64,54 @@ def test_a_device_that_is_not_there_is_no_error() -> None:
     script = drive_facts.drive_scripts([Drive("D", "h", ("/no/such",), "/f")])["h"]
     done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
     assert drive_facts.parse_drives(done.stdout)["/no/such"]["model"] is None
+
+
+#: An Intel P4510 as `nvme list` and /sys print it in nvme-cli's issues 2028 and 1695, and a
+#: partition and a logical volume on it.
+P4510 = {
+    "device/model": "INTEL SSDPE2KX080T8                     ",
+    "device/firmware_rev": "VDV10182",
+    "queue/rotational": "0",
+    "queue/write_cache": "write through",
+    "queue/logical_block_size": "512",
+    "queue/physical_block_size": "512",
+    "device/device/numa_node": "1",
+    "device/device/current_link_speed": "8.0 GT/s PCIe",
+    "device/device/current_link_width": "4",
+    "device/device/max_link_speed": "8.0 GT/s PCIe",
+    "device/device/max_link_width": "4",
+}
+
+
+@pytest.mark.parametrize("device", ["nvme0n1", "nvme0n1p1", "dm-0"])
+def test_where_a_drive_is_and_how_it_is_connected(tmp_path: Path, device: str) -> None:
+    disk = tmp_path / "devices" / "nvme0n1"
+    for name, text in P4510.items():
+        (disk / name).parent.mkdir(parents=True, exist_ok=True)
+        (disk / name).write_text(f"{text}\n")
+    (disk / "nvme0n1p1").mkdir()
+    (disk / "nvme0n1p1" / "partition").write_text("1\n")
+    (tmp_path / "devices" / "dm-0" / "slaves").mkdir(parents=True)
+    (tmp_path / "devices/dm-0/slaves/nvme0n1p1").symlink_to(disk / "nvme0n1p1")
+    blocks = tmp_path / "class" / "block"
+    blocks.mkdir(parents=True)
+    for path in (disk, disk / "nvme0n1p1", tmp_path / "devices/dm-0"):
+        (blocks / path.name).symlink_to(path)
+    script = drive_facts._device_script([f"/dev/{device}"], str(tmp_path))
+    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
+    (facts,) = drive_facts.parse_drives(done.stdout).values()
+    assert facts == {
+        "model": "INTEL SSDPE2KX080T8",
+        "firmware": "VDV10182",
+        "rotational": False,
+        "size_bytes": None,
+        "logical_sector_bytes": 512,
+        "physical_sector_bytes": 512,
+        "write_cache": "write through",
+        "numa_node": 1,
+        "pcie_link": "8.0 GT/s PCIe x4",
+        "pcie_link_at_most": "8.0 GT/s PCIe x4",
+    }
 
 
 def environment() -> Environment:

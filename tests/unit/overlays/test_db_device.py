@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Callable
 
 import pytest
@@ -157,3 +159,31 @@ def test_absence_is_proved_by_the_directories(site: Site) -> None:
     outputs["node3"] = outputs["node3"].replace("osd.2 block.db ", "osd.2 block.db /dev/x")
     verdict = absent.judge(site, outputs, outputs)
     assert not verdict.proved and "osd.2 on node3: it has a block.db" in verdict.reason
+
+
+def test_what_somebody_else_deployed_has_the_devices_that_it_has(
+    site: Site, sh: Callable[[str], str], tmp_path: Path
+) -> None:
+    """A stock OSD with a block.db, whose directory only its own process may see by that name."""
+    (tmp_path / "block.db").symlink_to("/dev/ceph-1/osd-db-2")
+    pid_file = tmp_path / "osd.0.pid"
+    pid_file.write_text(f"{os.getpid()}\n")
+    osd = replace(
+        site.osds[0], data_dir=str(tmp_path), pid_file=str(pid_file), is_existing=True,
+        db_device="/dev/dm-5",
+    )  # fmt: skip
+    existing = replace(site, osds=(osd,))
+    absent = DbDevice.absent()
+    outputs = {osd.host: sh(f"SUDO=\n{absent.probe(existing)[osd.host]}")}
+    verdict = absent.judge(existing, outputs, outputs)
+    assert verdict.proved, verdict
+    assert verdict.reason == (
+        "1 of 1 OSDs have the devices for their database that they were deployed with"
+    )
+    links = {"block.db": "/dev/ceph-1/osd-db-2", "block.wal": ""}
+    assert verdict.evidence["osd.0"]["links"] == links
+    moved = {osd.host: outputs[osd.host].replace("osd-db-2", "osd-db-3")}
+    assert not absent.judge(existing, outputs, moved).proved
+    pid_file.write_text("4194304\n")
+    gone = {osd.host: sh(f"SUDO=\n{absent.probe(existing)[osd.host]}")}
+    assert not absent.judge(existing, outputs, gone).proved, "it was not looked at"

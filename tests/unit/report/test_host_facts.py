@@ -13,7 +13,7 @@ from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.report import build
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.page import page
-from cbt_crypto.report.wording import cipher_speeds, energy_counters
+from cbt_crypto.report.wording import cipher_speeds, energy_counters, hardware
 
 pytestmark = pytest.mark.unit
 
@@ -93,3 +93,37 @@ def test_whatever_else_stands_there_is_not_recorded(value):
     assert cipher_speeds({"hosts": value}) == energy_counters({"hosts": value}) == {}
     rows = {"benchmark": value, "drivers": value}
     assert not any(cipher_speeds({"hosts": {"h": {"overlays": {"luks": rows}}}}).values())
+
+
+def _osd_host(firmware: str, speed: int = 100_000, uuid: str = "a") -> dict[str, Any]:
+    drive = {"model": "INTEL SSDPE2KX080T8", "firmware": firmware, "numa_node": 1}
+    return {
+        "roles": ["osds"], "kernel": "6.12.0", "aes": True, "vaes": True,
+        "command_line": f"BOOT_IMAGE=/vmlinuz root=UUID={uuid} ro mitigations=off",
+        "drives": {"/dev/nvme0n1": dict(drive), "/dev/nvme1n1": {**drive, "firmware": "VDV10184"}},
+        "networks": {"eth0": {"driver": "mlx5_core", "speed_mbit_per_s": speed}},
+    }  # fmt: skip
+
+
+def test_one_odd_drive_and_one_slow_card_are_found_at_a_glance(small: Path) -> None:
+    hosts = {f"osd{n}": _osd_host("VDV10184", uuid=str(n)) for n in range(3)}
+    hosts["osd3"] = _osd_host("VDV10182", speed=25_000)
+    rows = hardware({"hosts": hosts})
+    assert [(row.what, row.value, row.where) for row in rows if row.differs] == [
+        ("OSD drive: firmware", "VDV10182", "osd3 /dev/nvme0n1"),
+        ("network card: speed mbit per s", "25000", "osd3 eth0"),
+    ]
+    told = {row.what: row for row in rows if not row.differs}
+    assert told["OSD drive: firmware"].where == "7"
+    assert told["OSD host: kernel command line"].value == "ro mitigations=off"
+    assert told["OSD host: AES instructions"].value == "aes and vaes"
+    path = small / "results" / "environment.json"
+    path.write_text(json.dumps({"format": 1, "hosts": hosts}))
+    built = build(small)
+    assert "| **OSD drive: firmware** | **VDV10182** | **osd3 /dev/nvme0n1** |" in markdown(built)
+    assert "<b>VDV10182</b>" in page(built)
+
+
+@pytest.mark.parametrize("value", [3, [], {"h": 3}, {"h": {"drives": {"a": 3}, "roles": 5}}])
+def test_hardware_of_any_shape_is_no_error(value: Any) -> None:
+    assert hardware({"hosts": value}) == []
