@@ -22,8 +22,8 @@ from cbt_crypto.hosts import command_log, directories
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.lab.command import lab
 from cbt_crypto.main import cbt
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import json_schema, load
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.report_commands import compare, gate, pack_command, report
 from cbt_crypto.run import take_down

@@ -21,9 +21,8 @@ from cbt_crypto.hosts.admin_socket import Question
 from cbt_crypto.hosts.devices import traffic_on_host
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
-from cbt_crypto.plan.cells import Cell
+from cbt_crypto.plan.cells import Cell, reference_of, share
 from cbt_crypto.plan.file.cluster import Neighbours
-from cbt_crypto.plan.pacing import reference_of, share
 from cbt_crypto.results.until import read_block
 
 #: Host -> what its neighbours did: `cores` of CPU time they got, of those `asked`, in `seconds`.

@@ -21,9 +21,9 @@ from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import ClusterSection, load, load_data
 from cbt_crypto.plan.file.field_types import UserName
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.run.init import hardware, proposed
 from cbt_crypto.run.init.hardware import HostHardware, decimal
 from cbt_crypto.run.init.proposed import (

@@ -20,9 +20,9 @@ from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.devices.identity_on_host import TAG
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign, load
 from cbt_crypto.plan.layout import site_of
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.run import devices, journal
 from cbt_crypto.run import journal as ways_back
 from cbt_crypto.run.journal import Journal

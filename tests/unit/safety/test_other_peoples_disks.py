@@ -14,8 +14,8 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.devices.identity_on_host import TAG
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.run import devices
 from cbt_crypto.run.journal import Journal
 from cbt_crypto.run.locks import this_run
