@@ -63,7 +63,7 @@ def check(config_file: Path, checkout: Optional[Path], hosts: bool, fix_commands
     plan(campaign)
     if hosts:
         engine = choose(checkout)
-        answers = preflight.look(campaign, engine, cells)
+        answers = preflight.survey_campaign(campaign, engine, cells)
         # The script alone is what a pipe or a file gets.
         table.show(answers, Console(stderr=fix_commands))
         if fix_commands:

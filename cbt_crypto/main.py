@@ -181,7 +181,7 @@ def _check_devices(todo: Plan, archive: Path, engine: Engine) -> None:
     if devices_before(archive):
         cluster = todo.campaign.cluster
         remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
-        devices.check_same(archive, devices.look(remote, todo.campaign, todo.cells))
+        devices.check_same(archive, devices.read_identities(remote, todo.campaign, todo.cells))
 
 
 def clear_archive(archive: Path, console: Console, log: CommandLog) -> None:

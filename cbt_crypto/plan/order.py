@@ -214,7 +214,7 @@ def pause_s(seed: int, turn: int, name: str, visits: int, longest: float = PAUSE
 
 
 def usual_pause_s(visits: int, longest: float = PAUSES_S) -> float:
-    """The same on the average."""
+    """The mean of `pause_s`, in seconds."""
     return _longest_pause_s(visits, longest) / 2
 
 

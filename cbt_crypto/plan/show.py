@@ -233,7 +233,7 @@ def _comparisons(plan: Plan) -> int:
 
 
 def _buys_side_by_side(plan: Plan, section: ClusterSection) -> str:
-    """The same of a layout in which all configurations share each deployment."""
+    """Say what a campaign's time buys where all configurations share each deployment."""
     most = max((deployments_of(section, cell.scenario) for cell in plan.cells), default=1)
     count = f"{turns_of(section)} turns of each configuration on each of {section.iterations}"
     if until := _until_known(plan):

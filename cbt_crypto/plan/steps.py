@@ -97,7 +97,7 @@ class Prefill:
     used_by: Mapping[str, Sequence[Cell]] = field(default_factory=dict, compare=False)
 
     def only(self, is_needed: Callable[[Cell], bool]) -> Prefill:
-        """The same without volumes that no cell needs."""
+        """Leave out the volumes that no cell needs."""
         volumes = tuple(
             volume
             for volume in self.volumes

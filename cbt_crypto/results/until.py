@@ -94,7 +94,7 @@ class MeasureUntil(BaseModel):
         return math.ceil(self.min / self.block)
 
     def fewest_of(self, turns: int) -> int:
-        """The same where deployments of so many blocks each are added, a whole number of them."""
+        """The blocks that are measured in any case, where each deployment adds `turns` blocks."""
         return turns * max(FIRST, math.ceil(self.fewest / turns))
 
     @property
@@ -205,7 +205,7 @@ class LoadPace:
         return max((self._half(pairs, name) for name in names), default=math.inf)
 
     def _half(self, pairs: Sequence[tuple[int, Measured, Measured]], figure: str) -> float:
-        """The same of one figure."""
+        """Half the interval of one figure."""
         logs = [
             (turn, own, base, [math.log(block.figures[figure]) for block in (own, base)])
             for turn, own, base in pairs

@@ -213,7 +213,7 @@ class CampaignRun:
         # Whoever reads settings finds the defaults too.
         settings.cluster.setdefault("tmp_dir", cluster.tmp_dir)
         settings.cluster.update(engine_keys(cluster))
-        self._devices = devices.look(self._remote, self.campaign, self.plan.cells)
+        self._devices = devices.read_identities(self._remote, self.campaign, self.plan.cells)
         devices.check_same(self.archive, self._devices)
         set_aside_strangers(self.archive, self.plan.cells)
         write_plan(self.archive, self.plan)

@@ -26,7 +26,7 @@ _LIMIT_S = 120
 _WHAT = "identify the devices"
 
 
-def look(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -> Notes:
+def read_identities(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -> Notes:
     """What the campaign's paths lead to now. Touches nothing. Raises UsageError."""
     wanted: dict[str, dict[str, bool]] = {}
     for need in needs_of(campaign, cells):

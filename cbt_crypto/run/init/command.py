@@ -185,7 +185,7 @@ def init(
     remote = Remote(engine.common, _TMP_DIR, user)
     names = expand(host_list)
     with console.status(f"asking {counted(len(names), 'host')} what they have"):
-        hosts = hardware.look(remote, names, _TMP_DIR)
+        hosts = hardware.read_hardware(remote, names, _TMP_DIR)
     show(hosts, console)
     proposal = propose(hosts)
     show_proposal(proposal, console)
@@ -222,7 +222,9 @@ def _check_user(user: str) -> None:
 def _remaining(output: Path, engine: Engine) -> list[HostFinding]:
     campaign = load(output)
     return [
-        finding for finding in check.look(campaign, engine, cells_of(campaign)) if finding.error
+        finding
+        for finding in check.survey_campaign(campaign, engine, cells_of(campaign))
+        if finding.error
     ]
 
 

@@ -73,7 +73,7 @@ def campaign(bench: Bench, write_campaign: Callable[..., Path], tuned: Path) -> 
 def killed_run(bench: Bench, campaign: Campaign, archive: Path) -> None:
     """What a run does up to the moment at which the power goes."""
     remote, site = Remote(embedded().common, bench.tmp_dir), site_of(campaign.cluster)
-    found = devices.look(remote, campaign, cells_of(campaign))
+    found = devices.read_identities(remote, campaign, cells_of(campaign))
     journal = Journal(archive, "r1")
     dead = {**this_run(archive), "pid": 1, "started": 1}
     journal.begin(campaign, dead, embedded(), found)

@@ -278,9 +278,9 @@ def test_an_archive_knows_its_devices(
     remote, archive = Remote(embedded().common, bench.tmp_dir), tmp_path / "archive"
 
     def look() -> None:
-        devices.check_same(archive, devices.look(remote, campaign, cells_of(campaign)))
+        devices.check_same(archive, devices.read_identities(remote, campaign, cells_of(campaign)))
 
-    found = devices.look(remote, campaign, cells_of(campaign))
+    found = devices.read_identities(remote, campaign, cells_of(campaign))
     Journal(archive, "r1").begin(campaign, this_run(archive), embedded(), found)
     look()
     bench.detach(place)
