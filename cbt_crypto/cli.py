@@ -23,8 +23,8 @@ from cbt_crypto.hosts import command_log, directories
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.lab.command import lab
 from cbt_crypto.main import cbt
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign, json_schema, load
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.report_commands import compare, gate, pack_command, report
 from cbt_crypto.run import devices, take_down
@@ -64,7 +64,7 @@ def check(config_file: Path, checkout: Optional[Path], hosts: bool, fix_commands
     plan(campaign)
     if hosts:
         engine = choose(checkout)
-        answers = preflight.look(campaign, engine, cells)
+        answers = preflight.survey_campaign(campaign, engine, cells)
         # The script alone is what a pipe or a file gets.
         table.show(answers, Console(stderr=fix_commands))
         if fix_commands:
@@ -73,7 +73,7 @@ def check(config_file: Path, checkout: Optional[Path], hosts: bool, fix_commands
         if any(answer.error for answer in answers):
             sys.exit(UsageError.exit_status)
         # Raises where two paths lead to one device.
-        devices.look(_remote(engine, campaign), campaign, cells)
+        devices.read_identities(_remote(engine, campaign), campaign, cells)
     click.echo(
         err=fix_commands,
         message=f"{printable(str(config_file))}: good: "

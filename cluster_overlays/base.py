@@ -156,11 +156,11 @@ class Overlay(BaseModel):
         return {}
 
     def conf_beside(self) -> Mapping[str, Mapping[str, str]]:
-        """The same for OSDs, and their clients, beside others that differ in this overlay."""
+        """Options for OSDs, and their clients, beside OSDs that differ in this overlay."""
         return self.ceph_conf()
 
     def conf_of_all(self) -> Mapping[str, Mapping[str, str]]:
-        """The same for monitors and managers that serve them and the others."""
+        """Options for monitors and managers that serve OSDs which differ in this overlay."""
         return {}
 
     def check_ceph_conf(self, conf: Mapping[str, Mapping[str, str]]) -> Optional[str]:

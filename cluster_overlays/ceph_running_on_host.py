@@ -28,7 +28,7 @@ def mapped(pid: str) -> List[str]:
     return sorted(path for path in paths if _OF_CEPH.search(path.replace(" (deleted)", "")))
 
 
-def look(folder: str, name: str) -> Dict[str, object]:
+def read_daemon(folder: str, name: str) -> Dict[str, object]:
     """One daemon, by its pid file and admin socket in `folder`."""
     with open(f"{folder}/{name}.pid") as file:
         pid = file.read().strip()
@@ -51,7 +51,7 @@ def main() -> None:
         name, extension = os.path.splitext(file)
         if extension == ".pid" and re.match(r"(mon|mgr|osd)\.", name):
             try:
-                daemons[name] = look(folder, name)
+                daemons[name] = read_daemon(folder, name)
             except (*ASK_ERRORS, StopIteration) as error:
                 daemons[name] = {"error": str(error)}
     print(json.dumps(daemons))

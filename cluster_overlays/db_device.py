@@ -175,7 +175,7 @@ class DbDevice(Overlay):
         if not self.is_present:
             return f"echo {_LINKS}\n{links}"
         layers_asked = {f"osd.{osd.id}": self._layers_of(osd) for osd in osds}
-        return f"echo {_LINKS}\n{links}\necho {_STORAGE}\n{storage.look(layers_asked)}"
+        return f"echo {_LINKS}\n{links}\necho {_STORAGE}\n{storage.facts_script(layers_asked)}"
 
     def _layers_of(self, osd: Osd) -> dict[str, Any]:
         devices = {} if self.directory else {"db": self._path(osd)}

@@ -47,7 +47,7 @@ def name_of(user):
     # Names of people are nobody's business: an archive may be sent.
     return name if name in ("root", "ceph") else "uid %d" % user
 
-def look(pid_file):
+def read_process(pid_file):
     try:
         pid = open(pid_file).read().strip()
         environ = open("/proc/%s/environ" % pid, "rb").read().split(b"\\0")
@@ -62,7 +62,7 @@ def look(pid_file):
             "open_files_allowed": files[0][1] if files else None}
 
 KEEP = ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "LD_PRELOAD", "MALLOC_CONF", "GLIBC_TUNABLES")
-print(json.dumps({osd: look(path) for osd, path in json.loads(sys.argv[1]).items()}))
+print(json.dumps({osd: read_process(path) for osd, path in json.loads(sys.argv[1]).items()}))
 """
 
 

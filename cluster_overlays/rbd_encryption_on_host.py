@@ -17,7 +17,7 @@ class Opened:
         self.clients = Clients(asked)
         self.layers = {}  # type: Dict[Tuple[str, str], List[Any]]
 
-    def look(self) -> List[List[Any]]:
+    def read_mappings(self) -> List[List[Any]]:
         """The layers of each open device, from the top down."""
         devices = set()  # type: Set[str]
         for pid in self.clients.present():
@@ -50,4 +50,4 @@ def see(asked: Dict[str, Any]) -> List[List[Any]]:
     """What processes called one of `programs` that carry the mark of `tmp_dir` have open."""
     global _opened  # noqa: PLW0603
     _opened = _opened or Opened(asked)
-    return _opened.look()
+    return _opened.read_mappings()

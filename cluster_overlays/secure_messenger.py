@@ -439,7 +439,7 @@ class SecureMessenger(Overlay):
         self, traffic: Mapping[Osd, Union[Traffic, str]], look: Answers,
         client_modes: Sequence[str], *, is_watched: bool,
     ) -> Verdict:  # fmt: skip
-        """The same on a cluster that somebody else deployed: by what was negotiated there."""
+        """Judge a cluster that somebody else deployed, by what was negotiated there."""
         wanted = Mode.SECURE if self.is_present else Mode.CRC
         findings: dict[Osd, Finding] = {}
         agreements: list[tuple[Traffic, Agreed]] = []

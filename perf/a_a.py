@@ -25,8 +25,9 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from cbt_crypto.archive.folder import open_archive
-from cbt_crypto.plan.cells import Cell, cells_of
+from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import load
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.report.build import assemble, read_runs
 from cbt_crypto.report.figures.group import baseline_of
 from cbt_crypto.report.model import Comparison, Report, ReportOptions

@@ -34,9 +34,9 @@ from synthetic_archive import Load, SyntheticCampaign, SyntheticScenario, write_
 
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.remote import FRAME, Remote
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.layout import site_of
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.report.build import build
 from cbt_crypto.report.terminal import show

@@ -93,7 +93,7 @@ def options_without(text: str) -> str:
 
 
 def document_without(value: Any, name: str = "") -> Any:
-    """The same of a YAML or JSON document's value, which stands under `name`."""
+    """Hide secrets in a value of a YAML or JSON document; `name` is its key."""
     if isinstance(value, Mapping):
         return {key: document_without(inner, f"{key}") for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,40 +1,19 @@
-"""A campaign's cells, in an order in which the cluster changes as rarely as the file allows."""
+"""What a cell is: one measurement of a campaign, its directory, its label and its definition."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, Optional
 
 from cbt_crypto.archive import folder
 from cbt_crypto.archive.files import cell_path, digest
-from cbt_crypto.benchmarks.base import Scenario
-from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.benchmarks.base import Scenario, share_of
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.file.checks import origin_of
-from cbt_crypto.plan.file.cluster import Variant, at, variants
-from cbt_crypto.plan.order import (
-    cheapest_order,
-    in_rounds,
-    in_turns,
-    is_in_rounds,
-    rounds_of,
-    seed_of,
-    side_by_side,
-)
-
-#: What changes cost beside one another, roughly in seconds of a small cluster. Only their order
-#: of magnitude matters: no number of restarts is worth a rebuild with its prefill.
-_COST = {
-    Transition.NONE: 0.0,
-    Transition.LIVE: 1.0,
-    Transition.RESTART: 20.0,
-    Transition.REBUILD: 1000.0,
-}
+from cbt_crypto.plan.file.cluster import Variant
 
 
 @dataclass(frozen=True)
@@ -95,71 +74,6 @@ class Cell:
         return folder.label(self.scenario.name, self.configuration, self.parameters, self.iteration)
 
 
-def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
-    """Every cell, in the order in which they are measured.
-
-    Rounds are outermost: each measures every configuration once, in random order. In a single
-    round, and with `order: sequential`, configurations are: the baseline first, then, where the
-    file leaves it to us with `rebuild: needed` or `never`, in the cheapest order. Scenarios and the
-    other dimensions follow in the file's order. With `order: interleaved`, the configurations that
-    can be on one cluster take turns instead, round by round; with `layout: side_by_side` all
-    do, on one deployment after another. Drives come
-    before any cluster, which may be deployed on the same devices. Raises UsageError when two cells
-    would be the same.
-    """
-    by_drive = in_rounds if is_in_rounds(campaign) else _one_by_one
-    measured = in_turns if campaign.cluster.order == "interleaved" else by_drive
-    if campaign.groups:
-        measured = partial(side_by_side, seed=seed_of(campaign))
-    cells = [
-        Cell(scenario, iteration, _definition(campaign, cluster, scenario), variant)
-        for needs_cluster in (False, True)
-        for variant, cluster in _measured_clusters(campaign.cluster, needs_cluster)
-        for scenario, iteration in (measured if needs_cluster else by_drive)(
-            campaign, order_of(campaign)
-        )
-        if scenario.needs_cluster is needs_cluster
-    ]
-    seen: dict[str, Cell] = {}
-    for cell in cells:
-        if cell.path in seen:
-            raise UsageError(
-                f"{campaign.title}: two cells are the same: {cell.label}; "
-                "remove the value that stands twice in a list of benchmarks"
-            )
-        seen[cell.path] = cell
-    return tuple(cells)
-
-
-def _one_by_one(campaign: Campaign, names: Sequence[str]) -> Iterable[tuple[Scenario, int]]:
-    for name in names:
-        for scenarios in campaign.scenarios.values():
-            of_configuration = [
-                scenario for scenario in scenarios if scenario.configuration == name
-            ]
-            most = max(
-                (rounds_of(measured, campaign.cluster.iterations) for measured in of_configuration),
-                default=0,
-            )
-            for iteration in range(most):
-                for scenario in of_configuration:
-                    if iteration < rounds_of(scenario, campaign.cluster.iterations):
-                        yield scenario, iteration
-
-
-def order_of(campaign: Campaign) -> tuple[str, ...]:
-    """The configurations in the order in which they are first deployed."""
-    names = campaign.names_of_configurations
-    if campaign.cluster.rebuild not in ("needed", "never"):
-        return names
-    stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
-    return cheapest_order(
-        names,
-        campaign.first_configuration,
-        lambda old, new: _COST[stacks[old].transition_to(stacks[new])],
-    )
-
-
 def select(cells: Sequence[Cell], only: Sequence[str], option: str = "--only") -> tuple[Cell, ...]:
     """The cells whose label contains, or as a glob matches, one of the patterns; all for none."""
     if not only:
@@ -176,15 +90,7 @@ def _matches(cell: Cell, pattern: str) -> bool:
     return folder.matches(cell.label, pattern)
 
 
-def _measured_clusters(
-    section: ClusterSection, needs_cluster: bool
-) -> list[tuple[Variant, dict[str, Any]]]:
-    """The cluster in each variant; one empty variant where no scenario needs a cluster."""
-    measured = variants(section) if needs_cluster else [()]
-    return [(variant, _measured_cluster(at(section, variant))) for variant in measured]
-
-
-def _measured_cluster(section: ClusterSection) -> dict[str, Any]:
+def measured_cluster(section: ClusterSection) -> dict[str, Any]:
     """Of the cluster's section what bears on figures, and what the ceph.conf it names says."""
     cluster = section.model_dump(mode="json")
     for key in ("configurations", "baseline", "iterations", "rebuild", "deploy_timeout", "order"):
@@ -202,7 +108,7 @@ def _measured_cluster(section: ClusterSection) -> dict[str, Any]:
     return cluster
 
 
-def _definition(campaign: Campaign, cluster: dict[str, Any], scenario: Scenario) -> str:
+def definition_of(campaign: Campaign, cluster: dict[str, Any], scenario: Scenario) -> str:
     """A digest of all that a cell measures: options, overlays, and the cluster."""
     return digest(
         {
@@ -214,3 +120,40 @@ def _definition(campaign: Campaign, cluster: dict[str, Any], scenario: Scenario)
             ],
         }
     )
+
+
+def share(cell: Cell) -> Optional[float]:
+    """The part of the baseline's maximum that the cell is to be loaded with; None for no part."""
+    return share_of(cell.scenario.target_rate)
+
+
+def reference_of(cell: Cell, cells: Iterable[Cell], baseline: str) -> Optional[Cell]:
+    """The cell whose figure is the maximum: the same load in the baseline, at `max`.
+
+    Always that of the first iteration, so that the load is the same in all. None where the
+    campaign has no such cell.
+    """
+    wanted = cell.scenario.model_copy(update={"rate": "max", "configuration": baseline})
+    candidates = (c for c in cells if c.scenario == wanted and c.variant == cell.variant)
+    return next((c for c in candidates if not c.iteration), None)
+
+
+def rate_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[str]:
+    """A sentence for each cell whose load cannot be known when it is its turn."""
+    positions = {cell.path: number for number, cell in enumerate(cells)}
+    for number, cell in enumerate(cells):
+        if share(cell) is None:
+            continue
+        baseline = campaign.first_configuration
+        reference = reference_of(cell, cells, baseline)
+        rate = cell.scenario.target_rate
+        if reference is None:
+            yield (
+                f"{cell.scenario.name}: rate: {rate} is a part of what {baseline} does at max, "
+                f"which is not measured; say rate: [max, {rate}], for {baseline} too"
+            )
+        elif positions[reference.path] > number:
+            yield (
+                f"{cell.scenario.name}: rate: {rate} is a part of what {baseline} does at max, "
+                "which is measured later; put max first, and leave out order: interleaved"
+            )

@@ -1,24 +1,162 @@
-"""Which cell is measured when: rounds of deployments, turns on one cluster, groups side by side."""
+"""Which cell comes next: `cells_of` says the order, and `Pacing` which cells are not needed.
+
+Cells are measured in rounds of deployments, in turns on one cluster, in groups side by side, or
+one configuration after another.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Optional, TypeVar
+from pathlib import Path
+from typing import Any, Optional, TypeVar
 
-from cbt_crypto.archive.files import digest
+from cbt_crypto.archive.files import digest, read_json
 from cbt_crypto.benchmarks.base import Scenario, share_of
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.errors import UsageError
+from cbt_crypto.plan.cells import Cell, definition_of, measured_cluster
 from cbt_crypto.plan.file import Campaign, ClusterSection
-from cbt_crypto.plan.file.checks import origin_of
-from cbt_crypto.plan.file.cluster import CONTROL
-from cbt_crypto.results.repetition import FIRST
+from cbt_crypto.plan.file.checks import origin_of, too_few_deployments
+from cbt_crypto.plan.file.cluster import CONTROL, at, variants
+from cbt_crypto.results.repetition import FIRST, FIRST_APART, FIRST_SHARED
+from cbt_crypto.results.until import Block, LoadPace, Measured, asked_of
 
 NameT = TypeVar("NameT")
+
+#: What changes cost beside one another, roughly in seconds of a small cluster. Only their order
+#: of magnitude matters: no number of restarts is worth a rebuild with its prefill.
+_COST = {
+    Transition.NONE: 0.0,
+    Transition.LIVE: 1.0,
+    Transition.RESTART: 20.0,
+    Transition.REBUILD: 1000.0,
+}
+
+
+def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
+    """Every cell, in the order in which they are measured.
+
+    Rounds are outermost: each measures every configuration once, in random order. In a single
+    round, and with `order: sequential`, configurations are: the baseline first, then, where the
+    file leaves it to us with `rebuild: needed` or `never`, in the cheapest order. Scenarios and the
+    other dimensions follow in the file's order. With `order: interleaved`, the configurations that
+    can be on one cluster take turns instead, round by round; with `layout: side_by_side` all
+    do, on one deployment after another. Drives come before any cluster, which may be deployed on
+    the same devices. Raises UsageError when two cells would be the same.
+    """
+    by_drive = _in_rounds if is_in_rounds(campaign) else _one_by_one
+    on_cluster = _in_turns if campaign.cluster.order == "interleaved" else by_drive
+    if campaign.groups:
+        on_cluster = _side_by_side
+    names = deployed_first(campaign)
+    seen: dict[str, Cell] = {}
+    for needs_cluster, measured in ((False, by_drive), (True, on_cluster)):
+        for variant in variants(campaign.cluster) if needs_cluster else [()]:
+            cluster = measured_cluster(at(campaign.cluster, variant))
+            for scenario, iteration in measured(campaign, names):
+                if scenario.needs_cluster is needs_cluster:
+                    definition = definition_of(campaign, cluster, scenario)
+                    cell = Cell(scenario, iteration, definition, variant)
+                    if cell.path in seen:
+                        raise UsageError(
+                            f"{campaign.title}: two cells are the same: {cell.label}; "
+                            "remove the value that stands twice in a list of benchmarks"
+                        )
+                    seen[cell.path] = cell
+    return tuple(seen.values())
+
+
+def _each(
+    rounds: Iterable[Sequence[str]],
+    scenarios: Sequence[Scenario],
+    how_often: Callable[[Scenario], int],
+) -> Iterator[tuple[Scenario, int]]:
+    """Every scenario object of every round, which has the configurations in that order.
+
+    One visit to a configuration measures a block of every load, because it is the change of
+    configuration that costs time.
+    """
+    for turn, names in enumerate(rounds):
+        for name in names:
+            for scenario in scenarios:
+                if scenario.configuration == name and turn < how_often(scenario):
+                    yield scenario, turn
+
+
+def _scenarios(campaign: Campaign) -> list[Scenario]:
+    return [scenario for scenarios in campaign.scenarios.values() for scenario in scenarios]
+
+
+def _one_by_one(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:
+    def how_often(scenario: Scenario) -> int:
+        return rounds_of(scenario, campaign.cluster.iterations)
+
+    for name in names:
+        for scenarios in campaign.scenarios.values():
+            most = max(map(how_often, scenarios), default=0)
+            yield from _each([[name]] * most, scenarios, how_often)
+
+
+def _in_rounds(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:
+    """Those that share a deployment are measured one after another, in random order too."""
+    iterations = campaign.cluster.iterations
+    together = groups(names, lambda this, other: shares(campaign, this, other))
+    drawn = round_orders(together, iterations, seed_of(campaign), campaign.first_configuration)
+    if asks_the_baseline_first(campaign):
+        first = campaign.first_configuration
+        # What shares its deployment comes behind it.
+        companions = next((group for group in together if first in group), ())
+        drawn[0] = baseline_first(drawn[0], first, companions)
+    return _each(drawn, _scenarios(campaign), lambda scenario: rounds_of(scenario, iterations))
+
+
+def _in_turns(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:
+    """A round is a block of each configuration."""
+
+    def how_often(scenario: Scenario) -> int:
+        return rounds_of(scenario, campaign.cluster.iterations)
+
+    for number, group in enumerate(partners(campaign, names)):
+        objects = [each for each in _scenarios(campaign) if each.configuration in group]
+        most = max(map(how_often, objects), default=0)
+        yield from _each(orders(group, most, seed_of(campaign) + number), objects, how_often)
+
+
+def _side_by_side(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:
+    """Turns on one deployment after another; the iteration counts all turns."""
+    section, seed = campaign.cluster, seed_of(campaign)
+
+    def turns(scenario: Scenario) -> int:
+        return rounds_on_each(section, scenario)
+
+    objects = _scenarios(campaign)
+    most = max((deployments_of(section, each) for each in objects), default=0)
+    for deployment in range(most):
+        here = [each for each in objects if deployment < deployments_of(section, each)]
+        drawn = list(orders(names, max(map(turns, here)), seed + deployment))
+        if not deployment and asks_the_baseline_first(campaign):
+            drawn[0] = baseline_first(drawn[0], campaign.first_configuration)
+        for scenario, turn in _each(drawn, here, turns):
+            yield scenario, deployment * turns(scenario) + turn
+
+
+def deployed_first(campaign: Campaign) -> tuple[str, ...]:
+    """The configurations in the order in which they are first deployed."""
+    names = campaign.names_of_configurations
+    if campaign.cluster.rebuild not in ("needed", "never"):
+        return names
+    stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
+    return cheapest_order(
+        names,
+        campaign.first_configuration,
+        lambda old, new: _COST[stacks[old].transition_to(stacks[new])],
+    )
+
 
 #: Seconds that the pauses of one round take at most, all visits together. A cycle of up to two
 #: minutes then does not meet the same configuration at the same phase in each round.
@@ -76,7 +214,7 @@ def pause_s(seed: int, turn: int, name: str, visits: int, longest: float = PAUSE
 
 
 def usual_pause_s(visits: int, longest: float = PAUSES_S) -> float:
-    """The same on the average."""
+    """The mean of `pause_s`, in seconds."""
     return _longest_pause_s(visits, longest) / 2
 
 
@@ -119,29 +257,6 @@ def rounds_on_each(section: ClusterSection, scenario: Scenario) -> int:
 def deployment_of(section: ClusterSection, scenario: Scenario, iteration: int) -> int:
     """The number of the deployment that a cell of that iteration is measured on."""
     return iteration // rounds_on_each(section, scenario)
-
-
-def side_by_side(
-    campaign: Campaign, names: Sequence[str], seed: int
-) -> Iterator[tuple[Scenario, int]]:
-    """Every scenario object of every turn, in order; the iteration counts all turns.
-
-    One visit to a configuration measures a block of every load.
-    """
-    section = campaign.cluster
-    objects = [scenario for scenarios in campaign.scenarios.values() for scenario in scenarios]
-    deployments = {id(each): deployments_of(section, each) for each in objects}
-    turns = {id(each): rounds_on_each(section, each) for each in objects}
-    for deployment in range(max(deployments.values(), default=0)):
-        here = [each for each in objects if deployment < deployments[id(each)]]
-        drawn = list(orders(names, max(turns[id(each)] for each in here), seed + deployment))
-        if not deployment and asks_the_baseline_first(campaign):
-            drawn[0] = baseline_first(drawn[0], campaign.first_configuration)
-        for turn, order in enumerate(drawn):
-            for name in order:
-                for scenario in here:
-                    if scenario.configuration == name and turn < turns[id(scenario)]:
-                        yield scenario, deployment * turns[id(scenario)] + turn
 
 
 def asks_the_baseline_first(campaign: Campaign) -> bool:
@@ -247,49 +362,6 @@ def _needs_no_rebuild(campaign: Campaign, this: str, other: str) -> bool:
     return Transition.REBUILD not in both
 
 
-def in_rounds(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:
-    """Every scenario object of every round, in order. Raises nothing; touches nothing.
-
-    Configurations that share a deployment are measured one after another, in random order too.
-    """
-    iterations = campaign.cluster.iterations
-    together = groups(names, lambda this, other: shares(campaign, this, other))
-    drawn = round_orders(together, iterations, seed_of(campaign), campaign.first_configuration)
-    if asks_the_baseline_first(campaign):
-        first = campaign.first_configuration
-        # What shares its deployment comes behind it.
-        companions = next((group for group in together if first in group), ())
-        drawn[0] = baseline_first(drawn[0], first, companions)
-    for turn, order in enumerate(drawn):
-        for name in order:
-            for scenarios in campaign.scenarios.values():
-                for scenario in scenarios:
-                    if scenario.configuration == name and turn < rounds_of(scenario, iterations):
-                        yield scenario, turn
-
-
-def in_turns(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:
-    """Every scenario object of every round, in order: a round is a block of each configuration.
-
-    One visit to a configuration measures a block of every load, because it is the change of
-    configuration that costs time.
-    """
-    iterations = campaign.cluster.iterations
-    for number, group in enumerate(partners(campaign, names)):
-        objects = [
-            scenario
-            for scenarios in campaign.scenarios.values()
-            for scenario in scenarios
-            if scenario.configuration in group
-        ]
-        most = max((rounds_of(scenario, iterations) for scenario in objects), default=0)
-        for turn, order in enumerate(orders(group, most, seed_of(campaign) + number)):
-            for name in order:
-                for scenario in objects:
-                    if scenario.configuration == name and turn < rounds_of(scenario, iterations):
-                        yield scenario, turn
-
-
 #: From a configuration to another -> cost.
 Cost = Callable[[str, str], float]
 
@@ -314,3 +386,146 @@ def _greedy(rest: list[str], first: str, cost: Cost) -> tuple[str, ...]:
         rest.remove(nearest)
         order.append(nearest)
     return tuple(order)
+
+
+class Pacing:
+    """The loads of a campaign that are measured until a precision is reached."""
+
+    def __init__(
+        self, campaign: Campaign, cells: Iterable[Cell], archive: Path, done: Container[str]
+    ) -> None:
+        """`done` are the paths of the cells that `archive` has and that count."""
+        self._cells = tuple(cells)
+        # Pairs are made of configurations; another dimension's values are compared by themselves.
+        is_usual = campaign.compared == "configuration"
+        baseline = str(campaign.baseline) if is_usual else ""
+        together = partners(campaign, deployed_first(campaign))
+        self._loads: dict[str, LoadPace] = {}
+        for cell in self._cells:
+            if cell.scenario.until is not None and load_key(cell) not in self._loads:
+                turns = turns_on_each(campaign, cell.scenario)
+                until, beside = cell.scenario.until, bool(campaign.groups)
+                pace = LoadPace(until, baseline, together, turns=turns, beside=beside)
+                self._loads[load_key(cell)] = pace
+        for cell in self._cells:
+            if cell.scenario.until is not None and cell.path in done:
+                self.note(cell, read_json(archive / cell.path / "cell.json") or {})
+
+    def note(self, cell: Cell, state: Mapping[str, Any]) -> None:
+        """A cell is finished; `state` is its cell.json."""
+        load = self._loads.get(load_key(cell))
+        block = state.get("block") or {}
+        asked = asked_of(cell.parameters)
+        figures = {
+            f"{name} {direction}": value
+            for name in asked
+            for direction, value in (block.get(name) or {}).items()
+        }
+        # A block without one of the figures tells nothing: never that the others are enough.
+        if load is not None and all(block.get(name) for name in asked):
+            measured = Measured(state.get("deployment"), figures, state.get("slices"))
+            load.note(cell.configuration, cell.iteration, measured)
+
+    @property
+    def may_pass_over(self) -> bool:
+        """Whether any cell may turn out not to be needed."""
+        return bool(self._loads)
+
+    def may_settle(self, cell: Cell) -> bool:
+        """Whether it depends on what was measured if this block is needed."""
+        load = self._loads.get(load_key(cell))
+        return load is not None and cell.iteration >= load.fewest
+
+    def is_settled(self, cell: Cell) -> bool:
+        """Whether this block is not needed any more."""
+        load = self._loads.get(load_key(cell))
+        return load is not None and load.is_settled(cell.configuration, cell.iteration)
+
+    def settled(self) -> set[str]:
+        """Paths of all cells that are not needed any more."""
+        return {cell.path for cell in self._cells if self.is_settled(cell)}
+
+
+def load_key(cell: Cell) -> str:
+    """A key that cells share which differ by configuration and round alone."""
+    return digest([cell.scenario.name, cell.parameters])
+
+
+def block_state(block: Optional[Block]) -> Optional[dict[str, Any]]:
+    """What cell.json says of a block."""
+    if block is None:
+        return None
+    figures = {"iops": block.iops, "clat_ns_mean": block.clat_ns_mean}
+    rounded = {
+        figure: {name: round(value, 3) for name, value in of.items()}
+        for figure, of in figures.items()
+        if of
+    }
+    return {"warmup_s": block.warmup_s, "iops": {}, **rounded}
+
+
+#: How many deployments alone say how far they are apart, by how rows stand to the baseline.
+FIRST_OF = {"beside": FIRST, "shared": FIRST_SHARED, "apart": FIRST_APART}
+
+
+def wheres(campaign: Campaign) -> set[str]:
+    """How rows stand to the baseline: beside it, on a cluster that serves both, or apart."""
+    if campaign.groups:
+        return {"beside"}
+    base = campaign.first_configuration
+    others = [name for name in campaign.configurations if name != base]
+    return {"shared" if shares(campaign, base, name) else "apart" for name in others}
+
+
+def fewest(campaign: Campaign) -> int:
+    """How many deployments there are before every percent can be known."""
+    return max(FIRST_OF[where] for where in wheres(campaign))
+
+
+def deployment_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterator[str]:
+    """A sentence for each key that keeps a precision from being known whatever is measured.
+
+    `cells` are all cells of the campaign.
+    """
+    scenarios = [each for objects in campaign.scenarios.values() for each in objects]
+    asked = [each for each in scenarios if turns_on_each(campaign, each) is not None]
+    if not asked:
+        return
+    if campaign.compared != "configuration":
+        yield (
+            f"cluster.baseline: compares {campaign.compared}, and deployments are added until "
+            "percents of configurations are known; give seconds as time, or iterations: 1"
+        )
+    elif not wheres(campaign):
+        yield (
+            "cluster.configurations: has one, and deployments are added until percents of it are "
+            "known; name another, or give seconds as time"
+        )
+    elif alone := _without_percents(campaign, cells):
+        yield from alone
+    elif is_in_rounds(campaign):
+        least = fewest(campaign)
+        if campaign.cluster.iterations < least:
+            yield f"cluster.iterations: {too_few_deployments(least)}"
+        for scenario in asked:
+            if scenario.until is not None and scenario.until.most < least:
+                yield (
+                    f"{scenario.name}: time: max has room for {scenario.until.most} blocks, of "
+                    f"which each deployment takes one, and {least} deployments tell how far "
+                    "deployments are apart; raise max, or lower block"
+                )
+
+
+def _without_percents(campaign: Campaign, cells: Sequence[Cell]) -> list[str]:
+    """A sentence for each load that is measured in the baseline alone."""
+    of_load: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if turns_on_each(campaign, cell.scenario) is not None:
+            of_load.setdefault(load_key(cell), []).append(cell)
+    baseline = campaign.first_configuration
+    return [
+        f"{alike[0].scenario.name}: configuration: is {baseline} alone, and deployments are added "
+        f"until percents of {baseline} are known; name another too, or give seconds as time"
+        for alike in of_load.values()
+        if len({cell.configuration for cell in alike}) == 1
+    ]

@@ -18,8 +18,7 @@ from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.allocation import Needed, Seen, needed, spreads_of
 from cbt_crypto.plan.cells import Cell
-from cbt_crypto.plan.order import partners, turns_on_each
-from cbt_crypto.plan.pacing import FIRST_OF, load_key, wheres
+from cbt_crypto.plan.order import FIRST_OF, load_key, partners, turns_on_each, wheres
 from cbt_crypto.plan.steps import Deploy, Measure, Pending, Plan, Prefill, Step
 from cbt_crypto.results.repetition import FEWEST_PAIRS, boundary
 from cbt_crypto.results.until import MARGIN, MeasureUntil, asked_of, read_block

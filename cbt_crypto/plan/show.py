@@ -15,8 +15,7 @@ from rich.text import Text
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.plan.allocation import Allocation, Planned, advice
 from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.order import deployments_of, is_in_rounds, turns_of, turns_on_each
-from cbt_crypto.plan.pacing import fewest
+from cbt_crypto.plan.order import deployments_of, fewest, is_in_rounds, turns_of, turns_on_each
 from cbt_crypto.plan.predict import Durations, Earlier, Forecast, clock, in_words, predict
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.plan.working_set import memory_warnings
@@ -234,7 +233,7 @@ def _comparisons(plan: Plan) -> int:
 
 
 def _buys_side_by_side(plan: Plan, section: ClusterSection) -> str:
-    """The same of a layout in which all configurations share each deployment."""
+    """Say what a campaign's time buys where all configurations share each deployment."""
     most = max((deployments_of(section, cell.scenario) for cell in plan.cells), default=1)
     count = f"{turns_of(section)} turns of each configuration on each of {section.iterations}"
     if until := _until_known(plan):

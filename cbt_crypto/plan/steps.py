@@ -13,8 +13,7 @@ from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.plan import pacing
-from cbt_crypto.plan.cells import Cell, cells_of, select
+from cbt_crypto.plan.cells import Cell, rate_problems, select
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.checks import Change, origin_of
 from cbt_crypto.plan.file.cluster import CONTROL, Variant, at
@@ -22,7 +21,9 @@ from cbt_crypto.plan.file.cluster import words as variant_words
 from cbt_crypto.plan.layout import cell_site, site_of
 from cbt_crypto.plan.order import (
     PAUSES_S,
+    cells_of,
     deployment_of,
+    deployment_problems,
     deployments_of,
     is_in_rounds,
     pause_s,
@@ -96,7 +97,7 @@ class Prefill:
     used_by: Mapping[str, Sequence[Cell]] = field(default_factory=dict, compare=False)
 
     def only(self, is_needed: Callable[[Cell], bool]) -> Prefill:
-        """The same without volumes that no cell needs."""
+        """Leave out the volumes that no cell needs."""
         volumes = tuple(
             volume
             for volume in self.volumes
@@ -168,10 +169,10 @@ def plan(
     """
     cells = cells_of(campaign)
     sentences = (
-        *pacing.rate_problems(campaign, cells),
+        *rate_problems(campaign, cells),
         *never_written_problems(cells),
         *client_encryption_problems(campaign, cells),
-        *pacing.deployment_problems(campaign, cells),
+        *deployment_problems(campaign, cells),
     )
     wrong = list(dict.fromkeys(sentences))
     if wrong:

@@ -37,7 +37,7 @@ _EVERYBODY = {"root", "ceph", "nobody", "admin"}
 
 
 def anonymized(report: Report) -> Report:
-    """The same report; every host is `host1`, `host2`, ..., and addresses are `address1`, ...
+    """Rename every host of a report to `host1`, `host2`, ..., and addresses to `address1`, ...
 
     So are users, network cards, and other names in the hosts' domains, however they are spelled.
     """

@@ -142,7 +142,7 @@ def assemble(
     """The report of runs that are read."""
     environment = archive.environment
     hosts = {} if environment is None else environment.hosts
-    order = order_of(archive.plan, baseline.dimension)
+    order = order_of_rows(archive.plan, baseline.dimension)
     grouped = group(runs, baseline.dimension, order)
     control = control_of(archive.plan, baseline)
     known = None if options.spread_from is None else known_spread(options.spread_from)
@@ -188,7 +188,7 @@ def _is_unfinished(table: Table) -> bool:
     )
 
 
-def order_of(plan: PlanDocument, dimension: str) -> list[Scalar]:
+def order_of_rows(plan: PlanDocument, dimension: str) -> list[Scalar]:
     """The order of rows: that of the file for configurations, else that of the plan's cells."""
     if dimension == "configuration":
         return list(plan.configurations)
@@ -198,10 +198,10 @@ def order_of(plan: PlanDocument, dimension: str) -> list[Scalar]:
 def _loads(
     tables: Sequence[TableRuns], runs: Sequence[Run], baseline: Baseline
 ) -> dict[Hashable, LoadRuns]:
-    """Every section by `_key`, its runs by row and stretch."""
+    """Every section by its key, its runs by row and stretch."""
     numbers = interval.stretches(runs, baseline.dimension)
     return {
-        _key(section): LoadRuns(
+        section.key: LoadRuns(
             section.direction,
             {
                 value: interval.split(runs_of_row, numbers)
@@ -214,16 +214,12 @@ def _loads(
     }
 
 
-def _key(section: SectionRuns) -> Hashable:
-    return id(section.rows), section.direction
-
-
 def known_spread(archive: Path) -> KnownSpread:
     """How much the deployments of another archive differed. Raises UsageError for none."""
     opened = open_archive(archive)
     baseline = baseline_of(opened.plan, ReportOptions())
     runs = read_runs(opened.folder, opened.plan.cells)
-    grouped = group(runs, baseline.dimension, order_of(opened.plan, baseline.dimension))
+    grouped = group(runs, baseline.dimension, order_of_rows(opened.plan, baseline.dimension))
     loads = _loads(grouped, runs, baseline).values()
     return KnownSpread(
         str(archive),
@@ -262,7 +258,7 @@ class _Comparer:
         )
 
     def _section(self, runs: SectionRuns) -> Section:
-        key = _key(runs)
+        key = runs.key
         return Section(
             label=runs.label,
             mode=runs.mode,
@@ -287,7 +283,7 @@ class _Comparer:
         name = name_of(section.dimension, value)
         base = withheld(section.rows.get(self.baseline, ()), direction)
         comparisons = (
-            (key, self._compared(_key(section), value, key)) for key in without(figures, base)
+            (key, self._compared(section.key, value, key)) for key in without(figures, base)
         )
         return ReportCell(
             name=f"{name}, {reason}" if reason == _NOT_PROVED else name,

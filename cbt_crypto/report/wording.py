@@ -19,7 +19,7 @@ UNKNOWN_YET = "nothing known yet"
 
 
 def emulated_in(names: Sequence[str]) -> str:
-    """The same where it is true of some of the archives that are compared."""
+    """Say which of the compared archives were measured on emulated processors."""
     whose = "its" if len(names) == 1 else "their"
     where = " and ".join(names)
     return f"emulated CPU in {where}: {whose} figures prove the pipeline, not the hardware"

@@ -6,6 +6,7 @@ stop, and about where the warm-up ends, which the report then takes from cell.js
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,9 @@ from pydantic import (
 )
 from typing_extensions import Self
 
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.results import repetition
+from cbt_crypto.results.readers.fio_log import DIRECTIONS, read_entries
 from cbt_crypto.results.repetition import FEWEST_PAIRS, FIRST, FIRST_APART, FIRST_SHARED, interval
 
 #: More than 0, and less than 100.
@@ -91,7 +94,7 @@ class MeasureUntil(BaseModel):
         return math.ceil(self.min / self.block)
 
     def fewest_of(self, turns: int) -> int:
-        """The same where deployments of so many blocks each are added, a whole number of them."""
+        """The blocks that are measured in any case, where each deployment adds `turns` blocks."""
         return turns * max(FIRST, math.ceil(self.fewest / turns))
 
     @property
@@ -202,7 +205,7 @@ class LoadPace:
         return max((self._half(pairs, name) for name in names), default=math.inf)
 
     def _half(self, pairs: Sequence[tuple[int, Measured, Measured]], figure: str) -> float:
-        """The same of one figure."""
+        """Half the interval of one figure."""
         logs = [
             (turn, own, base, [math.log(block.figures[figure]) for block in (own, base)])
             for turn, own, base in pairs
@@ -268,7 +271,8 @@ def _ratio(value: float, base: float) -> float:
     return value / base if base > 0 else 0.0
 
 
-_DIRECTIONS = {"0": "read", "1": "write"}
+#: Number of a direction in a log -> its name.
+_NAMES = {number: name for name, number in DIRECTIONS.items()}
 
 #: Direction -> number of the interval -> IOPS.
 _Rates = dict[str, dict[int, float]]
@@ -367,12 +371,11 @@ def _by_interval(found: Iterable[tuple[int, float, str]], interval_ms: int) -> _
 
 
 def _lines(path: Path) -> Iterable[tuple[int, float, str]]:
-    """Time in ms, IOPS and direction of each whole line."""
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        words = [word.strip() for word in line.split(",")]
-        is_whole = len(words) > 2 and words[0].isdigit() and words[1].isdigit()
-        if is_whole and words[2] in _DIRECTIONS:
-            yield int(words[0]), float(words[1]), _DIRECTIONS[words[2]]
+    """Time in ms, IOPS and direction of each whole line; none of a file that is no log."""
+    with contextlib.suppress(Malformed):
+        for at, value, direction in read_entries(path):
+            if direction in _NAMES:
+                yield at, float(value), _NAMES[direction]
 
 
 def _length(rates: _Rates) -> int:

@@ -22,10 +22,9 @@ from cbt_crypto.engine.contract import CellBenchmark, CellOutcome, Engine
 from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Site
-from cbt_crypto.plan import pacing
-from cbt_crypto.plan.cells import Cell
+from cbt_crypto.plan.cells import Cell, share
 from cbt_crypto.plan.layout import drives_of, site_of
-from cbt_crypto.plan.pacing import Pacing, block_state
+from cbt_crypto.plan.order import Pacing, block_state
 from cbt_crypto.plan.side_by_side import engine_keys
 from cbt_crypto.plan.steps import Measure, Pending, Plan, Step
 from cbt_crypto.results.until import asked_of, read_block
@@ -214,7 +213,7 @@ class CampaignRun:
         # Whoever reads settings finds the defaults too.
         settings.cluster.setdefault("tmp_dir", cluster.tmp_dir)
         settings.cluster.update(engine_keys(cluster))
-        self._devices = devices.look(self._remote, self.campaign, self.plan.cells)
+        self._devices = devices.read_identities(self._remote, self.campaign, self.plan.cells)
         devices.check_same(self.archive, self._devices)
         set_aside_strangers(self.archive, self.plan.cells)
         write_plan(self.archive, self.plan)
@@ -330,7 +329,7 @@ class CampaignRun:
 
     def _at_equal_load(self, cell: Cell) -> Scenario:
         """The cell's load, with IOPS where its rate is a part of another cell's."""
-        if pacing.share(cell) is None:
+        if share(cell) is None:
             return cell.scenario
         self._collector.wait()
         baseline = self.campaign.first_configuration

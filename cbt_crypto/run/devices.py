@@ -29,7 +29,7 @@ _WHAT = "identify the devices"
 _SEEN_WORDS = 3
 
 
-def look(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -> Notes:
+def read_identities(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -> Notes:
     """What the campaign's paths lead to now. Touches nothing. Raises UsageError."""
     wanted: dict[str, dict[str, bool]] = {}
     uses: dict[tuple[str, str], dict[str, None]] = {}

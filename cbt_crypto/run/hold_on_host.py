@@ -95,7 +95,7 @@ def ask(address: str) -> Optional[Dict[str, Any]]:
 
 
 def insist(address: str) -> Dict[str, Any]:
-    """The same of one that somebody holds, who may be about to listen."""
+    """Ask a keeper until it answers: who just took the lock may be about to listen."""
     ends = time.monotonic() + PATIENCE_S
     while time.monotonic() < ends:
         answer = ask(address)

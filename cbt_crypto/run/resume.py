@@ -17,10 +17,10 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.secret import document_without
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.hosts.trust_on_host import distrust
-from cbt_crypto.plan.cells import Cell, cells_of, select
+from cbt_crypto.plan.cells import Cell, select
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.document import printable
-from cbt_crypto.plan.order import certain_rounds, seed_of
+from cbt_crypto.plan.order import cells_of, certain_rounds, seed_of
 from cbt_crypto.plan.steps import Plan
 
 

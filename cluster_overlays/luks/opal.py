@@ -97,7 +97,7 @@ def source() -> str:
     return shell.program(opal_on_host)
 
 
-def look(parts: Mapping[str, Mapping[str, str]]) -> str:
+def facts_script(parts: Mapping[str, Mapping[str, str]]) -> str:
     """Shell text that prints what drives say of themselves: place -> part -> facts."""
     return shell.python(source(), {"parts": parts})
 

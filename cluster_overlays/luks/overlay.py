@@ -340,7 +340,7 @@ class Luks(Overlay):
         return opal.drive_fault(facts, parts, self.hw_opal)
 
     def _osd_fault(self, osd: Osd, facts: Facts) -> Optional[str]:
-        """The same of an OSD; of one that somebody else deployed, what the file names counts."""
+        """What is wrong at an OSD; of another deployer's, only what the file names counts."""
         wanted = self._wanted()
         if not osd.is_existing:
             return proof.encrypted_fault(osd, facts, wanted, self.devices)

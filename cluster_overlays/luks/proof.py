@@ -19,7 +19,7 @@ from cbt_crypto.cluster_overlays.luks.mapping import (
 )
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import storage, storage_on_host
-from cbt_crypto.hosts.devices.storage import Facts, look
+from cbt_crypto.hosts.devices.storage import Facts, facts_script
 from cbt_crypto.hosts.site import Drive, HostOutputs, Osd, Site
 
 #: A mapping as it should be.
@@ -37,9 +37,9 @@ def script(site: Site, host: str, with_opal: bool = False) -> str:
     """
     parameters = _asked(site, host)
     if not with_opal:
-        return look(parameters)
+        return facts_script(parameters)
     parts = {name: of_carrier["devices"] for name, of_carrier in parameters.items()}
-    return f"{look(parameters)}\n{shell.section(_OPAL, luks_opal.look(parts))}"
+    return f"{facts_script(parameters)}\n{shell.section(_OPAL, luks_opal.facts_script(parts))}"
 
 
 def _asked(site: Site, host: str) -> dict[str, dict[str, Any]]:
@@ -135,7 +135,7 @@ def encrypted_fault(
 def found_fault(
     facts: Facts, wanted: CryptTable, claimed: Optional[Collection[str]], parts: Sequence[str]
 ) -> Optional[str]:
-    """The same for an OSD of somebody else's, whatever its mappings are called and lie on.
+    """What contradicts encryption of an OSD that somebody else deployed, under any names.
 
     Of the options only those that are `claimed` are compared, or all for None.
     """

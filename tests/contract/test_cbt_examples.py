@@ -17,8 +17,8 @@ from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.engine.choice import PROJECT
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load, of_cbt
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import plan
 
 pytestmark = pytest.mark.contract

@@ -376,7 +376,7 @@ def clean_remote_dir(remote: str) -> None:
 
 
 def empty_remote_dir(remote: str) -> None:
-    """The same, and make it again; where it is empty, nothing is removed."""
+    """Make a directory on every node empty, or make it where there is none."""
     where = shlex.quote(remote)
     removal = f'if [ -n "$(ls -A {where} 2>/dev/null)" ]; then\n{_removal(remote)}fi'
     _everywhere(f"{removal}\nmkdir -p -- {where}")

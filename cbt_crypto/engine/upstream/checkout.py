@@ -296,7 +296,7 @@ def sections(
     cluster: ClusterSection, site: Site, extra: Mapping[str, Mapping[str, str]],
     device: Callable[[Osd], str], db_device: Callable[[Osd], Optional[str]],
 ) -> Sections:  # fmt: skip
-    """The same options as on the embedded engine, and where upstream puts keys and devices."""
+    """Merge the embedded engine's options with where upstream puts keys and devices."""
     base = _upstream_places(cluster)
     of_file = ceph_conf.read(Path(cluster.conf_file)) if cluster.conf_file else {}
     return ceph_conf.merged(

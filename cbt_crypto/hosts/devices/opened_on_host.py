@@ -22,7 +22,7 @@ def devices_of(pid: str, folder: str) -> List[str]:
     return opened(pid, counts)
 
 
-def look(program: str, mark: bytes, folder: str) -> Dict[str, Any]:
+def find_process(program: str, mark: bytes, folder: str) -> Dict[str, Any]:
     """The process of that name and mark which has devices open, and these; empty when none has."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -51,7 +51,7 @@ def main(asked: Dict[str, Any]) -> None:
     ends = time.monotonic() + asked["seconds"]
     process = {}  # type: Dict[str, Any]
     while not process and time.monotonic() < ends:
-        process = look(asked["program"], mark, asked["folder"])
+        process = find_process(asked["program"], mark, asked["folder"])
         if not process:
             time.sleep(0.05)
     with open(asked["note"], "w") as file:

@@ -14,7 +14,7 @@ from cbt_crypto.hosts.devices import storage_on_host
 Facts = Mapping[str, Any]
 
 
-def look(asked: Mapping[str, Mapping[str, Any]]) -> str:
+def facts_script(asked: Mapping[str, Mapping[str, Any]]) -> str:
     """Shell text that runs `storage_on_host` with these arguments."""
     return shell.python(shell.program(storage_on_host), asked)
 

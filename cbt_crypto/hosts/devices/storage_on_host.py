@@ -51,7 +51,7 @@ def look_at_drive(drive: Dict[str, Any], layers: Layers) -> Dict[str, Any]:
     }
 
 
-def look(osd: Dict[str, Any], layers: Layers) -> Dict[str, Any]:
+def read_facts(osd: Dict[str, Any], layers: Layers) -> Dict[str, Any]:
     """One OSD's facts. See `main`."""
     if "path" in osd:
         return look_at_drive(osd, layers)
@@ -118,11 +118,11 @@ class Mappings:
         self.layers = Layers()
         self.of = {}  # type: Dict[str, Dict[str, Layer]]
         for name, place in places.items():
-            opened_now = look(place, self.layers)["opened"]
+            opened_now = read_facts(place, self.layers)["opened"]
             below = [layer for layers in opened_now.values() for layer in layers]
             self.of[name] = {str(layer["device"]): layer for layer in below if "mapping" in layer}
 
-    def look(self) -> Dict[str, Any]:
+    def read_mappings(self) -> Dict[str, Any]:
         """OSD or drive -> mapping -> its table, and how often it was resumed."""
         counts = self.changes.read()
         states = {}  # type: Dict[str, Any]
@@ -141,10 +141,10 @@ _watched = []  # type: List[Mappings]
 
 
 def see(places: Dict[str, Dict[str, Any]]) -> Dict[str, Any]:
-    """What `Mappings.look` finds, of what `main` is given: a `Watch` of overlays."""
+    """What `Mappings.read_mappings` finds, of what `main` is given: a `Watch` of overlays."""
     if not _watched:
         _watched.append(Mappings(places))
-    return _watched[0].look()
+    return _watched[0].read_mappings()
 
 
 def main(osds: Dict[str, Dict[str, Any]]) -> None:
@@ -156,7 +156,7 @@ def main(osds: Dict[str, Dict[str, Any]]) -> None:
     and the `members` of an array are printed too, and `opened` is of path and note.
     """
     layers = Layers()
-    print(json.dumps({name: look(osd, layers) for name, osd in osds.items()}, indent=0))
+    print(json.dumps({name: read_facts(osd, layers) for name, osd in osds.items()}, indent=0))
 
 
 if __name__ == "__main__":

@@ -466,7 +466,7 @@ class Existing:
 
     @property
     def conf_said(self) -> Any:
-        """The same where this machine has the file, as head and clients do; else its path."""
+        """What its ceph.conf says, where this machine has the file; else the path."""
         named = self.section.conf_file or ""
         return ceph_conf.read(Path(named)) if named and os.path.exists(named) else named
 

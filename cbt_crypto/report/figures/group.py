@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from cbt_crypto.archive.documents import (
@@ -46,6 +47,11 @@ class SectionRuns:
         first = next((run for runs in self.rows.values() for run in runs), None)
         dimensions = {} if first is None else first.dimensions
         return {name: value for name, value in dimensions.items() if name != self.dimension}
+
+    @cached_property
+    def key(self) -> Hashable:
+        """What tells it from every other section of a report."""
+        return self.mode, self.direction, tuple(sorted(self.load.items()))
 
     @property
     def label(self) -> str:

@@ -81,7 +81,7 @@ def of_processes(states: Sequence[str], rate: str, scale: float) -> Of:
 
 
 def of_hosts(states: Sequence[str]) -> Of:
-    """The same of all that works on hosts with client processes; None where OSDs are there too."""
+    """CPU time of whole client hosts for each IO or byte; None where OSDs share such a host."""
 
     def value(run: Run, direction: str) -> Optional[float]:
         use = _client_nodes(run)

@@ -155,7 +155,7 @@ def read_run(folder: Folder, planned: PlannedCell) -> Run:
 
 
 def read_unproved_run(folder: Folder, planned: PlannedCell, cell: CellDocument) -> Run:
-    """The same for an archive that proves nothing; `cell` stands for its missing cell.json.
+    """Read the run of an archive that proves nothing; `cell` replaces its missing cell.json.
 
     `folder` is the cell's own.
     """

@@ -1,4 +1,4 @@
-"""What one fio process reports: its JSON (`json` and `json+`) and its `normal` output."""
+"""What one fio process reports: JSON (`json` and `json+`), `normal` output, and a status line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cbt_crypto.archive.files import Malformed, check_values
 
-if TYPE_CHECKING:  # it needs numpy, which nodes that only measure do not have
+if TYPE_CHECKING:
     from cbt_crypto.results.readers.histogram import Histogram
 
 #: The direction of fsync and fdatasync, which carry no data.
@@ -24,7 +24,8 @@ SYNC = "sync"
 class Side:
     """What one job did in one direction, `read`, `write` or `sync`.
 
-    `percentiles_ns` are fio's own, percent -> ns; `histogram` is None for all but `json+`.
+    `percentiles_ns` are fio's own, percent -> ns. `bins`, latency in ns -> count, are None for all
+    but `json+`.
     """
 
     direction: str
@@ -36,7 +37,17 @@ class Side:
     clat_ns_mean: float
     clat_ns_max: float
     percentiles_ns: dict[float, float]
-    histogram: Optional[Histogram] = None
+    bins: Optional[dict[int, int]] = None
+
+    @property
+    def histogram(self) -> Optional[Histogram]:
+        """The bins, to be merged with others."""
+        if self.bins is None:
+            return None
+        # It needs numpy, which nodes that only measure do not have.
+        from cbt_crypto.results.readers.histogram import from_bins  # noqa: PLC0415
+
+        return from_bins(self.bins)
 
 
 @dataclass(frozen=True)
@@ -213,7 +224,7 @@ def _json_syncs(job: _Job) -> Iterator[Side]:
             clat_ns_mean=latency.mean,
             clat_ns_max=latency.max,
             percentiles_ns=_json_percentiles(latency.percentile),
-            histogram=_histogram(latency.bins),
+            bins=latency.bins,
         )
 
 
@@ -229,17 +240,8 @@ def _side(direction: str, side: _Side) -> Side:
         clat_ns_mean=latency.mean,
         clat_ns_max=latency.max,
         percentiles_ns=_json_percentiles(latency.percentile),
-        histogram=_histogram(latency.bins),
+        bins=latency.bins,
     )
-
-
-def _histogram(bins: Optional[dict[int, int]]) -> Optional[Histogram]:
-    if bins is None:
-        return None
-    # It needs numpy, which nodes that only measure do not have; they ask for no bins.
-    from cbt_crypto.results.readers.histogram import from_bins  # noqa: PLC0415
-
-    return from_bins(bins)
 
 
 def _json_percentiles(given: dict[str, float]) -> dict[float, float]:
@@ -417,3 +419,16 @@ def _normal_percentiles(part: str, of: re.Pattern[str] = _PERCENTILES) -> dict[f
     unit = _NS[match.group(1)]
     pairs = _PERCENTILE.findall(match.group(2))
     return {float(percent): int(value) * unit for percent, value in pairs}
+
+
+#: `[r=12.3k,w=4567 IOPS]`, as fio writes it: in thousands, each direction that it has.
+_STATUS = re.compile(r"\[((?:[rwt]=[\d.]+[kMG]?,?)+) IOPS\]")
+_RATE = re.compile(r"=([\d.]+)([kMG]?)")
+
+
+def iops_now(text: str) -> Optional[float]:
+    """The IOPS of all directions by the last status line of a fio that runs; None where none is."""
+    matches = _STATUS.findall(text)
+    if not matches:
+        return None
+    return sum(float(number) * _DECIMAL[unit] for number, unit in _RATE.findall(matches[-1]))

@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 
 from cbt_crypto.archive.files import Malformed, Stream
 from cbt_crypto.results.cell.record import Floats, Ints
-from cbt_crypto.results.readers.fio_log import NEWLINE, ZERO, DigitText, separators, starts_of
+from cbt_crypto.results.readers.number_columns import (
+    NEWLINE,
+    ZERO,
+    DigitText,
+    separators,
+    starts_of,
+)
 
 #: The percentiles of a record, by the name of their column.
 PERCENTILES = {

@@ -47,3 +47,14 @@ def read_output(kind: str, data: bytes) -> FioOutput:
     if not jobs:
         raise Malformed(f"holds no job {name!r}")
     return replace(output, jobs=jobs)
+
+
+def read_results(kind: str, data: bytes) -> FioOutput:
+    """The results of a process that did IO. Raises Malformed, also where one of its jobs failed."""
+    output = read_output(kind, data)
+    failed = next((job for job in output.jobs if job.error), None)
+    if failed is not None:
+        raise Malformed(f"says that job {failed.name} ended with error {failed.error}")
+    if not any(job.sides for job in output.jobs):
+        raise Malformed("says that no IO was done")
+    return output

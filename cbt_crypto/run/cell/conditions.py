@@ -21,9 +21,8 @@ from cbt_crypto.hosts.admin_socket import Question
 from cbt_crypto.hosts.devices import traffic_on_host
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
-from cbt_crypto.plan.cells import Cell
+from cbt_crypto.plan.cells import Cell, reference_of, share
 from cbt_crypto.plan.file.cluster import Neighbours
-from cbt_crypto.plan.pacing import reference_of, share
 from cbt_crypto.results.until import read_block
 
 #: Host -> what its neighbours did: `cores` of CPU time they got, of those `asked`, in `seconds`.
@@ -266,7 +265,7 @@ def scripts(site: Site) -> HostScripts:
 
 
 def read(remote: Remote, site: Site) -> Reading:
-    """The same, in a call of its own. Raises HostError."""
+    """Read what every OSD, or drive, has counted by now. Raises HostError."""
     asked = scripts(site)
     return parsed(site, remote.run(asked, "read what passed the drives", 120)) if asked else {}
 
@@ -351,7 +350,7 @@ def _difference(first: Mapping[str, Any], last: Mapping[str, Any]) -> Optional[d
 
 
 def _moved(first: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with what was moved as differences; names and sizes are kept."""
+    """Subtract the first counters from the last; names and sizes are kept."""
     return {
         key: value - first[key] if key in ("read_bytes", "written_bytes") else value
         for key, value in last.items()

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import re
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
 from pathlib import Path
 from typing import Any, Optional
 
@@ -31,8 +28,7 @@ from cbt_crypto.hosts import samplers
 from cbt_crypto.hosts.remote import Remote, check_clocks, clock_offsets
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.results.readers.etcd_benchmark import parse_etcd_benchmark
-from cbt_crypto.results.readers.rados_bench import parse_rados_bench
+from cbt_crypto.results.readers.process_output import read_results
 from cbt_crypto.run import age, recovery
 from cbt_crypto.run.cell import conditions, proof, watch
 from cbt_crypto.run.targets.base import Target, commands_of
@@ -362,14 +358,6 @@ def _proved(
         raise
 
 
-_OBJECT = re.compile(r"^\{", re.MULTILINE)
-#: Places tried as the start of fio's JSON; what it prints before may hold a brace too.
-_ATTEMPTS = 32
-#: In fio's normal output: `  read: IOPS=12.3k, BW=...`.
-_NORMAL = re.compile(rb"^ +(?:read|write|trim): IOPS=", re.MULTILINE)
-_DIRECTIONS = ("read", "write", "trim")
-
-
 def check_figures(archive: Path, path: str, outcome: Mapping[str, Any]) -> None:
     """Raise RunError, naming process and file, for the first process of a cell without figures.
 
@@ -382,54 +370,9 @@ def check_figures(archive: Path, path: str, outcome: Mapping[str, Any]) -> None:
             data = folder.read(name)
             if data is None:
                 raise Malformed("is missing")
-            _LOOKS[kind](data)
+            read_results(kind, data)
         except Malformed as error:
             raise RunError(
                 f"{process['host']}: {kind} {process['volume']} exited with 0 and left no "
                 f"figures: {name} {error}"
             ) from None
-
-
-def _look_at_fio(data: bytes) -> None:
-    """fio's JSON must tell of at least one IO. Raises Malformed."""
-    for document in _documents(data.decode("utf-8", "replace")):
-        jobs = [*_list(document.get("jobs")), *_list(document.get("client_stats"))]
-        if not any(_ios(job) for job in jobs):
-            raise Malformed("tells of no IO")
-        return
-    if not _NORMAL.search(data):
-        raise Malformed("holds no results of fio's")
-
-
-def _documents(text: str) -> Iterator[dict[str, Any]]:
-    """Whole JSON objects that begin a line."""
-    decoder = json.JSONDecoder()
-    for match in islice(_OBJECT.finditer(text), _ATTEMPTS):
-        try:
-            document, _ = decoder.raw_decode(text, match.start())
-        except (ValueError, RecursionError):
-            continue
-        yield document
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _ios(job: Any) -> int:
-    """IOs that a job counted, in all directions; fsync counts by its latencies."""
-    if not isinstance(job, dict):
-        return 0
-    sides = [(job.get(direction), "total_ios") for direction in _DIRECTIONS]
-    sync = job.get("sync")
-    sides.append((sync.get("lat_ns") if isinstance(sync, dict) else None, "N"))
-    counts = [side.get(key) for side, key in sides if isinstance(side, dict)]
-    return sum(count for count in counts if isinstance(count, int))
-
-
-#: Kind of a process -> what raises Malformed for results without figures.
-_LOOKS: Mapping[str, Callable[[bytes], Any]] = {
-    "fio": _look_at_fio,
-    "etcd_benchmark": parse_etcd_benchmark,
-    "rados_bench": parse_rados_bench,
-}

@@ -278,7 +278,7 @@ def is_waived(config: Mapping[str, Any]) -> bool:
 
 
 def waived(configuration: str) -> dict[str, Any]:
-    """The same where the file says `proof: none`: every row of every table then says so."""
+    """Make proof.json's contents for `proof: none`; every row of every table then says so."""
     return {"configuration": configuration, "proved": False, "required": False, "overlays": []}
 
 

@@ -34,7 +34,7 @@ class Threads:
         self.names = {}  # type: Dict[str, str]
         self.used = {}  # type: Dict[str, List[Tuple[float, float]]]
 
-    def look(self, asked: Dict[str, Any]) -> None:
+    def read_threads(self, asked: Dict[str, Any]) -> None:
         """Note what all threads have used by now."""
         self.clients = self.clients or Clients(asked)
         for pid in self.clients.present():
@@ -66,7 +66,7 @@ _threads = Threads()
 
 def see(asked: Dict[str, Any]) -> None:
     """Look at processes called one of `programs` that carry the mark of `tmp_dir`."""
-    _threads.look(asked)
+    _threads.read_threads(asked)
 
 
 def count(asked: Dict[str, Any]) -> Dict[str, Any]:

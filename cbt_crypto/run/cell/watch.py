@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import shlex
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Site
+from cbt_crypto.results.readers.fio import iops_now
 from cbt_crypto.run.cell import watch_on_host
 from cbt_crypto.units import counted
 
@@ -175,10 +175,6 @@ _TIMEOUT_S = 5
 #: Characters of a file's end that hold fio's last line.
 _END = 400
 _FILE = "@live"
-#: `[r=12.3k,w=4567 IOPS]`, as fio writes it: in thousands, each direction that it has.
-_IOPS = re.compile(r"\[((?:[rwt]=[\d.]+[kMG]?,?)+) IOPS\]")
-_RATE = re.compile(r"=([\d.]+)([kMG]?)")
-_FACTORS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 
 
 def script(run_dir: str) -> str:
@@ -192,20 +188,12 @@ def script(run_dir: str) -> str:
 
 def parse_live(printed: Mapping[str, str], processes: int, in_flight: Optional[int]) -> LiveFigures:
     """What all processes say, by host. Raises ValueError while some say nothing."""
-    said = [_iops(text) for host in printed.values() for text in host.split(_FILE)[1:]]
+    said = [iops_now(text) for host in printed.values() for text in host.split(_FILE)[1:]]
     rates = [rate for rate in said if rate is not None]
     iops = sum(rates)
     if len(rates) != processes or iops <= 0:
         raise ValueError("not all processes say how much they do")
     return LiveFigures(iops, None if in_flight is None else in_flight / iops)
-
-
-def _iops(text: str) -> Optional[float]:
-    """The last IOPS that a process printed, of all directions."""
-    matches = _IOPS.findall(text)
-    if not matches:
-        return None
-    return sum(float(number) * _FACTORS[unit] for number, unit in _RATE.findall(matches[-1]))
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import ClusterSection, load, load_data
 from cbt_crypto.plan.file.field_types import UserName
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.run.init import hardware, proposed
 from cbt_crypto.run.init.hardware import HostHardware, decimal
 from cbt_crypto.run.init.proposed import (
@@ -185,7 +185,7 @@ def init(
     remote = Remote(engine.common, _TMP_DIR, user)
     names = expand(host_list)
     with console.status(f"asking {counted(len(names), 'host')} what they have"):
-        hosts = hardware.look(remote, names, _TMP_DIR)
+        hosts = hardware.read_hardware(remote, names, _TMP_DIR)
     show(hosts, console)
     proposal = propose(hosts)
     show_proposal(proposal, console)
@@ -222,7 +222,9 @@ def _check_user(user: str) -> None:
 def _remaining(output: Path, engine: Engine) -> list[HostFinding]:
     campaign = load(output)
     return [
-        finding for finding in check.look(campaign, engine, cells_of(campaign)) if finding.error
+        finding
+        for finding in check.survey_campaign(campaign, engine, cells_of(campaign))
+        if finding.error
     ]
 
 

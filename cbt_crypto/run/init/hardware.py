@@ -186,7 +186,7 @@ def decimal(size: int) -> str:
     return f"{size / 1e6:.3g} MB"
 
 
-def look(remote: Remote, hosts: Sequence[str], tmp_dir: str) -> list[HostHardware]:
+def read_hardware(remote: Remote, hosts: Sequence[str], tmp_dir: str) -> list[HostHardware]:
     """Ask all hosts, twice: what they have, then what `check` says of each drive.
 
     Raises UsageError with a line for each host that cannot be asked. Nothing is touched.

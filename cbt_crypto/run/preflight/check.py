@@ -112,12 +112,12 @@ def check(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[Hos
 
     Raises UsageError with one line for each thing that will not do; nothing has been touched.
     """
-    findings = look(campaign, engine, cells)
+    findings = survey_campaign(campaign, engine, cells)
     _raise(f"{finding.host}: {finding.error}" for finding in findings if finding.error)
     return findings
 
 
-def look(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[HostFinding]:
+def survey_campaign(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[HostFinding]:
     """What the check finds, errors included. Raises UsageError where no host can be asked."""
     configurations = list(dict.fromkeys(cell.configuration for cell in cells))
     stacks = [Stack(campaign.configurations[name]) for name in configurations]

@@ -52,7 +52,7 @@ def _across(findings: Sequence[HostFinding]) -> Table:
 
 
 def _down(findings: Sequence[HostFinding]) -> Table:
-    """The same where the columns would be cut: beside each host, what was found of it, wrapped."""
+    """A row a host for narrow terminals: what was found of it, wrapped, beside its name."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")

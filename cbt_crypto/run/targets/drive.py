@@ -14,7 +14,7 @@ from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
 from cbt_crypto.cluster_overlays.stack import Stack, leftovers
 from cbt_crypto.engine.contract import Cluster
 from cbt_crypto.hosts.devices import destroy, lvm_and_md
-from cbt_crypto.hosts.devices.storage import Facts, look, parse
+from cbt_crypto.hosts.devices.storage import Facts, facts_script, parse
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.shell import sequence
 from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Site
@@ -160,7 +160,7 @@ def script(drives: Sequence[Drive]) -> str:
         | ({"members": list(drive.devices)} if drive.array else {})
         for drive in drives
     }
-    return look(parameters)
+    return facts_script(parameters)
 
 
 class DriveProof(Overlay):

@@ -24,11 +24,12 @@ from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import CLUSTER, Fact, Requirement
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
-from cbt_crypto.plan.cells import Cell, cells_of
+from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.checks import origin_of
 from cbt_crypto.plan.file.cluster import ClusterSection, Variant
 from cbt_crypto.plan.layout import cell_site, ceph_dir, site_of
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import Deploy, volumes_of
 from cbt_crypto.run.targets import sockets_on_host
 from cbt_crypto.run.targets.base import Runs, commands_of

@@ -21,7 +21,8 @@ from cbt_crypto.run.cell import proof, watch
 _FIO = """
 [ "$1" = --enghelp ] && { echo "Available IO engines:"; echo "	rbd"; exit 0; }
 for word; do case $word in
-    --output=*) echo '{"jobs": [{"read": {"total_ios": 1}}]}' > "${word#--output=}" ;;
+    --output=*) echo '{"fio version": "fio-3.33", "jobs": [{"read": {"total_ios": 1}}]}' \\
+        > "${word#--output=}" ;;
 esac; done
 """
 #: collectl, whose first sample is waited for.

@@ -34,9 +34,9 @@ from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Osd
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import volumes_of
 from cbt_crypto.run.preflight.survey import survey
 from cbt_crypto.run.targets import existing, sockets_on_host

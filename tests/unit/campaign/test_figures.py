@@ -34,14 +34,20 @@ def test_whatever_fio_wrote_has_figures(tmp_path: Path, path: Path) -> None:
     check_figures(cell(tmp_path, path.read_bytes()), "results/id-1", outcome("fio"))
 
 
+NO_IO = b'{"fio version": "fio-3.33", "jobs": [{"read": {"total_ios": 0}}]}'
+FAILED = b'{"fio version": "fio-3.33", "jobs": [{"jobname": "one", "error": 5}]}'
+
+
 @pytest.mark.parametrize(
     ("kind", "content", "sentence"),
     [
-        ("fio", b"", "holds no results of fio's"),
-        ("fio", b"fio: no such file\n", "holds no results of fio's"),
-        ("fio", b'{"jobs": [{"read": {"total_ios"', "holds no results of fio's"),
-        ("fio", b'{"jobs": []}', "tells of no IO"),
-        ("fio", b'{"jobs": [{"read": {"total_ios": 0}, "sync": 3}, 1]}', "tells of no IO"),
+        ("fio", b"", "is empty"),
+        ("fio", b"fio: no such file\n", "holds no JSON but 'fio: no such file'"),
+        ("fio", b'{"jobs": [{"read": {"total_ios"', "is cut off or damaged"),
+        ("fio", b'{"jobs": []}', "is not fio's JSON"),
+        ("fio", b'{"fio version": "fio-3.33", "jobs": []}', "holds no job"),
+        ("fio", NO_IO, "says that no IO was done"),
+        ("fio", FAILED, "says that job one ended with error 5"),
         ("rados_bench", b"{}", "has no number for 'Total reads made'"),
         ("etcd_benchmark", b"Error distribution:\n  [1]  gone\n", "tells of requests that failed"),
     ],

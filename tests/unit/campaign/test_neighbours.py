@@ -14,10 +14,10 @@ from fake_hosts import FakeHosts, in_a_shell
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.cluster import Neighbours
 from cbt_crypto.plan.layout import site_of
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.run.cell import conditions as subject
 
 pytestmark = pytest.mark.unit

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from cbt_crypto.hosts.remote import Remote, clock_bounds, clock_difference
 from cbt_crypto.hosts.requirement import Requirement
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.run.preflight import check, table
 from cbt_crypto.run.preflight.check import checks
 from cbt_crypto.run.preflight.survey import (

@@ -17,7 +17,8 @@ TIME = {"precision": "5%", "min": 2, "max": 24, "block": 2}
 FIO = """
 [ "$1" = --enghelp ] && { echo "Available IO engines:"; echo "	rbd"; exit 0; }
 for word; do case $word in
-    --output=*) echo '{"jobs": [{"read": {"total_ios": 1}}]}' > "${word#--output=}" ;;
+    --output=*) echo '{"fio version": "fio-3.33", "jobs": [{"read": {"total_ios": 1}}]}' \\
+        > "${word#--output=}" ;;
     --write_iops_log=*) n=0; for value in $(cat DIRECTORY/iops); do
             n=$((n+1)); echo "${n}000, $value, 0, 0, 0"
         done > "${word#--write_iops_log=}_iops.1.log" ;;

@@ -15,8 +15,8 @@ from cbt_crypto.benchmarks.raw_device import RawDevice
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.hosts.site import Drive
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.layout import drives_of, site_of
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.run.preflight.check import checks
 from cbt_crypto.run.targets.drive import undo
 

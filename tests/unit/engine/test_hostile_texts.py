@@ -18,9 +18,9 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.embedded import monitoring
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.remote import preamble
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign, load
 from cbt_crypto.plan.layout import site_of
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.run.preflight.check import checks
 from cbt_crypto.run.targets.base import commands_of
 

@@ -52,7 +52,7 @@ class Hosts:
 def look(monkeypatch: pytest.MonkeyPatch, text: str) -> list[HostHardware]:
     monkeypatch.setattr(hardware, "survey", lambda remote, hosts, checks: _nothing_against(checks))
     remote: Any = Hosts(text)
-    return hardware.look(remote, ["h"], "/var/lib/cbt-crypto")
+    return hardware.read_hardware(remote, ["h"], "/var/lib/cbt-crypto")
 
 
 def _nothing_against(checks: Any) -> Any:
@@ -135,7 +135,7 @@ def test_what_it_says_without_end(monkeypatch: pytest.MonkeyPatch, status: Optio
     result = HostResult("", "x" * 10_000_000, status)
     monkeypatch.setattr(hardware.Remote, "attempt", lambda *_: {"h": result})
     with pytest.raises(UsageError) as said:
-        hardware.look(hardware.Remote(None, "/t"), ["h"], "/t")  # type: ignore[arg-type]
+        hardware.read_hardware(hardware.Remote(None, "/t"), ["h"], "/t")  # type: ignore[arg-type]
     assert str(said.value).startswith("h: cannot be ") and len(str(said.value)) < 500
 
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load, load_data
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.run.init import hardware_on_host, proposed
 from cbt_crypto.run.init.command import expand
 from cbt_crypto.run.init.hardware import HostDrive, HostHardware, HostNetwork, stable_name, why_not

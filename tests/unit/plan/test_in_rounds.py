@@ -9,9 +9,8 @@ import pytest
 
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.order import PAUSES_S
+from cbt_crypto.plan.order import PAUSES_S, cells_of
 from cbt_crypto.plan.steps import Deploy, Measure, plan
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ from typing import Any, Callable
 import pytest
 
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.pacing import Pacing
+from cbt_crypto.plan.order import Pacing
 from cbt_crypto.plan.steps import plan
 
 pytestmark = pytest.mark.unit

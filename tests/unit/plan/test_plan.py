@@ -9,8 +9,9 @@ import pytest
 
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.cells import cells_of, select
+from cbt_crypto.plan.cells import select
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import Deploy, Plan, Prefill, plan
 
 pytestmark = pytest.mark.unit

@@ -9,9 +9,9 @@ from typing import Any, Callable
 import pytest
 
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.plan.cells import Cell, cells_of
+from cbt_crypto.plan.cells import Cell, reference_of
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.pacing import reference_of
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.run.cell.conditions import loaded
 

@@ -9,10 +9,10 @@ import pytest
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.engine.embedded.daemons import base_options, file_size
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.cluster import at, variants
 from cbt_crypto.plan.layout import site_of
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import Deploy, plan
 
 pytestmark = pytest.mark.unit

@@ -16,8 +16,8 @@ from rich.console import Console
 from cbt_crypto.archive.documents import PlannedCell
 from cbt_crypto.archive.folder import label_of
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.report import ReportOptions, build, show, write
 from cbt_crypto.report.comparison import compare as compare_archives
 from cbt_crypto.report.document import document, reopened, tidy

@@ -16,7 +16,7 @@ from cbt_crypto.results.cell.hardware_counters import crypto_percent, parse_perf
 from cbt_crypto.results.foreign import read_upstream
 from cbt_crypto.results.readers.collectl import read_collectl
 from cbt_crypto.results.readers.fio import parse_fio_normal
-from cbt_crypto.results.readers.fio_log import read_fio_log
+from cbt_crypto.results.readers.fio_log import read_entries, read_fio_log
 from cbt_crypto.results.readers.histogram import read_histogram_log
 from cbt_crypto.results.readers.process_output import parse_output
 
@@ -155,3 +155,22 @@ def test_an_archive_of_upstream_with_any_damage(tmp_path_factory, data, name, sh
         assert str(error)
         return
     assert run.failure or np.isfinite([record.iops for record in run.records]).all()
+
+
+@settings(max_examples=100)
+@given(
+    st.sampled_from(["randread_iops.log", "randrw_iops.log", "block_iops.log"]),
+    st.floats(0, 1),
+    st.binary(max_size=12) | st.sampled_from([b"\n", b", ", b" ", b"1", b"\r\n"]),
+)
+def test_a_damaged_log_is_read_alike_without_numpy(tmp_path_factory, data, name, share, instead):
+    whole = (data / "fio" / name).read_bytes()
+    at = int(len(whole) * share)
+    path = tmp_path_factory.getbasetemp() / "both.log"
+    path.write_bytes(whole[:at] + instead + whole[at + len(instead) :])
+    try:
+        log = read_fio_log(path)
+    except Malformed:
+        return
+    columns = (log.times_ms.tolist(), log.values.tolist(), log.directions.tolist())
+    assert sorted(read_entries(path)) == sorted(zip(*columns))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbt_crypto.results.readers.fio_log import BLOCK, Columns, parse_columns
+from cbt_crypto.results.readers.number_columns import BLOCK, Columns, parse_columns
 
 pytestmark = pytest.mark.unit
 

@@ -20,9 +20,9 @@ from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.devices.identity_on_host import TAG
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign, load
 from cbt_crypto.plan.layout import site_of
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.run import devices, journal
 from cbt_crypto.run import journal as ways_back
 from cbt_crypto.run.journal import Journal
@@ -73,7 +73,7 @@ def campaign(bench: Bench, write_campaign: Callable[..., Path], tuned: Path) -> 
 def killed_run(bench: Bench, campaign: Campaign, archive: Path) -> None:
     """What a run does up to the moment at which the power goes."""
     remote, site = Remote(embedded().common, bench.tmp_dir), site_of(campaign.cluster)
-    found = devices.look(remote, campaign, cells_of(campaign))
+    found = devices.read_identities(remote, campaign, cells_of(campaign))
     journal = Journal(archive, "r1")
     dead = {**this_run(archive), "pid": 1, "started": 1}
     journal.begin(campaign, dead, embedded(), found)

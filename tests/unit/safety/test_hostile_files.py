@@ -19,9 +19,9 @@ from rich.console import Console
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.errors import UsageError
 from cbt_crypto.main import cbt
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.run.progress import CampaignProgress
 

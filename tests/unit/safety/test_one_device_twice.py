@@ -29,7 +29,7 @@ def look(campaign_of: Callable[..., Any], known: Known, **cluster: Any) -> Any:
     }  # fmt: skip
     campaign = campaign_of(cluster=section)
     remote = FakeHosts(lambda host, command: json.dumps(known[host])).remote("/t")
-    return devices.look(remote, campaign, cells_of(campaign))
+    return devices.read_identities(remote, campaign, cells_of(campaign))
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.devices.identity_on_host import TAG
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.run import devices
 from cbt_crypto.run.journal import Journal
 from cbt_crypto.run.locks import this_run
@@ -278,9 +278,9 @@ def test_an_archive_knows_its_devices(
     remote, archive = Remote(embedded().common, bench.tmp_dir), tmp_path / "archive"
 
     def look() -> None:
-        devices.check_same(archive, devices.look(remote, campaign, cells_of(campaign)))
+        devices.check_same(archive, devices.read_identities(remote, campaign, cells_of(campaign)))
 
-    found = devices.look(remote, campaign, cells_of(campaign))
+    found = devices.read_identities(remote, campaign, cells_of(campaign))
     Journal(archive, "r1").begin(campaign, this_run(archive), embedded(), found)
     look()
     bench.detach(place)

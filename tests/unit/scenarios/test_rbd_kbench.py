@@ -7,9 +7,9 @@ from typing import Any, Callable
 import pytest
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
+from cbt_crypto.plan.order import cells_of
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ import pytest
 
 from cbt_crypto.benchmarks.librbdfio import Librbdfio
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.order import cells_of
 
 pytestmark = pytest.mark.unit
 

@@ -1,0 +1,154 @@
+"""Columns of numbers in text, parsed block by block with numpy; torn lines are counted.
+
+numpy's `loadtxt` is no faster, and does not tell of lines that are cut short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbt_crypto.results.cell.record import Ints
+
+_Bytes = NDArray[np.uint8]
+_Words = NDArray[np.uint64]
+
+#: Bytes looked at together: small enough for the arrays of one block to stay in the cache.
+BLOCK = 1 << 18
+_PAD = 16
+NEWLINE, COMMA, SPACE, ZERO = 10, 44, 32, 48
+_word = np.uint64
+#: The mask that keeps the last n of eight bytes, which are the high ones of a little-endian word.
+_KEEP: _Words = np.array([((1 << 64) - 1) ^ ((1 << 8 * (8 - n)) - 1) for n in range(9)], np.uint64)
+#: `"0"`, 6, and the high four bits, in each of eight bytes.
+_ZEROS, _SIXES, _HIGH_NIBBLES = (_word(byte * 0x0101010101010101) for byte in (0x30, 0x06, 0xF0))
+#: How neighbours become one number, three times: digits, then pairs, then fours. The first digit is
+#: in the lowest lane. A word of lanes of b bits that ends in `y << b | x`, times `10**d << b | 1`,
+#: has x * 10**d + y in the lane of y; shifted down by b it is alone in a lane twice as wide. After
+#: D. Lemire, "Quickly parsing eight digits" (2018).
+_JOIN = tuple(
+    (_word((10**digits << bits) + 1), _word(bits), _word(lanes))
+    for digits, bits, lanes in (
+        (1, 8, 0x00FF00FF00FF00FF),
+        (2, 16, 0x0000FFFF0000FFFF),
+        (4, 32, 0x00000000FFFFFFFF),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """`values` has one row a line and one column a field; `torn` counts the lines left out."""
+
+    values: Ints
+    torn: int
+
+
+def parse_columns(text: bytes, width: int) -> Iterator[Columns]:
+    """The rows of `text` that are `width` numbers each, block by block.
+
+    Lines that are anything else are left out and counted, a last line without its newline among
+    them: a number cut short is still a number, but a wrong one.
+    """
+    position = 0
+    while position < len(text):
+        end = _block_end(text, position)
+        if end == position:
+            yield Columns(np.empty((0, width), np.int64), 1)
+            return
+        yield _parse_block(text[position:end], width)
+        position = end
+
+
+def _block_end(text: bytes, position: int) -> int:
+    """Just behind a newline; `position` itself when there is none any more."""
+    end = text.rfind(b"\n", position, position + BLOCK) + 1
+    return end or text.find(b"\n", position + BLOCK) + 1 or position
+
+
+class DigitText:
+    """The bytes of whole lines, and the numbers that end at given places in them.
+
+    Positions count from the first byte of `text`; it is padded in front, so that the word that
+    ends at any digit can be loaded.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        padded = b" " * _PAD + text
+        self._padded = np.frombuffer(padded, np.uint8)
+        self._words: _Words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
+        self.bytes: _Bytes = self._padded[_PAD:]
+
+    def numbers(self, starts: Ints, ends: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+        """The numbers in `[starts, ends)`, each after at most one space, and which are right.
+
+        A field is right when it is 1 to 16 digits; the number of another field means nothing.
+        """
+        lengths = ends - starts
+        lengths -= self._padded[starts + _PAD] == SPACE
+        values, right = self._eight(ends, lengths)
+        long = np.flatnonzero(lengths > 8)
+        if len(long):
+            upper, valid = self._eight(ends[long] - 8, lengths[long] - 8)
+            values[long] += upper * _word(10**8)
+            right[long] &= valid
+        right &= (lengths > 0) & (lengths <= _PAD)
+        return values.view(np.int64), right
+
+    def _eight(self, ends: Ints, lengths: Ints) -> tuple[_Words, NDArray[np.bool_]]:
+        """The numbers made of the last `lengths` (8 where it is more) bytes before `ends`."""
+        word = self._words[ends + (_PAD - 8)]
+        word ^= _ZEROS  # each byte is its digit now
+        word &= _KEEP.take(lengths, mode="clip")
+        # A digit is at most 9: adding 6 to it leaves its high four bits clear.
+        bad = (word + _SIXES) | word
+        bad &= _HIGH_NIBBLES
+        for factor, bits, lanes in _JOIN:
+            word *= factor
+            word >>= bits
+            word &= lanes
+        return word, bad == 0
+
+
+def _parse_block(text: bytes, width: int) -> Columns:
+    digits = DigitText(text)
+    ends, first, lines = _field_grid(digits.bytes, width)
+    starts = np.empty_like(ends)
+    starts[:, 0] = first
+    starts[:, 1:] = ends[:, :-1] + 1
+    values, right = digits.numbers(starts.ravel(), ends.ravel())
+    rows = values.reshape(ends.shape)
+    if not right.all():
+        rows = rows[right.reshape(ends.shape).all(axis=1)]
+    return Columns(rows, lines - len(rows))
+
+
+def separators(text: _Bytes) -> Ints:
+    """Where fields end: the places of commas and newlines."""
+    return np.flatnonzero((text == COMMA) | (text == NEWLINE))
+
+
+def starts_of(ends: Ints) -> Ints:
+    """Where what ends at `ends` starts: behind the end before it."""
+    return np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))[: len(ends)]
+
+
+def _field_grid(text: _Bytes, width: int) -> tuple[Ints, Ints, int]:
+    """Of the lines with `width` fields: where each field ends, and where each line starts.
+
+    The third is the number of all lines.
+    """
+    ends_of_fields = separators(text)
+    ends = ends_of_fields[width - 1 :: width]
+    lines = int(np.count_nonzero(text == NEWLINE))
+    if len(ends_of_fields) == width * lines and bool((text[ends] == NEWLINE).all()):
+        return ends_of_fields.reshape(-1, width), starts_of(ends), lines
+    newlines = np.flatnonzero(text[ends_of_fields] == NEWLINE)
+    fields = np.diff(newlines, prepend=-1)
+    is_complete = fields == width
+    starts = starts_of(ends_of_fields[newlines])
+    in_complete = ends_of_fields[np.repeat(is_complete, fields)]
+    return in_complete.reshape(-1, width), starts[is_complete], lines
