@@ -9,7 +9,7 @@ import pytest
 from fake_hosts import FakeHosts
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.cells import cells_of
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.run import devices
 
 pytestmark = pytest.mark.unit
