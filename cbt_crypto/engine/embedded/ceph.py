@@ -16,7 +16,8 @@ from typing import Any, Optional
 
 from typing_extensions import override
 
-from cbt_crypto.engine.contract import Hooks, Section
+from cbt_crypto.cluster_overlays.stack import BoundStack, Stack
+from cbt_crypto.engine.contract import Section
 from cbt_crypto.engine.embedded import admin_session, common, daemons
 from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.engine.embedded.daemons import (
@@ -33,7 +34,7 @@ from cbt_crypto.hosts import ceph_conf, directories
 from cbt_crypto.hosts.devices import destroy, lvm_and_md, rbd_images
 from cbt_crypto.hosts.devices.lvm_and_md import Group, LogicalVolume
 from cbt_crypto.hosts.directories import prefix
-from cbt_crypto.hosts.remote import Remote, kill_script
+from cbt_crypto.hosts.remote import Remote, kill_osds_scripts, kill_script
 from cbt_crypto.hosts.shell import answer_limit
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.plan.file.cluster import ClusterSection, at
@@ -55,16 +56,16 @@ class Ceph:
     #: CBT's: whether somebody else deployed it.
     use_existing = False
 
-    def __init__(self, config: Section, hooks: Optional[Hooks] = None) -> None:
+    def __init__(self, config: Section, hooks: Optional[BoundStack] = None) -> None:
         """Touches nothing. `hooks` change what is deployed.
 
         Raises pydantic's ValidationError for a section that is not valid.
         """
         self.config = dict(config)
-        self.hooks = hooks or Hooks()
         section = {key: value for key, value in config.items() if key != "archive_dir"}
         self.section = at(ClusterSection.model_validate(section))
         self.site = site_of(self.section)
+        self.hooks = hooks or BoundStack(self.site, Stack(()))
         self.tmp_dir = self.section.tmp_dir
         self.tmp_conf = conf_path(self.section)
         self.archive_dir = str(config.get("archive_dir", ""))
@@ -120,7 +121,7 @@ class Ceph:
 
     def _undo(self) -> None:
         """Undo what was laid over and made on the devices."""
-        self._run(self.hooks.undo(), "take the overlays down")
+        self._run(self.hooks.take_down(), "take the overlays down")
         hosts = [osd.host for osd in self.site.osds if not osd.is_file]
         remove = lvm_and_md.remove_volumes(self._volume_notes)
         self._run(dict.fromkeys(hosts, remove), "remove the volumes")
@@ -144,8 +145,11 @@ class Ceph:
 
     def restart(self) -> None:
         """Stop the daemons, distribute ceph.conf again, and start them on their data."""
-        self._epoch = int(json.loads(self._session([_mon("osd stat", format="json")])[0])["epoch"])
-        stop = {host: kill_script() for host in self._daemon_hosts()}
+        # Of a ceph.conf that is about to change, and of monitors that end.
+        stat = self._session([_mon("osd stat", format="json"), {"end": True}])[0]
+        self._epoch = int(json.loads(stat)["epoch"])
+        self._run(kill_osds_scripts(self.site), "stop the OSDs")
+        stop = dict.fromkeys(self._daemon_hosts(), kill_script())
         self._run(stop, "stop the daemons")
         self.distribute_conf()
         self._run(self._daemons.mon_scripts(), "start the monitors")
@@ -160,7 +164,7 @@ class Ceph:
         base = base_options(self._addressed(), self.fsid)
         of_file = ceph_conf.read(Path(self.section.conf_file)) if self.section.conf_file else {}
         sections = ceph_conf.merged(
-            setting_options(self.section), without(of_file, base), base, self.hooks.extra_conf()
+            setting_options(self.section), without(of_file, base), base, self.hooks.ceph_conf()
         )
         self.conf_text = ceph_conf.render(sections)
         with tempfile.TemporaryDirectory(prefix=prefix("conf")) as staging:
@@ -324,7 +328,7 @@ class Ceph:
         program = f"{quote(ceph_osd)} -c {quote(self.tmp_conf)} -i {osd.id}"
         start = self._daemons.start(ceph_osd, f"osd.{osd.id}", sudo)
         # Some packages make OSDs look for their classes relative to the working directory.
-        lines = ["cd /", self.hooks.osd_command(osd, start)]
+        lines = ["cd /", self.hooks.wrap_osd(osd, start)]
         if make:
             lines = [*self._mkfs(osd, sudo + program), *lines]
         return "\n".join(lines)
@@ -384,7 +388,8 @@ class Ceph:
     def _session(self, steps: list[Step]) -> list[str]:
         """Take monitor steps in one process on the head; return what each printed."""
         timeout = self.section.deploy_timeout
-        script = admin_session.script(self.ceph_cmd, self.tmp_conf, steps, timeout)
+        session = f"{self.pid_dir}/session"
+        script = admin_session.script(self.ceph_cmd, self.tmp_conf, steps, timeout, session)
         output = self._run({self.site.head: script}, "wait for the cluster", timeout + 15)
         return admin_session.answers(output[self.site.head])
 
