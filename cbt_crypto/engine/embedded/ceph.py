@@ -34,7 +34,7 @@ from cbt_crypto.hosts import ceph_conf, directories
 from cbt_crypto.hosts.devices import destroy, lvm_and_md, rbd_images
 from cbt_crypto.hosts.devices.lvm_and_md import Group, LogicalVolume
 from cbt_crypto.hosts.directories import prefix
-from cbt_crypto.hosts.remote import Remote, kill_script
+from cbt_crypto.hosts.remote import Remote, kill_osds_scripts, kill_script
 from cbt_crypto.hosts.shell import answer_limit
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.plan.file.cluster import ClusterSection, at
@@ -129,8 +129,8 @@ class Ceph:
     def cleanup(self) -> None:
         """Remove the cluster's files and the BlueStore labels on its devices."""
         self._pools.clear()
-        script = directories.make(self.tmp_dir) + self._empty_devices()
-        script += directories.remove(self.tmp_dir, os.path.basename(self._base))
+        script = self._empty_devices()
+        script += directories.make_without(self.tmp_dir, os.path.basename(self._base))
         script += _remake(self._base)
         self._run({host: script for host in self.site.hosts}, "prepare tmp_dir")
 
@@ -145,8 +145,11 @@ class Ceph:
 
     def restart(self) -> None:
         """Stop the daemons, distribute ceph.conf again, and start them on their data."""
-        self._epoch = int(json.loads(self._session([_mon("osd stat", format="json")])[0])["epoch"])
-        stop = {host: kill_script() for host in self._daemon_hosts()}
+        # Of a ceph.conf that is about to change, and of monitors that end.
+        stat = self._session([_mon("osd stat", format="json"), {"end": True}])[0]
+        self._epoch = int(json.loads(stat)["epoch"])
+        self._run(kill_osds_scripts(self.site), "stop the OSDs")
+        stop = dict.fromkeys(self._daemon_hosts(), kill_script())
         self._run(stop, "stop the daemons")
         self.distribute_conf()
         self._run(self._daemons.mon_scripts(), "start the monitors")
@@ -314,23 +317,35 @@ class Ceph:
             raise HostError(nodes, f"copy {name}", "failed", stderr.strip()[-600:])
 
     def _osd_scripts(self, make: bool) -> HostScripts:
-        return {
-            host: together([self._osd_script(osd, make) for osd in self.site.osds_of(host)])
-            for host in self.site.osd_hosts
-        }
+        scripts = {}
+        for host in self.site.osd_hosts:
+            osds = self.site.osds_of(host)
+            start = together([self._osd_script(osd, make) for osd in osds])
+            devices = [osd for osd in osds if make and not osd.is_file]
+            scripts[host] = (self._format(devices) if devices else "") + start
+        return scripts
 
     def _osd_script(self, osd: Osd, make: bool) -> str:
+        """Start an OSD; one on a file is made before."""
         sudo = "" if osd.is_file else "$SUDO "
-        ceph_osd = self.hooks.program(self.ceph_osd_cmd)
-        program = f"{quote(ceph_osd)} -c {quote(self.tmp_conf)} -i {osd.id}"
-        start = self._daemons.start(ceph_osd, f"osd.{osd.id}", sudo)
+        start = self._daemons.start(self.hooks.program(self.ceph_osd_cmd), f"osd.{osd.id}", sudo)
         # Some packages make OSDs look for their classes relative to the working directory.
         lines = ["cd /", self.hooks.wrap_osd(osd, start)]
-        if make:
-            lines = [*self._mkfs(osd, sudo + program), *lines]
+        if make and osd.is_file:
+            size = f"{file_size(self.section) >> 20}M"
+            file = f"truncate -s {size} {quote(osd.device)}\nmkdir -p {quote(osd.data_dir)}"
+            lines = [file, f"uuid={uuid.uuid4()}", self._mkfs(osd), *lines]
         return "\n".join(lines)
 
-    def _mkfs(self, osd: Osd, program: str) -> list[str]:
+    def _format(self, osds: Iterable[Osd]) -> str:
+        folders = "".join(f"mkdir -p {quote(osd.data_dir)}\n" for osd in osds)
+        mkfs = {self.hooks.osd_device(osd): self._mkfs(osd) for osd in osds}
+        return f"{folders}{destroy.format_osds(self.tmp_dir, mkfs)}\n"
+
+    def _mkfs(self, osd: Osd) -> str:
+        """Shell text that makes the OSD of `$uuid`."""
+        ceph_osd = self.hooks.program(self.ceph_osd_cmd)
+        program = f"{quote(ceph_osd)} -c {quote(self.tmp_conf)} -i {osd.id}"
         device, db_device = self.hooks.osd_device(osd), self.hooks.osd_db_device(osd)
         paths = f"--bluestore-block-path={quote(device)}"
         if db_device:
@@ -341,13 +356,7 @@ class Ceph:
             f'{program} --mkfs --osd-uuid "$uuid" --no-mon-config {paths} '
             f"--keyring {quote(self._base)}/daemons.keyring {_QUICK_MKFS}"
         )
-        mkfs = f"{mkfs} > {log} 2>&1 || {{ tail -n 5 {log} >&2; exit 1; }}"
-        folder = f"mkdir -p {quote(osd.data_dir)}"
-        if not osd.is_file:
-            return [folder, destroy.format_osd(self.tmp_dir, device, mkfs)]
-        size = f"{file_size(self.section) >> 20}M"
-        make = f"truncate -s {size} {quote(osd.device)}"
-        return [make, folder, f"uuid={uuid.uuid4()}", mkfs]
+        return f"{mkfs} > {log} 2>&1 || {{ tail -n 5 {log} >&2; exit 1; }}"
 
     def _claim_devices(self, host: str) -> str:
         """Shell text that claims a host's devices: from then on a killed run can be cleared."""
@@ -385,7 +394,8 @@ class Ceph:
     def _session(self, steps: list[Step]) -> list[str]:
         """Take monitor steps in one process on the head; return what each printed."""
         timeout = self.section.deploy_timeout
-        script = admin_session.script(self.ceph_cmd, self.tmp_conf, steps, timeout)
+        session = f"{self.pid_dir}/session"
+        script = admin_session.script(self.ceph_cmd, self.tmp_conf, steps, timeout, session)
         output = self._run({self.site.head: script}, "wait for the cluster", timeout + 15)
         return admin_session.answers(output[self.site.head])
 
