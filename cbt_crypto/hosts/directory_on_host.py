@@ -175,7 +175,12 @@ def make_without(path: str, part: str) -> None:
 
 def main(arguments: List[str]) -> int:
     """An action, the directory, and of those that remove a part of it."""
-    actions = {"check": check, "make": make, "remove": remove, "make-without": make_without}
+    actions = {
+        "check": check,
+        "make": make,
+        "remove": remove,
+        "make-without": make_without,
+    }  # type: Dict[str, Callable[..., Any]]
     try:
         actions[arguments[0]](*arguments[1:])
     except Refused as error:
