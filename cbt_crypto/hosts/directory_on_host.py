@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 import sys
-from typing import List, Set
+from typing import Any, Callable, Dict, List, Set
 
 from cbt_crypto.hosts.trust_on_host import distrust
 
@@ -175,12 +175,9 @@ def make_without(path: str, part: str) -> None:
 
 def main(arguments: List[str]) -> int:
     """An action, the directory, and of those that remove a part of it."""
-    actions = {
-        "check": check,
-        "make": make,
-        "remove": remove,
-        "make-without": make_without,
-    }  # type: Dict[str, Callable[..., Any]]
+    actions: Dict[str, Callable[..., Any]] = {
+        "check": check, "make": make, "remove": remove, "make-without": make_without,
+    }  # fmt: skip
     try:
         actions[arguments[0]](*arguments[1:])
     except Refused as error:
