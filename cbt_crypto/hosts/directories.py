@@ -34,6 +34,11 @@ _TREES = (
 )  # fmt: skip
 
 
+#: Used where $TMPDIR has no room for scripts and answers, or a name that programs split.
+_OTHER_PLACES = ("/dev/shm", "/var/tmp", "/tmp")
+_ROOM = 4 << 20
+
+
 def fault(path: str) -> Optional[str]:
     """Why no campaign may have this directory for its own; None when it may."""
     if path in _PLACES or (path.startswith("/dev/") and not path.startswith("/dev/shm/")):
@@ -146,10 +151,33 @@ def prefix(kind: str) -> str:
     return f"cbt-{kind}-{_numbering()}-{os.getpid()}-"
 
 
+def temporary_places() -> list[Path]:
+    """Where this process may have temporary directories, the usual one first."""
+    return list(dict.fromkeys(map(Path, (tempfile.gettempdir(), *_OTHER_PLACES))))
+
+
+def temporary_place() -> str:
+    """The first of them that has room: a cluster is torn down also where $TMPDIR is full.
+
+    pdsh and ssh split the words that it is in, so it has no blanks.
+    """
+    usable = (place for place in map(str, temporary_places()) if not re.search(r"[\s%]", place))
+    return next(filter(_has_room, usable), tempfile.gettempdir())
+
+
+def _has_room(place: str) -> bool:
+    try:
+        room = os.statvfs(place)
+    except OSError:
+        return False
+    has_files = room.f_files == 0 or room.f_favail > 0
+    return has_files and room.f_bavail * room.f_frsize > _ROOM and os.access(place, os.W_OK)
+
+
 def clear_dead() -> None:
-    """Remove what processes of ours that have ended left in the temporary directory."""
+    """Remove what processes of ours that have ended left in temporary directories."""
     name = re.compile(rf"cbt-[a-z]+-{_numbering()}-(\d+)-\w+")
-    for path in Path(tempfile.gettempdir()).glob("cbt-*"):
+    for path in (path for place in temporary_places() for path in place.glob("cbt-*")):
         match = name.fullmatch(path.name)
         if not match or psutil.pid_exists(int(match[1])) or not _is_ours(path):
             continue

@@ -102,6 +102,22 @@ def insist(address: str) -> Dict[str, Any]:
         if answer:
             return answer
         time.sleep(0.05)
+    return bound_by(address)
+
+
+def bound_by(address: str) -> Dict[str, Any]:
+    """Who has bound a name without listening, as `ask` tells of a stranger; empty if not seen."""
+    name = "@" + address[1:]
+    with open("/proc/net/unix") as file:
+        inodes = [line.split()[6] for line in file if line.rstrip("\n").endswith(" " + name)]
+    wanted = [f"socket:[{inode}]" for inode in inodes]
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            folder = f"/proc/{pid}/fd/"
+            if any(os.readlink(folder + number) in wanted for number in os.listdir(folder)):
+                return {"stranger": os.stat("/proc/" + pid).st_uid, "keeper": int(pid)}
+        except OSError:
+            continue  # it ended, or is not ours to look at
     return {}
 
 

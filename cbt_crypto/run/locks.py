@@ -34,6 +34,7 @@ def this_run(archive: Path) -> dict[str, Any]:
         "boot": _boot(),
         "pid": os.getpid(),
         "started": _started(os.getpid()),
+        "clock": _clock(),
         "archive": str(archive.absolute()),
         "since": time.strftime("%Y-%m-%d %H:%M:%S %z"),
     }
@@ -59,12 +60,27 @@ def is_dead(holder: Mapping[str, Any]) -> Optional[bool]:
     if not isinstance(pid, int):
         return True
     if boot == here:
-        return _started(pid) != holder.get("started")
+        return not _is_that(pid, holder)
     boot_id, _, container = boot.partition(" ")
     if boot_id != here.partition(" ")[0] or not container:
         return True
     # In a container of this machine, which counts its processes for itself.
-    return all(_started(seen) != holder.get("started") for seen in _in_container(pid, container))
+    return not any(_is_that(seen, holder) for seen in _in_container(pid, container))
+
+
+def _is_that(pid: int, holder: Mapping[str, Any]) -> bool:
+    """Whether a process is the holder's. In another time namespace, its start is told otherwise."""
+    started = _started(pid)
+    if started is not None and holder.get("clock", _clock()) != _clock():
+        return True
+    return started is not None and started == holder.get("started")
+
+
+def _clock() -> str:
+    try:
+        return os.readlink("/proc/self/ns/time")
+    except OSError:  # before Linux 5.6
+        return ""
 
 
 def _boot() -> str:

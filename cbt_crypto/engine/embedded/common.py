@@ -51,7 +51,8 @@ class Handle:
         self._output: Optional[tuple[str, str]] = None
         self._logged: Optional[tuple[Sequence[str], str, str]] = None
         self._began = _now()
-        self._files = tempfile.TemporaryDirectory(prefix=prefix("run"))
+        place = directories.temporary_place()
+        self._files = tempfile.TemporaryDirectory(prefix=prefix("run"), dir=place)
         for host, text in scripts.items():
             self.path(host, SCRIPT).write_text(text, encoding="utf-8")
 
@@ -182,6 +183,8 @@ SSH_OPTIONS = (
     "-oControlPersist=300",
 )
 _CONTROL_PREFIX = "cbt-ssh-"
+#: What an ssh may write of a host's answer, in blocks of 512 bytes: 128 MiB, no whole disk.
+_LIMIT = "ulimit -f 262144"
 #: What each host runs. The script itself comes by standard input: there it may be of
 #: any length, and no list of processes shows it.
 _READ_SCRIPT = 'script=$(cat) && exec </dev/null && eval "$script"'
@@ -196,7 +199,7 @@ def _split(nodes: str) -> tuple[list[str], list[str]]:
 def control_directory() -> str:
     """A socket's path is limited to some 100 bytes, so it is not below anybody's tmp_dir."""
     _close_abandoned()
-    directory = tempfile.mkdtemp(prefix=_CONTROL_PREFIX)
+    directory = tempfile.mkdtemp(prefix=_CONTROL_PREFIX, dir=directories.temporary_place())
     # Held open, and so locked, until this process ends in whatever way; filelock's object would
     # give it up when it is collected, and poll for the locks of others.
     descriptor = os.open(f"{directory}/lock", os.O_CREAT | os.O_WRONLY, 0o600)
@@ -207,7 +210,8 @@ def control_directory() -> str:
 
 def _close_abandoned() -> None:
     """End the connections of runs of this user that were killed, and so could not do it."""
-    for directory in Path(tempfile.gettempdir()).glob(f"{_CONTROL_PREFIX}*"):
+    places = directories.temporary_places()
+    for directory in (path for place in places for path in place.glob(f"{_CONTROL_PREFIX}*")):
         with contextlib.suppress(OSError):
             # Anybody may put something of that name there; what is in a directory of ours is ours.
             status = directory.lstat()
@@ -258,7 +262,7 @@ def _pdsh_argv(nodes: Sequence[str], files: str) -> list[str]:
     # The login shell of the user there may be any, so it is given one quoted word for sh.
     command = f"exec env CBT_HOST=%h sh -c {shlex.quote(_READ_SCRIPT)}"
     ssh = ["ssh", "-x", *(option.replace("%", "%%") for option in _ssh_arguments()), "-l", "%u"]
-    redirect = f'exec "$@" <"$0{SCRIPT}" >"$0{STDOUT}" 2>"$0{STDERR}"'
+    redirect = f'{_LIMIT}; exec "$@" <"$0{SCRIPT}" >"$0{STDOUT}" 2>"$0{STDERR}"'
     return [
         "pdsh", "-S", "-R", "exec", "-f", str(min(len(nodes), MAX_FANOUT)), "-w", ",".join(nodes),
         "sh", "-c", redirect, files, *ssh, "%h", "--", command,
@@ -270,7 +274,8 @@ def _ssh_argv(node: str) -> list[str]:
     user, _, host = node.rpartition("@")
     command = f"exec env CBT_HOST={shlex.quote(host)} sh -c {shlex.quote(_READ_SCRIPT)}"
     login = ["-l", user] if user else []
-    return ["ssh", "-x", *_ssh_arguments(), *login, host, "--", command]
+    ssh = ["ssh", "-x", *_ssh_arguments(), *login, host, "--", command]
+    return ["sh", "-c", f'{_LIMIT}; exec "$@"', "sh", *ssh]
 
 
 def _scp_argv(flags: Optional[str], source: str, target: str) -> list[str]:

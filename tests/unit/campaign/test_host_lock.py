@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Drive, Osd, Site
-from cbt_crypto.run import locks
+from cbt_crypto.run import hold_on_host, locks
 from cbt_crypto.run.interrupt import Abandoned
 from cbt_crypto.run.locks import free_hosts, hosts_held, resources_of
 
@@ -220,3 +221,24 @@ def test_an_interrupt_while_hosts_are_asked_leaves_none_of_them_held(tmp_path: P
     ):
         pytest.fail("held")
     assert '"action": "free"' in hosts.calls[-1]["a"]
+
+
+def test_who_binds_a_name_without_listening_is_named(tmp_path: Path) -> None:
+    one = site(tmp_path)
+    (address,) = hold_on_host.addresses(["tmp_dir", one.tmp_dir])
+    with (
+        contextlib.closing(socket.socket(socket.AF_UNIX)) as bound,
+        pytest.MonkeyPatch.context() as patched,
+    ):
+        bound.bind(address)
+        patched.setattr(hold_on_host, "PATIENCE_S", 0)
+        answer = hold_on_host.insist(address)
+        assert answer == {"stranger": os.geteuid(), "keeper": os.getpid()}
+
+
+def test_a_run_in_another_time_namespace_is_not_dead(tmp_path: Path) -> None:
+    """Its start is told by another clock there: a living run was taken over."""
+    there = {**me(tmp_path), "started": 12345, "clock": "time:[1]"}
+    assert locks.is_dead(there) is False
+    assert locks.is_dead({**there, "pid": 2**22 + 1}) is True
+    assert locks.is_dead({**me(tmp_path), "started": 12345}) is True

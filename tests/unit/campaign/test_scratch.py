@@ -34,3 +34,21 @@ def test_only_a_dead_process_s_directories_go(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [*kept, f"{dead}link", own.name]
     )
+
+
+def test_a_place_that_is_full_or_that_programs_split_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pdsh split its words at a blank in $TMPDIR; and a full one kept a cluster up."""
+    blank, good = tmp_path / "a b", tmp_path / "good"
+    for place in (blank, good):
+        place.mkdir()
+    monkeypatch.setattr(directories, "_OTHER_PLACES", (str(good),))
+    monkeypatch.setattr(tempfile, "tempdir", str(blank))
+    assert directories.temporary_place() == str(good)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert directories.temporary_place() == str(tmp_path)
+    monkeypatch.setattr(directories, "_has_room", lambda place: place == str(good))
+    assert directories.temporary_place() == str(good)
+    monkeypatch.setattr(directories, "_has_room", lambda place: False)
+    assert directories.temporary_place() == str(tmp_path)
