@@ -219,17 +219,24 @@ def preamble(tmp_dir: str) -> str:
     )
 
 
-def kill_script(signals: Sequence[str] = ("TERM", "KILL"), timeout: int = 30) -> str:
+def kill_script(
+    signals: Sequence[str] = ("TERM", "KILL"), timeout: int = 30, pid_files: Sequence[str] = ()
+) -> str:
     """Shell text that ends everything on this host that carries our mark, and waits for it.
 
-    The next signal is sent when processes are still there after `timeout` seconds. What was seen
-    once is waited for until all its threads are at their end.
+    With `pid_files`, it ends only the marked processes that those files name. The next signal is
+    sent when processes are still there after `timeout` seconds. What was seen once is waited for
+    until all its threads are at their end.
     """
+    environs = "/proc/[0-9]*/environ"
+    if pid_files:
+        files = " ".join(map(shlex.quote, pid_files))
+        environs = f"$(sed -n 's|^[0-9][0-9]*$|/proc/&/environ|p' {files} 2>/dev/null) /dev/null"
     return f"""\
 mark=$CBT_CRYPTO_MARK; unset CBT_CRYPTO_MARK; SUDO=${{BARE_SUDO:-}}
 now() {{ cut -d. -f1 /proc/uptime; }}
 marked() {{
-    $SUDO grep -lzxF "CBT_CRYPTO_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 || :
+    $SUDO grep -lzxF "CBT_CRYPTO_MARK=$mark" {environs} 2>/dev/null | cut -d/ -f3 || :
 }}
 {ENDING}# All environments are searched only when nothing of what is known is left: that costs more.
 remaining() {{ ending | grep . || marked; }}
@@ -248,6 +255,17 @@ for signal in {" ".join(signals)}; do
     done
 done
 [ -z "$pids" ] || {{ echo "these processes do not end:" $pids >&2; exit 1; }}"""
+
+
+def kill_osds_scripts(site: Site) -> HostScripts:
+    """Scripts that end the OSDs, for a cluster whose other daemons are to end after them.
+
+    An OSD that ends tells the monitors, and waits 5 s for the answer where none is there.
+    """
+    return {
+        host: kill_script(pid_files=[osd.pid_file for osd in site.osds_of(host)])
+        for host in site.osd_hosts
+    }
 
 
 def guarded(text: str) -> str:

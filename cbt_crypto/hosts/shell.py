@@ -215,9 +215,9 @@ sampled() {{
     return 1
 }}
 n=0
-# Not too often: programs that look would take an emulated CPU away from the one that starts.
+# Ever more seldom: programs that look take an emulated CPU away from the one that starts.
 while ! sampled && {while_true} && [ $n -lt {2 * patience_s} ]; do
-    sleep 0.5
+    case $n in 0|1|2|3) sleep 0.1 ;; *) sleep 0.5 ;; esac
     n=$((n+1))
 done"""
 

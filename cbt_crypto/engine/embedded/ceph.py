@@ -34,7 +34,7 @@ from cbt_crypto.hosts import ceph_conf, directories
 from cbt_crypto.hosts.devices import destroy, lvm_and_md, rbd_images
 from cbt_crypto.hosts.devices.lvm_and_md import Group, LogicalVolume
 from cbt_crypto.hosts.directories import prefix
-from cbt_crypto.hosts.remote import Remote, kill_script
+from cbt_crypto.hosts.remote import Remote, kill_osds_scripts, kill_script
 from cbt_crypto.hosts.shell import answer_limit
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.plan.file.cluster import ClusterSection, at
@@ -145,8 +145,11 @@ class Ceph:
 
     def restart(self) -> None:
         """Stop the daemons, distribute ceph.conf again, and start them on their data."""
-        self._epoch = int(json.loads(self._session([_mon("osd stat", format="json")])[0])["epoch"])
-        stop = {host: kill_script() for host in self._daemon_hosts()}
+        # Of a ceph.conf that is about to change, and of monitors that end.
+        stat = self._session([_mon("osd stat", format="json"), {"end": True}])[0]
+        self._epoch = int(json.loads(stat)["epoch"])
+        self._run(kill_osds_scripts(self.site), "stop the OSDs")
+        stop = dict.fromkeys(self._daemon_hosts(), kill_script())
         self._run(stop, "stop the daemons")
         self.distribute_conf()
         self._run(self._daemons.mon_scripts(), "start the monitors")
@@ -385,7 +388,8 @@ class Ceph:
     def _session(self, steps: list[Step]) -> list[str]:
         """Take monitor steps in one process on the head; return what each printed."""
         timeout = self.section.deploy_timeout
-        script = admin_session.script(self.ceph_cmd, self.tmp_conf, steps, timeout)
+        session = f"{self.pid_dir}/session"
+        script = admin_session.script(self.ceph_cmd, self.tmp_conf, steps, timeout, session)
         output = self._run({self.site.head: script}, "wait for the cluster", timeout + 15)
         return admin_session.answers(output[self.site.head])
 

@@ -33,7 +33,7 @@ from cbt_crypto.engine.upstream.checkout import (
 from cbt_crypto.engine.upstream.execution import Common
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import ceph_conf
-from cbt_crypto.hosts.remote import Execution, Remote, kill_script
+from cbt_crypto.hosts.remote import Execution, Remote, kill_osds_scripts, kill_script
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.file.cluster import ClusterSection, at
 from cbt_crypto.plan.layout import ceph_dir, conf_path, section_of, site_of
@@ -249,6 +249,7 @@ class UpstreamCeph:
         """Stop the daemons, distribute ceph.conf again, and start them on their data."""
         self.own.forget_older()
         stop = {host: kill_script() for host in self._daemon_hosts()}
+        self.own.run(kill_osds_scripts(self.site), "stop the OSDs")
         self.own.run(stop, "stop the daemons")
         self.write_programs()
         self.distribute_conf()

@@ -71,7 +71,7 @@ class Notebook(Remote):
                 (text,) = scripts.values()
                 line = next(line for line in text.splitlines() if line.startswith("${python"))
                 words = shlex.split(line.partition("<<")[0])
-                found += json.loads(words[-1])
+                found += json.loads(words[-2])
         return found
 
 

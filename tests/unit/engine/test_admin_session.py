@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
 
+import psutil
 import pytest
 
 from cbt_crypto.engine.embedded.admin_session import Step, answers, script
@@ -47,6 +50,9 @@ class Rados:
 
     def mgr_command(self, text, inbuf):
         return self.mon_command(text, inbuf)
+
+    def wait_for_latest_osdmap(self):
+        pass
 
     def shutdown(self):
         self.asked.close()
@@ -195,6 +201,51 @@ def test_a_manager_is_waited_for(session: Session) -> None:
 def test_no_monitor_answers(session: Session) -> None:
     status, _, stderr = session([], connect="timed out")
     assert (status, stderr) == (1, "no monitor answers: timed out")
+
+
+@pytest.fixture
+def kept(tmp_path: Path, session: Session) -> Iterator[Callable[..., tuple[list[str], str]]]:
+    """Take steps in one session that is kept; what was printed, and errors."""
+    session([], osd_stat=[[0, "one", ""], [0, "two", ""], [0, "three", ""]], bad=[[-1, "", "no"]])
+    paths = {"PYTHONPATH": str(tmp_path), "FAKE_RADOS": str(tmp_path / "answers.json")}
+
+    def run(*steps: Step) -> tuple[list[str], str]:
+        text = script("ceph", "/c", steps, 5, str(tmp_path / "kept"))
+        done = subprocess.run(
+            ["sh", "-euc", text], check=False, capture_output=True, text=True,
+            env={**os.environ, **paths}, timeout=60,
+        )  # fmt: skip
+        return answers(done.stdout), done.stderr.strip()
+
+    yield run
+    run({"end": True})
+
+
+STAT: Step = {"mon": {"prefix": "osd stat"}}
+
+
+def test_a_session_is_kept_for_the_steps_that_follow(kept: Callable[..., Any]) -> None:
+    # A new session would begin with the first answer again.
+    assert [kept(STAT), kept(STAT, STAT)] == [(["one"], ""), (["two", "three"], "")]
+
+
+@pytest.mark.parametrize("ended_by", [{"end": True}, {"mon": {"prefix": "bad"}}])
+def test_after_its_end_another_one_begins(kept: Callable[..., Any], ended_by: Step) -> None:
+    assert kept(STAT)[0] == ["one"]
+    said = kept(ended_by)
+    assert said == (([""], "") if "end" in ended_by else ([], "ceph bad: no"))
+    assert kept(STAT)[0] == ["one"]
+
+
+def test_one_that_was_killed_is_not_waited_for(kept: Callable[..., Any], tmp_path: Path) -> None:
+    assert kept(STAT)[0] == ["one"]
+    (pid,) = [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if str(tmp_path / "kept") in (process.info["cmdline"] or ())
+    ]
+    os.kill(pid, signal.SIGKILL)
+    assert kept(STAT)[0] == ["one"]
 
 
 def test_a_ceph_that_is_not_there() -> None:

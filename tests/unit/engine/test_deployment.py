@@ -203,6 +203,10 @@ def test_a_restart_keeps_the_data_and_waits_for_osds_that_came_up_since(
     assert cluster.fsid == fsid
     assert "--mkfs" not in str(notebook.steps)
     assert set(notebook.scripts("stop the daemons")) == {"m0", "m1", "o0", "o1"}
+    # The others afterwards: an OSD that ends waits for the monitors' answer.
+    assert notebook.names.index("stop the OSDs") < notebook.names.index("stop the daemons")
+    for host, text in notebook.scripts("stop the OSDs").items():
+        assert all(osd.pid_file in text for osd in cluster.site.osds_of(host))
     (wait,) = [step for step in notebook.monitor_steps() if step.get("wait") == "osds"]
     assert wait["since"] == 41
 

@@ -66,6 +66,19 @@ def test_ours_is_ended(tmp_dir: str, start: Start) -> None:
     assert ended_by(ours) == signal.SIGTERM
 
 
+def test_of_named_processes_only_ours_are_ended(
+    tmp_dir: str, start: Start, tmp_path: Path
+) -> None:
+    mark = f"{tmp_dir}@localhost"
+    named, stranger, unnamed = start(mark), start(None), start(mark)
+    files = [tmp_path / name for name in ("a b.pid", "stranger.pid", "no number.pid")]
+    for file, content in zip(files, (named.pid, stranger.pid, "*")):
+        file.write_text(f"{content}\n")
+    end(tmp_dir, pid_files=[str(file) for file in (*files, tmp_path / "absent.pid")])
+    assert ended_by(named) == signal.SIGTERM
+    assert ended_by(stranger) is ended_by(unnamed) is None
+
+
 def test_no_other_is_ended(tmp_dir: str, start: Start) -> None:
     others = [
         start(None),
