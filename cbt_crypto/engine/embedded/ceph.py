@@ -16,8 +16,7 @@ from typing import Any, Optional
 
 from typing_extensions import override
 
-from cbt_crypto.cluster_overlays.stack import BoundStack, Stack
-from cbt_crypto.engine.contract import Section
+from cbt_crypto.engine.contract import Hooks, Section
 from cbt_crypto.engine.embedded import admin_session, common, daemons
 from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.engine.embedded.daemons import (
@@ -56,16 +55,16 @@ class Ceph:
     #: CBT's: whether somebody else deployed it.
     use_existing = False
 
-    def __init__(self, config: Section, hooks: Optional[BoundStack] = None) -> None:
+    def __init__(self, config: Section, hooks: Optional[Hooks] = None) -> None:
         """Touches nothing. `hooks` change what is deployed.
 
         Raises pydantic's ValidationError for a section that is not valid.
         """
         self.config = dict(config)
+        self.hooks = hooks or Hooks()
         section = {key: value for key, value in config.items() if key != "archive_dir"}
         self.section = at(ClusterSection.model_validate(section))
         self.site = site_of(self.section)
-        self.hooks = hooks or BoundStack(self.site, Stack(()))
         self.tmp_dir = self.section.tmp_dir
         self.tmp_conf = conf_path(self.section)
         self.archive_dir = str(config.get("archive_dir", ""))
@@ -121,7 +120,7 @@ class Ceph:
 
     def _undo(self) -> None:
         """Undo what was laid over and made on the devices."""
-        self._run(self.hooks.take_down(), "take the overlays down")
+        self._run(self.hooks.undo(), "take the overlays down")
         hosts = [osd.host for osd in self.site.osds if not osd.is_file]
         remove = lvm_and_md.remove_volumes(self._volume_notes)
         self._run(dict.fromkeys(hosts, remove), "remove the volumes")
@@ -164,7 +163,7 @@ class Ceph:
         base = base_options(self._addressed(), self.fsid)
         of_file = ceph_conf.read(Path(self.section.conf_file)) if self.section.conf_file else {}
         sections = ceph_conf.merged(
-            setting_options(self.section), without(of_file, base), base, self.hooks.ceph_conf()
+            setting_options(self.section), without(of_file, base), base, self.hooks.extra_conf()
         )
         self.conf_text = ceph_conf.render(sections)
         with tempfile.TemporaryDirectory(prefix=prefix("conf")) as staging:
@@ -317,23 +316,35 @@ class Ceph:
             raise HostError(nodes, f"copy {name}", "failed", stderr.strip()[-600:])
 
     def _osd_scripts(self, make: bool) -> HostScripts:
-        return {
-            host: together([self._osd_script(osd, make) for osd in self.site.osds_of(host)])
-            for host in self.site.osd_hosts
-        }
+        scripts = {}
+        for host in self.site.osd_hosts:
+            osds = self.site.osds_of(host)
+            start = together([self._osd_script(osd, make) for osd in osds])
+            devices = [osd for osd in osds if make and not osd.is_file]
+            scripts[host] = (self._format(devices) if devices else "") + start
+        return scripts
 
     def _osd_script(self, osd: Osd, make: bool) -> str:
+        """Start an OSD; one on a file is made before."""
         sudo = "" if osd.is_file else "$SUDO "
-        ceph_osd = self.hooks.program(self.ceph_osd_cmd)
-        program = f"{quote(ceph_osd)} -c {quote(self.tmp_conf)} -i {osd.id}"
-        start = self._daemons.start(ceph_osd, f"osd.{osd.id}", sudo)
+        start = self._daemons.start(self.hooks.program(self.ceph_osd_cmd), f"osd.{osd.id}", sudo)
         # Some packages make OSDs look for their classes relative to the working directory.
-        lines = ["cd /", self.hooks.wrap_osd(osd, start)]
-        if make:
-            lines = [*self._mkfs(osd, sudo + program), *lines]
+        lines = ["cd /", self.hooks.osd_command(osd, start)]
+        if make and osd.is_file:
+            size = f"{file_size(self.section) >> 20}M"
+            file = f"truncate -s {size} {quote(osd.device)}\nmkdir -p {quote(osd.data_dir)}"
+            lines = [file, f"uuid={uuid.uuid4()}", self._mkfs(osd), *lines]
         return "\n".join(lines)
 
-    def _mkfs(self, osd: Osd, program: str) -> list[str]:
+    def _format(self, osds: Iterable[Osd]) -> str:
+        folders = "".join(f"mkdir -p {quote(osd.data_dir)}\n" for osd in osds)
+        mkfs = {self.hooks.osd_device(osd): self._mkfs(osd) for osd in osds}
+        return f"{folders}{destroy.format_osds(self.tmp_dir, mkfs)}\n"
+
+    def _mkfs(self, osd: Osd) -> str:
+        """Shell text that makes the OSD of `$uuid`."""
+        ceph_osd = self.hooks.program(self.ceph_osd_cmd)
+        program = f"{quote(ceph_osd)} -c {quote(self.tmp_conf)} -i {osd.id}"
         device, db_device = self.hooks.osd_device(osd), self.hooks.osd_db_device(osd)
         paths = f"--bluestore-block-path={quote(device)}"
         if db_device:
@@ -344,13 +355,7 @@ class Ceph:
             f'{program} --mkfs --osd-uuid "$uuid" --no-mon-config {paths} '
             f"--keyring {quote(self._base)}/daemons.keyring {_QUICK_MKFS}"
         )
-        mkfs = f"{mkfs} > {log} 2>&1 || {{ tail -n 5 {log} >&2; exit 1; }}"
-        folder = f"mkdir -p {quote(osd.data_dir)}"
-        if not osd.is_file:
-            return [folder, destroy.format_osd(self.tmp_dir, device, mkfs)]
-        size = f"{file_size(self.section) >> 20}M"
-        make = f"truncate -s {size} {quote(osd.device)}"
-        return [make, folder, f"uuid={uuid.uuid4()}", mkfs]
+        return f"{mkfs} > {log} 2>&1 || {{ tail -n 5 {log} >&2; exit 1; }}"
 
     def _claim_devices(self, host: str) -> str:
         """Shell text that claims a host's devices: from then on a killed run can be cleared."""

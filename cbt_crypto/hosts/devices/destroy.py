@@ -208,17 +208,39 @@ make_xfs() {{
 """
 
 
+# In a script that the program runs itself, so that all its proofs take one start of Python. Parts
+# that run at once take turns: who has read the one line from the pipe may ask.
+_PROVE = """
+prove() {
+    read -r prove_status <&6
+    printf '%s\\0' $# "$@" >&8
+    read -r prove_status prove_lines <&9 || { echo "what proves has ended" >&2; exit 1; }
+    while [ "$prove_lines" -gt 0 ]; do
+        IFS= read -r prove_line <&9
+        printf '%s\\n' "$prove_line"
+        prove_lines=$((prove_lines - 1))
+    done
+    echo >&7
+    return "$prove_status"
+}
+"""
+
+
 def proof(tmp_dir: str) -> str:
     """Shell text that defines `prove`; it ends what follows it where something is not ours.
 
     `prove ready PATH WHAT` prints the uuid to give to what is made on the device, and `prove made
     PATH [UUID]` follows; for take-down, `prove where PATH` prints the device, or nothing.
     """
-    notes = shlex.quote(f"{tmp_dir}/{NOTES}")
-    return (
-        f"PROOF=$(cat <<\\PROOF_PROGRAM\n{shell.program(proof_on_host)}PROOF_PROGRAM\n)\n"
-        f'prove() {{ ${{SUDO:-}} python3 -I -S -c "$PROOF" {notes} "$@"; }}\n'
-    )
+    return f'{_program()}prove() {{ ${{SUDO:-}} {_start(tmp_dir)} "$@"; }}\n'
+
+
+def _program() -> str:
+    return f"PROOF=$(cat <<\\PROOF_PROGRAM\n{shell.program(proof_on_host)}PROOF_PROGRAM\n)\n"
+
+
+def _start(tmp_dir: str) -> str:
+    return f'python3 -I -S -c "$PROOF" {shlex.quote(f"{tmp_dir}/{NOTES}")}'
 
 
 def look(tmp_dir: str, device: str, key: str) -> str:
@@ -265,10 +287,18 @@ def empty(tmp_dir: str, devices: Iterable[str]) -> str:
     return _as_root(tmp_dir, WIPE + _EMPTY, ["bad=0", *calls, "[ $bad = 0 ]"])
 
 
-def format_osd(tmp_dir: str, device: str, mkfs: str) -> str:
-    """`mkfs`, shell text that takes the OSD's uuid from `$uuid`, behind the proof."""
-    quoted = shlex.quote(device)
-    return f"{proof(tmp_dir)}uuid=$(prove ready {quoted} bluestore)\n{mkfs}\nprove made {quoted}"
+def format_osds(tmp_dir: str, mkfs: Mapping[str, str]) -> str:
+    """Format devices, each right behind the proof, and all at once.
+
+    `mkfs`: device -> shell text for root that takes the OSD's uuid from `$uuid`.
+    """
+    calls = ["pids="]
+    for device, text in mkfs.items():
+        calls.append(f"uuid=$(prove ready {shlex.quote(device)} bluestore) || {{ wait; exit 1; }}")
+        calls.append(f'(\n{text}\n) & pids="$pids $!"')
+    calls.append('failed=0; for pid in $pids; do wait "$pid" || failed=1; done; [ $failed = 0 ]')
+    calls += [f"prove made {shlex.quote(device)}" for device in mkfs]
+    return _as_root(tmp_dir, "", calls)
 
 
 def luks(tmp_dir: str, text: str) -> str:
@@ -299,8 +329,8 @@ def overwrite(tmp_dir: str, device: str) -> str:
 
 
 def _as_root(tmp_dir: str, functions: str, calls: Iterable[str]) -> str:
-    text = f"PATH=$PATH:/usr/sbin:/sbin\nSUDO=\n{proof(tmp_dir)}{functions}" + "\n".join(calls)
-    return f"$SUDO sh -euc {shlex.quote(text)}"
+    text = f"PATH=$PATH:/usr/sbin:/sbin\nSUDO=\n{_PROVE}{functions}" + "\n".join(calls)
+    return f"{_program()}$SUDO {_start(tmp_dir)} serve sh -euc {shlex.quote(text)}"
 
 
 #: What the next boot may give to another drive.

@@ -5,9 +5,13 @@ This file runs on the hosts, as root, behind notes_on_host.
 
 import contextlib
 import fcntl
+import io
 import json
 import os
+import select
+import subprocess
 import sys
+import traceback
 import uuid
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
@@ -409,6 +413,9 @@ ACTIONS: Dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+_SBIN = ":/usr/sbin:/sbin"
+
+
 def act(action: str, notes: Notes, rest: List[str]) -> int:
     """Do one thing; the exit status is what a shell's `if` asks for."""
     answer = ACTIONS[action](notes, *rest)
@@ -421,7 +428,8 @@ def act(action: str, notes: Notes, rest: List[str]) -> int:
 
 def main(arguments: List[str]) -> int:
     """NOTES ACTION [PATH ...]; what is refused is one sentence on standard error, and status 1."""
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    if not os.environ["PATH"].endswith(_SBIN):
+        os.environ["PATH"] += _SBIN
     try:
         with locked(arguments[0] + ".lock"):
             return act(arguments[1], Notes(arguments[0]), arguments[2:])
@@ -435,5 +443,76 @@ def main(arguments: List[str]) -> int:
     return 1
 
 
+#: Descriptors of a script that `serve` runs: its turn to ask, read and given back; what it asks;
+#: and what it is answered.
+_TURN, _TURN_BACK, _ASK, _ANSWER = 6, 7, 8, 9
+
+
+def _pipe() -> List[int]:
+    """A pipe whose ends are above the descriptors that the script is to have."""
+    ends = os.pipe()
+    moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in ends]
+    for end in ends:
+        os.close(end)
+    return moved
+
+
+def serve(path: str, command: List[str]) -> int:
+    """Run a script, and do what it asks for, one thing at a time, until it ends: its exit status.
+
+    A start of Python for each proof would take longer than the proof.
+    """
+    turn, turn_back = _pipe()
+    asked, ask = _pipe()
+    answer, answered = _pipe()
+    given = {_TURN: turn, _TURN_BACK: turn_back, _ASK: ask, _ANSWER: answer}
+    for number, end in given.items():
+        os.dup2(end, number)
+    # LVM complains of each descriptor that it knows nothing of.
+    environment = dict(os.environ, LVM_SUPPRESS_FD_WARNINGS="1")
+    script = subprocess.Popen(command, env=environment, pass_fds=tuple(given))
+    os.write(turn_back, b"\n")
+    for number in (*given, ask, answer):
+        os.close(number)
+    for request in _asked(asked, script):
+        os.write(answered, _answer([path, *request]))
+    status = script.wait()
+    return status if status >= 0 else 128 - status
+
+
+def _asked(descriptor: int, script: Any) -> Iterator[List[str]]:
+    """What the script asks for, one after another, until it has ended."""
+    text = b""
+    # What the script has started may outlive it, and hold its end of the pipe.
+    while select.select([descriptor], [], [], 0.2)[0] or script.poll() is None:
+        if not select.select([descriptor], [], [], 0)[0]:
+            continue
+        more = os.read(descriptor, 65536)
+        if not more:
+            return
+        text += more
+        count, *parts = text.decode("utf-8", "surrogateescape").split("\0")
+        if parts and len(parts) > int(count):
+            text = b""
+            yield parts[:-1]
+
+
+def _answer(arguments: List[str]) -> bytes:
+    """The exit status, the number of lines, and the lines that the action has printed."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        try:
+            status = main(arguments)
+        except Exception:
+            traceback.print_exc()
+            status = 1
+    sys.stderr.flush()
+    lines = said.getvalue().splitlines()
+    text = "\n".join([f"{status} {len(lines)}", *lines, ""])
+    return text.encode("utf-8", "surrogateescape")
+
+
 if __name__ == "__main__":
+    if sys.argv[2:3] == ["serve"]:
+        sys.exit(serve(sys.argv[1], sys.argv[3:]))
     sys.exit(main(sys.argv[1:]))

@@ -66,9 +66,7 @@ def test_ours_is_ended(tmp_dir: str, start: Start) -> None:
     assert ended_by(ours) == signal.SIGTERM
 
 
-def test_of_named_processes_only_ours_are_ended(
-    tmp_dir: str, start: Start, tmp_path: Path
-) -> None:
+def test_of_named_processes_only_ours_are_ended(tmp_dir: str, start: Start, tmp_path: Path) -> None:
     mark = f"{tmp_dir}@localhost"
     named, stranger, unnamed = start(mark), start(None), start(mark)
     files = [tmp_path / name for name in ("a b.pid", "stranger.pid", "no number.pid")]

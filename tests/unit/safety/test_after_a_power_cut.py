@@ -81,7 +81,7 @@ def killed_run(bench: Bench, campaign: Campaign, archive: Path) -> None:
     journal.keep_ways_back(ways_back.ask(remote, site, campaign))
     for path, note in found["localhost"].items():
         bench.good(destroy.claim(bench.tmp_dir, [path]))
-        bench.good(destroy.format_osd(bench.tmp_dir, path, ""))
+        bench.good(destroy.format_osds(bench.tmp_dir, {path: ":"}))
         write(path, LABEL % note["uuid"].encode())
     (overlay,) = campaign.configurations["Fast"]
     remote.run(overlay.after_osds(site), "tune")
@@ -153,7 +153,7 @@ def test_an_array_of_several_devices(bench: Bench) -> None:
     notes = bench.notes()
     bench.good(destroy.claim(bench.tmp_dir, places))
     for _, place in pairs:
-        bench.good(destroy.format_osd(bench.tmp_dir, place, ""))
+        bench.good(destroy.format_osds(bench.tmp_dir, {place: ":"}))
         write(place, LABEL % notes[places[1]]["uuid"].encode())
     shutil.rmtree(bench.tmp_dir)
     put_back = directories.make(bench.tmp_dir) + destroy.restore(bench.tmp_dir, notes)

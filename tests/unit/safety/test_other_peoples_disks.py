@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unit
 def ours(bench: Bench, path: str) -> str:
     """Format as an OSD does: BlueStore's label with the uuid that proof gives."""
     label = "printf 'bluestore block device\\n%s\\n' \"$uuid\" | dd of=DEV conv=notrunc status=none"
-    return destroy.format_osd(bench.tmp_dir, path, label.replace("DEV", path))
+    return destroy.format_osds(bench.tmp_dir, {path: label.replace("DEV", path)})
 
 
 @pytest.mark.parametrize("stranger", ["ext4", "swap", "raw", "partitions"])

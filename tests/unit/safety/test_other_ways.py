@@ -165,6 +165,6 @@ def test_a_node_of_another_device_at_our_path(bench: Bench) -> None:
     path.unlink()
     os.mknod(path, 0o600 | 0o060000, os.stat(victim).st_rdev)
     assert "is another device now" in bench.refused(destroy.claim(bench.tmp_dir, [str(path)]))
-    bench.refused(destroy.format_osd(bench.tmp_dir, str(path), "false"))
+    bench.refused(destroy.format_osds(bench.tmp_dir, {str(path): "false"}))
     bench.sh(destroy.empty_all(bench.tmp_dir))
     assert digest(theirs) == before
