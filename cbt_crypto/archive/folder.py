@@ -6,8 +6,12 @@ No path of a cell may lead out of the archive. docs/archive.md describes the lay
 from __future__ import annotations
 
 import contextlib
+import errno
 import fnmatch
+import json
 import os
+import stat
+import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -220,7 +224,6 @@ class Timeline:
     def __init__(self, archive: Path) -> None:
         """Reads what is noted already."""
         self._archive = archive
-        self._steps = steps_of(archive)
 
     @contextlib.contextmanager
     def step(self, kind: str, **about: Any) -> Iterator[None]:
@@ -228,8 +231,41 @@ class Timeline:
         started, clock = time.time(), time.monotonic()
         yield
         taken = round(time.monotonic() - clock, 3)
-        self._steps.append({"step": kind, **about, "started": started, "seconds": taken})
-        write_json(_path(self._archive), {"steps": self._steps})
+        _append(_path(self._archive), {"step": kind, **about, "started": started, "seconds": taken})
+
+
+#: How timeline.json ends behind its last step.
+_CLOSING = b"\n ]\n}\n"
+
+
+def _append(path: Path, step: Mapping[str, Any]) -> None:
+    """Add a step at the end of the document; one that does not end as ours do is written anew."""
+    text = textwrap.indent(json.dumps(step, indent=1), "  ")
+    if not _appended(path, f",\n{text}".encode() + _CLOSING):
+        write_json(path, {"steps": [*steps_of(path.parent.parent), step]})
+
+
+def _appended(path: Path, data: bytes) -> bool:
+    """Replace the closing of the file's list by `data`; False for a file without such an end."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        status = os.fstat(descriptor)
+        end = status.st_size - len(_CLOSING)
+        is_own = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+        if not is_own or end < 0 or os.pread(descriptor, len(_CLOSING), end) != _CLOSING:
+            return False
+        # In one call: a reader finds the document without the step, or with it.
+        written = os.pwrite(descriptor, data, end)
+        if written < len(data):
+            os.ftruncate(descriptor, end)
+            os.pwrite(descriptor, _CLOSING, end)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def steps_of(archive: Path) -> list[dict[str, Any]]:

@@ -41,8 +41,10 @@ _LONGEST, _END = 2000, 400
 _SAID = 300
 #: Names of hosts in one line.
 _HOSTS = 16
-#: Bytes after which the file is put aside as commands.log.1, which then goes.
-_FILE_BYTES = 64 << 20
+#: Bytes after which the file is put aside as commands.log.1, and older parts with higher numbers.
+_FILE_BYTES = 16 << 20
+#: Older parts that are kept.
+_PARTS = 63
 #: Lines that are held back.
 _HELD = 10_000
 #: A here-document longer than this is logged as its number of lines.
@@ -133,7 +135,9 @@ class _File(logging.handlers.RotatingFileHandler):
 
     def __init__(self, path: Path) -> None:
         self._told = False
-        super().__init__(path, maxBytes=_FILE_BYTES, backupCount=1, encoding="utf-8", delay=True)
+        super().__init__(
+            path, maxBytes=_FILE_BYTES, backupCount=_PARTS, encoding="utf-8", delay=True
+        )
 
     @override
     def _open(self) -> TextIOWrapper:

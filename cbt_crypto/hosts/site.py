@@ -10,6 +10,7 @@ import itertools
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Optional, Union
 
 from cbt_crypto.hosts import ceph_conf
@@ -185,4 +186,11 @@ class Site:
 
     def osds_of(self, host: str) -> tuple[Osd, ...]:
         """The OSDs of one host, by id."""
-        return tuple(osd for osd in self.osds if osd.host == host)
+        return self._osds_by_host.get(host, ())
+
+    @cached_property
+    def _osds_by_host(self) -> Mapping[str, tuple[Osd, ...]]:
+        by_host: dict[str, list[Osd]] = {}
+        for osd in self.osds:
+            by_host.setdefault(osd.host, []).append(osd)
+        return {host: tuple(osds) for host, osds in by_host.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -55,17 +55,26 @@ class Durations:
     def of(self, step: Step) -> float:
         """The median of such steps in the archive, else what a small cluster needs."""
         if isinstance(step, Deploy):
-            usual = usual_seconds(self.steps, "deploy", how=step.how.name.lower())
-            return _CHANGE_S[step.how] if usual is None else usual
+            return self.deploying[step.how]
         if isinstance(step, Prefill):
             return sum(volume.written_mb for volume in step.volumes) / self.fill_mib_per_s
-        return self._around() + step.cell.scenario.ramp + step.cell.scenario.measured_s
+        return self.around_a_cell + step.cell.scenario.ramp + step.cell.scenario.measured_s
 
-    def _around(self) -> float:
+    @cached_property
+    def deploying(self) -> Mapping[Transition, float]:
+        """What each way to another configuration takes."""
+        usual = {
+            how: usual_seconds(self.steps, "deploy", how=how.name.lower()) for how in _CHANGE_S
+        }
+        return {how: _CHANGE_S[how] if s is None else s for how, s in usual.items()}
+
+    @cached_property
+    def around_a_cell(self) -> float:
+        """What a cell takes beyond its ramp and time."""
         seconds = [beyond_the_file(step) for step in self.steps if step.get("step") == "measure"]
         return float(median(seconds)) if seconds else _AROUND_A_CELL_S
 
-    @property
+    @cached_property
     def fill_mib_per_s(self) -> float:
         """At which volumes are filled."""
         usual = usual_fill_rate(self.steps)
@@ -348,6 +357,35 @@ class Left:
         return f"±{_rough(self.uncertainty)}"
 
 
+@dataclass
+class _Work:
+    """Steps that are left, added up: the seconds that the file asks for, and the rest by kind."""
+
+    of_file: float = 0.0
+    kinds: Counter[object] = field(default_factory=Counter)
+
+    def add(self, step: Step) -> None:
+        """Take in one more step."""
+        if isinstance(step, Deploy):
+            self.kinds[step.how] += 1
+        elif isinstance(step, Prefill):
+            self.kinds["mib"] += sum(volume.written_mb for volume in step.volumes)
+        else:
+            self.kinds["cells"] += 1
+            self.of_file += step.pause_s + step.cell.scenario.ramp + step.cell.scenario.measured_s
+
+    def subtract(self, other: _Work) -> None:
+        """Leave out steps that were taken in."""
+        self.of_file -= other.of_file
+        self.kinds.subtract(other.kinds)
+
+    def seconds(self, durations: Durations) -> float:
+        """What all of it takes."""
+        deploying = sum(self.kinds[how] * each for how, each in durations.deploying.items())
+        filling = self.kinds["mib"] / durations.fill_mib_per_s
+        return self.of_file + deploying + filling + self.kinds["cells"] * durations.around_a_cell
+
+
 class Forecast:
     """Time left of a plan, by the file's own times and what its steps took so far.
 
@@ -363,18 +401,20 @@ class Forecast:
         """Nothing is done yet; `archive` has the times of earlier steps, where there are any."""
         self._archive = archive
         self._now = now
-        self._cells: list[list[Step]] = [[]]
+        self._cells = deque([_Work()])
+        self._all = _Work()
         for step in plan.steps:
-            self._cells[-1].append(step)
+            self._all.add(step)
+            self._cells[-1].add(step)
             if isinstance(step, Measure):
-                self._cells.append([])
+                self._cells.append(_Work())
         self._since = now()
         self.learn()
 
     def cell_done(self) -> None:
         """The first cell that was left is measured, failed, or not needed."""
         if len(self._cells) > 1:
-            del self._cells[0]
+            self._all.subtract(self._cells.popleft())
         self._since = self._now()
         self.learn()
 
@@ -385,22 +425,10 @@ class Forecast:
 
     def left(self) -> Left:
         """What is left from this moment on."""
-        of = self._seconds
-        ahead = sum(of(step) for cell in self._cells[1:] for step in cell)
-        current = sum(of(step) for step in self._cells[0])
-        measuring = sum(
-            step.pause_s + step.cell.scenario.ramp + step.cell.scenario.measured_s
-            for cell in self._cells
-            for step in cell
-            if isinstance(step, Measure)
-        )
-        around = ahead + current - measuring
-        passed = min(self._now() - self._since, current)
-        return Left(ahead + current - passed, self._share() * max(0.0, around))
-
-    def _seconds(self, step: Step) -> float:
-        pause = step.pause_s if isinstance(step, Measure) else 0.0
-        return self._durations.of(step) + pause
+        seconds = self._all.seconds(self._durations)
+        passed = min(self._now() - self._since, self._cells[0].seconds(self._durations))
+        around = seconds - self._all.of_file
+        return Left(seconds - passed, self._share() * max(0.0, around))
 
     def _share(self) -> float:
         """The part by which what the file does not say, such as a deployment, may be wrong."""

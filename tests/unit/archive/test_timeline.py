@@ -1,0 +1,64 @@
+"""The steps that an archive notes, each added behind those that are there."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from cbt_crypto.archive.folder import Timeline, steps_of
+
+pytestmark = pytest.mark.unit
+
+
+def note(archive: Path, *kinds: str) -> Path:
+    timeline = Timeline(archive)
+    for kind in kinds:
+        with timeline.step(kind, mib=1):
+            pass
+    return archive / "results" / "timeline.json"
+
+
+def noted(archive: Path) -> list[str]:
+    return [step["step"] for step in steps_of(archive)]
+
+
+def test_a_step_is_added_in_place_and_the_document_stays_whole(tmp_path: Path) -> None:
+    path = note(tmp_path, "deploy")
+    first, number = path.read_text(), path.stat().st_ino
+    note(tmp_path, "prefill", "measure")
+    assert (noted(tmp_path), path.stat().st_ino) == (["deploy", "prefill", "measure"], number)
+    text = path.read_text()
+    assert text.startswith(first.removesuffix("\n ]\n}\n"))
+    assert text == json.dumps(json.loads(text), indent=1) + "\n"
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"steps": []}', '{"format": 1, "steps": [{"ste'])
+def test_what_ends_otherwise_is_written_anew(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "results" / "timeline.json"
+    path.parent.mkdir()
+    path.write_text(content)
+    note(tmp_path, "deploy", "measure")
+    assert noted(tmp_path) == ["deploy", "measure"]
+
+
+def test_steps_of_a_file_in_another_form_are_kept(tmp_path: Path) -> None:
+    path = note(tmp_path, "deploy")
+    path.write_text(json.dumps(json.loads(path.read_text())))
+    note(tmp_path, "measure")
+    assert noted(tmp_path) == ["deploy", "measure"]
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_file_elsewhere_is_not_written_to(tmp_path: Path, link: object) -> None:
+    theirs = note(tmp_path / "theirs", "deploy")
+    before = theirs.read_text()
+    path = tmp_path / "ours" / "results" / "timeline.json"
+    path.parent.mkdir(parents=True)
+    assert callable(link)
+    link(theirs, path)
+    note(tmp_path / "ours", "measure")
+    assert theirs.read_text() == before
+    assert "measure" in noted(tmp_path / "ours")
