@@ -60,6 +60,11 @@ def remove(path: str, part: str = "") -> str:
     return _call("remove", path, *([part] if part else []))
 
 
+def make_without(path: str, part: str) -> str:
+    """Shell text that makes it and removes a part of it, in one start of Python."""
+    return _call("make-without", path, part)
+
+
 def _call(action: str, *words: str) -> str:
     arguments = " ".join(map(shlex.quote, (action, *words)))
     source = shell.program(directory_on_host).strip()

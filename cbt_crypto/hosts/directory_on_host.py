@@ -167,9 +167,15 @@ def _remove(path: str) -> None:
                 os.unlink(path)
 
 
+def make_without(path: str, part: str) -> None:
+    """Make the directory, and remove a part of it."""
+    make(path)
+    remove(path, part)
+
+
 def main(arguments: List[str]) -> int:
-    """`check`, `make` or `remove`, the directory, and of `remove` a part of it."""
-    actions = {"check": check, "make": make, "remove": remove}
+    """An action, the directory, and of those that remove a part of it."""
+    actions = {"check": check, "make": make, "remove": remove, "make-without": make_without}
     try:
         actions[arguments[0]](*arguments[1:])
     except Refused as error:

@@ -128,8 +128,8 @@ class Ceph:
     def cleanup(self) -> None:
         """Remove the cluster's files and the BlueStore labels on its devices."""
         self._pools.clear()
-        script = directories.make(self.tmp_dir) + self._empty_devices()
-        script += directories.remove(self.tmp_dir, os.path.basename(self._base))
+        script = self._empty_devices()
+        script += directories.make_without(self.tmp_dir, os.path.basename(self._base))
         script += _remake(self._base)
         self._run({host: script for host in self.site.hosts}, "prepare tmp_dir")
 

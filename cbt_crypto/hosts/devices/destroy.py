@@ -278,7 +278,10 @@ def claim(tmp_dir: str, devices: Iterable[str], discard: bool = False) -> str:
 
 def empty_all(tmp_dir: str) -> str:
     """Shell text after which nothing of ours is on any device that a campaign has claimed."""
-    return _as_root(tmp_dir, WIPE + _EMPTY, ["empty_all"])
+    notes = shlex.quote(f"{tmp_dir}/{NOTES}")
+    # Without notes none is claimed, as where OSDs are on files.
+    call = _as_root(tmp_dir, WIPE + _EMPTY, ["empty_all"])
+    return f"if $SUDO test -e {notes} || $SUDO test -L {notes}; then\n{call}\nfi"
 
 
 def empty(tmp_dir: str, devices: Iterable[str]) -> str:
