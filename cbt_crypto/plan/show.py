@@ -44,10 +44,10 @@ def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None
         table.add_row(str(number), *map(Text, row))
     console.print(table)
     console.print()
-    in_all = _in_all(plan) if earlier is None else ""
-    console.print(f"{_summary(plan)}{in_all} {_buys(plan)}", highlight=False, soft_wrap=True)
     for sentence in memory_warnings(plan.campaign, plan.to_measure):
         console.print(f"warning: {sentence}", highlight=False, markup=False, soft_wrap=True)
+    in_all = _in_all(plan) if earlier is None else ""
+    console.print(f"{_summary(plan)}{in_all} {_buys(plan)}", highlight=False, soft_wrap=True)
     if earlier is not None and like is not None:
         words = in_words(predict(plan, earlier), like)
         console.print(words, highlight=False, markup=False, soft_wrap=True)

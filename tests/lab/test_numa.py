@@ -34,11 +34,17 @@ CLUSTER = {
         "Plain": {},
         "LUKS": {"luks": {}},
         "Confined": {"cpuset": {"osd_cores": 1, "numa": 0}},
-        "Plain again": {},
     },
+    # Turns on one cluster: what was confined goes back to the node that Ceph chose.
+    "order": "interleaved", "rebuild": "needed", "iterations": 2,
 }  # fmt: skip
 LOAD = {"vol_size": 64, "iodepth": 2, "time": 4, "ramp": 0, "op_size": 4096, "mode": "randread"}
-#: Node of each OSD's drive. The network card is on node 1, so that only osd.0 has both on one.
+#: Ceph 18.2.7 looks at a host's first network interface only, which has no node: it is told one.
+CONF = """\
+[osd]
+osd_numa_node = 1
+"""
+#: Node of each OSD's drive. The network card is on node 1, as osd.0's drive.
 DRIVES = "cat /sys/block/$(lsblk -ndo PKNAME {device})/device/device/numa_node"
 CARD = "ip -o -4 address | awk '/10[.]231[.]0/ {print $2}'"
 #: The CPUs that the threads of OSDs may use, each list once.
@@ -70,7 +76,10 @@ def test_drives_and_the_network_card_say_on_which_node_they_are(lab: Lab) -> Non
 
 def test_a_baseline_whose_osds_ceph_pins_is_measured(lab: Lab, tmp_path: Path) -> None:
     config = tmp_path / "numa.yaml"
-    document = {"cluster": CLUSTER, "benchmarks": {"rbd_single_client": LOAD}}
+    conf = tmp_path / "numa.conf"
+    conf.write_text(CONF)
+    cluster = {**CLUSTER, "conf_file": str(conf)}
+    document = {"cluster": cluster, "benchmarks": {"rbd_single_client": LOAD}}
     config.write_text(yaml.safe_dump(document, sort_keys=False))
     archive = tmp_path / "archive"
     command = [sys.executable, "-m", "cbt_crypto", "lab", "run", "--no-report", "--name", NAME]
@@ -81,15 +90,14 @@ def test_a_baseline_whose_osds_ceph_pins_is_measured(lab: Lab, tmp_path: Path) -
                 osd, _, cpus = line.partition(" ")
                 seen.setdefault(osd, set()).add(cpus)
             time.sleep(3)
-    assert "1" in seen["osd.0"], f"Ceph pinned no OSD, so this shows nothing: {seen}"
-    assert "1" not in seen["osd.1"], "its drive is on another node than the network"
+    for osd in ("osd.0", "osd.1"):
+        assert "1" in seen[osd], f"Ceph did not pin {osd}, so this shows nothing: {seen}"
     assert campaign.returncode == 0
     proofs = [json.loads(path.read_text()) for path in archive.rglob("proof.json")]
-    assert [proof["proved"] for proof in proofs] == [True] * len(CLUSTER["configurations"])
-    chosen = {proof["configuration"]: _nodes(proof) for proof in proofs}
-    pinned = {"osd.0": 1, "osd.1": None}
-    free = dict.fromkeys(pinned)
-    assert chosen == {"Plain": pinned, "LUKS": pinned, "Plain again": pinned, "Confined": free}
+    assert len(proofs) > 4 and all(proof["proved"] for proof in proofs)
+    for proof in proofs:
+        node = None if proof["configuration"] == "Confined" else 1
+        assert _nodes(proof) == {"osd.0": node, "osd.1": node}, proof["configuration"]
 
 
 def _nodes(proof: dict[str, Any]) -> dict[str, Any]:

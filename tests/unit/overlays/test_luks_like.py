@@ -148,6 +148,31 @@ def test_it_is_recognised_on_somebody_elses_cluster(
     assert not LIKE.judge(site_of(theirs), bare, bare).proved
 
 
+@pytest.mark.parametrize("encrypted", [(), ("data",), ("db",), ("data", "db")])
+@pytest.mark.parametrize("claimed", [(), ("data",), ("db",), ("data", "db")])
+def test_data_and_database_of_somebody_elses_osd_are_proved_apart(
+    site_of: Callable[..., Site], osd: Callable[..., Osd],
+    encrypted: tuple[str, ...], claimed: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Each on volumes of its own, with dm-crypt above them where it is encrypted."""
+    theirs = osd(0, "node2", is_existing=True, device="/dev/dm-0", db_device="/dev/dm-1")
+    opened = {}
+    for number, part in enumerate(("data", "db")):
+        volume = {"device": f"253:{number}", "name": f"dm-{number}", "mapping": f"ceph-osd-{part}"}
+        crypt = {"device": f"254:{number}", "name": f"dm-1{number}", "mapping": part}
+        layers = [{**volume, "uuid": "LVM-x", "table": "0 8 linear 8:0 2048", "rotational": "0"}]
+        if part in encrypted:
+            table = TABLE.replace("253:0", f"253:{number}")
+            layers = [{**crypt, "uuid": "CRYPT-LUKS2-x", "table": table}, *layers]
+        opened[layers[0]["device"]] = layers
+    named = dict(zip(("data", "db"), opened))
+    facts = {"osd.0": {"running": True, "named": named, "opened": opened}}
+    looks = {"node2": json.dumps(facts)}
+    overlay = Luks(devices=list(claimed)) if claimed else Luks.absent()
+    verdict = overlay.judge(site_of(theirs), looks, looks)
+    assert verdict.proved == (claimed == encrypted), verdict
+
+
 def test_taking_down_removes_the_volumes_after_the_mappings(two: Site) -> None:
     down = LIKE.take_down(two)["node0"]
     assert down.index("luksErase") < down.index("vgremove")
