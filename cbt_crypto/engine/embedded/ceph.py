@@ -16,7 +16,8 @@ from typing import Any, Optional
 
 from typing_extensions import override
 
-from cbt_crypto.engine.contract import Hooks, Section
+from cbt_crypto.cluster_overlays.stack import BoundStack, Stack
+from cbt_crypto.engine.contract import Section
 from cbt_crypto.engine.embedded import admin_session, common, daemons
 from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.engine.embedded.daemons import (
@@ -55,16 +56,16 @@ class Ceph:
     #: CBT's: whether somebody else deployed it.
     use_existing = False
 
-    def __init__(self, config: Section, hooks: Optional[Hooks] = None) -> None:
+    def __init__(self, config: Section, hooks: Optional[BoundStack] = None) -> None:
         """Touches nothing. `hooks` change what is deployed.
 
         Raises pydantic's ValidationError for a section that is not valid.
         """
         self.config = dict(config)
-        self.hooks = hooks or Hooks()
         section = {key: value for key, value in config.items() if key != "archive_dir"}
         self.section = at(ClusterSection.model_validate(section))
         self.site = site_of(self.section)
+        self.hooks = hooks or BoundStack(self.site, Stack(()))
         self.tmp_dir = self.section.tmp_dir
         self.tmp_conf = conf_path(self.section)
         self.archive_dir = str(config.get("archive_dir", ""))
@@ -120,7 +121,7 @@ class Ceph:
 
     def _undo(self) -> None:
         """Undo what was laid over and made on the devices."""
-        self._run(self.hooks.undo(), "take the overlays down")
+        self._run(self.hooks.take_down(), "take the overlays down")
         hosts = [osd.host for osd in self.site.osds if not osd.is_file]
         remove = lvm_and_md.remove_volumes(self._volume_notes)
         self._run(dict.fromkeys(hosts, remove), "remove the volumes")
@@ -163,7 +164,7 @@ class Ceph:
         base = base_options(self._addressed(), self.fsid)
         of_file = ceph_conf.read(Path(self.section.conf_file)) if self.section.conf_file else {}
         sections = ceph_conf.merged(
-            setting_options(self.section), without(of_file, base), base, self.hooks.extra_conf()
+            setting_options(self.section), without(of_file, base), base, self.hooks.ceph_conf()
         )
         self.conf_text = ceph_conf.render(sections)
         with tempfile.TemporaryDirectory(prefix=prefix("conf")) as staging:
