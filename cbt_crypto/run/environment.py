@@ -115,43 +115,9 @@ _EMULATED = {"qemu", "bochs", "uml"}
 _CIPHERS = ("_cipher", "_ciphers")
 
 _NETWORK_KEYS = {"speed": "speed_mbit_per_s", "numa": "numa_node"}
+_SOURCE = Path(__file__).with_suffix(".sh").read_text(encoding="utf-8")
 #: Prints one fact of a host a line.
-SCRIPT = r"""
-say() { printf '%s\t%s\n' "$1" "$(printf '%s' "$2" | tr '\n\t' '  ')"; }
-version() { command -v "$1" >/dev/null && say "version.$1" "$("$@" 2>&1 | head -n 1)" || :; }
-say kernel "$(uname -r)"
-say os "$(. /etc/os-release 2>/dev/null && printf '%s' "$PRETTY_NAME")"
-say virtualization "$(systemd-detect-virt 2>/dev/null || :)"
-LC_ALL=C lscpu 2>/dev/null | sed -n 's/^\([A-Z][^:]*\): */lscpu.\1\t/p'
-say smt "$(cat /sys/devices/system/cpu/smt/control 2>/dev/null || :)"
-say governor "$(cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor 2>/dev/null | sort -u)"
-say command_line "$(cat /proc/cmdline)"
-say cstates "$(for state in /sys/devices/system/cpu/cpu0/cpuidle/state*; do
-    [ "$(cat "$state/disable" 2>/dev/null)" != 0 ] || cat "$state/name"
-done)"
-say vaes "$(grep -qw vaes /proc/cpuinfo && echo yes || echo no)"
-for card in /sys/class/net/*/device; do
-    [ -e "$card" ] || continue
-    name=${card%/device}; name=${name##*/}
-    say "network.$name.driver" "$(basename "$(readlink -f "$card/driver")")"
-    say "network.$name.speed" "$(cat "$card/../speed" 2>/dev/null || :)"
-    say "network.$name.numa" "$(cat "$card/numa_node" 2>/dev/null || :)"
-done
-say aes "$(grep -qw aes /proc/cpuinfo && echo yes || echo no)"
-say memory_kb "$(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo)"
-say load "$(cut -d' ' -f1 /proc/loadavg)"
-say tuned "$(command -v tuned-adm >/dev/null && tuned-adm active 2>/dev/null | sed 's/.*: //' || :)"
-for file in /sys/devices/system/cpu/vulnerabilities/*; do
-    [ -r "$file" ] && say "mitigation.$(basename "$file")" "$(cat "$file")"
-done
-# Some of these are Python or Perl programs that take half a second to start.
-for program in ceph fio cryptsetup collectl perf; do version $program --version & done
-wait
-energy() {
-ENERGY
-}
-say energy "$(energy)"
-""".replace("ENERGY", samplers.names_script())
+SCRIPT = f'{_SOURCE}say energy "$(\n{samplers.names_script()}\n)"\n'
 
 
 class EnvironmentFile:

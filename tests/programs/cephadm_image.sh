@@ -43,7 +43,7 @@ for module in $modules; do rm -rf "$node/usr/share/ceph/mgr/$module"; done
 # each of which imports it for the dashboard's passwords.
 bcrypt=$node/usr/lib/python3/dist-packages/bcrypt
 if grep -q '^import bcrypt' "$node/usr/share/ceph/mgr/mgr_util.py"; then
-    rm -rf "$bcrypt"/*
+    rm -rf "${bcrypt:?}"/*
     cat > "$bcrypt/__init__.py" <<'END'
 """In place of the one in Rust, for a manager whose dashboard is never asked."""
 

@@ -17,7 +17,8 @@ mkdir -p /var/lib/rook/exporter /var/lib/rook/rook-ceph /etc/ceph /var/lib/ceph 
     exec sleep infinity
 }
 # What Ceph calls the host of a daemon in a pod, as Rook tells it.
-export NODE_NAME="$(hostname)" POD_NAME=rook-ceph-pod POD_NAMESPACE=rook-ceph
+NODE_NAME=$(hostname)
+export NODE_NAME POD_NAME=rook-ceph-pod POD_NAMESPACE=rook-ceph
 setsid unshare --mount --uts --pid --fork --mount-proc sh "$0" inside "$@" \
     < /dev/null > /var/lib/rook/log 2>&1 &
 pod=$!

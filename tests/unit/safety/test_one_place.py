@@ -36,11 +36,14 @@ ALLOWED = {
 }  # fmt: skip
 #: A lab's machines are disposable: what is done in them is done to nobody.
 DISPOSABLE = ("cbt_crypto/lab/",)
+PRODUCT = ("benchmarks", "cbt_crypto", "cluster_overlays")
 
 
 @cache
 def texts(path: Path) -> list[str]:
-    """The module's strings, docstrings left out: what may be a command."""
+    """What may be a command: a script's lines, or a module's strings without its docstrings."""
+    if path.suffix == ".sh":
+        return ["\n".join(re.findall(r"^(?!\s*#).*$", path.read_text(), re.M))]
     tree = ast.parse(path.read_text())
     documents = {
         node.value
@@ -57,6 +60,7 @@ def texts(path: Path) -> list[str]:
 def modules() -> list[str]:
     found = [*ROOT.glob("cbt_crypto/**/*.py"), *ROOT.glob("benchmarks/**/*.py")]
     found += ROOT.glob("cluster_overlays/**/*.py")
+    found += [path for name in PRODUCT for path in ROOT.glob(f"{name}/**/*.sh")]
     names = sorted({path.resolve().relative_to(ROOT).as_posix() for path in found})
     return [name for name in names if not name.startswith(DISPOSABLE)]
 
