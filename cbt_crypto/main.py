@@ -37,7 +37,7 @@ _detach = click.option(
 @click.command(
     cls=SentenceCommand,
     context_settings=HELP_OPTIONS,
-    help=f"Deploy, prove, measure and compare what CONFIG.yaml describes.\n\n{_STATUSES}",
+    help=f"Deploy, prove, measure and compare configurations.\n\n{_STATUSES}",
     epilog=examples("cbt.py --plan campaign.yaml", "cbt.py -a results/first campaign.yaml"),
 )
 @run_options
@@ -60,7 +60,7 @@ def cbt(*, plan_only: bool, archive: Optional[Path], **options: Any) -> None:
 @click.command(
     "run",
     cls=SentenceCommand,
-    help="Deploy, prove, measure and compare what CONFIG.yaml describes.\n\n"
+    help="Deploy, prove, measure and compare configurations.\n\n"
     "Without -a, continues the newest unfinished results/NAME-* of this file, or begins "
     f"results/NAME-DATE; NAME is the file's.\n\n{_STATUSES}",
     epilog=examples("cbt-crypto run campaign.yaml", "cbt-crypto run --detach campaign.yaml"),

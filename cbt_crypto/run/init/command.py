@@ -17,7 +17,6 @@ from rich.table import Table
 from rich.text import Text
 
 from cbt_crypto.archive.files import printable
-from cbt_crypto.command_line import examples
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.errors import RunError, UsageError
@@ -147,10 +146,9 @@ _TMP_DIR = str(ClusterSection.model_fields["tmp_dir"].default)
 
 @click.command(
     "init",
-    epilog=examples(
-        "cbt-crypto init --hosts 'osd[0-4],client[0-4]' -o campaign.yaml",
-        "cbt-crypto init --hosts node0 --article reef_encryption --time 30",
-    ),
+    epilog="\b\nExamples:\n"
+    "  cbt-crypto init --hosts 'osd[0-4],client[0-4]' -o campaign.yaml\n"
+    "  cbt-crypto init --hosts node0 --article reef_encryption --time 30",
 )
 @click.option(
     "--hosts",
