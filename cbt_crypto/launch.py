@@ -184,5 +184,5 @@ def load_in_background() -> None:
 def _load() -> None:
     # What is missing is told by the report itself, when it is made.
     with contextlib.suppress(ImportError):
-        for name in ("cbt_crypto.report", "arch.bootstrap", "matplotlib.figure"):
+        for name in ("cbt_crypto.report", "matplotlib.figure"):
             importlib.import_module(name)
