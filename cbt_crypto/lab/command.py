@@ -240,7 +240,7 @@ def run(name: str, **chosen: Any) -> None:
     archive is chosen as by cbt-crypto run. The exit status is that of cbt.py.
     """
     options = RunOptions(**chosen)
-    archive = archive_of(load(options.config_file), options)
+    archive = options.archive or archive_of(load(options.config_file), options)
     if options.archive is None:
         say(f"archive: {archive}")
     job = LabCampaign(
