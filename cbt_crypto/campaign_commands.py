@@ -15,14 +15,15 @@ from rich.console import Console
 
 from cbt_crypto.archive.files import printable
 from cbt_crypto.command_line import checkout_option, examples, say, say_notes
+from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import command_log, directories
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.plan.cells import cells_of
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import Campaign, load
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import plan
-from cbt_crypto.run import take_down
+from cbt_crypto.run import devices, take_down
 from cbt_crypto.run.detached import stop as stop_campaign
 from cbt_crypto.run.detached import watch as watch_archive
 from cbt_crypto.run.journal import Deployment
@@ -64,18 +65,20 @@ def check(
     answers: list[HostFinding] = []
     if hosts:
         engine = choose(checkout)
-        answers = preflight.look(campaign, engine, cells)
+        answers = preflight.survey_campaign(campaign, engine, cells)
     if as_json:
         _print_json(config_file, answers)
     elif hosts:
         # The script alone is what a pipe or a file gets.
         table.show(answers, Console(stderr=fix_commands))
         if fix_commands:
-            remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
-            manager = table.managers(remote, answers)
+            manager = table.managers(_remote(engine, campaign), answers)
             say("\n".join(table.script(answers, manager, campaign.cluster.user)))
     if any(answer.error for answer in answers):
         sys.exit(UsageError.exit_status)
+    if hosts:
+        # Raises where two paths lead to one device.
+        devices.read_identities(_remote(engine, campaign), campaign, cells)
     if not as_json:
         click.echo(
             err=fix_commands,
@@ -83,6 +86,10 @@ def check(
             f"{counted(len(campaign.configurations), 'configuration')}, "
             f"{counted(len(campaign.scenarios), 'scenario')}, {counted(len(cells), 'cell')}",
         )
+
+
+def _remote(engine: Engine, campaign: Campaign) -> Remote:
+    return Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
 
 
 def _print_json(config_file: Path, answers: Sequence[HostFinding]) -> None:

@@ -23,9 +23,10 @@ from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import command_log, directories, marked_processes
 from cbt_crypto.hosts.command_log import CommandLog
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.plan.cells import Cell, cells_of
+from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign, load
 from cbt_crypto.plan.layout import drives_of, site_of
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.predict import Earlier, Forecast, in_words, noted, predict
 from cbt_crypto.plan.steps import Plan, plan
 from cbt_crypto.plan_command import archive_of, finished, tell_engine, with_conf
@@ -114,7 +115,7 @@ def _check_devices(todo: Plan, archive: Path, engine: Engine) -> None:
     if devices_before(archive):
         cluster = todo.campaign.cluster
         remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
-        devices.check_same(archive, devices.look(remote, todo.campaign, todo.cells))
+        devices.check_same(archive, devices.read_identities(remote, todo.campaign, todo.cells))
 
 
 def clear_archive(archive: Path, console: Console, log: CommandLog) -> None:

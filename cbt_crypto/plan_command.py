@@ -13,9 +13,8 @@ from rich.console import Console
 from cbt_crypto.command_line import RunOptions, say, say_notes
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import choose
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import Campaign, load
-from cbt_crypto.plan.pacing import Pacing
+from cbt_crypto.plan.order import Pacing, cells_of
 from cbt_crypto.plan.show import plan_document, show_plan
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.run.preflight.check import check_benchmarks

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from cbt_crypto.cli import SECTIONS, cbt_crypto
 from cbt_crypto.main import cbt
-from cbt_crypto.plan.cells import cells_of
 from cbt_crypto.plan.file import load
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.run.resume import default_archive, write_plan
 
