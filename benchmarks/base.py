@@ -135,7 +135,9 @@ class ClusterCommands:
 class Scenario(BaseModel):
     """How clients load the cluster. Options that every scenario has are fields here."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, strict=True, defer_build=True
+    )
 
     #: The name in the YAML file.
     name: ClassVar[str]

@@ -5,31 +5,35 @@ from __future__ import annotations
 import codecs
 import contextlib
 import errno
+import importlib
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, TextIO, Union, cast
 
 import click
+from click.shell_completion import CompletionItem
 
-from cbt_crypto.archive.files import printable
 from cbt_crypto.errors import CampaignError, RunError, UsageError
 
+#: Settings of every command and group.
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 _PATH = click.Path(path_type=Path)
 #: Gives a command `checkout`.
 checkout_option = click.option(
     "--cbt", "checkout", type=_PATH, metavar="DIR",
-    help="Upstream CBT checkout to use as the engine; without it that of $CBT_HOME or ../cbt, "
-    "where there is one. `embedded` for the engine that comes with this program.",
+    help="Upstream CBT checkout to use as the engine [default: $CBT_HOME, or ../cbt if it is "
+    "there]. `embedded` chooses the engine of this program.",
 )  # fmt: skip
-_DECORATORS = (
+_PLANNED = (
     click.argument("config_file", type=_PATH, metavar="CONFIG.yaml"),
     click.option(
         "-a", "--archive", type=_PATH, metavar="DIR",
-        help="Directory for the results. Given again, finished cells are kept and the rest is run.",
+        help="Directory for the results. Finished cells in it are kept; the rest is run.",
     ),
     click.option(
         "-c", "--conf", type=_PATH, metavar="FILE",
@@ -38,28 +42,53 @@ _DECORATORS = (
     checkout_option,
     click.option(
         "--only", multiple=True, metavar="PATTERN",
-        help="Run only cells whose label, as --plan prints it, contains this. May be repeated.",
+        help="Run only cells whose label, as the plan prints it, contains this. Repeatable.",
     ),
     click.option(
         "--again", multiple=True, metavar="PATTERN",
-        help="Repeat finished cells whose label contains this; the old ones are kept beside.",
+        help="Measure finished cells again whose label contains this. The old ones are kept, too.",
     ),
+)  # fmt: skip
+_RUN = (
     click.option(
         "--no-report", is_flag=True,
-        help="Only measure; make the report elsewhere from the archive, with cbt-crypto report.",
+        help="Only measure; make the report later, on any machine, with cbt-crypto report.",
     ),
     click.option(
         "-v", "--verbose", is_flag=True,
-        help="Print every command that runs on a host, as results/commands.log has it.",
+        help="Print every command that runs on a host. results/commands.log has them, too.",
     ),
 )  # fmt: skip
 
 
-def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command all of these, as `config_file`, `archive`, `conf`, `checkout` and so on."""
-    for decorator in reversed(_DECORATORS):
+@dataclass(frozen=True)
+class RunOptions:
+    """What was asked of a command that plans or runs a campaign."""
+
+    config_file: Path
+    archive: Optional[Path] = None
+    conf: Optional[Path] = None
+    checkout: Optional[Path] = None
+    only: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
+    like: Optional[Path] = None
+    no_report: bool = False
+    verbose: bool = False
+    detached: bool = False
+
+
+def plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say what is planned, by their names in `RunOptions`."""
+    for decorator in reversed(_PLANNED):
         function = decorator(function)
     return function
+
+
+def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command all options of a run but `like` and `detached`, as in `RunOptions`."""
+    for decorator in reversed(_RUN):
+        function = decorator(function)
+    return plan_options(function)
 
 
 def needed(archive: Path | None) -> Path:
@@ -67,6 +96,12 @@ def needed(archive: Path | None) -> Path:
     if archive is None:
         raise click.UsageError("Missing option '-a': name a directory for the results.")
     return archive
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help: lines to type, never wrapped."""
+    word = "Example" if len(lines) == 1 else "Examples"
+    return "\n".join(["\b", f"{word}:", *(f"  {line}" for line in lines)])
 
 
 #: What stands for characters that a terminal or pipe cannot show; as wide as they are.
@@ -171,6 +206,56 @@ class SentenceGroup(click.Group):
         return _guarded(super().invoke, ctx, UsageError.exit_status)
 
 
+@dataclass(frozen=True)
+class Lazy:
+    """A command that is imported when it is called: its place, and its line in the group's help."""
+
+    place: str
+    line: str
+
+    def load(self) -> click.Command:
+        """Import the command."""
+        module, _, attribute = self.place.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+
+class LazyGroup(SentenceGroup):
+    """A group whose help has sections of commands, and imports none of them."""
+
+    def __init__(self, *, sections: Mapping[str, Mapping[str, Lazy]], **settings: Any) -> None:
+        """`sections` are titles with the commands below each, by name."""
+        super().__init__(**settings)
+        self.sections = sections
+        self._lazy = {name: lazy for of in sections.values() for name, lazy in of.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, in the order of the help."""
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:
+        """Return the command of that name."""
+        lazy = self._lazy.get(cmd_name)
+        return None if lazy is None else lazy.load()
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections, with all names as wide as the widest."""
+        width = max(map(len, self._lazy))
+        for title, commands in self.sections.items():
+            with formatter.section(title):
+                rows = [(name.ljust(width), lazy.line) for name, lazy in commands.items()]
+                formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete names without importing what they are of."""
+        names = [
+            CompletionItem(name, help=lazy.line)
+            for name, lazy in self._lazy.items()
+            if name.startswith(incomplete)
+        ]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
 def _guarded(invoke: Any, ctx: click.Context, failure: int) -> Any:
     """Run a command; what the system refuses it ends with `failure`."""
     with unfailing_output() as output:
@@ -211,11 +296,15 @@ def _check_output(output: Optional[Output], failure: int) -> None:
 
 def say(text: str) -> None:
     """Print what an archive or a host says, with nothing in it that a terminal obeys."""
+    from cbt_crypto.archive.files import printable  # noqa: PLC0415 - --help needs none of it
+
     click.echo(printable(text))
 
 
 def say_error(error: Union[BaseException, str]) -> None:
     """Print its sentence where errors go, with nothing in it that a terminal obeys."""
+    from cbt_crypto.archive.files import printable  # noqa: PLC0415 - --help needs none of it
+
     click.echo(printable(str(error)), err=True)
 
 

@@ -16,9 +16,10 @@ from typing import Any
 from cbt_crypto.command_line import exit_status, say_error
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import CampaignError, RunError
-from cbt_crypto.main import cbt, with_conf
+from cbt_crypto.main import cbt
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.steps import plan
+from cbt_crypto.plan_command import with_conf
 from cbt_crypto.run.preflight import check
 
 #: Name of the entry point in the group cbt.benchmarks.

@@ -1,4 +1,4 @@
-"""`cbt-crypto report`, `compare` and `pack`: what is made of archives.
+"""`cbt-crypto report`, `compare`, `gate` and `pack`: what is made of archives.
 
 What reports are made with is loaded when one is made: it takes seconds, and a node that only
 measures need not have it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -20,13 +21,20 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
-from cbt_crypto.command_line import say
+from cbt_crypto.command_line import examples, say
 from cbt_crypto.errors import UsageError
+from cbt_crypto.results.repetition import FEWEST_ROUNDS
 from cbt_crypto.run.detached import changed, running
+from cbt_crypto.units import counted
 
 if TYPE_CHECKING:
     from cbt_crypto.report import Report, ReportOptions
+    from cbt_crypto.report.gate import LoadAnswer
 
+#: What the gate prints of each answer.
+_WORDS = {"no": "PASS", "yes": "FAIL", "cannot tell": "UNKNOWN"}
+#: How the basis of a comparison begins that has too few rounds.
+_IN_ROUNDS = re.compile(r"(\d+) deployments of each, in rounds")
 #: Seconds after which a watched page reloads, and between looks at its archive.
 _RELOAD_S, _LOOK_S = 10, 2.0
 
@@ -36,7 +44,7 @@ _OPTIONS = (
         "--only",
         multiple=True,
         metavar="PATTERN",
-        help="Only cells whose label, as --plan prints it, contains this, and their baseline.",
+        help="Only cells whose label, as the plan prints it, contains this, and their baseline.",
     ),
     click.option("--loss", is_flag=True, help="Print percent lost instead of percent of baseline."),
     click.option("--anonymize", is_flag=True, help="Hide host names and addresses."),
@@ -45,7 +53,7 @@ _OPTIONS = (
         "spread_from",
         type=click.Path(path_type=Path),
         metavar="ARCHIVE",
-        help="An archive measured in rounds, for how much deployments differ where each was one.",
+        help="Archive in rounds that says how much deployments differ, if ARCHIVE has one of each.",
     ),
 )
 
@@ -56,7 +64,12 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "cbt-crypto report results/campaign-2026-11-24",
+        "cbt-crypto report --only randread --loss results/campaign-2026-11-24",
+    )
+)
 @click.argument("archive", type=click.Path(path_type=Path))
 @click.option(
     "--baseline",
@@ -75,19 +88,20 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--watch",
     "watched",
     is_flag=True,
-    help="Write it again whenever a cell has ended, until the campaign does; the page reloads.",
+    help="Write it again after each cell until the campaign ends; the page reloads itself.",
 )
 @click.option(
     "--fresh",
     is_flag=True,
-    help="Read every cell's files again, also those that have not changed since the last report.",
+    help="Read the files of all cells again, also of those that have not changed.",
 )
 def report(
     archive: Path, out_dir: Optional[Path], watched: bool, fresh: bool, **options: Any
 ) -> None:
-    """Print the tables of ARCHIVE and write report.md, .csv, .json, .html and charts/.
+    """Print an archive's tables and write its report.
 
-    ARCHIVE is a directory, or a pack that somebody sent; then its report goes to NAME-report.
+    Writes report.md, .csv, .json, .html and charts/ into ARCHIVE. ARCHIVE can also be a pack that
+    somebody sent you; its report goes to NAME-report.
     """
     from cbt_crypto.report import ReportOptions, build  # noqa: PLC0415
 
@@ -135,7 +149,9 @@ def _reopened(pack: Pack, only: Sequence[str], baseline: Optional[str], **option
     return anonymized(report) if options["anonymize"] else report
 
 
-@click.command()
+@click.command(
+    epilog=examples("cbt-crypto compare reef=results/reef tentacle=results/tentacle -o comparison")
+)
 @click.argument("archives", nargs=-1, required=True, metavar="NAME=DIR ...")
 @click.option("--baseline", metavar="NAME", help="Which one counts as 100 %. Default: the first.")
 @_with_options
@@ -148,10 +164,11 @@ def _reopened(pack: Pack, only: Sequence[str], baseline: Optional[str], **option
     help="Where to write the report's files.",
 )
 def compare(archives: tuple[str, ...], out_dir: Path, **options: Any) -> None:
-    """Compare archives or packs, upstream CBT's archives among them.
+    """Compare archives, upstream CBT's among them.
 
-    Archives of one configuration each are compared with one another. Where each holds several,
-    as from two labs, these are compared within each, side by side as the dimension `hardware`.
+    Archives of one configuration each are compared with one another. If each has several, for
+    example from two labs, they are compared within each archive, and `hardware` is the dimension
+    that tells the archives apart. Packs are read, too.
     """
     from cbt_crypto.report import ReportOptions  # noqa: PLC0415
     from cbt_crypto.report.comparison import compare as compare_archives  # noqa: PLC0415
@@ -180,7 +197,13 @@ def _is_other(path: Path) -> bool:
         return False
 
 
-@click.command("pack")
+@click.command(
+    "pack",
+    epilog=examples(
+        "cbt-crypto pack results/campaign-2026-11-24",
+        "cbt-crypto pack --summary --anonymize results/campaign-2026-11-24 -o summary.zip",
+    ),
+)
 @click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
 @click.option("--summary", is_flag=True, help="The report alone, without the files of its runs.")
 @click.option("--anonymize", is_flag=True, help="Hide host names and addresses; needs --summary.")
@@ -189,7 +212,7 @@ def _is_other(path: Path) -> bool:
     help="The file to write. Default: ARCHIVE.zip here.",
 )  # fmt: skip
 def pack_command(archive: Path, summary: bool, anonymize: bool, target: Optional[Path]) -> None:
-    """Make one file of ARCHIVE, to be sent: a zip that `report` and `compare` read."""
+    """Pack an archive into one zip file to share. `report` and `compare` read it."""
     if anonymize and not summary:
         raise UsageError(
             "--anonymize: files of runs name hosts in too many places to hide them all; "
@@ -240,7 +263,12 @@ def _percent(ctx: click.Context, option: click.Parameter, value: Any) -> float:
     return number
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "cbt-crypto gate --loss 5% results/campaign-2026-11-24",
+        "cbt-crypto gate --loss 10% --metric clat_ns_p99 --junit gate.xml results/nightly",
+    )
+)
 @click.argument("archive", type=click.Path(path_type=Path))
 @click.option(
     "--loss",
@@ -248,42 +276,45 @@ def _percent(ctx: click.Context, option: click.Parameter, value: Any) -> float:
     callback=_percent,
     required=True,
     metavar="PERCENT",
-    help="What may be lost of the baseline's figure, such as 5%.",
+    help="How much of the baseline's figure a workload may lose, such as 5%.",
 )
-@click.option("--baseline", metavar="NAME", help="As of `report`. Default: the campaign's.")
-@click.option("--only", multiple=True, metavar="PATTERN", help="Only such cells, as of `report`.")
+@click.option(
+    "--baseline",
+    metavar="NAME",
+    help="What counts as 100 %, as for report [default: the campaign's].",
+)
+@click.option("--only", multiple=True, metavar="PATTERN", help="Only these cells, as for report.")
 @click.option(
     "--metric",
     "key",
     default="iops",
     show_default=True,
     metavar="KEY",
-    help="The figure that counts, by its key in report.json, e.g. clat_ns_p99.",
+    help="The figure to judge by: a key of report.json, such as clat_ns_p99.",
 )
 @click.option(
     "--json",
     "json_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the answers to FILE as JSON.",
+    help="Also write the answers to FILE as JSON.",
 )
 @click.option(
     "--junit",
     "junit_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write them as JUnit's XML: yes is a failure, cannot tell is skipped.",
+    help="Also write them as JUnit XML: FAIL is a failure, UNKNOWN is skipped.",
 )
 def gate(
     archive: Path, may_lose: float, baseline: Optional[str], only: tuple[str, ...], key: str,
     json_file: Optional[Path], junit_file: Optional[Path],
 ) -> None:  # fmt: skip
-    """Tell whether any load of ARCHIVE loses more than --loss; for CI.
+    """Fail if a workload lost more than --loss. For CI.
 
-    Exit status: 0 for no, 1 for yes, 3 when it cannot be told; 2 when the question is wrong. One
-    line a load, and --json and --junit write the same to files. What decides is what the report's
-    verdicts rest on: its 95 % intervals of four rounds or more, or of six pairs of turns. Fewer
-    have no answer but 3.
+    Prints PASS, FAIL or UNKNOWN for each workload. Exit status: 0 if all pass, 1 if one fails, 3
+    if the gate cannot tell, 2 if an argument is wrong. With fewer deployments than a verdict
+    takes (four rounds, or six pairs of turns) the gate cannot tell, and exits with 3.
     """
     from cbt_crypto.report import ReportOptions, build, gate  # noqa: PLC0415
     from cbt_crypto.report.figures.metric import BY_KEY  # noqa: PLC0415
@@ -294,10 +325,13 @@ def gate(
         raise UsageError(f"--metric {key}: is none of those that can lose; name one of {known}")
     built = build(archive, ReportOptions(baseline=baseline, only=only))
     findings = gate.findings(built, metric, may_lose)
-    for line in (finding.line for finding in findings):
-        say(line)
+    for finding in findings:
+        say(f"{_gate_line(finding, may_lose)}  {finding.name}, {finding.load}")
     answer = gate.overall(findings)
-    say(f"more than {may_lose:g} % lost against {built.baseline_name}: {answer.value}")
+    say(
+        f"{_WORDS[answer.value]}: may lose {may_lose:g} % of {metric.label} against "
+        f"{built.baseline_name}"
+    )
     for option, path, text in (
         ("--json", json_file, gate.as_json(findings, metric, may_lose)),
         ("--junit", junit_file, gate.as_junit(findings, built.title)),
@@ -305,6 +339,27 @@ def gate(
         if path is not None:
             _write(option, path, text)
     sys.exit(gate.EXIT_STATUS[answer])
+
+
+def _gate_line(finding: LoadAnswer, may_lose: float) -> str:
+    """`FAIL     loses 7.1 % (5.9 to 8.3), allowed 5 %`, or what an answer takes."""
+    word = _WORDS[finding.answer.value]
+    deployments = _IN_ROUNDS.match(finding.basis or "")
+    if finding.loss_percent is None or finding.low is None or finding.high is None:
+        missing = FEWEST_ROUNDS - int(deployments[1]) if deployments else 0
+        if missing > 0 and finding.loss_percent is not None:
+            return f"{word:<7}  needs {counted(missing, 'more round')}"
+        return f"{word:<7}  {finding.reason}"
+    ends = (finding.low, finding.high)
+    if finding.loss_percent < 0:
+        shown = f"gains {-finding.loss_percent:.1f} % ({-ends[1]:.1f} to {-ends[0]:.1f})"
+    else:
+        shown = f"loses {finding.loss_percent:.1f} % ({ends[0]:.1f} to {ends[1]:.1f})"
+    if word == "UNKNOWN" and "; but " in finding.reason:
+        return f"{word}  {finding.reason}"
+    allowed = "" if word == "PASS" else f", allowed {may_lose:g} %"
+    more = ": needs more rounds" if word == "UNKNOWN" else ""
+    return f"{word:<7}  {shown}{allowed}{more}"
 
 
 def _write(option: str, path: Path, text: str) -> None:

@@ -72,7 +72,7 @@ class Seen:
 class Overlay(BaseModel):
     """One change to how a cluster is deployed. Every hook is optional."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     #: The name in the YAML file.
     name: ClassVar[str]

@@ -22,7 +22,7 @@ Scalar = Union[bool, int, float, str, None]
 
 
 class _Document(BaseModel):
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 class Baseline(_Document):

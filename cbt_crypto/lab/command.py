@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
-from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from cbt_crypto.command_line import needed, run_options
+from cbt_crypto.command_line import RunOptions, examples, run_options, say
 from cbt_crypto.errors import UsageError
 from cbt_crypto.lab import access, image, lifecycle
 from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import LabCampaign
 from cbt_crypto.lab.run import run as run_job
 from cbt_crypto.lab.shape import MOST_NODES, MOST_NUMA, Kind, Lab, Release, Shape
+from cbt_crypto.plan.file import load
+from cbt_crypto.plan_command import archive_of
 from cbt_crypto.units import size_bytes
 
 
@@ -46,17 +49,25 @@ def _size(context: click.Context, parameter: click.Parameter, value: str) -> int
         raise click.BadParameter(str(error), context, parameter) from None
 
 
-@click.group()
+@click.group(
+    epilog=examples(
+        "cbt-crypto lab up --nodes 3",
+        "cbt-crypto lab run configs/quickstart.yaml",
+        "cbt-crypto lab down",
+    )
+)
 def lab() -> None:
-    """Disposable Ceph nodes on this machine.
+    """Start and stop disposable Ceph nodes here.
 
-    For those who have no ten-node lab, and for machines that lack dm-crypt or must not be
-    touched. Nodes are called node0, node1, ... and run Debian 13 with Ceph 18.2 (Reef), or
+    For people without test hosts, and for machines that lack dm-crypt or must not be changed.
+    Nodes are called node0, node1, ... and run Debian 13 with Ceph 18.2 (Reef), or
     Debian's next with Ceph 20.2 (Tentacle).
     """
 
 
-@lab.command()
+@lab.command(
+    epilog=examples("cbt-crypto lab up --kind vm --nodes 3 --disks 2 --disk-size 8G --memory 3G")
+)
 @click.option(
     "--kind",
     type=click.Choice([kind.value for kind in Kind]),
@@ -123,12 +134,9 @@ def up(  # noqa: PLR0913 - one parameter an option
     mirror: Optional[str],
     name: str,
 ) -> None:
-    """Start a lab; the first time, build its image.
+    """Start a lab. The first time, this builds its image.
 
-    A lab of the same shape that is up is left as it is.
-
-    \b
-      cbt-crypto lab up --kind vm --nodes 3 --disks 2 --disk-size 8G --memory 3G
+    A lab of the same shape that is up already is left as it is.
     """
     if numa > 1 and kind != Kind.VM.value:
         raise UsageError("--numa needs --kind vm: namespace nodes have this machine's NUMA nodes")
@@ -150,24 +158,62 @@ def up(  # noqa: PLR0913 - one parameter an option
     _print_nodes(started)
 
 
-@lab.command()
+@lab.command(
+    "list",
+    epilog=examples("cbt-crypto lab list"),
+)
+def list_labs() -> None:
+    """List the labs of this user, with their shape and state."""
+    found = [(name, lifecycle.find(name)) for name in lifecycle.names()]
+    if not found:
+        click.echo("no lab is up; start one with: cbt-crypto lab up")
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("lab", "state", "shape"):
+        table.add_column(column, overflow="fold")
+    for name, each in found:
+        shape = "-" if each is None else each.shape.describe()
+        table.add_row(Text(name), _state(each), Text(shape))
+    Console().print(table)
+
+
+def _state(lab: Optional[Lab]) -> str:
+    if lab is None:
+        return "did not start"
+    dead = lifecycle.dead_nodes(lab)
+    return "up" if not dead else f"{len(dead)} of {len(lab.nodes)} nodes not running"
+
+
+@lab.command(epilog=examples("cbt-crypto lab status", "cbt-crypto lab status --json"))
+@click.option("--json", "as_json", is_flag=True, help="Print the lab and its nodes as JSON.")
 @_NAME
-def status(name: str) -> None:
-    """Show a lab's nodes. The exit status is 1 when it is not up, or not whole."""
+def status(name: str, as_json: bool) -> None:
+    """Show a lab's nodes.
+
+    Exits with 1 if the lab is not up, or a node is not running.
+    """
     running = lifecycle.find(name)
-    if running is None:
+    if as_json:
+        _print_json(name, running)
+    elif running is None:
         click.echo(f"lab {name} is down")
+    else:
+        _print_nodes(running)
+    if running is None:
         sys.exit(1)
-    _print_nodes(running)
     sys.exit(1 if lifecycle.dead_nodes(running) else 0)
 
 
-@lab.command("ssh", context_settings={"ignore_unknown_options": True})
+@lab.command(
+    "ssh",
+    context_settings={"ignore_unknown_options": True},
+    epilog=examples("cbt-crypto lab ssh", "cbt-crypto lab ssh node0 ceph -s"),
+)
 @_NAME
 @click.argument("node", default="node0")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def ssh_command(name: str, node: str, command: tuple[str, ...]) -> None:
-    """Log in on NODE as root, or run COMMAND there."""
+    """Log in to NODE as root, or run COMMAND there."""
     running = lifecycle.running(name)
     chosen = next((each for each in running.nodes if each.name == node), None)
     if chosen is None:
@@ -178,36 +224,46 @@ def ssh_command(name: str, node: str, command: tuple[str, ...]) -> None:
     os.execvp(line[0], line)
 
 
-@lab.command()
+@lab.command(
+    epilog=examples(
+        "cbt-crypto lab run configs/quickstart.yaml",
+        "cbt-crypto lab run -a results/first --only LUKS configs/quickstart.yaml",
+    )
+)
 @run_options
 @_NAME
-def run(  # noqa: PLR0913 - one parameter an option
-    *, config_file: Path, archive: Optional[Path], conf: Optional[Path], checkout: Optional[Path],
-    only: tuple[str, ...], again: tuple[str, ...], no_report: bool, verbose: bool,
-    name: str,
-) -> None:  # fmt: skip
-    """Run a campaign on the lab's head node, node0, and print its report here.
+def run(name: str, **chosen: Any) -> None:
+    """Run a campaign in the lab and print its report here.
 
-    Carries CONFIG.yaml, this program and what ARCHIVE has already into node0, runs cbt.py there,
-    and brings the archive back however that ends: after a failure and after Ctrl-C too. The exit
-    status is that of cbt.py.
+    Copies CONFIG.yaml, this program and what the archive has already to node0, runs cbt.py there,
+    and copies the archive back however that ends, also after a failure or Ctrl-C. Without -a, the
+    archive is chosen as by cbt-crypto run. The exit status is that of cbt.py.
     """
-    archive = needed(archive)
-    job = LabCampaign(config_file, archive, conf, checkout, only, again, verbose)
+    options = RunOptions(**chosen)
+    archive = options.archive or archive_of(load(options.config_file), options)
+    if options.archive is None:
+        say(f"archive: {archive}")
+    job = LabCampaign(
+        options.config_file, archive, options.conf, options.checkout, options.only, options.again,
+        options.verbose,
+    )  # fmt: skip
     with Steps(Console(stderr=True)) as steps:
         status = run_job(lifecycle.running(name), job, steps)
-    if status != UsageError.exit_status and not no_report:
+    if status != UsageError.exit_status and not options.no_report:
         from cbt_crypto import report  # noqa: PLC0415 - it takes seconds to load
 
         report.publish(archive, Console())
     sys.exit(status)
 
 
-@lab.command()
+@lab.command(epilog=examples("cbt-crypto lab down", "cbt-crypto lab down --name second --image"))
 @click.option("--image", "with_image", is_flag=True, help="Remove the cached image too.")
 @_NAME
 def down(with_image: bool, name: str) -> None:
-    """End a lab and remove all of it. Safe to repeat, and after any kind of crash."""
+    """Stop a lab and remove all of it.
+
+    Safe to repeat, and after any kind of crash.
+    """
     existed = lifecycle.down(name)
     click.echo(f"lab {name} is down" if existed else f"lab {name} was down already")
     if with_image:
@@ -219,6 +275,21 @@ def _remove_image() -> None:
     if users:
         raise UsageError(f"lab {users[0]} uses the image; take it down too, then repeat this")
     image.remove_all()
+
+
+def _print_json(name: str, lab: Optional[Lab]) -> None:
+    dead = [] if lab is None else lifecycle.dead_nodes(lab)
+    nodes = [
+        {
+            "name": node.name,
+            "address": node.address,
+            "ssh": f"{node.ssh_host}:{node.ssh_port}",
+            "running": node.name not in dead,
+        }
+        for node in (() if lab is None else lab.nodes)
+    ]
+    document = {"format": 1, "name": name, "up": lab is not None and not dead, "nodes": nodes}
+    click.echo(json.dumps(document, indent=2))
 
 
 def _print_nodes(lab: Lab) -> None:

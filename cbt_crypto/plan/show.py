@@ -6,7 +6,7 @@ import datetime
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from rich.console import Console
 from rich.table import Table
@@ -53,6 +53,25 @@ def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None
         console.print(words, highlight=False, markup=False, soft_wrap=True)
         for sentence in _allocation(plan, earlier):
             console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
+def plan_document(plan: Plan, archive: Optional[Path]) -> dict[str, Any]:
+    """Return a plan as JSON has it: what is measured in which order, and how long it takes."""
+    return {
+        "format": 1,
+        "title": plan.campaign.title,
+        "archive": None if archive is None else str(archive),
+        "cells": len(plan.cells),
+        "to_measure": len(plan.to_measure),
+        "deployments": {how.name.lower(): plan.deployments(how) for how in Transition},
+        "prefill_mib": plan.prefill_mb,
+        "measuring_s": plan.seconds,
+        "pauses_s": plan.pauses_s,
+        "about_s": round(Forecast(plan, now=lambda: 0.0).left().seconds),
+        "steps": [
+            dict(zip(("step", "what", "takes"), _row(step, Durations()))) for step in plan.steps
+        ],
+    }
 
 
 def _allocation(plan: Plan, earlier: Earlier) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -58,7 +57,6 @@ from cbt_crypto.report.wording import map_text
 from cbt_crypto.results.cell import record
 from cbt_crypto.results.cell.kept import Kept, ReadCell
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.cell.within_run import is_possible
 from cbt_crypto.units import time_text
 
 #: A pause longer than any of a campaign's own: it stood still and was gone on with.
@@ -129,9 +127,6 @@ def _read(read: Callable[[PlannedCell], ReadCell], cells: Sequence[PlannedCell])
     workers = min(len(os.sched_getaffinity(0)), len(cells))
     if workers < 2 or len(cells) < _WORTH_A_POOL:
         return [read(cell) for cell in cells]
-    if is_possible():
-        # imported before the workers are forked, so that it costs its seconds once
-        importlib.import_module("arch.bootstrap")
     with ProcessPoolExecutor(workers) as pool:
         return list(pool.map(read, cells))
 
@@ -165,7 +160,6 @@ def assemble(
             *map(str, archive.problems),
             *how_it_came_out(archive.folder),
             *doubts.memory_sentences(tables),
-            *([] if is_possible() else [_NO_RANGES]),
         ),
         records=tuple(record.table(r for run in runs for r in run.records)),
         verdicts=comparisons.count("iops"),
@@ -227,11 +221,6 @@ def known_spread(archive: Path) -> KnownSpread:
     )
 
 
-#: Where Python lacks a library.
-_NO_RANGES = (
-    "ranges within single runs are left out: the Python package arch is not installed here; "
-    "pip install arch"
-)
 #: Of a row whose configuration nobody looked at.
 _NOT_PROVED = "not proved"
 

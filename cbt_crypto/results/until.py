@@ -40,7 +40,7 @@ Asked = Literal["iops", "clat_ns_mean"]
 class MeasureUntil(BaseModel):
     """Blocks of seconds, each a run of the load, until the percents are known well enough."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     precision: Annotated[str, StringConstraints(pattern=PERCENT)] = Field(
         description="largest distance from a percent to the ends of its 95 % interval, e.g. 1%"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import glob
 import itertools
 import json
 import os
 import re
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -142,6 +144,48 @@ def check_links(archive: Path) -> None:
                 continue
             if os.path.commonpath((root, os.path.realpath(path))) != root:
                 raise UsageError(f"{printable(path)}: is a link out of the archive; remove it")
+
+
+def default_archive(
+    campaign: Campaign, config_file: Path, is_complete: Callable[[Path], bool], again: bool
+) -> Path:
+    """Return where a run goes whose archive was not named: on, or to a new results/NAME-DATE.
+
+    It goes on in the newest results/NAME-* that is of this file and lacks a cell. With `again`
+    cells are measured anew, so that one may have all.
+    """
+    name, results = config_file.stem, Path("results")
+    plans = [path / "plan.json" for path in results.glob(f"{glob.escape(name)}-*/results")]
+    there = sorted(filter(os.path.isfile, plans), key=os.path.getmtime, reverse=True)
+    for archive in (path.parents[1] for path in there):
+        if _is_of(archive, campaign) and (again or not is_complete(archive)):
+            return archive
+    dated = results / f"{name}-{time.strftime('%Y-%m-%d')}"
+    numbered = (Path(f"{dated}-{number}") for number in itertools.count(2))
+    return next(path for path in itertools.chain([dated], numbered) if _is_unused(path))
+
+
+def _is_of(archive: Path, campaign: Campaign) -> bool:
+    """Whether the archive is of this file, or of one that it was before it was changed midway."""
+    plan = read_json(archive / "results" / "plan.json") or {}
+    if plan.get("document") == _document(campaign):
+        return True
+    return _shared(archive, plan, campaign) and not _is_done(archive, plan)
+
+
+def _is_done(archive: Path, plan: Mapping[str, Any]) -> bool:
+    """Whether every cell that the archive itself planned is measured."""
+    cells = plan.get("cells")
+    paths = [str(cell.get("path")) for cell in cells or () if isinstance(cell, dict)]
+    states = ((read_json(archive / path / "cell.json") or {}).get("state") for path in paths)
+    return all(state == "finished" for state in states)
+
+
+def _is_unused(archive: Path) -> bool:
+    """Whether nothing but the lock of a run that did not begin is there."""
+    if not os.path.lexists(archive):
+        return True
+    return archive.is_dir() and {path.name for path in archive.iterdir()} <= {".lock"}
 
 
 def changes(archive: Path, campaign: Campaign) -> Optional[tuple[int, list[Cell]]]:

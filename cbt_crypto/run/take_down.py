@@ -89,23 +89,35 @@ def clear(archive: Path, deployments: Sequence[Deployment], say: Say, insist: bo
         Journal(archive, deployment.run).end()
 
 
-def show_plan(archive: Path, deployments: Sequence[Deployment], say: Say) -> None:
-    """Print what `clear` would do: every device, and every command by step and host."""
+def show_plan(
+    archive: Path, deployments: Sequence[Deployment], say: Say, commands: bool = False
+) -> None:
+    """Print what `clear` would remove, a line each; the commands by step and host if asked for."""
     for deployment in deployments:
         campaign = deployment.campaign(archive)
         say(f"what {_who(deployment)} left:")
         for host, left in places_of(campaign).items():
-            devices = printable(", ".join(left["devices"])) or "none"
-            say(f"  {host}: {left['tmp_dir']}, processes with {left['mark']}, devices: {devices}")
-        shown = DryRun()
-        cluster = cluster_of(campaign)
-        cluster.remote = shown
-        target = target_of(campaign.cluster)
-        target.clear(cluster, shown, campaign, deployment.own_run)
-        for what, scripts in shown.steps:
-            for host, text in scripts.items():
-                say(f"# {host}: {what}")
-                say(printable(text))
+            say(f"  {host}: directory {left['tmp_dir']}")
+            say(f"  {host}: processes with {left['mark']}")
+            for device in left["devices"]:
+                say(f"  {host}: what was written to {printable(device)}")
+            if "overlays" in left:
+                say(f"  {host}: what these overlays set up: {', '.join(left['overlays'])}")
+        if commands:
+            _show_commands(deployment, campaign, say)
+    if not commands:
+        say("-v prints the commands, too")
+
+
+def _show_commands(deployment: Deployment, campaign: Campaign, say: Say) -> None:
+    shown = DryRun()
+    cluster = cluster_of(campaign)
+    cluster.remote = shown
+    target_of(campaign.cluster).clear(cluster, shown, campaign, deployment.own_run)
+    for what, scripts in shown.steps:
+        for host, text in scripts.items():
+            say(f"# {host}: {what}")
+            say(printable(text))
 
 
 def forget(archive: Path, deployments: Sequence[Deployment]) -> None:

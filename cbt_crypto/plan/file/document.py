@@ -65,7 +65,8 @@ def read(path: Path) -> YamlDocument:
     if node is not None:
         _note_lines(node, (), document, [0])
     try:
-        document.data = yaml.safe_load(text)
+        # Of the nodes at hand: to parse the text again takes as long as all else here.
+        document.data = None if node is None else yaml.SafeLoader("").construct_document(node)
     except yaml.MarkedYAMLError as error:
         raise _not_yaml(path, error) from error
     except (ValueError, AttributeError) as error:  # PyYAML of `!!timestamp x`

@@ -89,4 +89,6 @@ DriveName = Annotated[
 class FileSection(BaseModel):
     """A mapping in the file. Unknown keys are errors, and so are `true` or a text for a number."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, strict=True, defer_build=True
+    )

@@ -44,7 +44,7 @@ RECORD_LIMIT, ARCHIVE_LIMIT = 4 << 20, 512 << 20
 _MOST_FILES, _DEEPEST = 20_000, 16
 #: What decides how a run comes out, beside its files.
 _ROOMS = ("archive", "results")
-_LIBRARIES = ("arch", "isal", "numpy", "pydantic")
+_LIBRARIES = ("isal", "numpy", "pydantic")
 #: The file that says of which archive a directory's records are; as old as their last use.
 _ARCHIVE = "archive"
 _DIRECTORY_NAME = re.compile(r"[0-9a-f]{32}")

@@ -7,7 +7,6 @@ run would differ; `report.interval` adds that.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -58,18 +57,13 @@ class Within:
     block_s: int
 
 
-def is_possible() -> bool:
-    """Whether the library that draws is there: Debian has no package of it."""
-    return importlib.util.find_spec("arch") is not None
-
-
 def within_run(seconds: Seconds) -> Optional[Within]:
-    """None when the run is too short to say, or did nothing; or without `is_possible`."""
+    """None when the run is too short to say, or did nothing."""
     length = len(seconds.iops)
-    if length < _FEWEST_SECONDS or not seconds.iops.any() or not is_possible():
+    if length < _FEWEST_SECONDS or not seconds.iops.any():
         return None
     block = _block_length(seconds.iops)
-    weights = _weights(length, block)
+    weights = drawn_weights(length, block)
     blocks = length / block
     figures = _figures(seconds, weights)
     small_sample = math.sqrt(blocks / (blocks - 1))
@@ -80,26 +74,59 @@ def within_run(seconds: Seconds) -> Optional[Within]:
 
 def _block_length(series: Floats) -> int:
     """Seconds a block; at least one, and at most a third of the series."""
-    from arch.bootstrap import optimal_block_length  # noqa: PLC0415 - takes seconds to import
-
     longest = len(series) // 3
     if np.ptp(series) == 0:
         return 1
     if len(series) < _FEWEST_FOR_LENGTH:
         return longest
     with np.errstate(invalid="ignore", divide="ignore"):
-        best = float(optimal_block_length(series)["circular"].iloc[0])
+        best = optimal_block_length(series)
     return max(1, min(longest, math.ceil(best))) if math.isfinite(best) else longest
 
 
-def _weights(length: int, block: int) -> Floats:
-    """For each draw, how often each second was drawn; one row a draw."""
-    from arch.bootstrap import MovingBlockBootstrap  # noqa: PLC0415 - takes seconds to import
+def optimal_block_length(series: Floats) -> float:
+    """Return the block length of Politis and White (2004, corrected in 2009), circular blocks.
 
-    bootstrap = MovingBlockBootstrap(block, np.arange(length), seed=_SEED)
-    draws = bootstrap.bootstrap(_DRAWS)
-    rows = [np.bincount(positional[0], minlength=length) for positional, _ in draws]
-    return np.array(rows, np.float64)
+    Correlations count up to twice the lag after which several in a row are too small to matter.
+    """
+    length = len(series)
+    in_a_row = max(5, int(math.log10(length)))
+    furthest = math.ceil(math.sqrt(length)) + in_a_row
+    deviations = series - series.mean()
+    products = np.array(
+        [deviations[lag:] @ deviations[: length - lag] for lag in range(furthest + 1)]
+    )
+    is_small = _correlations(products, deviations) < 2 * math.sqrt(math.log10(length) / length)
+    starts = range(furthest + 1 - in_a_row)
+    end = next((lag for lag in starts if is_small[lag : lag + in_a_row].all()), None)
+    width = furthest if end is None else min(2 * max(end, 1), furthest)
+    lags = np.arange(1, width + 1)
+    # Flat to half of the width, then down to zero.
+    weighted = np.minimum(1.0, 2 * (1 - lags / width)) * products[1 : width + 1] / length
+    spectrum = products[0] / length + 2 * weighted.sum()
+    bias = 2 * (lags * weighted).sum()
+    best = np.cbrt(2 * bias**2 / (4 / 3 * spectrum**2) * length)
+    return float(np.minimum(best, math.ceil(min(3 * math.sqrt(length), length / 3))))
+
+
+def _correlations(products: Floats, deviations: Floats) -> Floats:
+    """How much the series resembles itself so many seconds later; without the last lag."""
+    lags = np.arange(len(products) - 1)
+    squares = np.cumsum(deviations**2)
+    before, after = squares[len(squares) - 2 - lags], squares[-1] - squares[lags]
+    correlations: Floats = np.abs(products[:-1]) / np.sqrt(before * after)
+    return correlations
+
+
+def drawn_weights(length: int, block: int) -> Floats:
+    """For each draw, how often each second was drawn; one row a draw.
+
+    A draw is a row of whole blocks that begin anywhere, cut to the length of the series.
+    """
+    blocks = -(-length // block)
+    first = np.random.default_rng(_SEED).integers(length - block + 1, size=(_DRAWS, blocks))
+    seconds = (first[:, :, np.newaxis] + np.arange(block)).reshape(_DRAWS, -1)[:, :length]
+    return np.array([np.bincount(row, minlength=length) for row in seconds], np.float64)
 
 
 def _figures(seconds: Seconds, weights: Floats) -> dict[str, Floats]:

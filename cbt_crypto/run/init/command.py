@@ -144,7 +144,12 @@ def _checked(text: str, names: list[str]) -> tuple[str, ...]:
 _TMP_DIR = str(ClusterSection.model_fields["tmp_dir"].default)
 
 
-@click.command("init")
+@click.command(
+    "init",
+    epilog="\b\nExamples:\n"
+    "  cbt-crypto init --hosts 'osd[0-4],client[0-4]' -o campaign.yaml\n"
+    "  cbt-crypto init --hosts node0 --article reef_encryption --time 30",
+)
 @click.option(
     "--hosts",
     "host_list",
@@ -152,7 +157,7 @@ _TMP_DIR = str(ClusterSection.model_fields["tmp_dir"].default)
     metavar="LIST",
     help="The hosts, as for pdsh -w: 'osd[0-4],client[0-4]'.",
 )
-@click.option("--user", metavar="NAME", help="User for ssh. Default: the one who runs this.")
+@click.option("--user", metavar="NAME", help="User for ssh [default: yours].")
 @click.option(
     "--article",
     type=click.Choice(ARTICLES),
@@ -163,7 +168,8 @@ _TMP_DIR = str(ClusterSection.model_fields["tmp_dir"].default)
     "seconds",
     type=click.IntRange(1, 86400),
     metavar="SECONDS",
-    help="Measure each cell so long, instead of 60 s or what the article has; ramps are no longer.",
+    help="Seconds to measure each cell (default: 60, or the article's). Ramps are capped at this, "
+    "too.",
 )
 @click.option(
     "-o", "output", type=click.Path(path_type=Path), default=Path("campaign.yaml"),
@@ -173,9 +179,10 @@ def init(
     host_list: str, user: Optional[str], article: Optional[str], seconds: Optional[int],
     output: Path,
 ) -> None:  # fmt: skip
-    """Ask hosts what they have, and write a campaign file that fits them. Touches nothing.
+    """Write a campaign file for these hosts.
 
-    Exit status 1 when the file is written and something on the hosts is still to be mended.
+    Asks the hosts what they have, and changes nothing on them. Exits with 1 if the file is written
+    but a requirement on the hosts is not met yet.
     """
     if os.path.lexists(output):
         raise UsageError(f"{output}: is there already; name another file with -o")
@@ -232,7 +239,9 @@ def _tell(output: Path, remaining: list[HostFinding]) -> None:
     for finding in remaining:
         click.echo(printable(f"error: {finding.host}: {finding.error}"))
     if remaining:
-        click.echo(f"\nwritten: {output}; mend what stands above, then: cbt-crypto check {output}")
+        click.echo(
+            f"\nwritten: {output}; fix what is listed above, then: cbt-crypto check {output}"
+        )
         sys.exit(RunError.exit_status)
     click.echo(f"\nwritten: {output}, and the hosts pass its check; next:")
-    click.echo(f"  cbt.py --plan {output}\n  cbt.py -a archive {output}")
+    click.echo(f"  cbt-crypto plan {output}\n  cbt-crypto run {output}")

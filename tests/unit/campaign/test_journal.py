@@ -137,7 +137,10 @@ def test_cleanup_takes_down_what_a_dead_run_left(
     asked = cleanup(host.archive)
     assert asked.exit_code != 0 and "say --yes" in asked.output and host.tmp_dir.exists()
     planned = cleanup("--plan", host.archive)
-    assert planned.exit_code == 0 and "remove tmp_dir" in planned.output and host.tmp_dir.exists()
+    assert planned.exit_code == 0 and host.tmp_dir.exists()
+    assert f"localhost: directory {host.tmp_dir}" in planned.output.splitlines()[1]
+    assert len(planned.output.splitlines()) <= 6 and "remove tmp_dir" not in planned.output
+    assert "remove tmp_dir" in cleanup("--plan", "-v", host.archive).output
     done = cleanup("--yes", host.archive)
     assert done.exit_code == 0, done.output
     assert "taking down what a run that ended early" in done.output
@@ -181,7 +184,7 @@ def test_an_archive_s_word_is_neither_code_nor_an_order(
         assert done.exit_code != 0 and "is none of your runs here" in str(done.output)
     assert host.tmp_dir.exists()
     plan = cleanup("--foreign", "--plan", host.archive)
-    assert f"localhost: {host.tmp_dir}" in plan.output and "his-host" not in plan.output
+    assert f"localhost: directory {host.tmp_dir}" in plan.output and "his-host" not in plan.output
     assert host.tmp_dir.exists()
     assert cleanup("--foreign", "--yes", host.archive).exit_code == 0
     assert not host.tmp_dir.exists(), "somebody has looked at it, and agreed"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import re
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -99,22 +97,6 @@ def test_only_limits_what_is_printed_and_not_the_files(small: Path) -> None:
     assert "random writes" not in output.getvalue()
     assert "random reads" in output.getvalue()
     assert "random writes" in (small / "report.md").read_text()
-
-
-def test_without_the_library_for_ranges_the_report_says_so(
-    repeated: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As with Debian's packages alone, which have no such library."""
-    there = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *more: None if name == "arch" else there(name)
-    )
-    monkeypatch.setitem(sys.modules, "arch", None)
-    report = build(repeated)
-    assert "pip install arch" in report.notes[-1]
-    assert all(cell.comparisons["iops"].percent for cell in report.cells)
-    lost = [cell.comparisons["iops"] for cell in report.cells if cell.name == "LUKS"]
-    assert all(compared.level == "rounds" for compared in lost)
 
 
 @pytest.mark.parametrize("rounds", [1, 2])

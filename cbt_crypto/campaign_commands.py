@@ -1,0 +1,182 @@
+"""`cbt-crypto check`, `watch`, `stop` and `cleanup`: what is done about a campaign's hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Optional
+
+import click
+from rich.console import Console
+
+from cbt_crypto.archive.files import printable
+from cbt_crypto.command_line import checkout_option, examples, say, say_notes
+from cbt_crypto.engine import Engine
+from cbt_crypto.engine.choice import choose
+from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts import command_log, directories
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.plan.file import Campaign, load
+from cbt_crypto.plan.order import cells_of
+from cbt_crypto.plan.steps import plan
+from cbt_crypto.run import devices, take_down
+from cbt_crypto.run.detached import stop as stop_campaign
+from cbt_crypto.run.detached import watch as watch_archive
+from cbt_crypto.run.journal import Deployment
+from cbt_crypto.run.locks import describe, locked
+from cbt_crypto.run.preflight import check as preflight
+from cbt_crypto.run.preflight import table
+from cbt_crypto.run.preflight.survey import HostFinding
+from cbt_crypto.run.resume import check_own
+from cbt_crypto.units import counted
+
+
+@click.command(
+    epilog=examples(
+        "cbt-crypto check campaign.yaml",
+        "cbt-crypto check --fix-commands campaign.yaml > fix.sh",
+    )
+)
+@click.argument("config_file", type=click.Path(path_type=Path), metavar="CONFIG.yaml")
+@checkout_option
+@click.option("--hosts/--no-hosts", default=True, help="Check the hosts too (the default).")
+@click.option(
+    "--fix-commands", is_flag=True,
+    help="Print a script that fixes what is missing. Read it before you run it.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+def check(
+    config_file: Path, checkout: Optional[Path], hosts: bool, fix_commands: bool, as_json: bool
+) -> None:
+    """Check a campaign file and the hosts it names. Changes nothing.
+
+    Exits with 2 if a requirement is not met. Each failed check shows how to fix it.
+    """
+    if as_json and fix_commands:
+        raise UsageError("--json and --fix-commands both print to the terminal; give one of them")
+    campaign = load(config_file)
+    say_notes(config_file, campaign.notes)
+    cells = cells_of(campaign)
+    plan(campaign)
+    answers: list[HostFinding] = []
+    if hosts:
+        engine = choose(checkout)
+        answers = preflight.survey_campaign(campaign, engine, cells)
+    if as_json:
+        _print_json(config_file, answers)
+    elif hosts:
+        # The script alone is what a pipe or a file gets.
+        table.show(answers, Console(stderr=fix_commands))
+        if fix_commands:
+            manager = table.managers(_remote(engine, campaign), answers)
+            say("\n".join(table.script(answers, manager, campaign.cluster.user)))
+    if any(answer.error for answer in answers):
+        sys.exit(UsageError.exit_status)
+    if hosts:
+        # Raises where two paths lead to one device.
+        devices.read_identities(_remote(engine, campaign), campaign, cells)
+    if not as_json:
+        click.echo(
+            err=fix_commands,
+            message=f"{printable(str(config_file))}: good: "
+            f"{counted(len(campaign.configurations), 'configuration')}, "
+            f"{counted(len(campaign.scenarios), 'scenario')}, {counted(len(cells), 'cell')}",
+        )
+
+
+def _remote(engine: Engine, campaign: Campaign) -> Remote:
+    return Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
+
+
+def _print_json(config_file: Path, answers: Sequence[HostFinding]) -> None:
+    document = {
+        "format": 1,
+        "file": str(config_file),
+        "ok": not any(answer.error for answer in answers),
+        "findings": [asdict(answer) for answer in answers],
+    }
+    click.echo(json.dumps(document, indent=2))
+
+
+@click.command(
+    epilog=examples(
+        "cbt-crypto cleanup --plan results/campaign-2026-11-24",
+        "cbt-crypto cleanup results/campaign-2026-11-24",
+    )
+)
+@click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
+@click.option("--plan", "plan_only", is_flag=True, help="List what would be removed. No changes.")
+@click.option("-v", "--verbose", is_flag=True, help="With --plan: print the commands, too.")
+@click.option(
+    "--foreign",
+    is_flag=True,
+    help="Include runs that only ARCHIVE knows: another user's, or from another machine.",
+)
+@click.option("--forget", is_flag=True, help="Leave everything there, and stop tracking it.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def cleanup(
+    archive: Path, plan_only: bool, verbose: bool, foreign: bool, forget: bool, yes: bool
+) -> None:
+    """Remove what an interrupted campaign left on its hosts.
+
+    It removes only what your runs into ARCHIVE created. `run` does the same before it continues.
+    """
+    if not archive.is_dir():
+        raise UsageError(f"{archive}: there is no such directory; name the archive of a campaign")
+    check_own(archive)
+    left = take_down.to_clear(archive, foreign)
+    if not left:
+        say(f"{archive}: nothing is left on any host that its journal knows of")
+        return
+    if plan_only:
+        take_down.show_plan(archive, left, say, verbose)
+        return
+    _agree(yes, "Forget it, and leave it where it is?" if forget else "Take it down?", left)
+    directories.clear_dead()
+    with locked(archive), command_log.recording() as log:
+        log.open(archive)
+        # Somebody else may have taken it down before this held the archive.
+        runs = {deployment.run for deployment in take_down.to_clear(archive, foreign)}
+        left = [deployment for deployment in left if deployment.run in runs]
+        if forget:
+            take_down.forget(archive, left)
+        else:
+            take_down.clear(archive, left, say, insist=True)
+
+
+def _agree(yes: bool, question: str, left: Sequence[Deployment]) -> None:
+    """Raise UsageError unless somebody says yes."""
+    if yes:
+        return
+    for deployment in left:
+        say(f"{describe(deployment.by)}: {deployment.describe()}")
+    if not sys.stdin.isatty():
+        raise UsageError("nobody is there to ask; look at it with --plan, and say --yes")
+    if not click.confirm(question):
+        raise UsageError("nothing was touched")
+
+
+@click.command(epilog=examples("cbt-crypto watch results/campaign-2026-11-24"))
+@click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
+def watch(archive: Path) -> None:
+    """Show a running campaign's progress and the results so far.
+
+    On a terminal it follows the campaign until the end; Ctrl-C stops watching, not the campaign.
+    Elsewhere it prints once. Changes nothing.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        watch_archive(archive, Console())
+
+
+@click.command(epilog=examples("cbt-crypto stop results/campaign-2026-11-24"))
+@click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
+def stop(archive: Path) -> None:
+    """Stop a running campaign and wait until its cluster is gone.
+
+    What was measured is kept. Works only on the machine where the campaign runs.
+    """
+    stop_campaign(archive, say)

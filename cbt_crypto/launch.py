@@ -1,0 +1,189 @@
+"""Runs a campaign from the command line and prints what it found."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from cbt_crypto.archive.files import printable
+from cbt_crypto.command_line import RunOptions, say_error, say_notes
+from cbt_crypto.engine import Engine
+from cbt_crypto.engine.choice import check_same_engine, choose
+from cbt_crypto.errors import RunError
+from cbt_crypto.hosts import command_log, directories, marked_processes
+from cbt_crypto.hosts.command_log import CommandLog
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.plan.cells import Cell
+from cbt_crypto.plan.file import Campaign, load
+from cbt_crypto.plan.layout import drives_of, site_of
+from cbt_crypto.plan.order import cells_of
+from cbt_crypto.plan.predict import Earlier, Forecast, in_words, noted, predict
+from cbt_crypto.plan.steps import Plan, plan
+from cbt_crypto.plan_command import archive_of, finished, tell_engine, with_conf
+from cbt_crypto.run import devices
+from cbt_crypto.run.campaign import Holding, Outcome, run_campaign
+from cbt_crypto.run.detached import detach
+from cbt_crypto.run.interrupt import Abandoned, interrupts
+from cbt_crypto.run.journal import devices_before
+from cbt_crypto.run.locks import hosts_held, locked, own_id, this_run
+from cbt_crypto.run.preflight import check
+from cbt_crypto.run.progress import CampaignProgress
+from cbt_crypto.run.resume import changes, check_archive, short_named
+from cbt_crypto.run.take_down import clear, to_clear
+from cbt_crypto.units import counted
+
+
+def launch(options: RunOptions) -> None:
+    """Run what is left of a campaign, print its tables, and end the program with its status."""
+    console = Console()
+    campaign = with_conf(load(options.config_file), options.conf)
+    say_notes(options.config_file, campaign.notes)
+    archive = archive_of(campaign, options)
+    if options.archive is None:
+        _say(console, f"archive: {archive}")
+        archive.parent.mkdir(exist_ok=True)
+    if options.detached:
+        sys.exit(detach(archive, _arguments(options, archive), partial(_say, console)))
+    command_shown = partial(_say, console) if options.verbose else None
+    try:
+        with command_log.recording(command_shown) as log:
+            outcome = _run(campaign, archive, options, console, log)
+    except Abandoned:
+        # Without a look back: not even the threads and connections of this process are waited for.
+        os._exit(RunError.exit_status)
+    if not options.no_report:
+        # Here, because a node that only measures need not have the libraries of the report.
+        from cbt_crypto import report  # noqa: PLC0415
+
+        report.publish(archive, console, options.only)
+    sys.exit(_status(outcome))
+
+
+def _arguments(options: RunOptions, archive: Path) -> list[str]:
+    """Those of this program without --detach, and the archive that was chosen."""
+    chosen = [] if options.archive else ["-a", str(archive)]
+    return [*(word for word in sys.argv[1:] if word != "--detach"), *chosen]
+
+
+def _run(
+    campaign: Campaign, archive: Path, options: RunOptions, console: Console, log: CommandLog
+) -> Outcome:
+    engine = choose(options.checkout)
+    check_archive(archive, campaign)
+    check_same_engine(archive, engine)
+    _rename_short(archive, cells_of(campaign))
+    todo = plan(campaign, options.only, finished(archive, campaign, options.again))
+    tell_engine(engine, console)
+    _tell_changes(archive, campaign, console)
+    clear_archive(archive, console, log)
+    if not todo.to_measure:
+        console.print("every cell is in the archive already")
+        return Outcome()
+    if options.like is not None:
+        prediction = predict(todo, Earlier(options.like))
+        _say(console, in_words(prediction, options.like))
+        todo = replace(todo, predicted=noted(prediction, options.like))
+    _check_devices(todo, archive, engine)
+    for host_check in check.check(campaign, engine, todo.to_measure):
+        if host_check.warning:
+            _say(console, f"warning: {host_check.host}: {host_check.warning}")
+    if not options.no_report:
+        load_in_background()
+    return _measure(todo, archive, options.config_file, engine, console, log)
+
+
+def _rename_short(archive: Path, cells: Sequence[Cell]) -> None:
+    """Give cells of an older version's archive their present names."""
+    if short_named(archive, cells):
+        with locked(archive):
+            for old, new in short_named(archive, cells):
+                old.rename(new)
+
+
+def _check_devices(todo: Plan, archive: Path, engine: Engine) -> None:
+    """An archive is gone on with on the devices that it knows, whatever is on others by now."""
+    if devices_before(archive):
+        cluster = todo.campaign.cluster
+        remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
+        devices.check_same(archive, devices.read_identities(remote, todo.campaign, todo.cells))
+
+
+def clear_archive(archive: Path, console: Console, log: CommandLog) -> None:
+    """Take down what this user's killed runs of the archive left behind."""
+    directories.clear_dead()
+    if to_clear(archive):
+        with locked(archive):
+            log.open(archive)
+            # Anew: somebody else may have taken it down before this held the archive.
+            clear(archive, to_clear(archive), lambda text: _say(console, text))
+
+
+def _measure(
+    todo: Plan,
+    archive: Path,
+    config_file: Path,
+    engine: Engine,
+    console: Console,
+    log: CommandLog,
+) -> Outcome:
+    forecast = Forecast(todo, archive)
+    progress = CampaignProgress(console, len(todo.to_measure), todo.seconds, forecast, archive)
+    cluster, run = todo.campaign.cluster, own_id()
+    remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
+    site = replace(site_of(cluster), drives=drives_of(cluster))
+    held = hosts_held(remote, site, run, this_run(archive))
+    with interrupts(progress.note) as handled, marked_processes.named(run):
+        try:
+            with held as hold, locked(archive):
+                log.open(archive)
+                holding = Holding(run, hold.check, handled)
+                return run_campaign(todo, engine, archive, config_file, progress, holding)
+        except KeyboardInterrupt as error:
+            # Before anything was deployed.
+            return Outcome(error=error)
+
+
+def _tell_changes(archive: Path, campaign: Campaign, console: Console) -> None:
+    difference = changes(archive, campaign)
+    if difference is None:
+        return
+    unchanged, anew = difference
+    kept = f"{counted(unchanged, 'cell')} {'is' if unchanged == 1 else 'are'} kept"
+    to_run = f"{len(anew)} {'is' if len(anew) == 1 else 'are'} to be run"
+    _say(console, f"the file has changed: {kept}, {to_run}")
+    for cell in anew:
+        _say(console, f"  {cell.label}")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
+
+
+def _status(outcome: Outcome) -> int:
+    if isinstance(outcome.error, KeyboardInterrupt):
+        click.echo("interrupted; run the same command again to go on", err=True)
+    elif outcome.error is not None:
+        say_error(outcome.error)
+    return 1 if outcome.error is not None or outcome.failed else 0
+
+
+def load_in_background() -> None:
+    """Start importing what takes seconds; who needs it sooner waits, as for any import."""
+    threading.Thread(target=_load, daemon=True).start()
+
+
+def _load() -> None:
+    # What is missing is told by the report itself, when it is made.
+    with contextlib.suppress(ImportError):
+        for name in ("cbt_crypto.report", "matplotlib.figure"):
+            importlib.import_module(name)
