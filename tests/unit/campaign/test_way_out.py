@@ -16,7 +16,7 @@ from cbt_crypto.engine.embedded.ceph import Ceph
 from cbt_crypto.errors import HostError, UsageError
 from cbt_crypto.run import campaign, interrupt
 from cbt_crypto.run.campaign import CampaignRun
-from cbt_crypto.run.devices import read_identities
+from cbt_crypto.run.devices import identities_in
 from cbt_crypto.run.interrupt import Abandoned, Interrupts
 from cbt_crypto.run.journal import Journal, left_over
 from cbt_crypto.run.prepare import Preparation
@@ -218,8 +218,8 @@ def test_nohup_is_respected() -> None:
 
 
 def test_a_host_that_lies_about_devices_is_an_error_of_it(host: Any) -> None:
-    assert read_identities(json.dumps({"/dev/x": {"size": "1"}})) == {"/dev/x": {"size": "1"}}
+    assert identities_in(json.dumps({"/dev/x": {"size": "1"}})) == {"/dev/x": {"size": "1"}}
     for said in ("", "[]", "3", '{"/dev/x": 3}', '{"/dev/x": {"size": 1}}'):
         with pytest.raises((ValueError, AttributeError, TypeError)):
-            read_identities(said)
+            identities_in(said)
     assert UsageError.exit_status == 2
