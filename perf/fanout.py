@@ -47,6 +47,9 @@ _SSH = (
     "mark=$(printf %s \"$script\" | grep -o '@cbt-crypto-answer-[0-9a-f]*' | head -n 1)\n"
     'echo "$mark begin"\n'
     'case "$script" in *gen-print-key*) echo AQAhTwJrhpn1DRAA9jO1pPCjO4UjDjYZ3Ea7bQ== ;; esac\n'
+    "paths=$(printf %s \"$script\" | sed -n 's/^prove identify //p'); comma='{'\n"
+    'for path in $paths; do printf \'%s"%s": {"size": "1"}\' "$comma" "$path"; comma=,; done\n'
+    '[ -z "$paths" ] || echo "}"\n'
     'echo; echo "$mark 0"'
 )
 _PDCP = 'echo pdcp >> "$FANOUT_LOG"'

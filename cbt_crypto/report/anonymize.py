@@ -41,10 +41,10 @@ def anonymized(report: Report) -> Report:
 
     So are users, network cards, and other names in the hosts' domains, however they are spelled.
     """
-    return map_text(report, Hider(_hosts(report)))
+    return map_text(report, Hider(hosts_of(report)))
 
 
-def _hosts(report: Report) -> list[str]:
+def hosts_of(report: Report) -> list[str]:
     """Every host that anything in the report names, each once."""
     hosts = list(report.environment.get("hosts", {}))
     texts = report.environment.get("ceph_conf")

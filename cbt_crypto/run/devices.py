@@ -42,7 +42,7 @@ def read_identities(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -
     scripts = {host: destroy.identify(tmp_dir, paths) for host, paths in wanted.items()}
     try:
         answers = remote.run(scripts, _WHAT, _LIMIT_S)
-        identities = {h: answer_of(h, _WHAT, text, _read) for h, text in answers.items()}
+        identities = {h: answer_of(h, _WHAT, text, identities_in) for h, text in answers.items()}
         for host, by_path in identities.items():
             if set(by_path) != set(wanted[host]):
                 paths = ", ".join(wanted[host])
@@ -90,7 +90,7 @@ def _is_one_device(one: Mapping[str, str], other: Mapping[str, str], is_one_host
     return (bool(seen) and seen == its_seen) or (is_one_host and is_alike and is_one_place)
 
 
-def _read(text: str) -> dict[str, dict[str, str]]:
+def identities_in(text: str) -> dict[str, dict[str, str]]:
     """Path -> what tells the device from others. Raises ValueError for anything else."""
     by_path = json.loads(text)
     for known in by_path.values():

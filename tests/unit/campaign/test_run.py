@@ -146,7 +146,7 @@ def test_after_a_failed_cell_the_cluster_is_built_anew_with_its_volumes(
     assert [phase.split()[0] for phase in phases] == [
         *("deploy", "prefill", "cell"),
         *("deploy", "prefill", "cell"),
-        "take",
+        "tear",
     ]
     assert "the cell before it failed" in result.output
 
@@ -214,7 +214,7 @@ def test_three_failures_in_a_row_are_enough(host: Any, no_overlays: None) -> Non
     result = host.cbt(host.write(benchmarks=sizes))
     assert result.exit_code == 1
     assert states(host) == ["failed", "failed", "failed", None]
-    assert "3 cells failed one after another, so the rest was not run; mend" in result.output
+    assert "3 cells failed one after another, so the rest was not run; fix" in result.output
     assert not host.tmp_dir.exists()
 
 

@@ -16,6 +16,7 @@ from cbt_crypto.engine.embedded.ceph import Ceph
 from cbt_crypto.errors import HostError, UsageError
 from cbt_crypto.run import campaign, interrupt
 from cbt_crypto.run.campaign import CampaignRun
+from cbt_crypto.run.devices import identities_in
 from cbt_crypto.run.interrupt import Abandoned, Interrupts
 from cbt_crypto.run.journal import Journal, left_over
 from cbt_crypto.run.prepare import Preparation
@@ -168,14 +169,13 @@ def test_what_a_full_disk_leaves_is_not_called_down(
 def test_an_archive_that_is_removed_meanwhile_is_no_success(
     host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = CampaignRun._measure
+    done = CampaignProgress.done
 
-    def measure(self: CampaignRun, cell: Any) -> None:
-        take(self, cell)
-        self._collector.wait()
+    def remove(self: CampaignProgress, seconds: int) -> None:
         shutil.rmtree(host.archive / "results")
+        done(self, seconds)
 
-    monkeypatch.setattr(CampaignRun, "_measure", measure)
+    monkeypatch.setattr(CampaignProgress, "done", remove)
     result = host.cbt(host.write())
     assert result.exit_code == 1
     assert "journal.jsonl: was removed or replaced while the campaign ran" in result.stderr
@@ -218,10 +218,8 @@ def test_nohup_is_respected() -> None:
 
 
 def test_a_host_that_lies_about_devices_is_an_error_of_it(host: Any) -> None:
-    from cbt_crypto.run.devices import _read  # noqa: PLC0415
-
-    assert _read(json.dumps({"/dev/x": {"size": "1"}})) == {"/dev/x": {"size": "1"}}
+    assert identities_in(json.dumps({"/dev/x": {"size": "1"}})) == {"/dev/x": {"size": "1"}}
     for said in ("", "[]", "3", '{"/dev/x": 3}', '{"/dev/x": {"size": 1}}'):
         with pytest.raises((ValueError, AttributeError, TypeError)):
-            _read(said)
+            identities_in(said)
     assert UsageError.exit_status == 2

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_crypto.report import ReportOptions, anonymize, build
-from cbt_crypto.report.anonymize import Hider
+from cbt_crypto.report import ReportOptions, build
+from cbt_crypto.report.anonymize import Hider, hosts_of
 from cbt_crypto.report.document import document
 
 pytestmark = pytest.mark.unit
@@ -118,7 +118,7 @@ def test_a_whole_report(small: Path) -> None:
 def test_a_host_that_only_ceph_conf_names_is_hidden() -> None:
     """As a monitor's, on which nothing was measured."""
     conf = "[global]\nfsid = x\n[mon.a]\n\thost = secretmon\n[osd.0]\nhost=other # here\n"
-    hidden = anonymize._hosts(
+    hidden = hosts_of(
         SimpleNamespace(environment={"ceph_conf": {"Plain": conf}}, cells=[])  # type: ignore[arg-type]
     )
     assert hidden == ["secretmon", "other"]
