@@ -323,8 +323,10 @@ def gate(
     if metric is None or not metric.better:
         known = ", ".join(name for name, metric in BY_KEY.items() if metric.better)
         raise UsageError(f"--metric {key}: is none of those that can lose; name one of {known}")
-    built = build(archive, ReportOptions(baseline=baseline, only=only))
-    findings = gate.findings(built, metric, may_lose)
+    built = build(archive, ReportOptions(baseline=baseline))
+    findings = gate.findings(built, metric, may_lose, only)
+    if only and not findings:
+        raise UsageError(f"--only {' '.join(only)}: matches no workload that is compared")
     for finding in findings:
         say(f"{_gate_line(finding, may_lose)}  {finding.name}, {finding.load}")
     answer = gate.overall(findings)

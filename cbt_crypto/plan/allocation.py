@@ -79,15 +79,14 @@ class Allocation:
 
     def half(self, spread: Spread, deployments: int) -> float:
         """Half the interval of the percent's logarithm, of so many deployments; at least 2."""
-        return half_of_rounds(deployments) / math.sqrt(2) * math.sqrt(self.variance(spread))
+        return half_of_rounds(deployments) * math.sqrt(self.variance(spread))
 
 
 #: How many deployments have an interval of that half, by the variance of one's percent: `MOST` or
 #: more where nobody waits for so many.
 Count = Callable[[float, float], int]
 #: Half an interval in standard deviations of one deployment's percent, negative so that they rise.
-#: `half_of_rounds` is of a ratio of two; here their difference is one value.
-_HALVES = [-half_of_rounds(count) / math.sqrt(2) for count in range(FEWEST_ROUNDS, MOST)]
+_HALVES = [-half_of_rounds(count) for count in range(FEWEST_ROUNDS, MOST)]
 
 
 def named_beforehand(variance: float, half: float) -> int:

@@ -23,7 +23,7 @@ from cbt_crypto.plan.cells import Cell, definition_of, measured_cluster
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.file.checks import origin_of, too_few_deployments
 from cbt_crypto.plan.file.cluster import CONTROL, at, variants
-from cbt_crypto.results.repetition import FIRST, FIRST_APART, FIRST_SHARED
+from cbt_crypto.results.repetition import FIRST
 from cbt_crypto.results.until import Block, LoadPace, Measured, asked_of
 
 NameT = TypeVar("NameT")
@@ -136,11 +136,15 @@ def _side_by_side(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Sc
 
     objects = _scenarios(campaign)
     most = max((deployments_of(section, each) for each in objects), default=0)
+    longest = max(map(turns, objects), default=0)
+    # All deployments together: with one turn on each, a place in it is one in the campaign.
+    alone, baseline = [[name] for name in names], campaign.first_configuration
+    all_turns = round_orders(alone, most * longest, seed, baseline) if most else []
     for deployment in range(most):
         here = [each for each in objects if deployment < deployments_of(section, each)]
-        drawn = list(orders(names, max(map(turns, here)), seed + deployment))
+        drawn = all_turns[deployment * longest : (deployment + 1) * longest]
         if not deployment and asks_the_baseline_first(campaign):
-            drawn[0] = baseline_first(drawn[0], campaign.first_configuration)
+            drawn[0] = baseline_first(drawn[0], baseline)
         for scenario, turn in _each(drawn, here, turns):
             yield scenario, deployment * turns(scenario) + turn
 
@@ -197,15 +201,22 @@ def round_orders(
 
 
 def _is_balanced(rounds: Sequence[tuple[str, ...]], baseline: str) -> bool:
+    """Whether no row is always before, or behind, the baseline, from the fewest rounds on.
+
+    Campaigns may end after any number of these, as when a precision is reached.
+    """
     if len(rounds) < 2 or len(rounds[0]) < 2 or baseline not in rounds[0]:
         return True
     if len(rounds) == 2:
         return any(order[0] != baseline for order in rounds)
-    behind: list[set[str]] = [
-        {name for name in order if order.index(name) > order.index(baseline)} for order in rounds
-    ]
-    others = set(rounds[0]) - {baseline}
-    return all(0 < sum(name in earlier for earlier in behind) < len(rounds) for name in others)
+    earlier = dict.fromkeys(set(rounds[0]) - {baseline}, 0)
+    for count, order in enumerate(rounds, 1):
+        for name in order[: order.index(baseline)]:
+            earlier[name] += 1
+        is_looked_at = count >= FIRST or count == len(rounds)
+        if is_looked_at and not all(0 < before < count for before in earlier.values()):
+            return False
+    return True
 
 
 def pause_s(seed: int, turn: int, name: str, visits: int, longest: float = PAUSES_S) -> float:
@@ -464,10 +475,6 @@ def block_state(block: Optional[Block]) -> Optional[dict[str, Any]]:
     return {"warmup_s": block.warmup_s, "iops": {}, **rounded}
 
 
-#: How many deployments alone say how far they are apart, by how rows stand to the baseline.
-FIRST_OF = {"beside": FIRST, "shared": FIRST_SHARED, "apart": FIRST_APART}
-
-
 def wheres(campaign: Campaign) -> set[str]:
     """How rows stand to the baseline: beside it, on a cluster that serves both, or apart."""
     if campaign.groups:
@@ -475,11 +482,6 @@ def wheres(campaign: Campaign) -> set[str]:
     base = campaign.first_configuration
     others = [name for name in campaign.configurations if name != base]
     return {"shared" if shares(campaign, base, name) else "apart" for name in others}
-
-
-def fewest(campaign: Campaign) -> int:
-    """How many deployments there are before every percent can be known."""
-    return max(FIRST_OF[where] for where in wheres(campaign))
 
 
 def deployment_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterator[str]:
@@ -504,7 +506,7 @@ def deployment_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterator[s
     elif alone := _without_percents(campaign, cells):
         yield from alone
     elif is_in_rounds(campaign):
-        least = fewest(campaign)
+        least = FIRST
         if campaign.cluster.iterations < least:
             yield f"cluster.iterations: {too_few_deployments(least)}"
         for scenario in asked:

@@ -18,9 +18,9 @@ from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.allocation import Needed, Seen, needed, spreads_of
 from cbt_crypto.plan.cells import Cell
-from cbt_crypto.plan.order import FIRST_OF, load_key, partners, turns_on_each, wheres
+from cbt_crypto.plan.order import load_key, partners, turns_on_each, wheres
 from cbt_crypto.plan.steps import Deploy, Measure, Pending, Plan, Prefill, Step
-from cbt_crypto.results.repetition import FEWEST_PAIRS, boundary
+from cbt_crypto.results.repetition import FEWEST_PAIRS, FIRST, boundary
 from cbt_crypto.results.until import MARGIN, MeasureUntil, asked_of, read_block
 from cbt_crypto.units import time_text
 
@@ -205,7 +205,7 @@ def _of_deployments(plan: Plan, cell: Cell, earlier: Earlier, turns: int, most: 
     found = [
         needed(
             [one.spread for one in _on(where, alike or seen)],
-            until, turns, most, FIRST_OF[where],
+            until, turns, most, FIRST,
         )
         for where in sorted(places)
     ]  # fmt: skip

@@ -15,13 +15,15 @@ from rich.text import Text
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.plan.allocation import Allocation, Planned, advice
 from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.order import deployments_of, fewest, is_in_rounds, turns_of, turns_on_each
+from cbt_crypto.plan.order import deployments_of, is_in_rounds, turns_of, turns_on_each
 from cbt_crypto.plan.predict import Durations, Earlier, Forecast, clock, in_words, predict
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.plan.working_set import memory_warnings
-from cbt_crypto.results.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, half_of_rounds, rounds_for
+from cbt_crypto.results.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, FIRST, loss_seen
 from cbt_crypto.units import counted
 
+#: Rounds from which on a toss between two levels is as rare as it must be.
+_SURE = 6
 #: Columns of what is no terminal, in which labels are whole.
 _WIDTH = 140
 
@@ -219,18 +221,40 @@ def _buys(plan: Plan) -> str:
         )
     rounds = 1 + max((cell.iteration for cell in plan.cells), default=0)
     if until := _until_known(plan):
-        return f"Rounds of new deployments, from {fewest(plan.campaign)} to {rounds}, {until}"
-    half = half_of_rounds(rounds)
-    needed = rounds_for(_comparisons(plan))
-    verdict = ""
+        return f"Rounds of new deployments, from {FIRST} to {rounds}, {until}"
     if rounds < FEWEST_ROUNDS:
-        verdict = f", and without a verdict, which takes {FEWEST_ROUNDS} rounds"
-    elif rounds < needed:
-        verdict = f", too few for a verdict beside so many others, which takes {needed} rounds"
+        return (
+            f"{rounds} rounds: an interval and no verdict, which takes iterations: {FEWEST_ROUNDS}."
+        )
+    counted_rounds = f"{rounds} rounds, on {rounds} deployments of each configuration"
+    return f"{counted_rounds}. {_seen(plan, rounds, math.sqrt(2))}"
+
+
+#: By how much deployments may differ, in percent, where no archive says it.
+_SUPPOSED = (1.0, 5.0)
+
+
+def _seen(plan: Plan, rounds: int, sides: float) -> str:
+    """The losses that verdicts will show. `sides`: what a ratio differs by more than one side."""
+    comparisons = max(_comparisons(plan), 1)
+
+    def losses(count: int) -> list[str]:
+        spreads = [sides * supposed / 100 for supposed in _SUPPOSED]
+        return [f"{100 * loss_seen(count, comparisons, spread):.1f} %" for spread in spreads]
+
+    now, then = losses(rounds), losses(rounds + 1)
+    what = "deployments" if sides > 1 else "two groups"
+    low = (
+        ""
+        if rounds >= _SURE
+        else f" Deployments of one configuration that toss between two levels are all on one side "
+        f"in {100 * 2 ** (1 - rounds):.0f} % of campaigns, and look like a loss; {_SURE} rounds "
+        "make that 3 %."
+    )
     return (
-        f"{rounds} rounds: each percent rests on {rounds} deployments of each configuration"
-        f"{verdict}; where deployments of one configuration differ by 5 %, it is known to about "
-        f"±{5 * half:.0f} %."
+        f"The campaign ends in verdicts on {counted(comparisons, 'comparison')}. For each workload "
+        f"a loss of {now[0]} would be seen where {what} differ by {_SUPPOSED[0]:g} % "
+        f"({now[1]} at {_SUPPOSED[1]:g} %); with one more round {then[0]} ({then[1]}).{low}"
     )
 
 
@@ -258,16 +282,11 @@ def _buys_side_by_side(plan: Plan, section: ClusterSection) -> str:
     if until := _until_known(plan):
         return (
             f"Side by side: {turns_of(section)} turns of each configuration on each deployment, "
-            f"and deployments, from {fewest(plan.campaign)} to {most}, {until}"
+            f"and deployments, from {FIRST} to {most}, {until}"
         )
     if section.iterations < FEWEST_ROUNDS:
         return (
             f"Side by side: {count} deployments; percents of these, and no verdict, which takes "
             f"iterations: {FEWEST_ROUNDS}, as groups of OSDs differ by chance too."
         )
-    # Both are on each deployment, so it is their difference that varies from one to the next.
-    half = half_of_rounds(section.iterations) / math.sqrt(2)
-    return (
-        f"Side by side: {count} deployments; where the difference of two groups varies by 5 % from "
-        f"one deployment to the next, each percent is known to about ±{5 * half:.0f} %."
-    )
+    return f"Side by side: {count} deployments. {_seen(plan, section.iterations, 1.0)}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Optional
@@ -25,7 +25,7 @@ from cbt_crypto.report import wording
 from cbt_crypto.report.anonymize import anonymized
 from cbt_crypto.report.figures import doubts, interval
 from cbt_crypto.report.figures.conclusion import conclude
-from cbt_crypto.report.figures.doubts import control_of, control_sentences
+from cbt_crypto.report.figures.doubts import control_differs, control_of, control_sentences
 from cbt_crypto.report.figures.group import (
     SectionRuns,
     TableRuns,
@@ -44,6 +44,7 @@ from cbt_crypto.report.figures.metric import (
     withheld,
     without,
 )
+from cbt_crypto.report.headline import headline, limits
 from cbt_crypto.report.model import (
     Comparison,
     Pair,
@@ -106,8 +107,7 @@ def build(archive: Path, options: Optional[ReportOptions] = None, *, fresh: bool
     options = options or ReportOptions()
     opened = open_archive(archive)
     baseline = baseline_of(opened.plan, options)
-    cells = chosen_cells(opened.plan.cells, options, baseline)
-    runs = read_runs(opened.folder, cells, fresh=fresh)
+    runs = read_runs(opened.folder, opened.plan.cells, fresh=fresh)
     return assemble(opened, baseline, runs, options)
 
 
@@ -134,7 +134,10 @@ def _read(read: Callable[[PlannedCell], ReadCell], cells: Sequence[PlannedCell])
 def assemble(
     archive: Archive, baseline: Baseline, runs: Sequence[Run], options: ReportOptions
 ) -> Report:
-    """The report of runs that are read."""
+    """The report of runs that are read.
+
+    `only` chooses what is shown: a verdict is the same beside all comparisons of the campaign.
+    """
     environment = archive.environment
     hosts = {} if environment is None else environment.hosts
     order = order_of_rows(archive.plan, baseline.dimension)
@@ -146,7 +149,10 @@ def assemble(
     comparer = _Comparer(
         baseline.value, loads, comparisons, groups(environment, baseline.dimension)
     )
-    tables = tuple(comparer.table(table) for table in grouped)
+    all_tables = tuple(comparer.table(table) for table in grouped)
+    cells = chosen_cells(archive.plan.cells, options, baseline)
+    tables = _shown(all_tables, cells) if options.only else all_tables
+    shown = {cell.path for cell in cells}
     report = Report(
         title=archive.plan.title,
         baseline=baseline,
@@ -161,13 +167,40 @@ def assemble(
             *how_it_came_out(archive.folder),
             *doubts.memory_sentences(tables),
         ),
-        records=tuple(record.table(r for run in runs for r in run.records)),
+        records=tuple(
+            record.table(r for run in runs if run.planned.path in shown for r in run.records)
+        ),
         verdicts=comparisons.count("iops"),
         is_unfinished=any(map(_is_unfinished, tables)),
-        control=() if control is None else tuple(control_sentences(tables, control)),
+        control=() if control is None else tuple(control_sentences(all_tables, control)),
+        distrusted=()
+        if control is None
+        else tuple(dict.fromkeys(key for key, *_ in control_differs(all_tables, control))),
     )
+    report = replace(report, headline=headline(report), limits=limits(report))
     report = map_text(report, printable)
     return anonymized(report) if options.anonymize else report
+
+
+def _shown(tables: Iterable[Table], cells: Iterable[PlannedCell]) -> tuple[Table, ...]:
+    """`tables` with the rows of `cells` alone."""
+    chosen = {(cell.configuration, cell.path) for cell in cells}
+
+    def section_of(section: Section) -> Section:
+        rows = tuple(
+            row
+            for row in section.cells
+            if any((run.planned.configuration, run.planned.path) in chosen for run in row.runs)
+        )
+        names = {row.name for row in rows}
+        pairs = tuple(pair for pair in section.pairs if {pair.name, pair.other} <= names)
+        return replace(section, cells=rows, pairs=pairs)
+
+    shown = (
+        replace(table, sections=tuple(s for s in map(section_of, table.sections) if s.cells))
+        for table in tables
+    )
+    return tuple(table for table in shown if table.sections)
 
 
 def _is_held(table: Table) -> bool:
@@ -195,14 +228,7 @@ def _loads(
     """Every section by its key, its runs by row and stretch."""
     numbers = interval.stretches(runs, baseline.dimension)
     return {
-        section.key: LoadRuns(
-            section.direction,
-            {
-                value: interval.split(runs_of_row, numbers)
-                for value, runs_of_row in section.rows.items()
-            },
-            section.load,
-        )
+        section.key: LoadRuns.of(section.direction, section.rows, numbers, section.load)
         for table in tables
         for section in table.sections
     }

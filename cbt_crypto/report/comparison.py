@@ -130,7 +130,8 @@ def _runs(name: str, path: Path) -> list[Run]:
         raise UsageError(f"{name}={path}: {error}") from None
     if not runs:
         raise UsageError(f"{name}={path}: there is no output of fio below results")
-    return [replace(run, problems=(*run.problems, Problem("", why))) for run in runs]
+    problem = Problem("", why)
+    return [replace(run, problems=(*run.problems, problem), campaign=name) for run in runs]
 
 
 def _runs_of_archive(name: str, path: Path) -> Sequence[Run]:
@@ -146,7 +147,8 @@ def _runs_of_archive(name: str, path: Path) -> Sequence[Run]:
 
 def _renamed(run: Run, name: str) -> Run:
     planned = run.planned.model_copy(update={"configuration": name})
-    return replace(run, planned=planned, dimensions={**run.dimensions, "configuration": name})
+    dimensions = {**run.dimensions, "configuration": name}
+    return replace(run, planned=planned, dimensions=dimensions, campaign=name)
 
 
 def _environment(archives: Mapping[str, Path]) -> tuple[Environment | None, tuple[Problem, ...]]:

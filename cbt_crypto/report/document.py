@@ -39,8 +39,8 @@ from cbt_crypto.results.cell.run import Run
 FORMAT = 2
 _COLUMNS = (
     "direction", "state", "reason", "emulated", "figure", "unit", "value",
-    "percent_of_baseline", "interval_low_percent", "interval_high_percent", "level", "differs",
-    "basis", "control_differs", "withheld",
+    "percent_of_baseline", "significant", "interval_low_percent", "interval_high_percent",
+    "level", "differs", "basis", "control_differs", "withheld",
 )  # fmt: skip
 
 
@@ -77,10 +77,10 @@ def _plain_text(value: Any) -> Any:
 
 def _compared(comparison: Comparison | None) -> list[Any]:
     if comparison is None:
-        return [""] * 6
+        return [""] * 7
     values = (
-        comparison.percent, comparison.low, comparison.high, comparison.level, comparison.differs,
-        comparison.basis,
+        comparison.percent, text_of.star(comparison), comparison.low, comparison.high,
+        comparison.level, comparison.differs, comparison.basis,
     )  # fmt: skip
     return ["" if value is None else value for value in values]
 
@@ -90,7 +90,10 @@ def document(report: Report) -> dict[str, Any]:
     everything = {
         "format": FORMAT,
         "title": report.title,
+        "headline": list(report.headline),
+        "limits": list(report.limits),
         "control": list(report.control),
+        "distrusted": list(report.distrusted),
         "verdicts": report.verdicts,
         "is_unfinished": report.is_unfinished,
         "verdicts_in_words": text_of.verdicts(report),
@@ -217,9 +220,9 @@ class ErrorPart(_OpenModel):
     """What an interval and its p follow from; null is what was without bound."""
 
     error: Optional[float] = None
-    degrees: int
+    degrees: float
     is_sequence: bool = False
-    least: float = 0.0
+    is_own: bool = False
 
 
 class ComparisonPart(_OpenModel):
@@ -393,7 +396,7 @@ def _comparison(compared: ComparisonPart) -> Comparison:
 
 def _error(part: ErrorPart) -> StandardError:
     error = math.inf if part.error is None else part.error
-    return StandardError(error, part.degrees, part.is_sequence, part.least)
+    return StandardError(error, part.degrees, part.is_sequence, part.is_own)
 
 
 def _conclusion(part: ConclusionPart) -> Conclusion:

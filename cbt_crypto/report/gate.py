@@ -1,13 +1,13 @@
 """`gate`: does a change lose more than so much? Yes, no, or it cannot be told, for each load.
 
-The answers rest on what the report's verdicts rest on: the same repetition, the same 95 %
-intervals, the same rule for many comparisons, with the margin where the verdicts have 100 %. What
-the report gives no verdict, the gate gives no answer. A test of one run each against a fixed
-percent answers such a question with its noise.
+The answers rest on what the report's verdicts rest on: the same repetition and the same rule for
+many comparisons, with the margin where the verdicts have 100 %. The question has one side, so that
+the tests have one too: yes and no are answered at 95 % each. What the report gives no verdict, the
+gate gives no answer. A test of one run each against a fixed percent answers with its noise.
 
-No is a test of non-inferiority: the whole interval lies within what may be lost. The answer for
-all loads is no only where each one's is, so no load's needs a stricter test for there being others
-(R. Berger, "Multiparameter Hypothesis Testing and Acceptance Sampling", Technometrics 24, 1982).
+No is a test of non-inferiority: the most that may have been lost is within the margin. The answer
+for all loads is no only where each one's is, so no load's needs a stricter test for there being
+others (R. Berger, Technometrics 24, 1982).
 Yes for all takes only one load, so that each yes has to hold beside all others: Holm's rule.
 """
 
@@ -22,6 +22,7 @@ from typing import Optional
 from lxml import etree
 from lxml.builder import E
 
+from cbt_crypto.archive.folder import label_of, matches
 from cbt_crypto.report.figures.doubts import CONTROL
 from cbt_crypto.report.figures.metric import Metric
 from cbt_crypto.report.figures.repeats import differing
@@ -46,9 +47,9 @@ _UNTRUSTED = "the control differs from the baseline that it repeats: this campai
 class LoadAnswer:
     """The answer for one load of one configuration.
 
-    `loss_percent` is what is lost of the baseline's figure, negative for a gain, and `low` and
-    `high` are the ends of its 95 % interval; None where there are none. `p` is the two-sided
-    chance of such a loss where exactly what may be lost is. `reason` is for people.
+    `loss_percent` is what is lost of the baseline's figure, negative for a gain. At least `low` is
+    lost, and at most `high`, each with a chance of 95 %; None where nothing is known. `p` is the
+    one-sided chance of such a loss where exactly what may be lost is. `reason` is for people.
     """
 
     load: str
@@ -84,14 +85,23 @@ class Question:
         return (100 - percent) * self.metric.better + 0.0
 
 
-def findings(report: Report, metric: Metric, loss: float) -> list[LoadAnswer]:
+def findings(
+    report: Report, metric: Metric, loss: float, only: Sequence[str] = ()
+) -> list[LoadAnswer]:
     """One for each load and each row that is neither the baseline nor its control.
 
     `loss` is what may be lost, in percent. Loads at a given rate are left out where the figure is
-    that rate. Where the control differs from the baseline, nothing can be told.
+    that rate. Where the control differs from the baseline, nothing can be told. `only` chooses
+    answers by the labels of cells; each of them is beside all of the report's comparisons.
     """
     rows = list(_rows(report, metric))
-    return answers_of(rows, Question(metric, loss), _UNTRUSTED if report.control else None)
+    untrusted = _UNTRUSTED if metric.key in report.distrusted else None
+    found = answers_of(rows, Question(metric, loss), untrusted)
+    return [
+        answer
+        for (_, cell), answer in zip(rows, found)
+        if not only or any(matches(label_of(run.planned), p) for run in cell.runs for p in only)
+    ]
 
 
 def answers_of(
@@ -129,8 +139,13 @@ def _beyond(comparisons: Mapping[int, Comparison], question: Question) -> dict[i
 
     All rows count, also those that seem to gain: which ones lose is what is asked.
     """
-    p_values = {n: c.p_against(question.limit) for n, c in comparisons.items()}
-    shown = differing({number: p for number, p in p_values.items() if p is not None})
+    p_values = {
+        # Of one that does not seem to lose as much, nothing speaks for it.
+        n: p if question.lost(c.percent) > question.loss else 1.0
+        for n, c in comparisons.items()
+        if (p := c.p_beyond(question.limit)) is not None
+    }
+    shown = differing(p_values)
     return {
         number: is_shown and question.lost(comparisons[number].percent) > question.loss
         for number, is_shown in shown.items()
@@ -155,7 +170,7 @@ def _answer_of_row(
         nothing = f"there is no {question.metric.label} of it, or of its baseline"
         why = cell.withheld.get(key) or cell.reason or nothing
         return LoadAnswer(load, name, Answer.CANNOT_TELL, f"{cell.state}: {why}")
-    p = comparison.p_against(question.limit)
+    p = comparison.p_beyond(question.limit)
     lost = question.lost(comparison.percent)
     low, high = (None, None) if p is None else _ends(comparison, question)
     answer, reason = _answer(comparison, question, p, is_beyond)
@@ -192,9 +207,8 @@ def _repeated_too_little(basis: str) -> str:
 
 
 def _ends(comparison: Comparison, question: Question) -> tuple[float, float]:
-    """Of a comparison that has an interval."""
-    ends = (end for end in (comparison.low, comparison.high) if end is not None)
-    low, high = sorted(question.lost(end) for end in ends)
+    """The least and the most that is lost, each with a chance of 95 %."""
+    low, high = sorted(question.lost(end) for end in comparison.one_sided() or ())
     return low, high
 
 

@@ -43,6 +43,9 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!&~])")
 def markdown(report: Report) -> str:
     """The report as Markdown: tables, conclusions, hosts and notes. Names are escaped."""
     lines = [f"# {escape(report.title or 'campaign')}", ""]
+    lines += [*(f"- {escape(sentence)}" for sentence in report.headline), ""]
+    for sentence in report.limits:
+        lines += [f"> {escape(sentence)}", ""]
     for sentence in report.control:
         lines += [f"> **{escape(sentence)}**", ""]
     what = "Percent lost against" if report.options.loss else "Percent of"
@@ -146,7 +149,7 @@ def _percent(cell: ReportCell | None, loss: bool) -> str:
         return text
     if comparison.is_of_one_deployment:
         return f"{text} {text_of.OF_ONE} ({text_of.interval(comparison, loss)})"
-    shown = f"**{text}**" if comparison.differs else text
+    shown = f"**{text}** \\*" if comparison.differs else text
     return f"{shown} ({text_of.interval(comparison, loss)})"
 
 

@@ -10,7 +10,7 @@ from typing import Any, Optional
 
 from cbt_crypto.archive.documents import Baseline, Scalar
 from cbt_crypto.report import wording
-from cbt_crypto.report.figures.repeats import StandardError
+from cbt_crypto.report.figures.repeats import StandardError, p_of
 from cbt_crypto.results.cell.run import Run
 
 
@@ -34,6 +34,8 @@ class ReportOptions:
 
 #: An upper bound so many times the lower one says nothing: twenty times as much, or a twentieth.
 _EVERYTHING = 400.0
+#: Below the upper end of an interval that is asked about on one side.
+_ONE_SIDED = 0.95
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Comparison:
     differs: Optional[bool] = None
     #: What `p` follows from; the one that knows least counts.
     errors: tuple[StandardError, ...] = ()
+    #: By how much `p` is raised, as the campaign is looked at while it runs.
+    looks: int = 1
 
     @property
     def is_of_one_deployment(self) -> bool:
@@ -68,20 +72,22 @@ class Comparison:
         """Whether everything that one could think of lies between the bounds."""
         return self.low is not None and self.high is not None and self.high > _EVERYTHING * self.low
 
-    @property
-    def p_at_least(self) -> float:
-        """What no `p` is below, however large a difference is."""
-        return max((error.least for error in self.errors), default=0.0)
-
-    def p_against(self, percent: float) -> Optional[float]:
-        """The two-sided chance of such a figure where the true one is `percent`.
+    def p_beyond(self, percent: float) -> Optional[float]:
+        """The one-sided chance of a figure so far on its side of `percent`, if that is the truth.
 
         None where no verdict may rest on what was repeated.
         """
         if self.p is None or not self.errors:
             return None
         distance = math.log(self.percent / percent)
-        return max(error.p(distance) for error in self.errors)
+        return min(1.0, p_of(self.errors, distance, sides=1) * self.looks)
+
+    def one_sided(self) -> Optional[tuple[float, float]]:
+        """The ends beyond each of which the truth lies with a chance of 5 %."""
+        if self.p is None or not self.errors:
+            return None
+        half = min(max(error.half_at(_ONE_SIDED) for error in self.errors), 50.0)
+        return self.percent * math.exp(-half), self.percent * math.exp(half)
 
 
 @dataclass(frozen=True)
@@ -215,8 +221,13 @@ class Report:
     records: tuple[Mapping[str, Scalar], ...]
     #: How many comparisons of throughput the verdicts hold over, together.
     verdicts: int = 0
+    #: The answer in a few sentences, and what limits its validity.
+    headline: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
     #: What the campaign's test of itself says: sentences, where the control is not as it must be.
     control: tuple[str, ...] = ()
+    #: The figures, by key, in which the control differs: nothing of theirs is to be trusted.
+    distrusted: tuple[str, ...] = ()
     #: Whether rows that have figures have runs that are still to be measured.
     is_unfinished: bool = False
     #: Of archives that are compared, those of emulated hosts; empty where this is true of all.

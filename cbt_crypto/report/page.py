@@ -317,6 +317,8 @@ def _head(report: Report) -> Element:
                     E.B(report.baseline_name),
                     ", with 95 % intervals. A click on a configuration leads to its proof.",
                 ),
+                E.UL(E.CLASS("headline"), *map(E.LI, report.headline)),
+                *(E.P(E.CLASS("small"), sentence) for sentence in report.limits),
                 *(E.P(E.CLASS("banner"), sentence, role="alert") for sentence in report.control),
             ),
             E.BUTTON("Dark", E.CLASS("theme"), type="button", hidden="hidden"),

@@ -57,6 +57,10 @@ def show(report: Report, console: Console) -> None:
     report = map_text(without_missing(report), printable)
     console.print()
     console.print(Text(report.title or "campaign", "bold"), Text(_subtitle(report), "dim"))
+    for sentence in report.headline:
+        console.print(Text(sentence, "bold"), soft_wrap=False)
+    for sentence in report.limits:
+        console.print(Text(sentence, "yellow"))
     for sentence in report.control:
         console.print(Text(sentence, "bold red"))
     for table in report.tables:
@@ -241,11 +245,11 @@ def _figures(cell: ReportCell, loss: bool) -> list[Text]:
 
 
 def _percent(comparison: Optional[Comparison], loss: bool) -> Text:
-    """Bold where a difference is shown, dim where it was looked for and is not."""
+    """Bold and starred where a difference is shown, dim where it was looked for and is not."""
     if comparison is None:
         return Text("-")
     style = {True: "bold", False: "dim", None: ""}[comparison.differs]
-    return Text(wording.percent(comparison.percent, loss), style)
+    return Text(f"{wording.percent(comparison.percent, loss)}{text_of.star(comparison)}", style)
 
 
 def _interval(cell: ReportCell, comparison: Optional[Comparison], loss: bool) -> Text:

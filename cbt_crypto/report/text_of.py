@@ -6,7 +6,7 @@ from typing import Optional
 
 from cbt_crypto.report import wording
 from cbt_crypto.report.model import Comparison, Report
-from cbt_crypto.results.repetition import ALPHA, FEWEST_ROUNDS, rounds_for
+from cbt_crypto.results.repetition import FEWEST_ROUNDS
 
 #: Half ranges from this on, in percent, have no decimals: no column has room for them.
 _WIDE = 99.95
@@ -53,6 +53,11 @@ def interval(comparison: Optional[Comparison], loss: bool) -> str:
     return f"{ends[0]:.1f} to {ends[1]:.1f}"
 
 
+def star(comparison: Comparison) -> str:
+    """What marks a difference that is shown, where nothing is bold."""
+    return "*" if comparison.differs else ""
+
+
 def verdicts(report: Report) -> str:
     """What bold percents and intervals mean, together and one by one."""
     if not any(cell.comparisons for cell in report.cells if not cell.is_baseline):
@@ -61,21 +66,8 @@ def verdicts(report: Report) -> str:
         return _why_none(report)
     count = f"all {report.verdicts} comparisons" if report.verdicts > 1 else "the one comparison"
     return (
-        "Each interval holds by itself, at 95 %. Differences in bold hold together, at 95 % over "
-        f"{count} of throughput with the baseline (Holm).{_too_many(report)}"
-    )
-
-
-def _too_many(report: Report) -> str:
-    """Where no difference, however large, could be shown beside so many others."""
-    compared = [cell.comparisons["iops"] for cell in report.cells if "iops" in cell.comparisons]
-    judged = [one for one in compared if one.p is not None and one.errors]
-    least = [one.p_at_least for one in judged]
-    if not least or min(least) <= ALPHA / report.verdicts:
-        return ""
-    return (
-        f" Among {report.verdicts} comparisons so few deployments show none, however large: that "
-        f"takes iterations: {rounds_for(report.verdicts)} or more."
+        "Each interval holds by itself, at 95 %. Differences in bold, marked *, hold together, at "
+        f"95 % over {count} of throughput with the baseline (Holm)."
     )
 
 

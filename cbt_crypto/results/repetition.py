@@ -23,35 +23,60 @@ from typing import TypeVar
 #: that keeps step puts all of them on one side in more than one case of twenty.
 FEWEST_PAIRS = 6
 #: Rounds from which on they carry a verdict. Two and three have an interval, as wide as it is, and
-#: none: see `fluke`.
+#: none: one configuration whose deployments have two levels has three of one in a case of four.
 FEWEST_ROUNDS = 4
-#: The chance that any difference that is shown is none.
+#: The chance that a single interval leaves the truth out.
 ALPHA = 0.05
+#: The chance that any difference of a figure that is shown in a report is none, by the rule: what
+#: the rule does not know of, as cycles, adds up to two in a hundred.
+VERDICT = 0.04
 #: Student's t at 97.5 % for 1 degree of freedom and more. The nodes that plan have no scipy.
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
 
 
-def fluke(deployments: int) -> float:
-    """The chance that so many deployments, of two sides together, differ by side and by no more.
-
-    Deployments may have two levels, as a good and a bad draw of placement groups, or a second's
-    stall that a run meets or does not. Of two sides with three each, one in 32 pairs has all of one
-    on one level and all of the other on the other. No variance tells of it, as there is none.
-    """
-    return 2.0 ** (1 - deployments)
-
-
-def rounds_for(comparisons: int) -> int:
-    """The fewest rounds in which each of so many comparisons can be shown to differ, beside all."""
-    rounds = FEWEST_ROUNDS
-    while fluke(2 * rounds) > ALPHA / max(comparisons, 1):
-        rounds += 1
-    return rounds
-
-
 def half_of_rounds(rounds: int) -> float:
-    """Half an interval of a ratio, in standard deviations between deployments."""
-    return student(rounds - 1) * math.sqrt(2 / rounds)
+    """Half an interval of a ratio, in standard deviations between rounds."""
+    return student(rounds - 1) / math.sqrt(rounds)
+
+
+def loss_seen(rounds: int, comparisons: int, spread: float) -> float:
+    """The smallest loss, as a share, that a verdict will show in nine campaigns of ten.
+
+    `spread` is by how much the logarithm of a ratio differs from round to round. Of several
+    `comparisons`, the first to be shown needs the smallest chance of all (Holm).
+    """
+    degrees = rounds - 2 + min(6.0, comparisons / 2)
+    error = spread / math.sqrt(rounds)
+    needed = max(quantile(degrees, VERDICT / comparisons / 2), quantile(rounds - 1, ALPHA / 2))
+    return -math.expm1(-error * (needed + quantile(degrees, 0.1)))
+
+
+def quantile(degrees: float, tail: float) -> float:
+    """Student's t above which so small a chance lies. The nodes that plan have no scipy.
+
+    (G. W. Hill, Algorithm 396, Communications of the ACM 13(10), 1970.)
+    """
+    both = 2 * tail
+    if degrees <= 2:
+        return math.sqrt(2 / (both * (2 - both)) - 2)
+    a = 1 / (degrees - 0.5)
+    b = 48 / a**2
+    c = ((20700 * a / b - 98) * a - 16) * a + 96.36
+    d = ((94.5 / (b + c) - 3) / b + 1) * math.sqrt(a * math.pi / 2) * degrees
+    x = d * both
+    y = x ** (2 / degrees)
+    if y > 0.05 + a:
+        x = statistics.NormalDist().inv_cdf(tail)
+        y = x**2
+        if degrees < 5:
+            c += 0.3 * (degrees - 4.5) * (x + 0.6)
+        c = (((0.05 * d * x - 5) * x - 7) * x - 2) * x + b + c
+        y = (((((0.4 * y + 6.3) * y + 36) * y + 94.5) / c - y - 3) / b + 1) * x
+        y = math.expm1(a * y**2)
+    else:
+        y = ((1 / (((degrees + 6) / (degrees * y) - 0.089 * d - 0.822) * (degrees + 2) * 3)
+              + 0.5 / (degrees + 4)) * y - 1) * (degrees + 1) / (degrees + 2) + 1 / y  # fmt: skip
+    return math.sqrt(degrees * y)
 
 
 def student(degrees: int) -> float:
@@ -170,20 +195,17 @@ ValueT = TypeVar("ValueT")
 #: The first deployments, which alone say how far deployments are apart. Before these no campaign
 #: ends. Three would need more than twice as many in the end, five are more than most need.
 FIRST = 4
-#: Degrees of freedom that rounds give away for cycles: where each side has deployments of its own,
-#: and where one deployment serves both. As many more deployments come first.
-_GIVEN_APART, _GIVEN_SHARED = 1, 2
-FIRST_APART, FIRST_SHARED = FIRST + _GIVEN_APART, FIRST + _GIVEN_SHARED
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The mean of deployments, and what may be taken for its standard error.
+    """The mean of the rounds' ratios, the variance of one, and what may be the mean's error.
 
     `errors` has (standard error, degrees of freedom) of each: the widest interval counts.
     """
 
     center: float
+    variance: float
     errors: tuple[tuple[float, int], ...]
 
     @property
@@ -212,50 +234,41 @@ def on_one_cluster(
 
 
 def beside(deployments: Sequence[Sequence[float]]) -> Spread:
-    """Of logarithms of a ratio, pair by pair, of each deployment in their order.
+    """Of logarithms of a ratio, pair by pair, of each deployment in their order."""
+    means = [(math.fsum(pairs) / len(pairs), 0.0) for pairs in deployments]
+    return of_rounds(means, least=least_of(deployments))
 
-    Each deployment has a pair at least. Raises ValueError for fewer than two deployments.
+
+def least_of(deployments: Sequence[Sequence[float]]) -> float:
+    """The least variance of a deployment's mean: what its turns differ by is in it.
+
+    Deployments can be alike by chance, and turns then are not.
     """
-    means = [math.fsum(pairs) / len(pairs) for pairs in deployments]
-    errors = _errors(means)
     pairs = [log for logs in deployments for log in logs]
-    if len(pairs) > len(means):
-        # Deployments can be alike by chance, and turns then are not.
-        errors.append((statistics.stdev(pairs) / math.sqrt(len(pairs)), len(pairs) - 1))
-    return Spread(math.fsum(means) / len(means), tuple(errors))
+    return statistics.variance(pairs) * len(deployments) / len(pairs) if len(pairs) > 1 else 0.0
 
 
-def shared(ratios: Sequence[float]) -> Spread:
-    """Of one ratio from each round, whose deployment served both sides; of two rounds at least.
+def of_rounds(
+    rounds: Sequence[tuple[float, float]], until: bool = True, least: float = 0.0
+) -> Spread:
+    """Of (logarithm, the baseline's) of each round, in their order.
 
-    Two degrees of freedom are given away, as a cycle longer than a round makes ratios alike. So
-    the first six tell how far deployments are apart: of four, one degree would be left.
+    Rounds differ where a disturbance lasts over several of them, sides where it changes from one
+    deployment to the next: the larger variance counts. `until`: width may end the campaign, for
+    which the first rounds' variance is right (Stein). No variance of a round is below `least`.
+    Raises ValueError for fewer than two rounds.
     """
-    return Spread(math.fsum(ratios) / len(ratios), tuple(_errors(ratios, _GIVEN_SHARED)))
-
-
-def apart(rounds: Sequence[tuple[float, float]]) -> Spread:
-    """Of rounds in which both sides had deployments of their own: (logarithm, the baseline's).
-
-    Of two rounds at least. Rounds differ where a disturbance lasts over several, sides where it
-    changes from one deployment to the next: so Welch's error counts beside that of the rounds. A
-    degree of freedom of the rounds is given away, as a cycle about as long makes differences.
-    """
-    row, base = ([pair[side] for pair in rounds] for side in (0, 1))
-    of_rounds = _errors([own - other for own, other in rounds], _GIVEN_APART)
-    of_sides = [
-        (math.hypot(own, other), degrees)
-        for (own, degrees), (other, _) in zip(_errors(row), _errors(base))
-    ]
-    return Spread((math.fsum(row) - math.fsum(base)) / len(rounds), (*of_rounds, *of_sides))
-
-
-def _errors(values: Sequence[float], given_away: int = 0) -> list[tuple[float, int]]:
-    """Standard errors of a mean: by what the first values suggest, and by what all do."""
-    count = len(values)
+    count = len(rounds)
     if count < 2:
         raise ValueError("one deployment tells nothing of the next")
-    return [
-        (statistics.stdev(part) / math.sqrt(count), max(len(part) - 1 - given_away, 1))
-        for part in (values[: FIRST + given_away], values)
-    ]
+    ratios = [own - base for own, base in rounds]
+    parts = [rounds, rounds[:FIRST]] if until and count > FIRST else [rounds]
+    variances = [(max(_variance(part), least), len(part) - 1) for part in parts]
+    errors = tuple((math.sqrt(variance / count), degrees) for variance, degrees in variances)
+    return Spread(math.fsum(ratios) / count, max(variances)[0], errors)
+
+
+def _variance(rounds: Sequence[tuple[float, float]]) -> float:
+    """Of one round's ratio."""
+    sides = math.fsum(statistics.variance(side) for side in zip(*rounds))
+    return max(statistics.variance([own - base for own, base in rounds]), sides)

@@ -28,7 +28,7 @@ from typing_extensions import Self
 from cbt_crypto.archive.files import Malformed
 from cbt_crypto.results import repetition
 from cbt_crypto.results.readers.fio_log import DIRECTIONS, read_entries
-from cbt_crypto.results.repetition import FEWEST_PAIRS, FIRST, FIRST_APART, FIRST_SHARED, interval
+from cbt_crypto.results.repetition import FEWEST_PAIRS, FIRST, interval
 
 #: More than 0, and less than 100.
 PERCENT = r"^(0\.[0-9]{0,3}[1-9]|[1-9][0-9]?(\.[0-9]{1,4})?)%$"
@@ -219,11 +219,9 @@ class LoadPace:
             is_known = len(ratios) >= FIRST
             return repetition.beside(list(ratios.values())).half if is_known else math.inf
         rounds = [(values[0], values[1]) for *_, values in logs]
-        count = len(rounds)
         if any(own.deployment == base.deployment for _, own, base in pairs):
-            differences = [own - base for own, base in rounds]
-            return math.inf if count < FIRST_SHARED else repetition.shared(differences).half
-        return math.inf if count < FIRST_APART else repetition.apart(rounds).half
+            rounds = [(own - base, 0.0) for own, base in rounds]
+        return repetition.of_rounds(rounds).half if len(rounds) >= FIRST else math.inf
 
     def _planned(self, turn: int, measured: Measured) -> int:
         """The number of a deployment; where the file had other turns before, the block knows it."""

@@ -12,6 +12,7 @@ from cbt_crypto.report.figures.repeats import (
     differing,
     estimate,
     of_known_spread,
+    together,
     variance_of,
 )
 from cbt_crypto.results.until import LoadPace, Measured, MeasureUntil
@@ -26,10 +27,17 @@ def _rows(values: Values, figure: int) -> dict[str, list[Value]]:
     return {name: own for name, own in values[figure].items() if name != "baseline"}
 
 
+def _judged(found: dict[str, Optional[Estimate]]) -> dict[str, Optional[Estimate]]:
+    """As a report of this figure and one workload has them."""
+    known = {name: one for name, one in found.items() if one is not None}
+    judged = together(known, {name: name for name in known}, dict.fromkeys(known, ""))
+    return {**found, **judged}
+
+
 def fixed(values: Values, figure: int) -> dict[str, Optional[Estimate]]:
     """As many rounds or turns as the file says."""
     base = values[figure]["baseline"]
-    return {name: estimate(own, base) for name, own in _rows(values, figure).items()}
+    return _judged({name: estimate(own, base) for name, own in _rows(values, figure).items()})
 
 
 def until_precise(values: Values, figure: int, precision: str) -> dict[str, Optional[Estimate]]:
@@ -44,7 +52,8 @@ def until_precise(values: Values, figure: int, precision: str) -> dict[str, Opti
             measured[name] = turn + 1
     base = values[figure]["baseline"][: measured["baseline"]]
     rows = _rows(values, figure).items()
-    return {name: estimate(own[: measured[name]], base, Wish(until.half)) for name, own in rows}
+    found = {name: estimate(own[: measured[name]], base, Wish(until.half)) for name, own in rows}
+    return _judged(found)
 
 
 def deployments(
@@ -87,7 +96,7 @@ def _known_by_now(
         throughput = estimate(sides[0][0], sides[0][1], Wish(half))
         reached = math.inf if throughput is None else throughput.half
         found[name] = estimate(sides[1][0], sides[1][1], Wish(half, reached))
-    return found
+    return _judged(found)
 
 
 def until_it_differs(values: Values, figure: int) -> dict[str, Optional[Estimate]]:

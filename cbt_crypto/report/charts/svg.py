@@ -98,7 +98,8 @@ def _draw_bars(axes: Axes, chart: Bars) -> None:
 def _draw_errors(axes: Axes, positions: Iterable[float], series: BarSeries) -> None:
     for x, value, low, high in zip(positions, series.values, series.low, series.high):
         if value is not None and low is not None and high is not None:
-            ends = [[value - low], [high - value]]
+            # Of identical rounds the ends are the value, up to how floats are rounded.
+            ends = [[max(value - low, 0.0)], [max(high - value, 0.0)]]
             axes.errorbar([x], [value], yerr=ends, color="#222222", capsize=3, linewidth=1)
 
 

@@ -9,8 +9,8 @@ from typing import Any, Optional
 import numpy as np
 
 from cbt_crypto.archive.documents import Baseline, OverlayProof, PlanDocument, Proof
-from cbt_crypto.report.figures.metric import FROM_MEMORY, records_of, total_rate
-from cbt_crypto.report.model import ReportCell, Table
+from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, records_of, total_rate
+from cbt_crypto.report.model import Comparison, ReportCell, Section, Table
 from cbt_crypto.results.cell.node import BUSY_STATES, IdleUse, NodeUse
 from cbt_crypto.results.cell.record import Floats, Record
 from cbt_crypto.results.cell.run import Run
@@ -450,6 +450,8 @@ def _nodes(nodes: Sequence[NodeUse]) -> Iterator[str]:
 
 #: The name under which a campaign measures its baseline a second time.
 CONTROL = "control"
+#: Figures that are named in one sentence.
+_MOST_NAMED = 4
 
 
 def control_of(plan: PlanDocument, baseline: Baseline) -> Optional[str]:
@@ -463,19 +465,42 @@ def control_of(plan: PlanDocument, baseline: Baseline) -> Optional[str]:
     return CONTROL if measured and alike and compared_with else None
 
 
-def control_sentences(tables: Iterable[Table], control: str) -> Iterator[str]:
-    """One for each load under which the control is shown to differ from what it repeats."""
+def control_differs(
+    tables: Iterable[Table], control: str
+) -> Iterator[tuple[str, Table, Section, Comparison]]:
+    """The figures in which the control is shown to differ from what it repeats, by key."""
     for table in tables:
         for section in table.sections:
             for cell in section.cells:
-                iops = cell.comparisons.get("iops")
-                if cell.name == control and iops is not None and iops.differs:
-                    yield (
-                        f"The control differs from the baseline that it repeats: {table.title}, "
-                        f"{section.label}: {iops.percent:.1f} % ({iops.low:.1f} to "
-                        f"{iops.high:.1f}). Other differences of this report are not to be "
-                        "trusted either."
-                    )
+                if cell.name == control:
+                    for key, compared in cell.comparisons.items():
+                        if compared.differs:
+                            yield key, table, section, compared
+
+
+def control_sentences(tables: Iterable[Table], control: str) -> Iterator[str]:
+    """One for each load under which the control's throughput differs, and one for other figures.
+
+    A control tells of its own figure: equal IOPS do not say that CPU times can be compared.
+    """
+    others: dict[str, None] = {}
+    for key, table, section, compared in control_differs(tables, control):
+        if key == "iops":
+            yield (
+                f"The control differs from the baseline that it repeats: {table.title}, "
+                f"{section.label}: {compared.percent:.1f} % ({compared.low:.1f} to "
+                f"{compared.high:.1f}). Other differences of this report are not to be "
+                "trusted either."
+            )
+        elif key != "bandwidth_bytes_per_s":
+            others[BY_KEY[key].label] = None
+    if others:
+        named = ", ".join(list(others)[:_MOST_NAMED])
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        yield (
+            f"The control differs from the baseline that it repeats in: {named}{more}. "
+            "Differences in these figures are not to be trusted."
+        )
 
 
 @dataclass(frozen=True)

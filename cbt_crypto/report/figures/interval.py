@@ -23,11 +23,11 @@ from cbt_crypto.report.figures.repeats import (
     differing,
     estimate,
     of_known_spread,
+    together,
     variance_of,
 )
 from cbt_crypto.report.model import Comparison
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.readers.histogram import PERCENTILES
 from cbt_crypto.results.until import asked_of, until_of
 
 #: Runs of one cell, by stretch.
@@ -67,7 +67,8 @@ def values_of(metric: Metric, cell: Stretches, direction: str) -> list[Value]:
             log = log_value(metric, run, direction)
             if log is not None:
                 deployment = _deployment(run, number)
-                values.append(Value(log, run.planned.iteration, deployment, run.beside))
+                when = (run.planned.iteration, deployment, run.beside, run.started)
+                values.append(Value(log, *when, run.campaign))
     return values
 
 
@@ -177,7 +178,39 @@ class LoadRuns:
     direction: str
     cells: Mapping[Scalar, Stretches]
     dimensions: Mapping[str, Scalar] = field(default_factory=dict)
+    #: Row -> how many of its runs failed, and how many are still to be measured.
+    failed: Mapping[Scalar, int] = field(default_factory=dict)
+    missing: Mapping[Scalar, int] = field(default_factory=dict)
     _values: dict[tuple[str, Scalar], list[Value]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        direction: str,
+        rows: Mapping[Scalar, Sequence[Run]],
+        numbers: Mapping[int, int],
+        dimensions: Mapping[str, Scalar],
+    ) -> LoadRuns:
+        """From the runs of each row, with the `stretches` that they are in."""
+        gone = {
+            value: [run.is_missing for run in runs if run.failure is not None]
+            for value, runs in rows.items()
+        }
+        return cls(
+            direction,
+            {value: split(runs, numbers) for value, runs in rows.items()},
+            dimensions,
+            {value: missing.count(False) for value, missing in gone.items()},
+            {value: missing.count(True) for value, missing in gone.items()},
+        )
+
+    def gave_nothing(self, metric: Metric, value: Scalar) -> int:
+        """How many runs of a row failed, or did no IO: they are part of what it does."""
+        idle = 0
+        if metric.key == _AMONG_ROWS:
+            measured = self.runs(value)
+            idle = len(measured) - len(self.values(metric, value))
+        return self.failed.get(value, 0) + idle
 
     def runs(self, value: Scalar) -> list[Run]:
         """The measured runs of one row."""
@@ -210,8 +243,8 @@ class Comparisons:
         # A campaign without a control has one comparison less to be wrong with, and no test of
         # itself: its absent control counts.
         self._absent = 0 if has_control else len(loads)
-        with_baseline = dict(_compared(loads, baseline, known))
-        self._by_key = self._judged(with_baseline) | self._judged(_among(loads, baseline, known))
+        self._by_key = self._judged(_with_baseline(loads, baseline), loads, known)
+        self._by_key |= self._judged(_among(loads, baseline), loads, known)
 
     def of(self, load: Hashable, value: Scalar, key: str) -> Optional[Comparison]:
         """A row's figure in percent of the baseline's; None where one of them has none."""
@@ -229,48 +262,57 @@ class Comparisons:
             if figure == key and other == self._baseline
         )
 
-    def _judged(self, comparisons: Mapping[_Key, Comparison]) -> dict[_Key, Comparison]:
-        shown: dict[_Key, bool] = {}
-        for figure in {key[3] for key in comparisons}:
-            p_values = {
-                k: c.p for k, c in comparisons.items() if k[3] == figure and c.p is not None
+    def _judged(
+        self,
+        keys: Iterable[_Key],
+        loads: Mapping[Hashable, LoadRuns],
+        known: Optional[KnownSpread],
+    ) -> dict[_Key, Comparison]:
+        """All comparisons of one family, figure by figure."""
+        by_figure: dict[str, list[_Key]] = {}
+        for key in keys:
+            by_figure.setdefault(key[3], []).append(key)
+        judged: dict[_Key, Comparison] = {}
+        for figure, of_figure in by_figure.items():
+            metric = BY_KEY[figure]
+            found = {
+                key: repeated
+                for key in of_figure
+                if (repeated := _repeated(metric, loads[key[0]], key[1], key[2], known))
             }
-            shown |= differing(p_values, self._absent)
-        return {
-            key: replace(comparison, differs=shown.get(key))
-            for key, comparison in comparisons.items()
-        }
+            found = together(
+                found, {key: key[1:3] for key in found}, {key: key[0] for key in found}
+            )
+            compared = {
+                key: comparison
+                for key in of_figure
+                if (comparison := _compare(metric, loads[key[0]], *key[1:3], found.get(key)))
+            }
+            p_values = {key: one.p for key, one in compared.items() if one.p is not None}
+            shown = differing(p_values, self._absent)
+            judged |= {key: replace(one, differs=shown.get(key)) for key, one in compared.items()}
+        return judged
 
 
-def _compared(
-    loads: Mapping[Hashable, LoadRuns], baseline: Scalar, known: Optional[KnownSpread]
-) -> Iterator[tuple[_Key, Comparison]]:
+def _with_baseline(loads: Mapping[Hashable, LoadRuns], baseline: Scalar) -> Iterator[_Key]:
     for name, load in loads.items():
         for value in load.cells:
             if value != baseline:
                 for metric in BY_KEY.values():
-                    comparison = _compare(metric, load, value, baseline, known)
-                    if comparison is not None:
-                        yield (name, value, baseline, metric.key), comparison
+                    yield name, value, baseline, metric.key
 
 
-def _among(
-    loads: Mapping[Hashable, LoadRuns], baseline: Scalar, known: Optional[KnownSpread]
-) -> dict[_Key, Comparison]:
+def _among(loads: Mapping[Hashable, LoadRuns], baseline: Scalar) -> Iterator[_Key]:
     """Each row with each that stands above it, the baseline aside."""
-    metric, comparisons = BY_KEY[_AMONG_ROWS], {}
     for name, load in loads.items():
         rows = [value for value in load.cells if value != baseline]
         for position, value in enumerate(rows):
             for other in rows[:position]:
-                compared = _compare(metric, load, value, other, known)
-                if compared is not None:
-                    comparisons[name, value, other, metric.key] = compared
-    return comparisons
+                yield name, value, other, _AMONG_ROWS
 
 
 def _compare(
-    metric: Metric, load: LoadRuns, value: Scalar, other: Scalar, known: Optional[KnownSpread]
+    metric: Metric, load: LoadRuns, value: Scalar, other: Scalar, repeated: Optional[Estimate]
 ) -> Optional[Comparison]:
     """One figure of a row in percent of another row's; without an interval where nothing is known.
 
@@ -283,26 +325,32 @@ def _compare(
     percent = 100 * figures[0] / figures[1]
     if metric.key in _WITHOUT:
         return Comparison(percent)
-    repeated = _repeated(metric, load, value, other, known)
+    if nothing := sum(load.gave_nothing(metric, row) for row in (value, other)):
+        all_runs = len(measured) + len(base) + sum(load.failed.get(v, 0) for v in (value, other))
+        basis = f"{nothing} of {all_runs} runs of both rows failed or did no IO; no verdict"
+        return Comparison(percent, basis=basis)
     if repeated is None:
         return _within_runs(metric, load.direction, measured, base, percent)
-    # A percentile comes from all bins added up: those of runs must not be averaged.
-    if repeated.level is not Level.ELSEWHERE and metric.key not in PERCENTILES:
+    if repeated.level is not Level.ELSEWHERE:
         percent = 100 * math.exp(repeated.center)
     basis = repeated.basis
     if metric.key in asked_of(measured[0].planned.parameters):
         basis += _wish(measured[0], repeated.half)
     compared = _comparison(percent, repeated.half, repeated.level, basis, repeated.p)
-    return replace(compared, errors=repeated.errors)
+    return replace(compared, errors=repeated.errors, looks=repeated.looks)
 
 
 def _repeated(
     metric: Metric, load: LoadRuns, value: Scalar, other: Scalar, known: Optional[KnownSpread]
 ) -> Optional[Estimate]:
-    sides = [load.values(metric, row) for row in (value, other)]
-    if not all(sides):
+    if not metric.better or metric.key in _WITHOUT:
         return None
-    estimated = estimate(sides[0], sides[1], _wished(metric, load, value, other))
+    sides = [load.values(metric, row) for row in (value, other)]
+    if not all(sides) or any(load.gave_nothing(metric, row) for row in (value, other)):
+        return None
+    is_finished = not any(load.missing.get(row, 0) for row in (value, other))
+    wish = _wished(metric, load, value, other)
+    estimated = estimate(sides[0], sides[1], wish, is_finished)
     if estimated is None and known is not None:
         estimated = known.estimate(metric, load.dimensions, load.direction, (value, other), sides)
     return estimated

@@ -216,6 +216,8 @@ def _of_fio(field: str) -> Of:
 
 def _mean_latency(runs: Sequence[Run], direction: str) -> Optional[float]:
     parts = [part for run in runs for part in _latencies(run, direction)]
+    # A run that did no IO has no latency.
+    parts = [part for part in parts if part[1]]
     if not parts:
         return None
     means, weights = zip(*parts)

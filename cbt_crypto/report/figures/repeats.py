@@ -1,7 +1,9 @@
 """What repetitions tell of the ratio of two configurations: pure arithmetic on logarithms.
 
-The unit is the deployment: two runs on one cluster say little of another. Reports and the trial in
-`perf/coverage.py` use the same functions. docs/method.md says what they assume and how often they
+The unit is the deployment: two runs on one cluster say little of another. Whatever the design, each
+round gives one ratio: of two deployments, of one that served both, or the mean of the turns on one.
+One rule makes verdicts of them (`moderated`, `p_values`, `differing`). Reports and the trial in
+`perf/coverage.py` use the same functions. docs/method.md explains them and says how often they
 are wrong.
 """
 
@@ -10,10 +12,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Optional, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from cbt_crypto.results import repetition
@@ -21,17 +25,26 @@ from cbt_crypto.results.repetition import (
     ALPHA,
     FEWEST_PAIRS,
     FEWEST_ROUNDS,
-    FIRST,
+    VERDICT,
     Interval,
-    Spread,
     boundary,
-    fluke,
     interval,
     p_of_t,
-    p_value,
 )
 
 _TAIL = 0.975
+#: Degrees of freedom that a verdict gives away, as a cycle about as long as a round makes rounds
+#: alike; where one deployment serves both sides, as its rounds are short, another one.
+_GIVEN, _GIVEN_SHARED = 1, 2
+#: The most that the other comparisons of a figure count beside a comparison's own deployments, in
+#: degrees of freedom, and how many comparisons it takes for one degree.
+_MOST_BORROWED, _FOR_ONE = 6.0, 2.0
+#: Whoever looks at a campaign while it runs may end it by what he sees. So before its end a
+#: verdict must hold beside as many looks.
+_LOOKS = 50
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -39,12 +52,15 @@ class Value:
     """The logarithm of one run's figure, the round it was measured in, and on which deployment.
 
     `beside`: its group of OSDs, and the number of the deployment, where groups stand side by side.
+    `started`: when, where that is known. `campaign`: the archive, where several are compared.
     """
 
     log: float
     round: int
     deployment: Hashable
     beside: Optional[tuple[str, int]] = None
+    started: Optional[float] = None
+    campaign: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,29 +90,48 @@ class StandardError:
     """The standard error of the logarithm of a ratio, and the test that goes with it.
 
     It is Student's, of so many degrees of freedom, or with `is_sequence` the confidence sequence's.
-    No p is below `least`, however large a difference is: see `fluke`.
+    `is_own`: it is of the comparison's own deployments alone, beside one that borrows from others.
     """
 
     error: float
-    degrees: int
+    degrees: float
     is_sequence: bool = False
-    least: float = 0.0
+    is_own: bool = False
 
     @property
     def half(self) -> float:
         """Half an interval of 95 %; infinite where that little is known."""
+        return self.half_at(_TAIL)
+
+    def half_at(self, tail: float) -> float:
+        """Half an interval with so much below its upper end."""
         if self.is_sequence:
-            return boundary(self.degrees + 1) * self.error if self.error else 0.0
-        return float(stdtrit(self.degrees, _TAIL)) * self.error
+            return boundary(int(self.degrees) + 1) * self.error if self.error else 0.0
+        return float(stdtrit(self.degrees, tail)) * self.error
 
     def p(self, distance: float) -> float:
         """The two-sided chance of a mean that is `distance` or more from the true one."""
         if self.error == 0:
-            return 1.0 if distance == 0 else self.least
+            return 1.0 if distance == 0 else 0.0
         t = abs(distance) / self.error
         if self.is_sequence:
-            return max(p_of_t(t, self.degrees + 1), self.least)
-        return max(2 * float(stdtr(self.degrees, -t)), self.least)
+            return p_of_t(t, int(self.degrees) + 1)
+        return 2 * float(stdtr(self.degrees, -t))
+
+
+def p_of(errors: Iterable[StandardError], distance: float, sides: int = 2) -> float:
+    """The chance of a mean that far from the true one; with `sides` 1 in that direction alone.
+
+    A comparison's own deployments need not hold beside all other comparisons, but by themselves.
+    """
+    found = 0.0
+    for error in errors:
+        p = error.p(distance)
+        if sides == 1 and not error.is_sequence:
+            p /= 2
+        if not error.is_own or p > ALPHA:
+            found = max(found, p)
+    return found
 
 
 @dataclass(frozen=True)
@@ -104,7 +139,9 @@ class Estimate:
     """`center` +- `half` of the logarithm of a ratio, at 95 %.
 
     `p` is the chance of such a difference where there is none; None where no verdict may rest on
-    what was repeated. `errors` are what both follow from: the one that knows least counts.
+    what was repeated. `errors` are what both follow from. `variance` is that of one round's ratio,
+    `count` the number of rounds, and `given` the degrees of freedom that a verdict gives away,
+    where others of the figure may lend what they know.
     """
 
     center: float
@@ -113,86 +150,170 @@ class Estimate:
     basis: str
     p: Optional[float] = None
     errors: tuple[StandardError, ...] = ()
+    variance: Optional[float] = None
+    count: int = 0
+    given: int = 0
+    #: By how much `p` is raised, as the campaign may end by what it shows.
+    looks: int = 1
+
+
+def moderated(variances: Floats, degrees: Floats, rows: Ints, loads: Ints) -> tuple[Floats, Floats]:
+    """The variance of each comparison of a figure, drawn towards the others', and its degrees.
+
+    The last axis is that of comparisons; `rows` and `loads` number what each one is of. Variances
+    are drawn towards the largest of three means: of all comparisons, of those of the same row,
+    and of those of the same workload, so that none that is noisy borrows a quiet one's. And none
+    becomes smaller than it is. (After G. K. Smyth, Statistical Applications in Genetics and
+    Molecular Biology 3(1), 2004, whose fitted priors fail here: noise has two levels.)
+    """
+    borrowed = min(_MOST_BORROWED, len(degrees) / _FOR_ONE)
+    expected = np.maximum(variances.mean(axis=-1, keepdims=True), _means_by(variances, rows))
+    expected = np.maximum(expected, _means_by(variances, loads))
+    drawn = (borrowed * expected + degrees * variances) / (borrowed + degrees)
+    return np.maximum(drawn, variances), degrees + borrowed
+
+
+def _means_by(values: Floats, groups: Ints) -> Floats:
+    """For each value the mean of its group."""
+    belongs = (groups[:, None] == groups[None, :]).astype(float)
+    found: Floats = values @ (belongs / belongs.sum(axis=0))
+    return found
+
+
+def p_values(
+    centers: Floats, variances: Floats, counts: Ints, given: int, rows: Ints, loads: Ints
+) -> Floats:
+    """The p of each comparison of a figure; any number of reports at once, but the last axis.
+
+    As `together` has it, for the trial.
+    """
+    drawn, degrees = moderated(variances, np.asarray(counts - 1.0 - given), rows, loads)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        by_all = 2 * stdtr(degrees, -np.abs(centers) / np.sqrt(drawn / counts))
+        by_own = 2 * stdtr(counts - 1.0, -np.abs(centers) / np.sqrt(variances / counts))
+    found = np.where(by_own > ALPHA, np.maximum(by_own, by_all), by_all)
+    return np.where(np.isnan(found), 1.0, found)
+
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+def together(
+    estimates: Mapping[KeyT, Estimate], row: Mapping[KeyT, Hashable], load: Mapping[KeyT, Hashable]
+) -> dict[KeyT, Estimate]:
+    """All comparisons of one figure, with what they know of one another's deployments.
+
+    What carries no verdict, or is of turns on one cluster, neither lends nor borrows.
+    """
+    found = dict(estimates)
+    keys = [key for key, one in found.items() if one.variance is not None and one.p is not None]
+    if not keys:
+        return found
+    variances = np.array([found[key].variance for key in keys], np.float64)
+    own = np.array([found[key].count - 1 - found[key].given for key in keys], np.float64)
+    numbers = [_numbered([names[key] for key in keys]) for names in (row, load)]
+    drawn, degrees = moderated(variances, own, *numbers)
+    for key, variance, freedom in zip(keys, drawn, degrees):
+        one = found[key]
+        error = StandardError(math.sqrt(variance / one.count), float(freedom))
+        errors = (error, *one.errors)
+        p = min(1.0, p_of(errors, one.center) * one.looks)
+        found[key] = replace(one, p=p, errors=errors)
+    return found
+
+
+def _numbered(names: Sequence[Hashable]) -> Ints:
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names])
 
 
 def estimate(
-    values: Sequence[Value], base: Sequence[Value], until: Optional[Wish] = None
+    values: Sequence[Value],
+    base: Sequence[Value],
+    until: Optional[Wish] = None,
+    is_finished: bool = True,
 ) -> Optional[Estimate]:
     """What the repetitions of two configurations say of their ratio; None where nothing repeats.
 
     `until` says that the campaign ended when it knew enough: only intervals that are right whatever
-    ends it are then.
+    ends it are then. `is_finished`: everything was measured that was to be.
     """
-    besides = [{repeat.beside for repeat in side} for side in (values, base)]
-    if besides[0] != besides[1] or (until is not None and len(besides[0]) > 1):
-        return _beside(values, base, until)
-    shared = {repeat.deployment for repeat in values} & {repeat.deployment for repeat in base}
-    if not shared:
-        return _apart(values, base, until)
+    campaigns = {repeat.campaign for repeat in (*values, *base)}
+    if len(campaigns) > 1:
+        return _unrelated(values, base, "in different campaigns")
+    besides = {repeat.beside for repeat in (*values, *base) if repeat.beside is not None}
+    # Groups, or rows of one group on several deployments, which are the unit of those too.
+    if len({name for name, _ in besides}) > 1 or len({number for _, number in besides}) > 1:
+        return _beside(values, base, until, is_finished)
     pairs = _pairs(values, base)
+    if not {repeat.deployment for repeat in values} & {repeat.deployment for repeat in base}:
+        return _apart(values, base, until, is_finished)
     units = _units(pairs)
-    if until is not None and 1 < len(units) == len(pairs):
-        ratios = [unit[0] for unit in units]
-        counted = f"{len(units)} deployments that served both, in rounds"
-        return _until(repetition.shared(ratios), ratios, until, counted)
-    on_one_cluster = [
-        of_row.log - of_base.log
-        for of_row, of_base in pairs
-        if of_row.deployment == of_base.deployment
-    ]
-    if until is not None or len(pairs) >= 2 * len(units):
+    if len(units) < 2 or len(pairs) >= 2 * len(units) or (until and len(units) < len(pairs)):
+        on_one_cluster = [
+            of_row.log - of_base.log
+            for of_row, of_base in pairs
+            if of_row.deployment == of_base.deployment
+        ]
         return _in_turns(on_one_cluster, len(units))
-    return _paired([math.fsum(unit) / len(unit) for unit in units])
+    ratios = [(math.fsum(unit) / len(unit), 0.0) for unit in units]
+    basis = f"{len(ratios)} deployments that served both, in rounds"
+    return _rounds(ratios, basis, until, is_finished, _GIVEN_SHARED)
 
 
-def _until(known: Spread, ratios: Sequence[float], until: Wish, counted: str) -> Estimate:
-    """Deployments that were added until what was asked of each row was known well enough.
-
-    Width ended them, for which Stein's interval is right. Before that somebody may have ended them
-    by what he saw: then a verdict needs intervals that hold whenever one looks, too. `ratios` has
-    one of each deployment.
-    """
-    least = fluke(2 * len(ratios))
-    errors = [StandardError(error, degrees, least=least) for error, degrees in known.errors]
+def _rounds(
+    rounds: Sequence[tuple[float, float]],
+    basis: str,
+    until: Optional[Wish],
+    is_finished: bool,
+    given: int = _GIVEN,
+    least: float = 0.0,
+) -> Optional[Estimate]:
+    """The logarithms of both sides of each round; the only estimator of deployments."""
+    count = len(rounds)
+    if count < 2:
+        return None
+    spread = repetition.of_rounds(rounds, until is not None, least)
+    errors = tuple(StandardError(*error, is_own=True) for error in spread.errors)
     half = max(error.half for error in errors)
-    reached = half if until.half_reached is None else until.half_reached
-    is_reached = reached <= until.half
-    if not is_reached and len(ratios) >= FIRST:
-        errors.append(_of_sequence(interval(ratios)))
-    p = max(error.p(known.center) for error in errors) if len(ratios) >= FIRST else None
-    enough = ", until it was known well enough" if is_reached else ""
-    return Estimate(known.center, half, Level.ROUNDS, counted + enough, p, tuple(errors))
+    looks = 1 if is_finished else _LOOKS
+    if until is not None:
+        reached = half if until.half_reached is None else until.half_reached
+        is_reached = reached <= until.half
+        looks = 1 if is_reached else _LOOKS
+        basis += ", until it was known well enough" if is_reached else ""
+    if count < FEWEST_ROUNDS:
+        return Estimate(spread.center, half, Level.ROUNDS, basis, errors=errors)
+    p = min(1.0, max(error.p(spread.center) for error in errors) * looks)
+    return Estimate(
+        spread.center, half, Level.ROUNDS, basis, p, errors, spread.variance, count, given, looks
+    )
 
 
 def _beside(
-    values: Sequence[Value], base: Sequence[Value], until: Optional[Wish]
+    values: Sequence[Value], base: Sequence[Value], until: Optional[Wish], is_finished: bool
 ) -> Optional[Estimate]:
     """Groups of OSDs on the same clusters, in turns: each deployment is one value.
 
     Two groups of one cluster differ by their slices of the drives and by where CRUSH puts what, as
-    two clusters do, and no number of turns on them tells by how much.
+    two clusters do, and no number of turns on them tells by how much. Rows of one group are
+    compared in the same way: what they differ by on one cluster says little of the next.
     """
     by_deployment = repetition.on_one_cluster(
         (of_row.beside[1], of_row.deployment, of_base.deployment, of_row.log - of_base.log)
-        for of_row, of_base in _pairs(values, base)
+        for of_row, of_base in _pairs(values, base, same_time=False)
         if of_row.beside is not None
     )
     if not by_deployment:
         # One was measured again, or by itself, on clusters that never served the other.
-        return _apart(values, base, until)
+        return _apart(values, base, until, is_finished)
     pairs = [log for logs in by_deployment.values() for log in logs]
     count = len(by_deployment)
     if count > 1:
         basis = f"{count} deployments side by side, {len(pairs)} pairs of turns in all"
-        means = [math.fsum(logs) / len(logs) for logs in by_deployment.values()]
-        if until is not None:
-            return _until(repetition.beside(list(by_deployment.values())), means, until, basis)
-        center, of_means = _student(means, least=fluke(2 * count))
-        of_pairs, of_turns = _student(pairs)
-        # Whichever knows less: deployments can be alike by chance, and turns then are not.
-        half = max(of_means.half, of_turns.half)
-        p = max(of_means.p(center), of_turns.p(of_pairs)) if count >= FEWEST_ROUNDS else None
-        return Estimate(center, half, Level.ROUNDS, basis, p, (of_means, of_turns))
+        means = [(math.fsum(logs) / len(logs), 0.0) for logs in by_deployment.values()]
+        least = repetition.least_of(list(by_deployment.values()))
+        return _rounds(means, basis, until, is_finished, least=least)
     if len(pairs) < 2:
         return None
     center, error = _student(pairs)
@@ -201,49 +322,37 @@ def _beside(
 
 
 def _apart(
-    values: Sequence[Value], base: Sequence[Value], until: Optional[Wish]
+    values: Sequence[Value], base: Sequence[Value], until: Optional[Wish], is_finished: bool
 ) -> Optional[Estimate]:
     """Each configuration on deployments of its own: none serves both."""
     means, base_means = _means(values), _means(base)
-    if min(len(means), len(base_means)) < 2:
-        return None
-    differences = [a.log - b.log for a, b in _pairs(means, base_means)]
-    if until is not None:
-        if len(differences) < 2:
-            return None
-        counted = f"{len(differences)} deployments of each, in rounds"
-        spread = repetition.apart([(a.log, b.log) for a, b in _pairs(means, base_means)])
-        return _until(spread, differences, until, counted)
-    center, welch = _welch([value.log for value in means], [value.log for value in base_means])
-    # A degree of freedom is given away for cycles, as in `_paired`; what has no verdict keeps it.
-    less = 2 if len(differences) >= FEWEST_ROUNDS else 1
-    of_rounds, rounds = _student(differences, less) if len(differences) > 1 else (center, welch)
-    # Whichever knows less: rounds differ where one disturbance lasts over several of them,
-    # configurations where a disturbance changes from one of them to the next.
-    half, p = max(welch.half, rounds.half), max(welch.p(center), rounds.p(of_rounds))
     least = min(len(means), len(base_means))
-    count = (
-        f"{len(means)}" if len(means) == len(base_means) else f"{len(means)} and {len(base_means)}"
-    )
-    basis = f"{count} deployments of each, in rounds"
-    has_verdict = least >= FEWEST_ROUNDS
-    return Estimate(center, half, Level.ROUNDS, basis, p if has_verdict else None, (welch, rounds))
-
-
-def _paired(differences: Sequence[float]) -> Optional[Estimate]:
-    """Deployments that serve both configurations; several of them.
-
-    Two degrees of freedom are given away: a cycle that is longer than a round has a phase and a
-    depth, makes differences that are alike more often than normal ones are, and here nothing else
-    tells of it.
-    """
-    count = len(differences)
-    if count < 3:
+    if least < 2:
         return None
-    center, error = _student(differences, min(3, count - 1), fluke(2 * count))
-    basis = f"{count} deployments that served both, in rounds"
-    p = error.p(center) if count >= FEWEST_ROUNDS else None
-    return Estimate(center, error.half, Level.ROUNDS, basis, p, (error,))
+    pairs = _pairs(means, base_means)
+    if len(pairs) < max(2, least / 2):
+        return _unrelated(values, base, "not measured in the same rounds")
+    rounds = [(of_row.log, of_base.log) for of_row, of_base in pairs]
+    basis = f"{len(rounds)} deployments of each, in rounds"
+    return _rounds(rounds, basis, until, is_finished)
+
+
+def _unrelated(values: Sequence[Value], base: Sequence[Value], why: str) -> Optional[Estimate]:
+    """Deployments of different days: an interval for what they are, and no verdict.
+
+    Whatever else changed between them is in the difference, and nothing here tells how much.
+    """
+    sides = [[value.log for value in _means(side)] for side in (values, base)]
+    if min(map(len, sides)) < 2:
+        return None
+    center = math.fsum(sides[0]) / len(sides[0]) - math.fsum(sides[1]) / len(sides[1])
+    error = math.sqrt(sum(statistics.variance(side) / len(side) for side in sides))
+    known = StandardError(error, min(map(len, sides)) - 1)
+    count = f"{len(sides[0])}" if len(sides[0]) == len(sides[1]) else (
+        f"{len(sides[0])} and {len(sides[1])}"
+    )  # fmt: skip
+    basis = f"{count} deployments of each, {why}; no verdict"
+    return Estimate(center, known.half, Level.ROUNDS, basis)
 
 
 def _in_turns(differences: Sequence[float], clusters: int) -> Optional[Estimate]:
@@ -254,7 +363,8 @@ def _in_turns(differences: Sequence[float], clusters: int) -> Optional[Estimate]
     batches = f", {estimated.batch} at a time" if estimated.batch > 1 else ""
     where = "one cluster" if clusters == 1 else f"{clusters} clusters"
     basis = f"{len(differences)} pairs of blocks{batches}, in turns on {where}"
-    p, errors = p_value(differences), (_of_sequence(estimated),)
+    errors = (_of_sequence(estimated),)
+    p = errors[0].p(estimated.center)
     return Estimate(estimated.center, estimated.half, Level.TURNS, basis, p, errors)
 
 
@@ -264,26 +374,9 @@ def _of_sequence(estimated: Interval) -> StandardError:
     return StandardError(error, estimated.count - 1, is_sequence=True)
 
 
-def _welch(values: Sequence[float], base: Sequence[float]) -> tuple[float, StandardError]:
-    """Center and error of means of unlike variance.
-
-    Degrees of freedom are the fewer ones, less one: Welch's own estimate of them is too many where
-    two or three values happen to be alike.
-    """
-    error = math.sqrt(
-        statistics.variance(values) / len(values) + statistics.variance(base) / len(base)
-    )
-    center = math.fsum(values) / len(values) - math.fsum(base) / len(base)
-    least = fluke(len(values) + len(base))
-    return center, StandardError(error, min(len(values), len(base)) - 1, least=least)
-
-
-def _student(
-    values: Sequence[float], less: int = 1, least: float = 0.0
-) -> tuple[float, StandardError]:
+def _student(values: Sequence[float]) -> tuple[float, StandardError]:
     error = math.sqrt(statistics.variance(values) / len(values))
-    found = StandardError(error, len(values) - less, least=least)
-    return math.fsum(values) / len(values), found
+    return math.fsum(values) / len(values), StandardError(error, len(values) - 1)
 
 
 def of_known_spread(center: float, parts: Iterable[tuple[float, int, int]], basis: str) -> Estimate:
@@ -310,19 +403,37 @@ def _means(values: Iterable[Value]) -> list[Value]:
     for value in sorted(values, key=lambda value: value.round):
         by_deployment.setdefault(value.deployment, []).append(value)
     return [
-        Value(math.fsum(v.log for v in repeats) / len(repeats), repeats[0].round, deployment)
-        for deployment, repeats in by_deployment.items()
+        replace(repeats[0], log=math.fsum(v.log for v in repeats) / len(repeats), beside=None)
+        for repeats in by_deployment.values()
     ]
 
 
-def _pairs(values: Sequence[Value], base: Sequence[Value]) -> list[tuple[Value, Value]]:
-    """The runs of one round, in the order of rounds."""
-    other: Mapping[int, Value] = {value.round: value for value in base}
+def _pairs(
+    values: Sequence[Value], base: Sequence[Value], same_time: bool = True
+) -> list[tuple[Value, Value]]:
+    """The runs of one round, in the order of rounds.
+
+    With `same_time` those alone that were in their round: neither before the other side's round
+    before, nor after its next one. A row that was added later, or measured again, was not.
+    """
+    sides = [{value.round: value for value in side} for side in (values, base)]
+    both = sorted(sides[0].keys() & sides[1].keys())
     return [
-        (value, other[value.round])
-        for value in sorted(values, key=lambda value: value.round)
-        if value.round in other
+        (sides[0][number], sides[1][number])
+        for number in both
+        if not same_time
+        or sides[0][number].deployment == sides[1][number].deployment
+        or (_in_round(number, sides[0], sides[1]) and _in_round(number, sides[1], sides[0]))
     ]
+
+
+def _in_round(number: int, own: Mapping[int, Value], other: Mapping[int, Value]) -> bool:
+    started = own[number].started
+    if started is None:
+        return True
+    before = [v.started for n, v in other.items() if n < number and v.started is not None]
+    behind = [v.started for n, v in other.items() if n > number and v.started is not None]
+    return started > max(before, default=-math.inf) and started < min(behind, default=math.inf)
 
 
 def _units(pairs: Sequence[tuple[Value, Value]]) -> list[list[float]]:
@@ -339,15 +450,12 @@ def _units(pairs: Sequence[tuple[Value, Value]]) -> list[list[float]]:
     return [differences for _, differences in units]
 
 
-KeyT = TypeVar("KeyT", bound=Hashable)
-
-
 def differing(p_values: Mapping[KeyT, float], more: int = 0) -> dict[KeyT, bool]:
     """Key -> whether its difference is shown. `more` comparisons are counted without a p."""
     ordered = sorted(p_values, key=lambda key: p_values[key])
     verdicts: dict[KeyT, bool] = {}
     shown = True
     for rank, key in enumerate(ordered):
-        shown = shown and p_values[key] <= ALPHA / (len(ordered) + more - rank)
+        shown = shown and p_values[key] <= VERDICT / (len(ordered) + more - rank)
         verdicts[key] = shown
     return verdicts

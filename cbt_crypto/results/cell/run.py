@@ -82,6 +82,8 @@ class Run:
     is_missing: bool = False
     started: Optional[float] = None
     deployment: Optional[str] = None
+    #: The archive, where several stand for one configuration each.
+    campaign: str = ""
     #: The group of OSDs, and the number of the deployment, where others stood beside it.
     beside: Optional[tuple[str, int]] = None
     #: What those took meanwhile; None where none stood there, or they did not tell.

@@ -165,7 +165,7 @@ def test_a_load_is_judged_by_loads_like_it_and_others_by_the_worst(
     todo = plan(_in_rounds(campaign_of, {"build": {}}))
     found = predict(todo, earlier)
     read, write, other = found.rounds.values()
-    assert read.startswith("±2% after about 5 deployments") and "no such load" not in read
+    assert read.startswith("±2% after about 4 deployments") and "no such load" not in read
     assert write.startswith("±2% after about 25 deployments") and "no such load" not in write
     assert other.startswith("±2% after about 25 deployments")
     assert "; no such load there, so by the worst of 2 percents of others" in other
@@ -181,5 +181,5 @@ def test_deployments_that_serve_both_are_six_at_least_and_what_is_not_known_is_s
     earlier.__dict__["seen"] = [_seen("randread", "apart", 0.001)]
     found = predict(plan(_in_rounds(campaign_of, {"live": {"value": 1}})), earlier)
     words = next(iter(found.rounds.values()))
-    assert words.startswith("±2% after about 6 deployments")
+    assert words.startswith("±2% after about 4 deployments")
     assert "nothing there tells of clusters that serve the baseline and others" in words

@@ -9,8 +9,11 @@ import json
 import pytest
 from rich.console import Console
 
-from cbt_crypto.report import ReportOptions, build
+from cbt_crypto.report import ReportOptions, build, gate
+from cbt_crypto.report.charts.chart_values import Bars, BarSeries
+from cbt_crypto.report.charts.svg import svg
 from cbt_crypto.report.document import document, tidy
+from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.page import page
@@ -41,14 +44,16 @@ def _printed(report: Report) -> str:
 
 def test_a_control_that_differs_is_said_at_the_top_of_every_output(synthetic, tmp_path):
     report = build(_campaign(synthetic, tmp_path / "a", 0.9, iterations=5, rounds=True))
-    (sentence,) = report.control
+    sentence, of_others = report.control
+    assert of_others.endswith("Differences in these figures are not to be trusted.")
+    assert {"iops", "osd_cpu_us_per_io"} <= set(report.distrusted)
     assert "rbd_single_client, 4 KiB, random reads" in sentence
     printed = _printed(report)
     assert printed.index(sentence) < printed.index("percent 95 % interval")
     assert markdown(report).index("The control differs") < markdown(report).index("| IO size")
     html = page(report)
     assert html.index("The control differs") < html.index("Summary</h2>")
-    assert json.loads(json.dumps(document(report)))["control"] == [sentence]
+    assert json.loads(json.dumps(document(report)))["control"] == [sentence, of_others]
     rows = list(csv.DictReader(io.StringIO(tidy(report))))
     assert {row["control_differs"] for row in rows} == {"True"}
 
@@ -88,3 +93,36 @@ def test_the_spread_of_deployments_may_come_from_another_archive(synthetic, tmp_
     same = build(once, ReportOptions(spread_from=once))
     (section,) = same.tables[0].sections
     assert section.cells[2].comparisons["iops"].level == "run"
+
+
+def test_every_output_begins_with_the_answer(synthetic, tmp_path):
+    report = build(_campaign(synthetic, tmp_path / "a", 1.0, iterations=5, rounds=True))
+    first, *others = report.headline
+    assert first.startswith("LUKS costs 30 % of 4 KiB random reads (")
+    assert "Control: agrees." in others
+    assert _printed(report).index(first) < _printed(report).index("percent 95 % interval")
+    assert markdown(report).index("LUKS costs 30 %") < markdown(report).index("## rbd")
+    assert json.loads(json.dumps(document(report)))["headline"][0] == first
+    assert page(report).index("LUKS costs 30 %") < page(report).index("Summary</h2>")
+    rows = list(csv.DictReader(io.StringIO(tidy(report))))
+    starred = {row["configuration"] for row in rows if row["significant"] == "*"}
+    assert starred == {"LUKS"}
+
+
+def test_a_choice_of_rows_changes_no_verdict(synthetic, tmp_path):
+    """--only dropped the control, and with it the other comparisons: a gate went from 3 to 1."""
+    archive = _campaign(synthetic, tmp_path / "a", 0.9, iterations=5, rounds=True)
+    whole, chosen = build(archive), build(archive, ReportOptions(only=("LUKS",)))
+    assert chosen.control == whole.control != ()
+    assert {cell.name for cell in chosen.cells} == {"Unencrypted", "LUKS"}
+    by_name = {cell.name: cell.comparisons for cell in whole.cells}
+    assert chosen.cells[-1].comparisons == by_name["LUKS"]
+    assert chosen.verdicts == whole.verdicts
+    answers = [gate.findings(whole, BY_KEY["iops"], 5.0, only) for only in ((), ("LUKS",))]
+    assert answers[0] == answers[1] and answers[0][0].answer is gate.Answer.CANNOT_TELL
+
+
+def test_rounds_that_are_identical_are_drawn():
+    """Ends of an interval that were the value, but for its rounding, ended in a traceback."""
+    bars = BarSeries("A", (100.0,), (100.00000000000001,), (99.99999999999999,))
+    assert "<svg" in svg(Bars("key", "title", "unit", ("group",), (bars,)), "heading", "")

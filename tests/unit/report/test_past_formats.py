@@ -80,7 +80,7 @@ def test_rows_that_are_compared_with_one_another_are_read_back(repeated: Path) -
     assert markdown(again) == markdown(report)
     assert [table.groups for table in again.tables] == [table.groups for table in report.tables]
     both = [[cell.comparisons for cell in one.cells] for one in (again, report)]
-    against = [[c["iops"].p_against(95) for c in rows if c] for rows in both]
+    against = [[c["iops"].p_beyond(95) for c in rows if c] for rows in both]
     assert against[0] == against[1] and any(against[0])
 
 

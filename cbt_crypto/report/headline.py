@@ -1,0 +1,179 @@
+"""The answer in a few sentences, which every output begins with, and what limits it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cbt_crypto.report import text_of, wording
+from cbt_crypto.report.figures.doubts import CONTROL
+from cbt_crypto.report.figures.metric import FROM_MEMORY
+from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
+from cbt_crypto.units import counted
+
+#: Differences that have a sentence each; the others are counted.
+_MOST = 3
+#: What is said to be less than so much, in percent, is an answer; of more it is unclear.
+_LITTLE = 10.0
+#: From this share of reads on they are said to be from memory, in percent.
+_FROM_MEMORY = 50.0
+#: How a warning begins that limits what the figures are worth.
+_SATURATED = ("processors saturated", "processors throttled", "network saturated")
+
+
+@dataclass(frozen=True)
+class _Row:
+    name: str
+    load: str
+    iops: Comparison
+
+    @property
+    def lost(self) -> float:
+        return 100 - self.iops.percent
+
+
+def headline(report: Report) -> tuple[str, ...]:
+    """Three to six sentences: differences, the biggest first, what costs nothing, the control."""
+    rows = [row for row in _rows(report) if row.iops.differs is not None]
+    sentences = [*_differences(rows), *_little(rows), *_unclear(rows)]
+    if not rows:
+        sentences = [text_of.verdicts(report)]
+    return (*sentences, *_control(report), *_proved(report))
+
+
+def limits(report: Report) -> tuple[str, ...]:
+    """What limits the answer's validity; nothing where nothing is known to."""
+    return tuple(_limits(report))
+
+
+def _rows(report: Report) -> Iterator[_Row]:
+    several = len({table.scenario for table in report.tables}) > 1
+    for table in report.tables:
+        if table.dimensions.get("rate", "max") == "max":
+            for section in table.sections:
+                for cell in section.cells:
+                    iops = cell.comparisons.get("iops")
+                    if iops is not None and not cell.is_baseline and not _is_control(report, cell):
+                        load = _load(table, section, several)
+                        yield _Row(cell.in_legend, load, iops)
+
+
+def _is_control(report: Report, cell: ReportCell) -> bool:
+    return cell.name == CONTROL and report.baseline.dimension == "configuration"
+
+
+def _load(table: Table, section: Section, several: bool) -> str:
+    """`4 KiB random reads`, and what else tells it from the report's others."""
+    size = "" if table.op_size is None else f"{wording.op_size(table.op_size)} "
+    placed = ("scenario", "op_size", "mode")
+    more = [f"{key} {value}" for key, value in table.dimensions.items() if key not in placed]
+    more = [table.scenario, *more] if several else more
+    apart = f" ({', '.join(more)})" if more else ""
+    return f"{size}{section.label}{apart}"
+
+
+def _differences(rows: Sequence[_Row]) -> Iterator[str]:
+    shown = [row for row in rows if row.iops.differs]
+    shown.sort(key=lambda row: -abs(math.log(row.iops.percent / 100)))
+    for row in shown[:_MOST]:
+        assert row.iops.low is not None and row.iops.high is not None
+        least, most = sorted((abs(100 - row.iops.low), abs(100 - row.iops.high)))
+        verb, joint = ("costs", "of") if row.lost > 0 else ("adds", "to")
+        yield (
+            f"{row.name} {verb} {abs(row.lost):.{_digits(row.lost)}f} % {joint} {row.load} "
+            f"({least:.1f} to {most:.1f})."
+        )
+    if len(shown) > _MOST:
+        costs = sum(row.lost > 0 for row in shown[_MOST:])
+        gains = len(shown) - _MOST - costs
+        words = [f"{costs} cost" if costs else "", f"{gains} gain" if gains else ""]
+        yield f"{len(shown) - _MOST} more differences are shown: {', '.join(filter(None, words))}."
+
+
+def _digits(lost: float) -> int:
+    return 0 if abs(lost) >= _LITTLE else 1
+
+
+def _little(rows: Sequence[_Row]) -> Iterator[str]:
+    little = [row for row in rows if not row.iops.differs and _most_lost(row) <= _LITTLE]
+    if little:
+        each = "; ".join(
+            f"{row.name}, {row.load} (less than {_most_lost(row):.1f} %)" for row in little[:_MOST]
+        )
+        yield f"No cost found: {each}{_others(little)}."
+
+
+def _most_lost(row: _Row) -> float:
+    """The end of the interval, which the true loss is below with a chance of 97.5 %."""
+    return 100.0 if row.iops.low is None else max(100 - row.iops.low, 0.1)
+
+
+def _unclear(rows: Sequence[_Row]) -> Iterator[str]:
+    unclear = [row for row in rows if not row.iops.differs and _most_lost(row) > _LITTLE]
+    if unclear:
+        each = "; ".join(f"{row.name}, {row.load} ({_range(row.iops)})" for row in unclear[:_MOST])
+        yield f"Unclear, measure more rounds: {each}{_others(unclear)}."
+
+
+def _range(iops: Comparison) -> str:
+    if iops.low is None or iops.high is None or iops.says_nothing:
+        return wording.UNKNOWN_YET
+    return f"{iops.low - 100:+.1f} to {iops.high - 100:+.1f} %"
+
+
+def _others(rows: Sequence[_Row]) -> str:
+    return f"; and {len(rows) - _MOST} more" if len(rows) > _MOST else ""
+
+
+def _control(report: Report) -> Iterator[str]:
+    controls = [
+        cell.comparisons["iops"].differs
+        for cell in report.cells
+        if _is_control(report, cell) and "iops" in cell.comparisons
+    ]
+    if "iops" in report.distrusted:
+        yield "Control: DIFFERS from the baseline that it repeats; do not trust these verdicts."
+    elif any(differs is not None for differs in controls):
+        yield "Control: agrees."
+
+
+def _proved(report: Report) -> Iterator[str]:
+    runs = {run.planned.path: run for cell in report.cells for run in cell.runs}
+    asked = [run.proof for run in runs.values() if run.proof is not None]
+    words = []
+    if asked:
+        words.append(f"{sum(proof.proved for proof in asked)} of {len(asked)} cells proved")
+    hosts = _mapping(report.environment.get("hosts"))
+    osds = sum("osds" in (_mapping(about).get("roles") or ()) for about in hosts.values())
+    if osds:
+        words.append(counted(osds, "OSD host"))
+    if words:
+        yield f"{'; '.join(words)}."
+
+
+def _limits(report: Report) -> Iterator[str]:
+    if note := report.emulated_note():
+        yield f"{note[:1].upper()}{note[1:]}."
+    hosts = _mapping(report.environment.get("hosts"))
+    if any(_mapping(about).get("osds_on_files") for about in hosts.values()):
+        yield "OSDs are on files, not on drives."
+    failed = [cell for cell in report.cells if cell.state == "failed"]
+    if failed:
+        yield f"{len(failed)} of {len(report.cells)} cells failed: {failed[0].reason}."
+    memory = [
+        cell
+        for cell in report.cells
+        if cell.direction == "read" and cell.figures.get(FROM_MEMORY, 0.0) >= _FROM_MEMORY
+    ]
+    if memory:
+        rows = f"{len(memory)} of {len(report.cells)} rows"
+        yield f"Reads came from memory, not from drives, in {rows}."
+    warned = [cell for cell in report.cells if any(w.startswith(_SATURATED) for w in cell.warnings)]
+    if warned:
+        yield f"Processors or network were saturated in {len(warned)} of {len(report.cells)} rows."
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
