@@ -208,9 +208,12 @@ def _buys(plan: Plan) -> str:
     if plan.campaign.groups:
         return _buys_side_by_side(plan, section)
     if section.order == "interleaved":
+        until = any(cell.scenario.until for cell in plan.cells)
+        known = until or section.iterations >= FEWEST_PAIRS
+        ends = "The campaign ends in verdicts" if known else "No verdict"
         return (
-            "Turns: percents of one cluster, from pairs of blocks on it; a verdict takes "
-            f"{FEWEST_PAIRS}."
+            f"Turns: percents of one cluster, from pairs of blocks on it. {ends}; one takes "
+            f"{FEWEST_PAIRS} pairs."
         )
     if not is_in_rounds(plan.campaign):
         wanted = f"iterations: {max(section.iterations, FEWEST_ROUNDS)}"
