@@ -208,8 +208,8 @@ def _buys(plan: Plan) -> str:
     if plan.campaign.groups:
         return _buys_side_by_side(plan, section)
     if section.order == "interleaved":
-        until = any(cell.scenario.until for cell in plan.cells)
-        known = until or section.iterations >= FEWEST_PAIRS
+        is_until = any(cell.scenario.until for cell in plan.cells)
+        known = is_until or section.iterations >= FEWEST_PAIRS
         ends = "The campaign ends in verdicts" if known else "No verdict"
         return (
             f"Turns: percents of one cluster, from pairs of blocks on it. {ends}; one takes "

@@ -133,22 +133,6 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(center, boundary(count) * deviation / math.sqrt(count), count, batch)
 
 
-def p_value(values: Sequence[float]) -> float:
-    """The chance of such values, ever, where the mean is 0: the sequence's own verdict.
-
-    It is at most ALPHA exactly where `interval` leaves 0 out.
-    """
-    means, _ = unlike(values)
-    count = len(means)
-    squares = _squares(means) if count > 1 else 0.0
-    mean = sum(values) / len(values) if values else 0.0
-    if count < 2 or (squares == 0 and mean == 0):
-        return 1.0
-    if squares == 0:
-        return p_of_t(math.inf, count)
-    return p_of_t(abs(mean) * math.sqrt(count * (count - 1) / squares), count)
-
-
 def p_of_t(t: float, count: int) -> float:
     """The chance of such a mean of `count` values, ever: `t` is its distance in standard errors."""
     k = 1 + count * _MIXTURE

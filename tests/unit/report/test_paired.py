@@ -10,9 +10,10 @@ import pytest
 
 from cbt_crypto.archive.documents import PlannedCell
 from cbt_crypto.report.figures.interval import Comparisons, LoadRuns, split, stretches
+from cbt_crypto.report.figures.repeats import StandardError
 from cbt_crypto.results.cell.record import Record
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.repetition import ALPHA, boundary, interval, p_value
+from cbt_crypto.results.repetition import ALPHA, boundary, interval
 
 pytestmark = pytest.mark.unit
 
@@ -124,4 +125,6 @@ def test_the_sequences_p_is_what_its_interval_says() -> None:
     for shift in (0.0, 0.01, 0.03, 0.05, 0.1, 0.3):
         values = [shift + noise - 1 for noise in NOISE]
         found = interval(values)
-        assert (p_value(values) <= ALPHA) == (abs(found.center) > found.half)
+        error = found.half / boundary(found.count)
+        known = StandardError(error, found.count - 1, is_sequence=True)
+        assert (known.p(found.center) <= ALPHA) == (abs(found.center) > found.half)
