@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -146,11 +147,24 @@ def _proved(report: Report) -> Iterator[str]:
     if asked:
         words.append(f"{sum(proof.proved for proof in asked)} of {len(asked)} cells proved")
     hosts = _mapping(report.environment.get("hosts"))
-    osds = sum("osds" in (_mapping(about).get("roles") or ()) for about in hosts.values())
-    if osds:
-        words.append(counted(osds, "OSD host"))
+    osds = [
+        about for about in map(_mapping, hosts.values()) if "osds" in (about.get("roles") or ())
+    ]
+    if osds and not all(table.is_of_drives for table in report.tables):
+        words.append(", ".join((counted(len(osds), "OSD host"), *_versions(osds))))
     if words:
         yield f"{'; '.join(words)}."
+
+
+def _versions(hosts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """`Ceph 18.2.7` and `kernel 6.12.48`, each where all hosts say the same."""
+    said = {str(_mapping(about.get("versions")).get("ceph")) for about in hosts}
+    ceph = re.match(r"ceph version ([\w.]+)", said.pop()) if len(said) == 1 else None
+    if ceph:
+        yield f"Ceph {ceph[1]}"
+    kernels = {about.get("kernel") for about in hosts}
+    if len(kernels) == 1 and None not in kernels:
+        yield f"kernel {kernels.pop()}"
 
 
 def _limits(report: Report) -> Iterator[str]:

@@ -60,10 +60,11 @@ def drive_scripts(drives: Iterable[Drive]) -> HostScripts:
     devices: dict[str, list[str]] = {}
     for drive in drives:
         devices.setdefault(drive.host, []).extend(drive.devices)
-    return {host: _device_script(devices_of_host) for host, devices_of_host in devices.items()}
+    return {host: device_script(devices_of_host) for host, devices_of_host in devices.items()}
 
 
-def _device_script(devices: Iterable[str], sys: str = "/sys") -> str:
+def device_script(devices: Iterable[str], sys: str = "/sys") -> str:
+    """Return shell text that describes devices by what `sys` says of them."""
     calls = (f"describe {shlex.quote(device)}" for device in dict.fromkeys(devices))
     return f"SYS={shlex.quote(sys)}{_FUNCTION}" + "\n".join(calls)
 
@@ -170,7 +171,7 @@ def collect(
         host: [device for osd in site.osds_of(host) if not osd.is_file for device in osd.devices]
         for host in site.hosts
     }
-    scripts = {host: f"{SCRIPT}{_device_script(of_host)}\n" for host, of_host in devices.items()}
+    scripts = {host: f"{SCRIPT}{device_script(of_host)}\n" for host, of_host in devices.items()}
     outputs = remote.run(scripts, "describe the host", 600)
     hosts = {host: host_facts(site, host, text) for host, text in outputs.items()}
     for overlay in overlays:
@@ -223,6 +224,7 @@ def host_facts(site: Site, host: str, printed: str) -> dict[str, Any]:
         "roles": [role for role in ("head", "clients", "osds", "mons", "mgrs")
                   if host in site.role(role)],
         "emulated": virtualization in _EMULATED,
+        "osds_on_files": any(osd.is_file for osd in site.osds_of(host)),
         "virtualization": virtualization,
         "kernel": facts.get("kernel"),
         "os": facts.get("os"),

@@ -273,21 +273,21 @@ def claim(tmp_dir: str, devices: Iterable[str], discard: bool = False) -> str:
     """
     steps = ("claim", "discard") if discard else ("claim",)
     calls = (f"{step} {shlex.quote(path)}" for path in devices for step in steps)
-    return _as_root(tmp_dir, WIPE + _CLAIM + (_DISCARD if discard else ""), calls)
+    return proved(tmp_dir, WIPE + _CLAIM + (_DISCARD if discard else ""), calls)
 
 
 def empty_all(tmp_dir: str) -> str:
     """Shell text after which nothing of ours is on any device that a campaign has claimed."""
     notes = shlex.quote(f"{tmp_dir}/{NOTES}")
     # Without notes none is claimed, as where OSDs are on files.
-    call = _as_root(tmp_dir, WIPE + _EMPTY, ["empty_all"])
+    call = proved(tmp_dir, WIPE + _EMPTY, ["empty_all"])
     return f"if $SUDO test -e {notes} || $SUDO test -L {notes}; then\n{call}\nfi"
 
 
 def empty(tmp_dir: str, devices: Iterable[str]) -> str:
     """Shell text after which nothing of ours is on these devices."""
     calls = [f"empty {shlex.quote(path)} || bad=1" for path in devices]
-    return _as_root(tmp_dir, WIPE + _EMPTY, ["bad=0", *calls, "[ $bad = 0 ]"])
+    return proved(tmp_dir, WIPE + _EMPTY, ["bad=0", *calls, "[ $bad = 0 ]"])
 
 
 def format_osds(tmp_dir: str, mkfs: Mapping[str, str]) -> str:
@@ -301,29 +301,27 @@ def format_osds(tmp_dir: str, mkfs: Mapping[str, str]) -> str:
         calls.append(f'(\n{text}\n) & pids="$pids $!"')
     calls.append('failed=0; for pid in $pids; do wait "$pid" || failed=1; done; [ $failed = 0 ]')
     calls += [f"prove made {shlex.quote(device)}" for device in mkfs]
-    return _as_root(tmp_dir, "", calls)
+    return proved(tmp_dir, "", calls)
 
 
 def luks(tmp_dir: str, text: str) -> str:
     """`text` as root, with the functions that format, close and erase LUKS devices."""
-    return _as_root(
-        tmp_dir, _NO_CORE + directories.functions() + WIPE + _LUKS + _CLOSE_LUKS, [text]
-    )
+    return proved(tmp_dir, _NO_CORE + directories.functions() + WIPE + _LUKS + _CLOSE_LUKS, [text])
 
 
 def groups(tmp_dir: str, text: str) -> str:
     """`text` as root, with the functions that make and remove volume groups."""
-    return _as_root(tmp_dir, WIPE + _EMPTY + _GROUP + _REMOVE_GROUP, [text])
+    return proved(tmp_dir, WIPE + _EMPTY + _GROUP + _REMOVE_GROUP, [text])
 
 
 def array(tmp_dir: str, text: str) -> str:
     """`text` as root, with the functions that make and stop MD arrays."""
-    return _as_root(tmp_dir, WIPE + _EMPTY + _ARRAY + _STOP_ARRAY, [text])
+    return proved(tmp_dir, WIPE + _EMPTY + _ARRAY + _STOP_ARRAY, [text])
 
 
 def file_system(tmp_dir: str, kind: str, device: str) -> str:
     """Shell text that makes a file system, `ext4` or `xfs`, labelled as ours."""
-    return _as_root(tmp_dir, _FILE_SYSTEM, [f"make_{kind} {shlex.quote(device)}"])
+    return proved(tmp_dir, _FILE_SYSTEM, [f"make_{kind} {shlex.quote(device)}"])
 
 
 def overwrite(tmp_dir: str, device: str) -> str:
@@ -331,7 +329,8 @@ def overwrite(tmp_dir: str, device: str) -> str:
     return f"{proof(tmp_dir)}prove ready {shlex.quote(device)} '' > /dev/null"
 
 
-def _as_root(tmp_dir: str, functions: str, calls: Iterable[str]) -> str:
+def proved(tmp_dir: str, functions: str, calls: Iterable[str]) -> str:
+    """Shell text that runs calls as root, with `functions` and `prove`, in one start of Python."""
     text = f"PATH=$PATH:/usr/sbin:/sbin\nSUDO=\n{_PROVE}{functions}" + "\n".join(calls)
     return f"{_program()}$SUDO {_start(tmp_dir)} serve sh -euc {shlex.quote(text)}"
 

@@ -212,7 +212,7 @@ def _without_acceptable(section: Any) -> Any:
 def _hosts(cluster: Mapping[str, Any]) -> Iterator[Any]:
     for role in ("head", "clients", "osds", "mons", "mgrs"):
         value = cluster.get(role) or ()
-        yield from [value] if isinstance(value, str) else value
+        yield from value if isinstance(value, (list, dict)) else [value]
 
 
 def _users(cluster: Mapping[str, Any]) -> set[str]:

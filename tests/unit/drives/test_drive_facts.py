@@ -97,7 +97,7 @@ def test_where_a_drive_is_and_how_it_is_connected(tmp_path: Path, device: str) -
     blocks.mkdir(parents=True)
     for path in (disk, disk / "nvme0n1p1", tmp_path / "devices/dm-0"):
         (blocks / path.name).symlink_to(path)
-    script = drive_facts._device_script([f"/dev/{device}"], str(tmp_path))
+    script = drive_facts.device_script([f"/dev/{device}"], str(tmp_path))
     done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
     (facts,) = drive_facts.parse_drives(done.stdout).values()
     assert facts == {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Callable
 
@@ -34,7 +35,12 @@ prove() {
 
 @pytest.fixture(autouse=True)
 def proof_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    def proved(tmp_dir: str, functions: str, calls: Iterable[str]) -> str:
+        text = f"PATH=$PATH:/usr/sbin:/sbin\nSUDO=\n{_AGREES}{functions}" + "\n".join(calls)
+        return f"$SUDO sh -euc {shlex.quote(text)}"
+
     monkeypatch.setattr(destroy, "proof", lambda tmp_dir: _AGREES)
+    monkeypatch.setattr(destroy, "proved", proved)
     monkeypatch.setattr(destroy, "WIPE", 'wipe_node() { wipefs -q -a "$1"; }\n')
 
 

@@ -37,7 +37,8 @@ def test_eight_campaigns_of_ten_take_as_many_as_predicted() -> None:
         low, usual, high = allocation.needed([seen], UNTIL, 1, 10_000).rounds
         assert low <= usual <= high
         inside += low <= _taken(source, 0.015) <= high
-    assert 0.72 * trials <= inside <= 0.9 * trials
+    # Campaigns of four to six deployments take whole ones: more than eight of ten are inside.
+    assert 0.72 * trials <= inside <= 0.95 * trials
 
 
 def test_what_is_out_of_reach_is_said() -> None:
