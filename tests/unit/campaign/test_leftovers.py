@@ -56,4 +56,4 @@ def test_the_libraries_of_reports_are_loaded_by_reports_alone() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "Take down" in done.stdout
+    assert "Remove what an interrupted campaign left" in done.stdout
