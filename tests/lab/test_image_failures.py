@@ -20,7 +20,7 @@ BUILD = """
 import io
 from rich.console import Console
 from cbt_crypto.errors import CampaignError
-from cbt_crypto.lab.image import image
+from cbt_crypto.lab import image
 from cbt_crypto.lab.progress import Steps
 image._BUILD_SPACE = 0
 try:
