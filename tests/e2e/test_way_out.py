@@ -91,8 +91,10 @@ def test_nothing_is_left_in_silence(machine: Any, disk: Path, step: str, fault: 
     document["cluster"]["rebuild"] = "needed"
     config.write_text(yaml.safe_dump(document, sort_keys=False))
     archive = disk / "archive"
+    # Whoever started the tests may have done so with nohup, which a campaign respects.
     campaign = subprocess.Popen(
-        machine.command(config, "-a", str(archive)), stdout=subprocess.PIPE,
+        ["env", "--default-signal=HUP", *machine.command(config, "-a", str(archive))],
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(disk)},
     )  # fmt: skip
     assert campaign.stdout is not None and campaign.stderr is not None
