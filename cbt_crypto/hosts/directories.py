@@ -35,7 +35,7 @@ _TREES = (
 
 
 #: Used where $TMPDIR has no room for scripts and answers, or a name that programs split.
-_OTHER_PLACES = ("/dev/shm", "/var/tmp", "/tmp")
+OTHER_PLACES = ("/dev/shm", "/var/tmp", "/tmp")
 _ROOM = 4 << 20
 
 
@@ -153,7 +153,7 @@ def prefix(kind: str) -> str:
 
 def temporary_places() -> list[Path]:
     """Where this process may have temporary directories, the usual one first."""
-    return list(dict.fromkeys(map(Path, (tempfile.gettempdir(), *_OTHER_PLACES))))
+    return list(dict.fromkeys(map(Path, (tempfile.gettempdir(), *OTHER_PLACES))))
 
 
 def temporary_place() -> str:
@@ -162,10 +162,11 @@ def temporary_place() -> str:
     pdsh and ssh split the words that it is in, so it has no blanks.
     """
     usable = (place for place in map(str, temporary_places()) if not re.search(r"[\s%]", place))
-    return next(filter(_has_room, usable), tempfile.gettempdir())
+    return next(filter(has_room, usable), tempfile.gettempdir())
 
 
-def _has_room(place: str) -> bool:
+def has_room(place: str) -> bool:
+    """Return whether a file system has room for what a run puts there for a while."""
     try:
         room = os.statvfs(place)
     except OSError:

@@ -85,7 +85,7 @@ MARK = "CBT_CRYPTO_MARK"
 #: Begins the lines that frame an answer; random characters and a word follow.
 FRAME = "@cbt-crypto-answer-"
 #: Characters of one host's answer; more is no answer.
-_LONGEST = 64 << 20
+LONGEST = 64 << 20
 #: What timeout(1) ends with when the time is over.
 _LATE = 124
 _STATUS = re.compile("[0-9]{1,3}")
@@ -290,8 +290,8 @@ def _result(stdout: list[str], stderr: list[str], timed_out: bool, mark: str) ->
     status = int(status_text) if _STATUS.fullmatch(status_text) else None
     begin, end = (framed[0] + 1, framed[-1]) if status is not None else (0, len(stdout))
     lines = stdout[begin:end]
-    if sum(map(len, lines)) > _LONGEST:
-        return HostResult("", f"its answer is longer than {_LONGEST} characters", None)
+    if sum(map(len, lines)) > LONGEST:
+        return HostResult("", f"its answer is longer than {LONGEST} characters", None)
     text = "\n".join(line for line in lines if not line.startswith(mark))
     return HostResult(text.removesuffix("\n"), errors, status, timed_out and status is None)
 

@@ -29,7 +29,8 @@ def test_no_private_name_is_patched() -> None:
         f"{path.relative_to(TESTS)}: {name}"
         for path in TESTS.rglob("*.py")
         for name in patched(path.read_text(encoding="utf-8"))
-        if name.startswith("_") and not name.startswith("__")
+        # os._exit is the standard library's name for it.
+        if name.startswith("_") and not name.startswith("__") and name != "_exit"
     }
     assert found == set()
 

@@ -210,7 +210,7 @@ make_xfs() {{
 
 # In a script that the program runs itself, so that all its proofs take one start of Python. Parts
 # that run at once take turns: who has read the one line from the pipe may ask.
-_PROVE = """
+PROVE = """
 prove() {
     read -r prove_status <&6
     printf '%s\\0' $# "$@" >&8
@@ -331,7 +331,7 @@ def overwrite(tmp_dir: str, device: str) -> str:
 
 def proved(tmp_dir: str, functions: str, calls: Iterable[str]) -> str:
     """Shell text that runs calls as root, with `functions` and `prove`, in one start of Python."""
-    text = f"PATH=$PATH:/usr/sbin:/sbin\nSUDO=\n{_PROVE}{functions}" + "\n".join(calls)
+    text = f"PATH=$PATH:/usr/sbin:/sbin\nSUDO=\n{PROVE}{functions}" + "\n".join(calls)
     return f"{_program()}$SUDO {_start(tmp_dir)} serve sh -euc {shlex.quote(text)}"
 
 

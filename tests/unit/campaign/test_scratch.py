@@ -43,12 +43,12 @@ def test_a_place_that_is_full_or_that_programs_split_is_not_used(
     blank, good = tmp_path / "a b", tmp_path / "good"
     for place in (blank, good):
         place.mkdir()
-    monkeypatch.setattr(directories, "_OTHER_PLACES", (str(good),))
+    monkeypatch.setattr(directories, "OTHER_PLACES", (str(good),))
     monkeypatch.setattr(tempfile, "tempdir", str(blank))
     assert directories.temporary_place() == str(good)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert directories.temporary_place() == str(tmp_path)
-    monkeypatch.setattr(directories, "_has_room", lambda place: place == str(good))
+    monkeypatch.setattr(directories, "has_room", lambda place: place == str(good))
     assert directories.temporary_place() == str(good)
-    monkeypatch.setattr(directories, "_has_room", lambda place: False)
+    monkeypatch.setattr(directories, "has_room", lambda place: False)
     assert directories.temporary_place() == str(tmp_path)

@@ -78,7 +78,7 @@ def test_an_array_is_made_and_taken_down(
     on_drives: Any, programs: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agrees = "prove() { case $1 in ready) echo 1:2:3:4 ;; where) : ;; esac; }\n"
-    monkeypatch.setattr(destroy, "_PROVE", agrees)
+    monkeypatch.setattr(destroy, "PROVE", agrees)
     programs("mdadm", f'echo "$@" >> {tmp_path}/calls')
     programs("modprobe", "exit 0")
     drive = Drive(

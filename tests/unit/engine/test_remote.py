@@ -213,7 +213,7 @@ def test_a_torn_answer_is_none(torn: str) -> None:
 
 
 def test_an_endless_answer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cbt_crypto.hosts.remote._LONGEST", 100)
+    monkeypatch.setattr("cbt_crypto.hosts.remote.LONGEST", 100)
     result = said_by(lambda mark: f"{mark} begin\n{'x' * 101}\n{mark} 0")
     assert (result.status, result.stdout) == (None, "")
     assert result.stderr == "its answer is longer than 100 characters"
