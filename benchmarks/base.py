@@ -25,7 +25,8 @@ from cbt_crypto.results.until import MeasureUntil
 _PERCENT = re.compile(r"^(\d+(?:\.\d+)?)%$")
 
 Iops = Annotated[int, Field(ge=1, le=1 << 40)]
-Share = Annotated[str, Field(pattern=r"^(?:0*[1-9]\d?(?:\.\d+)?|0*\.\d+|0*100(?:\.0+)?)%$")]
+SHARE = r"^(?:0*[1-9]\d?(?:\.\d+)?|0*\.\d+|0*100(?:\.0+)?)%$"
+Share = Annotated[str, Field(pattern=SHARE)]
 #: `max`, IOPS of all processes together, or percent of what the baseline did at `max`.
 Rate = Union[Literal["max"], Iops, Share]
 

@@ -6,10 +6,14 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
+from cbt_crypto.benchmarks.base import SHARE
 from cbt_crypto.hosts import directories
 from cbt_crypto.results.until import PERCENT
 
-_MEANINGS: dict[str, str] = {PERCENT: "a percent from 0.0001% to 99%, as 1%"}
+_MEANINGS: dict[str, str] = {
+    PERCENT: "a percentage from 0.0001% to 99%, as 1%",
+    SHARE: "a percentage, as 50%",
+}
 
 
 def _like(pattern: str, meaning: str) -> StringConstraints:
@@ -17,9 +21,9 @@ def _like(pattern: str, meaning: str) -> StringConstraints:
     return StringConstraints(pattern=pattern)
 
 
-def meaning_of(pattern: str) -> str:
-    """What a text of that pattern is, in words."""
-    return _MEANINGS.get(pattern, f"a text like `{pattern}`")
+def meaning_of(pattern: str, unknown: str = "a text like `{}`") -> str:
+    """Describe a text of that pattern; `unknown` is the answer if the pattern has no name."""
+    return _MEANINGS.get(pattern, unknown.format(pattern))
 
 
 def _not_the_system_s(path: str) -> str:

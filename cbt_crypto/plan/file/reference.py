@@ -31,9 +31,9 @@ from cbt_crypto.results.until import MeasureUntil
 _BEGINNING = """\
 # The campaign file
 
-One YAML file describes a campaign: the cluster, its configurations, the load, and what watches the
-nodes. Where CBT has a key for something, the key is CBT's. Whatever is not described here is an
-error, with the file's line and the nearest name that is known.
+One YAML file describes a campaign: the cluster, its configurations, the workloads, and what watches the
+nodes. Where CBT has a key for something, the key is CBT's. Any other key is an error; the message
+gives the file's line and the nearest known key.
 
 ```yaml
 cluster:
@@ -56,9 +56,9 @@ benchmarks:
     workloads: {mode: [randread, randwrite]}
 ```
 
-`cbt-crypto check FILE` says what is wrong in a file, `cbt.py FILE --plan` prints what would run,
-and `cbt-crypto schema` prints a JSON Schema for editors. This page is written from the same models,
-by `python -m cbt_crypto.plan.file.reference`.
+`cbt-crypto check FILE` checks a file, `cbt-crypto plan FILE` prints what would run, and
+`cbt-crypto schema` prints a JSON Schema for editors. This page is generated from the same models, by
+`python -m cbt_crypto.plan.file.reference`.
 
 The meaning of a key names its unit. Nothing is converted: neither `true` nor `"3"` counts as 3.
 """
@@ -66,47 +66,47 @@ The meaning of a key names its unit. Nothing is converted: neither `true` nor `"
 _CONFIGURATIONS = """\
 ### cluster.configurations
 
-Each configuration is a name, which stands in the tables, and a mapping of overlays to their
-options; `{}` is the cluster without overlays. Overlays are laid over one another in the order of
-the file. [overlays.md](overlays.md) says what each of them does and how it is proved.
+Each configuration is a name, which the tables show, and a mapping of overlays to their options;
+`{}` is the cluster without overlays. Overlays are applied in the order of the file.
+[overlays.md](overlays.md) says what each of them does and how it is proved.
 """
 
 _BENCHMARKS = """\
 ## benchmarks
 
 A key is a scenario, and its value is a mapping of options. **A list is a dimension**: each
-combination of the values that are listed is one cell, and the last key varies fastest. `workloads`
-is a mapping of more options, whose loops are inside the others. An option in it replaces the same
+combination of the listed values is one cell, and the last key varies fastest. `workloads` is a
+mapping of more options, which vary faster than those outside it. An option in it replaces the same
 option above it.
 
-If the lists of a scenario do not all go together, its value is a list of such mappings, each with
-its own dimensions.
+If only some combinations of a scenario make sense, give a list of such mappings, each with its own
+dimensions.
 
 Several `iterations` are rounds: each measures every configuration once, in random order. Within a
-round, and with `order: sequential`, the cells of one configuration come one after another, scenario
-by scenario in the order of the file, because a change of configuration costs time. With
-`order: interleaved` configurations take turns instead, and with `layout: side_by_side` all of them
-do, on OSDs of their own ([method.md](method.md)). Scenarios share volumes of the same size, which
-are filled once for each cluster that is built.
+round, and with `order: sequential`, the cells of one configuration come one after another, in the
+order of the file, because a change of configuration costs time. With `order: interleaved`
+configurations take turns instead. With `layout: side_by_side` they take turns too, each on OSDs of
+its own ([method.md](method.md)). Scenarios share volumes of the same size, which are filled once
+for each cluster.
 """
 
 _UNTIL = """\
 ### time, as a mapping
 
-Each cell is measured in blocks until its percent of the baseline is known as well as asked for, and
-warm-up is cut from each block. In turns on one cluster, blocks are added. With
-`layout: side_by_side`, and in rounds with `iterations`, whole deployments are, at most as many as
-`iterations` says: side by side four at least, in rounds five, or six where one deployment serves
-both sides. `max` ends rounds too; side by side it says how many where `iterations` does not.
+Each cell is measured in blocks until its percent of the baseline is known with the precision asked
+for; warm-up is cut from each block. In turns on one cluster, blocks are added. With
+`layout: side_by_side`, and in rounds with `iterations`, whole deployments are added, at most
+`iterations` of them. Side by side takes at least four; rounds take five, or six if one deployment
+serves both sides. `max` ends rounds too; side by side it is the limit if `iterations` is not given.
 [method.md](method.md) says how, and what is assumed.
 """
 
 _MONITORING = """\
 ## monitoring_profiles
 
-collectl always runs. For hosts that have none, such as RHEL's, `sampler:` alone runs a sampler of
-our own in its place: it needs Python and nothing else, and records the same counters. `perf:` alone
-runs perf with its defaults.
+collectl always runs. For hosts that lack it, such as RHEL's, `sampler:` with no options runs our own
+sampler instead: it needs only Python, and records the same counters. `perf:` with no options runs
+perf with its defaults.
 """
 
 
@@ -147,12 +147,12 @@ def _overlays() -> Iterator[str]:
 
 
 def _scenarios() -> Iterator[str]:
-    """What all scenarios have in common, then what each has of its own."""
+    """The options that all scenarios share, then those of each that nobody above it has."""
     rows = {name: dict(_rows(scenario)) for name, scenario in SCENARIOS.items()}
-    first = next(iter(rows.values()))
+    first = next(iter(SCENARIOS))
     common = {
         key: row
-        for key, row in first.items()
+        for key, row in rows[first].items()
         if all(rows_of.get(key) == row for rows_of in rows.values())
     }
     yield "### Options of all scenarios\n"
@@ -161,7 +161,11 @@ def _scenarios() -> Iterator[str]:
     yield from _table(MeasureUntil)
     for name, scenario in SCENARIOS.items():
         yield f"### {name}\n\n{_summary(scenario)}\n"
-        yield from _lines(row for key, row in rows[name].items() if key not in common)
+        shared = common
+        if name != first and rows[first].keys() <= rows[name].keys():
+            yield f"It has all options of [{first}](#{first}), and these instead or besides:\n"
+            shared = rows[first]
+        yield from _lines(row for key, row in rows[name].items() if shared.get(key) != row)
 
 
 def _summary(model: type[BaseModel]) -> str:
@@ -228,7 +232,7 @@ def _kind(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
     if schema.get("type") in kinds:
         return kinds[schema["type"]](schema, root)
     if "pattern" in schema:
-        return meaning_of(schema["pattern"])
+        return meaning_of(schema["pattern"], "text")
     return {"boolean": "`true`, `false`", "string": "text"}.get(schema.get("type", ""), "anything")
 
 

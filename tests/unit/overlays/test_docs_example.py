@@ -64,14 +64,14 @@ def test_its_silence_proves_nothing(example: Any, site: Site) -> None:
     assert not example().judge(site, {}, {}).proved
 
 
-def test_every_overlay_and_every_option_is_described() -> None:
+def test_every_overlay_is_described_and_links_to_its_options() -> None:
     text = (DOCS / "overlays.md").read_text()
     for name, overlay in OVERLAYS.items():
         _, heading, rest = text.partition(f"\n## {name}\n")
         assert heading, f"no section on {name}"
         section = rest.partition("\n## ")[0]
-        for option in overlay.model_fields:
-            assert f"`{option}`" in section, f"{name} has {option}"
+        # file.md is generated from the models: test_reference.py.
+        assert not overlay.model_fields or f"(file.md#{name})" in section
 
 
 def test_every_hook_is_described() -> None:
