@@ -14,7 +14,13 @@ import click
 from rich.console import Console
 
 from cbt_crypto.archive.files import printable
-from cbt_crypto.command_line import checkout_option, examples, say, say_notes
+from cbt_crypto.command_line import (
+    archive_argument,
+    checkout_option,
+    examples,
+    say,
+    say_notes,
+)
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import UsageError
@@ -26,6 +32,7 @@ from cbt_crypto.plan.steps import plan
 from cbt_crypto.run import devices, take_down
 from cbt_crypto.run.detached import stop as stop_campaign
 from cbt_crypto.run.detached import watch as watch_archive
+from cbt_crypto.run.detached import watch_steps
 from cbt_crypto.run.journal import Deployment
 from cbt_crypto.run.locks import describe, locked
 from cbt_crypto.run.preflight import check as preflight
@@ -108,7 +115,7 @@ def _print_json(config_file: Path, answers: Sequence[HostFinding]) -> None:
         "cbt-crypto cleanup results/campaign-2026-11-24",
     )
 )
-@click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
+@archive_argument
 @click.option("--plan", "plan_only", is_flag=True, help="List what would be removed. No changes.")
 @click.option("-v", "--verbose", is_flag=True, help="With --plan: print the commands, too.")
 @click.option(
@@ -160,20 +167,29 @@ def _agree(yes: bool, question: str, left: Sequence[Deployment]) -> None:
         raise UsageError("nothing was touched")
 
 
-@click.command(epilog=examples("cbt-crypto watch results/campaign-2026-11-24"))
-@click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
-def watch(archive: Path) -> None:
+@click.command(
+    epilog=examples(
+        "cbt-crypto watch results/campaign-2026-11-24",
+        "cbt-crypto watch --json results/campaign-2026-11-24 | jq -r .phase",
+    )
+)
+@archive_argument
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each step.")
+def watch(archive: Path, as_json: bool) -> None:
     """Show a running campaign's progress and the results so far.
 
-    On a terminal it follows the campaign until the end; Ctrl-C stops watching, not the campaign.
-    Elsewhere it prints once. Changes nothing.
+    On a terminal, and with --json, it follows the campaign until the end; Ctrl-C stops watching,
+    not the campaign. Elsewhere it prints once. Changes nothing.
     """
     with contextlib.suppress(KeyboardInterrupt):
-        watch_archive(archive, Console())
+        if as_json:
+            watch_steps(archive, click.echo)
+        else:
+            watch_archive(archive, Console())
 
 
 @click.command(epilog=examples("cbt-crypto stop results/campaign-2026-11-24"))
-@click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
+@archive_argument
 def stop(archive: Path) -> None:
     """Stop a running campaign and wait until its cluster is gone.
 

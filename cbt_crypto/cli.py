@@ -12,7 +12,14 @@ import click
 from click.shell_completion import get_completion_class
 
 from cbt_crypto import __version__
-from cbt_crypto.command_line import HELP_OPTIONS, Lazy, LazyGroup, examples, say
+from cbt_crypto.command_line import (
+    HELP_OPTIONS,
+    Lazy,
+    LazyGroup,
+    archive_argument,
+    examples,
+    say,
+)
 from cbt_crypto.main import cbt
 
 _CAMPAIGN, _RESULTS = "cbt_crypto.campaign_commands", "cbt_crypto.report_commands"
@@ -84,7 +91,7 @@ def cbt_crypto() -> None:
     "lay-out",
     epilog=examples("cbt-crypto lay-out results/campaign-2026-11-24 upstream-results"),
 )
-@click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
+@archive_argument
 @click.argument("out", type=click.Path(path_type=Path), metavar="OUT")
 def lay_out_archive(archive: Path, out: Path) -> None:
     """Write fio results for upstream CBT's report tools.

@@ -61,6 +61,25 @@ _RUN = (
 )  # fmt: skip
 
 
+class _Archive(click.Path):
+    """An archive's directory or pack; shells are offered those below results/ first."""
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Complete with archives below results/; with any path where none begins so."""
+        archives = [
+            CompletionItem(str(plan.parent.parent))
+            for plan in sorted(Path("results").glob("*/results/plan.json"), reverse=True)
+            if str(plan.parent.parent).startswith(incomplete)
+        ]
+        return archives or super().shell_complete(ctx, param, incomplete)
+
+
+#: Gives a command the argument `archive`.
+archive_argument = click.argument("archive", type=_Archive(path_type=Path), metavar="ARCHIVE")
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """What was asked of a command that plans or runs a campaign."""
@@ -75,6 +94,7 @@ class RunOptions:
     no_report: bool = False
     verbose: bool = False
     detached: bool = False
+    notify: Optional[str] = None
 
 
 def plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,7 +105,7 @@ def plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command all options of a run but `like` and `detached`, as in `RunOptions`."""
+    """Give a command the options that `cbt.py` and `lab run` share, as in `RunOptions`."""
     for decorator in reversed(_RUN):
         function = decorator(function)
     return plan_options(function)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import shlex
+import shutil
+import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Optional
 
 import click
 from rich.console import Console
@@ -19,7 +23,7 @@ from cbt_crypto.archive.files import printable
 from cbt_crypto.command_line import RunOptions, say_error, say_notes
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import check_same_engine, choose
-from cbt_crypto.errors import RunError
+from cbt_crypto.errors import CampaignError, RunError, UsageError
 from cbt_crypto.hosts import command_log, directories, marked_processes
 from cbt_crypto.hosts.command_log import CommandLog
 from cbt_crypto.hosts.remote import Remote
@@ -52,8 +56,16 @@ def launch(options: RunOptions) -> None:
     if options.archive is None:
         _say(console, f"archive: {archive}")
         archive.parent.mkdir(exist_ok=True)
+    notification = _words(options.notify)
     if options.detached:
         sys.exit(detach(archive, _arguments(options, archive), partial(_say, console)))
+    with _notifying(notification, archive):
+        sys.exit(_run_and_report(campaign, archive, options, console))
+
+
+def _run_and_report(
+    campaign: Campaign, archive: Path, options: RunOptions, console: Console
+) -> int:
     command_shown = partial(_say, console) if options.verbose else None
     try:
         with command_log.recording(command_shown) as log:
@@ -66,7 +78,46 @@ def launch(options: RunOptions) -> None:
         from cbt_crypto import report  # noqa: PLC0415
 
         report.publish(archive, console, options.only)
-    sys.exit(_status(outcome))
+    return _status(outcome)
+
+
+def _words(notify: Optional[str]) -> list[str]:
+    """Split the command of --notify. Raises UsageError if there is no such program."""
+    try:
+        words = shlex.split(notify or "")
+    except ValueError as error:
+        raise UsageError(f"--notify {notify!r}: {error}; quote it as for a shell") from None
+    if notify is not None and (not words or shutil.which(words[0]) is None):
+        raise UsageError(f"--notify {notify!r}: there is no such program; name one to run")
+    return words
+
+
+@contextlib.contextmanager
+def _notifying(command: Sequence[str], archive: Path) -> Iterator[None]:
+    """Run the command once the block has ended, however it ended; its own failure is only told."""
+    status = RunError.exit_status
+    try:
+        yield
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else status
+        raise
+    except CampaignError as error:
+        status = error.exit_status
+        raise
+    finally:
+        if command:
+            sys.stdout.flush()
+            _notify([*command, str(archive), str(status)])
+
+
+def _notify(command: Sequence[str]) -> None:
+    try:
+        ended = subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode
+        fault = f"exit status {ended}" if ended else ""
+    except OSError as error:
+        fault = error.strerror or str(error)
+    if fault:
+        say_error(f"--notify: {command[0]}: {fault}")
 
 
 def _arguments(options: RunOptions, archive: Path) -> list[str]:

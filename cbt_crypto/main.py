@@ -32,6 +32,10 @@ _detach = click.option(
     "--detach", "detached", is_flag=True,
     help="Keep running after this terminal or ssh session ends; see cbt-crypto watch.",
 )  # fmt: skip
+_notify = click.option(
+    "--notify", metavar="COMMAND",
+    help="Run COMMAND at the end, with two more arguments: the archive and the exit status.",
+)  # fmt: skip
 
 
 @click.command(
@@ -44,6 +48,7 @@ _detach = click.option(
 @click.option("--plan", "plan_only", is_flag=True, help="Print what would run; touch nothing.")
 @_like
 @_detach
+@_notify
 @click.version_option(__version__)
 def cbt(*, plan_only: bool, archive: Optional[Path], **options: Any) -> None:
     """Run or plan a campaign, as CBT's own command does."""
@@ -68,6 +73,7 @@ def cbt(*, plan_only: bool, archive: Optional[Path], **options: Any) -> None:
 @run_options
 @_like
 @_detach
+@_notify
 def run(**options: Any) -> None:
     """Run a campaign into the archive that is named, or that of its last unfinished run."""
     from cbt_crypto.launch import launch  # noqa: PLC0415

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
-from cbt_crypto.command_line import examples, say
+from cbt_crypto.command_line import archive_argument, examples, say
 from cbt_crypto.errors import UsageError
 from cbt_crypto.results.repetition import FEWEST_ROUNDS
 from cbt_crypto.run.detached import changed, running
@@ -70,7 +70,7 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "cbt-crypto report --only randread --loss results/campaign-2026-11-24",
     )
 )
-@click.argument("archive", type=click.Path(path_type=Path))
+@archive_argument
 @click.option(
     "--baseline",
     metavar="NAME",
@@ -204,7 +204,7 @@ def _is_other(path: Path) -> bool:
         "cbt-crypto pack --summary --anonymize results/campaign-2026-11-24 -o summary.zip",
     ),
 )
-@click.argument("archive", type=click.Path(path_type=Path), metavar="ARCHIVE")
+@archive_argument
 @click.option("--summary", is_flag=True, help="The report alone, without the files of its runs.")
 @click.option("--anonymize", is_flag=True, help="Hide host names and addresses; needs --summary.")
 @click.option(
@@ -269,7 +269,7 @@ def _percent(ctx: click.Context, option: click.Parameter, value: Any) -> float:
         "cbt-crypto gate --loss 10% --metric clat_ns_p99 --junit gate.xml results/nightly",
     )
 )
-@click.argument("archive", type=click.Path(path_type=Path))
+@archive_argument
 @click.option(
     "--loss",
     "may_lose",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import select
@@ -230,6 +231,25 @@ def watch(archive: Path, console: Console) -> None:
             if running(archive) is None:
                 return
             time.sleep(_REFRESH_S)
+
+
+def watch_steps(archive: Path, write: Callable[[str], None]) -> None:
+    """Write progress.json as a line whenever it changes, with `running`, until the campaign ends.
+
+    Raises UsageError for no archive. Changes nothing.
+    """
+    open_archive(archive)
+    seen: Any = ...
+    while True:
+        # Asked first: what is read after a campaign has ended is its last word.
+        is_running = running(archive) is not None
+        state = read_json(archive / "results" / "progress.json") or {}
+        if state != seen or not is_running:
+            seen = state
+            write(json.dumps({**state, "running": is_running}))
+        if not is_running:
+            return
+        time.sleep(_REFRESH_S)
 
 
 def changed(archive: Path) -> Optional[int]:

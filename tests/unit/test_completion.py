@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -25,3 +28,29 @@ def test_bash_takes_it() -> None:
     asked = f"{text}\ncomplete -p cbt-crypto cbt.py"
     told = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
     assert len(told.stdout.splitlines()) == 2
+
+
+def test_archives_are_completed(tmp_path: Path) -> None:
+    for name in ("reef-2026-11-23", "reef-2026-11-24"):
+        (tmp_path / "results" / name / "results").mkdir(parents=True)
+        (tmp_path / "results" / name / "results" / "plan.json").touch()
+    (tmp_path / "results" / "notes").mkdir()
+
+    def offered(command: str, typed: str) -> list[str]:
+        program = [sys.executable, "-m", "cbt_crypto"]
+        asked = {
+            "COMP_WORDS": f"cbt-crypto {command} {typed}",
+            "COMP_CWORD": "2",
+            "_CBT_CRYPTO_COMPLETE": "bash_complete",
+        }
+        done = subprocess.run(
+            program, cwd=tmp_path, env={**os.environ, **asked}, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        return done.stdout.splitlines()
+
+    both = ["plain,results/reef-2026-11-24", "plain,results/reef-2026-11-23"]
+    for command in ("watch", "stop", "cleanup", "report", "gate", "pack"):
+        assert offered(command, "res") == both, command
+    # What is no archive of this directory is any path, as the shell completes it.
+    assert offered("watch", "/tm") == ["dir,/tm"] or offered("watch", "/tm") == ["file,/tm"]

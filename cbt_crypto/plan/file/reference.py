@@ -31,9 +31,9 @@ from cbt_crypto.results.until import MeasureUntil
 _BEGINNING = """\
 # The campaign file
 
-One YAML file describes a campaign: the cluster, its configurations, the workloads, and what watches the
-nodes. Where CBT has a key for something, the key is CBT's. Any other key is an error; the message
-gives the file's line and the nearest known key.
+One YAML file describes a campaign: the cluster, its configurations, the workloads, and what watches
+the nodes. Where CBT has a key for something, the key is CBT's. Any other key is an error; the
+message gives the file's line and the nearest known key.
 
 ```yaml
 cluster:
@@ -57,8 +57,8 @@ benchmarks:
 ```
 
 `cbt-crypto check FILE` checks a file, `cbt-crypto plan FILE` prints what would run, and
-`cbt-crypto schema` prints a JSON Schema for editors. This page is generated from the same models, by
-`python -m cbt_crypto.plan.file.reference`.
+`cbt-crypto schema` prints a JSON Schema for editors. This page is generated from the same models,
+by `python -m cbt_crypto.plan.file.reference`.
 
 The meaning of a key names its unit. Nothing is converted: neither `true` nor `"3"` counts as 3.
 """
@@ -104,9 +104,9 @@ serves both sides. `max` ends rounds too; side by side it is the limit if `itera
 _MONITORING = """\
 ## monitoring_profiles
 
-collectl always runs. For hosts that lack it, such as RHEL's, `sampler:` with no options runs our own
-sampler instead: it needs only Python, and records the same counters. `perf:` with no options runs
-perf with its defaults.
+collectl always runs. For hosts that lack it, such as RHEL's, `sampler:` with no options runs our
+own sampler instead: it needs only Python, and records the same counters. `perf:` with no options
+runs perf with its defaults.
 """
 
 

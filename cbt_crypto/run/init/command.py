@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -116,7 +117,7 @@ def expand(text: str) -> tuple[str, ...]:
             f"--hosts {text!r} is no list of hosts{': ' + why[-1] if why else ''}; write it as "
             "for pdsh -w, such as 'osd[0-4],client[0-4]'"
         )
-    return _checked(text, names)
+    return _checked(f"--hosts {text!r}", names)
 
 
 def _without_pdsh(text: str) -> tuple[str, ...]:
@@ -126,19 +127,55 @@ def _without_pdsh(text: str) -> tuple[str, ...]:
             f"pdsh is missing on this machine, which would expand --hosts {text!r}; install pdsh, "
             "or write every name, with commas between them"
         )
-    return _checked(text, [name for name in text.split(",") if name])
+    return _checked(f"--hosts {text!r}", [name for name in text.split(",") if name])
 
 
-def _checked(text: str, names: list[str]) -> tuple[str, ...]:
+def _checked(option: str, names: list[str]) -> tuple[str, ...]:
     if not names:
-        raise UsageError(f"--hosts {text!r} names no host; write names with commas between them")
+        raise UsageError(f"{option} names no host; write names with commas between them")
     for name in names:
         if not _NAME.fullmatch(name):
             raise UsageError(
-                f"--hosts {text!r}: {name!r} is no host name; write names with commas between "
+                f"{option}: {name!r} is no host name; write names with commas between "
                 "them, or a list as for pdsh -w, and the user with --user"
             )
     return tuple(dict.fromkeys(names))
+
+
+def of_inventory(path: Path, limit: Optional[str]) -> tuple[str, ...]:
+    """Return the hosts of an Ansible inventory, each once, by the addresses that Ansible uses.
+
+    `limit` is one of Ansible's host patterns. Asks ansible-inventory(1). Raises UsageError.
+    """
+    if not path.exists():
+        raise UsageError(f"--inventory {path}: no such file; name one that Ansible reads")
+    command = [
+        "ansible-inventory",
+        "-i",
+        str(path),
+        "--list",
+        *(["--limit", limit] if limit else ()),
+    ]
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        raise UsageError(
+            "ansible-inventory is missing on this machine, which reads --inventory; install "
+            "ansible-core, or name the hosts with --hosts"
+        ) from None
+    try:
+        groups = json.loads(answer.stdout)
+        known = groups["_meta"]["hostvars"]
+        names = [name for group in groups.values() for name in group.get("hosts", ())]
+        hosts = [str(known.get(name, {}).get("ansible_host", name)) for name in names]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        hosts = []
+    if not hosts:
+        why = (answer.stderr.strip().splitlines() or ["no host of that name"])[-1]
+        raise UsageError(f"--inventory {path} has no such hosts; ansible-inventory says: {why}")
+    return _checked(f"--inventory {path}", hosts)
 
 
 _TMP_DIR = str(ClusterSection.model_fields["tmp_dir"].default)
@@ -148,14 +185,21 @@ _TMP_DIR = str(ClusterSection.model_fields["tmp_dir"].default)
     "init",
     epilog="\b\nExamples:\n"
     "  cbt-crypto init --hosts 'osd[0-4],client[0-4]' -o campaign.yaml\n"
-    "  cbt-crypto init --hosts node0 --article reef_encryption --time 30",
+    "  cbt-crypto init --hosts node0 --article reef_encryption --time 30\n"
+    "  cbt-crypto init --inventory hosts.ini --hosts 'osds,clients'",
 )
 @click.option(
     "--hosts",
     "host_list",
-    required=True,
     metavar="LIST",
-    help="The hosts, as for pdsh -w: 'osd[0-4],client[0-4]'.",
+    help="The hosts, as for pdsh -w: 'osd[0-4],client[0-4]', or ^FILE with one a line. With "
+    "--inventory: which of its hosts, as for ansible --limit.",
+)
+@click.option(
+    "--inventory",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Take the hosts from an Ansible inventory; needs ansible-inventory.",
 )
 @click.option("--user", metavar="NAME", help="User for ssh [default: yours].")
 @click.option(
@@ -176,21 +220,23 @@ _TMP_DIR = str(ClusterSection.model_fields["tmp_dir"].default)
     show_default=True, metavar="FILE", help="The file to write; it must not exist.",
 )  # fmt: skip
 def init(
-    host_list: str, user: Optional[str], article: Optional[str], seconds: Optional[int],
-    output: Path,
+    host_list: Optional[str], inventory: Optional[Path], user: Optional[str],
+    article: Optional[str], seconds: Optional[int], output: Path,
 ) -> None:  # fmt: skip
     """Write a campaign file for these hosts.
 
     Asks the hosts what they have, and changes nothing on them. Exits with 1 if the file is written
     but a requirement on the hosts is not met yet.
     """
+    if not host_list and inventory is None:
+        raise click.UsageError("Missing option '--hosts': name the hosts, or an --inventory.")
     if os.path.lexists(output):
         raise UsageError(f"{output}: is there already; name another file with -o")
     if user is not None:
         _check_user(user)
     console, engine = Console(), embedded()
     remote = Remote(engine.common, _TMP_DIR, user)
-    names = expand(host_list)
+    names = expand(host_list or "") if inventory is None else of_inventory(inventory, host_list)
     with console.status(f"asking {counted(len(names), 'host')} what they have"):
         hosts = hardware.read_hardware(remote, names, _TMP_DIR)
     show(hosts, console)

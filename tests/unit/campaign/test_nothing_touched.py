@@ -74,6 +74,25 @@ def test_a_host_that_cannot_be_reached(host: Any, shims: Any) -> None:
     )
 
 
+def test_whoever_is_to_be_notified_is_told_of_a_refusal_too(host: Any, shims: Any) -> None:
+    shims.dead("127.9.9.9")
+    told = host.directory.parent / "told"
+    program = host.directory.parent / "tell"
+    program.write_text(f'#!/bin/sh\necho "$@" > {told}\nexit 7\n')
+    program.chmod(0o755)
+    path = host.write(cluster={"clients": ["127.9.9.9"]})
+    said = refused(host, path, "--notify", f"{program} 'a word'")
+    archive, status = told.read_text().removeprefix("a word ").split()
+    assert status == "2" and Path(archive).is_absolute()
+    assert f"--notify: {program}: exit status 7" in said
+
+
+def test_a_notification_that_cannot_be_is_refused_at_once(host: Any) -> None:
+    path = host.write()
+    assert "there is no such program" in refused(host, path, "--notify", "no-such-program x")
+    assert "No closing quotation" in refused(host, path, "--notify", "echo 'x")
+
+
 def test_ssh_is_missing_and_a_host_is_not_this_one(
     host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,16 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.run.detached import command, detach, log_of, running, status, stop, watch
+from cbt_crypto.run.detached import (
+    command,
+    detach,
+    log_of,
+    running,
+    status,
+    stop,
+    watch,
+    watch_steps,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -213,3 +222,23 @@ def test_under_systemd_it_leaves_the_scope_of_the_login(
     assert command(["-a", "x"])[:5] == ["systemd-run", "--scope", "--quiet", "--collect", "--"]
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert command(["-a", "x"])[0] == sys.executable
+
+
+def test_steps_as_lines_of_json(archive: Path, holder: Any) -> None:
+    progress = archive / "results/progress.json"
+    progress.write_text('{"format": 1, "phase": "cell 1/2: a", "cell": 1, "cells": 2}')
+    process = holder(archive / ".lock")
+    lines: list[dict[str, Any]] = []
+
+    def write(line: str) -> None:
+        lines.append(json.loads(line))
+        if len(lines) == 1:
+            progress.write_text('{"format": 1, "phase": "ended", "cell": 2, "cells": 2}')
+            process.terminate()
+            process.wait()
+
+    watch_steps(archive, write)
+    assert [(line["phase"], line["running"]) for line in lines] == [
+        ("cell 1/2: a", True),
+        ("ended", False),
+    ]

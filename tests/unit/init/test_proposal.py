@@ -13,7 +13,7 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.file import load, load_data
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.run.init import hardware_on_host, proposed
-from cbt_crypto.run.init.command import expand
+from cbt_crypto.run.init.command import expand, of_inventory
 from cbt_crypto.run.init.hardware import HostDrive, HostHardware, HostNetwork, stable_name, why_not
 from cbt_crypto.run.init.proposed import (
     ARTICLES,
@@ -24,6 +24,8 @@ from cbt_crypto.run.init.proposed import (
 )
 
 pytestmark = pytest.mark.unit
+
+DATA = Path(__file__).parents[1] / "data"
 
 GIB = 1 << 30
 
@@ -277,6 +279,34 @@ def test_host_lists_are_pdshs_own(programs: Any) -> None:
     programs("pdsh", 'echo "pdsh@x: bad" >&2; exit 1')
     with pytest.raises(UsageError, match="is no list of hosts"):
         expand("")
+
+
+def test_the_hosts_of_an_ansible_inventory(programs: Any, tmp_path: Path) -> None:
+    """What ansible-inventory 2.19.14 printed of an INI file with osd[0:2], aliases and groups."""
+    printed = DATA / "init" / "ansible-inventory-2.19.14.json"
+    programs("ansible-inventory", f'echo "$*" > {tmp_path}/asked; cat {printed}')
+    inventory = tmp_path / "hosts.ini"
+    inventory.touch()
+    assert of_inventory(inventory, "osds:clients") == (
+        "client0", "mon0", "osd0", "osd1", "osd2", "10.0.0.9",
+    )  # fmt: skip
+    asked = (tmp_path / "asked").read_text()
+    assert asked == f"-i {inventory} --list --limit osds:clients\n"
+
+
+def test_an_inventory_that_cannot_be_had_is_a_sentence(
+    programs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inventory = tmp_path / "hosts.ini"
+    with pytest.raises(UsageError, match="no such file"):
+        of_inventory(inventory, None)
+    inventory.touch()
+    programs("ansible-inventory", "echo '{}'; echo '[WARNING]: Unable to parse' >&2")
+    with pytest.raises(UsageError, match=r"has no such hosts; ansible-inventory says: .*Unable"):
+        of_inventory(inventory, None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="install ansible-core, or name the hosts"):
+        of_inventory(inventory, None)
 
 
 def test_volumes_that_fit_into_the_osds_memory_are_said() -> None:
