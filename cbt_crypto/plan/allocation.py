@@ -361,8 +361,9 @@ def _spread(pairs: Sequence[tuple[Any, Any]], metric: str, direction: str) -> Op
 
 def _squared_error(run: Any, metric: str, direction: str) -> float:
     """The variance of one run's mean, by its own seconds; nothing where they are too few."""
-    within = run.within.get(direction)
-    return float(within.log_sd.get(metric, 0.0)) ** 2 if within else 0.0
+    from cbt_crypto.report.figures.metric import BY_KEY  # noqa: PLC0415
+
+    return float(BY_KEY[metric].log_sd(run.within.get(direction)) or 0.0) ** 2
 
 
 def _mean(spreads: list[Spread]) -> Spread:

@@ -41,9 +41,9 @@ from cbt_crypto.report.figures.metric import (
     FROM_MEMORY,
     METRICS,
     OVERWRITTEN,
-    withheld,
     without,
 )
+from cbt_crypto.report.figures.of_runs import withheld
 from cbt_crypto.report.headline import headline, limits
 from cbt_crypto.report.model import (
     Comparison,

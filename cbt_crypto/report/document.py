@@ -20,7 +20,7 @@ from cbt_crypto.archive.files import printable
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import text_of
 from cbt_crypto.report.figures.conclusion import THRESHOLDS
-from cbt_crypto.report.figures.metric import BY_KEY
+from cbt_crypto.report.figures.metric import BY_KEY, log_sds
 from cbt_crypto.report.figures.repeats import StandardError
 from cbt_crypto.report.model import (
     Comparison,
@@ -35,6 +35,7 @@ from cbt_crypto.report.model import (
 from cbt_crypto.report.wording import map_text
 from cbt_crypto.results.cell.in_window import Series
 from cbt_crypto.results.cell.run import Run
+from cbt_crypto.results.cell.within_run import Within
 
 FORMAT = 2
 _COLUMNS = (
@@ -174,12 +175,16 @@ def _run(run: Run, direction: str) -> dict[str, Any]:
         "nodes": [asdict(node) for node in run.nodes],
         "cpu_percent_per_second": run.cpu_percent,
         "osd_energy": [asdict(use) for use in run.osd_energy],
-        "bootstrap": None if within is None else asdict(within),
+        "bootstrap": None if within is None else _bootstrap(within),
         "series": _series(run.series.get(direction)),
         "clat_histogram": None
         if histogram is None
         else {"latency_ns": histogram.latencies_ns, "count": histogram.counts},
     }
+
+
+def _bootstrap(within: Within) -> dict[str, Any]:
+    return {**asdict(within), "log_sd": {**within.log_sd, **log_sds(within)}}
 
 
 def _series(series: Series | None) -> dict[str, Any] | None:

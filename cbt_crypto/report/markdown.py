@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.charts.forest import forest
@@ -17,17 +17,7 @@ from cbt_crypto.report.figures.conclusion import (
 )
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
 from cbt_crypto.report.figures.doubts import notes_of
-from cbt_crypto.report.figures.metric import (
-    CALM_LATENCY,
-    FROM_MEMORY,
-    OVERWRITTEN,
-    RECOVERY_IN,
-    RECOVERY_IOPS,
-    RECOVERY_LATENCY,
-    RECOVERY_OUT,
-    ROUNDS,
-    left_out,
-)
+from cbt_crypto.report.figures.metric import Where, columns, left_out
 from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
 from cbt_crypto.report.wording import (
     CIPHER_HEADINGS,
@@ -154,59 +144,24 @@ def _percent(cell: ReportCell | None, loss: bool) -> str:
 
 
 def _figures(report: Report, table: Table) -> list[str]:
-    columns = _columns(table)
-    headings = [heading for heading, _, _ in columns]
+    shown = columns(table, Where.MARKDOWN)
+    headings = [column.heading.format(nodes=table.nodes) for _, column in shown]
     lines = [
         _row(["Mode", escape(report.compared), *headings]),
         _row(["---", "---", *("---:" for _ in headings)]),
     ]
     for section in table.sections:
         for cell in section.cells:
-            words = [shown(cell.figures.get(key)) for _, key, shown in columns]
+            words = [column.text(cell.figures.get(metric.key)) for metric, column in shown]
             if cell.state != "measured":
-                words = [f"*{cell.state}*", *("" for _ in columns[1:])]
+                words = [f"*{cell.state}*", *("" for _ in shown[1:])]
             lines.append(_row([escape(section.label), escape(cell.name), *words]))
     return lines
 
 
-def _columns(table: Table) -> list[tuple[str, str, Callable[[float | None], str]]]:
-    """Heading, figure, and how it is shown; of what few tables have only where it is there."""
-    nodes = table.nodes
-    of_drives = [
-        ("fio usr %", "fio_usr_cpu_percent", wording.one_decimal),
-        ("fio sys %", "fio_sys_cpu_percent", wording.one_decimal),
-    ]
-    rare = [
-        *(of_drives if table.is_of_drives else []),
-        (f"{nodes} CPU µs/IO", "osd_cpu_us_per_io", wording.number),
-        ("client CPU user µs/IO", "client_cpu_user_us_per_io", wording.number),
-        ("client CPU sys µs/IO", "client_cpu_sys_us_per_io", wording.number),
-        ("client hosts' CPU µs/IO", "client_hosts_cpu_us_per_io", wording.number),
-        (f"{nodes} mJ/IO", "osd_energy_j_per_io", wording.thousandths),
-        (f"{nodes} W", "osd_power_w", wording.number),
-        ("reads from memory %", FROM_MEMORY, wording.one_decimal),
-        ("drives written over, times", OVERWRITTEN, wording.one_decimal),
-        ("rounds to steady state", ROUNDS, wording.one_decimal),
-        ("OSD out, s to clean", RECOVERY_OUT, wording.one_decimal),
-        ("OSD back, s to clean", RECOVERY_IN, wording.one_decimal),
-        ("recovering, IOPS", RECOVERY_IOPS, wording.number),
-        ("recovering, mean ms", RECOVERY_LATENCY, wording.milliseconds),
-        ("before it, mean ms", CALM_LATENCY, wording.milliseconds),
-    ]
-    return [
-        ("IOPS", "iops", wording.number),
-        ("MB/s", "bandwidth_bytes_per_s", wording.megabytes),
-        ("mean ms", "clat_ns_mean", wording.milliseconds),
-        ("p99 ms", "clat_ns_p99", wording.milliseconds),
-        (f"{nodes} CPU user %", "osd_cpu_user_percent", wording.one_decimal),
-        (f"{nodes} CPU sys %", "osd_cpu_sys_percent", wording.one_decimal),
-        *(column for column in rare if table.has(column[1])),
-    ]
-
-
 def _bases(table: Table) -> list[str]:
     """What the intervals rest on, what is left out, and how the baseline drifted."""
-    said = left_out(table.cells, [key for _, key, _ in _columns(table)])
+    said = left_out(table.cells, [metric for metric, _ in columns(table, Where.MARKDOWN)])
     lines = [f"{said}."] if said else []
     lines += [f"Interval: {escape(basis)}." for basis in table.bases]
     lines += [

@@ -20,18 +20,7 @@ from cbt_crypto.report.figures.conclusion import (
     percents,
 )
 from cbt_crypto.report.figures.doubts import notes_of, numbers
-from cbt_crypto.report.figures.metric import (
-    BY_KEY,
-    CALM_LATENCY,
-    FROM_MEMORY,
-    OVERWRITTEN,
-    RECOVERY_IN,
-    RECOVERY_IOPS,
-    RECOVERY_LATENCY,
-    RECOVERY_OUT,
-    ROUNDS,
-    left_out,
-)
+from cbt_crypto.report.figures.metric import BY_KEY, Column, Where, columns, left_out
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
 
 _MAKER = ElementMaker(makeelement=html_parser.makeelement)
@@ -49,44 +38,6 @@ class _Elements:
 E = _Elements()
 
 Element = Any
-
-#: Columns behind the percent: heading, figure, scale, unit of the value that is sorted by.
-_COLUMNS = (
-    ("IOPS", "iops", 1.0),
-    ("MB/s", "bandwidth_bytes_per_s", 1e-6),
-    ("mean ms", "clat_ns_mean", 1e-6),
-    ("p50 ms", "clat_ns_p50", 1e-6),
-    ("p90 ms", "clat_ns_p90", 1e-6),
-    ("p95 ms", "clat_ns_p95", 1e-6),
-    ("p99 ms", "clat_ns_p99", 1e-6),
-    ("p99.9 ms", "clat_ns_p999", 1e-6),
-    ("max ms", "clat_ns_max", 1e-6),
-    ("{nodes} CPU user %", "osd_cpu_user_percent", 1.0),
-    ("{nodes} CPU sys %", "osd_cpu_sys_percent", 1.0),
-    ("{nodes} CPU µs/IO", "osd_cpu_us_per_io", 1.0),
-)
-#: Columns where a drive is measured, and fio is all that works on it.
-_DRIVE_COLUMNS = (
-    ("fio usr %", "fio_usr_cpu_percent", 1.0),
-    ("fio sys %", "fio_sys_cpu_percent", 1.0),
-)
-#: Columns of what few machines count; a table without any such figure does without them.
-_RARE_COLUMNS = (
-    ("client CPU user µs/IO", "client_cpu_user_us_per_io", 1.0),
-    ("client CPU sys µs/IO", "client_cpu_sys_us_per_io", 1.0),
-    ("client hosts' CPU µs/IO", "client_hosts_cpu_us_per_io", 1.0),
-    ("{nodes} mJ/IO", "osd_energy_j_per_io", 1e3),
-    ("{nodes} J/GiB", "osd_energy_j_per_gib", 1.0),
-    ("{nodes} W", "osd_power_w", 1.0),
-    ("reads from memory %", FROM_MEMORY, 1.0),
-    ("drives written over, times", OVERWRITTEN, 1.0),
-    ("rounds to steady state", ROUNDS, 1.0),
-    ("OSD out, s to clean", RECOVERY_OUT, 1.0),
-    ("OSD back, s to clean", RECOVERY_IN, 1.0),
-    ("recovering, IOPS", RECOVERY_IOPS, 1.0),
-    ("recovering, mean ms", RECOVERY_LATENCY, 1e-6),
-    ("before it, mean ms", CALM_LATENCY, 1e-6),
-)
 
 
 def scrolling(table: Element, name: str) -> Element:
@@ -278,14 +229,12 @@ def _effect(conclusion: Optional[Conclusion]) -> Element:
 def figures(report: Report, table: Table) -> Element:
     """The sortable table of one load: a row for each mode and configuration."""
     what = "% lost" if report.options.loss else "Percent of baseline"
-    possible = (*(_DRIVE_COLUMNS if table.is_of_drives else ()), *_RARE_COLUMNS)
-    rare = [column for column in possible if table.has(column[1])]
-    columns = [*_COLUMNS, *rare]
+    shown = columns(table, Where.PAGE)
     headings = [
         report.compared,
         "Mode",
         what,
-        *(heading.format(nodes=table.nodes) for heading, _, _ in columns),
+        *(column.heading.format(nodes=table.nodes) for _, column in shown),
     ]
     heads = [_sortable(text, number < 2) for number, text in enumerate(headings)]
     notes = notes_of(table)
@@ -294,7 +243,7 @@ def figures(report: Report, table: Table) -> Element:
             name_cell(report, cell.name, _marks(table, numbers(cell, notes))),
             E.TD(section.label, E.CLASS("name")),
             _percent_cell(cell, report.options.loss),
-            *(_figure(cell, key, scale) for _, key, scale in columns),
+            *(_figure(cell, metric.key, column) for metric, column in shown),
         )
         for section in table.sections
         for cell in section.cells
@@ -310,12 +259,12 @@ def _sortable(text: str, is_name: bool) -> Element:
     return E.TH(E.BUTTON(text, type="button"), *classes, scope="col")
 
 
-def _figure(cell: ReportCell, key: str, scale: float) -> Element:
+def _figure(cell: ReportCell, key: str, column: Column) -> Element:
     value = cell.figures.get(key)
     if value is None:
         why = {"title": cell.withheld[key]} if key in cell.withheld else {}
         return E.TD("-" if cell.state == "measured" else "", **why, **{"data-value": ""})
-    return E.TD(wording.number(value * scale), **{"data-value": f"{value:.9g}"})
+    return E.TD(column.text(value), **{"data-value": f"{value:.9g}"})
 
 
 def everything(report: Report, table: Table) -> Element:
@@ -382,7 +331,7 @@ def _marks(table: Table, numbers: Sequence[int]) -> list[Element]:
 
 def bases(table: Table) -> Iterable[Element]:
     """What the intervals rest on, what is left out, and how the baseline drifted."""
-    said = left_out(table.cells, [key for _, key, _ in _COLUMNS])
+    said = left_out(table.cells, [metric for metric, _ in columns(table, Where.PAGE)])
     if said:
         yield E.P(E.CLASS("note"), f"{said}.")
     for basis in table.bases:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Optional
 
 from rich.console import Console
@@ -13,13 +14,12 @@ from rich.text import Text
 from cbt_crypto.archive.files import printable
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
-from cbt_crypto.report.figures.metric import FROM_MEMORY, left_out
+from cbt_crypto.report.figures.metric import Column, Metric, Where, columns, left_out
 from cbt_crypto.report.model import (
     Comparison,
     Conclusion,
     Report,
     ReportCell,
-    Section,
     Table,
     without_missing,
 )
@@ -29,16 +29,8 @@ from cbt_crypto.units import counted
 #: From this width on there is room for a bar beside each percent.
 _WITH_BARS = 116
 _BAR = 10
-#: Widths of the first column, and of a bar that makes room for it.
+#: Widest that a name may be before it takes room from figures, and a bar that makes room for it.
 _NAME, _SHORT_BAR = 27, 6
-_COLUMNS = (
-    ("IOPS", 9),
-    ("MB/s", 7),
-    ("mean ms", 7),
-    ("p99 ms", 6),
-    ("user %", 6),
-    ("sys %", 5),
-)
 #: A column of effects that is narrower than this cuts its words.
 _EFFECT = 18
 _EFFECT_STYLE = {
@@ -63,8 +55,14 @@ def show(report: Report, console: Console) -> None:
         console.print(Text(sentence, "yellow"))
     for sentence in report.control:
         console.print(Text(sentence, "bold red"))
+    layout = _Layout.of(report, console.width)
     for table in report.tables:
-        _show_table(report, table, console)
+        _show_table(report, table, layout, console)
+    if layout.dropped:
+        words = ", ".join(layout.dropped)
+        said = f"Too narrow for: {words}. report.html and report.md have all."
+        console.print()
+        console.print(Padding(Text(said, "dim"), (0, 0, 0, 2)))
     if report.conclusions:
         _show_conclusions(report, console)
     console.print()
@@ -127,77 +125,92 @@ def _subtitle(report: Report) -> str:
     return f"throughput as {what} {report.baseline_name}"
 
 
-def _show_table(report: Report, table: Table, console: Console) -> None:
+@dataclass(frozen=True)
+class _Layout:
+    """Widths of names and bars, and the figures that there is room for; the same in all tables."""
+
+    name: int
+    bar: int
+    figures: Sequence[tuple[Metric, Column]]
+    dropped: Sequence[str]
+
+    @classmethod
+    def of(cls, report: Report, width: int) -> _Layout:
+        """Columns are taken by their rank until the width is full."""
+        names = [name.cell_len for table in report.tables for name in _names(table, [])]
+        longest = max(names, default=0)
+        bar = _BAR if width >= _WITH_BARS else 0
+        loss = report.options.loss
+        compared = [_compared(cell, loss) for cell in report.cells if cell.state == "measured"]
+        percent = max([7, *(one.cell_len for one, _ in compared)])
+        interval = max([len(_INTERVAL), *(one.cell_len for _, one in compared)])
+        # The pad behind the last column is not needed.
+        name = min(longest, _NAME)
+        left = width + 1 - sum(one + 1 for one in (name, bar, percent, interval) if one)
+        shown = (one for table in report.tables for one in columns(table, Where.TERMINAL))
+        found = {metric.key: (metric, column) for metric, column in shown}
+        room: dict[str, int] = {}
+        for metric, column in sorted(found.values(), key=lambda one: one[1].rank):
+            texts = (column.text(cell.figures.get(metric.key)) for cell in report.cells)
+            needed = 1 + max(len(column.heading_on_terminal), *map(len, texts))
+            # A figure that is cut is worse than none.
+            if sum(room.values()) + needed > left:
+                break
+            room[metric.key] = needed
+        left -= sum(room.values())
+        name += max(0, min(longest - name, left))
+        short = max(0, min(longest - name, bar - _SHORT_BAR))
+        return cls(
+            name + short,
+            bar - short,
+            [one for key, one in found.items() if key in room],
+            [c.heading_on_terminal for key, (_, c) in found.items() if key not in room],
+        )
+
+
+_INTERVAL = "95 % interval"
+
+
+def _show_table(report: Report, table: Table, layout: _Layout, console: Console) -> None:
     notes: list[str] = []
-    with_bars = console.width >= _WITH_BARS
-    named = [
-        (section, [(cell, _name(cell, notes)) for cell in section.cells])
-        for section in table.sections
-    ]
-    longest = max((name.cell_len for _, rows in named for _, name in rows), default=0)
-    grid = _grid(report, with_bars, console.width, longest)
-    for section, rows in named:
-        _add_section(grid, section, rows, report, with_bars)
+    grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    grid.add_column("", width=layout.name, overflow="fold")
+    if layout.bar:
+        grid.add_column("", width=layout.bar)
+    grid.add_column("% lost" if report.options.loss else "percent", justify="right", no_wrap=True)
+    grid.add_column(_INTERVAL, justify="right", no_wrap=True)
+    for _, column in layout.figures:
+        grid.add_column(column.heading_on_terminal, justify="right", no_wrap=True)
+    for section in table.sections:
+        grid.add_row(Text(section.label, "bold cyan"))
+        for cell in section.cells:
+            bar = [_bar(cell, layout.bar)] if layout.bar else []
+            grid.add_row(_name(cell, notes), *bar, *_figures(cell, layout, report.options.loss))
     console.print()
     console.print(Text(table.title, "bold"))
     _say_emulated(report.emulated_note(table), console)
     console.print(grid)
-    for basis in table.bases:
-        console.print(Text(f"  {basis}", "dim"))
-    said = left_out(table.cells, ["clat_ns_p99"])
-    if said:
-        console.print(Text(f"  {said}", "dim"))
-    for section in table.sections:
-        if section.drift_percent is not None:
-            text = f"  {section.label}: the baseline drifted by {section.drift_percent:+.1f} %"
-            console.print(Text(f"{text} from its first to its last run", "dim"))
+    said = [*table.bases, left_out(table.cells, [metric for metric, _ in layout.figures])]
+    said += [
+        f"{section.label}: the baseline drifted by {section.drift_percent:+.1f} % from its first "
+        "to its last run"
+        for section in table.sections
+        if section.drift_percent is not None
+    ]
+    for text in filter(None, said):
+        console.print(Padding(Text(text, "dim"), (0, 0, 0, 2)))
     for number, note in enumerate(notes, 1):
-        console.print(Padding(Text(f"{number}  {note}", "yellow"), (0, 0, 0, 2)))
+        console.print(Padding(Text(f"[{number}] {note}", "yellow"), (0, 0, 0, 2)))
 
 
-def _grid(report: Report, with_bars: bool, width: int, longest: int) -> Grid:
-    """The columns that fit; names then have what is left, and four columns of the bars."""
-    grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
-    grid.add_column("", width=_NAME, overflow="fold")
-    if with_bars:
-        grid.add_column("", width=_BAR)
-    grid.add_column("% lost" if report.options.loss else "percent", justify="right", width=7)
-    grid.add_column("95 % interval", justify="right", width=18)
-    # The pad behind the last column is not needed.
-    left = 1 + width - sum((column.width or 0) + 1 for column in grid.columns)
-    has_memory = any(table.has(FROM_MEMORY) for table in report.tables)
-    for heading, column_width in (*_COLUMNS, *([("mem %", 5)] if has_memory else [])):
-        # A figure that is cut is worse than none.
-        if left < column_width + 1:
-            break
-        left -= column_width + 1
-        grid.add_column(heading, justify="right", width=column_width, no_wrap=True)
-    grid.columns[0].width = _NAME + max(0, min(longest - _NAME, left))
-    if with_bars:
-        short = max(0, min(longest - grid.columns[0].width, _BAR - _SHORT_BAR))
-        grid.columns[0].width += short
-        grid.columns[1].width = _BAR - short
-    return grid
+def _names(table: Table, notes: list[str]) -> list[Text]:
+    """Those of its rows, with the numbers of their notes, which are appended to `notes`."""
+    return [_name(cell, notes) for cell in table.cells]
 
 
 def _name(cell: ReportCell, notes: list[str]) -> Text:
     marks = _marks(cell, notes)
-    return Text.assemble(f"  {cell.name}", (f" {marks}" if marks else "", "yellow"))
-
-
-def _add_section(
-    grid: Grid,
-    section: Section,
-    rows: Sequence[tuple[ReportCell, Text]],
-    report: Report,
-    with_bars: bool,
-) -> None:
-    columns = len(grid.columns)
-    grid.add_row(Text(section.label, "bold cyan"), *[""] * (columns - 1))
-    for cell, name in rows:
-        bar = [_bar(cell, grid.columns[1].width or _BAR)] if with_bars else []
-        figures = _figures(cell, report.options.loss)[: columns - 1 - len(bar)]
-        grid.add_row(name, *bar, *figures)
+    return Text.assemble(f"  {cell.name}", (f" [{marks}]" if marks else "", "yellow"))
 
 
 def _marks(cell: ReportCell, notes: list[str]) -> str:
@@ -226,22 +239,16 @@ def _bar(cell: ReportCell, width: int) -> Text:
     return Text(text.ljust(width), "dim" if cell.is_baseline else "blue")
 
 
-def _figures(cell: ReportCell, loss: bool) -> list[Text]:
+def _figures(cell: ReportCell, layout: _Layout, loss: bool) -> list[Text]:
     if cell.state != "measured":
         return [Text(cell.state, "bold red")]
-    figures = cell.figures
+    figures = (Text(column.text(cell.figures.get(m.key))) for m, column in layout.figures)
+    return [*_compared(cell, loss), *figures]
+
+
+def _compared(cell: ReportCell, loss: bool) -> tuple[Text, Text]:
     comparison = cell.comparisons.get("iops")
-    return [
-        _percent(comparison, loss),
-        _interval(cell, comparison, loss),
-        Text(wording.number(figures.get("iops"))),
-        Text(wording.megabytes(figures.get("bandwidth_bytes_per_s"))),
-        Text(wording.milliseconds(figures.get("clat_ns_mean"))),
-        Text(wording.milliseconds(figures.get("clat_ns_p99"))),
-        Text(wording.one_decimal(figures.get("osd_cpu_user_percent"))),
-        Text(wording.one_decimal(figures.get("osd_cpu_sys_percent"))),
-        Text(wording.one_decimal(figures.get(FROM_MEMORY))),
-    ]
+    return _percent(comparison, loss), _interval(cell, comparison, loss)
 
 
 def _percent(comparison: Optional[Comparison], loss: bool) -> Text:

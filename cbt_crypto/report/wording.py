@@ -79,21 +79,6 @@ def milliseconds(ns: Optional[float]) -> str:
     return number(None if ns is None else ns / 1e6)
 
 
-def megabytes(bytes_per_s: Optional[float]) -> str:
-    """Throughput in MB/s, of 10^6 bytes."""
-    return number(None if bytes_per_s is None else bytes_per_s / 1e6)
-
-
-def thousandths(value: Optional[float]) -> str:
-    """A value in J, shown in mJ with three significant digits; `-` when there is none."""
-    return number(None if value is None else 1e3 * value)
-
-
-def one_decimal(value: Optional[float]) -> str:
-    """For percent of CPU."""
-    return "-" if value is None else f"{value:.1f}"
-
-
 ABSENT = "not on this machine"
 #: More places than these are counted, and not named, where most have a value.
 _NAMED = 3

@@ -9,7 +9,8 @@ from typing import Any, Optional
 import numpy as np
 
 from cbt_crypto.archive.documents import Baseline, OverlayProof, PlanDocument, Proof
-from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, records_of, total_rate
+from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY
+from cbt_crypto.report.figures.of_runs import records_of, total_rate
 from cbt_crypto.report.model import Comparison, ReportCell, Section, Table
 from cbt_crypto.results.cell.node import BUSY_STATES, IdleUse, NodeUse
 from cbt_crypto.results.cell.record import Floats, Record

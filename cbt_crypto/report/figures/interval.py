@@ -14,7 +14,7 @@ from typing import Optional
 from scipy.special import stdtrit
 
 from cbt_crypto.archive.documents import Scalar
-from cbt_crypto.report.figures.metric import BY_KEY, Metric
+from cbt_crypto.report.figures.metric import BY_KEY, Metric, Test
 from cbt_crypto.report.figures.repeats import (
     Estimate,
     Level,
@@ -159,8 +159,6 @@ def _plain(dimensions: Mapping[str, Scalar]) -> dict[str, Scalar]:
 
 _TAIL = 0.975
 
-#: A maximum is of one IO: nothing says how far another would be from it.
-_WITHOUT = ("clat_ns_max",)
 #: The figure by which rows are also compared with one another.
 _AMONG_ROWS = "iops"
 
@@ -323,7 +321,7 @@ def _compare(
     if not metric.better or figures[0] is None or not figures[1]:
         return None
     percent = 100 * figures[0] / figures[1]
-    if metric.key in _WITHOUT:
+    if metric.test is Test.NONE:
         return Comparison(percent)
     if nothing := sum(load.gave_nothing(metric, row) for row in (value, other)):
         all_runs = len(measured) + len(base) + sum(load.failed.get(v, 0) for v in (value, other))
@@ -343,7 +341,7 @@ def _compare(
 def _repeated(
     metric: Metric, load: LoadRuns, value: Scalar, other: Scalar, known: Optional[KnownSpread]
 ) -> Optional[Estimate]:
-    if not metric.better or metric.key in _WITHOUT:
+    if not metric.better or metric.test is Test.NONE:
         return None
     sides = [load.values(metric, row) for row in (value, other)]
     if not all(sides) or any(load.gave_nothing(metric, row) for row in (value, other)):
@@ -399,7 +397,7 @@ def _error(metric: Metric, direction: str, runs: Sequence[Run]) -> Optional[tupl
         squares = math.fsum((log - mean) ** 2 for log in known)
         return math.sqrt(squares / (len(known) - 1) / len(known)), len(known) - 1
     within = [run.within[direction] for run in runs if direction in run.within]
-    spreads = [noise.log_sd[metric.key] for noise in within if metric.key in noise.log_sd]
+    spreads = [sd for sd in map(metric.log_sd, within) if sd is not None]
     if not spreads:
         return None
     return spreads[0], max(within[0].blocks - 1, 1.0)

@@ -130,30 +130,27 @@ def drawn_weights(length: int, block: int) -> Floats:
 
 
 def _figures(seconds: Seconds, weights: Floats) -> dict[str, Floats]:
-    """Each figure of each draw, by the key of its metric."""
+    """What each draw gives, by the name that figures know it by: `Metric.varies`."""
     length = len(seconds.iops)
     has_latency = np.isfinite(seconds.clat_ns_mean)
     weighted_ios = np.where(has_latency, seconds.iops, 0.0)
     latency = weighted_ios * np.where(has_latency, seconds.clat_ns_mean, 0.0)
     iops = weights @ seconds.iops / length
-    figures = {"iops": iops, "bandwidth_bytes_per_s": iops}
+    figures = {"iops": iops}
     if has_latency.any():
         with np.errstate(invalid="ignore", divide="ignore"):
             figures["clat_ns_mean"] = (weights @ latency) / (weights @ weighted_ios)
     for state, percent in seconds.cpu_percent.items():
         figures[f"osd_cpu_{state}_percent"] = weights @ percent
-        figures[f"osd_cpu_{state}_cores"] = figures[f"osd_cpu_{state}_percent"]
     if seconds.busy_cores is not None:
         busy = weights @ seconds.busy_cores
         figures["osd_cpu_busy_cores"] = busy
         with np.errstate(invalid="ignore", divide="ignore"):
             figures["osd_cpu_us_per_io"] = busy / (weights @ seconds.io_total)
-        figures["osd_cpu_s_per_gib"] = figures["osd_cpu_us_per_io"]
     if seconds.watts is not None:
         figures["osd_power_w"] = weights @ seconds.watts
         with np.errstate(invalid="ignore", divide="ignore"):
             figures["osd_energy_j_per_io"] = figures["osd_power_w"] / (weights @ seconds.io_total)
-        figures["osd_energy_j_per_gib"] = figures["osd_energy_j_per_io"]
     figures.update(_of_clients(seconds, weights))
     if seconds.counts is not None and seconds.latencies_ns is not None:
         figures.update(percentile_columns(weights @ seconds.counts, seconds.latencies_ns))
@@ -171,7 +168,7 @@ def _of_clients(seconds: Seconds, weights: Floats) -> dict[str, Floats]:
             used = {state: (weights @ series) / ios for state, series in cores.items()}
         busy: Floats = np.sum(list(used.values()), axis=0)
         figures.update({f"{metric}_{state}_us_per_io": values for state, values in used.items()})
-        figures.update({f"{metric}_us_per_io": busy, f"{metric}_s_per_gib": busy})
+        figures[f"{metric}_us_per_io"] = busy
     return figures
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from cbt_crypto.archive.documents import Recovery
 from cbt_crypto.report import build
-from cbt_crypto.report.figures import metric
+from cbt_crypto.report.figures import of_runs
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.results.cell.in_window import Series
 
@@ -31,12 +31,12 @@ class _Run:
 def test_the_seconds_are_those_that_it_lasted() -> None:
     """Out in the middle of the fourth second, clean in the middle of the seventh."""
     runs: Any = [_Run()]
-    assert metric.before("iops")(runs, "read") == 10.0
-    assert metric.meanwhile("iops")(runs, "read") == np.mean([10, 5, 5, 4])
+    assert of_runs.before("iops")(runs, "read") == 10.0
+    assert of_runs.meanwhile("iops")(runs, "read") == np.mean([10, 5, 5, 4])
     weighted = np.average([10, 5, 5, 4], weights=[10, 5, 5, 4])
-    assert metric.meanwhile("clat_ns_mean")(runs, "read") == pytest.approx(1e6 * weighted)
-    assert metric.lasted("clean_after_out_s")(runs, "read") == 2.0
-    assert metric.meanwhile("iops")(runs, "write") is None
+    assert of_runs.meanwhile("clat_ns_mean")(runs, "read") == pytest.approx(1e6 * weighted)
+    assert of_runs.lasted("clean_after_out_s")(runs, "read") == 2.0
+    assert of_runs.meanwhile("iops")(runs, "write") is None
 
 
 def test_it_is_a_row_s_figures(small: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_long_name_keeps_its_notes_on_its_line(tmp_path, synthetic, width):
     lines = _printed(replace(built, tables=(replace(table, sections=(section,)),)), width)
     lines = lines.splitlines()
     assert all(len(line) <= width for line in lines)
-    (row,) = [line for line in lines if line.startswith("  LUKS + secure messenger 5,6,7,8 ")]
+    (row,) = [line for line in lines if line.startswith("  LUKS + secure messenger [5,6,7,8] ")]
     assert "100.00" in row.split() and "1,000" in row.split()
 
 
