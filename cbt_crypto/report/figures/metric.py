@@ -120,6 +120,12 @@ METRICS = (
         varies="iops", column=Column("IOPS", Where.TERMINAL, rank=1),
     ),
     Metric(
+        "iops_variation_percent", "IOPS, variation from second to second", "%", 0,
+        of_runs.variation("iops"),
+        "standard deviation of the IOPS of single seconds, in percent of their mean",
+        column=Column("IOPS ± % a second", Where.PAGE, decimals=1),
+    ),
+    Metric(
         "bandwidth_bytes_per_s", "throughput", "B/s", 1, of_runs.bandwidth,
         "sum over processes of fio's `bw_bytes`", varies="iops",
         column=Column("MB/s", Where.TERMINAL, 1e-6, rank=4),

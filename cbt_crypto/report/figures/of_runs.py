@@ -164,6 +164,19 @@ def throughput(field: str) -> Of:
     )
 
 
+def variation(field: str) -> Of:
+    """How much the seconds of a run differ, in percent of their mean; None unless all tell."""
+
+    def value(run: Run, direction: str) -> Optional[float]:
+        series = run.series.get(direction)
+        if series is None or len(series.iops) < 2:
+            return None
+        seconds = getattr(series, field)
+        return per(100 * float(seconds.std(ddof=1)), float(seconds.mean()))
+
+    return mean_of_runs(value)
+
+
 def bandwidth(runs: Sequence[Run], direction: str) -> Optional[float]:
     """None where nobody counts bytes: of syncs, which have none, and of etcd's requests."""
     per_second = throughput("bandwidth_bytes_per_s")(runs, direction)
