@@ -23,7 +23,7 @@ define install
 endef
 
 .PHONY: help quickstart test test-long test-faults fuzz packages test-packages venv lock lint unit contract pythons e2e lab \
-	dist deb site man clean
+	dist release site man clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -83,9 +83,18 @@ e2e lab: $(TOX) ## Run one kind of test only
 dist: $(TOX) ## Build wheel and sdist into dist/, and check them
 	$(TOX) -e dist
 
-# debian/ says how; Debian 12 has no pydantic 2, so the package wants 13 or later.
-deb: ## Build a Debian package beside this directory; wants build-essential, debhelper, dh-python, pybuild-plugin-pyproject
-	dpkg-buildpackage -us -uc -b
+# debian/ and packaging/ say how. The deb can be built on Debian 12 and wants 13: 12 has no pydantic 2.
+release: export PATH := /usr/sbin:/usr/bin:/sbin:/bin
+release: dist ## Build wheel, sdist, deb and rpm into dist/
+	$(call install,build-essential debhelper dh-python pybuild-plugin-pyproject python3-all python3-setuptools \
+		python3-pip python3-wheel rpm)
+	dpkg-buildpackage -us -uc -b -tc
+	mv ../cbt-crypto_*_all.deb dist/ && rm -f ../cbt-crypto_*.buildinfo ../cbt-crypto_*.changes
+	set -e; version=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' cbt_crypto/__init__.py); \
+	rpmbuild -bb --quiet --nodeps --define "version_of_build $$version" --define "_topdir $(CURDIR)/build/rpm" \
+		--define "_sourcedir $(CURDIR)/dist" --define "_rpmdir $(CURDIR)/dist" \
+		--define "_rpmfilename %{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm" packaging/cbt-crypto.spec
+	ls -l dist
 
 site: $(TOX) ## Build the documentation as a site into site/, and check its links
 	$(TOX) -e site

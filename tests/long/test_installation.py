@@ -1,7 +1,7 @@
-"""Installed as people do on Debian 13 and its next release: pipx, uv, and a package by dh-python.
+"""Installed as people do on Debian 13 and its next release: pipx, uv, a deb and an rpm.
 
-Each root is made by mmdebstrap; pipx, apt and dpkg are its own. Debian 12 has no pydantic 2, and so
-only pipx and uv.
+Each root is made by mmdebstrap; pipx, apt, dpkg and rpm are its own. Debian 12 has no pydantic 2,
+and so only pipx and uv.
 """
 
 from __future__ import annotations
@@ -103,9 +103,16 @@ def test_uv_installs_the_wheel_as_a_tool(root: Root) -> None:
     )
 
 
-def test_a_debian_package_is_built_installed_and_removed(root: Root) -> None:
-    root.run("cd /root/src && dpkg-buildpackage -us -uc -b")
-    root.run("apt-get install -y -q --no-install-recommends /root/cbt-crypto_*_all.deb")
-    said = root.run(f"export PATH=/usr/sbin:/usr/bin:/sbin:/bin\n{_TRIAL}")
-    assert "pip install arch" in said, "what Debian does not have is said"
-    root.run("apt-get purge -y -q cbt-crypto; ! command -v cbt-crypto")
+def test_a_release_is_built_and_each_package_installed_and_removed(root: Root) -> None:
+    root.run("apt-get install -y -q make git && cd /root/src && make release")
+    built = root.run("ls /root/src/dist")
+    assert [Path(name).suffix for name in sorted(built.split())] == [".deb", ".rpm", ".gz", ".whl"]
+    system = "export PATH=/usr/sbin:/usr/bin:/sbin:/bin\n"
+    root.run("apt-get install -y -q --no-install-recommends /root/src/dist/cbt-crypto_*_all.deb")
+    root.run(system + _TRIAL)
+    # The libraries that the deb brought stay; an rpm puts modules where Fedora's Python looks.
+    root.run("dpkg --purge cbt-crypto; ! command -v cbt-crypto")
+    root.run("rpm -i --nodeps /root/src/dist/cbt-crypto-*.noarch.rpm")
+    modules = root.run("dirname $(rpm -ql cbt-crypto | grep '/cbt_crypto/cli.py$')").strip()
+    root.run(f"{system}export PYTHONPATH={Path(modules).parent}\n{_TRIAL}")
+    root.run("rpm -e cbt-crypto; ! command -v cbt-crypto")
