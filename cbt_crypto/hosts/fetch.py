@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import os
 import resource
+import secrets
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -41,6 +43,27 @@ def script(path: str, mark: str) -> str:
         f"echo; echo {mark}; tar -c -C {shlex.quote(folder or '/')} -- {shlex.quote(name)}; "
         "[ $? -le 1 ]"
     )
+
+
+def order(host: str, ssh: Sequence[str], remote: str, target: str) -> dict[str, Any]:
+    """What `main` is told of one host; `ssh` is all that comes before the command there."""
+    mark = f"@cbt-crypto-files-{secrets.token_hex(8)}"
+    command = f"exec sh -c {shlex.quote(script(remote, mark))}"
+    return {"label": host, "argv": [*ssh, command], "mark": mark, "target": target}
+
+
+def program() -> tuple[list[str], dict[str, str]]:
+    """Command line and environment of this module as a program, which reads orders as JSON."""
+    return [sys.executable, "-m", __name__], {"PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+def place(arrived: Path, host: str, local: Path) -> None:
+    """Move what came of a host's directory into another: `a` as `a.host`."""
+    for entry in sorted(arrived.iterdir()):
+        target = local / f"{entry.name}.{host}"
+        if target.is_dir():
+            shutil.rmtree(target)
+        entry.replace(target)
 
 
 def after_mark(stream: BinaryIO, mark: str) -> None:

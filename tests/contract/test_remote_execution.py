@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
+import tarfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cbt_crypto.engine.upstream import execution
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import remote
 
@@ -151,6 +155,64 @@ def test_nothing_to_sync_is_an_error_that_names_the_host(own_bench: Make, tmp_pa
     made = own_bench()
     with pytest.raises(HostError, match=r"^head: copy .* from it: nothing came"):
         made.engine.common.sync_files(f"{made.tmp_dir}/nothing", str(tmp_path / "kept"))
+
+
+def evil_tar(tmp_path: Path) -> str:
+    """In place of a host's tar: files that lead elsewhere, or are more than files."""
+    stream = tmp_path / "stream.tar"
+    with tarfile.open(stream, "w") as tar:
+        for name, kind in (
+            ("run", tarfile.DIRTYPE),
+            ("run/link", tarfile.SYMTYPE),
+            ("run/output.0", tarfile.REGTYPE),
+            ("run/../../evil", tarfile.REGTYPE),
+        ):
+            info = tarfile.TarInfo(name)
+            info.type, info.mode, info.linkname = kind, 0o6777, "/etc"
+            tar.addfile(info)  # fmt: skip
+    return f"cat {stream}"
+
+
+@pytest.mark.parametrize("pattern", ["/*", ""])
+def test_upstream_s_files_come_as_checked_streams(
+    upstream_bench: Make, tmp_path: Path, programs: Callable[[str, str], Path], shims: Any,
+    pattern: str,
+) -> None:  # fmt: skip
+    """rpdcp's receiver wrote where, and what, a compromised host said."""
+    made = upstream_bench()
+    run, local = tmp_path / "run", tmp_path / "in"
+    run.mkdir()
+    local.mkdir()
+    (run / "output.0").write_text("x")
+    (run / "sub").mkdir()
+    module = sys.modules["common"]
+    module.sync_files(f"{run}{pattern}", str(local))
+    hosts = ("head", "c0", "c1", "o0", "o1")
+    kept = {path.name: path for path in local.iterdir()}
+    if pattern:
+        assert set(kept) == {f"{name}.{host}" for name in ("output.0", "sub") for host in hosts}
+        assert kept["output.0.c1"].read_text() == "x"
+    else:
+        assert {path.name for path in kept["run.c1"].iterdir()} == {"output.0", "sub"}
+    assert shims.calls("rpdcp") == []
+    programs("tar", evil_tar(tmp_path))
+    with pytest.raises(HostError, match=r"^c0: copy .* nothing came: .*name that leads elsewhere"):
+        made.engine.common.sync_files(str(run), str(tmp_path / "evil in"))
+    assert not [path for path in tmp_path.rglob("*") if path.name.startswith("evil.")]
+    modes = [path.stat().st_mode for path in (tmp_path / "evil in").rglob("*")]
+    assert not [mode for mode in modes if mode & 0o6000]
+
+
+def test_upstream_s_pdsh_says_no_more_than_an_answer(
+    upstream_bench: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A host's output was read whole into memory."""
+    monkeypatch.setattr(execution, "LONGEST", 1 << 20)
+    common = upstream_bench().engine.common
+    began = time.monotonic()
+    out, _ = common.pdsh_each({"c0": "exec yes", "c1": "echo fine"}).communicate(60)
+    assert "c1: fine\n" in out and len(out) < 4 << 20
+    assert time.monotonic() - began < 50
 
 
 def test_directories_are_made_and_removed_on_every_host(own_bench: Make, shims: Any) -> None:

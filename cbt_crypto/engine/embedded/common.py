@@ -10,25 +10,22 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
 import shlex
 import shutil
 import signal
 import stat
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
-import cbt_crypto
 from cbt_crypto.engine.embedded import settings
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import command_log, directories, fetch
 from cbt_crypto.hosts.directories import prefix
-from cbt_crypto.hosts.remote import fan_out, is_local, preamble
+from cbt_crypto.hosts.remote import LONGEST, fan_out, is_local, preamble
 from cbt_crypto.hosts.trust_on_host import distrust
 
 #: Seconds between SIGTERM and SIGKILL of a command of ours that ran out of time.
@@ -183,8 +180,8 @@ SSH_OPTIONS = (
     "-oControlPersist=300",
 )
 _CONTROL_PREFIX = "cbt-ssh-"
-#: What an ssh may write of a host's answer, in blocks of 512 bytes: 128 MiB, no whole disk.
-_LIMIT = "ulimit -f 262144"
+#: What an ssh may write of a host's answer, in blocks of 512 bytes: no whole disk.
+_LIMIT = f"ulimit -f {(LONGEST + (1 << 20)) // 512}"
 #: What each host runs. The script itself comes by standard input: there it may be of
 #: any length, and no list of processes shows it.
 _READ_SCRIPT = 'script=$(cat) && exec </dev/null && eval "$script"'
@@ -271,11 +268,13 @@ def _pdsh_argv(nodes: Sequence[str], files: str) -> list[str]:
 
 def _ssh_argv(node: str) -> list[str]:
     """The ssh command that runs a script on one host, over the connection that pdsh shares."""
+    command = f"exec env CBT_HOST={shlex.quote(_host(node))} sh -c {shlex.quote(_READ_SCRIPT)}"
+    return ["sh", "-c", f'{_LIMIT}; exec "$@"', "sh", *_ssh(node), command]
+
+
+def _ssh(node: str) -> list[str]:
     user, _, host = node.rpartition("@")
-    command = f"exec env CBT_HOST={shlex.quote(host)} sh -c {shlex.quote(_READ_SCRIPT)}"
-    login = ["-l", user] if user else []
-    ssh = ["ssh", "-x", *_ssh_arguments(), *login, host, "--", command]
-    return ["sh", "-c", f'{_LIMIT}; exec "$@"', "sh", *ssh]
+    return ["ssh", "-x", *_ssh_arguments(), *(["-l", user] if user else []), host, "--"]
 
 
 def _scp_argv(flags: Optional[str], source: str, target: str) -> list[str]:
@@ -314,23 +313,16 @@ def rpdcp(nodes: str, flags: Optional[str], remote: str, local: str) -> Handle:
         target = os.path.join(local, f"{name}.{host}")
         handle.start(f"@cp.{host}", ["cp", *_cp_flags(flags), "-T", "--", remote, target])
     if there:
-        orders = [_fetching(node, remote, os.path.join(local, f"{name}.{_host(node)}"))
-                  for node in there]  # fmt: skip
+        # pdsh's own way back writes where, and what, the host says.
+        orders = [
+            fetch.order(
+                _host(node), _ssh(node), remote, os.path.join(local, f"{name}.{_host(node)}")
+            )
+            for node in there
+        ]
         handle.path("@fetch", SCRIPT).write_text(json.dumps(orders), encoding="utf-8")
-        package = str(Path(cbt_crypto.__file__).parent.parent)
-        program = [sys.executable, "-m", "cbt_crypto.hosts.fetch"]
-        handle.start("@fetch", program, {"PYTHONPATH": package})
+        handle.start("@fetch", *fetch.program())
     return handle
-
-
-def _fetching(node: str, remote: str, target: str) -> dict[str, Any]:
-    """What `fetch` is told: pdsh's own way back writes where, and what, the host says."""
-    mark = f"@cbt-crypto-files-{secrets.token_hex(8)}"
-    command = f"exec sh -c {shlex.quote(fetch.script(remote, mark))}"
-    user, _, host = node.rpartition("@")
-    login = ["-l", user] if user else []
-    argv = ["ssh", "-x", *_ssh_arguments(), *login, host, "--", command]
-    return {"label": host, "argv": argv, "mark": mark, "target": target}
 
 
 def _copy_argv(
@@ -362,11 +354,7 @@ def sync_files(remote: str, local: str) -> None:
         arrived = Path(staging, f"{name}.{host}")
         if not arrived.is_dir():
             raise HostError(host, f"copy {remote} from it", "nothing came", stderr.strip()[-600:])
-        for entry in sorted(arrived.iterdir()):
-            target = Path(local, f"{entry.name}.{host}")
-            if target.is_dir():
-                shutil.rmtree(target)
-            entry.replace(target)
+        fetch.place(arrived, host, Path(local))
     shutil.rmtree(staging)
 
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import io
+import json
 import os
+import re
 import shlex
 import signal
+import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,43 +20,66 @@ from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto.errors import HostError, RunError
+from cbt_crypto.hosts import fetch
 from cbt_crypto.hosts.devices import destroy
-from cbt_crypto.hosts.remote import packed, preamble
+from cbt_crypto.hosts.remote import LONGEST, packed, preamble
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 
 #: Linux allows 128 KiB for one argument of a program, and quotes and pdsh add to ours.
 _ARGUMENT_BYTES = 60_000
+#: Seconds in which the files of one cell must have come.
+_COLLECT_S = 300
 
 
 class Fan:
     """Handles of upstream's, one for each host, that are waited for together."""
 
     def __init__(self, handles: Mapping[str, Any], local: type[Any]) -> None:
-        """`local` is the class of handles whose output has the host before its first line only."""
+        """`local` is the class of handles whose programs do not label their lines."""
         self.timed_out = False
         self._local = local
         self._handles = dict(handles)
-        self._answers: dict[str, tuple[str, str]] = {}
-        self._waiters = [
-            threading.Thread(target=self._wait_for, args=item, daemon=True)
-            for item in self._handles.items()
+        self._answers: dict[tuple[str, bool], str] = {}
+        self._readers = [
+            threading.Thread(target=self._read, args=(host, is_error), daemon=True)
+            for host in self._handles
+            for is_error in (False, True)
         ]
-        for waiter in self._waiters:
-            waiter.start()
+        for reader in self._readers:
+            reader.start()
 
-    def _wait_for(self, host: str, handle: Any) -> None:
-        self._answers[host] = handle.communicate()
+    def _read(self, host: str, is_error: bool) -> None:
+        """Read as much as an answer may have; what says more is ended."""
+        handle = self._handles[host]
+        process: subprocess.Popen[bytes] = handle.popen_obj
+        stream = process.stderr if is_error else process.stdout
+        data = stream.read(LONGEST + 1) if stream is not None else b""
+        if len(data) > LONGEST:
+            _kill(process)
+        lines = data.decode(errors="replace").splitlines()
+        if not isinstance(handle, self._local):
+            lines = [line.partition(": ")[2] for line in lines]
+        self._answers[host, is_error] = "".join(f"{host}: {line}\n" for line in lines)
 
     def communicate(self, timeout: Optional[float] = None) -> tuple[str, str]:
         """(stdout, stderr) of all, each line as `host: text`; ends them after `timeout` seconds."""
         ends = None if timeout is None else time.monotonic() + timeout
-        for waiter in self._waiters:
-            waiter.join(None if ends is None else max(0.0, ends - time.monotonic()))
-        if any(waiter.is_alive() for waiter in self._waiters):
+        for reader in self._readers:
+            reader.join(None if ends is None else max(0.0, ends - time.monotonic()))
+        if any(reader.is_alive() for reader in self._readers):
             self.timed_out = True
-            self._end()
-        outputs = [self._lines(host) for host in self._handles]
-        return "".join(out for out, _ in outputs), "".join(err for _, err in outputs)
+            for handle in self._handles.values():
+                _kill(handle.popen_obj)
+            for reader in self._readers:
+                reader.join(5)
+        for handle in self._handles.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                handle.popen_obj.wait(5 if self.timed_out else None)
+        out, err = (
+            "".join(self._answers.get((host, is_error), "") for host in self._handles)
+            for is_error in (False, True)
+        )
+        return out, err
 
     def wait(self) -> int:
         """The worst exit status."""
@@ -60,28 +88,26 @@ class Fan:
             (int(handle.popen_obj.returncode) for handle in self._handles.values()), default=0
         )
 
-    def _end(self) -> None:
-        for handle in self._handles.values():
-            # Upstream makes each command the leader of a group of its own.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(handle.popen_obj.pid, signal.SIGKILL)
-        for waiter in self._waiters:
-            waiter.join(5)
 
-    def _lines(self, host: str) -> tuple[str, str]:
-        stdout, stderr = self._answers.get(host, ("", ""))
-        plain = isinstance(self._handles[host], self._local)
-        return _labelled(host, stdout, plain), _labelled(host, stderr, plain)
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    # Upstream makes each command the leader of a group of its own.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
-def _labelled(host: str, text: str, once: bool) -> str:
-    """Every line with its host: upstream's local handles label the first, pdsh's all."""
-    if once:
-        text = text.partition(": ")[2]
-        lines = text.splitlines()
-    else:
-        lines = [line.partition(": ")[2] for line in text.splitlines()]
-    return "".join(f"{host}: {line}\n" for line in lines)
+@dataclass(frozen=True)
+class Brought:
+    """Files that have come, as upstream waits for them: without an error for what did not."""
+
+    said: str
+
+    def communicate(self) -> tuple[str, str]:
+        """Nothing, and which hosts sent nothing fit."""
+        return "", self.said
+
+    def wait(self) -> int:
+        """The exit status of a copy: 1 where a host failed."""
+        return int(bool(self.said))
 
 
 class Common:
@@ -91,6 +117,10 @@ class Common:
         """`settings` is upstream's module of that name."""
         self._module = module
         self._settings = settings
+        self._said = ""
+        self._rpdcp = module.rpdcp
+        # Upstream's benchmarks fetch their files by it.
+        module.rpdcp = self.rpdcp
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
@@ -108,15 +138,53 @@ class Common:
                 raise RunError(f"{host}: a command cannot be started there: {error}") from error
         return Fan(handles, self._module.CheckedPopenLocal)
 
+    def rpdcp(self, nodes: str, flags: Optional[str], remotefile: str, localdir: str) -> Any:
+        """Bring a file or directory of every node as `name.host`, or, for `DIRECTORY/*`, all in it.
+
+        pdsh's receiver would write where, and what, a host says. They come as checked streams.
+        """
+        if self._module.get_localnode(nodes):
+            return self._rpdcp(nodes, flags, remotefile, localdir)
+        hosts = {node.rpartition("@")[2]: node for node in nodes.split(",")}
+        remote, is_content, _ = remotefile.partition("/*")
+        name = os.path.basename(remote.rstrip("/"))
+        with tempfile.TemporaryDirectory(prefix=".incoming-", dir=localdir) as staging:
+            orders = [
+                fetch.order(host, self._ssh(node), remote, f"{staging}/{host}/{name}")
+                for host, node in hosts.items()
+            ]
+            argv, more = fetch.program()
+            done = subprocess.run(
+                argv, input=json.dumps(orders), env={**os.environ, **more}, text=True,
+                capture_output=True, check=False, start_new_session=True, timeout=_COLLECT_S,
+            )  # fmt: skip
+            for host in hosts:
+                arrived = Path(staging, host, *([name] if is_content else []))
+                if arrived.is_dir():
+                    fetch.place(arrived, host, Path(localdir))
+        self._said = done.stderr
+        return Brought(done.stderr)
+
+    def _ssh(self, node: str) -> list[str]:
+        """As pdsh starts it for upstream."""
+        user, _, host = node.rpartition("@")
+        given = getattr(self._settings, "common", {}).get("pdsh_ssh_args")
+        words = given or os.environ.get("PDSH_SSH_ARGS") or "-a -x -l%u %h"
+        values = {"%u": user or getpass.getuser(), "%h": host}
+        more = os.environ.get("PDSH_SSH_ARGS_APPEND", "")
+        named = re.sub("%[uh]", lambda match: values[match[0]], words)
+        return ["ssh", "-oBatchMode=yes", *shlex.split(f"{more} {named}"), "--"]
+
     def sync_files(self, remote: str, local: str) -> None:
         """Bring the entries of a directory from every node: `a` as `a.host`."""
+        self._said = ""
         with contextlib.redirect_stdout(io.StringIO()):
             self._module.sync_files(f"{remote}/*", local)
         names = os.listdir(local)
         for node in self._settings.getnodes("clients").split(","):
             host = node.rpartition("@")[2]
             if not any(name.endswith(f".{host}") for name in names):
-                raise HostError(host, f"copy {remote} from it", "nothing came", "")
+                raise HostError(host, f"copy {remote} from it", "nothing came", self._said[-600:])
 
     def make_remote_dir(self, remote: str) -> None:
         """Make a directory on every node."""
