@@ -69,6 +69,7 @@ def check(
     say_notes(config_file, campaign.notes)
     cells = cells_of(campaign)
     plan(campaign)
+    devices.check_distinct(campaign, cells)
     answers: list[HostFinding] = []
     if hosts:
         engine = choose(checkout)

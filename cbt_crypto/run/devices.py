@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from cbt_crypto.errors import HostError, UsageError
@@ -32,12 +34,8 @@ _SEEN_WORDS = 3
 def read_identities(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -> Notes:
     """What the campaign's paths lead to now. Touches nothing. Raises UsageError."""
     wanted: dict[str, dict[str, bool]] = {}
-    uses: dict[tuple[str, str], dict[str, None]] = {}
-    for need in needs_of(campaign, cells):
-        if isinstance(need, DeviceGuard):
-            for host in need.hosts:
-                wanted.setdefault(host, {})[need.device] = need.wipe
-                uses.setdefault((host, need.device), {})[need.key] = None
+    for host, guard in _guards(campaign, cells):
+        wanted.setdefault(host, {})[guard.device] = guard.wipe
     tmp_dir = campaign.cluster.tmp_dir
     scripts = {host: destroy.identify(tmp_dir, paths) for host, paths in wanted.items()}
     try:
@@ -49,7 +47,7 @@ def read_identities(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -
                 raise HostError(host, _WHAT, "an answer about other devices", f"asked: {paths}")
     except HostError as error:
         raise UsageError(str(error)) from error
-    _check_distinct(uses, identities)
+    check_distinct(campaign, cells, identities)
     return {
         host: {
             path: {"identity": known, "uuid": str(uuid.uuid4()), "wipe": wanted[host][path]}
@@ -59,23 +57,39 @@ def read_identities(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -
     }
 
 
-def _check_distinct(
-    uses: Mapping[tuple[str, str], Iterable[str]],
-    identities: Mapping[str, Mapping[str, Mapping[str, str]]],
+def check_distinct(
+    campaign: Campaign,
+    cells: Sequence[Cell],
+    identities: Mapping[str, Mapping[str, Mapping[str, str]]] = MappingProxyType({}),
 ) -> None:
-    """Raise UsageError for a device that OSDs would have twice.
+    """Raise UsageError for a device that OSDs would have twice, by the file or as hosts say.
 
     That is: by two paths, by two names of its host, or for data and database. Drives without Ceph
     are measured one after another, and may be.
     """
-    of_osds = [(place, key) for place, keys in uses.items() for key in keys if key != "drives"]
-    for (one, its_key), (other, other_key) in combinations(of_osds, 2):
-        known, its_known = (identities[host][path] for host, path in (one, other))
-        if one == other or _is_one_device(known, its_known, is_one_host=one[0] == other[0]):
+    uses = dict.fromkeys(
+        (host, guard.device, guard.key)
+        for host, guard in _guards(campaign, cells)
+        if guard.key != "drives"
+    )
+    for (host, path, key), (other_host, other, other_key) in combinations(uses, 2):
+        is_one_host = host == other_host
+        known = identities.get(host, {}).get(path, {})
+        its_known = identities.get(other_host, {}).get(other, {})
+        if (is_one_host and os.path.normpath(path) == os.path.normpath(other)) or _is_one_device(
+            known, its_known, is_one_host
+        ):
             raise UsageError(
-                f"cluster: {its_key} and {other_key} name one device twice, {': '.join(one)} and "
-                f"{': '.join(other)} ({words(dict(known))}); keep one of them"
+                f"cluster: {key} and {other_key} name one device twice, {host}: {path} and "
+                f"{other_host}: {other}{f' ({words(dict(known))})' if known else ''}; keep one of "
+                "them"
             )
+
+
+def _guards(campaign: Campaign, cells: Sequence[Cell]) -> Iterator[tuple[str, DeviceGuard]]:
+    for need in needs_of(campaign, cells):
+        if isinstance(need, DeviceGuard):
+            yield from ((host, need) for host in need.hosts)
 
 
 def _is_one_device(one: Mapping[str, str], other: Mapping[str, str], is_one_host: bool) -> bool:

@@ -68,6 +68,20 @@ def test_data_and_database(campaign_of: Callable[..., Any]) -> None:
         )  # fmt: skip
 
 
+def test_a_file_that_names_it_twice(campaign_of: Callable[..., Any]) -> None:
+    """No host need be asked for that."""
+    cluster = {"osd_file_size": ..., "osds_per_node": 2, "osd_devices": ["/dev/x", "/dev//./x"]}
+    campaign = campaign_of(cluster=cluster)
+    with pytest.raises(UsageError, match=r"twice, o0: /dev/x and o0: /dev//\./x; keep"):
+        devices.check_distinct(campaign, cells_of(campaign))
+    overlay = {"db_device": {"devices": "/dev/y", "size": "1G"}}
+    cluster |= {"osd_devices": ["/dev/x", "/dev/y"], "baseline": "A"}
+    cluster |= {"configurations": {"A": {}, "B": overlay}}
+    campaign = campaign_of(cluster=cluster)
+    with pytest.raises(UsageError, match=r"osd_devices and db_device\.devices name one device"):
+        devices.check_distinct(campaign, cells_of(campaign))
+
+
 @pytest.mark.parametrize(("one", "other"), [(A, B), (PART, NEXT)])
 def test_two_devices_are_two(
     campaign_of: Callable[..., Any], one: dict[str, str], other: dict[str, str]
