@@ -37,7 +37,7 @@ from cbt_crypto.plan_command import archive_of, finished, tell_engine, with_conf
 from cbt_crypto.run import devices
 from cbt_crypto.run.campaign import Holding, Outcome, run_campaign
 from cbt_crypto.run.detached import detach
-from cbt_crypto.run.interrupt import Abandoned, interrupts
+from cbt_crypto.run.interrupt import Abandoned, interrupts, like_ctrl_c
 from cbt_crypto.run.journal import devices_before
 from cbt_crypto.run.locks import hosts_held, locked, own_id, this_run
 from cbt_crypto.run.preflight import check
@@ -49,7 +49,11 @@ from cbt_crypto.units import counted
 
 def launch(options: RunOptions) -> None:
     """Run what is left of a campaign, print its tables, and end the program with its status."""
-    console = Console()
+    with like_ctrl_c():
+        _launch(options, Console())
+
+
+def _launch(options: RunOptions, console: Console) -> None:
     campaign = with_conf(load(options.config_file), options.conf)
     say_notes(options.config_file, campaign.notes)
     archive = archive_of(campaign, options)
@@ -77,7 +81,11 @@ def _run_and_report(
         # Here, because a node that only measures need not have the libraries of the report.
         from cbt_crypto import report  # noqa: PLC0415
 
-        report.publish(archive, console, options.only)
+        try:
+            report.publish(archive, console, options.only)
+        except KeyboardInterrupt:
+            say_error(f"interrupted; for the report run: cbt-crypto report {archive}")
+            return _status(outcome) or RunError.exit_status
     return _status(outcome)
 
 
@@ -198,10 +206,13 @@ def _measure(
             with held as hold, locked(archive):
                 log.open(archive)
                 holding = Holding(run, hold.check, handled)
-                return run_campaign(todo, engine, archive, config_file, progress, holding)
+                outcome = run_campaign(todo, engine, archive, config_file, progress, holding)
         except KeyboardInterrupt as error:
             # Before anything was deployed.
             return Outcome(error=error)
+        if handled.is_interrupted and outcome.error is None:
+            outcome.error = KeyboardInterrupt()
+        return outcome
 
 
 def _tell_changes(archive: Path, campaign: Campaign, console: Console) -> None:

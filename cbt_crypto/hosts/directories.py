@@ -171,8 +171,14 @@ def has_room(place: str) -> bool:
         room = os.statvfs(place)
     except OSError:
         return False
-    has_files = room.f_files == 0 or room.f_favail > 0
-    return has_files and room.f_bavail * room.f_frsize > _ROOM and os.access(place, os.W_OK)
+    if room.f_bavail * room.f_frsize <= _ROOM:
+        return False
+    # What an error of its drive made read-only says of itself that it can be written.
+    try:
+        tempfile.TemporaryFile(dir=place).close()
+    except OSError:
+        return False
+    return True
 
 
 def clear_dead() -> None:

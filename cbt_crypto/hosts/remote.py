@@ -16,10 +16,12 @@ import shlex
 import shutil
 import socket
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Optional, Protocol, TypeVar
 
 from cbt_crypto.errors import HostError, RunError
@@ -170,6 +172,19 @@ class Remote:
 
 
 T = TypeVar("T")
+#: What reading an answer of another form than was asked for raises.
+NONSENSE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+
+
+def misread(error: BaseException, what: str) -> RunError:
+    """What became of a step in which hosts said something odd; the command log has where."""
+    kind = f"{type(error).__name__}: {error}"[:_SHOWN]
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    places = ", ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames)
+    command_log.record(["localhost"], what, f"read what hosts said: {places}", kind, 0)
+    return RunError(
+        f"{what}: hosts said what makes no sense ({kind}); results/commands.log has what was asked"
+    )
 
 
 def answer_of(host: str, what: str, text: str, read: Callable[[str], T]) -> T:
@@ -179,7 +194,7 @@ def answer_of(host: str, what: str, text: str, read: Callable[[str], T]) -> T:
     """
     try:
         return read(text.strip())
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except NONSENSE as error:
         shown = "".join(c if c.isprintable() else "?" for c in text.strip()[:_SHOWN]) or "nothing"
         raise HostError(host, what, "an answer that makes no sense", shown) from error
 

@@ -20,7 +20,7 @@ from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import CellBenchmark, CellOutcome, Engine
 from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.remote import NONSENSE, Remote, misread
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.cells import Cell, share
 from cbt_crypto.plan.layout import drives_of, site_of
@@ -186,6 +186,8 @@ class CampaignRun:
             self.outcome.error = error
         except OSError as error:
             self.outcome.error = self._of_system(error)
+        except NONSENSE as error:
+            self.outcome.error = misread(error, "deploy")
 
     def _of_system(self, error: OSError) -> RunError:
         return RunError(f"{error.filename or self.archive}: {error.strerror or error}")
@@ -314,8 +316,9 @@ class CampaignRun:
             of_file = {"seconds_measured": scenario.measured_s, "seconds_ramp": scenario.ramp}
             with done.timeline.step("measure", **of_file):
                 outcome = attempt(cell, benchmark, done.target, directory, healthy)
-        except RunError as error:
-            self._failed(cell, f"{error}{diagnosis(self._remote, benchmark.site)}")
+        except (RunError, *NONSENSE) as error:
+            failure = error if isinstance(error, RunError) else misread(error, "measure")
+            self._failed(cell, f"{failure}{diagnosis(self._remote, benchmark.site)}")
         else:
             self._failed_in_a_row = 0
             done.is_healthy = True

@@ -25,6 +25,11 @@ class Interrupts:
         self._seen = 0
 
     @property
+    def is_interrupted(self) -> bool:
+        """Whether a signal came, also one that interrupted nothing."""
+        return self._seen > 0
+
+    @property
     def is_abandoned(self) -> bool:
         """Whether the second signal came."""
         return self._seen > 1
@@ -58,11 +63,30 @@ class Interrupts:
 def interrupts(say: Callable[[str], None]) -> Iterator[Interrupts]:
     """Handle SIGINT, SIGTERM and SIGHUP while the block runs."""
     handled = Interrupts(say)
+    with _handled_by(handled.receive):
+        yield handled
+
+
+@contextlib.contextmanager
+def like_ctrl_c() -> Iterator[None]:
+    """Have the first signal raise KeyboardInterrupt while the block runs, and a second one end."""
+
+    def receive(number: int, frame: Optional[FrameType]) -> None:
+        for each in _SIGNALS:
+            signal.signal(each, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    with _handled_by(receive):
+        yield
+
+
+@contextlib.contextmanager
+def _handled_by(handler: Callable[[int, Optional[FrameType]], None]) -> Iterator[None]:
     # nohup means it.
     numbers = [n for n in _SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
-    before = {number: signal.signal(number, handled.receive) for number in numbers}
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
-        yield handled
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)

@@ -25,7 +25,7 @@ from cbt_crypto.engine.contract import (
 )
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import samplers
-from cbt_crypto.hosts.remote import Remote, check_clocks, clock_offsets
+from cbt_crypto.hosts.remote import NONSENSE, Remote, check_clocks, clock_offsets, misread
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.results.readers.process_output import read_results
@@ -90,8 +90,9 @@ class Collector:
         self._under_way = None
         try:
             future.result()
-        except RunError as error:
-            self._failed(cell, str(error))
+        except (RunError, *NONSENSE) as error:
+            failure = error if isinstance(error, RunError) else misread(error, "read the results")
+            self._failed(cell, str(failure))
 
     def close(self) -> None:
         """Wait, and end the thread."""

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import Optional
 
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.remote import HostResult, Remote, clock_bounds, clock_difference
+from cbt_crypto.hosts.remote import (
+    NONSENSE,
+    HostResult,
+    Remote,
+    clock_bounds,
+    clock_difference,
+)
 from cbt_crypto.hosts.requirement import CLUSTER, Fact, Requirement
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.units import counted
@@ -182,6 +188,8 @@ for comm in /proc/[0-9]*/comm; do
 done 2>/dev/null"""
 
 _BEGIN = "@cbt-crypto-requirement"
+#: Characters of an answer that cannot be read.
+_SHOWN = 80
 _CLOCK = "@cbt-crypto-clock"
 _TIMEOUT_S = 120
 
@@ -277,10 +285,16 @@ def _findings(
     for index, need in needs:
         # What a host did not say anything about is judged too, and found wanting.
         output = parts.get(str(index), "")
-        error = need.judge(output)
-        shown, warning = "no" if error else "ok", None
-        if isinstance(need, Fact):
-            shown, warning = need.shown(output), need.advice(output)
+        try:
+            error = need.judge(output)
+            shown, warning = "no" if error else "ok", None
+            if isinstance(need, Fact):
+                shown, warning = need.shown(output), need.advice(output)
+        except NONSENSE:
+            shown, warning = "no", None
+            error = (
+                f"{need.name}: said what makes no sense: {output[:_SHOWN]}; look what runs there"
+            )
         findings.append(HostFinding(host, need.column, shown, error, warning))
     return findings
 

@@ -21,7 +21,7 @@ from cbt_crypto.engine.contract import Cluster, MakeCluster
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import ceph_conf, rados_client_on_host, shell
 from cbt_crypto.hosts.devices import rbd_images
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.remote import Remote, answer_of
 from cbt_crypto.hosts.requirement import CLUSTER, Fact, Requirement
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.plan.cells import Cell
@@ -35,6 +35,7 @@ from cbt_crypto.run.targets import sockets_on_host
 from cbt_crypto.run.targets.base import Runs, commands_of
 from cbt_crypto.run.targets.cluster import overlaid, take_down
 
+_FIND = "find the OSDs' admin sockets"
 _FSID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 # The head may be a command that enters a container: what `ceph` says is all that is known of it.
@@ -155,9 +156,9 @@ def discover(remote: Remote, site: Site, cluster: ClusterSection) -> Found:
             host: shell.python(source, {"fsid": fsid, "osds": osds})
             for host, osds in directories.items()
         },
-        "find the OSDs' admin sockets", 120,
+        _FIND, 120,
     )  # fmt: skip
-    answers = {host: json.loads(text) for host, text in outputs.items()}
+    answers = {host: answer_of(host, _FIND, text, _sockets_in) for host, text in outputs.items()}
     osds = [
         _osd(cluster, host, int(number), directory, answers[host].get(number))
         for host, of_host in directories.items()
@@ -176,13 +177,26 @@ def _ask_monitors(
     what = "ask the cluster for its OSDs"
     printed = remote.run({site.head: script}, what, 2 * limit + 30)[site.head]
     fsid, _, document = printed.strip().partition("\n")
-    try:
-        metadata = [osd for osd in json.loads(document) if "hostname" in osd]
-    except (ValueError, TypeError) as error:
-        raise RunError(f"{site.head}: ceph osd metadata printed no list: {error}") from error
+    metadata = answer_of(site.head, what, document, _metadata_in)
     if not metadata:
         raise RunError(f"{site.head}: the cluster of {site.conf} has no OSD that runs; start it")
     return fsid.strip(), metadata
+
+
+def _metadata_in(text: str) -> list[Mapping[str, Any]]:
+    """OSDs that said where they run, with `id` a number."""
+    found = [osd for osd in json.loads(text) if "hostname" in osd]
+    if not all(isinstance(osd["id"], int) for osd in found):
+        raise ValueError("an OSD without a number")
+    return found
+
+
+def _sockets_in(text: str) -> dict[str, Any]:
+    """Number of the OSD -> what its admin socket said, `pid` among it; None where none answers."""
+    answers = dict(json.loads(text))
+    if not all(isinstance(each["pid"], int) for each in answers.values() if each):
+        raise ValueError("an OSD without a process")
+    return answers
 
 
 def _hosts(remote: Remote, cluster: ClusterSection, names: Sequence[str]) -> dict[str, str]:

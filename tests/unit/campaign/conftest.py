@@ -69,12 +69,13 @@ class FakeHost:
             benchmarks = {**benchmarks, "rbd_single_client": {"vol_size": 64, **load}}
         return self.write_campaign(cluster=cluster, benchmarks=benchmarks, **sections)
 
-    def cbt(self, *arguments: Any) -> Result:
+    def cbt(self, *arguments: Any, report: bool = False) -> Result:
         """Run `cbt.py`; the archive is named unless the arguments do."""
         words = [str(argument) for argument in arguments]
         if "-a" not in words and "--plan" not in words:
             words += ["-a", str(self.archive)]
-        return CliRunner().invoke(cbt, [*words, "--no-report"], catch_exceptions=False)
+        words += [] if report else ["--no-report"]
+        return CliRunner().invoke(cbt, words, catch_exceptions=False)
 
     def snapshot(self) -> dict[str, Any]:
         """What is in tmp_dir and the archive: path -> content, None for a directory."""

@@ -185,6 +185,10 @@ def test_an_archive_s_word_is_neither_code_nor_an_order(
     assert host.tmp_dir.exists()
     plan = cleanup("--foreign", "--plan", host.archive)
     assert f"localhost: directory {host.tmp_dir}" in plan.output and "his-host" not in plan.output
+    # What it asks about is what it would act on; it asked about the hosts of the journal.
+    asked = cleanup("--foreign", host.archive)
+    assert f"localhost: processes with CBT_CRYPTO_MARK={host.tmp_dir}@" in asked.output
+    assert "his-host" not in asked.output and "nobody is there to ask" in asked.output
     assert host.tmp_dir.exists()
     assert cleanup("--foreign", "--yes", host.archive).exit_code == 0
     assert not host.tmp_dir.exists(), "somebody has looked at it, and agreed"

@@ -52,3 +52,22 @@ def test_a_place_that_is_full_or_that_programs_split_is_not_used(
     assert directories.temporary_place() == str(good)
     monkeypatch.setattr(directories, "has_room", lambda place: False)
     assert directories.temporary_place() == str(tmp_path)
+
+
+def test_a_disk_that_an_error_made_read_only_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop_devices: None
+) -> None:
+    """It says of itself that it can be written, and no script reached a host to tear down."""
+    image, place = tmp_path / "image", tmp_path / "place"
+    place.mkdir()
+    with image.open("wb") as file:
+        file.truncate(32 << 20)
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    subprocess.run(["mount", "-o", "loop,errors=remount-ro", image, place], check=True)
+    try:
+        assert directories.has_room(str(place))
+        source = subprocess.check_output(["findmnt", "-no", "SOURCE", place], text=True).strip()
+        Path("/sys/fs/ext4", Path(source).name, "trigger_fs_error").write_text("x")
+        assert not directories.has_room(str(place))
+    finally:
+        subprocess.run(["umount", place], check=True)

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from cbt_crypto import report
 from cbt_crypto.engine.embedded.ceph import Ceph
 from cbt_crypto.errors import HostError, UsageError
 from cbt_crypto.run import campaign, interrupt
 from cbt_crypto.run.campaign import CampaignRun
+from cbt_crypto.run.cell.proof import CellProof
 from cbt_crypto.run.devices import identities_in
 from cbt_crypto.run.interrupt import Abandoned, Interrupts
 from cbt_crypto.run.journal import Journal, left_over
@@ -89,6 +91,21 @@ def test_no_fault_at_any_step_leaves_anything_in_silence(
     ), result.output
     if fault.startswith("SIG"):
         assert not left(host), result.output
+
+
+@pytest.mark.parametrize("step", ["decide", "deploy", "cell", "prove"])
+def test_hosts_that_say_what_makes_no_sense_are_told_of(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """An answer of another form than was asked for ended in a traceback."""
+    owner, name = {**STEPS, "prove": (CellProof, "judge")}[step]
+    monkeypatch.setattr(owner, name, lambda *_: json.loads("<html>"))
+    result = host.cbt(host.write())
+    assert result.exit_code == 1
+    assert "makes no sense (JSONDecodeError: Expecting value" in result.output
+    assert not host.tmp_dir.exists()
+    log = (host.archive / "results" / "commands.log").read_text()
+    assert "read what hosts said: decoder.py:" in log and "campaign.py:" in log
 
 
 @pytest.mark.parametrize("step", ["shut down", "clean up", "purge", "journal's end"])
@@ -180,6 +197,17 @@ def test_an_archive_that_is_removed_meanwhile_is_no_success(
     assert result.exit_code == 1
     assert "journal.jsonl: was removed or replaced while the campaign ran" in result.stderr
     assert not host.tmp_dir.exists()
+
+
+def test_a_signal_in_the_report_is_told_of(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM ended the program without a word, or changed nothing, as it fell."""
+    monkeypatch.setattr(report, "publish", lambda *_: signalled(signal.SIGTERM)())
+    result = host.cbt(host.write(), report=True)
+    assert result.exit_code == 1
+    assert f"interrupted; for the report run: cbt-crypto report {host.archive}" in result.stderr
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and not left(host)
 
 
 def test_signals_in_their_order() -> None:
