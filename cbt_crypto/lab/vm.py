@@ -118,9 +118,9 @@ def command(machine: Machine, guest: Guest) -> list[str]:
         *("-fw_cfg", f"name=opt/cbt-crypto/seed,file={_path(guest.seed)}"),
         *_disks(guest),
         *("-netdev", f"socket,id=lab,mcast={_GROUP}:{guest.lab_port},localaddr=127.0.0.1"),
-        *_lab_card(guest),
+        *_card(guest, "lab", guest.lab_mac, slot=1),
         *("-netdev", f"user,id=host,restrict=on,hostfwd=tcp:127.0.0.1:{guest.ssh_port}-:22"),
-        *("-device", f"virtio-net-pci,netdev=host,mac={guest.host_mac},romfile=,bus=pcie.0"),
+        *_card(guest, "host", guest.host_mac, slot=2),
     ]
 
 
@@ -185,19 +185,19 @@ def _disks(guest: Guest) -> list[str]:
         options += ["-drive", f"{_raw(f'disk{number}', disk)},discard=unmap"]
         about = f"drive=disk{number},serial={disk.name}"
         if guest.numa > 1:
-            options += _port((guest.numa - 1 - number) % guest.numa, slot=number + 2)
-            options += ["-device", f"nvme,{about},bus=port{number + 2}"]
+            options += _port((guest.numa - 1 - number) % guest.numa, slot=number + 3)
+            options += ["-device", f"nvme,{about},bus=port{number + 3}"]
         else:
             options += ["-device", f"virtio-blk-pci,{about}"]
     return options
 
 
-def _lab_card(guest: Guest) -> list[str]:
-    """The network card to the other nodes."""
-    about = f"netdev=lab,mac={guest.lab_mac}"
+def _card(guest: Guest, netdev: str, mac_address: str, slot: int) -> list[str]:
+    """A network card. With NUMA nodes both cards are on the last: Ceph looks at the first alone."""
+    about = f"netdev={netdev},mac={mac_address},romfile="
     if guest.numa == 1:
-        return ["-device", f"virtio-net-pci,{about}"]
-    return [*_port(guest.numa - 1, slot=1), "-device", f"vmxnet3,{about},bus=port1"]
+        return ["-device", f"virtio-net-pci,{about},bus=pcie.0"]
+    return [*_port(guest.numa - 1, slot), "-device", f"vmxnet3,{about},bus=port{slot}"]
 
 
 def _raw(name: str, path: Path) -> str:

@@ -180,7 +180,8 @@ def _parts(host: str, about: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]
     words = [word for word in line if not _OF_ONE_MACHINE.match(word)]
     mitigations = _mapping(about.get("mitigations"))
     open_ones = [name for name, text in mitigations.items() if str(text).startswith("Vulnerable")]
-    simple = ("cpu_model", "cores", "numa_nodes", "kernel", "governor", "smt", "cstates")
+    simple = ("cpu_model", "cores", "numa_nodes", "kernel", "governor", "smt", "cstates",
+              "openssl", "osd_libraries")  # fmt: skip
     for key in simple:
         yield f"{kind}: {key.replace('_', ' ')}", host, about.get(key)
     memory = about.get("memory_bytes")
@@ -195,6 +196,9 @@ def _parts(host: str, about: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]
     for kind_of_part, parts in (("OSD drive", "drives"), ("network card", "networks")):
         for name, part in _mapping(about.get(parts)).items():
             for key, value in _mapping(part).items():
+                if key == "wear_percent" and isinstance(value, int):
+                    # Drives of one age differ by some percent.
+                    value = f"{value // 10 * 10} to {value // 10 * 10 + 9} %"
                 yield f"{kind_of_part}: {key.replace('_', ' ')}", f"{host} {name}", value
 
 

@@ -51,8 +51,16 @@ describe() {
         break
     done
     echo "size_bytes $(lsblk -bdnro SIZE "$real" 2> /dev/null || :)"
+    disk=/dev/$(basename "$block")
+    for ask in "smartctl -j -i -A" "nvme smart-log -o json"; do
+        said=$(${SUDO-} timeout 20 $ask "$disk" 2> /dev/null | tr -d '\n') || :
+        case $said in *percent*used* | *'"ata_smart_attributes"'*) echo "smart $said"; break ;; esac
+    done
 }
 """
+#: What ATA drives call the share of their life that is left, as smartctl names it.
+_LEFT = {"Media_Wearout_Indicator", "Percent_Lifetime_Remain", "Percent_Life_Remaining",
+         "SSD_Life_Left", "Remaining_Lifetime_Perc", "Wear_Leveling_Count"}  # fmt: skip
 
 
 def drive_scripts(drives: Iterable[Drive]) -> HostScripts:
@@ -70,7 +78,7 @@ def device_script(devices: Iterable[str], sys: str = "/sys") -> str:
 
 
 def parse_drives(output: str) -> dict[str, dict[str, Any]]:
-    """Device -> model, firmware, size, sectors, where it is and how it is connected.
+    """Device -> model, firmware, wear, size, sectors, where it is and how it is connected.
 
     None for what is not known.
     """
@@ -79,9 +87,13 @@ def parse_drives(output: str) -> dict[str, dict[str, Any]]:
         device, lines = line.removeprefix(_BEGIN).strip(), text.splitlines()
         facts = {key: value.strip() for key, _, value in (line.partition(" ") for line in lines)}
         size = facts.get("size_bytes", "")
+        smart = parse_smart(facts.get("smart", ""))
         by_device[device] = {
             "model": facts.get("model") or None,
-            "firmware": facts.get("firmware_rev") or facts.get("rev") or None,
+            # The kernel cuts that of an ATA drive after four characters.
+            "firmware": smart.get("firmware_version")
+            or facts.get("firmware_rev") or facts.get("rev") or None,
+            "wear_percent": wear_percent(smart),
             "rotational": {"0": False, "1": True}.get(facts.get("rotational", "")),
             "size_bytes": int(size) if size.isdigit() else None,
             "logical_sector_bytes": _number(facts.get("logical_block_size")),
@@ -92,6 +104,30 @@ def parse_drives(output: str) -> dict[str, dict[str, Any]]:
             "pcie_link_at_most": facts.get("max_link"),
         }
     return by_device
+
+
+def parse_smart(text: str) -> dict[str, Any]:
+    """Return what smartctl or nvme printed as JSON; empty where it is none."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def wear_percent(smart: Mapping[str, Any]) -> Optional[int]:
+    """How much of its life a drive says it has used, of the JSON of smartctl or of nvme."""
+    nvme = smart.get("nvme_smart_health_information_log")
+    for log, key in ((nvme, "percentage_used"), (smart, "percent_used"),
+                     (smart, "scsi_percentage_used_endurance_indicator")):  # fmt: skip
+        if isinstance(log, Mapping) and isinstance(log.get(key), int):
+            return int(log[key])
+    attributes = smart.get("ata_smart_attributes")
+    table = attributes.get("table") if isinstance(attributes, Mapping) else None
+    for row in table if isinstance(table, list) else ():
+        if row.get("name") in _LEFT and isinstance(row.get("value"), int):
+            return 100 - int(row["value"])
+    return None
 
 
 def describe_drives(remote: Remote, drives: Iterable[Drive]) -> dict[str, Any]:
@@ -116,6 +152,7 @@ _EMULATED = {"qemu", "bochs", "uml"}
 _CIPHERS = ("_cipher", "_ciphers")
 
 _NETWORK_KEYS = {"speed": "speed_mbit_per_s", "numa": "numa_node"}
+_NETWORK_NUMBERS = {"speed", "numa", "mtu"}
 _SOURCE = Path(__file__).with_suffix(".sh").read_text(encoding="utf-8")
 #: Prints one fact of a host a line.
 SCRIPT = f'{_SOURCE}say energy "$(\n{samplers.names_script()}\n)"\n'
@@ -240,6 +277,8 @@ def host_facts(site: Site, host: str, printed: str) -> dict[str, Any]:
         "cstates": facts.get("cstates") or None,
         "aes": facts.get("aes") == "yes",
         "vaes": facts.get("vaes") == "yes",
+        "openssl": facts.get("openssl") or None,
+        "osd_libraries": facts.get("libraries") or None,
         "networks": _networks(facts),
         "drives": parse_drives(printed),
         "energy": facts.get("energy", "").split(),
@@ -252,11 +291,11 @@ def host_facts(site: Site, host: str, printed: str) -> dict[str, Any]:
 
 
 def _networks(facts: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """Network card -> its driver, its speed in Mbit/s and its NUMA node."""
+    """Network card -> driver, firmware, speed in Mbit/s, MTU, NUMA node, and what it offloads."""
     cards: dict[str, dict[str, Any]] = {}
     for key, text in _under(facts, "network.").items():
         name, _, what = key.rpartition(".")
-        value = (text or None) if what == "driver" else _number(text)
+        value = _number(text) if what in _NETWORK_NUMBERS else (text or None)
         cards.setdefault(name, {})[_NETWORK_KEYS.get(what, what)] = value
     return cards
 

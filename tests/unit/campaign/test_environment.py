@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.run.environment import authentication, collect, git_commit, host_facts
+from cbt_crypto.run.environment import SCRIPT, authentication, collect, git_commit, host_facts
 
 pytestmark = pytest.mark.unit
 
@@ -74,6 +76,28 @@ model HUC101818CS4200
     assert facts["drives"]["/dev/sda"]["model"] == "HUC101818CS4200"
 
 
+def test_what_a_network_card_offloads(tmp_path: Path) -> None:
+    """The script's own sed, on what ethtool printed on a machine with such a card."""
+    printed = Path(__file__).parents[1] / "data/hardware/ethtool_k.txt"
+    (tmp_path / "ethtool").write_text(
+        f"#!/bin/sh\n[ $1 = -k ] && cat {printed} || echo 'firmware-version: 22.32.1206'\n"
+    )
+    (tmp_path / "ethtool").chmod(0o755)
+    names = SCRIPT[SCRIPT.index("offloads=") : SCRIPT.index("for card in")]
+    ask = SCRIPT[SCRIPT.index('say "network.$name.offloads"') : SCRIPT.index("done\n# What OSDs")]
+    say = 'say() { printf \'%s\\t%s\\n\' "$1" "$(echo $2)"; }'
+    script = f"{say}\n{names}name=eth0\n{ask}"
+    done = subprocess.run(
+        ["sh", "-euc", script], capture_output=True, text=True, check=True,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    (card,) = host_facts(SITE, "localhost", done.stdout)["networks"].values()
+    assert card == {
+        "offloads": "rx-checksumming tx-checksumming tcp-segmentation-offload "
+        "generic-receive-offload hw-tc-offload"
+    }
+
+
 def test_a_machine_that_says_nothing() -> None:
     facts = host_facts(SITE, "m0", "")
     assert facts["roles"] == ["mons"]
@@ -93,6 +117,8 @@ def test_this_machine() -> None:
     facts = found["hosts"]["localhost"]
     assert facts["kernel"] == Path("/proc/sys/kernel/osrelease").read_text().strip()
     assert facts["memory_bytes"] > 0
+    for name, card in facts["networks"].items():
+        assert card["mtu"] == int(Path(f"/sys/class/net/{name}/mtu").read_text())
     assert found["engine"]["name"] == "embedded"
 
 

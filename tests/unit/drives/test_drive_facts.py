@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from cbt_crypto.run import environment as drive_facts
 
 pytestmark = pytest.mark.unit
 
+HARDWARE = Path(__file__).parents[1] / "data" / "hardware"
 PRINTED = """\
 @device /dev/nvme0n1
 model SAMSUNG MZQLB3T8HALS-00007
@@ -103,6 +105,7 @@ def test_where_a_drive_is_and_how_it_is_connected(tmp_path: Path, device: str) -
     assert facts == {
         "model": "INTEL SSDPE2KX080T8",
         "firmware": "VDV10182",
+        "wear_percent": None,
         "rotational": False,
         "size_bytes": None,
         "logical_sector_bytes": 512,
@@ -112,6 +115,37 @@ def test_where_a_drive_is_and_how_it_is_connected(tmp_path: Path, device: str) -
         "pcie_link": "8.0 GT/s PCIe x4",
         "pcie_link_at_most": "8.0 GT/s PCIe x4",
     }
+
+
+@pytest.mark.parametrize(
+    ("printed", "program", "wear"),
+    [
+        ("smartctl_nvme_samsung.json", "smartctl", 3),
+        ("smartctl_nvme_intel.json", "smartctl", 75),
+        ("smartctl_sata_intel.json", "smartctl", 36),
+        ("nvme_smart_log.json", "nvme", 0),
+    ],
+)
+def test_how_worn_a_drive_is(tmp_path: Path, printed: str, program: str, wear: int) -> None:
+    """By what smartctl, or nvme where that is missing, printed on machines with such drives."""
+    disk = tmp_path / "class" / "block" / "nvme0n1"
+    disk.mkdir(parents=True)
+    for name in ("smartctl", "nvme"):
+        says = f"cat {HARDWARE / printed}" if name == program else "exit 127"
+        (tmp_path / name).write_text(f"#!/bin/sh\n{says}\n")
+        (tmp_path / name).chmod(0o755)
+    script = drive_facts.device_script(["/dev/nvme0n1"], str(tmp_path))
+    done = subprocess.run(
+        ["sh", "-euc", script], capture_output=True, text=True, check=True,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    (facts,) = drive_facts.parse_drives(done.stdout).values()
+    assert facts["wear_percent"] == wear
+
+
+@pytest.mark.parametrize("smart", [{}, {"ata_smart_attributes": 3}, {"percent_used": "x"}])
+def test_a_drive_that_does_not_say_how_worn_it_is(smart: dict[str, object]) -> None:
+    assert drive_facts.wear_percent(smart) is None
 
 
 def environment() -> Environment:

@@ -100,13 +100,14 @@ def test_numa_nodes_have_cpus_memory_and_what_says_on_which_it_is() -> None:
     devices = values(command, "-device")
     assert "pxb-pcie,id=pxb1,bus=pcie.0,bus_nr=56,numa_node=1" in devices
     for slot, node, device in (
-        (1, 1, f"vmxnet3,netdev=lab,mac={GUEST.lab_mac}"),
-        (2, 1, "nvme,drive=disk0,serial=osd-device-0"),
-        (3, 0, "nvme,drive=disk1,serial=osd-device-1"),
+        (1, 1, f"vmxnet3,netdev=lab,mac={GUEST.lab_mac},romfile="),
+        (2, 1, f"vmxnet3,netdev=host,mac={GUEST.host_mac},romfile="),
+        (3, 1, "nvme,drive=disk0,serial=osd-device-0"),
+        (4, 0, "nvme,drive=disk1,serial=osd-device-1"),
     ):
         port = f"pcie-root-port,id=port{slot},bus=pxb{node},chassis={slot},slot={slot}"
         assert devices.index(port) < devices.index(f"{device},bus=port{slot}")
-    assert not any(device.startswith("virtio-blk") for device in devices)
+    assert not any(device.startswith(("virtio-blk", "virtio-net")) for device in devices)
 
 
 def test_nothing_listens_beyond_the_loopback_interface() -> None:
