@@ -138,6 +138,14 @@ class Recovery(_Document):
     clean_after_in_s: float = Field(ge=0)
 
 
+class Beside(_Document):
+    """What a cluster of others was busy with: placement groups, and the time that this is of."""
+
+    seconds: float = Field(gt=0)
+    scrubbing: int = Field(0, ge=0)
+    recovering: int = Field(0, ge=0)
+
+
 class CellDocument(_Document):
     """cell.json: how the measurement of one cell went."""
 
@@ -169,6 +177,7 @@ class CellDocument(_Document):
     overwritten: Mapping[str, Overwritten] = {}
     steady_state: Optional[SteadyState] = None
     recovery: Optional[Recovery] = None
+    beside: Optional[Beside] = None
 
 
 class OverlayProof(_Document):

@@ -196,6 +196,7 @@ class CellOutcome(TypedDict, total=False):
     overwritten: Mapping[str, object]
     steady_state: Mapping[str, object]
     recovery: Mapping[str, object]
+    beside: Mapping[str, object]
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,8 @@ class Durations:
     """What steps take, in seconds."""
 
     steps: list[dict[str, Any]] = field(default_factory=list)
+    #: MiB/s at which the first volumes are being filled; None before that is known.
+    filling: Optional[float] = None
 
     def of(self, step: Step) -> float:
         """The median of such steps in the archive, else what a small cluster needs."""
@@ -77,8 +79,7 @@ class Durations:
     @cached_property
     def fill_mib_per_s(self) -> float:
         """At which volumes are filled."""
-        usual = usual_fill_rate(self.steps)
-        return _PREFILL_MIB_PER_S if usual is None else usual
+        return usual_fill_rate(self.steps) or self.filling or _PREFILL_MIB_PER_S
 
     def uncertainty(self, steps: Iterable[Step]) -> float:
         """Standard deviation of what all these steps take, beyond what the file says.
@@ -409,6 +410,12 @@ class Forecast:
             if isinstance(step, Measure):
                 self._cells.append(_Work())
         self._since = now()
+        self._filling: Optional[float] = None
+        self.learn()
+
+    def filling(self, mib_per_s: float) -> None:
+        """Volumes are being filled at that rate; nothing is known of fillings that ended."""
+        self._filling = mib_per_s
         self.learn()
 
     def cell_done(self) -> None:
@@ -421,7 +428,7 @@ class Forecast:
     def learn(self) -> None:
         """Take in how long the steps took that have ended since."""
         steps = [] if self._archive is None else steps_of(self._archive)
-        self._durations = Durations(steps)
+        self._durations = Durations(steps, self._filling)
 
     def left(self) -> Left:
         """What is left from this moment on."""

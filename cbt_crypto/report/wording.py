@@ -196,10 +196,10 @@ def _parts(host: str, about: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]
     for kind_of_part, parts in (("OSD drive", "drives"), ("network card", "networks")):
         for name, part in _mapping(about.get(parts)).items():
             for key, value in _mapping(part).items():
-                if key == "wear_percent" and isinstance(value, int):
-                    # Drives of one age differ by some percent.
-                    value = f"{value // 10 * 10} to {value // 10 * 10 + 9} %"
-                yield f"{kind_of_part}: {key.replace('_', ' ')}", f"{host} {name}", value
+                # Drives of one age differ by some percent in wear.
+                is_wear = key == "wear_percent" and isinstance(value, int)
+                said = f"{value // 10 * 10} to {value // 10 * 10 + 9} %" if is_wear else value
+                yield f"{kind_of_part}: {key.replace('_', ' ')}", f"{host} {name}", said
 
 
 def _speeds(

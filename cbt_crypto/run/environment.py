@@ -92,7 +92,9 @@ def parse_drives(output: str) -> dict[str, dict[str, Any]]:
             "model": facts.get("model") or None,
             # The kernel cuts that of an ATA drive after four characters.
             "firmware": smart.get("firmware_version")
-            or facts.get("firmware_rev") or facts.get("rev") or None,
+            or facts.get("firmware_rev")
+            or facts.get("rev")
+            or None,
             "wear_percent": wear_percent(smart),
             "rotational": {"0": False, "1": True}.get(facts.get("rotational", "")),
             "size_bytes": int(size) if size.isdigit() else None,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import threading
+import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Union
@@ -15,6 +19,7 @@ from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import CellBenchmark, CellWork, Engine
+from cbt_crypto.errors import HostError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 from cbt_crypto.plan.cells import Cell
@@ -138,7 +143,9 @@ class Preparation:
         self._progress.phase(f"prefill {counted(len(step.volumes), 'volume')}, {size} MiB")
         benchmark = self.benchmark(Cell(step.scenario, 0, ""))
         self._made.update({v.name: (step.scenario, v) for v in step.volumes})
-        with self.timeline.step("prefill", mib=size):
+        tell = self._progress.filling
+        site = self.target.site if step.scenario.needs_cluster else None
+        with self.timeline.step("prefill", mib=size), followed(self._remote, site, size, tell):
             self._engine.common.make_remote_dir(benchmark.run_dir)
             benchmark.fill(step.volumes)
             benchmark.cleanup()
@@ -176,6 +183,49 @@ class Preparation:
     def end(self) -> None:
         """Leave nothing on the hosts. Raises RunError."""
         self._targets.end([volume for _, volume in self._made.values()], self._journal.run)
+
+
+#: A cluster is asked so often how much it has stored, and is given so long to answer.
+_LOOK_EVERY_S, _ANSWER_S = 10.0, 60.0
+
+
+@contextlib.contextmanager
+def followed(
+    remote: Remote, site: Optional[Site], mib: int, tell: Callable[[float, float], None],
+    every_s: float = _LOOK_EVERY_S,
+) -> Iterator[None]:  # fmt: skip
+    """Tell MiB/s and percent of `mib` while the block fills volumes; no error of this matters."""
+    if site is None:
+        yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(
+        target=_follow, args=(remote, site, mib, tell, every_s, ended), name="fill", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(_ANSWER_S)
+
+
+def _follow(
+    remote: Remote, site: Site, mib: int, tell: Callable[[float, float], None], every_s: float,
+    ended: threading.Event,
+) -> None:  # fmt: skip
+    ask = {site.head: f"timeout {_ANSWER_S:.0f} {site.ceph_command} df --format json"}
+    first = last = None
+    while not ended.wait(every_s):
+        with contextlib.suppress(HostError, OSError, ValueError, KeyError, TypeError):
+            pools = json.loads(remote.run(ask, "ask how much is stored", _ANSWER_S)[site.head])
+            stored = sum(pool["stats"]["stored"] for pool in pools["pools"]) / 2**20
+            now = time.monotonic(), stored
+            first = first or now
+            # While it grows: later passes write over what is there.
+            if last is not None and stored > last and not ended.is_set():
+                tell((stored - first[1]) / (now[0] - first[0]), min(100.0, 100 * stored / mib))
+            last = stored
 
 
 _LIMIT_S = 600

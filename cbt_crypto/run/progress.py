@@ -116,7 +116,7 @@ class CampaignProgress:
         self._started = time.monotonic()
         self._forecast = forecast
         self._archive = archive
-        self._has_measured = False
+        self._has_measured = self._is_fill_told = False
         self._state: dict[str, Any] = {}
         self._bar: Optional[_Bar] = None
         self._so_far: Optional[SoFar] = None
@@ -184,6 +184,20 @@ class CampaignProgress:
             self._bar.now = f"now {figures}"
             self._bar.refresh()
         self._state.update(iops=figures.iops, latency_s=figures.latency_s)
+        self._write_state()
+
+    def filling(self, mib_per_s: float, percent: float) -> None:
+        """How fast volumes are filled; without a bar it is told once, as nothing else is known."""
+        if self._forecast:
+            self._forecast.filling(mib_per_s)
+        text = f"{mib_per_s:,.0f} MiB/s, {percent:.0f} %"
+        if self._bar:
+            self._bar.now = f"now {text}"
+            self._bar.refresh()
+        elif not self._is_fill_told:
+            left = f": {self._forecast.left()}" if self._forecast else ""
+            self.note(f"filled at {text}{left}")
+        self._is_fill_told = True
         self._write_state()
 
     def done(self, seconds: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from cbt_crypto.archive.documents import Baseline, OverlayProof, PlanDocument, Proof
 from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY
-from cbt_crypto.report.figures.of_runs import records_of, total_rate
+from cbt_crypto.report.figures.of_runs import other_clients_iops, records_of, total_rate
 from cbt_crypto.report.model import Comparison, ReportCell, Section, Table
 from cbt_crypto.results.cell.node import BUSY_STATES, IdleUse, NodeUse
 from cbt_crypto.results.cell.record import Floats, Record
@@ -249,6 +249,8 @@ APART_SHARE = 0.1
 UNSERVED_PERCENT = 5.0
 #: Idle OSDs that stand beside the measured ones may take this share of what those take.
 BESIDE_SHARE = 0.1
+#: Clients that are not the campaign's may have this share of all IOPS, in percent.
+OTHERS_PERCENT = 2.0
 #: Rows may differ by so much in what came from memory, in points of percent.
 MEMORY_POINTS = 10.0
 #: From this share of reads on memory is measured, in percent.
@@ -273,6 +275,7 @@ def warnings(run: Run, direction: str) -> Iterator[str]:
     yield from _unsteady(run)
     yield from _unserved(run, direction)
     yield from _beside(run.idle)
+    yield from _others(run)
     yield from _nodes(run.nodes)
     yield from doubts(run.proof, direction)
 
@@ -369,6 +372,23 @@ def _beside(idle: Optional[IdleUse]) -> Iterator[str]:
                 f"{counted(idle.osds, 'idle OSD')} of other groups took {share:.0f} % of the "
                 f"{what} of the measured ones"
             )
+
+
+def _others(run: Run) -> Iterator[str]:
+    """Whether a cluster that others use worked for them, or for itself, meanwhile."""
+    others, iops = run.others, other_clients_iops(run)
+    if others is None or iops is None:
+        return
+    share = 100 * iops / (iops + total_rate(run, "iops") or 1)
+    if share > OTHERS_PERCENT:
+        yield f"other clients did about {iops:,.0f} IOPS meanwhile, {share:.0f} % of all"
+    if others.scrubbing:
+        yield f"{counted(others.scrubbing, 'placement group')} were scrubbed meanwhile"
+    if others.recovering or others.recovery_ops:
+        yield (
+            f"the cluster recovered meanwhile: {counted(others.recovery_ops, 'operation')}, and up "
+            f"to {counted(others.recovering, 'placement group')} at once"
+        )
 
 
 def from_memory(own: Optional[float], base: Optional[float]) -> Iterator[str]:

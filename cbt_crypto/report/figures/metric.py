@@ -292,6 +292,11 @@ METRICS = (
         "the same of bytes that they read from drives and wrote to them",
     ),
     Metric(
+        "other_clients_iops", "IOPS of other clients", "1/s", 0,
+        of_runs.mean_of_runs(lambda run, _: of_runs.other_clients_iops(run)),
+        "with `use_existing`, about what the OSDs did beyond the campaign's own IOs",
+    ),
+    Metric(
         "steady_state_rounds", "rounds until the steady state", "rounds", 0, of_runs.rounds,
         "rounds of the workload before the cell until it was steady, or was given up",
         column=Column("rounds to steady state", decimals=1),

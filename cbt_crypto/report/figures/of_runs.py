@@ -314,6 +314,15 @@ def beside(value: Callable[[IdleUse], float]) -> Of:
     return mean_of_runs(lambda run, _: None if run.idle is None else value(run.idle))
 
 
+def other_clients_iops(run: Run) -> Optional[float]:
+    """What the cluster's OSDs did for clients that were not the campaign's; about."""
+    others = run.others
+    if others is None:
+        return None
+    own = total_rate(run, "iops") * others.own_seconds
+    return max(0.0, others.client_ops - own) / others.seconds
+
+
 def crypto(runs: Sequence[Run], direction: str) -> Optional[float]:
     """Mean over the OSD nodes of those runs that have a perf report."""
     shares = [use.crypto_percent for run in runs for use in run.perf]

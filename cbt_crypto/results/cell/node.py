@@ -207,6 +207,35 @@ class IdleUse:
     own_drive_bytes_per_s: float
 
 
+@dataclass(frozen=True)
+class OtherWork:
+    """What a cluster that others use did from before the clients started until they had ended.
+
+    `client_ops` are of all clients, the campaign's too, in `seconds`, of which these ran for
+    `own_seconds`. `scrubbing` and `recovering` are placement groups.
+    """
+
+    client_ops: int
+    recovery_ops: int
+    seconds: float
+    own_seconds: float
+    scrubbing: int
+    recovering: int
+
+
+def other_work(cell: CellDocument) -> Optional[OtherWork]:
+    """None of a cluster that the campaign deployed, or where an OSD did not tell."""
+    told, osds = cell.beside, cell.storage.values()
+    ops, recovered = (
+        [osd.counters.get(name) for osd in osds] for name in ("client_ops", "recovery_ops")
+    )
+    if told is None or not osds or None in ops or cell.started is None or cell.ended is None:
+        return None
+    done, moved = (sum(count or 0 for count in counts) for counts in (ops, recovered))
+    own = cell.ended - cell.started
+    return OtherWork(done, moved, told.seconds, own, told.scrubbing, told.recovering)
+
+
 _COUNTED = ("buffer_hit_bytes", "buffer_miss_bytes", "client_read_bytes", "client_written_bytes")
 
 

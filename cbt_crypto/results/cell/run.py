@@ -47,8 +47,10 @@ from cbt_crypto.results.cell.node import (
     NodeSamples,
     NodesUse,
     NodeUse,
+    OtherWork,
     StorageUse,
     idle_use,
+    other_work,
     percent_per_second,
     storage_use,
     times_overwritten,
@@ -88,6 +90,8 @@ class Run:
     beside: Optional[tuple[str, int]] = None
     #: What those took meanwhile; None where none stood there, or they did not tell.
     idle: Optional[IdleUse] = None
+    #: What a cluster that others use did meanwhile; None of any other, or where it is not known.
+    others: Optional[OtherWork] = None
     warmup_s: float = 0.0
     #: What the logs say of the window, by direction, where fio's totals are of other seconds.
     in_window: Mapping[str, InWindow] = field(default_factory=dict)
@@ -144,6 +148,7 @@ def read_run(folder: Folder, planned: PlannedCell) -> Run:
         run = replace(run, started=cell.started, hosts=(*cell.osd_hosts, *cell.clients))
         run = replace(run, deployment=cell.deployment, rate_iops=cell.rate_iops)
         run = replace(run, storage=storage_use(cell), idle=idle_use(cell), recovery=cell.recovery)
+        run = replace(run, others=other_work(cell))
         run = replace(run, beside=None if cell.group is None else (cell.group, cell.slices))
         run = replace(run, overwritten=times_overwritten(cell), steady_state=cell.steady_state)
         proof = cell_folder.document("proof.json", Proof)

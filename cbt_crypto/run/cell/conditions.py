@@ -213,6 +213,9 @@ def _emptying(osd: Osd) -> Question:
 
 
 _SOCKETS, _DEVICES = "@cbt-crypto-sockets", "@cbt-crypto-devices"
+_GROUPS = "@cbt-crypto-placement-groups"
+#: What a placement group's state says that the cluster does besides serving clients.
+_BUSY = {"scrubbing": ("scrubbing",), "recovering": ("recovering", "backfilling")}
 #: Counters of `perf dump`; those of the buffers begin with `bluestore_` in 16.2, no longer in 18.2.
 _COUNTERS = {
     "buffer_hit_bytes": ("bluestore/buffer_hit_bytes", "bluestore/bluestore_buffer_hit_bytes"),
@@ -221,6 +224,8 @@ _COUNTERS = {
     "onode_misses": ("bluestore/onode_misses", "bluestore/bluestore_onode_misses"),
     "client_read_bytes": ("osd/op_out_bytes",),
     "client_written_bytes": ("osd/op_in_bytes",),
+    "client_ops": ("osd/op",),
+    "recovery_ops": ("osd/recovery_ops",),
 }
 
 #: OSD -> what it had counted since it started.
@@ -237,26 +242,52 @@ class Counter:
         self._began = self._ended = 0.0
         #: What had passed before the cell and after it.
         self.readings: Sequence[Reading] = ()
+        self._busy: list[dict[str, int]] = []
 
     def scripts(self) -> HostScripts:
         """Scripts of the next reading, of which `note` takes what they print."""
         self._ended = time.monotonic()
-        return scripts(self._site)
+        asked = scripts(self._site)
+        if any(osd.is_existing for osd in self._site.osds):
+            limit, head = shell.answer_limit(self._site.ceph_cmd), self._site.head
+            ask = f"timeout {limit} {self._site.ceph_command} pg stat --format json || :"
+            asked = {**asked, head: asked.get(head, "") + shell.section(_GROUPS, ask)}
+        return asked
 
     def note(self, printed: HostOutputs) -> None:
         """A reading was taken."""
         self._began = self._began or time.monotonic()
         self.readings = (*self.readings, parsed(self._site, printed))
+        sections = shell.sections(printed.get(self._site.head, ""), _SOCKETS, _DEVICES, _GROUPS)
+        self._busy += [busy_groups(text) for name, text in sections if name == _GROUPS]
 
     @property
     def seconds(self) -> float:
         """From the first reading until the second is asked for."""
         return self._ended - self._began
 
+    def beside(self) -> Optional[dict[str, float]]:
+        """What a cluster of others did besides, as cell.json has it: the most placement groups."""
+        if not self._busy:
+            return None
+        most = {what: max(look.get(what, 0) for look in self._busy) for what in _BUSY}
+        return {"seconds": round(self.seconds, 3), **most}
+
     def moved(self) -> dict[str, dict[str, Any]]:
         """What passed each OSD, or drive, between the two readings."""
         before, after = self.readings
         return between(before, after)
+
+
+def busy_groups(printed: str) -> dict[str, int]:
+    """How many placement groups are busy with what, of `ceph pg stat` as JSON."""
+    found: dict[str, int] = {}
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+        for state in json.loads(printed)["pg_summary"]["num_pg_by_state"]:
+            for what, words in _BUSY.items():
+                if any(word in state["name"].split("+") for word in words):
+                    found[what] = found.get(what, 0) + int(state["num"])
+    return found
 
 
 def scripts(site: Site) -> HostScripts:
@@ -289,7 +320,7 @@ def parsed(site: Site, outputs: HostOutputs) -> dict[str, dict[str, Any]]:
     """By OSD, or drive, what both parts of `scripts` printed; without OSDs that lack one part."""
     by_carrier: dict[str, dict[str, Any]] = {}
     for host, output in outputs.items():
-        parts = dict(shell.sections(output, _SOCKETS, _DEVICES))
+        parts = dict(shell.sections(output, _SOCKETS, _DEVICES, _GROUPS))
         answers = admin_socket.parse({host: parts.get(_SOCKETS, "")}).values
         devices: Mapping[str, Any] = {}
         with contextlib.suppress(ValueError):

@@ -313,6 +313,8 @@ def attempt(
                 benchmark.run()
         outcome = benchmark.outcome
         outcome.update(watch.moved(site, counter.moved(), counter.seconds))
+        if beside := counter.beside():
+            outcome["beside"] = beside
         benchmark.counted = counter.readings
         if seen:
             outcome["neighbours"] = seen

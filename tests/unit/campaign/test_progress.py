@@ -5,14 +5,18 @@ from __future__ import annotations
 import io
 import json
 import re
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
+from fake_hosts import FakeHosts
 from rich.console import Console
 
 from cbt_crypto.engine.contract import LiveFigures
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.predict import Left
+from cbt_crypto.run.prepare import followed
 from cbt_crypto.run.progress import CampaignProgress
 
 pytestmark = pytest.mark.unit
@@ -34,6 +38,33 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
         "cell 2/2: second",
     ]
     assert all(re.match(r"\[  0:0\d\] ", line) for line in (lines[0], lines[1], lines[3]))
+
+
+def test_how_fast_volumes_are_filled_is_told_once_without_a_bar() -> None:
+    output = io.StringIO()
+    with CampaignProgress(Console(file=output), cells=1, seconds=20) as progress:
+        progress.filling(412.4, 3.2)
+        progress.filling(398.0, 6.0)
+    assert output.getvalue() == "filled at 412 MiB/s, 3 %\n"
+
+
+def test_a_cluster_is_asked_how_much_it_has_stored_while_it_is_filled() -> None:
+    """`stored` of `ceph df` counts each byte once, whatever the replicas."""
+    told: list[tuple[float, float]] = []
+    stored = iter(range(0, 1 << 40, 64 << 20))
+
+    def say(host: str, command: str) -> str:
+        assert host == "head" and "ceph -c /c df --format json" in command
+        return json.dumps({"pools": [{"stats": {"stored": next(stored), "bytes_used": 1}}]})
+
+    remote, site = FakeHosts(say).remote(), Site("/t", "/c", "head", (), ())
+    with followed(remote, site, 640, lambda rate, percent: told.append((rate, percent)), 0.05):
+        time.sleep(1.0)
+    assert len(told) > 1
+    rate, percent = told[0]
+    assert 100 < rate < 64 / 0.05 and percent == 10
+    with followed(remote, None, 640, lambda rate, percent: None):
+        pass
 
 
 def test_a_bar_on_a_terminal_that_notes_stay_above() -> None:

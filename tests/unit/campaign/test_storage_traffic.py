@@ -105,3 +105,29 @@ def test_both_names_of_a_counter(prefix: str) -> None:
     (found,) = conditions.parsed(SITE, {"h0": printed}).values()
     assert found["counters"] == {"buffer_hit_bytes": 3, "client_read_bytes": 4}
     assert conditions.parsed(SITE, {"h0": "@cbt-crypto-sockets\n{}\n"}) == {}
+
+
+#: Of `ceph pg stat --format json`, 18.2.7.
+PG_STAT = """{"pg_ready":true,"pg_summary":{"num_pg_by_state":[{"name":"active+clean","num":13},
+{"name":"active+clean+scrubbing+deep","num":2},{"name":"active+remapped+backfilling","num":1},
+{"name":"active+recovery_wait+degraded","num":4}],"num_pgs":20}}"""
+
+
+def test_what_a_cluster_of_others_is_busy_with() -> None:
+    assert conditions.busy_groups(PG_STAT) == {"scrubbing": 2, "recovering": 1}
+    for text in ("", "[]", "{}", '{"pg_summary": {"num_pg_by_state": [3]}}'):
+        assert conditions.busy_groups(text) == {}
+
+
+@pytest.mark.parametrize("is_existing", [True, False])
+def test_only_a_cluster_of_others_is_asked_what_it_does_besides(is_existing: bool) -> None:
+    osd = Osd(0, "h0", "/dev/x", "/d", "/s", "/p", is_existing=is_existing)
+    counter = conditions.Counter(Site("/t", "/c", "head", (), (osd,)))
+    assert ("head" in counter.scripts()) == is_existing
+    printed = {"head": f"@cbt-crypto-placement-groups\n{PG_STAT}"} if is_existing else {}
+    counter.note(printed)
+    counter.scripts()
+    counter.note({})
+    told = counter.beside()
+    assert (told is not None) == is_existing
+    assert told is None or (told["scrubbing"], told["recovering"]) == (2, 1)

@@ -110,3 +110,18 @@ def test_pauses_between_visits_are_time_too(write_campaign: Callable[..., Path])
     )
     with_them, without_them = (Forecast(p, now=Clock()).left() for p in (rounds, without))
     assert with_them.seconds - without_them.seconds == pytest.approx(rounds.pauses_s)
+
+
+def test_the_rate_of_the_first_filling_counts_until_one_has_ended(
+    steps: Any, tmp_path: Path
+) -> None:
+    forecast = Forecast(steps, tmp_path, Clock())
+    guessed = forecast.left().seconds
+    forecast.filling(1.0)
+    assert forecast.left().seconds == pytest.approx(guessed + 100 - 1, abs=1)
+    write_json(
+        tmp_path / "results" / "timeline.json",
+        {"format": 1, "steps": [{"step": "prefill", "mib": 100, "seconds": 2.0}]},
+    )
+    forecast.learn()
+    assert forecast.left().seconds < guessed + 10

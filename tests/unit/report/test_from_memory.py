@@ -155,3 +155,29 @@ def test_a_steady_state_that_was_not_reached_is_said(small: Path) -> None:
     for text in (markdown(built), page(built)):
         assert warning in text
         assert "rounds to steady state" in text
+
+
+@pytest.mark.parametrize(
+    ("ops", "recovered", "beside", "sentences"),
+    [
+        (0, 0, {}, []),
+        (10_000_000, 0, {}, ["other clients did about 498,600 IOPS"]),
+        (0, 7, {"scrubbing": 2}, ["2 placement groups were scrubbed", "7 operations"]),
+    ],
+)
+def test_what_ran_beside_on_a_cluster_of_others(
+    small: Path, ops: int, recovered: int, beside: Any, sentences: list[str]
+) -> None:
+    storage = osd("osd0", 0, MANY)
+    storage["counters"] |= {"client_ops": ops, "recovery_ops": recovered}
+    tell(small, READS, storage={"osd.0": storage}, beside={"seconds": 20.0, **beside})
+    plain = next(cell for cell in build(small).cells if cell.direction == "read")
+    assert "other_clients_iops" in plain.figures
+    for sentence in sentences:
+        assert any(sentence in warning for warning in plain.warnings), plain.warnings
+    assert len(plain.warnings) == len(sentences)
+
+
+def test_nothing_is_said_of_other_clients_on_a_cluster_of_the_campaign_s(small: Path) -> None:
+    tell(small, READS, storage={"osd.0": osd("osd0", 0, MANY)})
+    assert not any("other_clients_iops" in cell.figures for cell in build(small).cells)
