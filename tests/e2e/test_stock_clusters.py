@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from real_labs import namespaces, running_lab
@@ -18,6 +19,7 @@ from cbt_crypto.lab import access
 from cbt_crypto.lab import run as transfer
 from cbt_crypto.lab.run import CBT_SCRIPT
 from cbt_crypto.lab.shape import Lab, Release
+from cbt_crypto.report import build
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -30,6 +32,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         "cbt_crypto": Path(cbt_crypto.__file__).parent,
         "stock.sh": SCRIPT,
         **campaigns("node0", "/root/mine"),
+        **campaigns("node0", "/root/mine", {"bench": {"As it is": {}}}, {"client_id": "bench"}),
     }
     with running_lab(f"stock-test-{os.getpid()}", namespaces(1, ceph=request.param)) as started:
         transfer.put(started, started.head, "/root/campaign", files)
@@ -78,3 +81,68 @@ def test_what_is_encrypted_is_proved(lab: Lab) -> None:
     make(lab, *(f"ms_{who}_mode = secure" for who in ("client", "cluster", "service")))
     assert run(lab, "secure").startswith("secure: proved")
     assert run(lab, "plain").startswith("plain: refused")
+
+
+def test_a_database_of_its_own_is_looked_at_too(lab: Lab) -> None:
+    make(lab, "bluestore_block_db_create = true", "bluestore_block_db_size = 1073741824")
+    assert access.run(lab, lab.head, "ls /var/lib/ceph/osd/*/block.db").count("block.db") == 2
+    plain, luks = run(lab, "plain"), run(lab, "luks")
+    assert plain.startswith("plain: proved"), plain
+    assert luks.startswith("luks: refused"), luks
+    assert "below which is no dm-crypt" in luks
+
+
+#: No more than docs/existing-clusters.md asks for, and each a little less.
+CAPS = "mon 'profile rbd' osd 'profile rbd pool=rbd'"
+LESS = {
+    "mon 'allow r' osd 'profile rbd pool=rbd'": "",
+    "mon 'profile rbd'": "",
+    "mon 'profile rbd' osd 'profile rbd-read-only pool=rbd'": "",
+}
+_CLIENT = """
+ceph auth add client.bench 2>/dev/null || :
+ceph auth caps client.bench {caps}
+ceph auth get client.bench -o /etc/ceph/ceph.client.bench.keyring
+"""
+
+
+def test_the_least_that_a_client_must_be_allowed(lab: Lab) -> None:
+    make(lab)
+    access.run(lab, lab.head, _CLIENT.format(caps=CAPS))
+    hidden = "/etc/ceph/ceph.client.admin.keyring /root/"
+    access.run(lab, lab.head, f"mv {hidden}")
+    said = run(lab, "bench")
+    access.run(lab, lab.head, "mv /root/ceph.client.admin.keyring /etc/ceph/")
+    assert said.startswith("bench: proved"), said
+    for caps, why in LESS.items():
+        access.run(lab, lab.head, f"rm -rf /root/campaign/bench\n{_CLIENT.format(caps=caps)}")
+        said = run(lab, "bench")
+        print(caps, said)
+        assert said.startswith("bench: refused") and why in said, (caps, said)
+
+
+_OTHERS = """
+cd /root
+rbd create --size 256M rbd/others
+setsid rbd bench --io-type write --io-size 4K --io-threads 8 --io-total 100G rbd/others \\
+    > others.log 2>&1 < /dev/null &
+echo $! > others.pid
+"""
+
+
+def test_what_ran_beside_is_said(lab: Lab, tmp_path: Path) -> None:
+    def measured(name: str) -> Any:
+        assert run(lab, "plain").startswith("plain: proved")
+        transfer.bring_results(lab, lab.head, "/root/campaign/plain", tmp_path / name)
+        (row,) = build(tmp_path / name).cells
+        return row
+
+    make(lab)
+    alone = measured("alone")
+    assert not any("other clients" in warning for warning in alone.warnings)
+    access.run(lab, lab.head, f"rm -rf /root/campaign/plain\n{_OTHERS}")
+    beside = measured("beside")
+    access.run(lab, lab.head, "kill $(cat /root/others.pid)")
+    print(alone.figures, beside.figures, beside.warnings, sep="\n")
+    assert beside.figures["other_clients_iops"] > 10 * alone.figures["other_clients_iops"]
+    assert any("other clients did about" in warning for warning in beside.warnings)

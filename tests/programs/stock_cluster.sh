@@ -6,8 +6,9 @@
 #   stock_cluster.sh [OPTION = VALUE ...]   each for [global] of ceph.conf
 #
 # $OSDS of them on files, 2 when it is not set; one more by `ceph-volume --dmcrypt` on each of the
-# $DEVICES, and by ceph-volume without it on each of the $PLAIN_DEVICES. $CLUSTER is its name, and so
-# that of its files; $MON_HOST stands for mon_host in its ceph.conf, $MON_ADDRESSES in its map.
+# $DEVICES, by ceph-volume without it on each of the $PLAIN_DEVICES, and one for each line of $VOLUMES,
+# which has the words for ceph-volume behind --data. $CLUSTER is its name, and so that of its files;
+# $MON_HOST stands for mon_host in its ceph.conf, $MON_ADDRESSES in its map.
 set -eu
 cluster=${CLUSTER:-ceph}
 [ "$cluster" = ceph ] || export CEPH_ARGS="--cluster $cluster"
@@ -63,6 +64,9 @@ volume() {
 }
 for device in ${DEVICES:-}; do volume "$device" --dmcrypt; done
 for device in ${PLAIN_DEVICES:-}; do volume "$device"; done
+printf '%s\n' "${VOLUMES:-}" > "$work/volumes"
+# shellcheck disable=SC2086
+while read -r words <&3; do [ -z "$words" ] || volume $words; done 3< "$work/volumes"
 ceph osd pool create rbd 16 16
 rbd pool init rbd
 until ceph pg stat | grep -q '16 active+clean\|17 active+clean'; do sleep 0.5; done
