@@ -57,7 +57,7 @@ class Luks(Overlay):
     like: Optional[Literal["ceph-volume"]] = Field(
         None,
         description="make what Ceph's own tool makes of these devices: a logical volume, discards, "
-        "no work queues on flash, and cryptsetup's own sector size",
+        "no work queues on flash, and cryptsetup's own sector size unless sector_size is named",
     )
     type: Literal["luks2"] = Field("luks2", description="format of the header")
     cipher: str = Field(
@@ -140,7 +140,8 @@ class Luks(Overlay):
     @property
     def _chosen_sector_size(self) -> Optional[int]:
         """None where cryptsetup chooses."""
-        return None if self.like or self.sector_size == "auto" else self.sector_size
+        is_left = self.like and "sector_size" not in self.model_fields_set
+        return None if is_left or self.sector_size == "auto" else self.sector_size
 
     @property
     @override

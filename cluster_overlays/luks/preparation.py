@@ -294,11 +294,8 @@ def _dots(version: Version) -> str:
 NAME = "ceph-volume"
 #: From Ceph 17.2.8 and 18.2.4 on, and everywhere that cryptsetup is 2.3.4 or newer.
 FLAGS = Flags(("allow_discards",), ("no_read_workqueue", "no_write_workqueue"))
-#: What a file cannot say beside it.
-DECIDES = frozenset(
-    {"cipher", "key_size", "sector_size", "hw_opal", "same_cpu_crypt", "submit_from_crypt_cpus"}
-    | {*FLAGS.everywhere, *FLAGS.on_flash}
-)
+#: What a file cannot say beside it. All else 20.2's passes on to cryptsetup, if it is told to.
+DECIDES = frozenset({"hw_opal", *FLAGS.everywhere, *FLAGS.on_flash})
 
 
 def volume_of(osd: Osd, part: str, device: str) -> str:

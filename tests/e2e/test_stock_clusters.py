@@ -92,6 +92,17 @@ def test_a_database_of_its_own_is_looked_at_too(lab: Lab) -> None:
     assert "below which is no dm-crypt" in luks
 
 
+def test_a_cluster_that_speaks_ipv6_alone(lab: Lab) -> None:
+    addresses = "MON_HOST='[v2:[::1]:3300]' MON_ADDRESSES='[v2:[::1]:3300]'"
+    options = ("public_network = ::1/128", "ms_bind_ipv6 = true", "ms_bind_ipv4 = false")
+    words = " ".join(f"'{option}'" for option in options)
+    access.run(lab, lab.head, f"{addresses} sh /root/campaign/stock.sh {words}")
+    assert run(lab, "plain").startswith("plain: proved")
+    secure = run(lab, "secure")
+    assert secure.startswith("secure: refused"), secure
+    assert "its traffic is plain" in secure
+
+
 #: No more than docs/existing-clusters.md asks for, and each a little less.
 CAPS = "mon 'profile rbd' osd 'profile rbd pool=rbd'"
 LESS = {

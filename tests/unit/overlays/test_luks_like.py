@@ -30,9 +30,6 @@ Shell = Callable[[str], str]
 @pytest.mark.parametrize(
     "option",
     [
-        {"cipher": "serpent-xts-plain64"},
-        {"key_size": 256},
-        {"sector_size": 4096},
         {"no_read_workqueue": True},
         {"allow_discards": False},
         {"hw_opal": "only"},
@@ -41,6 +38,21 @@ Shell = Callable[[str], str]
 def test_what_ceph_volume_decides_cannot_be_named_beside_it(option: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="leave out"):
         Luks.model_validate({"like": "ceph-volume", **option})
+
+
+def test_what_20_2_passes_on_to_cryptsetup_is_named_beside_it(
+    site_of: Callable[..., Site], osd: Callable[..., Osd]
+) -> None:
+    free = Luks(like="ceph-volume", cipher="serpent-xts-plain64", sector_size=4096)
+    volume = "/dev/cbt-crypto-0123456789/osd.0-data"
+    shared = site_of(osd(0, "node2", device=volume, disk="/dev/sda"))
+    script = free.before_osds(shared)["node2"]
+    assert "--cipher serpent-xts-plain64" in script and "--sector-size 4096" in script
+    table = FLASH_TABLE.replace("aes", "serpent").replace(" 4 allow", " 5 allow")
+    for made, proved in ((f"{table} sector_size:4096", True), (FLASH_TABLE, False)):
+        look = _facts(shared.osds[0], made, "0", VOLUME)
+        verdict = free.judge(shared, look, look)
+        assert verdict.proved == proved, verdict.reason
 
 
 def test_it_is_laid_over_volumes(two: Site) -> None:
