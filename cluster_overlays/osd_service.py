@@ -6,7 +6,6 @@ million open files. So does every configuration that says nothing else.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Optional
@@ -16,6 +15,7 @@ from typing_extensions import Self, override
 
 from cbt_crypto.cluster_overlays.base import Finding, Overlay, Transition, Verdict, judge_all
 from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.devices import storage
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
 
@@ -129,7 +129,7 @@ class OsdService(Overlay):
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
-        looks = [_parse(outputs) for outputs in (before, after)]
+        looks = [storage.parse(outputs.values()) for outputs in (before, after)]
         findings = {osd: self._finding(osd, [look.get(f"osd.{osd.id}") for look in looks])
                     for osd in site.osds}  # fmt: skip
         if any(osd.is_existing for osd in site.osds):
@@ -144,10 +144,8 @@ class OsdService(Overlay):
         return Verdict(verdict.proved, verdict.reason + note, verdict.evidence)
 
     def _finding(self, osd: Osd, looks: Sequence[Optional[Mapping[str, Any]]]) -> Finding:
-        if osd.is_existing:
-            return Finding(None, looks[-1] or {})
-        faults = filter(None, (self._fault(facts) for facts in looks))
-        return Finding(next(faults, None), looks[-1] or {})
+        faults = () if osd.is_existing else map(self._fault, looks)
+        return Finding(next(filter(None, faults), None), looks[-1] or {})
 
     def _fault(self, facts: Optional[Mapping[str, Any]]) -> Optional[str]:
         if not facts:
@@ -161,13 +159,3 @@ class OsdService(Overlay):
         if not self.is_present and is_all and int(facts["open_files"]) < self.open_files:
             return None
         return f"it may open {facts['open_files']} files and not {self.open_files}"
-
-
-def _parse(outputs: HostOutputs) -> dict[str, Mapping[str, Any]]:
-    by_osd: dict[str, Mapping[str, Any]] = {}
-    for output in outputs.values():
-        try:
-            by_osd.update(json.loads(output))
-        except (ValueError, TypeError):
-            continue
-    return by_osd

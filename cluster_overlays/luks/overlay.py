@@ -317,8 +317,8 @@ class Luks(Overlay):
         return f"are on {how.get(self.hw_opal, 'dm-crypt over OPAL')} {as_what}"
 
     def _finding(self, carrier: Union[Osd, Drive], looks: Sequence[Optional[Facts]]) -> Finding:
-        faults = [self._fault(carrier, facts) for facts in looks]
-        return Finding(next((fault for fault in faults if fault), None), looks[-1] or {})
+        faults = (self._fault(carrier, facts) for facts in looks)
+        return Finding(next(filter(None, faults), None), looks[-1] or {})
 
     def _fault(self, carrier: Union[Osd, Drive], facts: Optional[Facts]) -> Optional[str]:
         fault = storage.closed_fault(facts)

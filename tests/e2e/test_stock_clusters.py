@@ -104,9 +104,9 @@ def test_a_cluster_that_speaks_ipv6_alone(lab: Lab) -> None:
 
 
 #: No more than docs/existing-clusters.md asks for, and each a little less.
-CAPS = "mon 'profile rbd' osd 'profile rbd pool=rbd'"
+CAPS = "mon 'allow r' osd 'profile rbd pool=rbd'"
 LESS = {
-    "mon 'allow r' osd 'profile rbd pool=rbd'": "",
+    "osd 'profile rbd pool=rbd'": "",
     "mon 'profile rbd'": "",
     "mon 'profile rbd' osd 'profile rbd-read-only pool=rbd'": "",
 }
