@@ -284,7 +284,8 @@ def _links(osd: Osd) -> str:
     place = f'"/proc/$(cat {shlex.quote(osd.pid_file)})/root"{shlex.quote(osd.data_dir)}'
     return (
         f"if $SUDO test -d {place}; then for part in block.db block.wal; do\n"
-        f'{ask} "$($SUDO readlink {place}/$part)"; done; fi'
+        f'{ask} "$($SUDO readlink {place}/$part || '
+        f'{{ ! $SUDO test -e {place}/$part || echo file; }})"; done; fi'
     )
 
 

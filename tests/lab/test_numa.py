@@ -39,7 +39,7 @@ DRIVES = "cat /sys/block/$(lsblk -ndo PKNAME {device})/device/device/numa_node"
 CARD = "ip -o -4 address | awk '/10[.]231[.]0/ {print $2}'"
 #: What each OSD says of its nodes, and the CPUs that its threads may use, each list once.
 LOOK = """
-cd /var/lib/cbt-crypto/ceph/log 2>/dev/null && grep -H 'set_numa_affinity' osd.?.log
+cd /var/lib/cbt-crypto/ceph/log 2>/dev/null && grep -H 'set_numa_affinity' osd.?.log || :
 for pid in $(pgrep -x ceph-osd); do
     id=$(tr '\\0' ' ' < /proc/$pid/cmdline | sed -n 's/.*\\(-i\\|--id\\) *\\([0-9]*\\).*/\\2/p')
     echo osd.$id $(sed -n 's/Cpus_allowed_list:\\t//p' /proc/$pid/task/*/status | sort -u)

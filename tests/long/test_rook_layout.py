@@ -23,6 +23,8 @@ from cbt_crypto.lab.shape import Lab, Release
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 _TOOLBOX = "kubectl -n rook-ceph exec deploy/rook-ceph-tools --"
+#: Each OSD has a block.db of its own, which is looked at where its container has it.
+_DB = "'bluestore_block_db_create = true' 'bluestore_block_db_size = 1073741824'"
 _KEYS = {"ceph_cmd": f"{_TOOLBOX} ceph", "rbd_cmd": f"{_TOOLBOX} rbd"}
 
 
@@ -39,7 +41,8 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     }
     with running_lab(f"rook-test-{os.getpid()}", namespaces(1, ceph=request.param)) as started:
         transfer.put(started, started.head, "/root/campaign", files)
-        access.run(started, started.head, "cd /root/campaign; sh rook.sh /root/campaign/stock.sh")
+        script = f"cd /root/campaign; sh rook.sh /root/campaign/stock.sh {_DB}"
+        access.run(started, started.head, script)
         yield started
 
 
@@ -61,6 +64,10 @@ def test_what_is_in_containers_is_recognised_and_left_as_it_was(lab: Lab) -> Non
     assert luks.startswith("luks: refused"), luks
     assert "below which is no dm-crypt" in luks
     assert state(lab) == before
+    databases = access.run(
+        lab, lab.head, 'grep -ch \'"block.db": "file"\' /root/campaign/plain/results/*/*/proof.json'
+    )
+    assert databases.strip() == "2", "the evidence has each OSD's database"
 
     asked = access.run(lab, lab.head, "cat /var/lib/rook/asked")
     assert "rbd -c /etc/ceph/ceph.conf" in asked
