@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.ceph_build import CephBuild
+from cbt_crypto.cluster_overlays.ceph_options import CephOptions
 from cbt_crypto.cluster_overlays.cpuset import CpuSet
 from cbt_crypto.cluster_overlays.db_device import DbDevice
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
@@ -27,4 +28,5 @@ OVERLAYS: dict[str, type[Overlay]] = {
     "osd_service": OsdService,
     "tuned": Tuned,
     "rbd_encryption": RbdEncryption,
+    "ceph_options": CephOptions,
 }

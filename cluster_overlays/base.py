@@ -109,6 +109,16 @@ class Overlay(BaseModel):
         overlay._is_present = False
         return overlay
 
+    @classmethod
+    def beside(
+        cls, configurations: Mapping[str, tuple[Overlay, ...]]
+    ) -> dict[str, tuple[Overlay, ...]]:
+        """The overlays of all configurations, when each knows what the others name.
+
+        For an overlay whose absence is stated by what it is elsewhere.
+        """
+        return dict(configurations)
+
     @property
     def is_present(self) -> bool:
         """False for the instance that `absent` made."""
@@ -146,6 +156,11 @@ class Overlay(BaseModel):
         The kernel's client takes none of them.
         """
         return False
+
+    @property
+    def is_for_kernel_clients(self) -> bool:
+        """Whether all of it counts for clients whose IO their kernel does."""
+        return True
 
     def requirements(self, site: Site) -> Sequence[Requirement]:
         """What hosts must offer; checked before anything is touched."""

@@ -117,6 +117,7 @@ def definition_of(campaign: Campaign, cluster: dict[str, Any], scenario: Scenari
             "overlays": [
                 [overlay.name, overlay.model_dump(mode="json")]
                 for overlay in campaign.configurations[scenario.configuration]
+                if overlay.is_present
             ],
         }
     )

@@ -98,7 +98,8 @@ def _configurations(plan: Plan, console: Console) -> None:
     table.add_column("name")
     table.add_column("overlays", overflow="fold")
     for name, overlays in plan.campaign.configurations.items():
-        shown = "; ".join(f"{overlay.name}{_options(overlay)}" for overlay in overlays) or "none"
+        named = (overlay for overlay in overlays if overlay.is_present)
+        shown = "; ".join(f"{overlay.name}{_options(overlay)}" for overlay in named) or "none"
         mark = "  (baseline)" if _is_baseline(plan, name) else ""
         table.add_row(Text(f"{name}{mark}"), Text(shown))
     console.print(table)

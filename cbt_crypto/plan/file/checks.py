@@ -131,20 +131,24 @@ def of_recovery(
 def of_client_libraries(
     configurations: Mapping[str, Sequence[Overlay]], scenarios: Mapping[str, Sequence[Scenario]]
 ) -> Iterator[Contradiction]:
-    """Where clients are to have other libraries of Ceph, and their kernel does all IO."""
-    replacing = {
-        (name, overlay.name)
+    """Where Ceph's libraries on clients are to change, and their kernel does all IO."""
+    keys = {
+        (name, overlay.name, key)
         for name, overlays in configurations.items()
         for overlay in overlays
-        if overlay.replaces_client_libraries
+        for key, changes in (
+            ("clients", overlay.replaces_client_libraries),
+            ("client", not overlay.is_for_kernel_clients),
+        )
+        if changes
     }
     for scenario in (one for each in scenarios.values() for one in each):
-        for name, overlay in sorted(replacing):
+        for name, overlay, key in sorted(keys):
             if scenario.configuration == name and not scenario.uses_client_libraries:
                 yield (
-                    ("cluster", "configurations", name, overlay, "clients"),
+                    ("cluster", "configurations", name, overlay, key),
                     f"changes nothing for {scenario.name}, whose IO the clients' kernel does; "
-                    f"leave clients out, or list other configurations under {scenario.name}",
+                    f"leave {key} out, or list other configurations under {scenario.name}",
                 )
 
 

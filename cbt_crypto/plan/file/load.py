@@ -288,10 +288,13 @@ def _needs_cluster(data: Mapping[str, Any]) -> bool:
 
 
 def _configurations(file: CampaignFile, cluster: ClusterSection) -> dict[str, tuple[Overlay, ...]]:
-    return {
+    configurations = {
         name: _overlays(file, ("cluster", "configurations", name), overlays)
         for name, overlays in cluster.configurations.items()
     }
+    for overlay in OVERLAYS.values():
+        configurations = overlay.beside(configurations)
+    return configurations
 
 
 def _overlays(

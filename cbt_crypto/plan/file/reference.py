@@ -197,6 +197,9 @@ def _rows(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
             info.description or "",
         )
         yield key, f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    others = schema.get("additionalProperties")
+    if isinstance(others, dict):
+        yield "", f"| any other | {_kind(others, schema)} | | see [overlays.md](overlays.md) |"
 
 
 def _default(info: FieldInfo, model: type[BaseModel]) -> str:

@@ -275,7 +275,7 @@ class ExistingCluster:
         """A sentence for each thing in the file that would have to change such a cluster."""
         for name in configurations:
             for overlay in campaign.configurations[name]:
-                if not overlay.is_recognised:
+                if overlay.is_present and not overlay.is_recognised:
                     yield (
                         f'cluster.configurations: "{name}": {overlay.name} would have to be '
                         "deployed, and with use_existing nothing is; remove it from the "
