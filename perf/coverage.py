@@ -83,7 +83,7 @@ def campaign(design: Design, how: Disturbance, ratio: float, random: Generator) 
     if design.beside:
         return _side_by_side(design, how, ratio, random)
     change = CHANGE_S if design.turns else DEPLOY_S
-    longest = design.seconds / 2 if design.turns else PAUSES_S
+    longest = design.seconds / 2
     visit = design.seconds + 1.2 * change + min(PAUSES_S / count, longest) + 2
     level = how.series(int(design.rounds * count * visit) + 2, random)
     values: Values = [{name: [] for name in names} for _ in FIGURES]

@@ -162,8 +162,9 @@ def deployed_first(campaign: Campaign) -> tuple[str, ...]:
     )
 
 
-#: Seconds that the pauses of one round take at most, all visits together. A cycle of up to two
-#: minutes then does not meet the same configuration at the same phase in each round.
+#: Seconds that the pauses of one round take at most, all visits together; nor is one longer than
+#: half of what is measured behind it. A cycle of up to two minutes then does not meet the same
+#: configuration at the same phase in each round, which the random order alone nearly sees to.
 PAUSES_S = 60.0
 #: Draws of a campaign's order before the last one is taken as it is.
 _ATTEMPTS = 2000
@@ -219,12 +220,12 @@ def _is_balanced(rounds: Sequence[tuple[str, ...]], baseline: str) -> bool:
     return True
 
 
-def pause_s(seed: int, turn: int, name: str, visits: int, longest: float = PAUSES_S) -> float:
+def pause_s(seed: int, turn: int, name: str, visits: int, longest: float) -> float:
     """Seconds to wait before a configuration is measured in a round of so many visits."""
     return round(_generator(seed, turn, name).uniform(0, _longest_pause_s(visits, longest)), 1)
 
 
-def usual_pause_s(visits: int, longest: float = PAUSES_S) -> float:
+def usual_pause_s(visits: int, longest: float) -> float:
     """The mean of `pause_s`, in seconds."""
     return _longest_pause_s(visits, longest) / 2
 

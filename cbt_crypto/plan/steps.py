@@ -20,7 +20,6 @@ from cbt_crypto.plan.file.cluster import CONTROL, Variant, at
 from cbt_crypto.plan.file.cluster import words as variant_words
 from cbt_crypto.plan.layout import cell_site, site_of
 from cbt_crypto.plan.order import (
-    PAUSES_S,
     cells_of,
     deployment_of,
     deployment_problems,
@@ -217,8 +216,7 @@ def _pauses(campaign: Campaign, cells: Sequence[Cell]) -> list[float]:
     pauses = [0.0]
     for last, cell in zip(cells, cells[1:]):
         goes_on = (last.configuration, last.iteration) == (cell.configuration, cell.iteration)
-        longest = cell.scenario.measured_s / 2 if in_turns else PAUSES_S
-        name = cell.configuration
+        longest, name = cell.scenario.measured_s / 2, cell.configuration
         pauses.append(0.0 if goes_on else pause_s(seed, cell.iteration, name, visits, longest))
     return pauses
 

@@ -31,12 +31,12 @@ def test_a_round_says_nothing_of_the_next() -> None:
 def test_the_seed_is_all_that_decides() -> None:
     assert orders("ABCD", 8, 1) == orders("ABCD", 8, 1) == orders("ABCD", 20, 1)[:8]
     assert len({orders("ABCD", 8, seed) for seed in range(20)}) > 10
-    assert pause_s(1, 2, "A", 3) == pause_s(1, 2, "A", 3) != pause_s(1, 3, "A", 3)
+    assert pause_s(1, 2, "A", 3, 60) == pause_s(1, 2, "A", 3, 60) != pause_s(1, 3, "A", 3, 60)
 
 
 def test_the_pauses_of_a_round_are_a_minute_at_most() -> None:
     for visits in (1, 2, 6, 30):
-        found = [pause_s(4, turn, "A", visits) for turn in range(500)]
+        found = [pause_s(4, turn, "A", visits, PAUSES_S) for turn in range(500)]
         assert min(found) >= 0 and max(found) <= PAUSES_S / visits
         assert max(found) - min(found) > 0.9 * PAUSES_S / visits
     assert max(pause_s(4, turn, "A", 2, longest=5) for turn in range(500)) <= 5
