@@ -56,8 +56,11 @@ class Monitoring(Protocol):
     def stop(self, directory: str) -> None:
         """End what runs for a directory; safe to repeat."""
 
-    def monitor(self, directory: str) -> AbstractContextManager[None]:
-        """Every profile runs while the block does, and writes below `directory` on its hosts."""
+    def monitor(self, directory: str, lead_s: float = 0) -> AbstractContextManager[None]:
+        """Every profile runs while the block does, and writes below `directory` on its hosts.
+
+        The first `lead_s` seconds of the block need no samples.
+        """
         ...
 
 

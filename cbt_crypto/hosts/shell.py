@@ -114,7 +114,8 @@ def joined(parts: Iterable[HostScripts], keep_going: bool = False) -> HostScript
     texts: dict[str, list[str]] = {}
     for part in parts:
         for host, text in part.items():
-            texts.setdefault(host, []).append(text)
+            if text.strip():
+                texts.setdefault(host, []).append(text)
     return {host: sequence(of_host, keep_going) for host, of_host in texts.items()}
 
 
@@ -201,16 +202,22 @@ if [ -n "$pid" ]; then
 fi"""
 
 
-def first_sample(directory: str, patience_s: int, while_true: str = ":") -> str:
+#: Seconds in which collectl writes a sample, once it has made its file.
+LEAD_S = 3.0
+
+
+def first_sample(directory: str, patience_s: int, while_true: str = ":", lead_s: float = 0) -> str:
     """Wait for a line that is no comment in one of collectl's files there.
 
-    At most for so many seconds, and only while the shell text `while_true` is.
+    At most for so many seconds, and only while the shell text `while_true` is. Where what follows
+    takes `lead_s` before it counts, a file is enough: its first sample is a second behind.
     """
     where = shlex.quote(directory)
+    is_sampled = "" if lead_s >= LEAD_S else """ && zcat -f "$file" 2>/dev/null | grep -qv '^#'"""
     return f"""\
 sampled() {{
     for file in {where}/*; do
-        [ -f "$file" ] && zcat -f "$file" 2>/dev/null | grep -qv '^#' && return 0
+        [ -f "$file" ]{is_sampled} && return 0
     done
     return 1
 }}

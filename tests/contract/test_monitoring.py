@@ -133,3 +133,16 @@ def test_stopping_what_never_ran_is_no_error(bench: Make, fakes: Path) -> None:
     made = bench()
     made.engine.monitoring.stop(f"{made.tmp_dir}/never")
     assert not fakes.exists()
+
+
+def test_a_lead_is_long_enough_for_a_first_sample(
+    bench: Make, programs: Callable[[str, str], Path], shims: Any
+) -> None:
+    late = """for word; do :; done
+        sleep 0.3; : > "$word/c0.raw.gz"; sleep 60"""
+    programs("collectl", late)
+    made = bench(cluster=ONE)
+    began = time.monotonic()
+    with made.engine.monitoring.monitor(f"{made.tmp_dir}/run", 3):
+        assert (made.tmp_dir / "run/collectl/c0.raw.gz").exists()
+        assert time.monotonic() - began < 5

@@ -28,12 +28,12 @@ def prepare(directory: str) -> None:
             _pdsh(profile["nodes"], start_script(name, profile, directory))
 
 
-def start(directory: str) -> None:
+def start(directory: str, lead_s: float = 0) -> None:
     """Start every profile; each writes below `directory`/<profile> on its nodes.
 
-    Returns when every node has a first sample: what is measured from now on is
-    covered. One that ends instead, or takes too long, is not waited for; the report says then
-    which seconds have no sample.
+    Returns when every node has a first sample, or is sure to have one within `lead_s`: what is
+    measured from then on is covered. One that ends instead, or takes too long, is not waited for;
+    the report says then which seconds have no sample.
     """
     is_prepared = directory in _running
     if not is_prepared:
@@ -42,7 +42,7 @@ def start(directory: str) -> None:
         samples = name in _SAMPLED_BY
         script = [] if samples and is_prepared else [start_script(name, profile, directory)]
         if samples:
-            script.append(_wait_script(name, directory))
+            script.append(_wait_script(name, directory, lead_s))
         _pdsh(profile["nodes"], "\n".join(script))
 
 
@@ -56,9 +56,9 @@ def stop(directory: Optional[str] = None) -> None:
 
 
 @contextlib.contextmanager
-def monitor(directory: str) -> Iterator[None]:
-    """The profiles run while the block does."""
-    start(directory)
+def monitor(directory: str, lead_s: float = 0) -> Iterator[None]:
+    """The profiles run while the block does, of which the first `lead_s` need no samples."""
+    start(directory, lead_s)
     try:
         yield
     finally:
@@ -70,10 +70,10 @@ def _profiles() -> dict[str, dict[str, Any]]:
     return chosen.model_dump(exclude_none=True)
 
 
-def _wait_script(name: str, directory: str) -> str:
+def _wait_script(name: str, directory: str, lead_s: float) -> str:
     """Wait for a first sample, while what samples runs."""
     runs = f'[ -e "/proc/$(cat {shlex.quote(_pid_file(name, directory))})/exe" ]'
-    return shell.first_sample(f"{directory}/{name}", _PATIENCE_S, runs)
+    return shell.first_sample(f"{directory}/{name}", _PATIENCE_S, runs, lead_s)
 
 
 def start_script(name: str, profile: dict[str, Any], directory: str) -> str:

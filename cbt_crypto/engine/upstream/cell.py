@@ -281,12 +281,15 @@ class Monitoring:
         """Nothing: upstream starts its monitors when it measures."""
 
     @contextlib.contextmanager
-    def monitor(self, directory: str) -> Iterator[None]:
-        """The profiles run while the block does, which begins when there is a first sample."""
+    def monitor(self, directory: str, lead_s: float = 0) -> Iterator[None]:
+        """The profiles run while the block does, which begins when there is a first sample.
+
+        Or when one is sure to come within `lead_s`.
+        """
         upstream = self._module.monitor(directory)
         upstream.__enter__()
         try:
-            with self._samples(directory):
+            with self._samples(directory, lead_s):
                 yield
         except BaseException:
             # The later of upstream's two kinds stops by itself here, the earlier does not.
@@ -297,14 +300,15 @@ class Monitoring:
         upstream.__exit__(None, None, None)
 
     @contextlib.contextmanager
-    def _samples(self, directory: str) -> Iterator[None]:
+    def _samples(self, directory: str, lead_s: float) -> Iterator[None]:
         """Wait for collectl, or run our sampler.
 
         One without a sample by then is not waited for: the report says what it lacks.
         """
         if not self._settings.sampler_roles:
             roles = self._settings.monitoring_profiles["collectl"]["nodes"]
-            self._on(roles, shell.first_sample(f"{directory}/collectl", _PATIENCE_S))
+            first = shell.first_sample(f"{directory}/collectl", _PATIENCE_S, lead_s=lead_s)
+            self._on(roles, first)
             yield
             return
         started = samplers.start_counters(directory)

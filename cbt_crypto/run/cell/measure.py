@@ -206,7 +206,7 @@ class ScenarioBenchmark:
         followed = watch.followed(self.remote, self.run_dir, onlooker)
         counted = samplers.recorded(self.remote, self.energy_hosts, self.run_dir)
         self._is_prepared = False
-        with counted, self._engine.monitoring.monitor(self.run_dir):
+        with counted, self._engine.monitoring.monitor(self.run_dir, self.scenario.ramp):
             offsets = clock_offsets(self.remote, self.site)
             on_head = offsets[self.site.head]
             started = time.time() + on_head
