@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Optional, Protocol, TypeVar
 
 from cbt_crypto.errors import HostError, RunError
@@ -134,32 +135,53 @@ class Remote:
         `what` names the step in errors ("make OSDs"). Raises HostError for the first host, in
         the order of `scripts`, that failed or did not answer within `timeout` seconds.
         """
-        results = self.attempt(scripts, timeout, what)
-        for host, result in results.items():
-            if result.status != 0:
-                raise _error(host, what, result, timeout)
-        return {host: result.stdout for host, result in results.items()}
+        return self.begin(scripts, what, timeout)()
+
+    def begin(
+        self, scripts: HostScripts, what: str, timeout: Optional[float] = None
+    ) -> Callable[[], dict[str, str]]:
+        """Start what `run` does, and return what waits for it and does the rest.
+
+        Other scripts may run meanwhile. Whoever does not come to wait leaves what runs on the hosts
+        to `kill_script`.
+        """
+        wait = self._begin(scripts, what, timeout)
+
+        def outputs() -> dict[str, str]:
+            results = wait()
+            for host, result in results.items():
+                if result.status != 0:
+                    raise _error(host, what, result, timeout)
+            return {host: result.stdout for host, result in results.items()}
+
+        return outputs
 
     def attempt(
         self, scripts: HostScripts, timeout: Optional[float] = None, what: str = "look"
     ) -> dict[str, HostResult]:
         """Like `run`, but a failing host is a result and not an error."""
+        return self._begin(scripts, what, timeout)()
+
+    def _begin(
+        self, scripts: HostScripts, what: str, timeout: Optional[float]
+    ) -> Callable[[], dict[str, HostResult]]:
         scripts = {host: text for host, text in scripts.items() if text.strip()}
         if not scripts:
-            return {}
+            return dict
         began = time.monotonic()
-        results = self._attempt(scripts, timeout)
-        _record(scripts, results, what, time.monotonic() - began)
-        return results
-
-    def _attempt(self, scripts: HostScripts, timeout: Optional[float]) -> dict[str, HostResult]:
         mark = FRAME + secrets.token_hex(8)
         commands = {self._node(h): self._command(guarded(t), mark) for h, t in scripts.items()}
         handle = self._common.pdsh_each(commands)
-        stdout, stderr = handle.communicate(timeout) if timeout else handle.communicate()
-        out, err = _lines_by_host(stdout), _lines_by_host(stderr)
-        timed_out = bool(timeout and handle.timed_out)
-        return {h: _result(out.get(h, []), err.get(h, []), timed_out, mark) for h in scripts}
+
+        def results() -> dict[str, HostResult]:
+            stdout, stderr = handle.communicate(timeout) if timeout else handle.communicate()
+            out, err = _lines_by_host(stdout), _lines_by_host(stderr)
+            late = bool(timeout and handle.timed_out)
+            found = {h: _result(out.get(h, []), err.get(h, []), late, mark) for h in scripts}
+            _record(scripts, found, what, time.monotonic() - began)
+            return found
+
+        return results
 
     def _node(self, host: str) -> str:
         return f"{self._user}@{host}" if self._user else host
@@ -272,15 +294,23 @@ done
 [ -z "$pids" ] || {{ echo "these processes do not end:" $pids >&2; exit 1; }}"""
 
 
-def kill_osds_scripts(site: Site) -> HostScripts:
+def kill_osds_scripts(
+    site: Site, stateless: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> HostScripts:
     """Scripts that end the OSDs, for a cluster whose other daemons are to end after them.
 
     An OSD that ends tells the monitors, and waits 5 s for the answer where none is there.
+    `stateless`: host -> pid files of daemons that have nothing to write out, and are killed.
     """
-    return {
-        host: kill_script(pid_files=[osd.pid_file for osd in site.osds_of(host)])
-        for host in site.osd_hosts
+    scripts = {
+        host: [f"(\n{kill_script(('KILL',), pid_files=files)}\n)"]
+        for host, files in stateless.items()
+        if files
     }
+    for host in site.osd_hosts:
+        osds = kill_script(pid_files=[osd.pid_file for osd in site.osds_of(host)])
+        scripts.setdefault(host, []).append(osds)
+    return {host: "\n".join(texts) for host, texts in scripts.items()}
 
 
 def guarded(text: str) -> str:

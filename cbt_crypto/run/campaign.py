@@ -249,6 +249,7 @@ class CampaignRun:
         self._collector.wait()
         if change is Transition.REBUILD:
             self._check_hold()
+            self._held_at = time.monotonic()
             self._note_devices(devices.restoring)
 
     def _decide(self) -> None:

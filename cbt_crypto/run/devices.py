@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
@@ -137,5 +138,14 @@ def restoring(tmp_dir: str, notes: Notes) -> HostScripts:
     """Scripts that put notes back which were lost with their directory."""
     make = directories.make(tmp_dir)
     return {
-        host: make + destroy.restore(tmp_dir, of_host) for host, of_host in notes.items() if of_host
+        host: f"{_are_noted(tmp_dir, of_host)} || {{\n{make}{destroy.restore(tmp_dir, of_host)}\n}}"
+        for host, of_host in notes.items()
+        if of_host
     }
+
+
+def _are_noted(tmp_dir: str, of_host: Mapping[str, Any]) -> str:
+    """Shell text that is true where all are there, as they almost always are."""
+    file = shlex.quote(f"{tmp_dir}/{destroy.NOTES}")
+    asked = (f"$SUDO grep -qsF {shlex.quote(note['uuid'])} {file}" for note in of_host.values())
+    return " && ".join(asked)

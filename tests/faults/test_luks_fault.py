@@ -75,7 +75,7 @@ def test_the_third_of_four_devices(lab: Lab, table: Table, tmp_path: Path) -> No
     access.run(lab, lab.head, SHIM)
     done, seconds = run(config, archive)
     assert done.returncode == 1, done.stdout + done.stderr
-    said = next(line for line in done.stderr.splitlines() if "prepare the devices" in line)
+    said = next(line for line in done.stderr.splitlines() if "make the OSDs" in line)
     assert said.startswith("node0: prepare the devices: ")
     assert "I/O error while writing the header" in done.stderr
     assert access.run(lab, lab.head, LEFT) == ""

@@ -5,12 +5,13 @@ Every step is one call for all hosts and all daemons of its kind.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import tempfile
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -35,7 +36,7 @@ from cbt_crypto.hosts.devices import destroy, lvm_and_md, rbd_images
 from cbt_crypto.hosts.devices.lvm_and_md import Group, LogicalVolume
 from cbt_crypto.hosts.directories import prefix
 from cbt_crypto.hosts.remote import Remote, kill_osds_scripts, kill_script
-from cbt_crypto.hosts.shell import answer_limit
+from cbt_crypto.hosts.shell import answer_limit, joined
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.plan.file.cluster import ClusterSection, at
 from cbt_crypto.plan.layout import ceph_dir, conf_path, site_of
@@ -48,6 +49,13 @@ _POLL = "bdev_aio_poll_ms"
 _SHORT_POLL_MS = "10"
 #: Nor does mkfs then look through the empty store that it has just written.
 _QUICK_MKFS = f"--{_POLL}={_SHORT_POLL_MS} --bluestore-fsck-on-mkfs=false"
+
+
+def _mon(prefix: str, **arguments: Any) -> Step:
+    return {"mon": {"prefix": prefix, **arguments}}
+
+
+_SHORT_POLL = _mon("config set", who="osd", name=_POLL, value=_SHORT_POLL_MS)
 
 
 class Ceph:
@@ -92,16 +100,35 @@ class Ceph:
 
     def initialize(self) -> None:
         """Take down what is there, deploy anew, and wait until every OSD is up."""
-        self.shutdown()
-        self.cleanup()
+        self._clear()
         self.hooks.prepare_hosts(self._run)
         self._new_identity()
         self.distribute_conf()
-        self.make_mons()
-        self.start_mgrs()
-        self.setup_fs()
-        self.make_osds()
+        # What is made of devices and files needs no monitor yet.
+        limit = self.section.deploy_timeout
+        made = self.remote.begin(self._osds_made(), "make the OSDs", limit)
+        try:
+            self.make_mons()
+            self.start_mgrs()
+            self._session([*self._quiet(), _SHORT_POLL])
+        except HostError:
+            with contextlib.suppress(HostError):
+                made()
+            raise
+        made()
+        self._start_osds(self._device_classes())
         self._run(self.hooks.after_osds(), "finish the deployment")
+
+    def _clear(self) -> None:
+        """`shutdown` and `cleanup`, each host by itself once all daemons have ended."""
+        try:
+            self._end_daemons()
+        except HostError:
+            self._undo()
+            raise
+        self._pools.clear()
+        cleared = joined((*(scripts for _, scripts in self._undoing()), self._emptied()))
+        self._run(self._at_once(cleared), "clear the host")
 
     def adopt(self, site: Site) -> None:
         """Work beside a cluster that is there: only what a killed campaign left is taken down."""
@@ -111,28 +138,35 @@ class Ceph:
 
     def shutdown(self) -> None:
         """End every process that carries our mark, on every host, and undo the overlays' work."""
-        # The cluster is thrown away, so there is nothing for its daemons to write out.
-        ending = kill_script(signals=("KILL",))
         try:
-            self._run({host: ending for host in self.site.hosts}, "end the daemons")
+            self._end_daemons()
         finally:
             # A host that does not answer keeps nothing up on the others.
             self._undo()
 
+    def _end_daemons(self) -> None:
+        # The cluster is thrown away, so there is nothing for its daemons to write out.
+        self._run(dict.fromkeys(self.site.hosts, kill_script(signals=("KILL",))), "end the daemons")
+
     def _undo(self) -> None:
-        """Undo what was laid over and made on the devices."""
-        self._run(self.hooks.take_down(), "take the overlays down")
+        for what, scripts in self._undoing():
+            self._run(scripts, what)
+
+    def _undoing(self) -> list[tuple[str, HostScripts]]:
+        """What undoes what was laid over and made on the devices, step by step."""
         hosts = [osd.host for osd in self.site.osds if not osd.is_file]
-        remove = lvm_and_md.remove_volumes(self._volume_notes)
-        self._run(dict.fromkeys(hosts, remove), "remove the volumes")
+        remove = dict.fromkeys(hosts, lvm_and_md.remove_volumes(self._volume_notes))
+        return [("take the overlays down", self.hooks.take_down()), ("remove the volumes", remove)]
 
     def cleanup(self) -> None:
         """Remove the cluster's files and the BlueStore labels on its devices."""
         self._pools.clear()
+        self._run(self._emptied(), "prepare tmp_dir")
+
+    def _emptied(self) -> HostScripts:
         script = self._empty_devices()
         script += directories.make_without(self.tmp_dir, os.path.basename(self._base))
-        script += _remake(self._base)
-        self._run({host: script for host in self.site.hosts}, "prepare tmp_dir")
+        return dict.fromkeys(self.site.hosts, script + _remake(self._base))
 
     def _empty_devices(self) -> str:
         """Shell text that wipes the devices which the campaign claimed."""
@@ -145,16 +179,18 @@ class Ceph:
 
     def restart(self) -> None:
         """Stop the daemons, distribute ceph.conf again, and start them on their data."""
-        # Of a ceph.conf that is about to change, and of monitors that end.
+        # The last session of a ceph.conf that is about to change, and of monitors that end.
         stat = self._session([_mon("osd stat", format="json"), {"end": True}])[0]
         self._epoch = int(json.loads(stat)["epoch"])
-        self._run(kill_osds_scripts(self.site), "stop the OSDs")
+        self._run(kill_osds_scripts(self.site, self._mgr_pid_files()), "stop the OSDs")
         stop = dict.fromkeys(self._daemon_hosts(), kill_script())
         self._run(stop, "stop the daemons")
         self.distribute_conf()
         self._run(self._daemons.mon_scripts(), "start the monitors")
         self.start_mgrs()
-        self._start_osds("start the OSDs", make=False)
+        # An OSD that meets monitors without a quorum waits 3 s and tries again.
+        self._session([_SHORT_POLL])
+        self._start_osds()
         self._run(self.hooks.after_osds(), "finish the restart")
 
     # -- steps ------------------------------------------------------------------------------
@@ -187,25 +223,36 @@ class Ceph:
 
     def setup_fs(self) -> None:
         """Prepare the devices: what the overlays lay over them, when each is noted as ours."""
-        claims = {host: self._claim_devices(host) for host in self.site.osd_hosts}
-        self._run(claims, "claim the devices")
-        self._run(self._volumes(), "divide the devices")
-        self._run(self.hooks.before_osds(), "prepare the devices")
+        self._run(joined(self._prepared()), "prepare the devices")
 
     def make_osds(self) -> None:
         """Make and start the OSDs, all at once, and wait until they are up."""
-        self._start_osds("make the OSDs", make=True)
+        self._session([*self._quiet(), _SHORT_POLL])
+        self._run(self._mkfs_scripts(), "make the OSDs")
+        self._start_osds(self._device_classes())
 
-    def _start_osds(self, what: str, make: bool) -> None:
+    def _prepared(self) -> list[HostScripts]:
+        claims = {host: self._claim_devices(host) for host in self.site.osd_hosts}
+        return [claims, self._volumes(), self.hooks.before_osds()]
+
+    def _osds_made(self) -> HostScripts:
+        """From bare devices to OSDs that can be started: one script for each host."""
+        return self._at_once(joined([*self._prepared(), self._mkfs_scripts()]))
+
+    def _at_once(self, scripts: HostScripts) -> HostScripts:
+        """One start of Python for all that is proved, on hosts that have devices."""
+        return {
+            host: destroy.at_once(self.tmp_dir, text) if self.site.devices_of(host) else text
+            for host, text in scripts.items()
+        }
+
+    def _start_osds(self, when_up: Sequence[Step] = ()) -> None:
         """Start all OSDs and wait until they are up, with an option that only starting needs.
 
         It is the monitors' to give and to take back: what ceph.conf says of it comes first.
         """
-        self._session([*self._quiet(), _mon("config set", who="osd", name=_POLL,
-                                            value=_SHORT_POLL_MS)])  # fmt: skip
-        self._run(self._osd_scripts(make=make), what)
-        classes = self._device_classes() if make else []
-        self._session([self._all_osds(), *classes, _mon("config rm", who="osd", name=_POLL)])
+        self._run(self._start_scripts(), "start the OSDs")
+        self._session([self._all_osds(), *when_up, _mon("config rm", who="osd", name=_POLL)])
 
     def _device_classes(self) -> list[Step]:
         """Give OSDs the classes that hooks want, when they are up: before, there are none."""
@@ -301,6 +348,10 @@ class Ceph:
         }
         return self.section.model_copy(update={"mons": mons})
 
+    def _mgr_pid_files(self) -> dict[str, list[str]]:
+        mgrs = self.section.mgrs.items()
+        return {host: [f"{self.pid_dir}/mgr.{name}.pid" for name in names] for host, names in mgrs}
+
     def _daemon_hosts(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.site.mons, *self.site.mgrs, *self.site.osd_hosts)))
 
@@ -316,26 +367,31 @@ class Ceph:
         if handle.returncode or handle.timed_out or "exited with exit code" in stderr:
             raise HostError(nodes, f"copy {name}", "failed", stderr.strip()[-600:])
 
-    def _osd_scripts(self, make: bool) -> HostScripts:
-        scripts = {}
-        for host in self.site.osd_hosts:
-            osds = self.site.osds_of(host)
-            start = together([self._osd_script(osd, make) for osd in osds])
-            devices = [osd for osd in osds if make and not osd.is_file]
-            scripts[host] = (self._format(devices) if devices else "") + start
-        return scripts
+    def _start_scripts(self) -> HostScripts:
+        return {
+            host: together([self._start_script(osd) for osd in self.site.osds_of(host)])
+            for host in self.site.osd_hosts
+        }
 
-    def _osd_script(self, osd: Osd, make: bool) -> str:
-        """Start an OSD; one on a file is made before."""
+    def _start_script(self, osd: Osd) -> str:
         sudo = "" if osd.is_file else "$SUDO "
         start = self._daemons.start(self.hooks.program(self.ceph_osd_cmd), f"osd.{osd.id}", sudo)
         # Some packages make OSDs look for their classes relative to the working directory.
-        lines = ["cd /", self.hooks.wrap_osd(osd, start)]
-        if make and osd.is_file:
-            size = f"{file_size(self.section) >> 20}M"
-            file = f"truncate -s {size} {quote(osd.device)}\nmkdir -p {quote(osd.data_dir)}"
-            lines = [file, f"uuid={uuid.uuid4()}", self._mkfs(osd), *lines]
-        return "\n".join(lines)
+        return f"cd /\n{self.hooks.wrap_osd(osd, start)}"
+
+    def _mkfs_scripts(self) -> HostScripts:
+        scripts = {}
+        for host in self.site.osd_hosts:
+            osds = self.site.osds_of(host)
+            devices = [osd for osd in osds if not osd.is_file]
+            on_files = together([self._file_script(osd) for osd in osds if osd.is_file])
+            scripts[host] = (self._format(devices) if devices else "") + on_files
+        return scripts
+
+    def _file_script(self, osd: Osd) -> str:
+        size = f"{file_size(self.section) >> 20}M"
+        file = f"truncate -s {size} {quote(osd.device)}\nmkdir -p {quote(osd.data_dir)}"
+        return f"{file}\nuuid={uuid.uuid4()}\n{self._mkfs(osd)}"
 
     def _format(self, osds: Iterable[Osd]) -> str:
         folders = "".join(f"mkdir -p {quote(osd.data_dir)}\n" for osd in osds)
@@ -391,7 +447,7 @@ class Ceph:
     def _all_osds(self) -> Step:
         return {"wait": "osds", "count": len(self.site.osds), "since": self._epoch}
 
-    def _session(self, steps: list[Step]) -> list[str]:
+    def _session(self, steps: Sequence[Step]) -> list[str]:
         """Take monitor steps in one process on the head; return what each printed."""
         timeout = self.section.deploy_timeout
         session = f"{self.pid_dir}/session"
@@ -405,10 +461,6 @@ class Ceph:
         return self.remote.run(scripts, what, timeout or self.section.deploy_timeout)
 
 
-def _mon(prefix: str, **arguments: Any) -> Step:
-    return {"mon": {"prefix": prefix, **arguments}}
-
-
 def _remake(base: str) -> str:
     return f"(umask 077; mkdir -p {quote(base)}/run {quote(base)}/log {quote(base)}/crash)"
 
@@ -419,12 +471,10 @@ class ExistingCeph(Ceph):
     use_existing = True
 
     @override
-    def _undo(self) -> None:
+    def _undoing(self) -> list[tuple[str, HostScripts]]:
         """Clients may have mapped images; nothing was laid over its devices, or made on them."""
-        self._run(
-            dict.fromkeys(self.site.clients, rbd_images.detach_all(self.tmp_dir)),
-            "unmap the volumes",
-        )
+        detach = dict.fromkeys(self.site.clients, rbd_images.detach_all(self.tmp_dir))
+        return [("unmap the volumes", detach)]
 
     @override
     def _empty_devices(self) -> str:

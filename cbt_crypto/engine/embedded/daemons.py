@@ -394,9 +394,12 @@ class Daemons:
     def _mgr_script(self, names: Iterable[str]) -> str:
         program = self._program(self._section.ceph_mgr_cmd)
         starts = [self.start(program, f"mgr.{name}", options=WITHOUT_MODULES) for name in names]
-        # A manager needs seconds to load its modules before it detaches: do not wait for it.
+        # A manager needs seconds to load its modules before it detaches: do not wait for it, nor
+        # for the program that knows where they are.
         detached = [f"setsid {start} </dev/null &" for start in starts]
-        return "\n".join((without_modules(self._conf, self._program("ceph-conf")), *detached))
+        find = without_modules(self._conf, self._program("ceph-conf"))
+        said = quote(f"{self._base}/log/mgr.modules.log")
+        return "\n".join(("(", find, *detached, f") </dev/null >>{said} 2>&1 &"))
 
 
 def together(scripts: Sequence[str]) -> str:

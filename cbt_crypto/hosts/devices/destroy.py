@@ -332,7 +332,23 @@ def overwrite(tmp_dir: str, device: str) -> str:
 def proved(tmp_dir: str, functions: str, calls: Iterable[str]) -> str:
     """Shell text that runs calls as root, with `functions` and `prove`, in one start of Python."""
     text = f"PATH=$PATH:/usr/sbin:/sbin\nSUDO=\n{PROVE}{functions}" + "\n".join(calls)
-    return f"{_program()}$SUDO {_start(tmp_dir)} serve sh -euc {shlex.quote(text)}"
+    notes = shlex.quote(f"{tmp_dir}/{NOTES}")
+    return (
+        f"{_program()}PROVED={shlex.quote(text)}\n"
+        f'if [ "${{CBT_CRYPTO_PROVING-}}" = {notes} ]; then sh -euc "$PROVED"\n'
+        f'else $SUDO {_start(tmp_dir)} serve sh -euc "$PROVED"; fi'
+    )
+
+
+def at_once(tmp_dir: str, text: str) -> str:
+    """The same text, whose parts of `proved` share one start of Python where root runs it."""
+    word = "CBT_CRYPTO_AT_ONCE"
+    shared = text.replace(_program(), "")
+    return (
+        f"{_program()}at_once=$(cat <<\\{word}\n{shared}\n{word}\n)\n"
+        f'if [ -n "$SUDO" ]; then eval "$at_once"\n'
+        f"else printf '%s\\n' SUDO= BARE_SUDO= \"$at_once\" | {_start(tmp_dir)} serve; fi"
+    )
 
 
 #: What the next boot may give to another drive.

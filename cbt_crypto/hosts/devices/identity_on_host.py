@@ -5,12 +5,13 @@ they say of themselves, a WWN or a serial number; and for one that says nothing,
 the kernel gave it in this boot. Needs nothing but Python 3.6 and util-linux.
 """
 
+import functools
 import glob
 import os
 import stat
 import subprocess
 import time
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from cbt_crypto.hosts.devices.layers_on_host import number, number_at
 from cbt_crypto.hosts.directory_on_host import Refused, check_way
@@ -280,11 +281,17 @@ def _check_mounts(node: str) -> None:
         raise Refused("cannot be looked at with lsblk; install util-linux") from None
     if listed.strip():
         raise Refused("is mounted, or a part of it is; name another device")
-    for place in ("/", "/boot", "/boot/efi", "/usr", "/var"):
-        source = _said(["findmnt", "-nvo", "SOURCE", "-T", place])
-        below = _said(["lsblk", "-snro", "PATH", source]).splitlines() if source else []
-        if node in [source, *below]:
-            raise Refused("holds the system; name another device")
+    if node in _of_the_system():
+        raise Refused("holds the system; name another device")
+
+
+@functools.lru_cache(maxsize=1)
+def _of_the_system() -> FrozenSet[str]:
+    """The devices that this host runs from. They stay the same for as long as a script runs."""
+    places = ("/", "/boot", "/boot/efi", "/usr", "/var")
+    sources = {_said(["findmnt", "-nvo", "SOURCE", "-T", place]) for place in places} - {""}
+    below = [_said(["lsblk", "-snro", "PATH", source]).splitlines() for source in sources]
+    return frozenset(sources.union(*below))
 
 
 def _check_exclusive(node: str) -> None:

@@ -11,6 +11,7 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 import traceback
 import uuid
 from typing import Any, Callable, Dict, Iterator, List, Optional
@@ -446,6 +447,8 @@ def main(arguments: List[str]) -> int:
 #: Descriptors of a script that `serve` runs: its turn to ask, read and given back; what it asks;
 #: and what it is answered.
 _TURN, _TURN_BACK, _ASK, _ANSWER = 6, 7, 8, 9
+#: Where it reads itself, if it came by standard input.
+_SCRIPT = 5
 
 
 def _pipe() -> List[int]:
@@ -457,20 +460,35 @@ def _pipe() -> List[int]:
     return moved
 
 
+def _kept(script: bytes) -> int:
+    """A file without a name that a shell can read it from."""
+    with tempfile.TemporaryFile() as file:
+        file.write(script)
+        file.flush()
+        file.seek(0)
+        return fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 20)
+
+
 def serve(path: str, command: List[str]) -> int:
     """Run a script, and do what it asks for, one thing at a time, until it ends: its exit status.
 
-    A start of Python for each proof would take longer than the proof.
+    A start of Python for each proof would take longer than the proof. Without a command the script
+    comes by standard input.
     """
+    given = {}  # type: Dict[int, int]
+    if not command:
+        command = ["sh", "-euc", 'script=$(cat <&5); exec 5<&-; eval "$script"']
+        given[_SCRIPT] = _kept(sys.stdin.buffer.read())
     turn, turn_back = _pipe()
     asked, ask = _pipe()
     answer, answered = _pipe()
-    given = {_TURN: turn, _TURN_BACK: turn_back, _ASK: ask, _ANSWER: answer}
+    given.update({_TURN: turn, _TURN_BACK: turn_back, _ASK: ask, _ANSWER: answer})
     for number, end in given.items():
         os.dup2(end, number)
     # LVM complains of each descriptor that it knows nothing of.
-    environment = dict(os.environ, LVM_SUPPRESS_FD_WARNINGS="1")
-    script = subprocess.Popen(command, env=environment, pass_fds=tuple(given))
+    environment = dict(os.environ, LVM_SUPPRESS_FD_WARNINGS="1", CBT_CRYPTO_PROVING=path)
+    nothing = subprocess.DEVNULL if _SCRIPT in given else None
+    script = subprocess.Popen(command, stdin=nothing, env=environment, pass_fds=tuple(given))
     os.write(turn_back, b"\n")
     for number in (*given, ask, answer):
         os.close(number)
