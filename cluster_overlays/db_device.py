@@ -115,7 +115,7 @@ class DbDevice(Overlay):
             f"if [ {'-n' if on_files else '-z'} x ] && [ -d {path} ]; then echo ok\n"
             f"elif [ -d {path} ]; then "
             "echo 'db_device: a directory is for OSDs on files; name devices'\n"
-            f"else echo {path} 'is no directory there; mend db_device.directory'; fi"
+            f"else echo {path} 'is no directory there; fix db_device.directory'; fi"
         )
         return Requirement("directory of db_device", (host,), script)
 

@@ -176,7 +176,7 @@ def look(notes: Notes, path: str, key: str) -> None:
         foreign = foreign_content(path, uuids_of(its_notes), working)
     except Refused as error:
         sentence = str(error)
-        print(sentence + "; mend " + key if "not a block device" in sentence else sentence)
+        print(sentence + "; fix " + key if "not a block device" in sentence else sentence)
         return
     print("signature " + ", ".join(dict.fromkeys(foreign)) if foreign else "ok")
     print("stable " + stable_name(path))

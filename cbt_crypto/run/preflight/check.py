@@ -237,7 +237,7 @@ def _conf_problems(campaign: Campaign, names: Sequence[str], stacks: Sequence[St
 
 def _unresolved(site: Site) -> dict[str, str]:
     return {
-        host: "this name does not resolve; mend it in the file, or in DNS or /etc/hosts"
+        host: "this name does not resolve; fix it in the file, or in DNS or /etc/hosts"
         for host in site.hosts
         if not is_local(host) and not _resolves(host)
     }

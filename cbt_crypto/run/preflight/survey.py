@@ -38,7 +38,7 @@ class Login(Fact):
         login = output.strip()
         if self.user is None or login == self.user:
             return None
-        return f"ssh logs in as {login or 'nobody'} and not as {self.user}; mend ~/.ssh/config"
+        return f"ssh logs in as {login or 'nobody'} and not as {self.user}; fix ~/.ssh/config"
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ def _reached(host: str, result: HostResult, limit_s: int) -> HostFinding:
         return HostFinding(host, "ssh", "no", f"does not answer within {limit_s} s; look at it")
     if result.status is not None:
         return HostFinding(
-            host, "ssh", "no", f"cannot be looked at{_why(result)}; mend its shell or PATH"
+            host, "ssh", "no", f"cannot be looked at{_why(result)}; fix its shell or PATH"
         )
     error = f"cannot be reached{_why(result)}; ssh to it must work without a password"
     return HostFinding(host, "ssh", "no", error)

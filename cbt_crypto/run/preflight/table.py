@@ -1,4 +1,4 @@
-"""The table of `cbt-crypto check`: hosts by what they must offer, and how to mend what is red."""
+"""The table of `cbt-crypto check`: hosts by what they must offer, and how to fix what is red."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ _INSTALL = {
 
 
 def managers(remote: Remote, findings: Iterable[HostFinding]) -> dict[str, str]:
-    """Host -> apt-get or dnf, of those that need mending and have one."""
+    """Host -> apt-get or dnf, of those with something to fix that have one."""
     hosts = dict.fromkeys(finding.host for finding in findings if finding.error or finding.warning)
     answers = remote.attempt(dict.fromkeys(hosts, _MANAGER), _TIMEOUT_S)
     programs = {host: answer.stdout.strip().rpartition("/")[2] for host, answer in answers.items()}

@@ -67,7 +67,7 @@ if [ -z "$wrong" ]; then
     'there '*) echo "image ${first#there } is on the cluster already, and this campaign would \
 make it; if a killed run left it, cbt-crypto cleanup of its archive removes it, else remove or \
 rename it" ;;
-    *) echo "rbd info does not tell whether there is an image ${first#unknown }; mend that" ;;
+    *) echo "rbd info does not tell whether there is an image ${first#unknown }; fix that" ;;
     esac
 fi"""
 _LETS_CLIENT_IN = """\

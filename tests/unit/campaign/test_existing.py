@@ -638,7 +638,7 @@ def test_images_that_cannot_be_asked_for_are_not_taken_to_be_none(
     (need, _) = needs_of_existing(campaign)
     first = min(volume.image for volume in volumes_of(campaign, cells_of(campaign)))
     assert need.judge(store.run(need.script).stdout) == (
-        f"rbd info does not tell whether there is an image {first}: {why}; mend that"
+        f"rbd info does not tell whether there is an image {first}: {why}; fix that"
     )
 
 

@@ -60,7 +60,7 @@ def test_the_option_for_the_archive_is_missing(host: Any) -> None:
 def test_a_host_that_does_not_resolve(host: Any, shims: Any) -> None:
     path = host.write(cluster={"clients": ["localhost", "nowhere.invalid"]})
     assert refused(host, path) == (
-        "nowhere.invalid: this name does not resolve; mend it in the file, or in DNS or /etc/hosts"
+        "nowhere.invalid: this name does not resolve; fix it in the file, or in DNS or /etc/hosts"
     )
     assert shims.calls("pdsh") == []
 
@@ -164,7 +164,7 @@ def test_a_tmp_dir_of_somebody_else(host: Any) -> None:
 def test_a_device_that_is_none(host: Any) -> None:
     cluster = {"osd_file_size": ..., "osd_devices": [f"{host.directory}/disk"]}
     said = refused(host, host.write(cluster=cluster))
-    assert f"localhost: {host.directory}/disk is not a block device there; mend osd_d" in said
+    assert f"localhost: {host.directory}/disk is not a block device there; fix osd_d" in said
 
 
 def test_an_archive_with_something_else_in_it(host: Any) -> None:

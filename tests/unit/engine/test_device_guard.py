@@ -136,7 +136,7 @@ def test_what_is_no_block_device_is_refused(judge: Judge, tmp_path: Path, there:
     path = tmp_path / "x y'z"
     if there == "file":
         path.touch()
-    expected = f"{path} is not a block device there; mend osd_devices"
+    expected = f"{path} is not a block device there; fix osd_devices"
     assert judge(str(path), wipe=True) == expected
 
 
