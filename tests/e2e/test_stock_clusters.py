@@ -106,9 +106,9 @@ def test_a_cluster_that_speaks_ipv6_alone(lab: Lab) -> None:
 #: No more than docs/existing-clusters.md asks for, and each a little less.
 CAPS = "mon 'allow r' osd 'profile rbd pool=rbd'"
 LESS = {
-    "osd 'profile rbd pool=rbd'": "",
-    "mon 'profile rbd'": "",
-    "mon 'profile rbd' osd 'profile rbd-read-only pool=rbd'": "",
+    "osd 'profile rbd pool=rbd'": "does not let client.bench in",
+    "mon 'profile rbd'": "rbd info does not tell whether there is an image",
+    "mon 'profile rbd' osd 'profile rbd-read-only pool=rbd'": "Operation not permitted",
 }
 _CLIENT = """
 ceph auth add client.bench 2>/dev/null || :

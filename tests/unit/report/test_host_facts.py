@@ -14,8 +14,11 @@ from cbt_crypto.report import build
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.page import page
 from cbt_crypto.report.wording import cipher_speeds, energy_counters, hardware
+from cbt_crypto.run.environment import parse_drives
 
 pytestmark = pytest.mark.unit
+
+HARDWARE = Path(__file__).parents[1] / "data" / "hardware"
 
 #: As a host prints it: two measured ciphers, one that its kernel lacks, and a card's driver.
 PRINTED = """\
@@ -122,6 +125,20 @@ def test_one_odd_drive_and_one_slow_card_are_found_at_a_glance(small: Path) -> N
     built = build(small)
     assert "| **OSD drive: firmware** | **VDV10182** | **osd3 /dev/nvme0n1** |" in markdown(built)
     assert "<b>VDV10182</b>" in page(built)
+
+
+def test_one_odd_drive_of_real_ones_shows_by_model_and_wear() -> None:
+    """Of smartctl on machines of others: see tests/unit/data/hardware/README.md."""
+    printed = ""
+    for drive, model in enumerate(("samsung", "samsung", "samsung", "intel")):
+        smart = json.loads((HARDWARE / f"smartctl_nvme_{model}.json").read_text())
+        printed += f"@device /dev/nvme{drive}n1\nmodel {smart['model_name']}\n"
+        printed += f"smart {json.dumps(smart)}\n"
+    hosts = {"osd0": {"roles": ["osds"], "drives": parse_drives(printed)}}
+    odd = {row.what: row for row in hardware({"hosts": hosts}) if row.differs}
+    assert odd["OSD drive: model"].value == "INTEL SSDPE2KX020T7"
+    assert odd["OSD drive: wear percent"].value == "70 to 79 %"
+    assert {row.where for row in odd.values()} == {"osd0 /dev/nvme3n1"}
 
 
 @pytest.mark.parametrize("value", [3, [], {"h": 3}, {"h": {"drives": {"a": 3}, "roles": 5}}])
