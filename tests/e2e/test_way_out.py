@@ -78,6 +78,18 @@ EVERY = [(step, fault) for step in STEPS for fault in FAULTS]
 CHOSEN = EVERY if os.environ.get("EVERY_FAULT") else [row for row in EVERY if row in ALWAYS]
 
 
+def expected_status(fault: str) -> int:
+    """How a campaign ends: a reader that leaves changes nothing."""
+    return 0 if fault == "closed pipe" else 1
+
+
+def table() -> str:
+    """Make the table of docs/safety.md: what becomes of a campaign at each step by each fault."""
+    rows = [["during", *FAULTS], ["---"] * (len(FAULTS) + 1)]
+    rows += [[step, *(f"down, {expected_status(fault)}" for fault in FAULTS)] for step in STEPS]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A small file system for the archive and for temporary files."""
@@ -120,7 +132,7 @@ def test_nothing_is_left_in_silence(machine: Any, disk: Path, step: str, fault: 
     said = campaign.stderr.read()
     status = campaign.wait(timeout=300)
     assert "Traceback" not in said, said
-    assert status == (0 if fault == "closed pipe" else 1), (status, seen, said)
+    assert status == expected_status(fault), (status, seen, said)
     if fault.startswith("SIG"):
         # In tearing down, or later, all is measured: the report comes all the same, or is told of.
         assert "interrupted; " in said, (seen, said)
