@@ -184,6 +184,8 @@ def _parts(host: str, about: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]
               "openssl", "osd_libraries")  # fmt: skip
     for key in simple:
         yield f"{kind}: {key.replace('_', ' ')}", host, about.get(key)
+    for node, said in _mapping(about.get("nodes")).items():
+        yield f"{kind}: NUMA node {node}", host, said
     memory = about.get("memory_bytes")
     if isinstance(memory, int) and memory:
         yield f"{kind}: memory", host, f"{memory / 2**30:.0f} GiB"

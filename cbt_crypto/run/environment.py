@@ -272,6 +272,7 @@ def host_facts(site: Site, host: str, printed: str) -> dict[str, Any]:
         "cores": sockets * per_socket if sockets and per_socket else None,
         "threads": _number(facts.get("lscpu.CPU(s)")),
         "numa_nodes": _number(facts.get("lscpu.NUMA node(s)")),
+        "nodes": _under(facts, "node."),
         "smt": facts.get("smt") or None,
         "governor": facts.get("governor") or None,
         "tuned": facts.get("tuned") or None,

@@ -14,6 +14,10 @@ say cstates "$(for state in /sys/devices/system/cpu/cpu0/cpuidle/state*; do
 done)"
 say aes "$(grep -qw aes /proc/cpuinfo && echo yes || echo no)"
 say vaes "$(grep -qw vaes /proc/cpuinfo && echo yes || echo no)"
+for node in /sys/devices/system/node/node[0-9]*; do
+    [ -r "$node/distance" ] && say "node.${node##*/node}" "CPUs $(cat "$node/cpulist"), $(awk \
+        '/MemTotal/ { printf "%.0f GiB", $4 / 2^20 }' "$node/meminfo"), distances $(cat "$node/distance")" || :
+done
 # Those that change what a byte on the wire costs.
 offloads='(rx|tx)-checksumming|rx-gro-hw|(tcp-segmentation|generic-receive|large-receive)-offload'
 offloads="$offloads|(hw-tc|esp-hw|macsec-hw|tls-hw-tx|tls-hw-rx)-offload"

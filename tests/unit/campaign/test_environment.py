@@ -117,6 +117,10 @@ def test_this_machine() -> None:
     facts = found["hosts"]["localhost"]
     assert facts["kernel"] == Path("/proc/sys/kernel/osrelease").read_text().strip()
     assert facts["memory_bytes"] > 0
+    cpus = Path("/sys/devices/system/node/node0/cpulist")
+    if cpus.exists():
+        assert facts["nodes"]["0"].startswith(f"CPUs {cpus.read_text().strip()}, ")
+        assert "GiB, distances 10" in facts["nodes"]["0"]
     for name, card in facts["networks"].items():
         assert card["mtu"] == int(Path(f"/sys/class/net/{name}/mtu").read_text())
     assert found["engine"]["name"] == "embedded"
