@@ -15,8 +15,9 @@ done)"
 say aes "$(grep -qw aes /proc/cpuinfo && echo yes || echo no)"
 say vaes "$(grep -qw vaes /proc/cpuinfo && echo yes || echo no)"
 for node in /sys/devices/system/node/node[0-9]*; do
-    [ -r "$node/distance" ] && say "node.${node##*/node}" "CPUs $(cat "$node/cpulist"), $(awk \
-        '/MemTotal/ { printf "%.0f GiB", $4 / 2^20 }' "$node/meminfo"), distances $(cat "$node/distance")" || :
+    [ -r "$node/distance" ] || continue
+    memory=$(awk '/MemTotal/ { printf "%.0f GiB", $4 / 2^20 }' "$node/meminfo")
+    say "node.${node##*/node}" "CPUs $(cat "$node/cpulist"), $memory, distances $(cat "$node/distance")"
 done
 # Those that change what a byte on the wire costs.
 offloads='(rx|tx)-checksumming|rx-gro-hw|(tcp-segmentation|generic-receive|large-receive)-offload'
@@ -28,7 +29,8 @@ for card in /sys/class/net/*/device; do
     say "network.$name.speed" "$(cat "${card%/device}/speed" 2>/dev/null || :)"
     say "network.$name.numa" "$(cat "$card/numa_node" 2>/dev/null || :)"
     say "network.$name.mtu" "$(cat "${card%/device}/mtu" 2>/dev/null || :)"
-    say "network.$name.firmware" "$(ethtool -i "$name" 2>/dev/null | sed -n 's/^firmware-version: *//p')"
+    say "network.$name.firmware" "$(ethtool -i "$name" 2>/dev/null |
+        sed -n 's/^firmware-version: *//p')"
     say "network.$name.offloads" "$(ethtool -k "$name" 2>/dev/null |
         sed -nE "s/^($offloads): on.*/\1/p")"
 done
