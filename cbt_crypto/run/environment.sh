@@ -17,7 +17,8 @@ say vaes "$(grep -qw vaes /proc/cpuinfo && echo yes || echo no)"
 for node in /sys/devices/system/node/node[0-9]*; do
     [ -r "$node/distance" ] || continue
     memory=$(awk '/MemTotal/ { printf "%.0f GiB", $4 / 2^20 }' "$node/meminfo")
-    say "node.${node##*/node}" "CPUs $(cat "$node/cpulist"), $memory, distances $(cat "$node/distance")"
+    say "node.${node##*/node}" "CPUs $(cat "$node/cpulist"), $memory, \
+distances $(cat "$node/distance")"
 done
 # Those that change what a byte on the wire costs.
 offloads='(rx|tx)-checksumming|rx-gro-hw|(tcp-segmentation|generic-receive|large-receive)-offload'
@@ -39,7 +40,7 @@ osd=$(pgrep -x ceph-osd | head -n 1)
 libraries=$([ -z "$osd" ] || ${SUDO-} cat "/proc/$osd/maps" 2>/dev/null | sed -n \
     's/.* \(\/[^ ]*\(libcrypto[.]so\|isal\|libec_\|qat\)[^ ]*\)$/\1/p' | sort -u)
 say libraries "$(for library in $libraries; do basename "$library"; done)"
-crypto=$(printf '%s\n' "$libraries" | grep libcrypto[.]so | head -n 1)
+crypto=$(printf '%s\n' "$libraries" | grep 'libcrypto[.]so' | head -n 1)
 say openssl "$([ -z "$crypto" ] || ${SUDO-} cat "/proc/$osd/root$crypto" 2>/dev/null |
     grep -aom 1 'OpenSSL [0-9][.0-9a-z]* [0-9][0-9a-zA-Z ]*[0-9]' | head -n 1)"
 say memory_kb "$(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo)"
