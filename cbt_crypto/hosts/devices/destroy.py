@@ -343,7 +343,7 @@ def proved(tmp_dir: str, functions: str, calls: Iterable[str]) -> str:
 def at_once(tmp_dir: str, text: str) -> str:
     """The same text, whose parts of `proved` share one start of Python where root runs it."""
     word = "CBT_CRYPTO_AT_ONCE"
-    shared = text.replace(_program(), "")
+    shared = _program() + text.replace(_program(), "")
     return (
         f"{_program()}at_once=$(cat <<\\{word}\n{shared}\n{word}\n)\n"
         f'if [ -n "$SUDO" ]; then eval "$at_once"\n'
