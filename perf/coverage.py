@@ -40,7 +40,7 @@ from simulated.designs import (
 )
 from simulated.disturbances import DISTURBANCES, Disturbance, Floats, Generator
 
-from cbt_crypto.plan.order import PAUSES_S, orders, pause_s, round_orders
+from cbt_crypto.plan.order import PAUSES_S, longest_pause_s, orders, pause_s, round_orders
 from cbt_crypto.report.figures.repeats import Estimate, Value
 
 FIGURES = ("IOPS", "latency", "p99", "CPU per IO")
@@ -83,7 +83,7 @@ def campaign(design: Design, how: Disturbance, ratio: float, random: Generator) 
     if design.beside:
         return _side_by_side(design, how, ratio, random)
     change = CHANGE_S if design.turns else DEPLOY_S
-    longest = design.seconds / 2
+    longest = longest_pause_s(design.seconds, count, design.turns)
     visit = design.seconds + 1.2 * change + min(PAUSES_S / count, longest) + 2
     level = how.series(int(design.rounds * count * visit) + 2, random)
     values: Values = [{name: [] for name in names} for _ in FIGURES]
@@ -116,7 +116,7 @@ def _side_by_side(design: Design, how: Disturbance, ratio: float, random: Genera
     """
     seed = int(random.integers(1 << 31))
     names, count = design.names, len(design.names)
-    longest = design.seconds / 2
+    longest = longest_pause_s(design.seconds, count, design.turns)
     visit = design.seconds + 1.2 * CHANGE_S + min(PAUSES_S / count, longest) + 2
     deployments = design.rounds // design.beside
     seconds_in_all = int(design.rounds * count * visit + deployments * 1.2 * DEPLOY_S) + 2

@@ -162,9 +162,8 @@ def deployed_first(campaign: Campaign) -> tuple[str, ...]:
     )
 
 
-#: Seconds that the pauses of one round take at most, all visits together; nor is one longer than
-#: half of what is measured behind it. A cycle of up to two minutes then does not meet the same
-#: configuration at the same phase in each round, which the random order alone nearly sees to.
+#: Seconds that the pauses of one round take at most, all visits together. A cycle of up to two
+#: minutes then does not meet the same configuration at the same phase in each round.
 PAUSES_S = 60.0
 #: Draws of a campaign's order before the last one is taken as it is.
 _ATTEMPTS = 2000
@@ -228,6 +227,17 @@ def pause_s(seed: int, turn: int, name: str, visits: int, longest: float) -> flo
 def usual_pause_s(visits: int, longest: float) -> float:
     """The mean of `pause_s`, in seconds."""
     return _longest_pause_s(visits, longest) / 2
+
+
+#: Seconds that those of rounds of short cells may take all the same: order alone breaks the step of
+#: many configurations with a cycle, not of two.
+_LEAST_S = 20.0
+
+
+def longest_pause_s(measured_s: float, visits: int, in_turns: bool) -> float:
+    """Seconds of one visit's longest pause: half of what is measured behind it, at most."""
+    half = measured_s / 2
+    return half if in_turns else max(half, _LEAST_S / max(visits, 1))
 
 
 def _longest_pause_s(visits: int, longest: float) -> float:

@@ -25,6 +25,7 @@ from cbt_crypto.plan.order import (
     deployment_problems,
     deployments_of,
     is_in_rounds,
+    longest_pause_s,
     pause_s,
     seed_of,
     shares,
@@ -216,7 +217,8 @@ def _pauses(campaign: Campaign, cells: Sequence[Cell]) -> list[float]:
     pauses = [0.0]
     for last, cell in zip(cells, cells[1:]):
         goes_on = (last.configuration, last.iteration) == (cell.configuration, cell.iteration)
-        longest, name = cell.scenario.measured_s / 2, cell.configuration
+        longest = longest_pause_s(cell.scenario.measured_s, visits, in_turns)
+        name = cell.configuration
         pauses.append(0.0 if goes_on else pause_s(seed, cell.iteration, name, visits, longest))
     return pauses
 
