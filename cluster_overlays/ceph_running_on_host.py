@@ -12,7 +12,7 @@ import sys
 from typing import Any, Dict, List, Set  # noqa: F401 - in comments
 
 from cbt_crypto.hosts.admin_socket_on_host import ASK_ERRORS, ask
-from cbt_crypto.hosts.client_sampler_on_host import Clients
+from cbt_crypto.hosts.clients_on_host import Clients
 
 #: Files of Ceph among those that a daemon has mapped; what else it needs is anybody's.
 _OF_CEPH = re.compile(

@@ -6,7 +6,7 @@ Its source is sent to them, so it needs nothing but Python 3.6. It is a `Watch`:
 
 from typing import Any, Dict, List, Optional, Set, Tuple  # noqa: F401 - in comments
 
-from cbt_crypto.hosts.client_sampler_on_host import Clients
+from cbt_crypto.hosts.clients_on_host import Clients
 from cbt_crypto.hosts.devices.layers_on_host import Layers, opened
 
 

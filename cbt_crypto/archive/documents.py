@@ -168,6 +168,8 @@ class CellDocument(_Document):
     rate_iops: Optional[float] = Field(None, gt=0)
     caches: Optional[Caches] = None
     storage: Mapping[str, OsdStorage] = {}
+    #: Counter of `perf dump` -> what the measured OSDs counted together.
+    osd_perf: Mapping[str, float] = {}
     group: Optional[str] = None
     #: Which slices of the drives the group had: the number of the planned deployment.
     slices: int = 0

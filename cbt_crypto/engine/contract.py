@@ -193,6 +193,7 @@ class CellOutcome(TypedDict, total=False):
     rate_iops: int
     caches: Mapping[str, object]
     storage: Mapping[str, object]
+    osd_perf: Mapping[str, float]
     group: str
     slices: int
     idle: Mapping[str, Mapping[str, object]]
@@ -239,8 +240,6 @@ class CellBenchmark(Protocol):
     outcome: CellOutcome
     #: What had passed drives before the cell and after it; set by who measures.
     counted: Sequence[Mapping[str, Any]]
-    #: Hosts that count their energy; set by whoever knows, as most machines do not.
-    energy_hosts: Sequence[str]
     #: Who is told what the clients do while they run; nobody when None.
     tell: Optional[Callable[[LiveFigures], None]]
 

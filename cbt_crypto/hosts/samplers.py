@@ -1,4 +1,4 @@
-"""Samplers on hosts while a cell runs: CPU of client processes, the kernel's counters, energy."""
+"""Samplers on hosts while a cell runs: the recorder, and the counters in place of collectl."""
 
 from __future__ import annotations
 
@@ -6,39 +6,15 @@ import contextlib
 import shlex
 from collections.abc import Iterator, Sequence
 
-from cbt_crypto.hosts import client_sampler_on_host, counter_sampler_on_host, shell
+from cbt_crypto.hosts import counter_sampler_on_host, recorder_on_host, shell
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.site import HostScripts, Site
 
-#: The file of samples in a run's directory; `results.cell.client_cpu` reads it.
-CLIENTS_FILE = "clients_cpu"
+#: The recorder's files in a run's directory; `results.readers.recording` and its siblings read
+#: them. CLIENTS_FILE is there on hosts with clients, ENERGY_FILE on those with RAPL's counters.
+RECORDING_FILE, CLIENTS_FILE, ENERGY_FILE = "recording", "clients_cpu", "energy"
 #: Programs of client processes, as the kernel has their names.
 CLIENT_PROGRAMS = ("fio", "rados", "rbd", "benchmark")
-
-
-def with_client_sampler(
-    text: str, run_dir: str, tmp_dir: str, programs: Sequence[str] = CLIENT_PROGRAMS
-) -> str:
-    """Shell text that samples while `text` runs, and fails as it does.
-
-    A host that cannot sample measures all the same. The sampler ends with its file at the latest,
-    which is removed with `run_dir`.
-    """
-    file = f"{run_dir}/{CLIENTS_FILE}"
-    asked = {"file": file, "tmp_dir": tmp_dir, "programs": list(programs)}
-    program = shell.call_of_main(client_sampler_on_host, asked)
-    start = shell.python_in_background(program, "/dev/null", as_root=True)
-    path = shlex.quote(file)
-    return f"""\
-{start}
-sampler=$!
-# Its start would take time from what is measured.
-n=0; until [ -s {path} ] || [ $n -ge 200 ]; do n=$((n + 1)); sleep 0.05; done
-(
-{text}
-)
-# Nobody has waited for this child yet, so the number of its session is still its own.
-$SUDO kill -s TERM -- "-$sampler" 2> /dev/null || :
-wait "$sampler" || :"""
 
 
 #: Its directory in a run's, and in the archive with the host's name behind it.
@@ -73,82 +49,81 @@ def pid_file(run_dir: str) -> str:
     return f"{run_dir}/{COUNTERS}/.pid"
 
 
-#: Where the kernel has the zones. AMD's processors are there under Intel's name.
+#: Where the kernel has RAPL's zones. AMD's processors are there under Intel's name.
 POWERCAP = "/sys/class/powercap"
-#: The file of samples in a run's directory; `results.energy` reads it.
-ENERGY_FILE = "energy"
 _TIMEOUT_S = 60
-
-# intel-rapl-mmio:* is the same energy, counted again; the pattern does not match it.
-_ZONES = """\
-zones() {
-    for zone in "$1"/intel-rapl:*; do
-        { read -r _ < "$zone/energy_uj" && read -r _ < "$zone/max_energy_range_uj"; } 2>/dev/null &&
-            echo "$zone" || :
-    done
-}
-"""
-
-# Each sample is written at once, and by a builtin: the sampler must cost next to nothing. It ends
-# with its file, so that one whose end was lost does not outlive the run's directory.
-_SAMPLER = f"""\
-{_ZONES}
-umask 022
-file=$2
-set -- $(zones "$1")
-[ $# -gt 0 ] || exit 0
-exec >"$file"
-for zone; do
-    read -r name < "$zone/name"
-    read -r range < "$zone/max_energy_range_uj"
-    echo "# zone ${{zone##*/}} $range $name"
-done
-sample() {{
-    line=$(date +%s.%N) || return 0
-    for zone; do
-        read -r counted < "$zone/energy_uj"
-        line="$line $counted"
-    done
-    echo "$line"
-}}
-# The signal is for the whole group, and sudo may pass it on once more.
-trap 'trap "" TERM; sample "$@"; exit 0' TERM
-while [ -e "$file" ]; do
-    sample "$@"
-    sleep 1 &
-    wait $! || :
-done
-"""
 
 
 def names_script(powercap: str = POWERCAP) -> str:
     """Shell text that prints the name of each zone that can be read, a line each; maybe none."""
-    text = f'{_ZONES}for zone in $(zones "$1"); do cat "$zone/name"; done'
+    # intel-rapl-mmio:* is the same energy, counted again; the pattern does not match it.
+    text = """\
+for zone in "$1"/intel-rapl:*; do
+    { read -r _ < "$zone/energy_uj" && read -r _ < "$zone/max_energy_range_uj"; } 2>/dev/null &&
+        cat "$zone/name" || :
+done"""
     return f"$SUDO sh -c {shlex.quote(text)} sh {shlex.quote(powercap)}"
 
 
-def start_energy(run_dir: str, powercap: str = POWERCAP) -> str:
-    """Shell text that starts the sampler in the background; it ends by itself without zones."""
-    file = shlex.quote(f"{run_dir}/{ENERGY_FILE}")
-    arguments = f"{shlex.quote(_SAMPLER)} sh {shlex.quote(powercap)} {file}"
-    return shell.start_in_background(f"$SUDO sh -c {arguments}", _pid_file(run_dir))
+def start_recorder(
+    run_dir: str,
+    tmp_dir: str,
+    *,
+    has_clients: bool,
+    powercap: str = POWERCAP,
+    programs: Sequence[str] = CLIENT_PROGRAMS,
+) -> str:
+    """Shell text that starts the recorder, and waits for its first sample.
+
+    A host that cannot record measures all the same. It ends by itself with its file.
+    """
+    asked = {
+        "folder": run_dir,
+        "tmp_dir": tmp_dir,
+        "programs": list(programs),
+        "has_clients": has_clients,
+        "powercap": powercap,
+    }
+    program = shell.call_of_main(recorder_on_host, asked)
+    start = shell.start_python(program, _pid_file(run_dir), "/dev/null", as_root=True)
+    path, pid_file = shlex.quote(f"{run_dir}/{RECORDING_FILE}"), shlex.quote(_pid_file(run_dir))
+    return f"""\
+umask 022
+# Two names of one host meet here, and share one.
+if (set -C; : > {pid_file}) 2>/dev/null; then
+{start}
+# Its start would take time from what is measured.
+n=0
+until [ -s {path} ] || [ $n -ge 200 ] || ! kill -0 $! 2>/dev/null; do
+    n=$((n + 1)); sleep 0.05
+done
+fi"""
 
 
-def stop_energy(run_dir: str) -> str:
-    """Shell text that has the sampler take its last sample and end; safe to repeat."""
+def stop_recorder(run_dir: str) -> str:
+    """Shell text that has the recorder take its last sample and end; safe to repeat."""
     return shell.stop_in_background(_pid_file(run_dir))
 
 
+def recorders(site: Site, run_dir: str) -> HostScripts:
+    """The scripts that start one on every host of clients, OSDs and drives."""
+    hosts = dict.fromkeys((*site.storage_hosts, *site.osd_hosts, *site.clients))
+    return {
+        host: start_recorder(run_dir, site.tmp_dir, has_clients=host in site.clients)
+        for host in hosts
+    }
+
+
 @contextlib.contextmanager
-def recorded(remote: Remote, hosts: Sequence[str], run_dir: str) -> Iterator[None]:
-    """Samples are taken on `hosts` while the block runs. Raises HostError."""
-    remote.run(dict.fromkeys(hosts, start_energy(run_dir)), "record the energy", _TIMEOUT_S)
+def recorded(remote: Remote, scripts: HostScripts, run_dir: str) -> Iterator[None]:
+    """The recorders that `scripts` start run while the block does. Raises HostError."""
+    remote.run(scripts, "start the recorder", _TIMEOUT_S)
     try:
         yield
     finally:
-        stop = dict.fromkeys(hosts, stop_energy(run_dir))
-        remote.run(stop, "end the record of the energy", _TIMEOUT_S)
+        stop = dict.fromkeys(scripts, stop_recorder(run_dir))
+        remote.run(stop, "end the recorder", _TIMEOUT_S)
 
 
 def _pid_file(run_dir: str) -> str:
-    return f"{run_dir}/.{ENERGY_FILE}.pid"
+    return f"{run_dir}/.{RECORDING_FILE}.pid"

@@ -54,6 +54,7 @@ from cbt_crypto.report.model import (
     Section,
     Table,
 )
+from cbt_crypto.report.why import limit_of_row, stages_of, why
 from cbt_crypto.report.wording import map_text
 from cbt_crypto.results.cell import record
 from cbt_crypto.results.cell.kept import Kept, ReadCell
@@ -300,6 +301,12 @@ class _Comparer:
         comparisons = (
             (key, self._compared(section.key, value, key)) for key in without(figures, base)
         )
+        compared = {key: one for key, one in comparisons if one is not None}
+        limit = limit_of_row(runs)
+        warned = [] if limit is None else [f"limited by {limit.sentence}"]
+        warned += [*_warnings(runs, direction), *self._unlike_baseline(figures, section, runs)]
+        has_verdict = "iops" in compared and compared["iops"].differs
+        base_runs = section.rows.get(self.baseline, ())
         return ReportCell(
             name=f"{name}, {reason}" if reason == _NOT_PROVED else name,
             dimensions=runs[0].dimensions,
@@ -309,10 +316,13 @@ class _Comparer:
             reason=reason,
             figures=figures,
             withheld=few,
-            comparisons={key: compared for key, compared in comparisons if compared is not None},
-            warnings=(*_warnings(runs, direction), *self._unlike_baseline(figures, section, runs)),
+            comparisons=compared,
+            warnings=tuple(warned),
             runs=runs,
             alone=_alone(section.dimension, value),
+            limit="" if limit is None else limit.kind,
+            why=why(runs, base_runs, direction) if has_verdict else (),
+            stages=stages_of(runs, direction),
         )
 
     def _unlike_baseline(

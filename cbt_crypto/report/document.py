@@ -154,6 +154,9 @@ def _written_cell(cell: ReportCell) -> dict[str, Any]:
         "withheld": cell.withheld,
         "comparisons": {key: asdict(comparison) for key, comparison in cell.comparisons.items()},
         "warnings": cell.warnings,
+        "limit": cell.limit,
+        "why": cell.why,
+        "stages_us": cell.stages,
         "runs": [_run(run, cell.direction) for run in cell.runs],
     }
 
@@ -254,6 +257,9 @@ class CellPart(_OpenModel):
     withheld: dict[str, str] = Field({}, description="figures that are not shown, and why")
     comparisons: dict[str, ComparisonPart] = {}
     warnings: list[str] = []
+    limit: str = Field("", description="what could do no more")
+    why: list[str] = Field([], description="what changed beside the throughput, in sentences")
+    stages_us: dict[str, float] = Field({}, description="parts of the mean write's latency")
     runs: list[dict[str, Any]] = Field([], description="every run behind it, with its proof")
 
 
@@ -391,6 +397,9 @@ def _cell(cell: CellPart, direction: str) -> ReportCell:
         withheld=cell.withheld,
         comparisons={key: _comparison(part) for key, part in cell.comparisons.items()},
         warnings=tuple(cell.warnings),
+        limit=cell.limit,
+        why=tuple(cell.why),
+        stages=cell.stages_us,
     )
 
 

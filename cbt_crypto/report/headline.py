@@ -12,6 +12,7 @@ from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.doubts import CONTROL
 from cbt_crypto.report.figures.metric import FROM_MEMORY
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
+from cbt_crypto.report.why import limits_of_rows
 from cbt_crypto.units import counted
 
 #: Differences that have a sentence each; the others are counted.
@@ -184,8 +185,9 @@ def _limits(report: Report) -> Iterator[str]:
     if memory:
         rows = f"{len(memory)} of {len(report.cells)} rows"
         yield f"Reads came from memory, not from drives, in {rows}."
+    yield from limits_of_rows([cell.limit for cell in report.cells])
     warned = [cell for cell in report.cells if any(w.startswith(_SATURATED) for w in cell.warnings)]
-    if warned:
+    if warned and not any(cell.limit for cell in report.cells):
         yield f"Processors or network were saturated in {len(warned)} of {len(report.cells)} rows."
 
 

@@ -19,6 +19,7 @@ from cbt_crypto.report.figures.depth_path import depth_paths, in_words
 from cbt_crypto.report.figures.doubts import notes_of
 from cbt_crypto.report.figures.metric import Where, columns, left_out
 from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
+from cbt_crypto.report.why import CORRELATION, WATERFALL, explained, waterfall
 from cbt_crypto.report.wording import (
     CIPHER_HEADINGS,
     CipherSpeed,
@@ -51,7 +52,7 @@ def markdown(report: Report) -> str:
             lines += [f"### {escape(losses.title)}", "", *_emulated(report), *_losses(losses), ""]
         for table in tables:
             lines += [f"### {escape(table.title)}", "", *_emulated(report, table)]
-            lines += [*_figures(report, table), "", *_bases(table), *_notes(table)]
+            lines += [*_figures(report, table), "", *_bases(table), *_why(table), *_notes(table)]
     lines += [*_conclusions(report), text_of.verdicts(report), "", *_pairs(report)]
     lines += _hosts(report)
     for note in report.notes:
@@ -251,6 +252,17 @@ def _hardware(row: wording.HardwareRow) -> str:
 def _cipher(row: CipherSpeed) -> str:
     names = (escape(row.host), escape(row.cipher), str(row.key_bits))
     return _row([*names, *row.speeds, escape(row.driver)])
+
+
+def _why(table: Table) -> list[str]:
+    """What changed beside verdicts, and where the time of writes was spent."""
+    lines = [f"- {escape(row)}: {escape(sentences)}" for row, sentences in explained(table)]
+    lines = [f"{CORRELATION}:", "", *lines, ""] if lines else []
+    heading, *rows = waterfall(table) or [[]]
+    if rows:
+        lines += [f"{WATERFALL}:", "", _row(heading), _row("---" for _ in heading)]
+        lines += [*(_row(map(escape, row)) for row in rows), ""]
+    return lines
 
 
 def _notes(table: Table) -> list[str]:

@@ -122,6 +122,12 @@ class ReportCell:
     warnings: tuple[str, ...] = ()
     runs: tuple[Run, ...] = ()
     alone: str = ""
+    #: What could do no more, as a kind of `why.Limit`; empty where nothing is known to.
+    limit: str = ""
+    #: What changed beside the throughput, in sentences; of rows with a verdict.
+    why: tuple[str, ...] = ()
+    #: Part of the mean write's latency -> us; empty where it is not known.
+    stages: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def in_legend(self) -> str:

@@ -405,6 +405,7 @@ def _load(report: Report, table: Table, figures: _PageCharts) -> Iterator[Elemen
     yield E.H3(table.title)
     yield page_tables.figures(report, table)
     yield from page_tables.bases(table)
+    yield from page_tables.why(report, table)
     yield from page_tables.warnings(table)
     drawn = (figures.placeholder(chart, table.title, note) for chart in charts(table))
     yield E.DIV(E.CLASS("charts"), *drawn)

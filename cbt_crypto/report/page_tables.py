@@ -22,6 +22,7 @@ from cbt_crypto.report.figures.conclusion import (
 from cbt_crypto.report.figures.doubts import notes_of, numbers
 from cbt_crypto.report.figures.metric import BY_KEY, Column, Where, columns, left_out
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
+from cbt_crypto.report.why import CORRELATION, WATERFALL, explained, waterfall
 
 _MAKER = ElementMaker(makeelement=html_parser.makeelement)
 
@@ -299,6 +300,23 @@ def _all(section: Section, cell: ReportCell) -> Iterator[Element]:
             E.TD("" if comparison is None else _interval(cell, comparison, False)),
             E.TD("" if comparison is None else comparison.basis or "", E.CLASS("name")),
         )
+
+
+def why(report: Report, table: Table) -> Iterator[Element]:
+    """What changed beside verdicts, and where the time of writes was spent."""
+    items = [E.LI(E.B(f"{row}: "), sentences) for row, sentences in explained(table)]
+    if items:
+        yield E.P(E.CLASS("note"), f"{CORRELATION}.")
+        yield E.UL(E.CLASS("why"), *items)
+    heading, *rows = waterfall(table) or [[]]
+    if rows:
+        head = E.TR(*(E.TH(word, scope="col") for word in heading))
+        body = (
+            E.TR(E.TH(row, E.CLASS("name"), scope="row"), *map(E.TD, words)) for row, *words in rows
+        )
+        shown = E.TABLE(*caption(report), E.THEAD(head), E.TBODY(*body))
+        yield E.P(E.CLASS("note"), f'{WATERFALL}; the parts "of which" overlap.')
+        yield scrolling(shown, f"{table.title}, latency of writes")
 
 
 def warnings(table: Table) -> Iterator[Element]:

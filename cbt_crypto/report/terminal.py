@@ -23,6 +23,7 @@ from cbt_crypto.report.model import (
     Table,
     without_missing,
 )
+from cbt_crypto.report.why import explained
 from cbt_crypto.report.wording import map_text
 from cbt_crypto.units import counted
 
@@ -199,6 +200,8 @@ def _show_table(report: Report, table: Table, layout: _Layout, console: Console)
     ]
     for text in filter(None, said):
         console.print(Padding(Text(text, "dim"), (0, 0, 0, 2)))
+    for row, sentences in explained(table):
+        console.print(Padding(Text(f"{row}: {sentences}"), (0, 0, 0, 2)))
     for number, note in enumerate(notes, 1):
         console.print(Padding(Text(f"[{number}] {note}", "yellow"), (0, 0, 0, 2)))
 

@@ -171,7 +171,6 @@ class EnvironmentFile:
         self._drives = drives_of(campaign.cluster)
         self._overlays: list[Overlay] = []
         self._confs: dict[str, str] = {}
-        self._counting: list[str] = []
 
     def describe(self, stacks: Iterable[Stack]) -> None:
         """One overlay of each kind that the stacks name is asked: what it says is about hosts."""
@@ -190,12 +189,7 @@ class EnvironmentFile:
                 noted["drives"] = describe_drives(self._remote, self._drives)
         noted.pop("format", None)
         noted["ceph_conf"] = {**noted.get("ceph_conf", {}), **self._confs}
-        self._counting = energy_hosts(noted)
         write_json(self._path, noted)
-
-    def energy_hosts(self, site: Site) -> list[str]:
-        """The hosts of a site that count their energy."""
-        return [host for host in site.hosts if host in self._counting]
 
 
 def collect(
@@ -301,13 +295,6 @@ def _networks(facts: dict[str, str]) -> dict[str, dict[str, Any]]:
         value = _number(text) if what in _NETWORK_NUMBERS else (text or None)
         cards.setdefault(name, {})[_NETWORK_KEYS.get(what, what)] = value
     return cards
-
-
-def energy_hosts(noted: Mapping[str, Any]) -> list[str]:
-    """The hosts that count their energy, of the contents of environment.json."""
-    hosts = noted.get("hosts")
-    by_name = hosts.items() if isinstance(hosts, Mapping) else ()
-    return [name for name, host in by_name if isinstance(host, Mapping) and host.get("energy")]
 
 
 def git_commit(directory: Path) -> Optional[str]:

@@ -176,7 +176,6 @@ class Preparation:
             target.stack, self._remote, "" if target.can_be_rebuilt else self._journal.run,
         )  # fmt: skip
         benchmark = benchmark_of(self._engine, work)
-        benchmark.energy_hosts = self._environment.energy_hosts(site)
         benchmark.tell = self._progress.live
         return benchmark
 

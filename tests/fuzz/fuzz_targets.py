@@ -29,6 +29,7 @@ from cbt_crypto.results.readers.fio import parse_fio_json, parse_fio_normal
 from cbt_crypto.results.readers.fio_log import read_fio_log
 from cbt_crypto.results.readers.histogram import read_histogram_log
 from cbt_crypto.results.readers.kbench import parse_kbench
+from cbt_crypto.results.readers.recording import read_recording
 from cbt_crypto.run import journal, take_down
 from cbt_crypto.run.locks import describe, is_dead
 from cbt_crypto.run.preflight.survey import parts_of
@@ -187,6 +188,7 @@ TARGETS: dict[str, Target] = {
     "collectl's raw files": Target(_collectl, _seeds("collectl/*.gz")),
     "the samples of RAPL's counters": Target(_by_path(read_energy), (_ENERGY,)),
     "the samples of client processes": Target(_by_path(read_client_cpu), (_CLIENT_CPU,)),
+    "recordings": Target(_by_path(read_recording), _seeds("recording/*")),
     "perf stat and perf report": Target(_perf, _seeds("perf/*")),
     "what hosts print to check": Target(
         lambda data: parts_of(data.decode("utf-8", "replace")),

@@ -51,8 +51,6 @@ class NativeBenchmark:
     """One cell, run by one object of upstream's."""
 
     counted: Sequence[Mapping[str, Any]] = ()
-    #: Upstream's own benchmarks do not record it.
-    energy_hosts: Sequence[str] = ()
     #: Nobody: how upstream starts its clients is its own.
     tell: Optional[Callable[[LiveFigures], None]] = None
 

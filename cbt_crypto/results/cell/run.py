@@ -56,6 +56,7 @@ from cbt_crypto.results.cell.node import (
     times_overwritten,
 )
 from cbt_crypto.results.cell.record import Floats, Record
+from cbt_crypto.results.cell.recorded import Recorded, recorded
 from cbt_crypto.results.cell.window import Window, common, start_skew_s
 from cbt_crypto.results.cell.within_run import Seconds, Within, within_run
 from cbt_crypto.results.readers.collectl import NodeSeries, read_collectl
@@ -123,6 +124,10 @@ class Run:
     clients: tuple[ClientUse, ...] = ()
     perf: tuple[PerfUse, ...] = ()
     osd_energy: tuple[EnergyUse, ...] = ()
+    #: What explains the figures, by host; empty in archives of before.
+    recorded: Recorded = field(default_factory=Recorded)
+    #: Counter of `perf dump` -> what all OSDs together counted, ramp included.
+    osd_perf: Mapping[str, float] = field(default_factory=dict)
     proof: Optional[Proof] = None
     problems: tuple[Problem, ...] = ()
 
@@ -151,6 +156,7 @@ def read_run(folder: Folder, planned: PlannedCell) -> Run:
         run = replace(run, others=other_work(cell))
         run = replace(run, beside=None if cell.group is None else (cell.group, cell.slices))
         run = replace(run, overwritten=times_overwritten(cell), steady_state=cell.steady_state)
+        run = replace(run, osd_perf=cell.osd_perf)
         proof = cell_folder.document("proof.json", Proof)
         run = replace(run, proof=proof)
         failure = _refusal(cell, proof)
@@ -282,6 +288,7 @@ def _of_nodes(
         clients=clients,
         perf=perf,
         osd_energy=osd_energy,
+        recorded=recorded(folder, cell, window, problems),
     )
 
 

@@ -111,8 +111,6 @@ _CACHES, _STORAGE = "caches", "storage"
 class ScenarioBenchmark:
     """Runs one cell of a scenario, with an engine's benchmark object for its directories."""
 
-    #: Hosts that count their energy; set by whoever knows, as most machines do not.
-    energy_hosts: Sequence[str] = ()
     counted: Sequence[Mapping[str, Any]] = ()
     #: Who is told what the clients do while they run; nobody when None.
     tell: Optional[Callable[[LiveFigures], None]] = None
@@ -192,11 +190,7 @@ class ScenarioBenchmark:
             self.site, self.run_dir, self.commands, self.stack.wrap_client
         )
         show_statuses = f"cd {shlex.quote(self.run_dir)} && grep -H . exit_status.*"
-        scripts = {
-            host: samplers.with_client_sampler(text, self.run_dir, self.site.tmp_dir)
-            + f"\n{show_statuses}"
-            for host, text in scripts.items()
-        }
+        scripts = {host: f"(\n{text}\n)\n{show_statuses}" for host, text in scripts.items()}
         limit = self.scenario.ramp + self.scenario.measured_s + _SLACK
         processes = self.scenario.processes(self.site)
         in_flight = self.scenario.in_flight(self.site)
@@ -204,9 +198,10 @@ class ScenarioBenchmark:
             self.tell, tuple(scripts), len(processes), in_flight
         )
         followed = watch.followed(self.remote, self.run_dir, onlooker)
-        counted = samplers.recorded(self.remote, self.energy_hosts, self.run_dir)
+        recorders = samplers.recorders(self.site, self.run_dir)
+        recorded = samplers.recorded(self.remote, recorders, self.run_dir)
         self._is_prepared = False
-        with counted, self._engine.monitoring.monitor(self.run_dir, self.scenario.ramp):
+        with recorded, self._engine.monitoring.monitor(self.run_dir, self.scenario.ramp):
             offsets = clock_offsets(self.remote, self.site)
             on_head = offsets[self.site.head]
             started = time.time() + on_head
@@ -315,6 +310,7 @@ def attempt(
         outcome.update(watch.moved(site, counter.moved(), counter.seconds))
         if beside := counter.beside():
             outcome["beside"] = beside
+        outcome["osd_perf"] = counter.perf()
         benchmark.counted = counter.readings
         if seen:
             outcome["neighbours"] = seen

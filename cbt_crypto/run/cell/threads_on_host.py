@@ -8,7 +8,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Tuple  # noqa: F401 - in comments
 
-from cbt_crypto.hosts.client_sampler_on_host import Clients
+from cbt_crypto.hosts.clients_on_host import Clients
 
 #: A thread that was seen for less is not judged, in seconds.
 _LEAST_S = 3.0

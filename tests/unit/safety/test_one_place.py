@@ -105,7 +105,7 @@ def test_what_destroys_on_images_proves_right_before() -> None:
 TELL_THE_TIME = {
     "cbt_crypto/archive/folder.py", "cbt_crypto/engine/upstream/cell.py",
     "cbt_crypto/hosts/remote.py", "cbt_crypto/hosts/command_log.py",
-    "cbt_crypto/hosts/client_sampler_on_host.py",
+    "cbt_crypto/hosts/recorder_on_host.py",
     "cbt_crypto/hosts/counter_sampler_on_host.py",
     "cbt_crypto/results/cell/kept.py",
     "cbt_crypto/run/cell/measure.py", "cbt_crypto/run/cell/conditions.py",

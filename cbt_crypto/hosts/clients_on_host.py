@@ -1,0 +1,48 @@
+"""Runs on a host: tells a campaign's client processes from everybody else's.
+
+Like all programs of ours that run on hosts it needs Python 3.6 and nothing else.
+"""
+
+import os
+from typing import Any, Dict, List
+
+#: How often a process is asked for our mark until it is believed to have none.
+_ASKED = 3
+
+
+class Clients:
+    """Tells a campaign's client processes by their program and its mark."""
+
+    def __init__(self, asked: Dict[str, Any]) -> None:
+        """`asked` has `programs`, as the kernel names them, and the campaign's `tmp_dir`."""
+        self.programs = set(asked["programs"])
+        self.mark = f"CBT_CRYPTO_MARK={asked['tmp_dir']}@".encode()
+        self.marked = {}  # type: Dict[str, bool]
+        self.asked = {}  # type: Dict[str, int]
+
+    def present(self) -> List[str]:
+        """The numbers of those that are there now; those of others are given anew."""
+        return self.among(set(filter(str.isdigit, os.listdir("/proc"))))
+
+    def among(self, pids: Any) -> List[str]:
+        """Those of `pids`, a set of all that are there now."""
+        self.marked = {pid: marked for pid, marked in self.marked.items() if pid in pids}
+        self.asked = {pid: times for pid, times in self.asked.items() if pid in pids}
+        return [pid for pid in pids if self._is_one(pid)]
+
+    def _is_one(self, pid: str) -> bool:
+        try:
+            if not self.marked.get(pid):
+                # Under sudo it gets the mark with its program, soon after it was made.
+                if self.asked.get(pid, 0) >= _ASKED:
+                    return False
+                self.asked[pid] = self.asked.get(pid, 0) + 1
+                with open(f"/proc/{pid}/environ", "rb") as environ:
+                    self.marked[pid] = self.mark in environ.read()
+            if not self.marked[pid]:
+                return False
+            # What carries it may become a client at any time, as a script that ends in fio.
+            with open(f"/proc/{pid}/comm") as file:
+                return file.read().strip() in self.programs
+        except OSError:
+            return False

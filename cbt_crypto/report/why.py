@@ -1,0 +1,475 @@
+"""Why a figure changed: what changed most beside it for each IO, and what was at its limit.
+
+Every rule is a row of a table here, with what documents it. What is said of a difference is that
+it came together with another one: a cause has been seen only where something was at its limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from cbt_crypto.report.figures.metric import per, records_of, total_rate
+from cbt_crypto.report.model import Table
+from cbt_crypto.results.cell.recorded import HostRecord
+from cbt_crypto.results.cell.run import Run
+
+#: From this share of a core on, in the median second, a thread can do no more.
+FULL_THREAD = 0.9
+#: From these shares on all CPUs, one CPU, a link and a device can do no more.
+FULL_CPUS, FULL_CPU, FULL_LINK, FULL_DEVICE = 0.95, 0.95, 0.9, 0.95
+#: A process that is neither Ceph's nor a client's disturbs from so many cores on.
+OTHERS_CORES = 0.5
+#: An OSD that waits for a throttle for this share of the time is held up by it.
+THROTTLED = 0.2
+#: Sentences under one percentage.
+_MOST = 3
+#: What changed by less than this share of what an IO took in all is not worth a sentence.
+_WORTH = 0.05
+#: The same, where nothing was repeated, so that nothing says what is chance.
+_WORTH_ONCE = 0.25
+_TAIL, _LEVEL = 0.975, 0.05
+NOT_EXPLAINED = "Not explained: nothing that was recorded moved enough."
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What could do no more in a run."""
+
+    kind: str
+    sentence: str
+
+
+#: Limits of Ceph and its drives; a percentage at any other is not theirs.
+OF_STORAGE = ("one thread of the OSDs", "a device", "a throttle")
+
+
+def limit_of(run: Run) -> Optional[Limit]:
+    """What was at its limit first; None where nothing was, or nobody recorded."""
+    return next(_limits(run), None)
+
+
+def _limits(run: Run) -> Iterator[Limit]:
+    """In the order in which one hides the others: a full client asks no more of the rest."""
+    hosts = run.recorded.hosts
+    for test in (_client_thread, _others, _link, _osd_thread, _all_cpus, _one_cpu, _device):
+        for host in hosts:
+            yield from test(host)
+    yield from _throttle(run)
+
+
+def _client_thread(host: HostRecord) -> Iterator[Limit]:
+    """One fio job is one thread, and librbd's messenger has three: fio(1), ms_async_op_threads."""
+    use = host.threads.get("client")
+    if host.has_clients and use is not None and use.busiest >= FULL_THREAD:
+        text = f"a client's thread ({use.name} on {host.host}, {use.busiest:.0%} of a core)"
+        yield Limit("a client's thread", text)
+
+
+def _others(host: HostRecord) -> Iterator[Limit]:
+    """What proc(5) counts for processes that are neither Ceph's nor this campaign's clients."""
+    use = host.threads.get("other")
+    if use is None or max(host.top_cpu, host.busy) < FULL_CPU:
+        return
+    cores = use.user + use.sys
+    if cores >= OTHERS_CORES:
+        text = f"other processes on {host.host} ({use.name}; {cores:.1f} cores)"
+        yield Limit("other processes", text)
+
+
+def _link(host: HostRecord) -> Iterator[Limit]:
+    """Bytes in the busier direction by the speed that /sys/class/net/*/speed gives."""
+    for name, share in sorted(host.links.items()):
+        if share >= FULL_LINK:
+            yield Limit("a network link", f"a link ({name} on {host.host}, {share:.0%})")
+
+
+#: Classes of which one thread serves an OSD or a mapping, and what waits for it: Ceph's
+#: BlueStore::_kv_sync_thread, dm-crypt's dmcrypt_write (see no_write_workqueue in its admin guide).
+_SINGLE = {
+    "dmcrypt_write": "writes wait for one thread of dm-crypt",
+    "bstore_kv_sync": "writes wait for BlueStore's one commit thread",
+    "bstore_kv_final": "writes wait for BlueStore's one finishing thread",
+    "msgr-worker": "a connection has one thread",
+    "tp_osd_tp": "a shard's operations wait for its threads",
+}
+
+
+def _osd_thread(host: HostRecord) -> Iterator[Limit]:
+    for kind, why in _SINGLE.items():
+        use = host.threads.get(kind)
+        if host.has_osds and use is not None and use.busiest >= FULL_THREAD:
+            text = f"one thread ({kind} on {host.host}, {use.busiest:.0%} of a core: {why})"
+            yield Limit("one thread of the OSDs", text)
+
+
+def _all_cpus(host: HostRecord) -> Iterator[Limit]:
+    """Busy is all that /proc/stat counts but idle, iowait and steal."""
+    if host.busy >= FULL_CPUS:
+        text = f"all CPUs of {host.host} ({host.busy:.0%} busy)"
+        yield Limit("all CPUs of a host", text)
+
+
+def _one_cpu(host: HostRecord) -> Iterator[Limit]:
+    if host.top_cpu >= FULL_CPU and (host.waits_cpu is None or host.waits_cpu >= 0.5):
+        yield Limit("one CPU", f"one CPU of {host.host}, while others had time")
+
+
+def _device(host: HostRecord) -> Iterator[Limit]:
+    """io_ticks of the kernel's admin guide (iostats): the time in which any request waited.
+
+    A drive that works on many at once is full later, so that a queue is asked for as well.
+    """
+    for name, disk in sorted(host.disks.items(), key=lambda item: -item[1].busy):
+        if host.has_osds and disk.busy >= FULL_DEVICE and disk.queue >= 1:
+            about = f"busy {min(disk.busy, 1):.0%} of the time, {disk.queue:.1f} requests"
+            yield Limit("a device", f"a device ({name} on {host.host}, {about})")
+
+
+def _throttle(run: Run) -> Iterator[Limit]:
+    """Ceph's own throttles count how long somebody waited: `perf dump`, throttle-*/wait."""
+    seconds = run.window.seconds if run.window else 0.0
+    for path, waited_s in sorted(run.osd_perf.items(), key=lambda item: -item[1]):
+        name, _, rest = path.partition("/")
+        share = waited_s / seconds if seconds else 0.0
+        if name.startswith("throttle-") and rest == "wait/sum" and share >= THROTTLED:
+            about = f"{share:.1f} s of waiting a second"
+            yield Limit("a throttle", f"a throttle of Ceph ({name[9:]}, {about})")
+
+
+def limit_of_row(runs: Sequence[Run]) -> Optional[Limit]:
+    """What limited most of a row's runs."""
+    found = [limit_of(run) for run in runs if run.failure is None and run.recorded.hosts]
+    kinds = Counter(limit.kind for limit in found if limit is not None)
+    kind, times = kinds.most_common(1)[0] if kinds else ("", 0)
+    if 2 * times <= len(found):
+        return None
+    return next(limit for limit in found if limit is not None and limit.kind == kind)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Something that may explain a change: `of` gives it for each IO of a run, in `unit`.
+
+    `basis` says what it is a part of: all CPU time of an IO, its latency, or nothing (counts).
+    """
+
+    key: str
+    label: str
+    unit: str
+    basis: str
+    of: Callable[[Run], Optional[float]]
+
+
+def _ios(run: Run) -> float:
+    return total_rate(run, "iops")
+
+
+def _cores(run: Run, kind: str) -> Optional[tuple[float, float]]:
+    """User and system cores of a class, on all hosts where it counts; None without recordings."""
+    hosts = [
+        host
+        for host in run.recorded.hosts
+        if (host.has_clients if kind == "client" else host.has_osds)
+    ]
+    if not hosts:
+        return None
+    uses = [host.threads[kind] for host in hosts if kind in host.threads]
+    return sum(use.user for use in uses), sum(use.sys for use in uses)
+
+
+def _cpu(kind: str) -> Callable[[Run], Optional[float]]:
+    def of(run: Run) -> Optional[float]:
+        cores = _cores(run, kind)
+        return None if cores is None else per(1e6 * sum(cores), _ios(run))
+
+    return of
+
+
+def _of_hosts(value: Callable[[HostRecord], float]) -> Callable[[Run], Optional[float]]:
+    def of(run: Run) -> Optional[float]:
+        hosts = [host for host in run.recorded.hosts if host.has_osds]
+        return per(sum(map(value, hosts)), _ios(run)) if hosts else None
+
+    return of
+
+
+def _mean(*paths: str) -> Callable[[Run], Optional[float]]:
+    """The mean in us of a time that OSDs count; its name differs between releases."""
+
+    def of(run: Run) -> Optional[float]:
+        for path in paths:
+            count = run.osd_perf.get(f"{path}/avgcount")
+            if count:
+                return 1e6 * run.osd_perf.get(f"{path}/sum", 0.0) / count
+        return None
+
+    return of
+
+
+def _counted(*paths: str) -> Callable[[Run], Optional[float]]:
+    """What OSDs counted for each operation of clients that they served."""
+
+    def of(run: Run) -> Optional[float]:
+        ops = run.osd_perf.get("osd/op")
+        return sum(run.osd_perf.get(path, 0.0) for path in paths) / ops if ops else None
+
+    return of
+
+
+#: Thread classes are Ceph's own names (src/common/Thread, `ceph-osd` under `top -H`) and the
+#: kernel's; counters are described by `ceph daemon osd.N perf schema`.
+RULES = (
+    Rule("cpu:tp_osd_tp", "the OSDs' workers (tp_osd_tp)", "us", "cpu", _cpu("tp_osd_tp")),
+    Rule("cpu:msgr-worker", "messenger threads (msgr-worker)", "us", "cpu", _cpu("msgr-worker")),
+    Rule("cpu:bstore_kv_sync", "bstore_kv_sync", "us", "cpu", _cpu("bstore_kv_sync")),
+    Rule("cpu:bstore_kv_final", "bstore_kv_final", "us", "cpu", _cpu("bstore_kv_final")),
+    Rule("cpu:rocksdb:low", "RocksDB's compaction", "us", "cpu", _cpu("rocksdb:low")),
+    Rule("cpu:rocksdb:high", "RocksDB's flushes", "us", "cpu", _cpu("rocksdb:high")),
+    Rule("cpu:ceph-rest", "Ceph's other threads", "us", "cpu", _cpu("ceph-rest")),
+    Rule("cpu:kcryptd", "kcryptd", "us", "cpu", _cpu("kcryptd")),
+    Rule("cpu:dmcrypt_write", "dmcrypt_write", "us", "cpu", _cpu("dmcrypt_write")),
+    Rule("cpu:kworker", "other kernel workers", "us", "cpu", _cpu("kworker")),
+    Rule("cpu:client", "client processes", "us", "cpu", _cpu("client")),
+    Rule(
+        "switches", "context switches of OSD hosts", "", "count",
+        _of_hosts(lambda host: host.switches_per_s),
+    ),
+    Rule(
+        "sent", "bytes sent by OSD hosts", "B", "count",
+        _of_hosts(lambda host: host.sent_bytes_per_s),
+    ),
+    Rule(
+        "flushes", "flushes of OSD hosts' devices", "", "count",
+        _of_hosts(lambda host: max((d.flushes_per_s for d in host.disks.values()), default=0.0)),
+    ),
+    Rule("deferred", "deferred writes", "", "count",
+         _counted("bluestore/deferred_write_ops", "bluestore/issued_deferred_writes")),
+    Rule("kv_flush", "BlueStore's flushes", "us", "latency", _mean("bluestore/kv_flush_lat")),
+    Rule("kv_commit", "commits to RocksDB", "us", "latency", _mean("bluestore/kv_commit_lat")),
+    Rule("read", "BlueStore's reads", "us", "latency", _mean("bluestore/read_lat")),
+    Rule("subop", "replicas' part of a write (subop_w)", "us", "latency",
+         _mean("osd/subop_w_latency")),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Moved:
+    """By how much a rule's value differs from the baseline's, for each IO.
+
+    `low` and `high` bound the 95 % interval; None where nothing was repeated. `share` is the
+    difference as a share of what it is a part of.
+    """
+
+    rule: Rule
+    difference: float
+    share: float
+    low: Optional[float] = None
+    high: Optional[float] = None
+    p: Optional[float] = None
+
+
+def why(runs: Sequence[Run], base: Sequence[Run], direction: str) -> tuple[str, ...]:
+    """At most three sentences on how a row's IOs differ from the baseline's.
+
+    Empty where one of both has no recording.
+    """
+    runs, base = ([run for run in side if run.failure is None] for side in (runs, base))
+    if not runs or not base or not any(_is_recorded(run) for run in runs):
+        return ()
+    moved = changes(runs, base, direction)
+    return tuple(_sentence(one, runs) for one in moved[:_MOST]) or (NOT_EXPLAINED,)
+
+
+def _is_recorded(run: Run) -> bool:
+    return bool(run.recorded.hosts or run.osd_perf)
+
+
+def changes(runs: Sequence[Run], base: Sequence[Run], direction: str) -> list[Moved]:
+    """What moved by more than chance, family-wise, and by enough; what moved most comes first."""
+    found = [_moved(rule, runs, base, direction) for rule in RULES]
+    known = [one for one in found if one is not None]
+    shown = _beyond_chance([one for one in known if one.p is not None])
+    shown += [one for one in known if one.p is None and abs(one.share) >= _WORTH_ONCE]
+    return sorted(shown, key=lambda one: -abs(one.share))
+
+
+def _beyond_chance(moved: Sequence[Moved]) -> list[Moved]:
+    """Holm's procedure over everything that was looked at."""
+    shown = []
+    for rank, one in enumerate(sorted(moved, key=lambda one: one.p or 0.0)):
+        if (one.p or 0.0) * (len(moved) - rank) > _LEVEL:
+            break
+        if abs(one.share) >= _WORTH:
+            shown.append(one)
+    return shown
+
+
+def _moved(rule: Rule, runs: Sequence[Run], base: Sequence[Run], direction: str) -> Optional[Moved]:
+    sides = [_units(rule, side) for side in (runs, base)]
+    if not all(sides):
+        return None
+    means = [float(np.mean(side)) for side in sides]
+    difference = means[0] - means[1]
+    whole = _whole(rule, base, direction)
+    if not whole or not difference:
+        return None
+    share = difference / whole
+    if min(map(len, sides)) < 2:
+        return Moved(rule, difference, share)
+    # Welch (1947): nothing says that both vary alike.
+    parts = [float(np.var(side, ddof=1)) / len(side) for side in sides]
+    error = math.sqrt(sum(parts))
+    if not error:
+        return Moved(rule, difference, share, difference, difference, 0.0)
+    degrees = sum(parts) ** 2 / sum(p**2 / (len(s) - 1) for p, s in zip(parts, sides))
+    half = float(stdtrit(degrees, _TAIL)) * error
+    p = 2 * float(stdtr(degrees, -abs(difference) / error))
+    return Moved(rule, difference, share, difference - half, difference + half, p)
+
+
+def _units(rule: Rule, runs: Sequence[Run]) -> list[float]:
+    """A value for each deployment; for each turn or round where there was one deployment only."""
+    values: dict[object, list[float]] = {}
+    deployments = {run.deployment for run in runs}
+    for run in runs:
+        value = rule.of(run)
+        if value is not None:
+            unit = run.deployment if len(deployments) > 1 else run.planned.iteration
+            values.setdefault(unit, []).append(value)
+    return [float(np.mean(of_unit)) for of_unit in values.values()]
+
+
+def _whole(rule: Rule, base: Sequence[Run], direction: str) -> Optional[float]:
+    """What the baseline's IOs took in all; of a count twice itself, as it is no time."""
+    if rule.basis == "cpu":
+        totals = [sum(filter(None, map(_cpu_us(run), _CLASSES))) for run in base]
+    elif rule.basis == "latency":
+        totals = [
+            record.clat_ns_mean / 1000 for run in base for record in records_of(run, direction)
+        ]
+    else:
+        totals = [2 * value for run in base if (value := rule.of(run)) is not None]
+    return float(np.mean(totals)) if totals else None
+
+
+_CLASSES = tuple(rule.key[4:] for rule in RULES if rule.basis == "cpu")
+
+
+def _cpu_us(run: Run) -> Callable[[str], Optional[float]]:
+    return lambda kind: _cpu(kind)(run)
+
+
+def _sentence(moved: Moved, runs: Sequence[Run]) -> str:
+    rule = moved.rule
+    unit = f" {rule.unit}" if rule.unit else ""
+    if rule.basis == "latency":
+        text = f"{rule.label[:1].upper()}{rule.label[1:]} took {_signed(moved.difference)}{unit}"
+    elif rule.basis == "cpu":
+        text = f"CPU of {rule.label} per IO {_signed(moved.difference)}{unit}"
+    else:
+        text = f"{rule.label[:1].upper()}{rule.label[1:]} per IO {_signed(moved.difference)}{unit}"
+    if moved.low is None or moved.high is None:
+        text += " (measured once)"
+    else:
+        text += f" ({_signed(moved.low)} to {_signed(moved.high)})"
+    return f"{text}{_busiest(rule, runs)}."
+
+
+def _busiest(rule: Rule, runs: Sequence[Run]) -> str:
+    """What the busiest thread of a class of few threads took."""
+    kind = rule.key[4:]
+    shares = [
+        host.threads[kind].busiest
+        for run in runs
+        for host in run.recorded.hosts
+        if rule.basis == "cpu" and kind in host.threads
+    ]
+    return f"; its busiest thread took {float(np.median(shares)):.0%} of a core" if shares else ""
+
+
+def _signed(value: float) -> str:
+    digits = max(0, 1 - math.floor(math.log10(abs(value)))) if value else 0
+    return f"{value:+,.{min(digits, 4)}f}"
+
+
+#: The parts of a write's mean latency, as `perf schema` describes the OSDs' counters: op_w_latency
+#: is all that the OSD took, op_w_process_latency that without its queue, and
+#: op_w_prepare_latency that without the wait for the commits of this OSD and its replicas.
+def stages_of(runs: Iterable[Run], direction: str) -> dict[str, float]:
+    """Part -> us, of the mean write; empty where counters or one operation an IO are lacking."""
+    measured = [run for run in runs if run.failure is None and run.osd_perf]
+    if direction != "write" or not measured:
+        return {}
+    names = ("osd/op_w_latency", "osd/op_w_process_latency", "osd/op_w_prepare_latency")
+    times = [[_mean(name)(run) for name in names] for run in measured]
+    clients = [[r.clat_ns_mean / 1000 for r in records_of(run, direction)] for run in measured]
+    if not all(clients) or any(None in of_run for of_run in times):
+        return {}
+    known = np.array(times, dtype=float)
+    whole, process, prepare = known.mean(axis=0).tolist()
+    client = float(np.mean([np.mean(of_run) for of_run in clients]))
+    if client < whole:
+        return {}
+    stages = {
+        "client and network": client - whole,
+        "OSD queue": whole - process,
+        "OSD work": prepare,
+        "commits and replicas": process - prepare,
+    }
+    inside = {
+        "of which replicas": ("osd/subop_w_latency",),
+        "of which BlueStore": ("bluestore/txc_commit_lat", "bluestore/commit_lat"),
+        "of which flushes": ("bluestore/kv_flush_lat",),
+    }
+    for label, paths in inside.items():
+        values = [value for run in measured if (value := _mean(*paths)(run)) is not None]
+        if values:
+            stages[label] = float(np.mean(values))
+    return {"mean latency": client, **stages}
+
+
+def limits_of_rows(kinds: Sequence[str]) -> Iterator[str]:
+    """Sentences for the head of a report; `kinds` has one for each row, empty where none is."""
+    counted = Counter(kind for kind in kinds if kind and kind not in OF_STORAGE)
+    for kind, count in counted.most_common():
+        yield (
+            f"Limited by {kind} in {count} of {len(kinds)} rows: these percentages are not of the "
+            "storage alone."
+        )
+
+
+#: Stands above what `explained` says.
+CORRELATION = "What changed together with the throughput, for each IO; not proof of a cause"
+#: Stands above `waterfall`.
+WATERFALL = "Where a write's mean latency was spent, in ms"
+
+
+def explained(table: Table) -> Iterator[tuple[str, str]]:
+    """Of each row with a verdict: what it is, and its sentences."""
+    for section in table.sections:
+        for cell in section.cells:
+            if cell.why:
+                yield f"{section.label}, {cell.name}", " ".join(cell.why)
+
+
+def waterfall(table: Table) -> list[list[str]]:
+    """A heading and a row for each configuration; empty where no row has stages."""
+    rows = [
+        (f"{section.label}, {cell.name}", cell.stages)
+        for section in table.sections
+        for cell in section.cells
+        if cell.stages
+    ]
+    stages = list(dict.fromkeys(name for _, of_row in rows for name in of_row))
+    body = [
+        [name, *(f"{of_row[stage] / 1000:.3g}" if stage in of_row else "" for stage in stages)]
+        for name, of_row in rows
+    ]
+    return [["", *stages], *body] if body else []

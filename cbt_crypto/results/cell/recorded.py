@@ -1,0 +1,219 @@
+"""What the recorder of each host says of a run's window, and the events of single seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Optional
+
+import numpy as np
+
+from cbt_crypto.archive.documents import CellDocument
+from cbt_crypto.archive.files import Malformed, Problem
+from cbt_crypto.archive.folder import Folder
+from cbt_crypto.results.cell.record import Floats
+from cbt_crypto.results.cell.window import Window
+from cbt_crypto.results.readers.recording import Recording, read_recording
+
+#: A RocksDB thread that takes more of a second compacts, or flushes; idle ones take a tick at most.
+_WORKING = 0.15
+#: Classes whose work is an event, as RocksDB names its pools: low compacts, high flushes.
+_EVENTS = {"rocksdb:low": "compaction", "rocksdb:high": "memtable flush"}
+
+
+@dataclass(frozen=True)
+class ThreadUse:
+    """One class of threads of a host: cores in user and system mode.
+
+    `busiest` is what its busiest thread took of a core in the median second, called `name`.
+    """
+
+    user: float
+    sys: float
+    busiest: float
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class DiskUse:
+    """One device: the share of the time in which it had work, and how much it had on average."""
+
+    busy: float
+    queue: float
+    writes_per_s: float
+    bytes_per_s: float
+    flushes_per_s: float
+
+
+@dataclass(frozen=True)
+class HostRecord:
+    """One host over the window.
+
+    `busy` is the share of all CPUs' time, `top_cpu` what the busiest CPU was busy in the median
+    second, `waits_cpu` and `waits_io` the share of the time in which somebody waited (PSI; None
+    where the kernel does not say). `links` are shares of each link's speed, in its busier
+    direction.
+    """
+
+    host: str
+    has_osds: bool
+    has_clients: bool
+    seconds: float
+    cpus: int
+    every: int
+    busy: float
+    top_cpu: float
+    switches_per_s: float
+    sent_bytes_per_s: float
+    waits_cpu: Optional[float] = None
+    waits_io: Optional[float] = None
+    mhz: Optional[float] = None
+    threads: Mapping[str, ThreadUse] = field(default_factory=dict)
+    disks: Mapping[str, DiskUse] = field(default_factory=dict)
+    links: Mapping[str, float] = field(default_factory=dict)
+    #: Idle state -> share of all CPUs' time, over all that was recorded.
+    idle: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that happened on a host, in seconds since the epoch on the head's clock."""
+
+    what: str
+    host: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What was recorded beside a run; nothing for archives without."""
+
+    hosts: tuple[HostRecord, ...] = ()
+    marks: tuple[Mark, ...] = ()
+
+
+def recorded(
+    folder: Folder, cell: CellDocument, window: Window, problems: list[Problem]
+) -> Recorded:
+    """Of every host that has a recording; one that cannot be read is a problem."""
+    hosts, marks = [], []
+    for host in dict.fromkeys((*cell.osd_hosts, *cell.clients)):
+        name = f"recording.{host}"
+        if name not in folder.names:
+            continue
+        try:
+            recording = read_recording(folder.path(name))
+        except Malformed as error:
+            problems.append(Problem(name, str(error)))
+            continue
+        times = recording.epoch_s - cell.clock_offset_s.get(host, 0.0)
+        middles = (times[1:] + times[:-1]) / 2
+        inside = slice(*np.searchsorted(middles, (window.start_s, window.end_s)).tolist())
+        seconds = float(np.diff(times)[inside].sum())
+        if window.shortfall(seconds):
+            problems.append(Problem(name, str(window.shortfall(seconds))))
+            continue
+        hosts.append(_record(host, cell, recording, inside, seconds))
+        if host in cell.osd_hosts:
+            marks += list(_marks(host, recording, times, inside))
+    return Recorded(tuple(hosts), tuple(marks))
+
+
+def _record(
+    host: str, cell: CellDocument, recording: Recording, inside: slice, seconds: float
+) -> HostRecord:
+    spans = np.maximum(np.diff(recording.epoch_s)[inside], 1e-3)
+    cpu = recording.cpu_s[inside].sum(axis=0)
+    total = max(float(cpu.sum()), 1e-9)
+    plain = {name: values[inside] for name, values in recording.plain.items()}
+    links = {name: rows[inside].sum(axis=0) for name, rows in recording.links.items()}
+    all_s = float(np.ptp(recording.epoch_s)) * recording.cpus
+    return HostRecord(
+        host=host,
+        has_osds=host in cell.osd_hosts,
+        has_clients=host in cell.clients,
+        seconds=seconds,
+        cpus=recording.cpus,
+        every=recording.every,
+        # user, sys, idle, iowait, irq, softirq, steal
+        busy=float(cpu[0] + cpu[1] + cpu[4] + cpu[5]) / total,
+        top_cpu=float(np.median(recording.top_cpu_s[inside] / spans)),
+        switches_per_s=_known_sum(plain["ctxt"]) / seconds,
+        sent_bytes_per_s=sum(float(row[2]) for row in links.values()) / seconds,
+        waits_cpu=_share(plain["psi_cpu_us"], seconds),
+        waits_io=_share(plain["psi_io_us"], seconds),
+        mhz=None if np.isnan(plain["mhz"]).all() else float(np.nanmean(plain["mhz"])),
+        threads=_with_others(
+            {
+                kind: _threads(
+                    of_kind.cpu_s[inside], of_kind.busiest_s[inside], spans, of_kind.names
+                )
+                for kind, of_kind in recording.threads.items()
+            },
+            (cpu[:2] / seconds).tolist(),
+        ),
+        disks={name: _disk(rows[inside], seconds) for name, rows in recording.disks.items()},
+        links={
+            name: float(max(row[0], row[2])) / seconds / limit
+            for name, row in links.items()
+            if (limit := recording.link_bytes_per_s.get(name))
+        },
+        idle={name: idle / all_s for name, idle in recording.idle_s.items()} if all_s else {},
+    )
+
+
+def _known_sum(values: Floats) -> float:
+    return float(np.nansum(values))
+
+
+def _share(microseconds: Floats, seconds: float) -> Optional[float]:
+    """None where the kernel never told; it says nothing where nobody waited."""
+    if np.isnan(microseconds).all():
+        return None
+    return _known_sum(microseconds) / 1e6 / seconds
+
+
+def _threads(cpu_s: Floats, busiest_s: Floats, spans: Floats, names: Sequence[str]) -> ThreadUse:
+    user, system = (cpu_s.sum(axis=0) / spans.sum()).tolist()
+    busiest = float(np.median(busiest_s / spans)) if len(spans) else 0.0
+    return ThreadUse(user, system, busiest, names[0] if names else "")
+
+
+def _with_others(threads: Mapping[str, ThreadUse], cores: Sequence[float]) -> dict[str, ThreadUse]:
+    """`other` is all that no class has: many a process ends before it is seen.
+
+    `cores` are those of the host in user and system mode.
+    """
+    known = [use for kind, use in threads.items() if kind != "other"]
+    rest = [
+        max(total - sum(parts), 0.0)
+        for total, parts in zip(cores, ([u.user for u in known], [u.sys for u in known]))
+    ]
+    seen = threads.get("other", ThreadUse(0.0, 0.0, 0.0))
+    return {**threads, "other": replace(seen, user=rest[0], sys=rest[1])}
+
+
+def _disk(rows: Floats, seconds: float) -> DiskUse:
+    _, writes, read_ms, write_ms, *sectors, busy_ms, flushes = rows.sum(axis=0).tolist()
+    return DiskUse(
+        busy=busy_ms / 1000 / seconds,
+        queue=(read_ms + write_ms) / 1000 / seconds,
+        writes_per_s=writes / seconds,
+        bytes_per_s=512 * sum(sectors) / seconds,
+        flushes_per_s=flushes / seconds,
+    )
+
+
+def _marks(host: str, recording: Recording, times: Floats, inside: slice) -> Iterator[Mark]:
+    """Stretches of seconds in which RocksDB's own threads worked."""
+    for kind, what in _EVENTS.items():
+        threads = recording.threads.get(kind)
+        if threads is None:
+            continue
+        spans = np.maximum(np.diff(times), 1e-3)
+        works = threads.cpu_s.sum(axis=1) / spans > _WORKING
+        works[: inside.start] = works[inside.stop :] = False
+        edges = np.flatnonzero(np.diff(np.concatenate(([False], works, [False]))))
+        for first, last in zip(edges[::2].tolist(), edges[1::2].tolist()):
+            yield Mark(what, host, float(times[first]), float(times[last]))

@@ -1,0 +1,167 @@
+"""What `hosts/recorder_on_host.py` writes: a JSON header, then a line a second of differences."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cbt_crypto.archive.files import Malformed, read_document
+from cbt_crypto.results.cell.record import Floats
+
+FORMAT = 1
+#: More kinds, names or lines than a recorder writes are no recording.
+_MOST_KEYS, _MOST_LINES = 512, 14 * 86_400
+#: The numbers of a device, in the file's order.
+DISK = ("reads", "writes", "read_ms", "write_ms", "read_sectors", "write_sectors", "busy_ms",
+        "flushes")  # fmt: skip
+#: Those of a link.
+LINK = ("rx_bytes", "rx_packets", "tx_bytes", "tx_packets")
+_BIGGEST = 1e18
+
+
+@dataclass(frozen=True)
+class ThreadSeries:
+    """One class of threads: seconds in user and system mode, a row a line of the file.
+
+    `busiest_s` is what its busiest thread took, and `names` what that is called, most often first.
+    """
+
+    cpu_s: Floats
+    busiest_s: Floats
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One host's recording, on its own clock. What is not there was not counted.
+
+    `epoch_s` has the time of each line, and first that of the header: each row of the others is
+    what happened between two times. `cpu_s` has user and nice, sys, idle, iowait, irq, softirq and
+    steal as seconds of all CPUs; `top_cpu_s` is of the busiest one. `every` says how many lines
+    stand between two looks at threads.
+    """
+
+    epoch_s: Floats
+    cpus: int
+    every: int
+    cpu_s: Floats
+    top_cpu_s: Floats
+    threads: Mapping[str, ThreadSeries] = field(default_factory=dict)
+    disks: Mapping[str, Floats] = field(default_factory=dict)
+    links: Mapping[str, Floats] = field(default_factory=dict)
+    link_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
+    #: What was counted once a line: ctxt, running, psi_cpu_us, psi_io_us, mhz; NaN where not.
+    plain: Mapping[str, Floats] = field(default_factory=dict)
+    #: Idle state -> seconds of all CPUs, over all that was recorded.
+    idle_s: Mapping[str, float] = field(default_factory=dict)
+
+
+def read_recording(path: Path) -> Recording:
+    """Read a recording; its last line may be torn. Raises Malformed."""
+    # What follows the last newline is torn.
+    texts = read_document(path).split(b"\n")[:-1]
+    try:
+        header, *lines = [json.loads(text, parse_constant=_no_constant) for text in texts] or [{}]
+        return _parsed(header, lines)
+    except Malformed:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+        reason = type(error).__name__
+        raise Malformed(f"is no recording ({reason})") from None
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(name)
+
+
+def _parsed(header: Mapping[str, Any], lines: list[Mapping[str, Any]]) -> Recording:
+    if header["format"] != FORMAT:
+        raise Malformed("is of another format")
+    if not lines or len(lines) > _MOST_LINES:
+        raise Malformed("holds no samples")
+    tick = 1 / _number(header["hz"], 1)
+    times = np.array([_number(line["t"]) for line in (header, *lines)])
+    if (np.diff(times) < 0).any():
+        raise Malformed("has samples whose times go backwards")
+    cpu = np.array([_numbers(line["cpu"], 8) for line in lines]) * tick
+    cpu[:, 1] += cpu[:, 0]
+    states = [str(name)[:40] for name in header.get("idle_states", ())]
+    idle_us = [_numbers(line["idle"], len(states)) for line in lines if "idle" in line]
+    return Recording(
+        epoch_s=times,
+        cpus=max(int(_number(header["cpus"], 1)), 1),
+        every=int(max(_number(line.get("every", 1)) for line in lines)),
+        cpu_s=cpu[:, 1:],
+        top_cpu_s=np.array([_numbers(line.get("top_cpu", (0, 0)), 2)[1] for line in lines]) * tick,
+        threads=_by_name(lines, "threads", lambda rows: _threads(rows, tick)),
+        disks=_by_name(lines, "disk", lambda rows: _table(rows, len(DISK))),
+        links=_by_name(lines, "net", lambda rows: _table(rows, len(LINK))),
+        link_bytes_per_s={
+            str(name): _number(mbit) * 1e6 / 8 for name, mbit in header.get("link_mbit", {}).items()
+        },
+        plain={
+            "ctxt": _plain(lines, "ctxt"),
+            "running": _plain(lines, "running"),
+            "mhz": _plain(lines, "mhz"),
+            "psi_cpu_us": _plain(lines, "psi_cpu"),
+            "psi_io_us": _plain(lines, "psi_io"),
+        },
+        idle_s=dict(zip(states, (np.sum(idle_us, axis=0) / 1e6).tolist() if idle_us else ())),
+    )
+
+
+def _number(value: Any, least: float = 0.0) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Malformed("has something else where a number belongs")
+    if not (least <= value <= _BIGGEST and math.isfinite(value)):
+        raise Malformed("has a number that cannot be")
+    return float(value)
+
+
+def _numbers(values: Any, count: int) -> list[float]:
+    # Counters that go back, as of a device that was renewed, count nothing.
+    numbers = [_number(value, -_BIGGEST) for value in values]
+    if len(numbers) != count:
+        raise Malformed(f"has {len(numbers)} numbers where {count} belong")
+    return [max(number, 0.0) for number in numbers]
+
+
+def _plain(lines: list[Mapping[str, Any]], key: str) -> Floats:
+    values = (line.get(key) for line in lines)
+    first = (value[0] if isinstance(value, list) and value else value for value in values)
+    return np.array([np.nan if value in (None, []) else _number(value) for value in first])
+
+
+def _by_name(
+    lines: list[Mapping[str, Any]], key: str, made: Callable[[list[Any]], Any]
+) -> dict[str, Any]:
+    names = dict.fromkeys(name for line in lines for name in line.get(key, ()))
+    if len(names) > _MOST_KEYS:
+        raise Malformed(f"has {len(names)} names of {key}")
+    return {str(name)[:60]: made([line.get(key, {}).get(name) for line in lines]) for name in names}
+
+
+def _table(rows: list[Any], columns: int) -> Floats:
+    empty = [0.0] * columns
+    return np.array([empty if row is None else _numbers(row, columns) for row in rows])
+
+
+def _threads(rows: list[Any], tick: float) -> ThreadSeries:
+    counted: dict[str, int] = {}
+    numbers = []
+    for row in rows:
+        if row is None:
+            numbers.append([0.0, 0.0, 0.0])
+            continue
+        user, system, busiest, _, name = row
+        numbers.append(_numbers((user, system, busiest), 3))
+        counted[str(name)[:60]] = counted.get(str(name)[:60], 0) + 1
+    table = np.array(numbers) * tick
+    names = sorted(counted, key=lambda name: -counted[name])[:5]
+    return ThreadSeries(table[:, :2], table[:, 2], tuple(names))

@@ -1,0 +1,179 @@
+"""What a report says of why: differences for each IO with intervals, limits, marks, stages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cbt_crypto.archive.files import Malformed
+from cbt_crypto.report import why
+from cbt_crypto.report.build import build
+from cbt_crypto.report.markdown import markdown
+from cbt_crypto.report.model import ReportCell
+from cbt_crypto.results.readers.recording import read_recording
+
+pytestmark = pytest.mark.unit
+
+#: Ticks of 1/100 s in each second: user, sys, those of the busiest thread, its number and name.
+QUIET = {
+    "tp_osd_tp": [40, 20, 15, 7, "tp_osd_tp"],
+    "msgr-worker": [20, 10, 12, 8, "msgr-worker-0"],
+    "client": [30, 10, 20, 9, "fio"],
+}
+DMCRYPT = {**QUIET, "dmcrypt_write": [0, 97, 97, 5, "dmcrypt_write/25"]}
+#: A compaction of 3 s.
+COMPACTING = {6: {"rocksdb:low": [60, 20, 80, 4, "rocksdb:low0"]}}
+
+
+def record(
+    cell: Path,
+    threads: Mapping[str, Any],
+    *,
+    also: Mapping[int, Mapping[str, Any]] = {},
+    **line: Any,
+) -> None:
+    """Write the recording of every host of a cell; `also` has threads of single seconds."""
+    document = json.loads((cell / "cell.json").read_text())
+    began = int(document["started"])
+    header = {"format": 1, "t": began - 2, "hz": 100, "cpus": 8, "link_mbit": {"eth0": 1000}}
+    lines = [json.dumps(header)]
+    for second in range(-1, 30):
+        sample = {
+            "t": began + second,
+            # user, nice, sys, idle, iowait, irq, softirq, steal
+            "cpu": [100, 0, 100, 600, 0, 0, 0, 0],
+            "ctxt": 1000,
+            "top_cpu": [0, 50],
+            "net": {"eth0": [100, 1, 1000, 1]},
+            "disk": {"vdb": [0, 500, 0, 900, 0, 8000, 400, 500]},
+            "threads": {**threads, **also.get(second, {})},
+            "every": 1,
+            **line,
+        }
+        lines.append(json.dumps(sample))
+    for host in {*document["osd_hosts"], *document["clients"]}:
+        (cell / f"recording.{host}").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def recorded(repeated: Path) -> Callable[..., dict[str, ReportCell]]:
+    """The rows of random reads, LUKS with other threads or lines than the others'."""
+
+    def of(luks: Mapping[str, Any] = QUIET, **line: Any) -> dict[str, ReportCell]:
+        for file in repeated.glob("results/*/id-*/cell.json"):
+            document = json.loads(file.read_text())
+            is_luks = document["configuration"] == "LUKS"
+            record(file.parent, luks if is_luks else QUIET, **(line if is_luks else {}))
+        report = build(repeated)
+        (section, *_) = report.tables[0].sections
+        return {cell.name: cell for cell in section.cells}
+
+    return of
+
+
+def test_what_moved_most_comes_first_with_its_interval(recorded: Any) -> None:
+    luks = recorded(DMCRYPT)["LUKS"]
+    first, *more = luks.why
+    # 0.97 cores a host for half of the IOPS
+    assert first.startswith("CPU of dmcrypt_write per IO +")
+    assert " to +" in first
+    assert "its busiest thread took 97% of a core" in first
+    assert len(more) <= 2
+    assert luks.limit == "one thread of the OSDs"
+    assert "limited by one thread (dmcrypt_write on " in luks.warnings[0]
+
+
+def test_where_nothing_moved_it_is_not_explained(recorded: Any) -> None:
+    half = {kind: [n // 2 for n in used[:3]] + used[3:] for kind, used in QUIET.items()}
+    rows = recorded(half, ctxt=500, net={"eth0": [50, 1, 500, 1]},
+                    disk={"vdb": [0, 250, 0, 450, 0, 4000, 200, 250]})  # fmt: skip
+    assert rows["LUKS"].why == (why.NOT_EXPLAINED,)
+    assert rows["Unencrypted"].why == rows["control"].why == ()
+
+
+@pytest.mark.parametrize(
+    ("threads", "line", "kind"),
+    [
+        (QUIET, {}, ""),
+        ({**QUIET, "client": [90, 8, 98, 9, "fio"]}, {}, "a client's thread"),
+        (
+            {**QUIET, "other": [99, 0, 99, 3, "stress-ng"]},
+            {"top_cpu": [1, 100], "cpu": [250, 0, 100, 450, 0, 0, 0, 0]},
+            "other processes",
+        ),
+        (QUIET, {"net": {"eth0": [100, 1, 118_000_000, 9]}}, "a network link"),
+        (QUIET, {"disk": {"vdb": [0, 500, 0, 9000, 0, 8000, 990, 0]}}, "a device"),
+        (QUIET, {"disk": {"vdb": [0, 500, 0, 500, 0, 8000, 990, 0]}}, ""),
+        ({**QUIET, "tp_osd_tp": [450, 250, 15, 7, "tp_osd_tp"]},
+         {"cpu": [500, 0, 290, 10, 0, 0, 0, 0], "top_cpu": [0, 100]}, "all CPUs of a host"),
+        ({**QUIET, "tp_osd_tp": [140, 40, 15, 7, "tp_osd_tp"]},
+         {"top_cpu": [0, 100], "psi_cpu": [800_000, 0]}, "one CPU"),
+    ],
+)  # fmt: skip
+def test_only_what_was_full_is_the_limit(recorded: Any, threads: Any, line: Any, kind: str) -> None:
+    rows = recorded(threads, **line)
+    assert rows["LUKS"].limit == kind
+    assert rows["control"].limit == rows["Unencrypted"].limit == ""
+
+
+def test_a_limit_beside_the_storage_is_in_the_headline(repeated: Path, recorded: Any) -> None:
+    recorded({**QUIET, "client": [90, 8, 98, 9, "fio"]})
+    report = build(repeated)
+    (limit,) = [one for one in report.limits if "a client's thread" in one]
+    rows = len(report.cells)
+    assert limit.startswith(f"Limited by a client's thread in {rows // 3} of {rows} rows")
+    recorded(DMCRYPT)
+    assert not [one for one in build(repeated).limits if "Limited" in one]
+
+
+def test_a_compaction_is_a_mark_at_its_second(recorded: Any) -> None:
+    more = {second: COMPACTING[6] for second in (6, 7, 8)}
+    luks = recorded(QUIET, also=more)["LUKS"]
+    for run in luks.runs:
+        marks = run.recorded.marks
+        assert {mark.what for mark in marks} == {"compaction"}
+        assert {mark.end_s - mark.start_s for mark in marks} == {3.0}
+        assert {mark.start_s - int(run.started or 0) for mark in marks} == {5.0}
+
+
+def test_stages_add_up_to_the_mean_latency(repeated: Path) -> None:
+    for file in repeated.glob("results/*/id-*/cell.json"):
+        document = json.loads(file.read_text())
+        times = {"op_w_latency": 1.5, "op_w_process_latency": 1.2, "op_w_prepare_latency": 0.2}
+        document["osd_perf"] = {"osd/op": 1000, "bluestore/kv_flush_lat/avgcount": 10,
+                                "bluestore/kv_flush_lat/sum": 0.005}  # fmt: skip
+        for name, ms in times.items():
+            document["osd_perf"] |= {f"osd/{name}/avgcount": 1000, f"osd/{name}/sum": ms}
+        file.write_text(json.dumps(document))
+    report = build(repeated)
+    written = [cell for cell in report.cells if cell.direction == "write"]
+    assert written
+    for cell in written:
+        stages = dict(cell.stages)
+        parts = ("client and network", "OSD queue", "OSD work", "commits and replicas")
+        assert sum(stages[part] for part in parts) == pytest.approx(stages["mean latency"])
+        assert stages["OSD queue"] == pytest.approx(300)
+        assert stages["of which flushes"] == pytest.approx(500)
+    assert why.WATERFALL in markdown(report)
+
+
+def test_an_archive_of_before_has_none_of_it(repeated: Path) -> None:
+    report = build(repeated)
+    assert not any(cell.why or cell.limit or cell.stages for cell in report.cells)
+    assert why.WATERFALL not in markdown(report)
+
+
+def test_a_torn_recording_is_read_and_a_damaged_one_is_named(repeated: Path, recorded: Any) -> None:
+    recorded(DMCRYPT)
+    files = sorted(repeated.glob("results/*/id-*/recording.*"))
+    whole = len(read_recording(files[0]).epoch_s)
+    files[0].write_bytes(files[0].read_bytes()[:-20])
+    assert len(read_recording(files[0]).epoch_s) == whole - 1
+    files[1].write_text('{"format": 1}\n{}\n')
+    with pytest.raises(Malformed):
+        read_recording(files[1])
+    assert any("recording" in text for cell in build(repeated).cells for text in cell.warnings)
