@@ -15,7 +15,7 @@ from typing import Optional
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from cbt_crypto.report.figures.metric import per, records_of, total_rate
+from cbt_crypto.report.figures.of_runs import per, records_of, total_rate
 from cbt_crypto.report.model import Table
 from cbt_crypto.results.cell.recorded import HostRecord
 from cbt_crypto.results.cell.run import Run
