@@ -10,9 +10,9 @@ from cbt_crypto.hosts import counter_sampler_on_host, recorder_on_host, shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Site
 
-#: The recorder's files in a run's directory; `results.readers.recording` and its siblings read
-#: them. CLIENTS_FILE is there on hosts with clients, ENERGY_FILE on those with RAPL's counters.
-RECORDING_FILE, CLIENTS_FILE, ENERGY_FILE = "recording", "clients_cpu", "energy"
+#: The recorder's file in a run's directory, beside `clients_cpu` and `energy`;
+#: `results.readers.recording` reads it.
+RECORDING_FILE = "recording"
 #: Programs of client processes, as the kernel has their names.
 CLIENT_PROGRAMS = ("fio", "rados", "rbd", "benchmark")
 

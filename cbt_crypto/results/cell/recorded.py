@@ -40,8 +40,6 @@ class DiskUse:
 
     busy: float
     queue: float
-    writes_per_s: float
-    bytes_per_s: float
     flushes_per_s: float
 
 
@@ -50,8 +48,8 @@ class HostRecord:
     """One host over the window.
 
     `busy` is the share of all CPUs' time, `top_cpu` what the busiest CPU was busy in the median
-    second, `waits_cpu` and `waits_io` the share of the time in which somebody waited (PSI; None
-    where the kernel does not say). `links` are shares of each link's speed, in its busier
+    second, `waits_cpu` the share of the time in which somebody waited for one (PSI; None where the
+    kernel does not say). `links` are shares of each link's speed, in its busier
     direction.
     """
 
@@ -66,8 +64,6 @@ class HostRecord:
     switches_per_s: float
     sent_bytes_per_s: float
     waits_cpu: Optional[float] = None
-    waits_io: Optional[float] = None
-    mhz: Optional[float] = None
     threads: Mapping[str, ThreadUse] = field(default_factory=dict)
     disks: Mapping[str, DiskUse] = field(default_factory=dict)
     links: Mapping[str, float] = field(default_factory=dict)
@@ -142,8 +138,6 @@ def _record(
         switches_per_s=_known_sum(plain["ctxt"]) / seconds,
         sent_bytes_per_s=sum(float(row[2]) for row in links.values()) / seconds,
         waits_cpu=_share(plain["psi_cpu_us"], seconds),
-        waits_io=_share(plain["psi_io_us"], seconds),
-        mhz=None if np.isnan(plain["mhz"]).all() else float(np.nanmean(plain["mhz"])),
         threads=_with_others(
             {
                 kind: _threads(
@@ -195,12 +189,10 @@ def _with_others(threads: Mapping[str, ThreadUse], cores: Sequence[float]) -> di
 
 
 def _disk(rows: Floats, seconds: float) -> DiskUse:
-    _, writes, read_ms, write_ms, *sectors, busy_ms, flushes = rows.sum(axis=0).tolist()
+    _, _, read_ms, write_ms, _, _, busy_ms, flushes = rows.sum(axis=0).tolist()
     return DiskUse(
         busy=busy_ms / 1000 / seconds,
         queue=(read_ms + write_ms) / 1000 / seconds,
-        writes_per_s=writes / seconds,
-        bytes_per_s=512 * sum(sectors) / seconds,
         flushes_per_s=flushes / seconds,
     )
 

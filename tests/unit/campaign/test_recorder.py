@@ -184,7 +184,7 @@ def worked(tmp_path: Path, run_dir: Path) -> Iterator[tuple[float, float]]:
 def test_it_counts_all_threads_of_clients_and_nobody_elses(
     run_dir: Path, worked: tuple[float, float]
 ) -> None:
-    series = read_client_cpu(run_dir / samplers.CLIENTS_FILE)
+    series = read_client_cpu(run_dir / "clients_cpu")
     assert series.cpu_s[0].tolist() == [0.0, 0.0]
     # what starting and ending takes is in the one and not in the other
     assert series.cpu_s[-1].sum() == pytest.approx(sum(worked), rel=0.1, abs=0.15)
