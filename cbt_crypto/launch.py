@@ -247,5 +247,4 @@ def load_in_background() -> None:
 def _load() -> None:
     # What is missing is told by the report itself, when it is made.
     with contextlib.suppress(ImportError):
-        for name in ("cbt_crypto.report", "matplotlib.figure"):
-            importlib.import_module(name)
+        importlib.import_module("cbt_crypto.report")

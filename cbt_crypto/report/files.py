@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import re
 import tempfile
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.report.charts.chart_values import Chart, charts, depth_charts, noted, size_charts
-from cbt_crypto.report.charts.forest import forest, forest_text
-from cbt_crypto.report.charts.svg import svg
+from cbt_crypto.report.charts.chart_values import charts, depth_charts, inks, noted, size_charts
+from cbt_crypto.report.charts.draw import chart_svg, file_name
+from cbt_crypto.report.charts.forest import forest, forest_svg
 from cbt_crypto.report.document import document, tidy
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Report, without_missing
 from cbt_crypto.report.page import page
 
 _FILES = ("report.md", "report.csv", "report.json", "report.html")
-#: Fewer charts than this are drawn in this process: starting others would take longer.
-_WORTH_A_POOL = 24
-#: File systems take 255 bytes, and it is written under a longer one first.
-_LONGEST_NAME = 180
 
 
 def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list[Path]:
@@ -40,13 +33,12 @@ def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list
     """
     _check_place(out_dir)
     shown = without_missing(report)
-    with _drawn_beside(shown) as charts_of_it:
-        as_json = json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n"
-        texts = {
-            **dict(zip(_FILES, (markdown(shown), tidy(report), as_json, page(shown, reload_s)))),
-            **_picture(shown),
-            **dict(charts_of_it),
-        }
+    as_json = json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n"
+    texts = {
+        **dict(zip(_FILES, (markdown(shown), tidy(report), as_json, page(shown, reload_s)))),
+        **_picture(shown),
+        **dict(_drawn(shown)),
+    }
     try:
         (out_dir / "charts").mkdir(parents=True, exist_ok=True)
         return [write_whole(out_dir / name, text) for name, text in texts.items()]
@@ -77,42 +69,21 @@ def _check_place(out_dir: Path) -> None:
 
 def _picture(report: Report) -> dict[str, str]:
     picture = forest(report)
-    return {} if picture is None else {"charts/forest.svg": forest_text(picture)}
+    return {} if picture is None else {"charts/forest.svg": forest_svg(picture, is_file=True)}
 
 
-@contextmanager
-def _drawn_beside(report: Report) -> Iterator[Iterable[tuple[str, str]]]:
-    """A file for each chart, named by its load and what it shows; drawn on all processors.
-
-    The others draw while the caller goes on with something else.
-    """
-    drawn = [
+def _drawn(report: Report) -> Iterator[tuple[str, str]]:
+    """A file for each chart, named by its load and what it shows."""
+    of_loads = (
         (chart, table.title, report.emulated_note(table))
         for table in report.tables
         for chart in charts(table)
-    ]
-    for over in (size_charts, depth_charts):
-        drawn += noted(report, report.tables, over)
-    workers = min(len(os.sched_getaffinity(0)), len(drawn))
-    if workers < 2 or len(drawn) < _WORTH_A_POOL:
-        yield map(_drawn, drawn)
-        return
-    with ProcessPoolExecutor(workers) as pool:
-        yield pool.map(_drawn, drawn, chunksize=4)
-
-
-def _drawn(what: tuple[Chart, str, str]) -> tuple[str, str]:
-    chart, heading, note = what
-    return f"charts/{_name(f'{heading}_{chart.key}')}.svg", svg(chart, heading, note)
-
-
-def _name(heading: str) -> str:
-    """As the name of a file: a long one ends with what tells it from others that begin so."""
-    name = re.sub(r"[^A-Za-z0-9.-]+", "_", heading)
-    if len(name) <= _LONGEST_NAME:
-        return name
-    told = hashlib.sha256(heading.encode(errors="replace")).hexdigest()[:8]
-    return f"{name[:_LONGEST_NAME]}_{told}"
+    )
+    over = (noted(report, report.tables, each) for each in (size_charts, depth_charts))
+    colours = inks(report)
+    for chart, heading, note in (*of_loads, *chain.from_iterable(over)):
+        lines = tuple(filter(None, (chart.title, heading, note)))
+        yield f"charts/{file_name(f'{heading}_{chart.key}')}.svg", chart_svg(chart, colours, lines)
 
 
 def write_whole(path: Path, text: str) -> Path:

@@ -33,14 +33,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!&~])")
 
 def markdown(report: Report) -> str:
     """The report as Markdown: tables, conclusions, hosts and notes. Names are escaped."""
-    lines = [f"# {escape(report.title or 'campaign')}", ""]
-    lines += [*(f"- {escape(sentence)}" for sentence in report.headline), ""]
-    for sentence in report.limits:
-        lines += [f"> {escape(sentence)}", ""]
-    for sentence in report.control:
-        lines += [f"> **{escape(sentence)}**", ""]
-    what = "Percent lost against" if report.options.loss else "Percent of"
-    lines += [f"{what} **{escape(report.baseline_name)}**, by throughput (IOPS).", ""]
+    lines = _head(report)
     if forest(report) is not None:
         lines += ["![Every percent with its interval](charts/forest.svg)", ""]
     for scenario in dict.fromkeys(table.scenario for table in report.tables):
@@ -58,6 +51,27 @@ def markdown(report: Report) -> str:
     for note in report.notes:
         lines += [f"Note: {escape(note)}", ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _head(report: Report) -> list[str]:
+    """Title, answer, what limits it, and what the percents are of."""
+    lines = [f"# {escape(report.title or 'campaign')}", ""]
+    lines += [*(f"- {escape(sentence)}" for sentence in report.headline), ""]
+    for sentence in report.limits:
+        lines += [f"> {escape(sentence)}", ""]
+    for sentence in report.control:
+        lines += [f"> **{escape(sentence)}**", ""]
+    what = "Percent lost against" if report.options.loss else "Percent of"
+    return [*lines, f"{what} **{escape(report.baseline_name)}**, by throughput (IOPS).", ""]
+
+
+def summary(report: Report) -> str:
+    """The answer and the percents alone, to be pasted elsewhere."""
+    lines = _head(report)
+    for scenario in dict.fromkeys(table.scenario for table in report.tables):
+        tables = [table for table in report.tables if table.scenario == scenario]
+        lines += [f"**{escape(scenario)}**", "", *_percents(report, tables), ""]
+    return "\n".join([*lines, text_of.verdicts(report)]) + "\n"
 
 
 def escape(text: str) -> str:

@@ -6,9 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from html import escape
 from pathlib import Path
-from textwrap import wrap
 from typing import Any, Optional
 
 from lxml import html
@@ -16,11 +14,19 @@ from lxml import html
 from cbt_crypto import __version__
 from cbt_crypto.archive.documents import OverlayProof
 from cbt_crypto.report import page_tables, text_of, wording
-from cbt_crypto.report.charts import chart_values
-from cbt_crypto.report.charts.chart_values import Chart, charts, depth_charts, noted, size_charts
+from cbt_crypto.report.charts import draw
+from cbt_crypto.report.charts.chart_values import (
+    Chart,
+    charts,
+    depth_charts,
+    inks,
+    noted,
+    size_charts,
+)
+from cbt_crypto.report.charts.draw import chart_svg, file_name
 from cbt_crypto.report.charts.forest import forest, forest_svg
-from cbt_crypto.report.charts.plotly import plotly_figure
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
+from cbt_crypto.report.markdown import summary
 from cbt_crypto.report.model import Report, Table
 from cbt_crypto.report.page_tables import E, Element, anchor, caption, losses, scrolling
 from cbt_crypto.report.wording import (
@@ -196,10 +202,6 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 )
-#: Stands in the tree for the script of the charts.
-_PLOTLY_HERE = "/* plotly.js */"
-#: Letters in a line of a chart's label.
-_LABEL_WIDTH = 32
 _NAVIGATION = (
     ("summary", "Summary"),
     ("configurations", "Configurations"),
@@ -213,15 +215,15 @@ def page(report: Report, reload_s: Optional[int] = None) -> str:
 
     With `reload_s` it loads itself anew after so many seconds.
     """
-    figures = _PageCharts()
+    figures = _PageCharts(report)
     body = E.BODY(
         E.A("Skip to the tables", E.CLASS("skip"), href="#main"),
+        html.HtmlComment("chart 0"),
         _head(report),
         _navigation(report),
         E.MAIN(E.DIV(E.CLASS("wide"), *_emulated(report), *_sections(report, figures)), id="main"),
         E.FOOTER(E.DIV(E.CLASS("wide"), f"Made by cbt-crypto {__version__} from an archive.")),
-        E.SCRIPT(_json(figures.data()), type="application/json", id="chart-data"),
-        E.SCRIPT(_PLOTLY_HERE),
+        E.SCRIPT(_plain(summary(report)), type="text/markdown", id="as-markdown"),
         E.SCRIPT((_TEMPLATES / "report.js").read_text(encoding="utf-8")),
     )
     head = E.HEAD(
@@ -231,14 +233,17 @@ def page(report: Report, reload_s: Optional[int] = None) -> str:
         E.META(name="color-scheme", content="light dark"),
         *_reloads(reload_s),
         E.TITLE(f"{report.title or 'campaign'}: cbt-crypto report"),
-        E.STYLE((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        E.STYLE((_TEMPLATES / "report.css").read_text(encoding="utf-8") + draw.style()),
     )
     text = html.tostring(
         E.HTML(head, body, lang="en"), doctype="<!DOCTYPE html>", encoding="unicode"
     )
-    # The last one: a title may say the same.
-    before, _, after = text.rpartition(_PLOTLY_HERE)
-    return f"{before}{_plotly()}{after}\n"
+    return f"{figures.into(text)}\n"
+
+
+def _plain(text: str) -> str:
+    """Text that cannot end the script it is in."""
+    return text.replace("<", "&lt;")
 
 
 def _reloads(seconds: Optional[int]) -> Iterator[Element]:
@@ -247,59 +252,33 @@ def _reloads(seconds: Optional[int]) -> Iterator[Element]:
 
 
 class _PageCharts:
-    """The charts of the page, in the order of their places."""
+    """The charts of the page, in the order of their places, which comments hold in the tree."""
 
-    def __init__(self) -> None:
-        self._figures: list[dict[str, Any]] = []
+    def __init__(self, report: Report) -> None:
+        self._drawn = [f'<svg width="0" height="0" class="patterns">{draw.hatches()}</svg>']
+        self._inks = inks(report)
 
-    def placeholder(self, chart: Chart, heading: str, note: str) -> Element:
-        """The place of one chart, which the page fills when it comes into view.
+    def figure(self, chart: Chart, heading: str, note: str) -> Element:
+        """A chart with its title and unit.
 
         Of `note`, what processors are emulated, stands the beginning.
         """
-        number = len(self._figures)
-        self._figures.append(_escaped(plotly_figure(chart)))
-        file = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{heading}_{chart.key}")
         unit = "" if hasattr(chart, "lines") else f", {chart.unit}"
         emulated = f" ({note.partition(':')[0]})" if note else ""
-        attributes = {"data-chart": str(number), "data-file": file, "role": "img"}
-        named = {"aria-label": f"{chart.title}, {heading}; its figures are in the tables"}
-        return E.FIGURE(
-            E.FIGCAPTION(f"{chart.title}{unit}{emulated}"),
-            E.DIV(E.CLASS("plot"), **attributes, **named),
-        )
+        drawn = chart_svg(chart, self._inks)
+        return self.place(drawn, f"{heading}_{chart.key}", f"{chart.title}{unit}{emulated}")
 
-    def data(self) -> Mapping[str, Any]:
-        """What the page's script reads."""
-        return {
-            "figures": self._figures,
-            "light": {"names": chart_values.LIGHT, "parts": chart_values.PARTS_LIGHT},
-            "dark": {"names": chart_values.DARK, "parts": chart_values.PARTS_DARK},
-        }
+    def place(self, drawn: str, name: str, title: str = "") -> Element:
+        """A figure that people can save under a name that tells what it shows."""
+        self._drawn.append(drawn)
+        place = html.HtmlComment(f"chart {len(self._drawn) - 1}")
+        caption = [E.FIGCAPTION(title)] if title else []
+        plot = E.DIV(E.CLASS("plot"), place, tabindex="0")
+        return E.FIGURE(*caption, plot, **{"data-file": file_name(name)})
 
-
-def _escaped(value: Any) -> Any:
-    """Text of a figure in which plotly sees no markup; what we write ourselves is kept."""
-    if isinstance(value, str):
-        return "<br>".join(escape(line, quote=False) for line in wrap(value, _LABEL_WIDTH))
-    if isinstance(value, dict):
-        return {
-            key: item if key == "hovertemplate" else _escaped(item) for key, item in value.items()
-        }
-    return [_escaped(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _json(value: Any) -> str:
-    """JSON that cannot end the script it stands in."""
-    return json.dumps(value, ensure_ascii=True, allow_nan=False).replace("<", "\\u003c")
-
-
-def _plotly() -> str:
-    """The library's script; a document tree cannot hold its control characters."""
-    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - five megabytes that only files need
-
-    text: str = get_plotlyjs()
-    return text
+    def into(self, text: str) -> str:
+        """The page with its charts in their places; no other comment is in it."""
+        return re.sub(r"<!--chart (\d+)-->", lambda found: self._drawn[int(found[1])], text)
 
 
 def _head(report: Report) -> Element:
@@ -321,7 +300,10 @@ def _head(report: Report) -> Element:
                 *(E.P(E.CLASS("small"), sentence) for sentence in report.limits),
                 *(E.P(E.CLASS("banner"), sentence, role="alert") for sentence in report.control),
             ),
-            E.BUTTON("Dark", E.CLASS("theme"), type="button", hidden="hidden"),
+            E.DIV(
+                E.CLASS("buttons"),
+                E.BUTTON("Dark", E.CLASS("theme"), type="button", hidden="hidden"),
+            ),
         ),
     )
 
@@ -358,7 +340,7 @@ def _emulated(report: Report) -> Iterator[Element]:
 def _sections(report: Report, figures: _PageCharts) -> Iterator[Element]:
     yield E.SECTION(
         E.H2("Summary"),
-        *_picture(report),
+        *_picture(report, figures),
         page_tables.summary(report),
         *page_tables.effects(report),
         id="summary",
@@ -378,23 +360,25 @@ def _sections(report: Report, figures: _PageCharts) -> Iterator[Element]:
     yield E.SECTION(E.H2("Method"), *_method(report), id="method")
 
 
-def _picture(report: Report) -> Iterator[Element]:
+def _picture(report: Report, figures: _PageCharts) -> Iterator[Element]:
     """What people paste: every percent with its interval."""
     overview = forest(report)
     if overview is not None:
-        yield E.FIGURE(E.CLASS("forest"), forest_svg(overview))
+        figure = figures.place(forest_svg(overview), f"{report.title}_every_percent")
+        figure.classes.add("forest")
+        yield figure
 
 
 def _by_size(report: Report, tables: Sequence[Table], figures: _PageCharts) -> Iterator[Element]:
-    placeholders = [figures.placeholder(*chart) for chart in noted(report, tables, size_charts)]
-    if placeholders:
-        yield E.DIV(E.CLASS("charts"), *placeholders)
+    drawn = [figures.figure(*chart) for chart in noted(report, tables, size_charts)]
+    if drawn:
+        yield E.DIV(E.CLASS("charts"), *drawn)
 
 
 def _by_depth(report: Report, tables: Sequence[Table], figures: _PageCharts) -> Iterator[Element]:
-    placeholders = [figures.placeholder(*chart) for chart in noted(report, tables, depth_charts)]
-    if placeholders:
-        yield E.DIV(E.CLASS("charts"), *placeholders)
+    drawn = [figures.figure(*chart) for chart in noted(report, tables, depth_charts)]
+    if drawn:
+        yield E.DIV(E.CLASS("charts"), *drawn)
         paths = depth_paths(tables)
         lines = (f"{p.heading}, {p.label}: {in_words(p, c)}" for p in paths for c in p.curves)
         yield E.UL(*(E.LI(line) for line in lines))
@@ -407,7 +391,7 @@ def _load(report: Report, table: Table, figures: _PageCharts) -> Iterator[Elemen
     yield from page_tables.bases(table)
     yield from page_tables.why(report, table)
     yield from page_tables.warnings(table)
-    drawn = (figures.placeholder(chart, table.title, note) for chart in charts(table))
+    drawn = (figures.figure(chart, table.title, note) for chart in charts(table))
     yield E.DIV(E.CLASS("charts"), *drawn)
     yield from page_tables.pairs(report, table)
     yield page_tables.everything(report, table)

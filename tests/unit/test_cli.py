@@ -25,7 +25,7 @@ pytestmark = pytest.mark.unit
 
 LAZY = {name: lazy for commands in SECTIONS.values() for name, lazy in commands.items()}
 #: What takes long to import, and no help needs.
-HEAVY = {"lxml", "matplotlib", "numpy", "plotly", "pydantic", "rich", "scipy", "yaml"}
+HEAVY = {"lxml", "numpy", "pydantic", "rich", "scipy", "yaml"}
 
 
 def everywhere(command: click.Command, *names: str) -> Iterator[tuple[str, ...]]:

@@ -1,1 +1,1 @@
-"""Charts as matplotlib SVG and as plotly figures for the page."""
+"""Charts: their values, and their drawing as SVG."""

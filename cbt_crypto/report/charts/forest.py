@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from textwrap import shorten
-from typing import Any, Optional
-
-from lxml import etree
+from typing import Optional
 
 from cbt_crypto.report import wording
-from cbt_crypto.report.charts import chart_values
+from cbt_crypto.report.charts.chart_values import inks
+from cbt_crypto.report.charts.draw import Canvas, Value, colour
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section
 
 #: The axis shows no more than this, in percent of the baseline; what lies beyond gets an arrow.
@@ -53,6 +53,7 @@ class Forest:
     low: float
     high: float
     series: tuple[str, ...]
+    inks: tuple[int, ...]
     rows: tuple[Row, ...]
     note: str = ""
 
@@ -78,6 +79,7 @@ def forest(report: Report) -> Optional[Forest]:
         low=low,
         high=high,
         series=tuple(names),
+        inks=tuple(inks(report)[name] for name in names),
         rows=tuple(rows),
         note=report.emulated_note(),
     )
@@ -122,30 +124,16 @@ def _ends(points: Iterable[ForestPoint], reference: float, loss: bool) -> tuple[
     return low, high
 
 
-_SVG = "http://www.w3.org/2000/svg"
 #: Pixels: the whole width, the labels' part of it, and what stays free at the right.
 _WIDTH, _LABELS, _MARGIN = 960, 268, 24
 _LANE, _GAP, _HEADING, _TITLE, _LEGEND, _AXIS = 15, 12, 30, 34, 22, 44
 #: About so wide is a letter of 13 px.
 _LETTER = 7.0
-_FONT = "system-ui, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
-_INK, _SOFT, _LINE, _PAPER = (
-    ("#1d2430", "#e8ebf0"), ("#5a6472", "#a4aebb"), ("#d8d5ce", "#39434f"), ("#ffffff", "#1a2029"),
-)  # fmt: skip
-Colour = tuple[str, str]
-Element = Any
 
 
-def forest_svg(forest: Forest) -> Element:
-    """The picture as an element; `etree.tostring` makes a file of it."""
-    drawing = _Drawing(forest)
-    return drawing.element
-
-
-def forest_text(forest: Forest) -> str:
-    """The picture as an SVG document."""
-    text: str = etree.tostring(forest_svg(forest), encoding="unicode")
-    return f"{text}\n"
+def forest_svg(forest: Forest, *, is_file: bool = False) -> str:
+    """The picture as SVG; a file brings its own ground."""
+    return _Drawing(forest).document(is_file)
 
 
 class _Drawing:
@@ -153,32 +141,27 @@ class _Drawing:
 
     def __init__(self, forest: Forest) -> None:
         self._forest = forest
+        self._canvas = canvas = Canvas()
         legend = list(_legend_rows(forest.series))
-        top = _TITLE + (18 if forest.note else 0) + _LEGEND * len(legend) + 8
+        top = _TITLE + (18 if forest.note else 0)
+        canvas.text(16, 23, forest.title, font_size=16, font_weight="600")
+        if forest.note:
+            canvas.text(16, 42, forest.note, "soft", font_size=13)
+        for number, line in enumerate(legend):
+            for series, x in line:
+                y = top + _LEGEND * number + 10
+                self._marker(series, x + 6, y, True)
+                canvas.text(x + 18, y + 4.5, forest.series[series], font_size=13)
+        top += _LEGEND * len(legend) + 8
         rows = list(_placed_rows(forest.rows, top))
         bottom = rows[-1][1] + _row_height(forest.rows[-1]) if rows else top
-        height = bottom + _AXIS
-        self.element = etree.Element(
-            f"{{{_SVG}}}svg",
-            {"viewBox": f"0 0 {_WIDTH} {height}", "role": "img", "font-family": _FONT,
-             "font-size": "13", "aria-label": forest.title},
-            nsmap={None: _SVG},
-        )  # fmt: skip
-        self._add("rect", width=_WIDTH, height=height, colour=_PAPER)
-        self._text(16, 23, forest.title, _INK, size=16, weight="600")
-        if forest.note:
-            self._text(16, 42, forest.note, _SOFT)
-        self._legend(legend, _TITLE + (18 if forest.note else 0))
+        self._height = bottom + _AXIS
         self._axis(top - 4, bottom)
         for row, at, has_heading in rows:
             self._row(row, at, has_heading)
 
-    def _legend(self, rows: Sequence[Sequence[tuple[int, float]]], top: float) -> None:
-        for number, row in enumerate(rows):
-            for series, x in row:
-                y = top + _LEGEND * number + 10
-                self._marker(series, x + 6, y, True)
-                self._text(x + 18, y + 4.5, self._forest.series[series], _INK)
+    def document(self, is_file: bool) -> str:
+        return self._canvas.document(_WIDTH, self._height, self._forest.title, is_file)
 
     def _axis(self, top: float, bottom: float) -> None:
         low, high = self._forest.low, self._forest.high
@@ -186,11 +169,13 @@ class _Drawing:
         tick = -(-low // step) * step
         while tick <= high:
             x = self._x(tick)
-            is_reference = tick == self._forest.reference
-            self._line((x, top, x, bottom), *((_SOFT, 1.5) if is_reference else (_LINE, 1)))
-            self._text(x, bottom + 17, f"{tick:g}", _SOFT, anchor="middle")
+            if tick == self._forest.reference:
+                self._canvas.line(x, top, x, bottom, "soft", stroke_width=1.5)
+            else:
+                self._canvas.line(x, top, x, bottom)
+            self._canvas.text(x, bottom + 17, f"{tick:g}", "soft", text_anchor="middle")
             tick += step
-        self._text(self._x(high), bottom + 36, self._key(), _SOFT, size=12, anchor="end")
+        self._canvas.text(self._x(high), bottom + 36, self._key(), "soft", text_anchor="end")
 
     def _key(self) -> str:
         """What the marks mean; the words of the report's tables."""
@@ -200,51 +185,55 @@ class _Drawing:
         return f"{key}; dashed: range within single runs" if dashed else key
 
     def _row(self, row: Row, at: float, has_heading: bool) -> None:
+        canvas = self._canvas
         if has_heading:
-            self._text(16, at - 8, shorten(row.heading, 120), _INK, weight="600")
-            line = at - _HEADING + 2
-            self._line((16, line, _WIDTH - _MARGIN, line), _LINE)
+            canvas.text(16, at - 8, shorten(row.heading, 120), font_size=13, font_weight="600")
+            canvas.line(16, at - _HEADING + 2, _WIDTH - _MARGIN, at - _HEADING + 2)
         middle = at + _LANE * len(row.points) / 2
-        self._text(28, middle + 4.5, shorten(row.label, 34), _SOFT)
+        canvas.text(28, middle + 4.5, shorten(row.label, 34), "soft", font_size=13)
         for lane, point in enumerate(row.points):
             self._point(point, at + _LANE * (lane + 0.5))
 
     def _point(self, point: ForestPoint, y: float) -> None:
-        colour = _colour(point.series)
         if point.percent is None:
-            self._text(_LABELS + 6, y + 4.5, point.text, colour, size=12)
+            self._canvas.text(_LABELS + 6, y + 4.5, point.text)
             return
-        group = self._add("g")
-        etree.SubElement(group, f"{{{_SVG}}}title").text = point.text
         if point.low is not None and point.high is not None:
+            name, stroke = self._colour(point.series)
             left, right = self._x(point.low), self._x(point.high)
-            dash = "3 3" if point.is_of_one_deployment else ""
-            self._line((left, y, right, y), colour, 2, dash, group)
+            dash: dict[str, Value] = (
+                {"stroke_dasharray": "3 3"} if point.is_of_one_deployment else {}
+            )
+            self._canvas.add("line", x1=left, y1=y, x2=right, y2=y, class_=f"{name} s",
+                             stroke=stroke, stroke_width=2, **dash)  # fmt: skip
             for end, value, way in ((left, point.low, -1), (right, point.high, 1)):
-                self._end(end, y, colour, way if self._is_beyond(value) else 0, group)
-        self._marker(point.series, self._x(point.percent), y, point.is_shown, group)
+                self._end(end, y, point.series, way if self._is_beyond(value) else 0)
+        x = self._x(point.percent)
+        self._marker(point.series, x, y, point.is_shown, point.text)
 
-    def _end(self, x: float, y: float, colour: Colour, way: int, into: Element) -> None:
+    def _end(self, x: float, y: float, series: int, way: int) -> None:
         """The cap of an interval; an arrow where it goes on beyond the axis."""
+        name, colour = self._colour(series)
         if way == 0:
-            self._line((x, y - 3.5, x, y + 3.5), colour, 2, "", into)
+            self._canvas.add("line", x1=x, y1=y - 3.5, x2=x, y2=y + 3.5, class_=f"{name} s",
+                             stroke=colour, stroke_width=2)  # fmt: skip
             return
         back = x - 6 * way
-        self._add("path", into, d=f"M{back} {y - 4} L{x} {y} L{back} {y + 4} Z", colour=colour)
+        path = f"M{back:.1f} {y - 4:.1f} L{x:.1f} {y:.1f} L{back:.1f} {y + 4:.1f} Z"
+        self._canvas.add("path", d=path, class_=f"{name} f", fill=colour)
 
-    def _marker(
-        self, series: int, x: float, y: float, filled: bool, into: Element = None
-    ) -> None:  # fmt: skip
+    def _marker(self, series: int, x: float, y: float, filled: bool, text: str = "") -> None:
         """Told apart by shape too; hollow where no difference is shown."""
-        colour = _colour(series)
-        path = _SHAPES[series % len(_SHAPES)]
-        element = self._add(
-            "path", into, d=path, transform=f"translate({_n(x)} {_n(y)})",
-            colour=colour if filled else _PAPER,
+        name, stroke = self._colour(series)
+        tip = f"<title>{escape(text)}</title>" if text else ""
+        self._canvas.add(
+            "path", tip, d=_SHAPES[series % len(_SHAPES)], transform=f"translate({x:.1f} {y:.1f})",
+            class_=f"{name} s {f'{name} f' if filled else 'paper f'}", stroke=stroke,
+            stroke_width=2, fill=stroke if filled else "#ffffff",
         )  # fmt: skip
-        element.set("stroke", colour[0])
-        element.set("stroke-width", "2")
-        element.set("style", f"{element.get('style')};stroke:light-dark({colour[0]},{colour[1]})")
+
+    def _colour(self, series: int) -> tuple[str, str]:
+        return colour(self._forest.inks[series])
 
     def _x(self, percent: float) -> float:
         low, high = self._forest.low, self._forest.high
@@ -253,40 +242,6 @@ class _Drawing:
 
     def _is_beyond(self, percent: float) -> bool:
         return not self._forest.low <= percent <= self._forest.high
-
-    def _text(
-        self, x: float, y: float, text: str, colour: Colour, *, size: int = 13,
-        weight: str = "400", anchor: str = "start",
-    ) -> None:  # fmt: skip
-        element = self._add("text", x=_n(x), y=_n(y), colour=colour)
-        element.text = text
-        element.attrib.update(
-            {"font-size": str(size), "font-weight": weight, "text-anchor": anchor}
-        )  # fmt: skip
-
-    def _line(
-        self, ends: tuple[float, float, float, float], colour: Colour, width: float = 1,
-        dash: str = "", into: Element = None,
-    ) -> None:  # fmt: skip
-        names = zip(("x1", "y1", "x2", "y2"), map(_n, ends))
-        element = self._add("line", into, **dict(names))
-        element.set("stroke", colour[0])
-        element.set("stroke-width", str(width))
-        element.set("style", f"stroke:light-dark({colour[0]},{colour[1]})")
-        if dash:
-            element.set("stroke-dasharray", dash)
-
-    def _add(self, tag: str, into: Element = None, **attributes: Any) -> Element:
-        colour = attributes.pop("colour", None)
-        parent = self.element if into is None else into
-        element = etree.SubElement(parent, f"{{{_SVG}}}{tag}")
-        for key, value in attributes.items():
-            element.set(key, str(value))
-        if colour:
-            # The style is for pages in the dark; what does not know it takes the attribute.
-            element.set("fill", colour[0])
-            element.set("style", f"fill:light-dark({colour[0]},{colour[1]})")
-        return element
 
 
 #: Around 0: circle, square, diamond, triangles, cross, hexagon, bar.
@@ -300,11 +255,6 @@ _SHAPES = (
     "M-5 0 L-2.5 -4.5 H2.5 L5 0 L2.5 4.5 H-2.5 Z",
     "M-2 -5.5 H2 V5.5 H-2 Z",
 )
-
-
-def _colour(series: int) -> Colour:
-    number = series % len(chart_values.LIGHT)
-    return chart_values.LIGHT[number], chart_values.DARK[number]
 
 
 def _legend_rows(names: Sequence[str]) -> Iterator[list[tuple[int, float]]]:
@@ -335,7 +285,3 @@ def _placed_rows(rows: Sequence[Row], top: float) -> Iterator[tuple[Row, float, 
 
 def _row_height(row: Row) -> float:
     return _LANE * len(row.points) + _GAP
-
-
-def _n(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")

@@ -1,98 +1,11 @@
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("chart-data").textContent);
   const root = document.documentElement;
   const preferred = matchMedia("(prefers-color-scheme: dark)");
   const button = document.querySelector("button.theme");
-  const drawn = new Set();
 
   const isDark = () =>
     root.dataset.theme ? root.dataset.theme === "dark" : preferred.matches;
-
-  function painted(figure) {
-    const style = getComputedStyle(root);
-    const colour = (name) => style.getPropertyValue(name).trim();
-    const inks = isDark() ? data.dark : data.light;
-    const traces = figure.data.map((trace) => {
-      const palette = trace.part ? inks.parts : inks.names;
-      const ink = palette[trace.ink % palette.length];
-      const copy = { ...trace };
-      delete copy.ink;
-      delete copy.part;
-      if (trace.type === "bar") {
-        copy.marker = {
-          ...trace.marker,
-          color: ink,
-          pattern: { ...trace.marker.pattern, fgcolor: colour("--card"), bgcolor: ink },
-        };
-        if (trace.error_y) copy.error_y = { ...trace.error_y, color: colour("--ink") };
-      } else {
-        copy.line = { ...trace.line, color: ink };
-        if (trace.marker) copy.marker = { ...trace.marker, color: ink };
-      }
-      return copy;
-    });
-    const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--line") };
-    const layout = {
-      ...figure.layout,
-      xaxis: { ...axis, ...figure.layout.xaxis },
-      yaxis: { ...axis, ...figure.layout.yaxis },
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: colour("--ink") },
-      margin: { l: 56, r: 12, t: 8, b: 44 },
-      legend: {
-        orientation: "h",
-        x: 0,
-        xanchor: "left",
-        y: 1.02,
-        yanchor: "bottom",
-        traceorder: "normal",
-      },
-      modebar: {
-        bgcolor: "rgba(0,0,0,0)",
-        color: colour("--soft"),
-        activecolor: colour("--ink"),
-      },
-      hoverlabel: {
-        namelength: -1,
-        bgcolor: colour("--card"),
-        bordercolor: colour("--soft"),
-        font: { color: colour("--ink") },
-      },
-      bargap: 0.22,
-      bargroupgap: 0.04,
-    };
-    return [traces, layout];
-  }
-
-  function draw(element) {
-    const figure = data.figures[Number(element.dataset.chart)];
-    const [traces, layout] = painted(figure);
-    Plotly.react(element, traces, layout, {
-      responsive: true,
-      displaylogo: false,
-      displayModeBar: matchMedia("(hover: hover)").matches ? "hover" : false,
-      modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
-      toImageButtonOptions: { format: "svg", filename: element.dataset.file },
-    });
-    drawn.add(element);
-  }
-
-  const plots = [...document.querySelectorAll(".plot")];
-  const near = new IntersectionObserver(
-    (entries) => {
-      for (const entry of entries) {
-        if (entry.isIntersecting) {
-          near.unobserve(entry.target);
-          draw(entry.target);
-        }
-      }
-    },
-    { rootMargin: "400px" },
-  );
-  plots.forEach((plot) => near.observe(plot));
-  addEventListener("beforeprint", () => plots.filter((p) => !drawn.has(p)).forEach(draw));
 
   function named() {
     button.textContent = isDark() ? "Light" : "Dark";
@@ -102,13 +15,93 @@
   button.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
     named();
-    drawn.forEach(draw);
   });
-  preferred.addEventListener("change", () => {
-    named();
-    drawn.forEach(draw);
-  });
+  preferred.addEventListener("change", named);
   named();
+
+  // A chart as a file: on white, with its title and the patterns of its bars.
+  function standalone(figure) {
+    const svg = figure.querySelector(".plot > svg").cloneNode(true);
+    const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
+    const title = figure.querySelector("figcaption")?.textContent ?? "";
+    const top = title ? 26 : 0;
+    svg.setAttribute("viewBox", `0 ${-top} ${width} ${height + top}`);
+    svg.setAttribute("width", width);
+    svg.setAttribute("height", height + top);
+    const make = (tag, attributes, text) => {
+      const element = document.createElementNS(svg.namespaceURI, tag);
+      for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+      element.textContent = text ?? "";
+      return element;
+    };
+    svg.prepend(
+      document.querySelector("svg.patterns > defs").cloneNode(true),
+      make("rect", { y: -top, width, height: height + top, fill: "#ffffff" }),
+      make("text", { x: 10, y: -8, "font-size": 14, "font-weight": 600 }, title),
+    );
+    return { text: new XMLSerializer().serializeToString(svg), width, height: height + top };
+  }
+
+  function save(blob, name) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+
+  function saveAs(figure, format) {
+    const { text, width, height } = standalone(figure);
+    const svg = new Blob([text], { type: "image/svg+xml" });
+    const name = `${figure.dataset.file}.${format}`;
+    if (format === "svg") return save(svg, name);
+    const image = new Image();
+    image.onload = () => {
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [2 * width, 2 * height];
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      canvas.toBlob((blob) => save(blob, name));
+    };
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+  }
+
+  function action(text, label, act) {
+    const made = document.createElement("button");
+    made.type = "button";
+    made.textContent = text;
+    made.setAttribute("aria-label", label);
+    made.addEventListener("click", () => act(made));
+    return made;
+  }
+
+  for (const figure of document.querySelectorAll("figure")) {
+    const tools = document.createElement("div");
+    tools.className = "tools";
+    for (const format of ["svg", "png"]) {
+      const words = format.toUpperCase();
+      tools.append(action(words, `Save this chart as ${words}`, () => saveAs(figure, format)));
+    }
+    figure.append(tools);
+  }
+
+  const copied = document.getElementById("as-markdown");
+  if (copied) {
+    const place = document.querySelector("header.top .buttons");
+    place.prepend(
+      action("Copy as Markdown", "Copy headline and summary as Markdown", (made) => {
+        const text = copied.textContent;
+        const done = () => (made.textContent = "Copied");
+        if (navigator.clipboard) return navigator.clipboard.writeText(text).then(done);
+        // A page that was opened as a file may not use the clipboard.
+        const area = document.createElement("textarea");
+        area.value = text;
+        document.body.append(area);
+        area.select();
+        if (document.execCommand("copy")) done();
+        area.remove();
+      }),
+    );
+  }
 
   function sortBy(table, column, ascending) {
     const body = table.tBodies[0];
@@ -136,6 +129,14 @@
       });
     });
   }
+
+  // On a phone a wide table says that it goes on.
+  function marked() {
+    for (const box of document.querySelectorAll(".scroll"))
+      box.classList.toggle("more", box.scrollWidth > box.clientWidth + 4);
+  }
+  addEventListener("resize", marked);
+  marked();
 
   // a link to what is folded away unfolds it
   function unfold() {

@@ -71,7 +71,7 @@ def test_every_output_says_the_same(repeated):
     out = io.StringIO()
     show(report, Console(file=out, width=200))
     printed, text = " ".join(out.getvalue().split()), markdown(report)
-    html = " ".join(re.sub("<[^>]*>", " ", page(report).split('id="chart-data"')[0]).split())
+    html = " ".join(re.sub("<[^>]*>", " ", page(report).split('id="as-markdown"')[0]).split())
     for one, plain in zip(report.conclusions, document(report)["conclusions"]):
         assert f"{one.effect} {change(one)}" in printed
         assert f"{one.effect} ({change(one)})" in text

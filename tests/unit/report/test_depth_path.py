@@ -9,8 +9,7 @@ from __future__ import annotations
 import pytest
 
 from cbt_crypto.report.charts.chart_values import depth_charts
-from cbt_crypto.report.charts.plotly import plotly_figure
-from cbt_crypto.report.charts.svg import svg
+from cbt_crypto.report.charts.draw import chart_svg
 from cbt_crypto.report.figures.depth_path import DepthPath, depth_paths, in_words
 from cbt_crypto.report.model import ReportCell, Section, Table
 
@@ -78,10 +77,7 @@ def test_a_failed_depth_is_left_out_and_another_load_is_another_chart() -> None:
 def test_charts_show_every_depth_and_mark_the_knee() -> None:
     tables = [_table(d, (_cell("a $x$ <b>", d, 8), _cell("b", d, 4))) for d in DEPTHS]
     ((heading, chart),) = depth_charts(tables)
-    figure = plotly_figure(chart)
-    first = figure["data"][0]
-    assert first["x"] == [1000.0, 2000.0, 4000.0, 8000.0, 8000.0, 8000.0, 8000.0]
-    assert first["text"] == [str(depth) for depth in DEPTHS]
-    assert first["marker"]["size"] == [6, 6, 6, 12, 6, 6, 6]
-    drawn = svg(chart, heading, note="")
+    assert chart.lines[0].x == (1000.0, 2000.0, 4000.0, 8000.0, 8000.0, 8000.0, 8000.0)
+    drawn = chart_svg(chart, {}, [heading])
+    assert drawn.count("<circle") == 2 * len(DEPTHS) + 2, "a ring around each knee"
     assert all(f">{depth}<" in drawn for depth in DEPTHS)

@@ -10,7 +10,7 @@ import pytest
 from lxml import etree
 
 from cbt_crypto.report import ReportOptions, build
-from cbt_crypto.report.charts.forest import forest, forest_text
+from cbt_crypto.report.charts.forest import forest, forest_svg
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.page import page
@@ -52,7 +52,7 @@ def test_a_row_for_each_load_and_a_point_for_each_but_the_baseline(
         assert point.low is not None and point.high is not None
         assert found.low <= point.low < point.high <= found.high
     assert found.reference == 100
-    assert len(titles(forest_text(found))) == 2
+    assert len(titles(forest_svg(found))) == 2
 
 
 def test_in_percent_lost_the_baseline_is_0(small: Path) -> None:
@@ -71,7 +71,7 @@ def test_what_goes_beyond_the_axis_gets_an_arrow(small: Path) -> None:
     found = forest(changed(report, "LUKS", comparisons=wild))
     assert found is not None
     assert (found.low, found.high) == (0, 200)
-    text = forest_text(found)
+    text = forest_svg(found)
     assert text.count(" Z") >= 4, "arrows at both ends of two intervals"
     assert "LUKS: 150.0 %, nothing known yet" in titles(text)
 
@@ -88,7 +88,7 @@ def test_a_failed_cell_is_there_as_a_word_and_one_not_run_is_not(small: Path) ->
     one = replace(report, tables=(replace(report.tables[0], sections=sections),))
     found = forest(one)
     assert found is not None
-    assert "LUKS: failed" in forest_text(found)
+    assert "LUKS: failed" in forest_svg(found)
 
 
 def test_it_stands_on_top_of_the_page_and_in_the_markdown(small: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_hostile_name_stays_text(small: Path) -> None:
     report = changed(build(small), "LUKS", name=name)
     found = forest(report)
     assert found is not None
-    tree = etree.fromstring(forest_text(found))
+    tree = etree.fromstring(forest_svg(found))
     assert not list(tree.iter(f"{SVG}script"))
     assert any(name in str(one.text) for one in tree.iter(f"{SVG}text"))
 
