@@ -48,7 +48,7 @@ class Canvas:
     def __init__(self) -> None:
         self._parts: list[str] = []
 
-    def add(self, tag: str, content: str = "", **attributes: Value) -> None:
+    def add(self, tag: str, content: Value = "", **attributes: Value) -> None:
         """An element; `content` is markup. `_` in names stands for `-`."""
         written = "".join(
             f' {name.rstrip("_").replace("_", "-")}="{escape(_n(value))}"'
@@ -125,7 +125,7 @@ def chart_svg(chart: Chart, inks: Inks, heading: Sequence[str] = ()) -> str:
     top = 8.0
     for number, text in enumerate(heading):
         top += 18
-        bold = {"font_weight": "600", "font_size": 14} if number == 0 else {}
+        bold: dict[str, Value] = {"font_weight": "600", "font_size": 14} if number == 0 else {}
         canvas.text(10, top, shorten(text, 90), "soft" if number else "ink", **bold)
     if heading:
         top += 12
