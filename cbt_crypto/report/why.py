@@ -312,7 +312,8 @@ def _beyond_chance(moved: Sequence[Moved]) -> list[Moved]:
 
 
 def _moved(rule: Rule, runs: Sequence[Run], base: Sequence[Run], direction: str) -> Optional[Moved]:
-    sides = [_units(rule, side) for side in (runs, base)]
+    by_unit = [_units(rule, side) for side in (runs, base)]
+    sides = [list(values.values()) for values in by_unit]
     if not all(sides):
         return None
     means = [float(np.mean(side)) for side in sides]
@@ -323,18 +324,24 @@ def _moved(rule: Rule, runs: Sequence[Run], base: Sequence[Run], direction: str)
     share = difference / whole
     if min(map(len, sides)) < 2:
         return Moved(rule, difference, share)
-    # Welch (1947): nothing says that both vary alike.
-    parts = [float(np.var(side, ddof=1)) / len(side) for side in sides]
-    error = math.sqrt(sum(parts))
+    if by_unit[0].keys() == by_unit[1].keys():
+        # Both were measured on each of these clusters, or in each of these rounds.
+        pairs = [value - by_unit[1][unit] for unit, value in by_unit[0].items()]
+        error, degrees = math.sqrt(float(np.var(pairs, ddof=1)) / len(pairs)), len(pairs) - 1.0
+    else:
+        # Welch (1947): nothing says that both vary alike.
+        parts = [float(np.var(side, ddof=1)) / len(side) for side in sides]
+        error = math.sqrt(sum(parts))
+        weights = sum(p**2 / (len(s) - 1) for p, s in zip(parts, sides))
+        degrees = sum(parts) ** 2 / weights if weights else 1.0
     if not error:
         return Moved(rule, difference, share, difference, difference, 0.0)
-    degrees = sum(parts) ** 2 / sum(p**2 / (len(s) - 1) for p, s in zip(parts, sides))
     half = float(stdtrit(degrees, _TAIL)) * error
     p = 2 * float(stdtr(degrees, -abs(difference) / error))
     return Moved(rule, difference, share, difference - half, difference + half, p)
 
 
-def _units(rule: Rule, runs: Sequence[Run]) -> list[float]:
+def _units(rule: Rule, runs: Sequence[Run]) -> dict[object, float]:
     """A value for each deployment; for each turn or round where there was one deployment only."""
     values: dict[object, list[float]] = {}
     deployments = {run.deployment for run in runs}
@@ -343,7 +350,7 @@ def _units(rule: Rule, runs: Sequence[Run]) -> list[float]:
         if value is not None:
             unit = run.deployment if len(deployments) > 1 else run.planned.iteration
             values.setdefault(unit, []).append(value)
-    return [float(np.mean(of_unit)) for of_unit in values.values()]
+    return {unit: float(np.mean(of_unit)) for unit, of_unit in values.items()}
 
 
 def _whole(rule: Rule, base: Sequence[Run], direction: str) -> Optional[float]:
