@@ -217,18 +217,24 @@ def _interval_s(jobs: Iterable[Job]) -> float:
 def _window(
     output: FioOutput, logs: tuple[FioLog, ...], shift_s: float, offset_s: float, interval_s: float
 ) -> Optional[Window]:
-    """When this process measured, ramp excluded, on the head's clock; None when nothing says."""
+    """When this process measured, ramp excluded, on the head's clock; None when nothing says.
+
+    Logs begin with the first IO that ended. A process that stalled before it measured earlier, as
+    the time says when its output was printed.
+    """
     runtime_s = max(side.runtime_s for job in output.jobs for side in job.sides)
     if not 0 < runtime_s <= _LONGEST_S:
         return None
+    begun = None
+    if output.printed_epoch_s is not None:
+        begun = output.printed_epoch_s - offset_s - runtime_s
     if logs:
         first = min(log.times_ms[0] for log in logs) / 1000 + shift_s
         start = float(first) - (interval_s if logs[0].is_averaged else 0.0)
-        return Window(start, start + runtime_s)
-    if output.printed_epoch_s is not None:
-        end = output.printed_epoch_s - offset_s
-        return Window(end - runtime_s, end)
-    return None
+        # fio wrote nothing in as many intervals, and prints a little after its end
+        silent = 0 if begun is None else max(0, round((start - begun) / interval_s))
+        begun = start - silent * interval_s
+    return None if begun is None else Window(begun, begun + runtime_s)
 
 
 def _by_direction(jobs: Iterable[Job]) -> dict[str, list[Side]]:

@@ -25,8 +25,11 @@ class Window:
         return self.end_s - self.start_s
 
     def shortfall(self, seconds: float) -> Optional[str]:
-        """What samples over so many of its seconds cover; None where they stand for all of it."""
-        if seconds > 0 and seconds >= 0.9 * self.seconds - 2:
+        """What samples over so many of its seconds cover; None where they stand for all of it.
+
+        Samplers lose their last second. Any more may be another state: a stall, or work of no IO.
+        """
+        if seconds > 0 and seconds >= 0.98 * self.seconds - 1.1:
             return None
         return f"covers {seconds:.0f} of {self.seconds:.0f} s"
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +179,33 @@ def test_p99_too_needs_its_tail(archive: Any, synthetic: Any) -> None:
     built = build(root)
     assert set(built.cells[0].withheld) == {"clat_ns_p99", "clat_ns_p999"}
     assert "Empty where fewer than 100 IOs took longer: p99 latency." in markdown(built)
+
+
+def test_a_stall_at_the_first_ios_is_part_of_every_figure(archive: Any, synthetic: Any) -> None:
+    """One volume of two does nothing for 3 s of 20: logs begin when its first IO ends."""
+    root = archive(20, 2, 12.5)
+    shaped(synthetic, root, "client0", [IOPS] * 20)
+    shaped(synthetic, root, "client1", [1.0] * 3 + [IOPS] * 17)
+    for log in (root / CELL).glob("output.0_*.log.client1"):
+        lines = log.read_text().splitlines(keepends=True)
+        log.write_text("".join(lines[3:]))
+    (cell,) = build(root).cells
+    assert cell.figures["iops"] == pytest.approx(1000 + 850, rel=0.005)
+    assert cell.figures["osd_cpu_us_per_io"] == pytest.approx(1e6 / 1850, rel=0.02)
+
+
+def test_a_sampler_that_began_late_gives_no_cpu_per_io(archive: Any, synthetic: Any) -> None:
+    """Two of ten seconds were idle and are not in the samples: CPU per IO would be 125 %."""
+    root = archive(10, 1, 12.5)
+    shaped(synthetic, root, "client0", [IOPS] * 10)
+    output = json.loads((root / CELL / "json_output.0.client0").read_text())
+    begun = output["timestamp_ms"] / 1000 - 10.3
+    (raw,) = (root / CELL).glob("collectl.osd0/*.raw.gz")
+    text = zlib.decompressobj(31).decompress(raw.read_bytes()).decode()  # torn, as a signal ends it
+    header, *samples = text.split("\n>>> ")
+    late = [text for text in samples if float(text.split()[0]) >= begun + 2]
+    raw.write_bytes(gzip.compress("\n>>> ".join([header, *late]).encode()))
+    report = build(root)
+    (cell,) = report.cells
+    assert "osd_cpu_us_per_io" not in cell.figures
+    assert "osd0: what was sampled covers 8 of 10 s" in markdown(report)
