@@ -143,6 +143,12 @@ class Earlier:
         """How percents differed there from one deployment to the next; read once."""
         return spreads_of(self.archive)
 
+    def seen_of(self, cell: Cell, *metrics: str) -> tuple[list[Seen], bool]:
+        """Of those figures, what was seen under such a load; else of all loads, and False."""
+        seen = [one for one in self.seen if one.metric in metrics]
+        alike = [one for one in seen if _like(cell, one.scenario, one.parameters)]
+        return alike or seen, bool(alike)
+
     def spread(self, cell: Cell, block_s: int) -> Optional[float]:
         """Standard deviation of the logarithm of a pair's ratio under such a load.
 
@@ -175,12 +181,12 @@ def predict(plan: Plan, earlier: Earlier) -> Prediction:
             if turns is not None:
                 need = _of_deployments(plan, cell, earlier, turns, 1 + last[key])
                 rounds[key] = need.rounds
-                shown[_words(cell)] = need.words
+                shown[load_words(cell)] = need.words
                 continue
             spread = earlier.spread(cell, until.block)
             count = until.most if spread is None else rounds_needed(until, spread, least)
             rounds[key] = (count, count, count)
-            shown[_words(cell)] = _shown(until, count, spread)
+            shown[load_words(cell)] = _shown(until, count, spread)
     of = earlier.durations.of
     taken = [_taken(plan.steps, keys, rounds, end) for end in range(3)]
     low, usual, high = (sum(map(of, steps)) + _pauses(steps) for steps in taken)
@@ -200,19 +206,18 @@ def _of_deployments(plan: Plan, cell: Cell, earlier: Earlier, turns: int, most: 
     """How many rounds that cell's load takes where deployments are added, by what was seen."""
     campaign, until = plan.campaign, cell.scenario.until
     assert until is not None
-    seen = [one for one in earlier.seen if one.metric in asked_of(cell.parameters)]
-    alike = [one for one in seen if _like(cell, one.scenario, one.parameters)]
+    seen, is_alike = earlier.seen_of(cell, *asked_of(cell.parameters))
     places = wheres(campaign)
     found = [
         needed(
-            [one.spread for one in _on(where, alike or seen)],
+            [one.spread for one in _on(where, seen)],
             until, turns, most, FIRST,
         )
         for where in sorted(places)
     ]  # fmt: skip
     need = max(found, key=lambda one: one.rounds[1])
     words = need.words
-    if seen and not alike:
+    if seen and not is_alike:
         words += f"; no such load there, so by the worst of {len(seen)} percents of others"
     lacking = places - {one.where for one in seen}
     if seen and lacking:
@@ -287,7 +292,8 @@ def noted(prediction: Prediction, archive: Path) -> dict[str, Any]:
     return {"like": archive.name, **{n: round(s, 1) for n, s in zip(names, seconds)}}
 
 
-def _words(cell: Cell) -> str:
+def load_words(cell: Cell) -> str:
+    """A cell's label without its configuration and round."""
     scenario, _, rest = cell.label.split(" / ", 2)
     return f"{scenario} / {rest.partition(' iteration ')[0]}"
 

@@ -14,9 +14,25 @@ from rich.text import Text
 
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.plan.allocation import Allocation, Planned, advice
-from cbt_crypto.plan.file.cluster import ClusterSection
-from cbt_crypto.plan.order import deployments_of, is_in_rounds, turns_of, turns_on_each
-from cbt_crypto.plan.predict import Durations, Earlier, Forecast, clock, in_words, predict
+from cbt_crypto.plan.cells import Cell
+from cbt_crypto.plan.file.checks import origin_of
+from cbt_crypto.plan.order import (
+    deployments_of,
+    is_in_rounds,
+    load_key,
+    turns_of,
+    turns_on_each,
+    wheres,
+)
+from cbt_crypto.plan.predict import (
+    Durations,
+    Earlier,
+    Forecast,
+    clock,
+    in_words,
+    load_words,
+    predict,
+)
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.plan.working_set import memory_warnings
 from cbt_crypto.results.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, FIRST, loss_seen
@@ -49,7 +65,9 @@ def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None
     for sentence in memory_warnings(plan.campaign, plan.to_measure):
         console.print(f"warning: {sentence}", highlight=False, markup=False, soft_wrap=True)
     in_all = _in_all(plan) if earlier is None else ""
-    console.print(f"{_summary(plan)}{in_all} {_buys(plan)}", highlight=False, soft_wrap=True)
+    first, *rest = _buys(plan, earlier)
+    for line in (f"{_summary(plan)}{in_all} {first}", *rest):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if earlier is not None and like is not None:
         words = in_words(predict(plan, earlier), like)
         console.print(words, highlight=False, markup=False, soft_wrap=True)
@@ -203,51 +221,81 @@ def _pauses(plan: Plan) -> str:
     return f", and pauses of {plan.pauses_s:.0f} s" if plan.pauses_s else ""
 
 
-def _buys(plan: Plan) -> str:
-    """What the design is good for: how narrow an interval can be, in deployments' own spread."""
-    section = plan.campaign.cluster
-    if plan.campaign.groups:
-        return _buys_side_by_side(plan, section)
-    if section.order == "interleaved":
-        is_until = any(cell.scenario.until for cell in plan.cells)
-        known = is_until or section.iterations >= FEWEST_PAIRS
-        ends = "The campaign ends in verdicts" if known else "No verdict"
-        return (
-            f"Turns: percents of one cluster, from pairs of blocks on it. {ends}; one takes "
-            f"{FEWEST_PAIRS} pairs."
-        )
-    if not is_in_rounds(plan.campaign):
+def _buys(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
+    """What the campaign will be able to answer."""
+    section, campaign = plan.campaign.cluster, plan.campaign
+    is_one_cluster = "never" in (origin_of(section).rebuild, section.rebuild)
+    in_rounds = is_in_rounds(campaign)
+    if campaign.groups:
+        rounds = section.iterations
+        what = f"Side by side: {turns_of(section)} turns of each configuration on each deployment"
+    elif section.order == "interleaved" or (in_rounds and is_one_cluster):
+        yield _of_turns(plan)
+        return
+    elif in_rounds:
+        rounds = 1 + max((cell.iteration for cell in plan.cells), default=0)
+        what = "Rounds of new deployments"
+    else:
         wanted = f"iterations: {max(section.iterations, FEWEST_ROUNDS)}"
         wanted = f"order: rounds with {wanted}" if section.order != "rounds" else wanted
-        return (
+        yield (
             "One deployment of each configuration: percents without a verdict; "
             f"{wanted} or more gives one."
         )
-    rounds = 1 + max((cell.iteration for cell in plan.cells), default=0)
-    if until := _until_known(plan):
-        return f"Rounds of new deployments, from {FIRST} to {rounds}, {until}"
-    if rounds < FEWEST_ROUNDS:
-        return (
-            f"{rounds} rounds: an interval and no verdict, which takes iterations: {FEWEST_ROUNDS}."
+        return
+    if not _comparisons(plan):
+        yield "Nothing is compared with the baseline, and so there is no verdict."
+    elif until := _until_known(plan):
+        most = max((deployments_of(section, cell.scenario) for cell in plan.cells), default=1)
+        yield f"{what}, from {FIRST} to {most if campaign.groups else rounds}, {until}"
+    elif rounds < FEWEST_ROUNDS:
+        yield (
+            f"{what}, {rounds} of them: an interval and no verdict, which takes iterations: "
+            f"{FEWEST_ROUNDS}."
         )
-    counted_rounds = f"{rounds} rounds, on {rounds} deployments of each configuration"
-    return f"{counted_rounds}. {_seen(plan, rounds, math.sqrt(2))}"
+    else:
+        yield f"{what}, {rounds} of them. {_seen(plan, rounds)}"
+        yield from _seen_by_load(plan, rounds, earlier)
+
+
+def _of_turns(plan: Plan) -> str:
+    """Say what turns on one cluster answer."""
+    counts = [
+        cell.scenario.until.most if cell.scenario.until else plan.campaign.cluster.iterations
+        for cell in plan.cells
+    ]
+    known = min(counts, default=0) >= FEWEST_PAIRS
+    ends = "The campaign ends in verdicts" if known else "No verdict"
+    return (
+        f"Turns: percents of one cluster, from pairs of blocks on it. {ends}; one takes "
+        f"{FEWEST_PAIRS} pairs."
+    )
 
 
 #: By how much deployments may differ, in percent, where no archive says it.
 _SUPPOSED = (1.0, 5.0)
 
 
-def _seen(plan: Plan, rounds: int, sides: float) -> str:
-    """The losses that verdicts will show. `sides`: what a ratio differs by more than one side."""
-    comparisons = max(_comparisons(plan), 1)
+def _losses(plan: Plan, rounds: int, spread: float, is_shared: bool) -> tuple[str, str]:
+    """The loss that a verdict will show, and that of one more round."""
+    comparisons = _comparisons(plan)
+    now, then = (
+        f"{100 * loss_seen(count, comparisons, spread, is_shared):.1f} %"
+        for count in (rounds, rounds + 1)
+    )
+    return now, then
 
-    def losses(count: int) -> list[str]:
-        spreads = [sides * supposed / 100 for supposed in _SUPPOSED]
-        return [f"{100 * loss_seen(count, comparisons, spread):.1f} %" for spread in spreads]
 
-    now, then = losses(rounds), losses(rounds + 1)
-    what = "deployments" if sides > 1 else "two groups"
+def _seen(plan: Plan, rounds: int) -> str:
+    """The losses that verdicts will show, whatever deployments differ by."""
+    # Where a deployment serves both sides, what it differs by is in both.
+    is_shared = "apart" not in wheres(plan.campaign)
+    what = "percents differ from round to round" if is_shared else "deployments differ"
+    sides = 1.0 if is_shared else math.sqrt(2)
+    (now, then), (far, farther) = (
+        _losses(plan, rounds, sides * supposed / 100, is_shared and not plan.campaign.groups)
+        for supposed in _SUPPOSED
+    )
     low = (
         ""
         if rounds >= _SURE
@@ -256,10 +304,32 @@ def _seen(plan: Plan, rounds: int, sides: float) -> str:
         "make that 3 %."
     )
     return (
-        f"The campaign ends in verdicts on {counted(comparisons, 'comparison')}. For each workload "
-        f"a loss of {now[0]} would be seen where {what} differ by {_SUPPOSED[0]:g} % "
-        f"({now[1]} at {_SUPPOSED[1]:g} %); with one more round {then[0]} ({then[1]}).{low}"
+        f"The campaign ends in verdicts on {counted(_comparisons(plan), 'comparison')}. For each "
+        f"workload a loss of {now} would be seen where {what} by {_SUPPOSED[0]:g} % "
+        f"({far} at {_SUPPOSED[1]:g} %); with one more round {then} ({farther}).{low}"
     )
+
+
+def _seen_by_load(plan: Plan, rounds: int, earlier: Optional[Earlier]) -> Iterator[str]:
+    """The same for each workload by what percents differed by in that archive."""
+    turns = turns_of(plan.campaign.cluster) if plan.campaign.groups else 1
+    shown: dict[str, str] = {}
+    for cell in plan.cells if earlier is not None else ():
+        seen, is_alike = earlier.seen_of(cell, "iops") if earlier is not None else ([], False)
+        if load_key(cell) in shown or not seen:
+            continue
+        worst = max(seen, key=lambda one: Allocation(turns, _seconds(cell)).variance(one.spread))
+        spread = math.sqrt(Allocation(turns, _seconds(cell)).variance(worst.spread))
+        now, then = _losses(plan, rounds, spread, worst.where == "shared")
+        by = "" if is_alike else ", by the worst of others there"
+        shown[load_key(cell)] = (
+            f"  {load_words(cell)}: a loss of {now} would be seen{by}; with one more round {then}"
+        )
+    yield from shown.values()
+
+
+def _seconds(cell: Cell) -> int:
+    return max(1, round(cell.scenario.measured_s))
 
 
 def _until_known(plan: Plan) -> str:
@@ -276,21 +346,7 @@ def _until_known(plan: Plan) -> str:
 def _comparisons(plan: Plan) -> int:
     """Of rows with the baseline, over all loads."""
     cells = [cell for cell in plan.cells if cell.iteration == 0]
-    return sum(cell.configuration != plan.campaign.baseline for cell in cells)
-
-
-def _buys_side_by_side(plan: Plan, section: ClusterSection) -> str:
-    """Say what a campaign's time buys where all configurations share each deployment."""
-    most = max((deployments_of(section, cell.scenario) for cell in plan.cells), default=1)
-    count = f"{turns_of(section)} turns of each configuration on each of {section.iterations}"
-    if until := _until_known(plan):
-        return (
-            f"Side by side: {turns_of(section)} turns of each configuration on each deployment, "
-            f"and deployments, from {FIRST} to {most}, {until}"
-        )
-    if section.iterations < FEWEST_ROUNDS:
-        return (
-            f"Side by side: {count} deployments; percents of these, and no verdict, which takes "
-            f"iterations: {FEWEST_ROUNDS}, as groups of OSDs differ by chance too."
-        )
-    return f"Side by side: {count} deployments. {_seen(plan, section.iterations, 1.0)}"
+    named = plan.campaign.compared == "configuration"
+    base = plan.campaign.baseline if named else plan.campaign.first_configuration
+    others = sum(cell.configuration != base for cell in cells)
+    return others if named else max(others, len(cells) - 1)

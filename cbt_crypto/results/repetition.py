@@ -30,6 +30,9 @@ ALPHA = 0.05
 #: The chance that any difference of a figure that is shown in a report is none, by the rule: what
 #: the rule does not know of, as cycles, adds up to two in a hundred.
 VERDICT = 0.04
+#: Degrees of freedom that a verdict gives away, as a cycle about as long as a round makes rounds
+#: alike; where one deployment serves both sides, as its rounds are short, another one.
+GIVEN, GIVEN_SHARED = 1, 2
 #: Student's t at 97.5 % for 1 degree of freedom and more. The nodes that plan have no scipy.
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
 
@@ -39,13 +42,22 @@ def half_of_rounds(rounds: int) -> float:
     return student(rounds - 1) / math.sqrt(rounds)
 
 
-def loss_seen(rounds: int, comparisons: int, spread: float) -> float:
+def borrowed(comparisons: int) -> float:
+    """What the other comparisons of a figure count beside a comparison's own deployments.
+
+    In degrees of freedom: the fewer there are, the likelier all of them are unlike the noisy one.
+    """
+    return min(12.0, 1 + comparisons / 4)
+
+
+def loss_seen(rounds: int, comparisons: int, spread: float, is_shared: bool = False) -> float:
     """The smallest loss, as a share, that a verdict will show in nine campaigns of ten.
 
     `spread` is by how much the logarithm of a ratio differs from round to round. Of several
     `comparisons`, the first to be shown needs the smallest chance of all (Holm).
     """
-    degrees = rounds - 2 + min(6.0, comparisons / 2)
+    given = GIVEN_SHARED if is_shared else GIVEN
+    degrees = rounds - 1 - given + borrowed(comparisons)
     error = spread / math.sqrt(rounds)
     needed = max(quantile(degrees, VERDICT / comparisons / 2), quantile(rounds - 1, ALPHA / 2))
     return -math.expm1(-error * (needed + quantile(degrees, 0.1)))
@@ -129,7 +141,7 @@ def interval(values: Sequence[float]) -> Interval:
     center = sum(values) / len(values) if values else math.nan
     if count < 2:
         return Interval(center, math.inf, count, batch)
-    deviation = math.sqrt(_squares(means) / (count - 1))
+    deviation = math.sqrt(variance(means))
     return Interval(center, boundary(count) * deviation / math.sqrt(count), count, batch)
 
 
@@ -169,9 +181,14 @@ def likeness(values: Sequence[float]) -> float:
     return sum((a - mean) * (b - mean) for a, b in zip(values, values[1:])) / squares
 
 
+def variance(values: Sequence[float]) -> float:
+    """Of at least two values."""
+    return _squares(values) / (len(values) - 1)
+
+
 def _squares(values: Sequence[float]) -> float:
-    mean = sum(values) / len(values)
-    return sum((value - mean) ** 2 for value in values)
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values)
 
 
 ValueT = TypeVar("ValueT")
@@ -229,7 +246,7 @@ def least_of(deployments: Sequence[Sequence[float]]) -> float:
     Deployments can be alike by chance, and turns then are not.
     """
     pairs = [log for logs in deployments for log in logs]
-    return statistics.variance(pairs) * len(deployments) / len(pairs) if len(pairs) > 1 else 0.0
+    return variance(pairs) * len(deployments) / len(pairs) if len(pairs) > 1 else 0.0
 
 
 def of_rounds(
@@ -254,5 +271,5 @@ def of_rounds(
 
 def _variance(rounds: Sequence[tuple[float, float]]) -> float:
     """Of one round's ratio."""
-    sides = math.fsum(statistics.variance(side) for side in zip(*rounds))
-    return max(statistics.variance([own - base for own, base in rounds]), sides)
+    sides = math.fsum(variance(side) for side in zip(*rounds))
+    return max(variance([own - base for own, base in rounds]), sides)

@@ -10,7 +10,6 @@ are wrong.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -25,6 +24,8 @@ from cbt_crypto.results.repetition import (
     ALPHA,
     FEWEST_PAIRS,
     FEWEST_ROUNDS,
+    GIVEN,
+    GIVEN_SHARED,
     VERDICT,
     Interval,
     boundary,
@@ -33,15 +34,9 @@ from cbt_crypto.results.repetition import (
 )
 
 _TAIL = 0.975
-#: Degrees of freedom that a verdict gives away, as a cycle about as long as a round makes rounds
-#: alike; where one deployment serves both sides, as its rounds are short, another one.
-_GIVEN, _GIVEN_SHARED = 1, 2
-#: The most that the other comparisons of a figure count beside a comparison's own deployments, in
-#: degrees of freedom, and how many comparisons it takes for one degree.
-_MOST_BORROWED, _FOR_ONE = 6.0, 2.0
 #: Whoever looks at a campaign while it runs may end it by what he sees. So before its end a
 #: verdict must hold beside as many looks.
-_LOOKS = 50
+LOOKS = 50
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -166,7 +161,7 @@ def moderated(variances: Floats, degrees: Floats, rows: Ints, loads: Ints) -> tu
     becomes smaller than it is. (After G. K. Smyth, Statistical Applications in Genetics and
     Molecular Biology 3(1), 2004, whose fitted priors fail here: noise has two levels.)
     """
-    borrowed = min(_MOST_BORROWED, len(degrees) / _FOR_ONE)
+    borrowed = repetition.borrowed(len(degrees))
     expected = np.maximum(variances.mean(axis=-1, keepdims=True), _means_by(variances, rows))
     expected = np.maximum(expected, _means_by(variances, loads))
     drawn = (borrowed * expected + degrees * variances) / (borrowed + degrees)
@@ -193,6 +188,20 @@ def p_values(
         by_own = 2 * stdtr(counts - 1.0, -np.abs(centers) / np.sqrt(variances / counts))
     found = np.where(by_own > ALPHA, np.maximum(by_own, by_all), by_all)
     return np.where(np.isnan(found), 1.0, found)
+
+
+def shown(found: Floats, more: int = 0) -> NDArray[np.bool_]:
+    """Whether each difference is shown, of p-values whose last axis is that of comparisons.
+
+    Holm's rule (Scandinavian Journal of Statistics 6, 1979); `more` are counted without a p.
+    """
+    count = found.shape[-1]
+    rising = np.argsort(found, axis=-1)
+    limits = VERDICT / (count + more - np.arange(count))
+    holds = np.cumprod(np.take_along_axis(found, rising, -1) <= limits, axis=-1).astype(bool)
+    verdicts = np.empty(found.shape, bool)
+    np.put_along_axis(verdicts, rising, holds, axis=-1)
+    return verdicts
 
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -258,7 +267,7 @@ def estimate(
         return _in_turns(on_one_cluster, len(units))
     ratios = [(math.fsum(unit) / len(unit), 0.0) for unit in units]
     basis = f"{len(ratios)} deployments that served both, in rounds"
-    return _rounds(ratios, basis, until, is_finished, _GIVEN_SHARED)
+    return _rounds(ratios, basis, until, is_finished, GIVEN_SHARED)
 
 
 def _rounds(
@@ -266,7 +275,7 @@ def _rounds(
     basis: str,
     until: Optional[Wish],
     is_finished: bool,
-    given: int = _GIVEN,
+    given: int = GIVEN,
     least: float = 0.0,
 ) -> Optional[Estimate]:
     """The logarithms of both sides of each round; the only estimator of deployments."""
@@ -276,11 +285,11 @@ def _rounds(
     spread = repetition.of_rounds(rounds, until is not None, least)
     errors = tuple(StandardError(*error, is_own=True) for error in spread.errors)
     half = max(error.half for error in errors)
-    looks = 1 if is_finished else _LOOKS
+    looks = 1 if is_finished else LOOKS
     if until is not None:
         reached = half if until.half_reached is None else until.half_reached
         is_reached = reached <= until.half
-        looks = 1 if is_reached else _LOOKS
+        looks = 1 if is_reached else LOOKS
         basis += ", until it was known well enough" if is_reached else ""
     if count < FEWEST_ROUNDS:
         return Estimate(spread.center, half, Level.ROUNDS, basis, errors=errors)
@@ -346,7 +355,7 @@ def _unrelated(values: Sequence[Value], base: Sequence[Value], why: str) -> Opti
     if min(map(len, sides)) < 2:
         return None
     center = math.fsum(sides[0]) / len(sides[0]) - math.fsum(sides[1]) / len(sides[1])
-    error = math.sqrt(sum(statistics.variance(side) / len(side) for side in sides))
+    error = math.sqrt(sum(repetition.variance(side) / len(side) for side in sides))
     known = StandardError(error, min(map(len, sides)) - 1)
     count = f"{len(sides[0])}" if len(sides[0]) == len(sides[1]) else (
         f"{len(sides[0])} and {len(sides[1])}"
@@ -375,7 +384,7 @@ def _of_sequence(estimated: Interval) -> StandardError:
 
 
 def _student(values: Sequence[float]) -> tuple[float, StandardError]:
-    error = math.sqrt(statistics.variance(values) / len(values))
+    error = math.sqrt(repetition.variance(values) / len(values))
     return math.fsum(values) / len(values), StandardError(error, len(values) - 1)
 
 
@@ -394,7 +403,7 @@ def of_known_spread(center: float, parts: Iterable[tuple[float, int, int]], basi
 def variance_of(values: Sequence[Value]) -> Optional[tuple[float, int]]:
     """The variance between deployments and its degrees of freedom; None where there is one."""
     means = [value.log for value in _means(values)]
-    return (statistics.variance(means), len(means) - 1) if len(means) > 1 else None
+    return (repetition.variance(means), len(means) - 1) if len(means) > 1 else None
 
 
 def _means(values: Iterable[Value]) -> list[Value]:
@@ -452,10 +461,5 @@ def _units(pairs: Sequence[tuple[Value, Value]]) -> list[list[float]]:
 
 def differing(p_values: Mapping[KeyT, float], more: int = 0) -> dict[KeyT, bool]:
     """Key -> whether its difference is shown. `more` comparisons are counted without a p."""
-    ordered = sorted(p_values, key=lambda key: p_values[key])
-    verdicts: dict[KeyT, bool] = {}
-    shown = True
-    for rank, key in enumerate(ordered):
-        shown = shown and p_values[key] <= VERDICT / (len(ordered) + more - rank)
-        verdicts[key] = shown
-    return verdicts
+    verdicts = shown(np.array(list(p_values.values()), np.float64), more)
+    return dict(zip(p_values, verdicts.tolist()))
