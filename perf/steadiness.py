@@ -22,14 +22,14 @@ LENGTHS_S = (30, 60, 120, 300)
 
 
 def step(share: float, at: float) -> Series:
-    def made(length: int, random: Generator) -> Floats:
+    def made(count: int, length: int, round_s: float, random: Generator) -> Floats:
         return np.where(np.arange(length) < at * length, 0.0, math.log1p(share))
 
     return made
 
 
 def slope(share: float) -> Series:
-    def made(length: int, random: Generator) -> Floats:
+    def made(count: int, length: int, round_s: float, random: Generator) -> Floats:
         found: Floats = np.log1p(share * np.arange(length) / length)
         return found
 
@@ -47,6 +47,10 @@ CHANGES: dict[str, Series] = {
     "the same after a quarter": step(-0.1, 0.25),
     "slope of 10 %": slope(-0.1),
 }
+_MOVING = (
+    *("cycle of 30 s", "cycle of 60 s", "cycle of 120 s", "level shifts", "neighbour, a minute"),
+    *("heavy tails", "stalls", "drift", "all at once"),
+)
 CHANGED = ("seconds alone, 3 %", "seconds alone, 10 %", "AR(1) 0.5, 3 %", "AR(1) 0.9, 3 %")
 
 
@@ -57,27 +61,34 @@ def rows() -> dict[str, Series]:
         for name, change in CHANGES.items():
             found[f"{name} in {noise}"] = together(NOISES[noise], change)
     for one in DISTURBANCES:
-        if not one.name.startswith(("AR(1)", "seconds", "deployments", "one noisy")):
+        if one.name in _MOVING:
             found[one.name] = one.series
     return found
 
 
 def percent(series: Series, length: int, number: int, seed: int) -> float:
     """Of `number` windows of `length` seconds how many are warned of."""
-    random = np.random.default_rng(seed)
-    windows = (20_000 * np.exp(series(length, random)) for _ in range(number))
+    logs = series(number, length, length, np.random.default_rng(seed))
+    windows = 20_000 * np.exp(np.broadcast_to(logs, (number, length)))
     return 100 * sum(change_of(iops) is not None for iops in windows) / number
+
+
+def table(number: int) -> str:
+    """Of so many windows of each kind."""
+    lines = [
+        f"| seconds | {' | '.join(f'{length} s' for length in LENGTHS_S)} |",
+        f"| --- | {' | '.join('---:' for _ in LENGTHS_S)} |",
+    ]
+    for name, series in rows().items():
+        found = (f"{percent(series, length, number, 1):.1f}" for length in LENGTHS_S)
+        lines.append(f"| {name} | {' | '.join(found)} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--series", type=int, default=1000, help="windows of each kind")
-    number = parser.parse_args().series
-    print(f"| seconds | {' | '.join(f'{length} s' for length in LENGTHS_S)} |")
-    print(f"| --- | {' | '.join('---:' for _ in LENGTHS_S)} |")
-    for name, series in rows().items():
-        found = (f"{percent(series, length, number, 1):.1f}" for length in LENGTHS_S)
-        print(f"| {name} | {' | '.join(found)} |", flush=True)
+    print(table(parser.parse_args().series))
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ def _is_of(run: Run, name: str) -> bool:
 
 def test_a_campaign_that_runs_must_hold_beside_every_look_at_it():
     """Ended by what was seen while it ran, 11 to 16 % of campaigns were wrong."""
-    runs = _rounds(A=[1000, 1010, 990, 1002], B=[900, 921, 890, 905])
+    runs = _rounds(A=[1000, 1010, 990, 1002], B=[900, 925, 885, 905])
     assert _compare(runs).differs is True
     missing = replace(_round(4, "B", 1), failure="not run", is_missing=True, records=())
     found = Comparisons({0: _load([*runs, missing])}, "A").of(0, "B", "iops")
