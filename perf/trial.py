@@ -123,7 +123,7 @@ TRIALS = (
     *(Trial("shared", Design("shared", *size, 8), _after_rounds) for size in _SIZES),
     *(
         Trial(f"side by side, {turns}", Design("beside", *size, 8, turns, 10), _after_rounds)
-        for size, turns in ((_SIZES[0], 1), *zip(_SIZES, (6, 3, 2)))
+        for size, turns in ((_SIZES[0], 2), *zip(_SIZES, (6, 3, 2)))
     ),
     *(Trial("rounds, looked at", Design("rounds", *size, 8), _looking) for size in _SIZES[:2]),
     *(

@@ -248,6 +248,8 @@ def _buys(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
     elif until := _until_known(plan):
         most = max((deployments_of(section, cell.scenario) for cell in plan.cells), default=1)
         yield f"{what}, from {FIRST} to {most if campaign.groups else rounds}, {until}"
+    elif campaign.groups and turns_of(section) == 1:
+        yield f"{what}: intervals and no verdict, which takes turns: 2 or more."
     elif rounds < FEWEST_ROUNDS:
         yield (
             f"{what}, {rounds} of them: an interval and no verdict, which takes iterations: "

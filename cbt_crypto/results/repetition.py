@@ -47,7 +47,7 @@ def borrowed(comparisons: int) -> float:
 
     In degrees of freedom: the fewer there are, the likelier all of them are unlike the noisy one.
     """
-    return min(12.0, 1 + comparisons / 4)
+    return min(comparisons / 2, 1 + comparisons / 4, 12.0)
 
 
 def loss_seen(rounds: int, comparisons: int, spread: float, is_shared: bool = False) -> float:

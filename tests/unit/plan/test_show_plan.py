@@ -72,3 +72,28 @@ def test_names_are_not_markup(shown: Callable[..., list[str]]) -> None:
     name = "LUKS [red]4k[/red] [0]"
     text = "\n".join(shown(cluster={"configurations": {name: {}}}))
     assert text.count(name) >= 3
+
+
+PAIR = {"configurations": {"A": {}, "B": {"build": {}}}, "rebuild": "configuration"}
+
+
+def test_the_losses_that_would_be_seen_are_said_with_one_more_round(
+    shown: Callable[..., list[str]],
+) -> None:
+    (line,) = [line for line in shown(cluster={**PAIR, "iterations": 4}) if "verdicts" in line]
+    assert "ends in verdicts on 1 comparison. For each workload a loss of" in line
+    assert "with one more round" in line
+    assert "are all on one side in 12 % of campaigns" in line
+    (line,) = [line for line in shown(cluster={**PAIR, "iterations": 6}) if "verdicts" in line]
+    assert "toss" not in line
+
+
+def test_no_verdict_is_promised_that_cannot_come(shown: Callable[..., list[str]]) -> None:
+    turns = {"configurations": {"A": {}, "B": {}}, "order": "interleaved", "rebuild": "needed"}
+    short = {"precision": "2%", "min": 10, "max": 50, "block": 10}
+    load = {"rbd_single_client": {"time": short}}
+    assert "No verdict; one takes 6 pairs." in shown(cluster=turns, benchmarks=load)[-1]
+    load = {"rbd_single_client": {"time": {**short, "max": 60}}}
+    assert "ends in verdicts" in shown(cluster=turns, benchmarks=load)[-1]
+    alone = {"configurations": {"A": {}}, "iterations": 4, "control": False}
+    assert "Nothing is compared" in shown(cluster=alone)[-1]
