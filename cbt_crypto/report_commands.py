@@ -9,7 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +25,7 @@ from rich.filesize import decimal
 
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
 from cbt_crypto.command_line import archive_argument, examples, say
-from cbt_crypto.errors import UsageError
+from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.results.repetition import FEWEST_ROUNDS
 from cbt_crypto.run.detached import changed, running
 from cbt_crypto.units import counted
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 _WORDS = {"no": "PASS", "yes": "FAIL", "cannot tell": "UNKNOWN"}
 #: How the basis of a comparison begins that has too few rounds.
 _IN_ROUNDS = re.compile(r"(\d+) deployments of each, in rounds")
+#: What prints the page, and for how long that may take.
+_BROWSERS, _PRINT_S = ("chromium", "chromium-browser", "google-chrome"), 120
 #: Seconds after which a watched page reloads, and between looks at its archive.
 _RELOAD_S, _LOOK_S = 10, 2.0
 
@@ -95,8 +100,9 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     is_flag=True,
     help="Read the files of all cells again, also of those that have not changed.",
 )
+@click.option("--pdf", is_flag=True, help="Also print the page to report.pdf; needs Chromium.")
 def report(
-    archive: Path, out_dir: Optional[Path], watched: bool, fresh: bool, **options: Any
+    archive: Path, out_dir: Optional[Path], watched: bool, fresh: bool, pdf: bool, **options: Any
 ) -> None:
     """Print an archive's tables and write its report.
 
@@ -105,6 +111,8 @@ def report(
     """
     from cbt_crypto.report import ReportOptions, build  # noqa: PLC0415
 
+    browser = _browser() if pdf else None
+    place = out_dir or archive
     if watched:
         if fresh:
             build(archive, ReportOptions(**options), fresh=True)
@@ -117,7 +125,39 @@ def report(
                 built = _reopened(pack, **options)
             else:
                 built = build(pack.folder, ReportOptions(**options))
-            _finish(built, out_dir or Path(f"{archive.name.partition('.')[0]}-report"))
+            place = out_dir or Path(f"{archive.name.partition('.')[0]}-report")
+            _finish(built, place)
+    if browser is not None:
+        _print(browser, place)
+
+
+def _browser() -> str:
+    """The program that prints pages. Raises UsageError where there is none."""
+    found = filter(None, map(shutil.which, _BROWSERS))
+    try:
+        return next(found)
+    except StopIteration:
+        raise UsageError(
+            f"--pdf: there is none of {', '.join(_BROWSERS)} here; install one, or print "
+            "report.html from a browser"
+        ) from None
+
+
+def _print(browser: str, place: Path) -> None:
+    """Write report.pdf beside report.html; the browser keeps nothing and asks no network."""
+    target = place / "report.pdf"
+    with tempfile.TemporaryDirectory() as profile:
+        command = [
+            browser, "--headless", "--disable-gpu", "--disable-background-networking",
+            *(["--no-sandbox"] if os.geteuid() == 0 else []), f"--user-data-dir={profile}",
+            "--no-pdf-header-footer", f"--print-to-pdf={target.resolve()}",
+            (place / "report.html").resolve().as_uri(),
+        ]  # fmt: skip
+        try:
+            subprocess.run(command, capture_output=True, check=True, timeout=_PRINT_S)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise RunError(f"--pdf: {browser} wrote no {target}: {error}") from None
+    say(f"written: {target}")
 
 
 def _follow(archive: Path, out_dir: Path, options: ReportOptions) -> None:
