@@ -21,6 +21,8 @@ from cbt_crypto.lab.shape import Kind, Lab, Shape
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
+#: Minutes of an emulated machine each, as every configuration is deployed anew.
+long = pytest.mark.skipif("NUMA_LONG" not in os.environ, reason="takes long: set NUMA_LONG=1")
 NAME = f"numa-{os.getpid()}"
 SHAPE = Shape(
     kind=Kind.VM, nodes=1, disks=3, disk_size=3 << 30, memory=4 << 30, cpus=2, numa=2
@@ -116,6 +118,7 @@ def test_a_baseline_whose_osds_ceph_pins_is_measured(lab: Lab, tmp_path: Path) -
         assert nodes_of(proof) == {"osd.0": node, "osd.1": None}, proof["configuration"]
 
 
+@long
 @pytest.mark.usefixtures("pinning")
 def test_the_quickstart_s_configurations(lab: Lab, tmp_path: Path) -> None:
     quickstart = yaml.safe_load((Path(__file__).parents[2] / "configs/quickstart.yaml").read_text())
@@ -126,6 +129,7 @@ def test_the_quickstart_s_configurations(lab: Lab, tmp_path: Path) -> None:
     assert all(nodes_of(proof) == {"osd.0": 1, "osd.1": None} for proof in proofs)
 
 
+@long
 @pytest.mark.usefixtures("pinning")
 def test_hci_tuning_in_small(lab: Lab, tmp_path: Path) -> None:
     db_device = {"devices": "/dev/disk/by-partlabel/osd-device-2-data", "size": "1G"}
