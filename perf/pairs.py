@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import yaml
 from one_machine import POOL, cluster_section
@@ -29,13 +30,16 @@ from one_machine import POOL, cluster_section
 SECONDS = 10
 PORT = 13340
 #: Figure -> seconds that it is to take at most.
-GOALS = {
+GOALS: dict[str, Optional[float]] = {
     "a whole run of one cell, less its 10 s": 5.0,
     "deployment, 2 OSDs": 1.5,
     "a cell, beyond its time": 1.2,
     "restart": 1.8,
     "--help": 0.2,
     "--plan": 0.35,
+    # Of what a busy machine disturbs less.
+    "processor time of the whole run, without daemons": None,
+    "commands on the host in the whole run (count)": None,
 }
 _LIMIT_S = 300
 #: Steps of an archive that are shown: those that took the most.
@@ -76,6 +80,12 @@ def seconds_of(checkout: Path, *arguments: str) -> float:
     return time.monotonic() - began
 
 
+def processor_s() -> float:
+    """Seconds that all children that were waited for have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def measured(checkout: Path) -> Figures:
     """All figures of one checkout, once."""
     found = {"--help": seconds_of(checkout, "--help")}
@@ -84,10 +94,15 @@ def measured(checkout: Path) -> Figures:
         for secure in (False, True):
             file, archive = campaign(directory, secure), directory / f"archive{secure}"
             words = ("--cbt", "embedded", "--no-report", "-a", str(archive), str(file))
+            used = processor_s()
             whole = seconds_of(checkout, *words)
+            used = processor_s() - used
             steps = list(steps_of(archive))
             if not secure:
                 found["--plan"] = seconds_of(checkout, "--cbt", "embedded", "--plan", str(file))
+                found["processor time of the whole run, without daemons"] = used
+                commands = sum(count for count, _ in by_step(archive).values())
+                found["commands on the host in the whole run (count)"] = commands
                 found["a whole run of one cell, less its 10 s"] = whole - SECONDS
                 found["deployment, 2 OSDs"] = _seconds(steps, step="deploy", how="rebuild")
                 found["a cell, beyond its time"] = _seconds(steps, step="measure") - SECONDS
@@ -128,7 +143,8 @@ def table(old: Sequence[Figures], new: Sequence[Figures]) -> list[str]:
     rows = ["| native, s | old | new | new / old | goal |", "| --- | ---: | ---: | ---: | ---: |"]
     for name, goal in GOALS.items():
         before, now = (statistics.median(run[name] for run in runs) for runs in (old, new))
-        rows.append(f"| {name} | {before:.2f} | {now:.2f} | {now / before:.2f} | {goal:g} |")
+        wanted = "" if goal is None else f"{goal:g}"
+        rows.append(f"| {name} | {before:.2f} | {now:.2f} | {now / before:.2f} | {wanted} |")
     return rows
 
 
