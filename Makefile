@@ -10,7 +10,7 @@ CEPH ?= reef
 FUZZ_SECONDS ?= 60
 
 # What the lab needs on its host; and, for the tests, what a campaign needs on a node, and a browser.
-PACKAGES := python3-venv openssh-client iproute2 util-linux qemu-system-x86 qemu-utils \
+PACKAGES := python3-venv openssh-client iproute2 util-linux dmsetup qemu-system-x86 qemu-utils \
 	mmdebstrap debian-archive-keyring uidmap e2fsprogs zstd
 TEST_PACKAGES := ceph-mon ceph-mgr ceph-osd ceph-common python3-rados fio pdsh collectl \
 	cryptsetup-bin openssh-server stress-ng xfsprogs chromium chromium-driver sudo faketime lvm2
@@ -28,19 +28,19 @@ endef
 help: ## Show the targets
 	@grep -hE '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-quickstart: packages venv ## The article's story on real Ceph with real LUKS, in one lab VM (CEPH=tentacle: on 20.2)
-	$(BIN)/cbt-crypto lab up --kind vm --ceph $(CEPH) --nodes 1 --disks 2 --disk-size 4G --memory 4G --name quickstart
+quickstart: packages venv ## The article's story on real Ceph with real LUKS, in a lab (CEPH=tentacle: on 20.2)
+	$(BIN)/cbt-crypto lab up --ceph $(CEPH) --nodes 1 --disks 2 --disk-size 4G --memory 4G --name quickstart
 	status=0; $(BIN)/cbt-crypto lab run configs/quickstart.yaml -a archive --name quickstart || status=$$?; \
 	$(BIN)/cbt-crypto lab down --name quickstart; exit $$status
 
-test: test-packages $(TOX) ## Run the whole test suite
+test: test-packages $(TOX) ## Run the whole test suite; 15 minutes
 	$(TOX)
 
 test-long: test-packages $(TOX) ## Campaigns that take emulated machines long; two hours
-	$(TOX) -e real -- -v tests/long
+	$(TOX) -e py -- -v tests/long
 
 test-faults: test-packages $(TOX) ## Break things under campaigns; writes docs/faults.md; an hour
-	$(TOX) -e real -- -v tests/faults
+	$(TOX) -e py -- -v tests/faults
 
 fuzz: venv ## Fuzz everything that reads what others wrote; writes docs/fuzz.md
 	$(BIN)/pip install -q atheris
@@ -71,14 +71,11 @@ lock: ## Write requirements.lock anew from setup.cfg; wants Python 3.11, as Debi
 lint: $(TOX) ## Check rules, format, layers, and that no code is dead
 	$(TOX) -e lint
 
-unit contract: $(TOX) ## Run one kind of test only
-	$(TOX) -e py -- -n 4 --dist worksteal tests/$@
+unit contract e2e lab: $(TOX) ## Run one kind of test only
+	$(TOX) -e py -- -n 4 --dist loadgroup tests/$@
 
 pythons: $(TOX) ## Run unit and contract tests on Python 3.9 and 3.13, where these are installed
 	$(TOX) -e py39,py313
-
-e2e lab: $(TOX) ## Run one kind of test only
-	$(TOX) -e real -- tests/$@
 
 dist: $(TOX) ## Build wheel and sdist into dist/, and check them
 	$(TOX) -e dist

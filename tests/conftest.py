@@ -1,4 +1,4 @@
-"""Campaign files, and programs that stand in for real ones."""
+"""Campaign files, programs that stand in for real ones, and how tests share the machine."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ import sys
 import sysconfig
 import tempfile
 import venv
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import pytest
 import upstream_patches
 import yaml
 from hypothesis import settings
+from one_machine import loop_lock
+from xdist.scheduler import LoadGroupScheduling
 
 from cbt_crypto.engine.choice import PROJECT
 from cbt_crypto.engine.upstream.checkout import (
@@ -53,6 +55,80 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["CBT_HOME"] = EMBEDDED
 
 
+#: Kinds of tests in the order in which they begin: long ones first, so that workers end together.
+_LONG_FIRST = ("xdist_group", "slow", "lab", "e2e", "contract", "unit")
+#: Of a commands.log.
+_LAST_LINES = 60
+
+
+class _ByFile(LoadGroupScheduling):  # type: ignore[misc]
+    """A file of tests to a worker, as it shares fixtures; all virtual machines to one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith("tests/lab/"):
+            return "lab"
+        group: str = super()._split_scope(nodeid)
+        return nodeid.partition("::")[0] if group == nodeid else group
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Optional[_ByFile]:
+    """Of `--dist loadgroup`."""
+    return _ByFile(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several workers, begin with what must be alone, then with what takes long."""
+
+    def rank(item: pytest.Item) -> int:
+        ranks = [n for n, name in enumerate(_LONG_FIRST) if item.get_closest_marker(name)]
+        return min(ranks, default=len(_LONG_FIRST))
+
+    if hasattr(config, "workerinput"):
+        items.sort(key=rank)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: Optional[pytest.Item]
+) -> Generator[None, Any, Any]:
+    """With several workers, run tests of the group `alone` while no other runs."""
+    run = getattr(item.config, "workerinput", {}).get("testrunuid")
+    if run is None:
+        return (yield)
+    is_alone = item.get_closest_marker("xdist_group") is not None
+    name = f"{tempfile.gettempdir()}/cbt-crypto-tests-{run}"
+    with open(f"{name}.door", "a") as door, open(f"{name}.room", "a") as room:
+        # Who waits to be alone stands in the door, so that nobody else begins.
+        fcntl.flock(door, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
+        fcntl.flock(room, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
+        if not is_alone:
+            fcntl.flock(door, fcntl.LOCK_UN)
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what a failed test on real parts ran last, by its newest commands.log."""
+    report = yield
+    directory = item.funcargs.get("tmp_path") if isinstance(item, pytest.Function) else None
+    if report.failed and isinstance(directory, Path) and not item.get_closest_marker("unit"):
+        logs = list(directory.parent.rglob("commands.log"))
+        if logs:
+            newest = max(logs, key=lambda log: log.stat().st_mtime)
+            last = newest.read_text(errors="replace").splitlines()[-_LAST_LINES:]
+            report.sections.append((f"end of {newest}", "\n".join(last)))
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Remove the locks of the run."""
+    run = getattr(session.config, "workerinput", {}).get("testrunuid")
+    for name in ("door", "room"):
+        Path(f"{tempfile.gettempdir()}/cbt-crypto-tests-{run}.{name}").unlink(missing_ok=True)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`checkout` is each of them in turn; `bench`, also the embedded engine, as None."""
     found = metafunc.config.stash[_CHECKOUTS]
@@ -77,8 +153,7 @@ def loop_devices() -> Iterator[None]:
     """Loop devices for this test alone: another beside it might take one that it gives back."""
     if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
         pytest.skip("loop devices need root and the loop module")
-    with (Path(tempfile.gettempdir()) / "cbt-crypto-tests-loop.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with loop_lock():
         _forget_partitions()
         yield
 

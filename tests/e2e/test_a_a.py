@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS, SECONDS = 3, 8

@@ -16,7 +16,7 @@ from cbt_crypto.hosts.site import Osd, Site
 
 pytestmark = pytest.mark.e2e
 
-HOST = "cpuset-test"
+HOST = f"cpuset-test-{os.getpid()}"
 ABSENT = CpuSet.absent()
 OSD = """
 import sys, threading

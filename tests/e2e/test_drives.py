@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from one_machine import loop_device
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -25,13 +26,8 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A loop device of 2.5 GiB, sparse."""
     if os.geteuid() != 0:
         pytest.fail("loop devices take root: run the e2e tests as root")
-    file = tmp_path_factory.mktemp("disk") / "disk"
-    with file.open("wb") as disk:
-        disk.truncate(2500 << 20)
-    command = ["losetup", "--find", "--show", str(file)]
-    device = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    yield device
-    subprocess.run(["losetup", "--detach", device], check=True)
+    with loop_device(tmp_path_factory.mktemp("disk") / "disk", 2500 << 20) as device:
+        yield device
 
 
 class Machine:
@@ -99,6 +95,7 @@ def test_a_raw_device_with_both_engines(machine: Machine) -> None:
     assert machine.is_clean()
 
 
+@pytest.mark.xdist_group("alone")
 def test_processor_time_of_one_thread_is_what_fio_says_of_itself(machine: Machine) -> None:
     """libaio works in the thread that fio asks the kernel about: two accounts of the same."""
     done = machine.run(raw_device={"time": 8, "ramp": 1, "size": 64, "mode": "randread"})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from one_machine import loop_device
 from real_labs import namespaces, running_lab
 
 import cbt_crypto
@@ -38,16 +39,9 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture
 def loops(tmp_path: Path) -> Iterator[list[str]]:
-    devices = []
-    for number in range(5):
-        backing = tmp_path / f"drive{number}"
-        with backing.open("wb") as file:
-            file.truncate(3 << 30)
-        made = subprocess.check_output(["losetup", "-f", "--show", str(backing)], text=True)
-        devices.append(made.strip())
-    yield devices
-    for device in devices:
-        subprocess.run(["losetup", "-d", device], check=True)
+    with contextlib.ExitStack() as stack:
+        files = [tmp_path / f"drive{number}" for number in range(5)]
+        yield [stack.enter_context(loop_device(file, 3 << 30)) for file in files]
 
 
 def test_only_free_drives_are_named_and_the_others_say_why(lab: Lab, loops: list[str]) -> None:

@@ -37,7 +37,6 @@ def ran(machine_factory: Callable[[str], Any]) -> tuple[Any, subprocess.Complete
     del section["order"]
     section |= {"layout": "side_by_side", "turns": 1, "control": True, "osd_file_size": "6G"}
     section["settings"] = {"osd_memory_target": "3G"}
-    section["mons"]["localhost"]["a"] = "127.0.0.1:13461"
     config.write_text(yaml.safe_dump(document, sort_keys=False))
     return machine, machine.run(config)
 

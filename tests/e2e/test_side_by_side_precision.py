@@ -33,7 +33,6 @@ def ran(machine_factory: Any) -> tuple[Any, subprocess.CompletedProcess[str], li
     del section["order"]
     section |= {"layout": "side_by_side", "turns": 1, "iterations": MOST, "osd_file_size": "4G"}
     section["settings"] = {"osd_memory_target": "2G"}
-    section["mons"]["localhost"]["a"] = "127.0.0.1:13471"
     config.write_text(yaml.safe_dump(document, sort_keys=False))
     running = subprocess.Popen(
         machine.command(config), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

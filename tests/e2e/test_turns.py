@@ -27,7 +27,6 @@ def ran(machine_factory: Callable[[str], Any]) -> tuple[Any, subprocess.Complete
     config = machine.write(CONFIGURATIONS, BENCHMARKS)
     document = yaml.safe_load(config.read_text())
     document["cluster"]["order"] = "interleaved"
-    document["cluster"]["mons"]["localhost"]["a"] = "127.0.0.1:13427"
     config.write_text(yaml.safe_dump(document, sort_keys=False))
     return machine, machine.run(config)
 
