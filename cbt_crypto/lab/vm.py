@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import random
@@ -9,7 +10,7 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -28,12 +29,12 @@ from cbt_crypto.units import size_text
 
 BINARY = "qemu-system-x86_64"
 PACKAGE = "qemu-system-x86"
-#: All nodes of a lab join this multicast group, on the loopback interface and a port of their own.
-_GROUP = "230.0.0.1"
 #: Where QEMU's user-mode network expects a guest to be.
 _HOST_SIDE_ADDRESS = "10.0.2.15/24"
 #: Without the controllers that no node uses, and that its kernel would search for drives.
 _MACHINE = "q35,sata=off,smbus=off"
+#: QEMU's control socket, in the node's directory.
+MONITOR = "monitor"
 _INIT = "/usr/lib/cbt-crypto-lab/init"
 #: Features that cost an emulated CPU more than they bring it: AVX2 is slower than what libraries
 #: use without it, with ERMS memory is cleared and copied byte by byte, a fifth level of page tables
@@ -86,8 +87,10 @@ class Guest:
     lab_address: str
     lab_mac: str
     host_mac: str
-    #: UDP port of the lab's multicast group, and TCP port of 127.0.0.1 that leads to its sshd.
-    lab_port: int
+    #: Descriptors of the sockets that lead to other nodes: to all of them from the first node, to
+    #: the first from each other one.
+    wires: Sequence[int]
+    #: TCP port of 127.0.0.1 that leads to its sshd.
     ssh_port: int
     console: Path
 
@@ -117,8 +120,9 @@ def command(machine: Machine, guest: Guest) -> list[str]:
         *("-serial", f"file:{_path(guest.console)}"),
         *("-fw_cfg", f"name=opt/cbt-crypto/seed,file={_path(guest.seed)}"),
         *_disks(guest),
-        *("-netdev", f"socket,id=lab,mcast={_GROUP}:{guest.lab_port},localaddr=127.0.0.1"),
+        *_lab_network(guest),
         *_card(guest, "lab", guest.lab_mac, slot=1),
+        *("-qmp", f"unix:{MONITOR},server=on,wait=off"),
         *("-netdev", f"user,id=host,restrict=on,hostfwd=tcp:127.0.0.1:{guest.ssh_port}-:22"),
         *_card(guest, "host", guest.host_mac, slot=2),
     ]
@@ -192,6 +196,15 @@ def _disks(guest: Guest) -> list[str]:
     return options
 
 
+def _lab_network(guest: Guest) -> list[str]:
+    """A hub with the node's card and its wires: a star, whose frames only these processes see."""
+    options = ["-netdev", "hubport,id=lab,hubid=0"]
+    for number, descriptor in enumerate(guest.wires):
+        options += ["-netdev", f"socket,id=wire{number},fd={descriptor}"]
+        options += ["-netdev", f"hubport,id=plug{number},hubid=0,netdev=wire{number}"]
+    return options
+
+
 def _card(guest: Guest, netdev: str, mac_address: str, slot: int) -> list[str]:
     """A network card. With NUMA nodes both cards are on the last: Ceph looks at the first alone."""
     about = f"netdev={netdev},mac={mac_address},romfile="
@@ -222,6 +235,19 @@ def check() -> None:
         raise UsageError(
             f"--kind vm needs {BINARY}; install the package {PACKAGE}, or use --kind namespace"
         )
+
+
+def without_kvm(shape: Shape, bootable: Callable[[], Image], steps: Steps) -> Optional[str]:
+    """Why virtual machines would be emulated here, or None. `bootable` gives what is tried.
+
+    Raises UsageError where `shape` asks too much of a machine with KVM.
+    """
+    if not shutil.which(BINARY):
+        return f"{BINARY} is missing"
+    if not os.access(KVM, os.R_OK | os.W_OK):
+        return f"{KVM} cannot be opened" if KVM.exists() else f"there is no {KVM}"
+    check_machine(shape)
+    return None if detect(bootable(), steps).accelerator == "kvm" else "a guest with KVM hangs here"
 
 
 def detect(image: Image, steps: Steps) -> Machine:
@@ -335,10 +361,15 @@ class Nodes:
 
     def start(self) -> None:
         """Start every node; they answer by ssh when they have booted."""
-        lab_port = free_udp_port()
-        for node in self.lab.nodes:
-            guest = self._guest(node, lab_port)
-            self._processes[node.name] = self._start_node(node, guest)
+        with contextlib.ExitStack() as opened:
+            pairs = []
+            for _ in self.lab.nodes[1:]:
+                pairs.append(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+                for end in pairs[-1]:
+                    opened.enter_context(end)
+            wires = [[one.fileno() for one, _ in pairs], *([other.fileno()] for _, other in pairs)]
+            for node, own in zip(self.lab.nodes, wires):
+                self._processes[node.name] = self._start_node(node, self._guest(node, own))
 
     def finish(self) -> None:
         """What is left to do on nodes that answer: partitions on the data disks."""
@@ -357,7 +388,7 @@ class Nodes:
         )
         return f"{node.name} ended while it started: {reason or f'status {status}'}"
 
-    def _guest(self, node: Node, lab_port: int) -> Guest:
+    def _guest(self, node: Node, wires: Sequence[int]) -> Guest:
         lab, index = self.lab, self.lab.nodes.index(node)
         return Guest(
             lab=lab.name,
@@ -372,7 +403,7 @@ class Nodes:
             lab_address=f"{node.address}/{lab.network.prefixlen}",
             lab_mac=mac(index, lab_side=True),
             host_mac=mac(index, lab_side=False),
-            lab_port=lab_port,
+            wires=wires,
             ssh_port=node.ssh_port,
             console=lab.console(node),
         )
@@ -389,6 +420,8 @@ class Nodes:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 env=environment,
+                cwd=directory,
+                pass_fds=guest.wires,
             )
 
     def _errors(self, node: Node) -> Path:
@@ -415,18 +448,6 @@ def free_tcp_ports(count: int) -> list[int]:
         f"too few ports between {PORTS[0]} and {PORTS[-1]} of {_LOOPBACK} are free; "
         "take another lab down"
     )
-
-
-def free_udp_port() -> int:
-    """A UDP port that no other lab's group and nothing else uses now."""
-    for port in random.sample(PORTS, len(PORTS)):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as candidate:
-            try:
-                candidate.bind(("", port))
-            except OSError:
-                continue
-            return port
-    raise RunError(f"no UDP port between {PORTS[0]} and {PORTS[-1]} is free; take another lab down")
 
 
 def memory_left() -> int:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any, Callable, Optional
 
 import pytest
-from real_labs import running_lab
 
 from cbt_crypto.cluster_overlays.base import Verdict
 from cbt_crypto.cluster_overlays.luks.mapping import mappings_of
@@ -20,7 +19,7 @@ from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy, traffic_on_host
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.lab import access
-from cbt_crypto.lab.shape import Kind, Shape
+from cbt_crypto.lab.shape import Lab
 from cbt_crypto.run import devices
 from cbt_crypto.run.cell import watch
 from cbt_crypto.run.cell.watch import WatchRecord
@@ -28,8 +27,8 @@ from cbt_crypto.run.cell.watch import WatchRecord
 pytestmark = pytest.mark.lab
 
 MIB = 1 << 20
-SHAPE = Shape(kind=Kind.VM, nodes=1, disks=3, disk_size=64 * MIB, memory=1024 * MIB, cpus=2)
-NAME = "luks-overlay-test"
+#: A disk of the lab.
+DISK_MIB = 64
 HOST = "node0"
 DIR = "/tmp/luks-overlay-test"
 ABSENT = Luks.absent()
@@ -61,10 +60,9 @@ SITE = Site(
 
 
 @pytest.fixture(scope="module")
-def sh() -> Iterator[Shell]:
+def sh(two: Lab) -> Shell:
     """Runs shell text on the machine as an engine does; what it printed."""
-    with running_lab(NAME, SHAPE) as lab:
-        yield lambda text: access.run(lab, lab.head, f"set -eu\nSUDO=\n(\n{text}\n)")
+    return lambda text: access.run(two, two.head, f"set -eu\nSUDO=\n(\n{text}\n)")
 
 
 class Machine:
@@ -73,6 +71,8 @@ class Machine:
     def __init__(self, sh: Shell) -> None:
         self.sh = sh
         self.paths = [device for osd in SITE.osds for device in osd.devices]
+        for path in self.paths:
+            self.blank(path)
         looked = json.loads(self.sh(destroy.identify(DIR, self.paths)))
         notes = {
             path: {"identity": identity, "uuid": str(uuid.uuid4()), "wipe": False}
@@ -91,7 +91,7 @@ class Machine:
 
     def blank(self, device: str) -> None:
         """Nothing is left of what somebody else has done to a device."""
-        self.sh(f"dd if=/dev/zero of={device} bs=1M count={SHAPE.disk_size // MIB} || :; sync")
+        self.sh(f"dd if=/dev/zero of={device} bs=1M count={DISK_MIB} || :; sync")
 
     def start_osds(self, overlay: Luks) -> None:
         """Open the devices that the overlay offers, and hold them."""

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import base64
-import contextlib
+import json
 import os
 import re
 import socket
 import struct
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import BinaryIO
 
 import pytest
 
-from cbt_crypto.hosts import marked_processes
+from cbt_crypto.lab import vm
 from cbt_crypto.lab.shape import Lab
 
 #: One unit of what pattern_client.py writes, up to its number.
 UNIT = re.compile(rb"known-pattern:(id-[0-9a-f]{16}):(\d{6}):")
+#: Of a file of frames as libpcap has them: its header's length, and what is before each frame.
+_PCAP_HEADER, _FRAME = 24, struct.Struct("=IIII")
 _MARK = b"known-pattern:"
 _PIECE = 8 << 20
 _LONGEST = 256
@@ -57,22 +61,25 @@ def units_in(texts: Iterable[bytes]) -> dict[str, set[int]]:
 
 
 class Wire:
-    """Listens to the network of a lab of virtual machines, whose frames are multicast here."""
+    """Reads what passes the first node of a lab of virtual machines, which all frames do."""
 
     def __init__(self, lab: Lab) -> None:
-        """Joins the group that the lab's QEMU processes are in."""
-        (pid, *_) = marked_processes.of_lab(lab.directory)
-        words = Path(f"/proc/{pid}/cmdline").read_text()
-        group, port = re.findall(r"mcast=([\d.]+):(\d+)", words)[0]
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        for option in (socket.SO_RCVBUF, 33):  # 33: SO_RCVBUFFORCE, for root alone
-            with contextlib.suppress(OSError):
-                self._socket.setsockopt(socket.SOL_SOCKET, option, 64 << 20)
-        self._socket.bind((group, int(port)))
-        membership = struct.pack("4s4s", socket.inet_aton(group), socket.inet_aton("127.0.0.1"))
-        self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
-        self._socket.settimeout(0.5)
+        """Has the first node's QEMU write its frames to a file from now on."""
+        directory = lab.node_dir(lab.head)
+        self._file = directory / "frames"
+        with socket.socket(socket.AF_UNIX) as monitor:
+            monitor.connect(f"/proc/self/fd/{os.open(directory, os.O_PATH)}/{vm.MONITOR}")
+            properties = {"qom-type": "filter-dump", "id": f"dump{time.monotonic_ns()}",
+                          "netdev": "wire0", "file": str(self._file)}  # fmt: skip
+            said = monitor.makefile("rw")
+            said.readline()
+            for command in (
+                {"execute": "qmp_capabilities"},
+                {"execute": "object-add", "arguments": properties},
+            ):
+                said.write(json.dumps(command) + "\n")
+                said.flush()
+                assert "return" in json.loads(said.readline())
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._listen, daemon=True)
         #: Pattern's name -> the numbers of its units that were in a frame.
@@ -88,18 +95,30 @@ class Wire:
     def __exit__(self, *error: object) -> None:
         self._ended.set()
         self._thread.join()
-        self._socket.close()
 
     def _listen(self) -> None:
-        while not self._ended.is_set():
-            try:
-                frame = self._socket.recv(1 << 16)
-            except socket.timeout:
-                continue
-            self.bytes += len(frame)
-            for name, numbers in units_in([frame]).items():
-                self.units[name] |= numbers
-                self.bytes_until[name] = self.bytes
+        with self._file.open("rb") as file:
+            file.seek(_PCAP_HEADER)
+            while frame := self._next(file):
+                self.bytes += len(frame)
+                for name, numbers in units_in([frame]).items():
+                    self.units[name] |= numbers
+                    self.bytes_until[name] = self.bytes
+
+    def _next(self, file: BinaryIO) -> bytes:
+        """The next frame; none when this has ended and all were read."""
+        start = file.tell()
+        while True:
+            was_ended = self._ended.is_set()
+            header = file.read(_FRAME.size)
+            length = _FRAME.unpack(header)[2] if len(header) == _FRAME.size else 0
+            frame = file.read(length)
+            if length and len(frame) == length:
+                return frame
+            file.seek(start)
+            if was_ended:
+                return b""
+            time.sleep(0.1)
 
 
 def forms_of(secret: bytes) -> list[bytes]:

@@ -23,7 +23,7 @@ GUEST = Guest(
     lab_address="10.231.0.11/24",
     lab_mac=vm.mac(1, lab_side=True),
     host_mac=vm.mac(1, lab_side=False),
-    lab_port=21000,
+    wires=(7, 8),
     ssh_port=22000,
     console=Path("/l/node1/console.log"),
 )
@@ -110,10 +110,14 @@ def test_numa_nodes_have_cpus_memory_and_what_says_on_which_it_is() -> None:
     assert not any(device.startswith(("virtio-blk", "virtio-net")) for device in devices)
 
 
-def test_nothing_listens_beyond_the_loopback_interface() -> None:
+def test_nodes_meet_over_sockets_without_a_name_and_loopback_leads_to_sshd_alone() -> None:
     networks = values(vm.command(TCG, GUEST), "-netdev")
     assert networks == [
-        "socket,id=lab,mcast=230.0.0.1:21000,localaddr=127.0.0.1",
+        "hubport,id=lab,hubid=0",
+        "socket,id=wire0,fd=7",
+        "hubport,id=plug0,hubid=0,netdev=wire0",
+        "socket,id=wire1,fd=8",
+        "hubport,id=plug1,hubid=0,netdev=wire1",
         "user,id=host,restrict=on,hostfwd=tcp:127.0.0.1:22000-:22",
     ]
 

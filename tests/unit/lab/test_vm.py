@@ -42,15 +42,5 @@ def test_a_port_that_somebody_listens_on_is_not_given(monkeypatch: pytest.Monkey
         assert vm.free_tcp_ports(1) == [free]
 
 
-def test_a_group_s_port_is_not_given_to_another_lab(monkeypatch: pytest.MonkeyPatch) -> None:
-    free = vm.free_udp_port()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as group:
-        # As QEMU opens its group: shared among those who ask for it like this, and only those.
-        group.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        group.bind(("230.0.0.1", 0))
-        monkeypatch.setattr(vm, "PORTS", [group.getsockname()[1], free])
-        assert vm.free_udp_port() == free
-
-
 def test_memory_left_is_a_plausible_number_of_bytes() -> None:
     assert 2**26 < vm.memory_left() < 2**45
