@@ -71,9 +71,8 @@ def lab() -> None:
 @click.option(
     "--kind",
     type=click.Choice([kind.value for kind in Kind]),
-    default=Kind.VM.value,
-    show_default=True,
-    help="vm: QEMU, real dm-crypt, needs no root. namespace: native speed, needs root.",
+    help="vm: QEMU, needs no root. namespace: native speed, needs root.  [default: vm if KVM "
+    "works, else namespace if this machine has dm-crypt, else vm]",
 )
 @click.option(
     "--ceph",
@@ -122,7 +121,7 @@ def lab() -> None:
 @_NAME
 def up(  # noqa: PLR0913 - one parameter an option
     *,
-    kind: str,
+    kind: Optional[str],
     ceph: str,
     also: tuple[str, ...],
     nodes: int,
@@ -138,10 +137,10 @@ def up(  # noqa: PLR0913 - one parameter an option
 
     A lab of the same shape that is up already is left as it is.
     """
-    if numa > 1 and kind != Kind.VM.value:
+    if numa > 1 and kind == Kind.NAMESPACE.value:
         raise UsageError("--numa needs --kind vm: namespace nodes have this machine's NUMA nodes")
     shape = Shape(
-        kind=Kind(kind),
+        kind=Kind(kind or Kind.VM),
         ceph=Release(ceph),
         also=tuple(dict.fromkeys(map(Release, also))),
         nodes=nodes,
@@ -152,6 +151,10 @@ def up(  # noqa: PLR0913 - one parameter an option
         numa=numa,
     )
     with Steps(Console(stderr=True)) as steps:
+        if kind is None:
+            best, why = lifecycle.choose_kind(name, shape, steps, mirror)
+            say(f"{best.noun}: {why}")
+            shape = shape.model_copy(update={"kind": best})
         started, new = lifecycle.up(name, shape, steps, mirror)
     if not new:
         click.echo(f"lab {name} is up already")

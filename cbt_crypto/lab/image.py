@@ -10,7 +10,7 @@ import shlex
 import shutil
 import struct
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -18,7 +18,7 @@ from typing import Optional
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.directories import cache_dir
 from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.shape import need_space
+from cbt_crypto.lab.shape import locked, need_space
 
 RECIPE = Path(__file__).parent / "recipe"
 #: Parts of this machine's apt configuration that a builder needs as well: how the archive is
@@ -219,23 +219,10 @@ def remove_all() -> None:
     _remove_tree(images_dir())
 
 
-@contextlib.contextmanager
-def _building(image: Image, steps: Steps) -> Iterator[None]:
+def _building(image: Image, steps: Steps) -> contextlib.AbstractContextManager[None]:
     """Hold the image's lock; wait for another process that builds the same one."""
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - nodes build no images and lack it
-
-    path = image.directory.with_suffix(".lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        steps.begin("Waiting for another process that builds the same image")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+    waiting = "Waiting for another process that builds the same image"
+    return locked(image.directory.with_suffix(".lock"), lambda: steps.begin(waiting))
 
 
 def _build(image: Image, suite: str, steps: Steps, mirror: Optional[str]) -> None:

@@ -16,8 +16,6 @@ from cbt_crypto.lab import access, image, namespace, vm
 from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.shape import Kind, Lab, Shape, lab_dir, locked
 
-_NOUN = {Kind.VM: "virtual machines", Kind.NAMESPACE: "namespace nodes"}
-
 
 def up(name: str, shape: Shape, steps: Steps, mirror: Optional[str] = None) -> tuple[Lab, bool]:
     """Start the lab `name`; return it, and whether it was started now.
@@ -45,6 +43,34 @@ def up(name: str, shape: Shape, steps: Steps, mirror: Optional[str] = None) -> t
         except BaseException:
             _end(directory)
             raise
+
+
+def choose_kind(name: str, shape: Shape, steps: Steps, mirror: Optional[str]) -> tuple[Kind, str]:
+    """What nodes of `shape` are best made of here, whatever kind it says; and why, in words.
+
+    With KVM virtual machines; else namespaces, if this machine's dm-crypt serves them.
+    """
+    with _at_work(name):
+        existing = find(name)
+        if existing:
+            return existing.shape.kind, "as it was started"
+        if shape.also:
+            return Kind.NAMESPACE, "--also is for these alone"
+        no_kvm = vm.without_kvm(shape, lambda: _bootable(shape, steps, mirror), steps)
+        if no_kvm is None:
+            return Kind.VM, "KVM works here"
+        no_luks = namespace.without_luks(lab_dir(name))
+        if shape.numa > 1:
+            return Kind.VM, f"--numa is for these alone; emulated and slow, as {no_kvm}"
+        if no_luks is None:
+            return Kind.NAMESPACE, f"with this machine's dm-crypt, at native speed, as {no_kvm}"
+        return Kind.VM, f"emulated and slow, as {no_kvm} and {no_luks}"
+
+
+def _bootable(shape: Shape, steps: Steps, mirror: Optional[str]) -> image.Image:
+    built = image.provide(shape.ceph.suite, steps, mirror)
+    image.provide_system(built, steps)
+    return built
 
 
 def find(name: str) -> Optional[Lab]:
@@ -131,11 +157,13 @@ def _start(
 ) -> Lab:
     nodes = _nodes(name, shape, built, others, steps)
     lab = nodes.lab
+    # Its disks and sockets are its user's alone.
+    lab.directory.mkdir(mode=0o700, parents=True)
     for node in lab.nodes:
         lab.node_dir(node).mkdir(parents=True)
     access.make_keys(lab)
     access.write_config(lab)
-    steps.begin(f"Starting {len(lab.nodes)} {_NOUN[shape.kind]}")
+    steps.begin(f"Starting {len(lab.nodes)} {shape.kind.noun}")
     nodes.start()
     access.wait(lab, nodes.patience_s, nodes.problem, steps.detail)
     nodes.finish()
@@ -156,6 +184,7 @@ def _nodes(
 def _end(directory: Path) -> None:
     marked_processes.end_lab(directory)
     namespace.remove(directory)
+    namespace.release(directory)
 
 
 def _remove(directory: Path) -> None:

@@ -1,11 +1,17 @@
-"""Nodes as namespaces of this machine: native speed, one kernel, no device-mapper of their own."""
+"""Nodes as namespaces of this machine: native speed, its kernel, its dm-crypt where it has one.
+
+Data disks are loop devices over sparse files in the lab's directory. By that directory, which only
+its user can write to, the kernel says whose a loop device is, and by that whose a mapping is.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import ipaddress
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import time
@@ -15,10 +21,11 @@ from typing import Optional
 
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts import marked_processes
+from cbt_crypto.hosts.directories import cache_dir
 from cbt_crypto.lab import access
 from cbt_crypto.lab.access import make_disks
 from cbt_crypto.lab.image import Image
-from cbt_crypto.lab.shape import Lab, Node, Shape, lab_dir, make_nodes
+from cbt_crypto.lab.shape import Lab, Node, Shape, lab_dir, locked, make_nodes
 
 #: Labs take the first /24 of this range that no route of this machine touches.
 _RANGE = ipaddress.IPv4Network("10.231.0.0/16")
@@ -52,12 +59,16 @@ def choose_network(routed: Iterable[str]) -> ipaddress.IPv4Network:
     )
 
 
-def make(directory: Path, network: ipaddress.IPv4Network) -> None:
-    """Make the lab's bridge, with the network's first address for this machine."""
+def make(directory: Path) -> ipaddress.IPv4Network:
+    """Make the lab's bridge, with the first address of a free network for this machine."""
     name = bridge_name(directory)
-    _run("link", "add", name, "type", "bridge")
-    _run("address", "add", f"{network.network_address + 1}/{network.prefixlen}", "dev", name)
-    _run("link", "set", name, "up")
+    # Another lab that starts now would take the same network until it is routed.
+    with locked(cache_dir() / "network.lock", lambda: None):
+        network = free_network()
+        _run("link", "add", name, "type", "bridge")
+        _run("address", "add", f"{network.network_address + 1}/{network.prefixlen}", "dev", name)
+        _run("link", "set", name, "up")
+    return network
 
 
 def attach(directory: Path, index: int, pid: int) -> None:
@@ -93,14 +104,110 @@ def _run(*arguments: str) -> None:
     _call("ip", *arguments)
 
 
-def _call(*command: str) -> str:
+def _call(*command: str, given: str = "") -> str:
+    """What the command printed, with `given` as its input. Raises RunError."""
     try:
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        result = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise UsageError("ip is missing; install the package iproute2") from None
+        package = {"ip": "iproute2", "losetup": "mount"}.get(command[0], command[0])
+        raise UsageError(f"{command[0]} is missing; install the package {package}") from None
     if result.returncode != 0:
         raise RunError(f"{' '.join(command)}: {result.stderr.strip()}")
     return result.stdout
+
+
+#: Where the kernel lists block devices.
+_BLOCK = Path("/sys/block")
+#: How names begin of what campaigns put on their devices: mappings, and volumes as LVM spells them.
+_OURS = ("cbt-crypto-", "cbt--crypto--")
+_LOOP_PATIENCE_S = 10.0
+
+
+def without_luks(directory: Path) -> Optional[str]:
+    """Why namespace nodes cannot have LUKS here, or None. dm-crypt is believed after a try.
+
+    What the try needs is in `directory`, where `release` finds it.
+    """
+    if os.geteuid() != 0:
+        return "dm-crypt of this machine needs root"
+    for tool in ("losetup", "dmsetup"):
+        if not shutil.which(tool):
+            return f"{tool} is missing"
+    load_modules()
+    file = directory / "try"
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with file.open("wb") as disk:
+            disk.truncate(1 << 20)
+        sectors = f"0 2048 crypt aes-xts-plain64 {secrets.token_hex(64)} 0 {attach_disk(file)} 0\n"
+        # By stdin, so that the key is in no list of processes.
+        _call("dmsetup", "create", f"{_OURS[0]}{bridge_name(directory)}", given=sectors)
+    except RunError as error:
+        return f"this machine has no dm-crypt for the lab ({error})"
+    finally:
+        release(directory)
+        file.unlink(missing_ok=True)
+    return None
+
+
+def load_modules() -> None:
+    """Have the kernel load what data disks need; built-in or missing ones are no error here."""
+    with contextlib.suppress(FileNotFoundError):  # a container has no modules, and perhaps no kmod
+        for module in ("loop", "dm-crypt"):
+            subprocess.run(["modprobe", "-q", module], capture_output=True, check=False)
+
+
+def attach_disk(file: Path) -> str:
+    """Put a loop device over `file` and return its path. Raises RunError."""
+    device = _call("losetup", "--find", "--show", str(file)).strip()
+    # Past the page cache where the file system can, as the bytes of a drive would be.
+    subprocess.run(["losetup", "--direct-io=on", device], capture_output=True, check=False)
+    return device
+
+
+def release(directory: Path) -> None:
+    """Remove the mappings on the lab's data disks, and detach these; safe to repeat.
+
+    Raises RunError when anything else uses one of them.
+    """
+    ends = time.monotonic() + _LOOP_PATIENCE_S
+    for loop in _loops(directory):
+        _remove_holders(loop)
+        _call("losetup", "--detach", f"/dev/{loop.name}")
+    # It is gone when the last that had it open, such as udev, has closed it.
+    while left := _loops(directory):
+        if time.monotonic() > ends:
+            names = ", ".join(loop.name for loop in left)
+            raise RunError(
+                f"{names}, data disks of the lab, are in use; see lsblk and /proc/mounts"
+            )
+        time.sleep(0.05)
+
+
+def _loops(directory: Path) -> list[Path]:
+    """The loop devices, below /sys/block, over files in `directory`."""
+    found = []
+    for file in sorted(_BLOCK.glob("loop*/loop/backing_file")):
+        try:
+            backing = Path(file.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n"))
+        except OSError:
+            continue
+        if directory in backing.parents:
+            found.append(file.parents[1])
+    return found
+
+
+def _remove_holders(device: Path) -> None:
+    """Remove what lies on a device of ours, the uppermost first. Raises RunError for another's."""
+    for holder in sorted((device / "holders").iterdir()):
+        name_file = holder / "dm" / "name"
+        name = name_file.read_text(encoding="utf-8").strip() if name_file.exists() else holder.name
+        if not name.startswith(_OURS):
+            raise RunError(f"{name} lies on {device.name}, a data disk of the lab, and is not ours")
+        _remove_holders(holder.resolve())
+        number = (holder / "dev").read_text(encoding="ascii").strip()
+        major, _, minor = number.partition(":")
+        _call("dmsetup", "remove", "--retry", "-j", major, "-m", minor)
 
 
 _NODE_SCRIPT = Path(__file__).parent / "node.sh"
@@ -122,13 +229,13 @@ def check_machine() -> None:
 
 
 def plan(name: str, shape: Shape, image: Image) -> Lab:
-    """The lab that `name` would be now. Raises UsageError when the image cannot serve it."""
+    """The lab `name`, whose network is made. Raises UsageError when the image cannot serve it."""
     if not image.root.is_dir():
         raise UsageError(
             f"the image in {image.directory} was not built by root and has no tree for "
             "namespaces; remove that directory and run lab up again"
         )
-    network = free_network()
+    network = make(lab_dir(name))
     return Lab(
         name=name,
         directory=lab_dir(name),
@@ -155,9 +262,9 @@ class Nodes:
 
     def start(self) -> None:
         """Start every node; they answer by ssh a moment later."""
-        make(self.lab.directory, self.lab.network)
+        load_modules()
         for index, node in enumerate(self.lab.nodes):
-            make_disks(self.lab, node)
+            self._make_disks(node)
             access.write_seed(self.lab, node)
             process = self._start_node(node)
             self._processes[node.name] = process
@@ -171,6 +278,17 @@ class Nodes:
         """One sentence when the node has ended, else None."""
         status = self._processes[node.name].poll()
         return None if status is None else f"{node.name} ended while it started, status {status}"
+
+    def _make_disks(self, node: Node) -> None:
+        """The node's data disks; one stays a file where this machine gives no loop device."""
+        devices = self.lab.node_dir(node) / "devices"
+        with devices.open("w", encoding="ascii") as file:
+            for disk in make_disks(self.lab, node):
+                try:
+                    device = os.stat(attach_disk(disk)).st_rdev
+                except RunError:
+                    continue
+                file.write(f"{disk.name} {os.major(device)} {os.minor(device)}\n")
 
     def _start_node(self, node: Node) -> subprocess.Popen[bytes]:
         mark = marked_processes.lab_environment(self.lab.node_dir(node))

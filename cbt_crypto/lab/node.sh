@@ -36,12 +36,20 @@ ln -s /proc/self/fd "$root/dev/fd"
 for stream in stdin:0 stdout:1 stderr:2; do
     ln -s "/proc/self/fd/${stream#*:}" "$root/dev/${stream%:*}"
 done
-# Data disks are sparse files outside the overlay, under the names that partitions would have.
+# Data disks are sparse files outside the overlay, under the names that partitions would have; those
+# in the list have a loop device. Mappings on them are made by the node's own tools, without udev.
 mount --bind "$node/disks" "$root/srv/disks"
 for disk in "$node"/disks/*; do
     [ -e "$disk" ] || continue
     ln -s "/srv/disks/${disk##*/}" "$root/dev/disk/by-partlabel/${disk##*/}-data"
 done
+while read -r disk major minor; do
+    mknod -m 660 "$root/dev/loop$minor" b "$major" "$minor"
+    ln -sf "/dev/loop$minor" "$root/dev/disk/by-partlabel/$disk-data"
+done < "$node/devices"
+mkdir "$root/dev/mapper"
+control=$(sed -n 's/^ *\([0-9]*\) device-mapper$/\1/p' /proc/misc)
+[ -z "$control" ] || mknod -m 600 "$root/dev/mapper/control" c 10 "$control"
 
 # Other releases of Ceph, each a whole root file system, to be read only: /opt/ceph-RELEASE.
 for build; do

@@ -8,9 +8,9 @@ import fcntl
 import ipaddress
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Optional
+from typing import IO, Optional, Union
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -29,6 +29,11 @@ class Kind(str, enum.Enum):
 
     VM = "vm"
     NAMESPACE = "namespace"
+
+    @property
+    def noun(self) -> str:
+        """What several of them are called."""
+        return {Kind.VM: "virtual machines", Kind.NAMESPACE: "namespace nodes"}[self]
 
 
 class Release(str, enum.Enum):
@@ -135,11 +140,11 @@ def lab_dir(name: str) -> Path:
 
 
 @contextlib.contextmanager
-def locked(path: Path, busy: str) -> Iterator[None]:
+def locked(path: Path, busy: Union[str, Callable[[], None]]) -> Iterator[None]:
     """Hold an exclusive lock on `path`; it ends with this process, however that ends.
 
-    Who holds it may remove the file. Raises UsageError with the sentence `busy` when another
-    process holds it.
+    Who holds it may remove the file. When another process holds it, this raises UsageError with the
+    sentence `busy`, or calls `busy` and waits.
     """
     # Not filelock: it may take its lock on a file that the holder has just removed.
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -147,14 +152,17 @@ def locked(path: Path, busy: str) -> Iterator[None]:
         yield
 
 
-def _lock_file(path: Path, busy: str) -> IO[str]:
+def _lock_file(path: Path, busy: Union[str, Callable[[], None]]) -> IO[str]:
     while True:
         file = path.open("a")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            file.close()
-            raise UsageError(busy) from None
+            if isinstance(busy, str):
+                file.close()
+                raise UsageError(busy) from None
+            busy()
+            fcntl.flock(file, fcntl.LOCK_EX)
         if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
             return file
         # Whoever held it removed the file in between: the lock is on nothing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,14 +10,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import yaml
+from one_machine import loop_device
 from real_labs import namespaces, start_lab
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.lab import access, lifecycle
+from cbt_crypto.lab import access, lifecycle, namespace
 from cbt_crypto.lab.shape import Lab, lab_dir
 
 pytestmark = pytest.mark.e2e
@@ -75,7 +78,8 @@ def on(lab: Lab, index: int, script: str) -> str:
 
 
 def links() -> set[str]:
-    return set(os.listdir("/sys/class/net"))
+    own = namespace.bridge_name(lab_dir(NAME))
+    return {name for name in os.listdir("/sys/class/net") if name.startswith(own)}
 
 
 def traces() -> list[str]:
@@ -84,6 +88,7 @@ def traces() -> list[str]:
     mounts = Path("/proc/mounts").read_text().splitlines()
     found = [f"mount {line}" for line in mounts if place in line]
     found += [f"process {pid}" for pid in processes_with(place)]
+    found += [f"loop {file}" for file in files_of_loops() if place in file]
     return [*found, "files"] if lab_dir(NAME).exists() else found
 
 
@@ -112,7 +117,7 @@ def test_nodes_are_machines_of_their_own_that_reach_each_other(up: Up) -> None:
     names = on(lab, 0, "pdsh -S -w node0,node1,node2 hostname")
     assert sorted(names.splitlines()) == ["node0: node0", "node1: node1", "node2: node2"]
     assert "18.2" in on(lab, 1, "ceph --version")
-    sizes = on(lab, 2, "stat -Lc %s /dev/disk/by-partlabel/osd-device-*-data")
+    sizes = on(lab, 2, "lsblk -ndbo SIZE /dev/disk/by-partlabel/osd-device-*-data")
     assert sizes.split() == [str(2**30)] * 2
     programs = set(on(lab, 1, "ps -e -o comm=").split())
     assert programs <= {"sshd", "sshd-session", "sshd-auth", "bash", "sh", "ps"}
@@ -144,6 +149,36 @@ def test_down_leaves_nothing_and_can_be_repeated(up: Up) -> None:
     assert lifecycle.down(NAME) is True
     assert (traces(), links()) == ([], before)
     assert lifecycle.down(NAME) is False
+
+
+def test_labs_that_start_at_once_have_networks_of_their_own(tmp_path: Path) -> None:
+    directories = [tmp_path / f"lab{number}" for number in range(6)]
+    try:
+        with ThreadPoolExecutor(len(directories)) as pool:
+            assert len(set(pool.map(namespace.make, directories))) == len(directories)
+    finally:
+        for directory in directories:
+            namespace.remove(directory)
+
+
+def test_data_disks_go_with_the_lab_and_nobody_else_s(up: Up, tmp_path: Path) -> None:
+    with loop_device(tmp_path / "theirs", 1 << 20) as theirs:
+        lab = up(nodes=1, disks=2)
+        shown = on(lab, 0, "lsblk -ndbo TYPE,SIZE /dev/disk/by-partlabel/osd-device-*-data")
+        assert shown.split() == ["loop", str(2**30)] * 2
+        assert sum(file.startswith(f"{lab.directory}/") for file in files_of_loops()) == 2
+        assert lifecycle.down(NAME)
+        assert not [file for file in files_of_loops() if str(lab.directory) in file]
+        assert str(tmp_path / "theirs") in files_of_loops()
+        subprocess.run(["wipefs", theirs], check=True)
+
+
+def files_of_loops() -> set[str]:
+    found = set()
+    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            found.add(file.read_text().rstrip("\n"))
+    return found
 
 
 def test_what_a_killed_start_leaves_is_cleared(up: Up) -> None:
