@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,26 +32,3 @@ def cluster_section(directory: Path, port: int, **changes: Any) -> dict[str, Any
         **changes,
     }
     return {key: value for key, value in section.items() if value is not ...}
-
-
-@contextlib.contextmanager
-def loop_lock() -> Iterator[None]:
-    """Hold this while a loop device is taken or given back: a test may see the number come back."""
-    with (Path(tempfile.gettempdir()) / "cbt-crypto-tests-loop.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-@contextlib.contextmanager
-def loop_device(file: Path, size: int) -> Iterator[str]:
-    """The path of a loop device over a new sparse `file` of `size` bytes."""
-    with file.open("wb") as disk:
-        disk.truncate(size)
-    with loop_lock():
-        command = ["losetup", "--find", "--show", str(file)]
-        device = subprocess.check_output(command, text=True).strip()
-    try:
-        yield device
-    finally:
-        with loop_lock():
-            subprocess.run(["losetup", "--detach", device], check=True)

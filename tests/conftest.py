@@ -22,7 +22,7 @@ import pytest
 import upstream_patches
 import yaml
 from hypothesis import settings
-from one_machine import loop_lock
+from loops import loop_lock
 from xdist.scheduler import LoadGroupScheduling
 
 from cbt_crypto.engine.choice import PROJECT

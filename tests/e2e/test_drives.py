@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from one_machine import loop_device
+from loops import loop_device
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

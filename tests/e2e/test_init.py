@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from one_machine import loop_device
+from loops import loop_device
 from real_labs import namespaces, running_lab
 
 import cbt_crypto

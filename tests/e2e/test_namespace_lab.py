@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from one_machine import loop_device
+from loops import loop_device
 from real_labs import namespaces, start_lab
 
 from cbt_crypto.errors import UsageError
