@@ -27,6 +27,7 @@ HOME = "/root/program"
 MAIN = "from cbt_crypto.cli import cbt_crypto\ncbt_crypto(prog_name='cbt-crypto')\n"
 #: A disk for the inner lab's files, where the image is the root file system, seen once more.
 PREPARE = f"""
+modprobe -a loop dm-crypt
 mkfs.ext4 -q /dev/disk/by-partlabel/osd-device-0-data
 mkdir -p /srv/cache
 mount /dev/disk/by-partlabel/osd-device-0-data /srv/cache
