@@ -122,6 +122,12 @@ def test_nodes_meet_over_sockets_without_a_name_and_loopback_leads_to_sshd_alone
     ]
 
 
+def test_the_only_node_of_a_lab_is_on_a_network_that_leads_nowhere() -> None:
+    networks = values(vm.command(TCG, replace(GUEST, wires=())), "-netdev")
+    assert networks[0] == "user,id=lab,restrict=on,ipv6=off"
+    assert len(networks) == 2
+
+
 def test_commas_in_paths_are_doubled() -> None:
     command = vm.command(TCG, replace(GUEST, seed=Path("/a,b/seed.tar"), disks=()))
     assert values(command, "-fw_cfg") == ["name=opt/cbt-crypto/seed,file=/a,,b/seed.tar"]
