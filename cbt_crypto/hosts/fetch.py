@@ -156,6 +156,9 @@ def fetch(argv: Sequence[str], mark: str, target: Path) -> Optional[str]:
     reader.join()
     words = b"".join(said)[-600:].decode(errors="replace").strip()
     if problem is not None or status != 0:
+        # A part of what a host has is not taken for all of it.
+        shutil.rmtree(target, ignore_errors=True)
+        target.unlink(missing_ok=True)
         return ": ".join(filter(None, (problem or f"exit status {status}", words)))
     return None
 

@@ -89,6 +89,10 @@ MARK = "CBT_CRYPTO_MARK"
 FRAME = "@cbt-crypto-answer-"
 #: Characters of one host's answer; more is no answer.
 LONGEST = 64 << 20
+#: Lines of it: each takes much more memory than its characters.
+MOST_LINES = 1 << 20
+#: Stands for an answer that has more.
+TOO_LONG = f"its answer is longer than {LONGEST} characters or {MOST_LINES} lines"
 #: What timeout(1) ends with when the time is over.
 _LATE = 124
 _STATUS = re.compile("[0-9]{1,3}")
@@ -318,6 +322,14 @@ def guarded(text: str) -> str:
     return f"(\nset -eu\n{text}\n)"
 
 
+def answered(data: bytes) -> list[str]:
+    """The lines of an answer, which end at newlines alone; one that says so of what is too long."""
+    if len(data) > LONGEST or data.count(b"\n") > MOST_LINES:
+        return [TOO_LONG]
+    text = data.decode(errors="replace")
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def _lines_by_host(text: str) -> Mapping[str, list[str]]:
     lines: dict[str, list[str]] = defaultdict(list)
     for line in text.split("\n"):
@@ -329,14 +341,14 @@ def _lines_by_host(text: str) -> Mapping[str, list[str]]:
 
 def _result(stdout: list[str], stderr: list[str], timed_out: bool, mark: str) -> HostResult:
     """What is between the first mark and the last; nothing where one of them is missing."""
+    if TOO_LONG in stdout[:1] or sum(map(len, stdout)) > LONGEST:
+        return HostResult("", TOO_LONG, None)
     errors = "\n".join(stderr)
     framed = [index for index, line in enumerate(stdout) if line.startswith(mark + " ")]
     status_text = stdout[framed[-1]][len(mark) + 1 :].strip() if len(framed) > 1 else ""
     status = int(status_text) if _STATUS.fullmatch(status_text) else None
     begin, end = (framed[0] + 1, framed[-1]) if status is not None else (0, len(stdout))
     lines = stdout[begin:end]
-    if sum(map(len, lines)) > LONGEST:
-        return HostResult("", f"its answer is longer than {LONGEST} characters", None)
     text = "\n".join(line for line in lines if not line.startswith(mark))
     return HostResult(text.removesuffix("\n"), errors, status, timed_out and status is None)
 

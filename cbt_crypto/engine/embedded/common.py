@@ -25,13 +25,15 @@ from cbt_crypto.engine.embedded import settings
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import command_log, directories, fetch
 from cbt_crypto.hosts.directories import prefix
-from cbt_crypto.hosts.remote import LONGEST, fan_out, is_local, preamble
+from cbt_crypto.hosts.remote import LONGEST, answered, fan_out, is_local, preamble
 from cbt_crypto.hosts.trust_on_host import distrust
 
 #: Seconds between SIGTERM and SIGKILL of a command of ours that ran out of time.
 GRACE = 2.0
 #: Ends of the names of a label's files: its script, its standard output, its errors.
 SCRIPT, STDOUT, STDERR = ".sh", ".out", ".err"
+#: Bytes of errors that are read.
+_ERRORS = 64 << 10
 
 
 class Handle:
@@ -158,11 +160,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _lines(path: Path) -> Iterable[str]:
-    """Lines end at newlines alone: fio, for one, prints carriage returns within them."""
+    """Of errors the end: no more is shown."""
     if not path.exists():
         return []
-    text = path.read_text(encoding="utf-8", errors="replace")
-    return text.removesuffix("\n").split("\n") if text else []
+    data = path.read_bytes()
+    return answered(data[-_ERRORS:] if path.name.endswith(STDERR) else data)
 
 
 #: pdsh's default fan-out is 32; a step is to run on all hosts at once.

@@ -22,7 +22,7 @@ from typing import Any, Optional
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import fetch
 from cbt_crypto.hosts.devices import destroy
-from cbt_crypto.hosts.remote import LONGEST, packed, preamble
+from cbt_crypto.hosts.remote import LONGEST, TOO_LONG, answered, packed, preamble
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 
 #: Linux allows 128 KiB for one argument of a program, and quotes and pdsh add to ours.
@@ -56,8 +56,8 @@ class Fan:
         data = stream.read(LONGEST + 1) if stream is not None else b""
         if len(data) > LONGEST:
             _kill(process)
-        lines = data.decode(errors="replace").splitlines()
-        if not isinstance(handle, self._local):
+        lines = answered(data)
+        if not isinstance(handle, self._local) and lines != [TOO_LONG]:
             lines = [line.partition(": ")[2] for line in lines]
         self._answers[host, is_error] = "".join(f"{host}: {line}\n" for line in lines)
 

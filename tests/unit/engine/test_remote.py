@@ -216,7 +216,18 @@ def test_an_endless_answer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cbt_crypto.hosts.remote.LONGEST", 100)
     result = said_by(lambda mark: f"{mark} begin\n{'x' * 101}\n{mark} 0")
     assert (result.status, result.stdout) == (None, "")
-    assert result.stderr == "its answer is longer than 100 characters"
+    assert result.stderr == execution.TOO_LONG
+
+
+@pytest.mark.parametrize("remote", ["embedded, here", "embedded, there"], indirect=True)
+def test_an_answer_of_endless_short_lines_takes_no_minutes(remote: Remote) -> None:
+    """Tens of millions of lines took two minutes, and gigabytes."""
+    began = time.monotonic()
+    result = remote.attempt({"a": "yes | head -c 40000000"})["a"]
+    flooded = remote.attempt({"b": "yes | head -c 40000000 >&2; echo fine"})["b"]
+    assert time.monotonic() - began < 30
+    assert (result.stdout, result.stderr) == ("", execution.TOO_LONG)
+    assert flooded.stdout == "fine" and len(flooded.stderr) <= 64 << 10
 
 
 @pytest.mark.parametrize("said", ["", "12 o'clock", "nan", "inf", "-1", "1e300", "{}", "1\n2"])
