@@ -15,7 +15,7 @@ from typing import Any, Union
 import numpy as np
 from scipy.special import ndtr
 
-from cbt_crypto.plan.order import PAUSES_S, orders, pause_s, round_orders
+from cbt_crypto.plan.order import longest_pause_s, orders, pause_s, round_orders
 from simulated.disturbances import Disturbance, Floats, Generator, Grid
 
 FIGURES = ("IOPS", "p99", "CPU per IO")
@@ -67,7 +67,7 @@ class Design:
         names, all_turns = self.names, self.rounds * self.turns
         is_quick = self.kind in ("beside", "turns")
         change = CHANGE_S if is_quick else DEPLOY_S
-        longest = self.seconds / 2 if is_quick else PAUSES_S
+        longest = longest_pause_s(self.seconds * self.workloads, len(names), is_quick)
         now, begins, places = 0.0, [], []
         for turn, order in enumerate(self._orders(seed, all_turns)):
             if self.kind == "beside" and turn % self.turns == 0:
