@@ -50,6 +50,11 @@ done < "$node/devices"
 mkdir "$root/dev/mapper"
 control=$(sed -n 's/^ *\([0-9]*\) device-mapper$/\1/p' /proc/misc)
 [ -z "$control" ] || mknod -m 600 "$root/dev/mapper/control" c 10 "$control"
+# What looks a mapping up by its number finds it by the kernel's name, which udev would have made.
+major=$(sed -n 's/^ *\([0-9]*\) device-mapper$/\1/p' /proc/devices)
+[ -z "$major" ] || for minor in $(seq 0 63); do
+    mknod -m 660 "$root/dev/dm-$minor" b "$major" "$minor"
+done
 
 # Other releases of Ceph, each a whole root file system, to be read only: /opt/ceph-RELEASE.
 for build; do

@@ -75,11 +75,7 @@ def test_what_runs_on_a_node_needs_only_what_the_image_has() -> None:
 import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
-<<<<<<< HEAD
-        if name.partition(".")[0] in ("isal", "numpy", "scipy", "filelock"):
-=======
-        if name.partition(".")[0] in ("isal", "numpy", "scipy", "plotly"):
->>>>>>> 35c9cc4 (lab: Give namespace nodes this machine's dm-crypt, and choose the kind)
+        if name.partition(".")[0] in ("isal", "numpy", "scipy"):
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Missing())
 from cbt_crypto import main
