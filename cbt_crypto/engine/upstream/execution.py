@@ -181,7 +181,8 @@ class Common:
         with contextlib.redirect_stdout(io.StringIO()):
             self._module.sync_files(f"{remote}/*", local)
         names = os.listdir(local)
-        for node in self._settings.getnodes("clients").split(","):
+        # Upstream's order is a set's.
+        for node in sorted(self._settings.getnodes("clients").split(",")):
             host = node.rpartition("@")[2]
             if not any(name.endswith(f".{host}") for name in names):
                 raise HostError(host, f"copy {remote} from it", "nothing came", self._said[-600:])
