@@ -213,7 +213,8 @@ def opened(path: Path) -> Iterator[Pack]:
                     manifest = _unpacked(packed, size, Path(directory))
         except Malformed as error:
             raise UsageError(f"{path}: {error}") from None
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError,
+                UnicodeDecodeError):  # fmt: skip
             raise UsageError(f"{path}: is no pack, or a damaged one; ask for it again") from None
         except OSError as error:
             raise UsageError(f"{path}: cannot be unpacked ({error.strerror})") from None

@@ -169,7 +169,7 @@ def variation(field: str) -> Of:
 
     def value(run: Run, direction: str) -> Optional[float]:
         series = run.series.get(direction)
-        if series is None or len(series.iops) < 2:
+        if series is None or not series.is_whole or len(series.iops) < 2:
             return None
         seconds = getattr(series, field)
         return per(100 * float(seconds.std(ddof=1)), float(seconds.mean()))

@@ -233,7 +233,8 @@ def _window(
         start = float(first) - (interval_s if logs[0].is_averaged else 0.0)
         # fio wrote nothing in as many intervals, and prints a little after its end
         silent = 0 if begun is None else max(0, round((start - begun) / interval_s))
-        begun = start - silent * interval_s
+        # Whoever was silent throughout has no log: the two times are of different clocks.
+        begun = start - (silent * interval_s if silent * interval_s < runtime_s else 0.0)
     return None if begun is None else Window(begun, begun + runtime_s)
 
 

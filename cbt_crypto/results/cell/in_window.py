@@ -112,12 +112,14 @@ class Series:
     """What all processes did together in one direction, second by second of the window.
 
     Latencies are NaN in a second without IO, and everywhere without latency or histogram logs.
+    Not `is_whole`: a log has torn lines, so that some second lacks IOs that were done.
     """
 
     start_epoch_s: float
     iops: Floats
     clat_ns_mean: Floats
     clat_ns_p99: Floats
+    is_whole: bool = True
 
 
 def directions_of(clients: Sequence[Client]) -> list[str]:
@@ -154,7 +156,8 @@ def _one_series(
     with np.errstate(invalid="ignore", divide="ignore"):
         mean_ns = np.where(weight > 0, latency / weight, np.nan)
     p99_ns = np.full(seconds, np.nan) if bins is None else bins.percentiles_ns("clat_ns_p99")
-    return Series(window.start_s, iops, mean_ns, p99_ns)
+    is_whole = not any(log.torn for client in clients for log in client.iops_logs)
+    return Series(window.start_s, iops, mean_ns, p99_ns, is_whole)
 
 
 def _added(parts: Sequence[Floats], seconds: int) -> Floats:

@@ -87,10 +87,12 @@ def read_entries(path: Path) -> Iterator[tuple[int, int, int]]:
     Raises Malformed as `read_fio_log` does; the lines are in the order of the file.
     """
     for text, width in _texts(path):
-        for line in text.splitlines(keepends=True):
-            fields = [field.removeprefix(b" ") for field in line[:-1].split(b",")]
-            is_whole = line.endswith(b"\n") and len(fields) == width
-            if is_whole and all(field.isdigit() and len(field) <= _DIGITS for field in fields):
+        # What follows the last newline is torn.
+        for line in text.split(b"\n")[:-1]:
+            fields = [field.removeprefix(b" ") for field in line.split(b",")]
+            if len(fields) == width and all(
+                field.isdigit() and len(field) <= _DIGITS for field in fields
+            ):
                 time, value, direction = fields[:3]
                 yield int(time), int(value), int(direction)
 
@@ -107,7 +109,7 @@ def _texts(path: Path) -> Iterator[tuple[bytes, int]]:
 
 def _width(text: bytes) -> int:
     """Fields in most of the first lines; versions and options differ in how many there are."""
-    counts = Counter(line.count(b",") + 1 for line in text[:65536].splitlines()[:100])
+    counts = Counter(line.count(b",") + 1 for line in text[:65536].split(b"\n", 100)[:100])
     width = counts.most_common(1)[0][0]
     if not _FEWEST <= width <= _MOST:
         raise Malformed("holds no line of a fio log")

@@ -200,6 +200,17 @@ def test_what_is_no_zip_at_all(tmp_path: Path) -> None:
     refused(tmp_path / "b.zip")
 
 
+def test_a_name_that_is_no_utf_8_is_refused(archive: Path, tmp_path: Path) -> None:
+    """Python reads a file's own header once more, where another name can be."""
+    path = tmp_path / "c.zip"
+    pack(archive, path)
+    raw = bytearray(path.read_bytes())
+    raw[7] |= 0x08
+    raw[30] = 0x80
+    path.write_bytes(raw)
+    refused(path)
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(st.data())
 def test_any_byte_may_be_another(archive: Path, tmp_path: Path, data: st.DataObject) -> None:

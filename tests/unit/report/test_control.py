@@ -11,7 +11,7 @@ from rich.console import Console
 
 from cbt_crypto.report import ReportOptions, build, gate
 from cbt_crypto.report.charts.chart_values import Bars, BarSeries
-from cbt_crypto.report.charts.svg import svg
+from cbt_crypto.report.charts.draw import chart_svg
 from cbt_crypto.report.document import document, tidy
 from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.markdown import markdown
@@ -125,4 +125,4 @@ def test_a_choice_of_rows_changes_no_verdict(synthetic, tmp_path):
 def test_rounds_that_are_identical_are_drawn():
     """Ends of an interval that were the value, but for its rounding, ended in a traceback."""
     bars = BarSeries("A", (100.0,), (100.00000000000001,), (99.99999999999999,))
-    assert "<svg" in svg(Bars("key", "title", "unit", ("group",), (bars,)), "heading", "")
+    assert "<svg" in chart_svg(Bars("key", "title", "unit", ("group",), (bars,)), {}, ("heading",))

@@ -121,6 +121,8 @@ def test_a_torn_line_of_a_log_is_a_warning_and_changes_no_figure(small):
     path.write_text("".join([*lines[:5], lines[5][:15], *lines[6:]]))
     cell = _cell(build(small))
     assert cell.warnings == ("output.0_iops.1.log.client0 has a torn line, left out",)
+    # How much seconds differ is not known where one of them lacks its line.
+    assert before.pop("iops_variation_percent") is not None
     assert cell.figures == before
 
 

@@ -220,12 +220,18 @@ def test_iterations_are_merged_and_the_drift_of_the_baseline_is_reported(tmp_pat
     assert len(built.records) == 4
 
 
+def _four_seconds_later(output):
+    output["timestamp_ms"] += 4000
+
+
 def test_processes_that_begin_far_apart_are_compared_by_their_common_seconds(small):
     cell = small / "results/00000000/id-00000000"
     for kind in ("iops", "clat", "lat", "bw", "clat_hist"):
         path = cell / f"output.0_{kind}.1.log.client0"
         lines = [line.split(",", 1) for line in path.read_text().splitlines()]
         path.write_text("".join(f"{int(time) + 4000},{rest}\n" for time, rest in lines))
+    # It prints its output that much later; else it would have stalled for so long.
+    _edit(cell / "json_output.0.client0", _four_seconds_later)
     late = next(cell for cell in build(small).cells if cell.is_baseline)
     assert late.runs[0].window is not None
     assert late.runs[0].window.seconds == pytest.approx(8)

@@ -15,7 +15,7 @@ KEY = "iops_variation_percent"
 
 
 def _run(*iops: float) -> Any:
-    return SimpleNamespace(series={"read": SimpleNamespace(iops=np.array(iops))})
+    return SimpleNamespace(series={"read": SimpleNamespace(is_whole=True, iops=np.array(iops))})
 
 
 def test_it_is_the_mean_over_runs() -> None:

@@ -123,7 +123,9 @@ def test_a_deployment_that_broke_between_two_turns_counts() -> None:
     row[2] = Value(row[2].log, 2, "built anew", row[2].beside)
     found, whole = estimate(row, base), estimate(values("group1", 5, 1, -0.1, 0.01), base)
     assert found == whole is not None
-    assert whole.basis == "5 deployments side by side, 5 pairs of turns in all"
+    assert whole.basis == (
+        "5 deployments side by side, 5 pairs of turns in all, one on each; no verdict"
+    )
 
 
 def test_live_changes_of_one_group_are_compared_as_before() -> None:
