@@ -26,6 +26,8 @@ from cbt_crypto.plan.layout import drives_of
 from cbt_crypto.run.targets.base import Target
 
 _BEGIN = "@device"
+#: The model of a loop device, which is as fast as the disk that its file is on.
+_FILE = "a file, by a loop device"
 #: A partition's model is that of its disk, and a volume's that of the first disk below it. NVMe and
 #: SCSI name the firmware's file differently, and their folders of the PCI device.
 _FUNCTION = r"""
@@ -41,6 +43,7 @@ describe() {
         queue/logical_block_size queue/physical_block_size; do
         [ ! -r "$block/$file" ] || echo "$(basename "$file") $(cat "$block/$file")"
     done
+    [ ! -e "$block/loop/backing_file" ] || echo "model $FILE"
     for pci in "$block/device/device" "$block/device"; do
         [ -r "$pci/numa_node" ] || continue
         echo "numa_node $(cat "$pci/numa_node")"
@@ -74,7 +77,7 @@ def drive_scripts(drives: Iterable[Drive]) -> HostScripts:
 def device_script(devices: Iterable[str], sys: str = "/sys") -> str:
     """Return shell text that describes devices by what `sys` says of them."""
     calls = (f"describe {shlex.quote(device)}" for device in dict.fromkeys(devices))
-    return f"SYS={shlex.quote(sys)}{_FUNCTION}" + "\n".join(calls)
+    return f"SYS={shlex.quote(sys)} FILE={shlex.quote(_FILE)}{_FUNCTION}" + "\n".join(calls)
 
 
 def parse_drives(output: str) -> dict[str, dict[str, Any]]:
@@ -253,11 +256,13 @@ def host_facts(site: Site, host: str, printed: str) -> dict[str, Any]:
     sockets = _number(facts.get("lscpu.Socket(s)"))
     per_socket = _number(facts.get("lscpu.Core(s) per socket"))
     virtualization = facts.get("virtualization") or "unknown"
+    drives = parse_drives(printed)
     return {
         "roles": [role for role in ("head", "clients", "osds", "mons", "mgrs")
                   if host in site.role(role)],
         "emulated": virtualization in _EMULATED,
-        "osds_on_files": any(osd.is_file for osd in site.osds_of(host)),
+        "osds_on_files": any(osd.is_file for osd in site.osds_of(host))
+        or any(drive["model"] == _FILE for drive in drives.values()),
         "virtualization": virtualization,
         "kernel": facts.get("kernel"),
         "os": facts.get("os"),
@@ -277,7 +282,7 @@ def host_facts(site: Site, host: str, printed: str) -> dict[str, Any]:
         "openssl": facts.get("openssl") or None,
         "osd_libraries": facts.get("libraries") or None,
         "networks": _networks(facts),
-        "drives": parse_drives(printed),
+        "drives": drives,
         "energy": facts.get("energy", "").split(),
         "memory_bytes": (_number(facts.get("memory_kb")) or 0) * 1024,
         "load_before": float(facts.get("load") or 0),

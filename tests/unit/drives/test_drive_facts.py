@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cbt_crypto.archive.documents import Environment, PlannedCell
-from cbt_crypto.hosts.site import Drive
+from cbt_crypto.hosts.site import Drive, Site
 from cbt_crypto.report.charts.chart_values import latency_curve, latency_distribution
 from cbt_crypto.report.charts.draw import chart_svg
 from cbt_crypto.report.figures.group import groups
@@ -114,6 +114,22 @@ def test_where_a_drive_is_and_how_it_is_connected(tmp_path: Path, device: str) -
         "pcie_link": "8.0 GT/s PCIe x4",
         "pcie_link_at_most": "8.0 GT/s PCIe x4",
     }
+
+
+def test_a_partition_of_a_loop_device_is_told_from_a_drive(tmp_path: Path) -> None:
+    """As in a namespace lab, whose OSDs are as fast as the one disk below their files."""
+    loop = tmp_path / "class" / "block" / "loop0"
+    (loop / "loop").mkdir(parents=True)
+    (loop / "loop" / "backing_file").write_text("/var/lib/somebody/disk\n")
+    (loop / "loop0p1").mkdir()
+    (loop / "loop0p1" / "partition").write_text("1\n")
+    (loop.parent / "loop0p1").symlink_to(loop / "loop0p1")
+    script = drive_facts.device_script(["/dev/loop0p1"], str(tmp_path))
+    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
+    assert "somebody" not in done.stdout
+    facts = drive_facts.host_facts(Site("/t", "/c", "h", ("h",), ()), "h", done.stdout)
+    assert facts["drives"]["/dev/loop0p1"]["model"] == "a file, by a loop device"
+    assert facts["osds_on_files"] is True
 
 
 @pytest.mark.parametrize(
