@@ -34,7 +34,7 @@ quickstart: packages venv ## The article's story on real Ceph with real LUKS, in
 	status=0; $(BIN)/cbt-crypto lab run configs/quickstart.yaml -a archive --name quickstart || status=$$?; \
 	$(BIN)/cbt-crypto lab down --name quickstart; exit $$status
 
-test: test-packages $(TOX) ## Run the whole test suite; 15 minutes
+test: test-packages $(TOX) ## Run the whole test suite
 	$(TOX)
 
 test-long: test-packages $(TOX) ## Campaigns that take emulated machines long; two hours
