@@ -139,6 +139,7 @@ class _Layout:
     def of(cls, report: Report, width: int) -> _Layout:
         """Columns are taken by their rank until the width is full."""
         names = [name.cell_len for table in report.tables for name in _names(table, [])]
+        names += [len(section.label) for table in report.tables for section in table.sections]
         longest = max(names, default=0)
         bar = _BAR if width >= _WITH_BARS else 0
         loss = report.options.loss
