@@ -202,6 +202,19 @@ def test_upstream_s_files_come_as_checked_streams(
     assert not list((tmp_path / "evil in").iterdir())
 
 
+def test_upstream_s_files_that_do_not_come_in_time_are_a_sentence(
+    upstream_bench: Make, tmp_path: Path, programs: Callable[[str, str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """It was a traceback."""
+    common = upstream_bench().engine.common
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(execution, "COLLECT_S", 2)
+    programs("tar", "exec sleep 10")
+    with pytest.raises(HostError, match="nothing came: not all came within 2 s"):
+        common.sync_files(str(tmp_path / "run"), str(tmp_path / "in"))
+
+
 def test_upstream_s_pdsh_says_no_more_than_an_answer(
     upstream_bench: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

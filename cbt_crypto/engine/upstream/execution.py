@@ -28,7 +28,7 @@ from cbt_crypto.hosts.site import HostScripts, Osd, Site
 #: Linux allows 128 KiB for one argument of a program, and quotes and pdsh add to ours.
 _ARGUMENT_BYTES = 60_000
 #: Seconds in which the files of one cell must have come.
-_COLLECT_S = 300
+COLLECT_S = 300
 
 
 class Fan:
@@ -110,6 +110,22 @@ class Brought:
         return int(bool(self.said))
 
 
+def _fetched(orders: Sequence[Mapping[str, Any]]) -> str:
+    """Take the orders; return what hosts failed to send, and why."""
+    argv, more = fetch.program()
+    process = subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        env={**os.environ, **more}, start_new_session=True,
+    )  # fmt: skip
+    try:
+        _, said = process.communicate(json.dumps(orders).encode(), COLLECT_S)
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        process.communicate()
+        return f"not all came within {COLLECT_S} s"
+    return said.decode(errors="replace")
+
+
 class Common:
     """Upstream's module; a name that is not here is upstream's own."""
 
@@ -153,17 +169,13 @@ class Common:
                 fetch.order(host, self._ssh(node), remote, f"{staging}/{host}/{name}")
                 for host, node in hosts.items()
             ]
-            argv, more = fetch.program()
-            done = subprocess.run(
-                argv, input=json.dumps(orders), env={**os.environ, **more}, text=True,
-                capture_output=True, check=False, start_new_session=True, timeout=_COLLECT_S,
-            )  # fmt: skip
+            said = _fetched(orders)
             for host in hosts:
                 arrived = Path(staging, host, *([name] if is_content else []))
                 if arrived.is_dir():
                     fetch.place(arrived, host, Path(localdir))
-        self._said = done.stderr
-        return Brought(done.stderr)
+        self._said = said
+        return Brought(said)
 
     def _ssh(self, node: str) -> list[str]:
         """As pdsh starts it for upstream."""
