@@ -313,7 +313,7 @@ def _seen(plan: Plan, rounds: int) -> str:
 
 
 def _seen_by_load(plan: Plan, rounds: int, earlier: Optional[Earlier]) -> Iterator[str]:
-    """The same for each workload by what percents differed by in that archive."""
+    """The losses of each workload, by what its percentages differed by in that archive."""
     turns = turns_of(plan.campaign.cluster) if plan.campaign.groups else 1
     shown: dict[str, str] = {}
     for cell in plan.cells if earlier is not None else ():

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Optional
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
 from cbt_crypto.report.figures.of_runs import per, records_of, total_rate
+from cbt_crypto.report.figures.repeats import StandardError, differing
 from cbt_crypto.report.model import Table
 from cbt_crypto.results.cell.recorded import HostRecord
 from cbt_crypto.results.cell.run import Run
@@ -34,7 +34,7 @@ _MOST = 3
 _WORTH = 0.05
 #: The same, where nothing was repeated, so that nothing says what is chance.
 _WORTH_ONCE = 0.25
-_TAIL, _LEVEL = 0.975, 0.05
+_LEVEL = 0.05
 NOT_EXPLAINED = "Not explained: nothing that was recorded moved enough."
 
 
@@ -301,14 +301,9 @@ def changes(runs: Sequence[Run], base: Sequence[Run], direction: str) -> list[Mo
 
 
 def _beyond_chance(moved: Sequence[Moved]) -> list[Moved]:
-    """Holm's procedure over everything that was looked at."""
-    shown = []
-    for rank, one in enumerate(sorted(moved, key=lambda one: one.p or 0.0)):
-        if (one.p or 0.0) * (len(moved) - rank) > _LEVEL:
-            break
-        if abs(one.share) >= _WORTH:
-            shown.append(one)
-    return shown
+    """Judge everything that was looked at together."""
+    found = differing({one.rule.key: one.p for one in moved if one.p is not None}, level=_LEVEL)
+    return [one for one in moved if found[one.rule.key] and abs(one.share) >= _WORTH]
 
 
 def _moved(rule: Rule, runs: Sequence[Run], base: Sequence[Run], direction: str) -> Optional[Moved]:
@@ -334,11 +329,9 @@ def _moved(rule: Rule, runs: Sequence[Run], base: Sequence[Run], direction: str)
         error = math.sqrt(sum(parts))
         weights = sum(p**2 / (len(s) - 1) for p, s in zip(parts, sides))
         degrees = sum(parts) ** 2 / weights if weights else 1.0
-    if not error:
-        return Moved(rule, difference, share, difference, difference, 0.0)
-    half = float(stdtrit(degrees, _TAIL)) * error
-    p = 2 * float(stdtr(degrees, -abs(difference) / error))
-    return Moved(rule, difference, share, difference - half, difference + half, p)
+    test = StandardError(error, degrees)
+    half = test.half
+    return Moved(rule, difference, share, difference - half, difference + half, test.p(difference))
 
 
 def _units(rule: Rule, runs: Sequence[Run]) -> dict[object, float]:
@@ -356,7 +349,7 @@ def _units(rule: Rule, runs: Sequence[Run]) -> dict[object, float]:
 def _whole(rule: Rule, base: Sequence[Run], direction: str) -> Optional[float]:
     """What the baseline's IOs took in all; of a count twice itself, as it is no time."""
     if rule.basis == "cpu":
-        totals = [sum(filter(None, map(_cpu_us(run), _CLASSES))) for run in base]
+        totals = [sum(_cpu(kind)(run) or 0.0 for kind in _CLASSES) for run in base]
     elif rule.basis == "latency":
         totals = [
             record.clat_ns_mean / 1000 for run in base for record in records_of(run, direction)
@@ -367,10 +360,6 @@ def _whole(rule: Rule, base: Sequence[Run], direction: str) -> Optional[float]:
 
 
 _CLASSES = tuple(rule.key[4:] for rule in RULES if rule.basis == "cpu")
-
-
-def _cpu_us(run: Run) -> Callable[[str], Optional[float]]:
-    return lambda kind: _cpu(kind)(run)
 
 
 def _sentence(moved: Moved, runs: Sequence[Run]) -> str:

@@ -341,7 +341,7 @@ def proved(tmp_dir: str, functions: str, calls: Iterable[str]) -> str:
 
 
 def at_once(tmp_dir: str, text: str) -> str:
-    """The same text, whose parts of `proved` share one start of Python where root runs it."""
+    """Return `text` with one start of Python for all its parts of `proved`, where root runs it."""
     word = "CBT_CRYPTO_AT_ONCE"
     shared = _program() + text.replace(_program(), "")
     return (

@@ -190,14 +190,14 @@ def p_values(
     return np.where(np.isnan(found), 1.0, found)
 
 
-def shown(found: Floats, more: int = 0) -> NDArray[np.bool_]:
+def shown(found: Floats, more: int = 0, level: float = VERDICT) -> NDArray[np.bool_]:
     """Whether each difference is shown, of p-values whose last axis is that of comparisons.
 
     Holm's rule (Scandinavian Journal of Statistics 6, 1979); `more` are counted without a p.
     """
     count = found.shape[-1]
     rising = np.argsort(found, axis=-1)
-    limits = VERDICT / (count + more - np.arange(count))
+    limits = level / (count + more - np.arange(count))
     holds = np.cumprod(np.take_along_axis(found, rising, -1) <= limits, axis=-1).astype(bool)
     verdicts = np.empty(found.shape, bool)
     np.put_along_axis(verdicts, rising, holds, axis=-1)
@@ -464,7 +464,9 @@ def _units(pairs: Sequence[tuple[Value, Value]]) -> list[list[float]]:
     return [differences for _, differences in units]
 
 
-def differing(p_values: Mapping[KeyT, float], more: int = 0) -> dict[KeyT, bool]:
+def differing(
+    p_values: Mapping[KeyT, float], more: int = 0, level: float = VERDICT
+) -> dict[KeyT, bool]:
     """Key -> whether its difference is shown. `more` comparisons are counted without a p."""
-    verdicts = shown(np.array(list(p_values.values()), np.float64), more)
+    verdicts = shown(np.array(list(p_values.values()), np.float64), more, level)
     return dict(zip(p_values, verdicts.tolist()))

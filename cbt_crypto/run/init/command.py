@@ -21,7 +21,7 @@ from cbt_crypto.archive.files import printable
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.remote import NONSENSE, Remote
 from cbt_crypto.plan.file import ClusterSection, load, load_data
 from cbt_crypto.plan.file.field_types import UserName
 from cbt_crypto.plan.order import cells_of
@@ -170,7 +170,7 @@ def of_inventory(path: Path, limit: Optional[str]) -> tuple[str, ...]:
         known = groups["_meta"]["hostvars"]
         names = [name for group in groups.values() for name in group.get("hosts", ())]
         hosts = [str(known.get(name, {}).get("ansible_host", name)) for name in names]
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except NONSENSE:
         hosts = []
     if not hosts:
         why = (answer.stderr.strip().splitlines() or ["no host of that name"])[-1]
