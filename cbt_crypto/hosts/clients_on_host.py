@@ -4,7 +4,7 @@ Like all programs of ours that run on hosts it needs Python 3.6 and nothing else
 """
 
 import os
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Set
 
 #: How often a process is asked for our mark until it is believed to have none.
 _ASKED = 3
@@ -19,15 +19,17 @@ class Clients:
         self.mark = f"CBT_CRYPTO_MARK={asked['tmp_dir']}@".encode()
         self.marked = {}  # type: Dict[str, bool]
         self.asked = {}  # type: Dict[str, int]
+        self.clients = set()  # type: Set[str]
 
     def present(self) -> List[str]:
         """The numbers of those that are there now; those of others are given anew."""
         return self.among(set(filter(str.isdigit, os.listdir("/proc"))))
 
-    def among(self, pids: Any) -> List[str]:
+    def among(self, pids: Set[str]) -> List[str]:
         """Those of `pids`, a set of all that are there now."""
         self.marked = {pid: marked for pid, marked in self.marked.items() if pid in pids}
         self.asked = {pid: times for pid, times in self.asked.items() if pid in pids}
+        self.clients &= pids
         return [pid for pid in pids if self._is_one(pid)]
 
     def _is_one(self, pid: str) -> bool:
@@ -37,12 +39,22 @@ class Clients:
                 if self.asked.get(pid, 0) >= _ASKED:
                     return False
                 self.asked[pid] = self.asked.get(pid, 0) + 1
-                with open(f"/proc/{pid}/environ", "rb") as environ:
-                    self.marked[pid] = self.mark in environ.read()
-            if not self.marked[pid]:
+                self.marked[pid] = self._has_mark(pid)
+            if not self.marked[pid] or not self._runs_client(pid):
                 return False
-            # What carries it may become a client at any time, as a script that ends in fio.
-            with open(f"/proc/{pid}/comm") as file:
-                return file.read().strip() in self.programs
+            if pid not in self.clients:
+                # Whoever made it gave it the mark until its program began, which may have none.
+                self.marked[pid] = self._has_mark(pid)
+                self.clients.add(pid)
+            return self.marked[pid]
         except OSError:
             return False
+
+    def _has_mark(self, pid: str) -> bool:
+        with open(f"/proc/{pid}/environ", "rb") as environ:
+            return self.mark in environ.read()
+
+    def _runs_client(self, pid: str) -> bool:
+        """What carries the mark may become a client at any time, as a script that ends in fio."""
+        with open(f"/proc/{pid}/comm") as file:
+            return file.read().strip() in self.programs

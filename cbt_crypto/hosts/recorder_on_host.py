@@ -56,7 +56,7 @@ class Task:
         self.is_eager = is_eager
         self.name = ""
         self.user = self.sys = self.looked = 0
-        self.is_quiet = not is_eager
+        self.is_quiet = False
         if not from_start:
             self.moved()
 

@@ -35,15 +35,19 @@ RANGE = 1_000_000
 WORK = """
 import os, resource, threading, time
 ends = time.monotonic() + 2.5
+done, over = threading.Barrier(3), threading.Event()
 def work():
     while time.monotonic() < ends:
         for _ in range(200): os.stat('/')
         sum(range(3000))
+    done.wait()
+    over.wait()  # a thread that ends takes what it did since the last look with it
 threads = [threading.Thread(target=work) for _ in range(2)]
-[one.start() for one in threads]; [one.join() for one in threads]
+[one.start() for one in threads]; done.wait()
 used = resource.getrusage(resource.RUSAGE_SELF)
 print(used.ru_utime, used.ru_stime)
 time.sleep(1.5)
+over.set()
 """
 
 
