@@ -1,8 +1,4 @@
-"""The overlays by their names in the YAML file.
-
-Their order is that of deployment: an overlay that makes devices comes before one that starts
-daemons on them. A new overlay is one module and one line here.
-"""
+"""The overlays by their names in the file, in the order of deployment: devices, then daemons."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The overlay seam: one change to how a cluster is deployed, with its proof.
 
-An overlay is a frozen pydantic model: its fields are its options in the YAML file. Its hooks
-return shell text and parse output; they run nothing. `docs/overlays.md` shows a complete one.
+Fields are options of the YAML file. Hooks return shell text and parse output; they run nothing.
 """
 
 from __future__ import annotations
@@ -36,11 +35,7 @@ class Transition(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether an overlay is in force, why, and what shows it.
-
-    `reason` is one sentence for people; `evidence` is JSON-serializable and goes into the
-    archive's proof.json.
-    """
+    """Whether an overlay is in force, why in one sentence, and the JSON evidence for proof.json."""
 
     proved: bool
     reason: str
@@ -51,10 +46,8 @@ class Verdict:
 class Watch:
     """What is looked at on one host every few seconds, from before a cell until after it.
 
-    `source` is a module that runs there, with nothing but Python 3.6. Its function `see` takes
-    `argument` and returns a JSON value; each value that differs from the one before is kept. It
-    must cost next to nothing, as it runs beside the load: whatever is found once is kept in the
-    module. A function `count`, where there is one, is called at the beginning and at the end.
+    `source` runs there, on Python 3.6 alone. Its `see(argument)` returns a JSON value, kept when it
+    differs from the last; it must cost next to nothing. `count`, if any, is called first and last.
     """
 
     source: str
@@ -92,19 +85,13 @@ class Overlay(BaseModel):
 
     @classmethod
     def absent(cls) -> Optional[Self]:
-        """The overlay as it is in a configuration that does not name it.
-
-        Such an instance states the default explicitly and proves it: a baseline is proved too.
-        None when there is nothing to state.
-        """
+        """The overlay that states and proves its default where a configuration lacks it, or
+        None."""
         return None
 
     @classmethod
     def make_absent(cls, **options: Any) -> Self:
-        """An instance whose `is_present` is False: what most overlays return from `absent`.
-
-        It is not validated, so that an overlay can require options of those who name it.
-        """
+        """Return an unvalidated instance whose `is_present` is False; most use it for `absent`."""
         overlay = cast(Self, cls.model_construct(**options))
         overlay._is_present = False
         return overlay
@@ -113,10 +100,7 @@ class Overlay(BaseModel):
     def beside(
         cls, configurations: Mapping[str, tuple[Overlay, ...]]
     ) -> dict[str, tuple[Overlay, ...]]:
-        """The overlays of all configurations, when each knows what the others name.
-
-        For an overlay whose absence is stated by what it is elsewhere.
-        """
+        """The overlays of all configurations, if its absence is stated by what it is elsewhere."""
         return dict(configurations)
 
     @property
@@ -126,35 +110,22 @@ class Overlay(BaseModel):
 
     @property
     def covers_devices(self) -> bool:
-        """Whether it lays something between a device and what other overlays find there.
-
-        Such a layer is taken down before another configuration looks at the device itself.
-        """
+        """Whether it adds a layer on a device, torn down before others look at the device."""
         return False
 
     @property
     def stands_beside(self) -> bool:
-        """Whether OSDs of one host and one cluster may differ in it: `layout: side_by_side`.
-
-        It changes each OSD by itself then, and daemons with and without it understand one another.
-        """
+        """Whether OSDs of one host and cluster may differ in it, for `layout: side_by_side`."""
         return False
 
     @property
     def is_divisible(self) -> bool:
-        """Whether groups of OSDs side by side can each have it for themselves, all alike.
-
-        `before_osds` is asked once for each group: a device that OSDs of several groups share is
-        nobody's to claim twice.
-        """
+        """Whether each group of OSDs side by side may have it; `before_osds` is asked per group."""
         return True
 
     @property
     def replaces_client_libraries(self) -> bool:
-        """Whether its option `clients` gives client processes other libraries of Ceph.
-
-        The kernel's client takes none of them.
-        """
+        """Whether client processes get other libraries of Ceph; the kernel's client takes none."""
         return False
 
     @property
@@ -195,17 +166,14 @@ class Overlay(BaseModel):
         return address
 
     def way_back(self, site: Site) -> HostScripts:
-        """Print, before anything is changed, what `take_down` needs and a host may lose.
-
-        It is kept where the run was started; nothing for an overlay that needs no such thing.
-        """
+        """Print, before any change, what `take_down` needs and a host may lose; it is kept here."""
         return {}
 
     def put_back(self, site: Site, way_back: HostOutputs) -> HostScripts:
         """Give hosts that lost it, as in a power cut, what `way_back` printed there.
 
-        Run before `take_down` of a run that ended early. Nothing is known of a host that is not in
-        `way_back`: then print, one sentence a line, what will remain there.
+        It runs before `take_down`. Where `way_back` lacks a host: print, a sentence a line, what
+        remains.
         """
         return {}
 
@@ -254,17 +222,11 @@ class Overlay(BaseModel):
         return Verdict(True, "nothing to prove")
 
     def watch(self, site: Site) -> Mapping[str, Watch]:
-        """Host -> what is looked at there while the cell is measured.
-
-        For what could be changed and changed back between two probes.
-        """
+        """Host -> what is looked at during the cell: changed and changed back between probes."""
         return {}
 
     def judge_seen(self, site: Site, seen: Mapping[str, Sequence[Seen]]) -> Optional[str]:
-        """What contradicts the overlay in all that was seen, host by host; None when nothing.
-
-        Every host of `watch` is there, looked at until the cell had ended.
-        """
+        """What contradicts the overlay in all that was seen on every host of `watch`, or None."""
         return None
 
     def evidence_seen(self, site: Site, seen: Mapping[str, Sequence[Seen]]) -> Mapping[str, Any]:
@@ -314,10 +276,10 @@ def name_of(carrier: Union[Osd, Drive]) -> str:
 
 
 def judge_all(overlay: Overlay, findings: Mapping[CarrierT, Finding], claim: str) -> Verdict:
-    """Proved when no OSD has a fault. `claim` completes the sentence "4 of 4 OSDs ...".
+    """Proved when no OSD (or drive) has a fault. `claim` completes the sentence "4 of 4 OSDs ...".
 
-    A cell on drives has drives in place of OSDs. On a cluster that the campaign did not deploy
-    there are no OSDs to look at: that proves no overlay, and contradicts the absence of none.
+    With no OSDs, on a cluster of another deployer, only the absence of an overlay is not
+    contradicted.
     """
     if not findings:
         return Verdict(not overlay.is_present, "the campaign deploys no OSD to look at")

@@ -1,8 +1,7 @@
-"""Daemons of another build of Ceph: what stands below a prefix, next to the host's own packages.
+"""Daemons of another build of Ceph, below a prefix next to the host's own packages.
 
-A prefix is where a build was installed (`/opt/ceph-main` with `bin` and `lib`), where packages were
-unpacked (`usr/bin` and `usr/lib`), or a whole root file system of another distribution: then its
-own dynamic loader starts the programs, with its own C library.
+A prefix is an installed build (`bin`, `lib`), unpacked packages (`usr/bin`, `usr/lib`), or a root
+file system with its own dynamic loader and C library.
 """
 
 from __future__ import annotations
@@ -91,7 +90,6 @@ class CephBuild(Overlay):
         return f"{self._folder(site)}/{os.path.basename(name)}"
 
     def _folder(self, site: Site) -> str:
-        """Ours, on each host: with programs that start those of the prefix."""
         number = hashlib.sha256(str(self.prefix).encode()).hexdigest()[:8]
         return f"{site.tmp_dir}/build-{number}"
 
@@ -172,7 +170,6 @@ class CephBuild(Overlay):
             yield f"daemons are of several versions: {', '.join(sorted(map(str, versions)))}"
 
     def _fault(self, about: Mapping[str, Any]) -> Optional[str]:
-        """What is wrong with one daemon."""
         if "error" in about:
             return f"its process could not be looked at: {about['error']}"
         if self.version is not None and not f"{about['version']}.".startswith(f"{self.version}."):
@@ -183,7 +180,6 @@ class CephBuild(Overlay):
         return next(filter(None, map(self._fault_of_file, files)), None)
 
     def _fault_of_file(self, path: str) -> Optional[str]:
-        """What is wrong with one file of Ceph that a process runs or has mapped."""
         if path.endswith(" (deleted)"):
             return f"{path.removesuffix(' (deleted)')} was replaced while it ran"
         if self.prefix is not None and not path.startswith(f"{self.prefix}/"):
@@ -196,7 +192,6 @@ def _daemon_hosts(site: Site) -> tuple[str, ...]:
 
 
 def _mapped_by_clients(seen: Mapping[str, Sequence[Seen]]) -> dict[str, list[str]]:
-    """Client host -> files of Ceph that its processes had mapped at any time."""
     return {
         host: sorted(
             {path for look in looks if isinstance(look.value, list) for path in look.value}
@@ -206,7 +201,6 @@ def _mapped_by_clients(seen: Mapping[str, Sequence[Seen]]) -> dict[str, list[str
 
 
 def _parsed(outputs: HostOutputs) -> dict[str, Any]:
-    """Daemon -> what it runs."""
     daemons: dict[str, Any] = {}
     for output in outputs.values():
         for line in filter(lambda line: line.startswith("{"), output.splitlines()):

@@ -1,6 +1,6 @@
-"""A build of Ceph below a prefix: judged, and given programs that start it. Runs on the hosts.
+"""Judge a build of Ceph below a prefix, and make programs that start it. Runs on hosts: Python 3.6.
 
-Root runs what lies there, so nobody else may be able to change it. Needs nothing but Python 3.6.
+Root runs what is there, so nobody else may be able to change it.
 """
 
 import glob
@@ -21,11 +21,7 @@ _LOADERS = ("lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1")
 
 
 class Layout(NamedTuple):
-    """Where things are in a build; None for what it has none of.
-
-    `loader` is the dynamic loader of a root file system, whose C library may be another one.
-    `options` are pairs of an option of Ceph and its directory.
-    """
+    """Where things are in a build, or None; `options`: a Ceph option and its directory."""
 
     programs: Dict[str, str]
     libraries: List[str]

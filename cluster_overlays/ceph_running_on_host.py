@@ -1,8 +1,6 @@
-"""Which of Ceph's libraries client processes have mapped. This file runs on the hosts.
+"""Which of Ceph's libraries client processes have mapped: a `Watch`. Runs on hosts: Python 3.6.
 
-Its source is sent to them, so it needs nothing but Python 3.6. It is a `Watch`: see
-`cluster_overlays/base.py`. What a program is linked with says less: it may be another program, and
-an engine of fio's may be loaded at run time.
+What a program is linked with says less: fio's engines are loaded at run time.
 """
 
 import json

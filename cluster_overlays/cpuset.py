@@ -252,7 +252,7 @@ def _group(site: Site, host: str) -> str:
 
 
 def _facts(outputs: HostOutputs) -> dict[str, Any]:
-    """Host -> what `show` printed; hosts that printed something else are left out."""
+    """Host -> what `show` printed; hosts with other output are left out."""
     facts = {}
     for host, output in outputs.items():
         try:

@@ -1,10 +1,7 @@
-"""Chooses CPUs for OSDs and clients, and puts processes there. This file runs on the hosts.
+"""Choose CPUs for OSDs and clients, and put processes there. Runs on hosts: Python 3.6 alone.
 
-Its source is sent to them, so it needs nothing but Python 3.6. Its one argument is a JSON object,
-see `main`. CPUs are numbers as in /proc/cpuinfo; a core is the list of its hyperthreads.
-
-Ceph pins an OSD to a NUMA node by itself where its drive and networks are on the same one
-(`osd_numa_auto_affinity`), or where `osd_numa_node` names it.
+CPUs are numbers as in /proc/cpuinfo; a core is the list of its hyperthreads. Ceph pins an OSD to a
+NUMA node by `osd_numa_node`, or where its drive and networks are on one.
 """
 
 import contextlib
@@ -108,7 +105,6 @@ class HostFiles:
 
 
 def _fields(status: str) -> Dict[str, str]:
-    """The lines of a /proc/PID/status by their names."""
     pairs = (line.partition(":") for line in status.splitlines())
     return {name: value.strip() for name, _, value in pairs}
 
@@ -230,8 +226,7 @@ def threads(cores: List[Core], smt: bool) -> List[int]:
 class Groups:
     """The cgroups of one campaign on this host: `name`, and in it one for each OSD and `clients`.
 
-    They lie in one of ours because systemd takes the cpuset controller from the root's children
-    when it sees fit, but not from one whose own children use it.
+    systemd takes the controller from the root's children, but not from one whose children use it.
     """
 
     def __init__(self, base: Path, name: str) -> None:
@@ -429,11 +424,7 @@ _planned = []  # type: List[CpuPlan]
 
 
 def see(arguments: Dict[str, Any]) -> Dict[str, Any]:
-    """OSD -> its CPUs as `expected`, and the `found` lists of its threads: a `Watch`.
-
-    `numa_node` is the one that Ceph chose, `clients` are the CPUs of the clients' group. What the
-    options ask for is worked out once.
-    """
+    """OSD -> CPUs `expected`, lists of its threads' `found`, Ceph's `numa_node`, and `clients`."""
     if not _planned:
         _planned.append(CpuPlan(HostFiles(), arguments))
     plan = _planned[0]
@@ -457,9 +448,8 @@ def threads_of(pid_file: str) -> Dict[str, int]:
 def main(arguments: Dict[str, Any], host: HostFiles) -> None:
     """Do `arguments["action"]`: check, apply or show.
 
-    The others are `group`, the name of the campaign's cgroup; `options`, those of the overlay or
-    null for no restriction; `osds`, OSD name -> `pid_file` and admin `socket`; `client`, whether
-    client processes run here.
+    Others: `group`, our cgroup; `options`, the overlay's or null; `osds`, name -> `pid_file` and
+    `socket`; `client`, whether client processes run here.
     """
     plan = CpuPlan(host, arguments)
     if arguments["action"] == "check":

@@ -69,7 +69,6 @@ class DbDevice(Overlay):
         return self.devices is None
 
     def _disk(self, osd: Osd) -> str:
-        """The whole device that the OSD's volume is on."""
         devices = self.devices
         if isinstance(devices, str):
             return devices
@@ -80,7 +79,6 @@ class DbDevice(Overlay):
         return lvm_and_md.group_name(_base(osd), osd.host, self._disk(osd))
 
     def _path(self, osd: Osd) -> str:
-        """What the OSD gets."""
         if self.directory:
             return f"{self.directory}/{_file_name(osd)}"
         return lvm_and_md.path(self._group(osd), f"osd.{osd.id}-db")
@@ -273,10 +271,7 @@ class _Look:
 
 
 def _links(osd: Osd) -> str:
-    """Shell text that prints where an OSD's directory says that its database and log are.
-
-    That of an OSD which somebody else deployed may be in a container: it is seen as by its process.
-    """
+    """Shell text that prints where an OSD's directory says its database and log are."""
     ask = f"echo osd.{osd.id} $part"
     if not osd.is_existing:
         place = f"{shlex.quote(osd.data_dir)}/$part"

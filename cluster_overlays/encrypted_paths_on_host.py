@@ -1,7 +1,6 @@
-"""Finds what a site itself encrypts on the way to other hosts. This file runs on the hosts.
+"""Find what a site itself encrypts on the way to other hosts. Runs on hosts: Python 3.6, iproute2.
 
-Its source is sent to them, so it needs nothing but Python 3.6 and iproute2. What is laid beneath a
-cluster there is no overlay's: a baseline over WireGuard, IPsec or MACsec is not plain.
+A baseline over WireGuard, IPsec or MACsec is not plain.
 """
 
 import ipaddress

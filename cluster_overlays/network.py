@@ -82,10 +82,7 @@ class Look:
 
 
 def judge_absence(site: Site, looks: Sequence[HostOutputs]) -> Verdict:
-    """Proved when no host has a tunnel of ours.
-
-    What the site itself encrypts below the cluster is no overlay's, and in the evidence.
-    """
+    """Proved when no host has a tunnel of ours; the site's own encryption is in the evidence."""
     evidence: dict[str, Any] = {host: _links(looks[-1], host) for host in site.hosts}
     encrypted = [path for host in site.hosts for path in _encrypted_paths(looks[-1], host)]
     if encrypted:
@@ -222,10 +219,7 @@ def _counter_faults(
 
 
 def _alone(site: Site, host: str) -> bool:
-    """Whether one OSD is all of Ceph on a host, so that all that it sends must leave it.
-
-    Elsewhere daemons of one host talk to one another without a tunnel, and how much is not known.
-    """
+    """Whether one OSD is all of Ceph on a host, so that all that it sends must leave it."""
     others = {site.head, *site.mons, *site.mgrs, *site.clients}
     return len(site.osds_of(host)) == 1 and host not in others
 

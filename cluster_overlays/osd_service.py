@@ -1,8 +1,4 @@
-"""What systemd's unit and cephadm's container give an OSD: its environment and its limits.
-
-Packages start OSDs with a larger cache of freed memory for each thread, in tcmalloc, and with a
-million open files. So does every configuration that says nothing else.
-"""
+"""What systemd's unit and cephadm's container give an OSD: its environment and its limits."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What client processes have open, and what lies below it. This file runs on the hosts.
-
-Its source is sent to them, so it needs nothing but Python 3.6. It is a `Watch`: see
-`cluster_overlays/base.py`.
-"""
+"""What client processes have open, and what is below: a `Watch`. Runs on hosts: Python 3.6."""
 
 from typing import Any, Dict, List, Optional, Set, Tuple  # noqa: F401 - in comments
 

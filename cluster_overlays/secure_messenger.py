@@ -30,11 +30,7 @@ _ENCRYPTED = ("msgr_recv_encrypted_bytes", "msgr_send_encrypted_bytes")
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes received and sent by an OSD's messenger: since it started, or between two readings.
-
-    `encrypted` is None where Ceph does not count them. `drift` is how many bytes moved while
-    the counters were read: by that much the others may disagree.
-    """
+    """Bytes of an OSD's messenger; `encrypted` None: not counted; `drift`: moved meanwhile."""
 
     total: int
     encrypted: Optional[int]
@@ -63,7 +59,6 @@ class Traffic:
         )
 
     def __add__(self, other: Traffic) -> Traffic:
-        """What moved at both OSDs."""
         return self._with(other, 1)
 
     def __sub__(self, before: Traffic) -> Traffic:
@@ -166,10 +161,10 @@ def agreed(
     client_modes: Iterable[str],
     is_watched: bool = False,
 ) -> Agreed:
-    """Judge one OSD. `connections`: kind of peer -> mode -> how many; None when Ceph cannot say.
+    """Judge one OSD; `connections`: kind of peer -> mode -> number, None when Ceph cannot say.
 
-    `client_modes` are the values of ms_client_mode of the clients of the cell. `is_watched`: by
-    OSDs of a secure group of the same cluster, whose heartbeats are encrypted.
+    `client_modes` are the clients' ms_client_mode. `is_watched`: secure OSDs of the cluster send it
+    encrypted heartbeats.
     """
     bytes_say = by_bytes(traffic)
     if is_watched and bytes_say is Mode.MIXED and _is_less_than_data(traffic):
@@ -533,7 +528,6 @@ def _ask_clients(site: Site) -> HostScripts:
 
 
 def _client_modes(site: Site, outputs: HostOutputs) -> list[str]:
-    """Each active client's ms_client_mode, empty for one that could not say."""
     modes = (outputs.get(host, "").partition(_CLIENT_MODE)[2] for host in site.active_clients)
     return list(dict.fromkeys(text.strip() for text in modes))
 
@@ -546,7 +540,6 @@ def _answers(site: Site, outputs: HostOutputs) -> Answers:
 
 
 def _traffic(osd: Osd, before: Answers, after: Answers) -> Union[Traffic, str]:
-    """What moved at this OSD, or why that is not known."""
     for look in (before, after):
         for question in ("bytes", "modes"):
             fault = look.fault(_key(osd, question), osd.host)

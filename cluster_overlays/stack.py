@@ -21,17 +21,13 @@ Run = Callable[[HostScripts, str], HostOutputs]
 
 
 def _passed(overlays: Iterable[Overlay], hook: str, *where: Any, value: ValueT) -> ValueT:
-    """Pass a value through that hook of the overlays, bottom first."""
     for overlay in overlays:
         value = getattr(overlay, hook)(*where, value)
     return value
 
 
 class Stack(Overlay):
-    """Every known overlay once: as the configuration names it, else as it states its absence.
-
-    What an overlay says of itself alone, such as its proof, is asked of each of `overlays`.
-    """
+    """Every known overlay once: as the configuration names it, else as it states its absence."""
 
     name: ClassVar[str] = "stack"
 
@@ -145,11 +141,10 @@ class Part:
 
 @dataclass
 class BoundStack:
-    """What an engine asks while it deploys: a stack bound to the site where it is in force.
+    """A stack bound to the site where it is in force: what an engine asks while it deploys.
 
-    Whose turn it is comes last in `groups`: hosts of clients, which all groups share, are left as
-    it wants. There are none where all OSDs are deployed alike. `clear` makes what removes whatever
-    this campaign may have left.
+    The last of `groups`, if any, has its turn, and the clients' hosts. `clear` makes what removes
+    all that this campaign may have left.
     """
 
     site: Site
@@ -158,7 +153,6 @@ class BoundStack:
     groups: Sequence[Part] = ()
 
     def _alike(self) -> list[Overlay]:
-        """The overlays in which groups do not differ: all, where there are no groups."""
         unlike = self.groups[0].site.unlike if self.groups else ()
         return [overlay for overlay in self.stack.overlays if overlay.name not in unlike]
 
@@ -182,10 +176,7 @@ class BoundStack:
         return self.stack.program(self.site, name)
 
     def ceph_conf(self) -> Mapping[str, Mapping[str, str]]:
-        """Sections that are laid over the rest of ceph.conf.
-
-        Of groups: what all have, what monitors say to all of them, and a section for each OSD.
-        """
+        """ceph.conf's sections: of groups, what all have, monitors' all, and one for each OSD."""
         if not self.groups:
             return self.stack.ceph_conf()
         alike = self._alike()
@@ -261,7 +252,6 @@ class BoundStack:
 
 
 def _conf_beside(part: Part) -> Mapping[str, Mapping[str, str]]:
-    """What a group's OSDs and clients have and others do not."""
     overlays = (each for each in part.stack.overlays if each.name in part.site.unlike)
     return ceph_conf.merged(*(overlay.conf_beside() for overlay in overlays))
 

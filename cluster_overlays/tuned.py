@@ -211,5 +211,4 @@ def _memory(site: Site, host: str) -> str:
 
 
 def _call(script: str, *arguments: str) -> str:
-    """Shell text that runs a script with arguments, in the same shell."""
     return f"set -- {' '.join(shlex.quote(argument) for argument in arguments)}\n{script}"

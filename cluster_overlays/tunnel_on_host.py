@@ -1,9 +1,7 @@
-"""Makes, shows and removes a tunnel between hosts. This file runs on the hosts, as root.
+"""Make, show and remove a tunnel between hosts. Runs on hosts as root: Python 3.6, iproute2.
 
-Its source is sent to them, so it needs nothing but Python 3.6, iproute2, and what the kind of
-tunnel needs. Keys are made here, in a tmpfs, and never leave: hosts tell one another their public
-keys only. Secrets reach the kernel by the standard input of `ip` or by a file, never by a command
-line.
+Keys are made in a tmpfs and never leave. They reach the kernel by stdin or a file, never by a
+command line.
 """
 
 import glob

@@ -90,10 +90,7 @@ class Moved(_Document):
 
 
 class OsdStorage(_Document):
-    """What one OSD read and wrote while a cell's clients ran, ramp included.
-
-    `devices` are those that it had open, each with what lies below it.
-    """
+    """What one OSD read and wrote while clients ran, ramp included, by opened device and below."""
 
     host: str
     counters: Mapping[str, int] = {}
@@ -194,10 +191,7 @@ class OverlayProof(_Document):
 
 
 class Proof(_Document):
-    """proof.json: whether a cell's configuration was in force.
-
-    `required` is False where the file said `proof: none`: then nothing was looked at.
-    """
+    """proof.json: whether a configuration was in force; not `required` with `proof: none`."""
 
     format: int
     configuration: str

@@ -1,8 +1,4 @@
-"""Read files that somebody sent, within stated limits; write ours whole or not at all.
-
-What is read is a regular file, at most as large as the caller allows. What is wrong with it is kept
-as a Problem beside the figures. JSON that the campaign writes is replaced in one step.
-"""
+"""Read files that somebody sent, within stated limits; write ours whole or not at all."""
 
 from __future__ import annotations
 
@@ -24,11 +20,7 @@ _LONGEST = 400
 
 @dataclass(frozen=True)
 class Problem:
-    """One sentence about one file or cell.
-
-    `file` is relative to the archive and begins the sentence; it is empty when the problem is
-    of the cell as a whole.
-    """
+    """One sentence about a file (relative to the archive), or about the cell if that is empty."""
 
     file: str
     sentence: str
@@ -38,11 +30,7 @@ class Problem:
 
 
 class Malformed(Exception):
-    """A file cannot be read as what it should be; the message is one sentence without its name.
-
-    What it repeats of the file is made printable, on one line, and shortened where it is longer
-    than a sentence.
-    """
+    """A file is not what it should be; the message is one printable sentence without its name."""
 
     def __init__(self, sentence: str) -> None:
         text = printable(" ".join(sentence.split()))
@@ -50,10 +38,7 @@ class Malformed(Exception):
 
 
 class Unreadable(Malformed):
-    """What the system would not let be read, though it is there: another time it may.
-
-    `met` is how many of these this process has met, whoever caught them.
-    """
+    """What is there and cannot be read now; `met` counts these in this process."""
 
     met: ClassVar[int] = 0
 
@@ -70,10 +55,7 @@ def of_system(error: OSError) -> Malformed:
 
 
 def printable(text: str) -> str:
-    """`text` with a replacement character for each one that is neither printable nor a newline.
-
-    A terminal would obey some of them, and an HTML document cannot hold others.
-    """
+    """`text` with a replacement character for each that a terminal would obey or HTML not hold."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
@@ -86,11 +68,7 @@ JSON_VALUES = 2_000_000
 
 
 def read_document(path: Path, limit: int = DOCUMENT_LIMIT, inside: Optional[Path] = None) -> bytes:
-    """The whole of a regular file. Raises Malformed when it is larger than `limit` bytes.
-
-    With `inside`, a directory without links on the way, also for a file that is elsewhere: a link
-    may have been put on its way after anybody looked.
-    """
+    """The whole of a regular file; Malformed if larger than `limit`, or by a link if `inside`."""
     with open_regular(path) as file:
         if inside is not None and not _where(file).is_relative_to(inside):
             raise Malformed("is a link out of the archive, so it was not read")
@@ -101,16 +79,11 @@ def read_document(path: Path, limit: int = DOCUMENT_LIMIT, inside: Optional[Path
 
 
 def _where(file: BinaryIO) -> Path:
-    """The path of an open file, as the kernel knows it."""
     return Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))
 
 
 def check_values(data: bytes, most: int = JSON_VALUES) -> None:
-    """Raise Malformed for JSON of more values than `most`, before anything makes them.
-
-    64 MiB of `[],[],...` become 2 GB. What is counted is what begins or parts values; some of it
-    may stand in texts.
-    """
+    """Raise Malformed for JSON of more than about `most` values: 64 MiB of `[],` become 2 GB."""
     if sum(map(data.count, (b",", b"[", b"{"))) > most:
         raise Malformed("holds more values than any campaign writes, so it was not read")
 
@@ -132,10 +105,7 @@ def _regular(descriptor: int) -> BinaryIO:
 
 
 def open_below(root: Path, name: str) -> BinaryIO:
-    """Open a file by its name below `root`, through no link, whoever puts one there meanwhile.
-
-    Raises Malformed as `open_regular` does.
-    """
+    """Open a file below `root` through no link, also one made meanwhile; or raise Malformed."""
     *folders, last = PurePosixPath(name).parts
     try:
         at = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
@@ -160,10 +130,7 @@ YAML_DIGITS = 100
 
 
 def read_yaml(data: bytes) -> Any:
-    """The value of a YAML document that someone sent. Raises Malformed.
-
-    One alias may stand for a million values, or for what it is a part of: they are counted first.
-    """
+    """The value of a stranger's YAML, its aliases counted first, or Malformed."""
     if len(data) > _YAML_BYTES:
         raise Malformed("is larger than 1 MiB, so it was not read")
     try:
@@ -207,15 +174,12 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 class Stream:
-    """The bytes of a plain or gzip file in pieces, the kind recognised by its first bytes.
+    """The bytes of a plain or gzip file, recognised by its first bytes, in pieces.
 
-    Once iterated, `truncated` tells whether a gzip stream ended without its trailer, which is
-    how it looks when its writer was ended by a signal. Iteration raises Malformed for damaged
-    data and for more than `limit` bytes.
+    Afterwards `truncated` says whether a gzip trailer was missing. Malformed for damage or size.
     """
 
     def __init__(self, path: Path, limit: int = STREAM_LIMIT, piece: int = 1 << 20) -> None:
-        """`piece` is the largest size of one piece, in bytes."""
         self.truncated = False
         self._path = path
         self._limit = limit
@@ -233,10 +197,7 @@ class Stream:
                 yield piece
 
     def lines(self) -> Iterator[bytes]:
-        """Pieces that end at the end of a line; the last one may lack its newline.
-
-        Raises Malformed for a line longer than `LINE_LIMIT`.
-        """
+        """Pieces that end with a line, but for the last; Malformed for one beyond `LINE_LIMIT`."""
         rest = b""
         for piece in self:
             cut = piece.rfind(b"\n") + 1
@@ -284,10 +245,7 @@ FORMAT = 1
 
 
 def hash_of(config: Mapping[str, Any]) -> str:
-    """CBT's name for a combination, longer: 16 hex digits of the sha1 of the sorted config.
-
-    CBT takes the first 8 of them, of which two in a campaign of ten thousand cells may be the same.
-    """
+    """CBT's hash of a config, with 16 hex digits: of its 8, two in 10,000 cells may be the same."""
     text = str(sorted(config.items()))
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:16]
 

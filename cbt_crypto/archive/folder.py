@@ -1,7 +1,4 @@
-"""An archive on disk: its plan, the files and labels of its cells, and its timeline.
-
-No path of a cell may lead out of the archive. docs/archive.md describes the layout.
-"""
+"""An archive on disk (docs/archive.md); no path of a cell may lead out of it."""
 
 from __future__ import annotations
 
@@ -48,21 +45,14 @@ def _resolved(root: Path) -> Path:
 
 @dataclass(frozen=True)
 class Folder:
-    """A directory below an archive's root.
-
-    Names come from files that someone sent, so each is checked before it is opened. `shown` is
-    how it is called in problems: relative to the archive, or to a cell.
-    """
+    """A directory of the archive; names are checked before use, `shown` names it in problems."""
 
     root: Path
     relative: str = ""
     shown: str = ""
 
     def path(self, name: str) -> Path:
-        """The file of that name, relative to this folder.
-
-        Raises Malformed for one outside of the archive, be it by `..` or by a symbolic link.
-        """
+        """The file of that name here; Malformed if `..` or a link leads out of the archive."""
         pure = PurePath(name)
         if "\0" in name or not pure.parts or ".." in pure.parts or pure.is_absolute():
             raise Malformed(f"names {name!r}, which is outside of the archive")
@@ -80,7 +70,6 @@ class Folder:
 
     @cached_property
     def _is_inside(self) -> bool:
-        """Whether the directory itself is; a cell has hundreds of files, so it is asked once."""
         return self._holds(self.root / self.relative)
 
     def _holds(self, path: Path) -> bool:
@@ -102,10 +91,7 @@ class Folder:
 
     @cached_property
     def names(self) -> Sequence[str]:
-        """What the directory held when first asked, sorted; nothing when there is none.
-
-        Raises Malformed for one that cannot be listed.
-        """
+        """What the directory held when first asked, sorted; Malformed if it cannot be listed."""
         try:
             return sorted(os.listdir(self.root / self.relative))
         except (FileNotFoundError, NotADirectoryError):
@@ -222,7 +208,6 @@ class Timeline:
     """Notes steps that were taken to their end; a campaign that goes on adds to what is there."""
 
     def __init__(self, archive: Path) -> None:
-        """Reads what is noted already."""
         self._archive = archive
 
     @contextlib.contextmanager

@@ -1,7 +1,4 @@
-"""Pack an archive into one zip file, and open such a file from an untrusted sender.
-
-A pack is a zip whose manifest names every file with its checksum.
-"""
+"""Pack an archive into one zip, its manifest with checksums; open one of an untrusted sender."""
 
 from __future__ import annotations
 
@@ -41,10 +38,9 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def pack(archive: Path, target: Path) -> int:
-    """Write all results of an archive into `target`; return how many files.
+    """Write an archive's regular files into `target`; return how many there are.
 
-    Links, what is no regular file, and names that are no text are left out. Raises UsageError for
-    no archive or a target that exists, RunError when it cannot be written; then there is none.
+    Raises UsageError for no archive or a target that exists, RunError when writing fails.
     """
     if not (archive / "results" / "plan.json").is_file():
         raise UsageError(
@@ -201,10 +197,7 @@ class Pack:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Pack]:
-    """The content of a pack in a directory of its own, gone afterwards.
-
-    Raises UsageError, naming the pack, for whatever is wrong with it.
-    """
+    """A pack's content in a directory of its own, gone afterwards; UsageError for what is wrong."""
     with tempfile.TemporaryDirectory(prefix=_TEMPORARY) as directory:
         try:
             with open_regular(path) as stream:
@@ -232,7 +225,6 @@ def is_pack(path: Path) -> bool:
 
 
 def _checked_size(stream: BinaryIO) -> int:
-    """The size of a zip. Raises Malformed where its list of files is too long to be read."""
     size = stream.seek(0, os.SEEK_END)
     stream.seek(max(0, size - (1 << 16) - 200))
     tail = stream.read()

@@ -1,8 +1,6 @@
-"""Questions to Ceph daemons through their admin sockets, many of them by one process a host.
+"""Ask Ceph daemons through their admin sockets, many by one process a host.
 
-The `ceph daemon` command takes half a second and more to start, for one question to one daemon.
-The program sent here takes a few milliseconds a question. It needs python3 on the host, which
-comes with Ceph's own commands.
+`ceph daemon` takes half a second for one question to one daemon; this takes milliseconds.
 """
 
 from __future__ import annotations

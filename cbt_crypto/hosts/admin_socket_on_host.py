@@ -1,8 +1,7 @@
-"""Asks Ceph daemons through their admin sockets. This file runs on the hosts.
+"""Ask Ceph daemons through their admin sockets. Runs on hosts: Python 3.6 alone.
 
-Its source is sent to them, so it needs nothing but Python 3.6. Ceph's side of the protocol: a
-request ends in a NUL, an answer begins with its length in bytes, 32 bits, big-endian. The answer
-to an unknown command is not JSON.
+A request ends in a NUL; an answer begins with its length, 32 bits big-endian. The answer to an
+unknown command is not JSON.
 """
 
 import fnmatch

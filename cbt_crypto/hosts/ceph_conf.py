@@ -97,10 +97,7 @@ def render(sections: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def cluster_name(path: str) -> str:
-    """What the cluster of a ceph.conf is called, by which its clients find their keys.
-
-    As Ceph's tools take it, where a command line names the file and no cluster.
-    """
+    """What the cluster of a ceph.conf is called, by which its clients find their keys."""
     name = Path(path)
     return name.stem if name.suffix == ".conf" else "ceph"
 
@@ -112,11 +109,7 @@ def client_words(path: str, client_id: str) -> str:
 
 
 def mon_vector(address: str) -> str:
-    """`host[:port]` as a msgr2 address vector; CBT's 6789 is msgr1's, so it means 3300.
-
-    Monitor maps hold addresses only, so a name is looked up here. Raises UsageError when it has
-    no IPv4 address.
-    """
+    """`host[:port]` as a msgr2 address vector, by IPv4; CBT's 6789 is msgr1's, so it means 3300."""
     host, _, given = address.partition(":")
     port = int(given) if given and int(given) != _MSGR1_PORT else _MSGR2_PORT
     return f"[v2:{_ipv4(host)}:{port}]"

@@ -1,7 +1,4 @@
-"""Runs on a host: tells a campaign's client processes from everybody else's.
-
-Like all programs of ours that run on hosts it needs Python 3.6 and nothing else.
-"""
+"""Tell a campaign's client processes from all others. Runs on hosts: Python 3.6 alone."""
 
 import os
 from typing import Any, Dict, List, Set

@@ -1,8 +1,6 @@
-"""Every command that ran on a host, in one line each: `results/commands.log` and `cbt.py -v`.
+"""Log every command that ran on a host in one line: `results/commands.log` and `cbt.py -v`.
 
-A line has the time (UTC), seconds, exit status, hosts, what it was for, and the command itself:
-without secrets, without line breaks, and cut where it is long. What a check asked before anything
-was touched is held back until there is an archive to write to.
+What a check asked before anything was touched is held back until there is an archive.
 """
 
 from __future__ import annotations
@@ -58,10 +56,7 @@ def record(
     hosts: Sequence[str], what: str, command: str, ending: str, seconds: float,
     errors: str = "",
 ) -> None:  # fmt: skip
-    """Log a command that ended, as `ending` says: `exit 0`, `no answer`, `timed out`, `started`.
-
-    `said` is what it printed to stderr; its end is shown when it failed.
-    """
+    """Log a command that ended, as `ending` says: `exit 0`, `no answer`, `timed out`, `started`."""
     if _LOGGER.handlers:
         _LOGGER.info("%s", line(time.time(), hosts, what, command, ending, seconds, errors))
 

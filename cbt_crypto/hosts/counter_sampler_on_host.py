@@ -1,9 +1,4 @@
-"""Runs on a host: writes the kernel's counters of processors, network and processes to a file.
-
-Like all programs of ours that run on hosts it needs Python 3.6 and nothing else. The file is in the
-form that collectl gives its raw files, so that one reader serves both: a header, then samples that
-begin with a line `>>> EPOCH <<<` and copy lines of /proc/stat, /proc/net/dev and /proc/PID/stat.
-"""
+"""Write the kernel's counters to a file in collectl's raw form. Runs on hosts: Python 3.6 alone."""
 
 import glob
 import json
@@ -17,10 +12,7 @@ _NET = "/sys/class/net"
 
 
 def main(asked: Dict[str, Any]) -> None:
-    """Sample until SIGTERM, or until the file is removed.
-
-    `asked` has `file`, `every_s`, and `processes_every`: each so-manieth sample has the processes.
-    """
+    """Sample until SIGTERM or until `file` goes; every `processes_every`th has the processes."""
     # Waited for below, and so not delivered: a sample is never cut in the middle.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     # Each sample is written at once, as a whole: the file may be read, or the host lost, any time.

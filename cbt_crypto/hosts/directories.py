@@ -77,10 +77,8 @@ def _call(action: str, *words: str) -> str:
 
 
 def functions() -> str:
-    """Defines `key_directory`, which prints the directory.
-
-    `key_directory make` makes it where it is missing, or ends the script with a sentence;
-    `key_directory present` prints each that is there and root's alone, or nothing.
+    """Define `key_directory [make
+    present]`, which prints the directory, or nothing for `present`.
     """
     return (
         f"KEYS=$(cat <<\\KEYS_PROGRAM\n{shell.program(keys_on_host)}KEYS_PROGRAM\n)\n"
@@ -89,11 +87,7 @@ def functions() -> str:
 
 
 def cache_dir() -> Path:
-    """`$XDG_CACHE_HOME/cbt-crypto`, or `~/.cache/cbt-crypto`.
-
-    Raises UsageError where it is another user's: what is in it is run and removed. sudo may leave
-    $HOME and $XDG_CACHE_HOME as the caller's.
-    """
+    """`$XDG_CACHE_HOME/cbt-crypto` or `~/.cache/cbt-crypto`; UsageError if it is another user's."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
     for place in (base, base / "cbt-crypto"):
         if place.exists():
@@ -114,10 +108,9 @@ def _check(place: Path, status: os.stat_result) -> None:
 
 
 def own_below_cache(name: str) -> Path:
-    """A directory of that name in the cache, made if need be, in which this user alone can write.
+    """Make a directory in the cache where this user alone can write.
 
-    Raises UsageError where somebody else could put another in the place of any directory on the way
-    to it, or where the cache itself is a link; OSError where it cannot be made.
+    Raises UsageError where another could replace it or the cache is a link; OSError.
     """
     cache = cache_dir()
     cache = cache.parent.resolve() / cache.name

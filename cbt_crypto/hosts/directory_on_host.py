@@ -1,7 +1,6 @@
-"""A campaign's own directory on a host: made, judged and removed. This file runs on the hosts.
+"""Make, judge and remove a campaign's own directory. Runs on hosts: Python 3.6 alone.
 
-A directory that anybody could have made, or could replace, decides nothing: it must belong to us,
-be open to nobody else, and be reached through no link. Needs nothing but Python 3.6.
+A directory decides something only if it is ours, open to nobody else, and reached by no link.
 """
 
 import contextlib
@@ -43,10 +42,7 @@ def check_above(path: str) -> None:
 
 
 def check_way(path: str) -> None:
-    """Raise Refused when somebody else could have this path lead to something else.
-
-    Links are followed, each of which must be ours, in directories that only we may change.
-    """
+    """Raise Refused when somebody else could have this path, or a link on it, lead elsewhere."""
     place, rest, links = "/", path.split("/"), 0
     while rest:
         name = rest.pop(0)
@@ -131,10 +127,7 @@ def mounts_below(path: str) -> List[str]:
 
 
 def remove(path: str, part: str = "") -> None:
-    """Remove what is below the directory, or `part` of it; nothing when it is not there.
-
-    Links are removed and not followed; where something is mounted, nothing is removed.
-    """
+    """Remove what is below the directory or its `part`; follow no link, remove nothing mounted."""
     if not os.path.lexists(path):
         return
     check_directory(path)

@@ -1,8 +1,6 @@
-"""Brings directories from hosts as tar streams that nobody need trust.
+"""Bring directories from hosts as tar streams that nobody need trust; as a program, from many.
 
-A compromised host chooses every byte: so only regular files and directories are written, below a
-new folder, without setuid bits, and never through a link. Run as a program, it fetches from many
-hosts at once.
+Only regular files and directories are written, below a new folder, without setuid bits.
 """
 
 from __future__ import annotations
@@ -80,10 +78,9 @@ def after_mark(stream: BinaryIO, mark: str) -> None:
 
 
 def unpack(stream: BinaryIO, target: Path) -> list[str]:
-    """Write a tar's files below `target`, in place of its top directory's name.
+    """Write a tar's files below the new `target`, without the top directory's name.
 
-    `target` is made, and must not be there. Returns what was left out: links, pipes and devices.
-    Raises Unfit for a stream that is cut short, or names what is not below its top directory.
+    Returns the links, pipes and devices left out. Raises Unfit for a torn or straying stream.
     """
     left_out: list[str] = []
     top = None
@@ -109,8 +106,7 @@ def unpack(stream: BinaryIO, target: Path) -> list[str]:
 
 
 def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> bool:
-    """Whether it is of a kind that is written. All directories above it are made here, none is a
-    link: `target` was not there, and links are not written."""
+    """Write a file or directory; return whether it is of such a kind."""
     if member.isdir():
         path.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
         return True

@@ -1,7 +1,4 @@
-"""The directory for keys, in memory and nobody else's. This file runs on the hosts, as root.
-
-Its source is sent to them, so it needs nothing but Python 3.6.
-"""
+"""The directory for keys, in memory and root's alone. Runs on hosts: Python 3.6 alone."""
 
 import contextlib
 import os
@@ -46,8 +43,7 @@ def key_directories() -> List[str]:
 
 
 def is_ours_alone(directory: str) -> bool:
-    """Whether it is a directory, and no link, that nobody else may look into: anybody may write to
-    /dev/shm, and so put one there first."""
+    """Whether it is a directory, no link, that only we may read: anybody may write to /dev/shm."""
     try:
         status = os.lstat(directory)
     except OSError:

@@ -1,9 +1,7 @@
-"""Processes on this machine that are ours, found by a mark in their environment.
+"""Find our processes on this machine by a mark in their environment.
 
-An id that was written down can be lost by a kill, or belong to somebody else by now; the mark is
-there from the start of a process to its end. A run marks what it starts, such as pdsh and ssh:
-killed, these go on with the step they were at, and could start a daemon after everything was taken
-down. A lab marks its nodes.
+A process id can be lost by a kill or reused. A run marks pdsh and ssh, which outlive a kill and
+could start a daemon after everything was torn down; a lab marks its nodes.
 """
 
 from __future__ import annotations
@@ -56,10 +54,7 @@ def of_lab(directory: Path) -> list[int]:
 
 
 def end_lab(directory: Path) -> None:
-    """Kill those, and with them every process of namespaces they are in.
-
-    Returns when they are gone. Raises RunError when they are not after some seconds.
-    """
+    """Kill a lab's processes and all in their namespaces; RunError when some stay."""
     of_this_process = _pid_namespace(os.getpid())
     namespaces: set[str] = set()
     deadline = time.monotonic() + _PATIENCE_S

@@ -1,8 +1,6 @@
-"""Prints what a client of a cluster learns when it connects. This file runs on the hosts.
+"""Print what a client of a cluster learns when it connects. Runs on hosts: Python 3.6, librados.
 
-Its source is sent to them, so it needs nothing but Python 3.6 and librados, which every client
-has. Connecting matters: options that the monitors keep are known only then, and no file needs
-to have the cluster's fsid.
+Options that the monitors keep are known only then, and no file needs to have the fsid.
 """
 
 import ctypes
@@ -18,10 +16,7 @@ TIMEOUT_S = 20
 
 
 def told(conf: str, user: str, names: List[str]) -> List[str]:
-    """The values that are in force of `fsid` and of options.
-
-    Raises OSError where librados is missing or the cluster does not let us in.
-    """
+    """The values of `fsid` and of options in force; OSError without librados or cluster."""
     librados = ctypes.CDLL("librados.so.2")
     cluster = ctypes.c_void_p()
     _check(librados.rados_create(ctypes.byref(cluster), user.encode()))

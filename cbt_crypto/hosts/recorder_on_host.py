@@ -1,9 +1,7 @@
-"""Runs on a host: writes down each second what explains a cell's figures.
+"""Write down each second what explains a cell's figures. Runs on hosts: Python 3.6 alone.
 
-Like all programs of ours that run on hosts it needs Python 3.6 and nothing else. It writes up to
-three files: `recording` (JSON lines: a header, then what was counted since the line before),
-`clients_cpu` (the client processes' CPU, where there are clients) and `energy` (RAPL's counters,
-where the host has some). `results.readers.recording` and its siblings read them.
+Up to three files: `recording` (JSON lines: a header, then counts since the line before),
+`clients_cpu` (where there are clients) and `energy` (RAPL). `results.readers` reads them.
 """
 
 import glob
@@ -142,10 +140,8 @@ class Tasks:
         self.whole.get(pid, set()).discard(thread)
 
     def sample(self) -> Optional[Dict[str, List[Any]]]:
-        """By class: user and system ticks, and of its busiest thread ticks, number and name.
-
-        None while threads are not due.
-        """
+        """By class: ticks (user, system; its busiest thread's), its number, name; None if not
+        due."""
         self.looks += 1
         if self.looks % self.every:
             return None
@@ -351,7 +347,6 @@ class Recorder:
     """The files of one host. Each sample is written at once: the host may be lost any time."""
 
     def __init__(self, asked: Dict[str, Any]) -> None:
-        """`asked` as `main` has it."""
         self.folder = asked["folder"]
         clients = Clients(asked)
         self.zones = Zones(asked["powercap"])
@@ -410,11 +405,7 @@ def speeds() -> Iterator[Tuple[str, int]]:
 
 
 def main(asked: Dict[str, Any]) -> None:
-    """Record until SIGTERM, or until the file is removed.
-
-    `asked` has `folder`, `programs` and `tmp_dir` as `Clients` wants them, `has_clients`, and
-    `powercap`, the folder of RAPL's zones.
-    """
+    """Record in `folder` until SIGTERM or until the file goes; `powercap` has RAPL's zones."""
     # Waited for below, and so not delivered: a sample is never cut in the middle.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -1,8 +1,7 @@
-"""Runs the shell text that hooks return on their hosts, and says which host failed and why.
+"""Run the shell text that hooks return on hosts, and say which host failed and why.
 
-Each answer is framed: a mark that no host could know before, what the script prints, the mark again
-with the exit status. So a greeting of the login shell is no part of it, and a host that never
-answered, or was cut short, is kept apart from one that failed.
+An answer is framed by a mark that no host could know: a login greeting is no part of it, and a host
+that was cut short is told from one that failed.
 """
 
 from __future__ import annotations
@@ -119,11 +118,7 @@ class HostResult:
 
 
 class Remote:
-    """Runs scripts through an engine, as the campaign's user.
-
-    `mark` is in the environment of everything started here, so that exactly those processes can
-    be found and ended again, by `kill_script`.
-    """
+    """Run scripts through an engine as the campaign's user, with `mark` in their environment."""
 
     def __init__(self, common: Execution, tmp_dir: str, user: Optional[str] = None) -> None:
         """`common` is the engine's module; `tmp_dir` the campaign's directory on every host."""
@@ -136,19 +131,15 @@ class Remote:
     ) -> dict[str, str]:
         """Run each host's script, all at once, and return its standard output by host.
 
-        `what` names the step in errors ("make OSDs"). Raises HostError for the first host, in
-        the order of `scripts`, that failed or did not answer within `timeout` seconds.
+        `what` names the step in errors. Raises HostError for the first host, in the order of
+        `scripts`, that failed or did not answer within `timeout` seconds.
         """
         return self.begin(scripts, what, timeout)()
 
     def begin(
         self, scripts: HostScripts, what: str, timeout: Optional[float] = None
     ) -> Callable[[], dict[str, str]]:
-        """Start what `run` does, and return what waits for it and does the rest.
-
-        Other scripts may run meanwhile. Whoever does not come to wait leaves what runs on the hosts
-        to `kill_script`.
-        """
+        """Start what `run` does; return what waits for it. Else `kill_script` ends it."""
         wait = self._begin(scripts, what, timeout)
 
         def outputs() -> dict[str, str]:
@@ -214,10 +205,7 @@ def misread(error: BaseException, what: str) -> RunError:
 
 
 def answer_of(host: str, what: str, text: str, read: Callable[[str], T]) -> T:
-    """What a host's answer says, by a function that raises for what it cannot read.
-
-    Raises HostError that shows the beginning of such an answer.
-    """
+    """Read a host's answer by `read`; HostError with the answer's beginning where that raises."""
     try:
         return read(text.strip())
     except NONSENSE as error:
@@ -244,11 +232,7 @@ def packed(text: str) -> str:
 
 
 def preamble(tmp_dir: str) -> str:
-    """What every script can rely on: `$SUDO`, and the mark of everything that we start.
-
-    sudo clears the environment: `$SUDO` sets the mark again, so that root's own commands carry it
-    too. `$BARE_SUDO` does not. $CBT_CRYPTO_UID is the campaign's user there, also for root.
-    """
+    """What every script relies on: `$SUDO` (keeps our mark), `$BARE_SUDO`, `$CBT_CRYPTO_UID`."""
     return (
         f"export {MARK}={shlex.quote(tmp_dir)}@$CBT_HOST CBT_CRYPTO_UID=$(id -u)\n"
         # Without sudo, OSDs on files work all the same; what needs root says so itself.
@@ -263,11 +247,10 @@ def preamble(tmp_dir: str) -> str:
 def kill_script(
     signals: Sequence[str] = ("TERM", "KILL"), timeout: int = 30, pid_files: Sequence[str] = ()
 ) -> str:
-    """Shell text that ends everything on this host that carries our mark, and waits for it.
+    """End all on this host that carries our mark, or what `pid_files` name, and wait for its
+    threads.
 
-    With `pid_files`, it ends only the marked processes that those files name. The next signal is
-    sent when processes are still there after `timeout` seconds. What was seen once is waited for
-    until all its threads are at their end.
+    The next signal is sent after `timeout` seconds.
     """
     environs = "/proc/[0-9]*/environ"
     if pid_files:
@@ -301,9 +284,8 @@ done
 def kill_osds_scripts(
     site: Site, stateless: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> HostScripts:
-    """Scripts that end the OSDs, for a cluster whose other daemons are to end after them.
+    """Scripts that end OSDs before other daemons, as an OSD waits 5 s for monitors to answer.
 
-    An OSD that ends tells the monitors, and waits 5 s for the answer where none is there.
     `stateless`: host -> pid files of daemons that have nothing to write out, and are killed.
     """
     scripts = {
@@ -371,10 +353,7 @@ _LAST_S = 1e11
 
 
 def clock_offsets(remote: Remote, site: Site) -> dict[str, float]:
-    """Host -> its clock minus that of this machine, in seconds.
-
-    As exact as half the round trip to it: some milliseconds over reused connections.
-    """
+    """Host -> its clock minus this machine's, in seconds; exact to half the round trip."""
     before = time.time()
     outputs = remote.run({host: "date +%s.%N" for host in site.hosts}, "read the clock", 60)
     middle = (before + time.time()) / 2
@@ -403,18 +382,12 @@ def check_clocks(before: Mapping[str, float], after: Mapping[str, float]) -> Non
 
 
 def clock_bounds(begin: float, end: float, sent: float, received: float) -> tuple[float, float]:
-    """A host's clock minus ours: the least and the most that it can be.
-
-    `begin` and `end` are what the host's clock said, within our `sent` and `received`.
-    """
+    """The least and most of a host's clock minus ours, by its own and our times of asking."""
     return end - received, begin - sent
 
 
 def clock_difference(bounds: tuple[float, float], others: tuple[float, float]) -> float:
-    """One host's clock minus another's, at least: 0 when they may be the same.
-
-    Both are known against ours, which may be wrong, by the bounds of how long they were asked.
-    """
+    """The least difference of two hosts' clocks, by their bounds; 0 when they may agree."""
     least, most = bounds[0] - others[1], bounds[1] - others[0]
     if least <= 0 <= most:
         return 0.0

@@ -16,10 +16,8 @@ CLUSTER = "cluster"
 class Requirement:
     """Something a host must offer: a script that prints a fact, and the judge of that fact.
 
-    `script` runs on each of `hosts`; `judge` takes its stripped output and returns None when
-    it will do, else one sentence that says what is missing and what to do. `column` is that of
-    `check`'s table; an overlay's requirements have one of their own there. `takes_s` is how long
-    the script may take where that is more than a moment.
+    `judge` takes the stripped output of each of `hosts`; it returns None, or a sentence what is
+    missing and what to do. `column` is that of `check`'s table; `takes_s` how long it may take.
     """
 
     name: str

@@ -24,10 +24,7 @@ EVERY_S, PROCESSES_EVERY = 1, 10
 
 
 def start_counters(run_dir: str) -> str:
-    """Shell text that starts it in the background; its first sample may come a little later.
-
-    It ends by itself when the run's directory is removed.
-    """
+    """Shell text that starts it in the background; it ends with the run's directory."""
     directory = f"{run_dir}/{COUNTERS}"
     asked = {
         "file": f"{directory}/counters.raw",
@@ -73,10 +70,7 @@ def start_recorder(
     powercap: str = POWERCAP,
     programs: Sequence[str] = CLIENT_PROGRAMS,
 ) -> str:
-    """Shell text that starts the recorder, and waits for its first sample.
-
-    A host that cannot record measures all the same. It ends by itself with its file.
-    """
+    """Shell text that starts the recorder and waits for its first sample; none is no error."""
     asked = {
         "folder": run_dir,
         "tmp_dir": tmp_dir,

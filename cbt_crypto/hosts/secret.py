@@ -1,8 +1,7 @@
 """What must never be printed: every secret that this program makes or reads is kept here.
 
-Whoever makes a key passes it through `keep`; whoever writes text that people see passes that
-through `masked`. What people's own files say of keys and passwords nobody kept: options go through
-`options_without`, and documents through `document_without`, before they reach an archive.
+Who makes a key calls `keep`; who writes text for people calls `masked`; options and documents from
+elsewhere go through `options_without` and `document_without`.
 """
 
 from __future__ import annotations
@@ -24,10 +23,7 @@ _LOOKS_SECRET = re.compile(
 
 
 def keep(secret: str) -> str:
-    """Remember a secret, so that `masked` hides it from now on; returns it.
-
-    Raises ValueError for one that is too short to be told from a word.
-    """
+    """Have `masked` hide a secret from now on; return it. ValueError for one too short."""
     if len(secret) < _SHORTEST:
         raise ValueError(f"a secret of fewer than {_SHORTEST} characters cannot be masked")
     _kept.add(secret)

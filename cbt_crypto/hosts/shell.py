@@ -22,10 +22,7 @@ PYTHON = "CBT_CRYPTO_PYTHON"
 
 @lru_cache
 def program(module: ModuleType) -> str:
-    """The source of a module named `*_on_host`, with those that it imports, as one program.
-
-    Without docstrings and comments: an engine may limit its length.
-    """
+    """The source of a `*_on_host` module and its imports as one program, without comments."""
     *imported, started = _with_imported(module)
     return "".join(map(_bare, imported)) + _bare(started, keeps_start=True)
 
@@ -42,7 +39,6 @@ def call_of_main(module: ModuleType, asked: Any) -> str:
 
 
 def _with_imported(module: ModuleType) -> list[ModuleType]:
-    """The modules of this package that it imports names from, each before its users, and itself."""
     modules: list[ModuleType] = []
     for node in ast.parse(inspect.getsource(module)).body:
         if _is_ours(node):
@@ -59,7 +55,6 @@ def _is_start(node: ast.AST) -> TypeGuard[ast.If]:
 
 
 def _bare(module: ModuleType, keeps_start: bool = False) -> str:
-    """Its source without docstrings, comments, imports of ours and, if so, without its start."""
     source = inspect.getsource(module)
     lines = source.splitlines()
     for node in ast.walk(ast.parse(source)):
@@ -74,17 +69,12 @@ def _bare(module: ModuleType, keeps_start: bool = False) -> str:
 
 
 def _replace(lines: list[str], node: ast.stmt, text: str) -> None:
-    """One statement by a line; the others keep their numbers."""
     last = node.end_lineno or node.lineno
     lines[node.lineno - 1 : last] = [text] + [""] * (last - node.lineno)
 
 
 def python(source: str, argument: Any) -> str:
-    """Shell text that runs a program with `argument`, as JSON, in its `sys.argv[1]`.
-
-    It runs as root where `$SUDO` allows. python3 is wherever Ceph's commands are; the program can
-    count on its standard library, of Python 3.6 on.
-    """
+    """Shell text that runs a program, as root where `$SUDO` allows; `argument` is sys.argv[1]."""
     arguments = shlex.quote(json.dumps(argument))
     # -S: what others installed is not looked for, which takes as long as the rest of its start.
     run = f"${{{PYTHON}:-$SUDO python3 -I -S}}"
@@ -92,20 +82,12 @@ def python(source: str, argument: Any) -> str:
 
 
 def command(text: str) -> str:
-    """A command that the file names, such as `cephadm shell -- ceph`, as words for a shell.
-
-    Raises ValueError where a quotation in it does not end.
-    """
+    """A command of the file, such as `cephadm shell -- ceph`, as shell words; or ValueError."""
     return shlex.join(shlex.split(text))
 
 
 def answer_limit(text: str) -> int:
-    """Seconds that one such command may take until the cluster has answered.
-
-    ceph(8) waits five minutes for monitors that do not answer: nobody shall wait so long. But a
-    command of several words, such as `cephadm shell -- ceph`, starts a container first, which was
-    seen to take more than a minute on a slow host.
-    """
+    """Seconds for the cluster to answer a command; several words may start a container first."""
     return 60 if len(shlex.split(text)) == 1 else 300
 
 
@@ -145,11 +127,7 @@ def start_python(source: str, pid_file: str, output: str, as_root: bool = False)
 
 
 def python_in_background(source: str, output: str, as_root: bool = False) -> str:
-    """Start a Python program in a session of its own; what it prints goes to `output`.
-
-    It comes by standard input, as command lines are shown to everybody, and sampled by collectl.
-    `$!` is its process afterwards.
-    """
+    """Start a Python program, by stdin, in a session of its own; `$!` is its process afterwards."""
     sudo = "$SUDO " if as_root else ""
     return (
         f"setsid {sudo}python3 -I -S - >{shlex.quote(output)} 2>&1 "
@@ -158,10 +136,7 @@ def python_in_background(source: str, output: str, as_root: bool = False) -> str
 
 
 def start_in_background(command: str, pid_file: str, output: str = "/dev/null") -> str:
-    """Start a command in a session of its own; what it prints goes to `output`.
-
-    `command` is shell text; `$!` is its process afterwards.
-    """
+    """Start shell text in a session of its own; `$!` is its process afterwards."""
     return (
         f"setsid {command} </dev/null >{shlex.quote(output)} 2>&1 &\n"
         f"echo $! > {shlex.quote(pid_file)}"
@@ -169,10 +144,9 @@ def start_in_background(command: str, pid_file: str, output: str = "/dev/null") 
 
 
 def stop_in_background(pid_file: str, signals: Sequence[str] = ("TERM",)) -> str:
-    """End it with SIGTERM, and then with other signals, each with 5 s to end; safe to repeat.
+    """End it with SIGTERM, then `signals`, each with 5 s; `$pid` is empty or what did not end.
 
-    A number in a file is no proof: what ends is of the session that was started, and carries our
-    mark. Afterwards `$pid` is empty, or what did not end.
+    Only what is of the session that was started and carries our mark ends. Safe to repeat.
     """
     where = shlex.quote(pid_file)
     return f"""\
@@ -207,10 +181,9 @@ LEAD_S = 3.0
 
 
 def first_sample(directory: str, patience_s: int, while_true: str = ":", lead_s: float = 0) -> str:
-    """Wait for a line that is no comment in one of collectl's files there.
+    """Wait for a sample in one of collectl's files there, at most `patience_s`, while `while_true`.
 
-    At most for so many seconds, and only while the shell text `while_true` is. Where what follows
-    takes `lead_s` before it counts, a file is enough: its first sample is a second behind.
+    Where what follows takes `lead_s` before it counts, a file is enough.
     """
     where = shlex.quote(directory)
     is_sampled = "" if lead_s >= LEAD_S else """ && zcat -f "$file" 2>/dev/null | grep -qv '^#'"""
@@ -235,10 +208,7 @@ def section(marker: str, text: str) -> str:
 
 
 def sections(output: str, *markers: str) -> Iterator[tuple[str, str]]:
-    """(what stands on a line that begins with a marker, the stripped lines up to the next).
-
-    A marker counts as a whole word; what comes before the first is nobody's.
-    """
+    """(marker's line, its stripped lines up to the next) of each section of an output."""
     name: Optional[str] = None
     lines: list[str] = []
     for line in output.split("\n"):

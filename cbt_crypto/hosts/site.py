@@ -1,8 +1,4 @@
-"""The places a campaign works on: hosts, their roles, OSDs and devices, as plain values.
-
-Overlays, scenarios and proofs see the cluster only through these values, so that each of their
-hooks can be called, printed and tested without one.
-"""
+"""Hosts, roles, OSDs and devices as plain values, so that hooks can be tested without a cluster."""
 
 from __future__ import annotations
 
@@ -26,11 +22,7 @@ HostOutputs = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Osd:
-    """One OSD and where it lives.
-
-    `device` is what the campaign names: a block device, or a file when `is_file`. What the
-    running OSD opens may be something that an overlay laid over it.
-    """
+    """One OSD: `device` is what the campaign names, a block device or, with `is_file`, a file."""
 
     id: int
     host: str
@@ -56,12 +48,7 @@ class Osd:
 
 @dataclass(frozen=True)
 class Drive:
-    """A drive that a scenario works on without Ceph.
-
-    `devices` are the block devices that the campaign names: one, or the members of the MD RAID-0
-    `array`. `folder` is ours, on its host. `path` is what processes open, on top of all overlays;
-    empty until a configuration is chosen.
-    """
+    """A drive without Ceph: `devices` named (or an `array`'s), our `folder`, the top `path`."""
 
     name: str
     host: str
@@ -95,11 +82,7 @@ class Drive:
 
 @dataclass(frozen=True)
 class VolumeEncryption:
-    """What a client lays over a volume before a process works on it: a LUKS header and dm-crypt.
-
-    `label` is a part of the names of such volumes; `formatting` are cryptsetup's options, by which
-    the header takes `header_mb` MiB of the volume.
-    """
+    """A LUKS header and dm-crypt over a client's volume: part of its name, options, MiB."""
 
     label: str
     formatting: tuple[str, ...]
@@ -140,9 +123,7 @@ class Site:
     volume_encryption: Optional[VolumeEncryption] = None
 
     def pool(self, profile: str) -> str:
-        """The name of the pool that is made by a profile: its own, and the group's where it has
-        one.
-        """
+        """The name of a profile's pool, the group's own where it has one."""
         return f"{profile}.{self.group}" if self.group else profile
 
     @property

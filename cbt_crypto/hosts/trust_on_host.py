@@ -1,5 +1,4 @@
-"""Who may write to a directory or file that we trust. This file runs on the hosts, and the head
-imports it. Needs nothing but Python 3.6."""
+"""Who may write to a file or directory that we trust. Runs on hosts and here: Python 3.6 alone."""
 
 import os
 import stat
@@ -14,10 +13,9 @@ def distrust(
     is_way: bool = False,
     is_group_ours: bool = False,
 ) -> Optional[str]:
-    """Why somebody else may write to what has this status, in a few words; None when nobody may.
+    """Why somebody but `owners` may write to what has this status, or None; a link is its owner's.
 
-    `owners` are trusted; a link is its owner's. `is_way`: it is a directory on the way to what we
-    trust, so the sticky bit, as /tmp has it, is enough. `is_group_ours`: its group is trusted.
+    For a directory on the way (`is_way`), the sticky bit is enough.
     """
     if status.st_uid not in owners:
         return f"belongs to uid {status.st_uid}"

@@ -14,7 +14,6 @@ from typing import Optional
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.lab.shape import Kind, Lab, Node
 
-#: What sshd, the last thing that starts on a node, writes to the node's log.
 _LISTENS = b"Server listening on"
 #: How long one login may take before another is tried; an emulated CPU needs seconds.
 _LOGIN_S = 60
@@ -62,10 +61,7 @@ def command(lab: Lab, node: Node, *remote: str, tty: bool = False) -> list[str]:
 
 
 def run(lab: Lab, node: Node, script: str) -> str:
-    """Run shell text on `node` and return its standard output.
-
-    Raises RunError with the end of its errors when it fails.
-    """
+    """Run shell text on `node` and return its output; RunError with the end of its errors."""
     result = subprocess.run(
         command(lab, node, "sh -eus"),
         input=script.encode(),
@@ -84,11 +80,9 @@ def wait(
     check: Callable[[Node], Optional[str]],
     tell: Callable[[str], None],
 ) -> None:
-    """Wait until every node answers.
+    """Wait until every node answers, or raise RunError for one that did not in `timeout` seconds.
 
-    `check` is asked between attempts and returns a sentence when a node cannot answer any more;
-    `tell` gets what is waited for. Raises RunError for the first node that cannot, or that did
-    not within `timeout` seconds.
+    `check` returns a sentence when a node cannot answer any more; `tell` gets what is waited for.
     """
     deadline = time.monotonic() + timeout
     for node in lab.nodes:
@@ -194,7 +188,6 @@ def _hosts(lab: Lab) -> str:
 
 
 def _chrony(lab: Lab, index: int) -> str:
-    """node0's clock is the lab's; the others keep to it."""
     if index == 0:
         return f"local stratum 8\nallow {lab.network}\ndriftfile /var/lib/chrony/drift\n"
     return (

@@ -32,10 +32,7 @@ _DPKG_OPTIONS = ("force-unsafe-io",)
 
 
 def key(suite: str) -> str:
-    """A name for the image that changes with everything it is made of.
-
-    `suite` is Debian's name for the release whose packages it has.
-    """
+    """A name for the image of Debian's `suite` that changes with everything it is made of."""
     digest = hashlib.sha256(repr((suite, _DPKG_OPTIONS)).encode())
     for path in sorted(RECIPE.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -49,11 +46,7 @@ def entries(name: str) -> list[str]:
 
 
 def isolated(command: Sequence[str]) -> list[str]:
-    """`command` with mounts and processes of its own, which end with this process.
-
-    Without root's rights it gets a user namespace in which it has the ids a root file system
-    needs; newuidmap and a range in /etc/subuid are needed for that.
-    """
+    """`command` with mounts and processes of its own; without root by /etc/subuid and newuidmap."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user", "--map-auto"]
     return [
         *("setpriv", "--pdeathsig", "KILL", "--"),
@@ -109,10 +102,7 @@ def host_apt_options() -> list[str]:
 
 
 def host_mirror() -> Optional[str]:
-    """The Debian archive that this machine's own apt uses; None when it uses none.
-
-    The builders then have a default of their own.
-    """
+    """The Debian archive that this machine's own apt uses, or None."""
     query = ["apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)"]
     try:
         answer = subprocess.run(query, capture_output=True, text=True, check=False).stdout
@@ -194,9 +184,8 @@ def images_dir() -> Path:
 
 
 def provide(suite: str, steps: Steps, mirror: Optional[str] = None) -> Image:
-    """The image of this recipe with the packages of a Debian suite, built now when there is none.
+    """The image with a Debian suite's packages from `mirror`, built now when there is none.
 
-    `mirror` is the address of a Debian archive; by default the one this machine's apt uses.
     Raises UsageError when a builder or space is missing, RunError when building fails.
     """
     image = Image(images_dir() / key(suite))
@@ -293,7 +282,6 @@ def partition_table(start: int, size: int) -> bytes:
 
 
 def _remove_tree(tree: Path) -> None:
-    """Remove a tree, also one that belongs to mapped ids."""
     try:
         shutil.rmtree(tree)
     except FileNotFoundError:
@@ -305,10 +293,7 @@ def _remove_tree(tree: Path) -> None:
 def run(
     command: Sequence[str], log: Path, on_stage: Optional[Callable[[str], None]] = None
 ) -> None:
-    """Run a builder's command with its output in `log`; `on_stage` gets what it is about.
-
-    Raises RunError that says what went wrong in a person's terms, and where the log is.
-    """
+    """Run a builder with its output in `log`; RunError says what went wrong and where it is."""
     with log.open("ab") as file:
         process = subprocess.Popen(
             command,

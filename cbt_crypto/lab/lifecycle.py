@@ -18,11 +18,11 @@ from cbt_crypto.lab.shape import Kind, Lab, Shape, lab_dir, locked
 
 
 def up(name: str, shape: Shape, steps: Steps, mirror: Optional[str] = None) -> tuple[Lab, bool]:
-    """Start the lab `name`; return it, and whether it was started now.
+    """Start the lab `name`, unless it is up in this shape; return it, and whether it was started
+    now.
 
-    A lab of the same shape that is up is left as it is. Raises UsageError when one of another
-    shape is up or this machine cannot have the lab, RunError when nodes do not start; what was
-    started is ended again then, and its logs are kept until the next `up` or `down`.
+    Raises UsageError when another shape is up or this machine cannot have it, RunError when nodes
+    do not start: what was started is ended, and its logs are kept.
     """
     directory = lab_dir(name)
     with _at_work(name):
@@ -46,10 +46,7 @@ def up(name: str, shape: Shape, steps: Steps, mirror: Optional[str] = None) -> t
 
 
 def choose_kind(name: str, shape: Shape, steps: Steps, mirror: Optional[str]) -> tuple[Kind, str]:
-    """What nodes of `shape` are best made of here, whatever kind it says; and why, in words.
-
-    With KVM virtual machines; else namespaces, if this machine's dm-crypt serves them.
-    """
+    """The kind of node for this machine, and why: with KVM vm, else namespaces with dm-crypt."""
     with _at_work(name):
         existing = find(name)
         if existing:
@@ -107,10 +104,7 @@ def dead_nodes(lab: Lab) -> list[str]:
 
 
 def down(name: str) -> bool:
-    """End and remove all that belongs to lab `name`; return whether there was anything.
-
-    Safe to repeat, and after any kind of end of `up` or of the nodes.
-    """
+    """End and remove all of lab `name`; return whether there was any. Safe to repeat."""
     directory = lab_dir(name)
     with _at_work(name):
         existed = directory.exists()

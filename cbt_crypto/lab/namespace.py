@@ -1,7 +1,6 @@
 """Nodes as namespaces of this machine: native speed, its kernel, its dm-crypt where it has one.
 
-Data disks are loop devices over sparse files in the lab's directory. By that directory, which only
-its user can write to, the kernel says whose a loop device is, and by that whose a mapping is.
+Data disks are loop devices over files in the lab's directory, by which they are known as ours.
 """
 
 from __future__ import annotations
@@ -105,7 +104,6 @@ def _run(*arguments: str) -> None:
 
 
 def _call(*command: str, given: str = "") -> str:
-    """What the command printed, with `given` as its input. Raises RunError."""
     try:
         result = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -124,10 +122,7 @@ _LOOP_PATIENCE_S = 10.0
 
 
 def without_luks(directory: Path) -> Optional[str]:
-    """Why namespace nodes cannot have LUKS here, or None. dm-crypt is believed after a try.
-
-    What the try needs is in `directory`, where `release` finds it.
-    """
+    """Why namespace nodes cannot have LUKS here, or None after a try in `directory`."""
     if os.geteuid() != 0:
         return "dm-crypt of this machine needs root"
     for tool in ("losetup", "dmsetup"):
@@ -166,10 +161,7 @@ def attach_disk(file: Path) -> str:
 
 
 def release(directory: Path) -> None:
-    """Remove the mappings on the lab's data disks, and detach these; safe to repeat.
-
-    Raises RunError when anything else uses one of them.
-    """
+    """Remove the mappings on the lab's data disks and detach these; RunError if in use."""
     ends = time.monotonic() + _LOOP_PATIENCE_S
     for loop in _loops(directory):
         _remove_holders(loop)
@@ -185,7 +177,6 @@ def release(directory: Path) -> None:
 
 
 def _loops(directory: Path) -> list[Path]:
-    """The loop devices, below /sys/block, over files in `directory`."""
     found = []
     for file in sorted(_BLOCK.glob("loop*/loop/backing_file")):
         try:
@@ -254,7 +245,6 @@ class Nodes:
     patience_s = _PATIENCE_S
 
     def __init__(self, lab: Lab, image: Image, builds: Optional[Mapping[str, Path]] = None) -> None:
-        """Nothing is started yet. `builds` are roots of other releases, for /opt/ceph-RELEASE."""
         self._builds = builds
         self.lab = lab
         self._image = image

@@ -12,10 +12,7 @@ from typing_extensions import Self
 
 
 class Steps:
-    """Shows one step at a time, and how long each took.
-
-    On a terminal the running step has a spinner; elsewhere each step is one line when it is done.
-    """
+    """Show one step at a time, with a spinner on a terminal, and how long each took."""
 
     def __init__(self, console: Console) -> None:
         """`console` should write to stderr: stdout belongs to results."""

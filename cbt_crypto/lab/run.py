@@ -36,10 +36,7 @@ _REPLACED = ".results.replaced"
 
 
 def put(lab: Lab, node: Node, directory: str, files: Mapping[str, Union[Path, str]]) -> None:
-    """Make `directory` on the node hold exactly `files`: name there -> path here, or a text.
-
-    Directories are carried with all below them, links as what they point to.
-    """
+    """Make `directory` on the node hold exactly `files`: name there -> path or text here."""
     script = f"rm -rf {directory} && mkdir -p {directory} && tar -x -C {directory}"
     process = subprocess.Popen(
         access.command(lab, node, script), stdin=subprocess.PIPE, stderr=subprocess.PIPE
@@ -81,10 +78,7 @@ def bring_results(lab: Lab, node: Node, remote_archive: str, archive: Path) -> N
 
 
 def mend(archive: Path) -> None:
-    """Clear what a kill during `bring_results` left: the archive has its old results or the new.
-
-    Raises UsageError for an archive that somebody has put a link into.
-    """
+    """Clear what a kill during `bring_results` left; UsageError for a link in an archive."""
     replaced, results = archive / _REPLACED, archive / "results"
     for path in (replaced, archive / _INCOMING, results):
         if path.is_symlink() or (path.exists() and not path.is_dir()):
@@ -184,9 +178,8 @@ class LabCampaign:
 def run(lab: Lab, job: LabCampaign, steps: Steps) -> int:
     """Run a campaign on the lab's head node with its output here; return its exit status.
 
-    What was measured is brought back however the campaign ends, also by Ctrl-C. Cells that the
-    archive has already are carried in first, and so are kept. Raises UsageError before anything
-    is touched, RunError when the node is lost.
+    What was measured is brought back however it ends; cells the archive has are carried in first.
+    Raises UsageError before anything is touched, RunError when the node is lost.
     """
     with alone(lab):
         job = _checked(lab, job)
@@ -239,7 +232,6 @@ def _carry_in(lab: Lab, job: LabCampaign, steps: Steps) -> None:
 
 
 def _follow(lab: Lab, job: LabCampaign) -> int:
-    """Run the campaign's command; an interrupt here is passed on, and its end waited for."""
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     script = f"cd {_CAMPAIGN} && echo $$ > pid && exec {shlex.join(job.command())}"
     process = subprocess.Popen(

@@ -121,10 +121,7 @@ class Lab(BaseModel):
 def make_nodes(
     network: ipaddress.IPv4Network, ssh_ends: Sequence[tuple[Optional[str], int]]
 ) -> tuple[Node, ...]:
-    """node0, node1, ...: their addresses in `network`, and host and port of their sshd.
-
-    A host of None stands for the node's own address.
-    """
+    """node0, node1, ...: addresses in `network`, and host (None: its own) and port of sshd."""
     nodes = []
     for index, (host, port) in enumerate(ssh_ends):
         address = str(network.network_address + _FIRST_NODE + index)
@@ -141,11 +138,7 @@ def lab_dir(name: str) -> Path:
 
 @contextlib.contextmanager
 def locked(path: Path, busy: Union[str, Callable[[], None]]) -> Iterator[None]:
-    """Hold an exclusive lock on `path`; it ends with this process, however that ends.
-
-    Who holds it may remove the file. When another process holds it, this raises UsageError with the
-    sentence `busy`, or calls `busy` and waits.
-    """
+    """Hold a lock on `path`, which a holder may remove; else raise `busy`, or call it and wait."""
     # Not filelock: it may take its lock on a file that the holder has just removed.
     path.parent.mkdir(parents=True, exist_ok=True)
     with _lock_file(path, busy):

@@ -33,7 +33,6 @@ PACKAGE = "qemu-system-x86"
 _HOST_SIDE_ADDRESS = "10.0.2.15/24"
 #: Without the controllers that no node uses, and that its kernel would search for drives.
 _MACHINE = "q35,sata=off,smbus=off"
-#: QEMU's control socket, in the node's directory.
 MONITOR = "monitor"
 _INIT = "/usr/lib/cbt-crypto-lab/init"
 #: Features that cost an emulated CPU more than they bring it: AVX2 is slower than what libraries
@@ -180,10 +179,7 @@ def _port(node: int, slot: int) -> list[str]:
 
 
 def _disks(guest: Guest) -> list[str]:
-    """Virtio disks; with NUMA nodes NVMe drives, as virtio devices do not say on which they are.
-
-    The first is on the node of the lab's network card, which is the last one.
-    """
+    """Virtio disks; with NUMA nodes NVMe drives, the first beside the lab's card, on the last."""
     options = []
     for number, disk in enumerate(guest.disks):
         options += ["-drive", f"{_raw(f'disk{number}', disk)},discard=unmap"]
@@ -228,7 +224,6 @@ def _path(path: Path) -> str:
 #: A guest under KVM says that it runs after a second or two. Where KVM hangs, nothing comes.
 _PROBE_S = 10
 _PROBE_ANSWER = b"cbt-crypto-lab-probe"
-#: What says that this machine has KVM.
 KVM = Path("/dev/kvm")
 
 
@@ -241,10 +236,7 @@ def check() -> None:
 
 
 def without_kvm(shape: Shape, bootable: Callable[[], Image], steps: Steps) -> Optional[str]:
-    """Why virtual machines would be emulated here, or None. `bootable` gives what is tried.
-
-    Raises UsageError where `shape` asks too much of a machine with KVM.
-    """
+    """Why virtual machines would be emulated here, or None. UsageError if KVM cannot do so much."""
     if not shutil.which(BINARY):
         return f"{BINARY} is missing"
     if not os.access(KVM, os.R_OK | os.W_OK):
@@ -356,7 +348,6 @@ class Nodes:
     patience_s = 300.0
 
     def __init__(self, lab: Lab, image: Image, host: Machine) -> None:
-        """Nothing is started yet."""
         self.lab = lab
         self._image = image
         self._host = host

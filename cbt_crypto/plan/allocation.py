@@ -30,11 +30,7 @@ _TENTH = 1.2816
 
 @dataclass(frozen=True)
 class Spread:
-    """Variances of the logarithm of one percent, by what is repeated.
-
-    `second`: of single seconds; `turn`: from turn to turn, beyond that; `deployment`: from one
-    deployment to the next, beyond both, with so many `degrees` of freedom.
-    """
+    """Variances of a percent's logarithm: of seconds, of turns, of deployments (`degrees`)."""
 
     second: float
     turn: float
@@ -46,8 +42,7 @@ class Spread:
 class Costs:
     """Seconds: of a deployment, of a round of turns without what it measures, of each second of it.
 
-    A round of turns has every configuration under every load once, so that a second of it costs
-    as many as it has cells. Before each of its visits to a configuration it pauses, by chance.
+    That second has every cell of a round once; before each visit is a random pause.
     """
 
     deployment: float
@@ -135,10 +130,9 @@ def _chi2(degrees: int, z: float) -> float:
 
 
 def spread_of(deployments: Sequence[Sequence[float]], of_run: float, seconds: float) -> Spread:
-    """The spread of one percent: its logarithm by deployment and turn.
+    """The spread of one percent by its logarithms, from at least two deployments, or ValueError.
 
-    `of_run` is the variance that the seconds of a turn, of which it has `seconds`, make of it.
-    Raises ValueError for fewer than two deployments.
+    `of_run` is the variance of a turn's mean by its own `seconds`.
     """
     if len(deployments) < 2:
         raise ValueError("one deployment tells nothing of the next")
@@ -163,11 +157,7 @@ _ASKED = (5, 2, 1)
 
 @dataclass(frozen=True)
 class Seen:
-    """How a percent varied in an archive: under which load, of which figure, on what clusters.
-
-    `where`: `beside` of groups on one cluster, `shared` of deployments that served both sides,
-    `apart` of those that served one.
-    """
+    """How a percent varied: of which load and figure; `where`: beside, shared, apart."""
 
     scenario: str
     parameters: Mapping[str, Any]
@@ -180,10 +170,9 @@ def advice(
     archive: Path, seen: Sequence[Seen], planned: Planned, deployments: Optional[int],
     own: Allocation,
 ) -> Iterator[str]:  # fmt: skip
-    """Sentences: what varies there, where time is spent best, and how long precisions take.
+    """Sentences: what varies, where time is spent best, and how long precisions take.
 
-    `deployments` and `own` are what the file asks for, no number of deployments where they are
-    added until percents are known.
+    `deployments` (None: until known) and `own` are what the file asks for.
     """
     spreads = [one.spread for one in seen if one.metric == "iops"]
     costs = costs_of(archive, planned)
@@ -222,10 +211,7 @@ def _least_time(percent: int, spreads: Sequence[Spread], costs: Costs, *, is_add
 
 
 def _by_chance(degrees: int, first: int) -> tuple[float, float]:
-    """What the first deployments make of a variance that is estimated with so many degrees.
-
-    That is Fisher's F; with a chance of 80 % it is between these.
-    """
+    """The range, at 80 %, of a variance estimated with so many degrees (Fisher's F)."""
     from scipy.special import fdtri  # noqa: PLC0415
 
     return float(fdtri(first - 1, degrees, 0.1)), float(fdtri(first - 1, degrees, 0.9))
@@ -242,11 +228,9 @@ class Needed:
 def needed(
     seen: Sequence[Spread], until: MeasureUntil, turns: int, most: int, first: int = FIRST
 ) -> Needed:
-    """How many deployments of so many turns these spreads let expect; `most` rounds at most.
+    """How many deployments of so many turns to expect, at most `most`, by Stein's interval.
 
-    Stein's interval is as wide as the `first` deployments say, which differ by chance from what
-    they are in that archive. More than `FIRST` tell of it where degrees of freedom are given away,
-    which leaves as many.
+    The `first` differ by chance from those seen; more than `FIRST` where degrees are given away.
     """
     allocation = Allocation(turns, until.block)
     spreads = sorted(seen, key=allocation.variance)
@@ -271,12 +255,7 @@ def needed(
 
 @dataclass(frozen=True)
 class Planned:
-    """What a plan has on each deployment, and in each round of turns on it.
-
-    A deployment fills volumes with `fill_mb` MiB. A round measures so many `cells`, every
-    configuration under every load, with so many `visits` to configurations; `ramp_s` are all its
-    ramps together.
-    """
+    """A plan's deployment (fills `fill_mb` MiB), and its round: cells, visits, ramps' seconds."""
 
     cells: int
     visits: int
@@ -328,7 +307,6 @@ def spreads_of(archive: Path) -> list[Seen]:
 
 
 def _seen(pairs: Sequence[tuple[Any, Any]]) -> Iterator[Seen]:
-    """By figure and direction, of one row; none where fewer than two deployments are there."""
     directions = sorted({record.direction for pair in pairs for record in pair[0].records})
     for metric, direction in itertools.product(get_args(Asked), directions):
         spread = _spread(pairs, metric, direction)
@@ -340,7 +318,6 @@ def _seen(pairs: Sequence[tuple[Any, Any]]) -> Iterator[Seen]:
 
 
 def _spread(pairs: Sequence[tuple[Any, Any]], metric: str, direction: str) -> Optional[Spread]:
-    """Of one figure in one direction."""
     from cbt_crypto.report.figures.interval import log_value  # noqa: PLC0415
     from cbt_crypto.report.figures.metric import BY_KEY  # noqa: PLC0415
 

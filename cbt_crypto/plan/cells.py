@@ -129,11 +129,7 @@ def share(cell: Cell) -> Optional[float]:
 
 
 def reference_of(cell: Cell, cells: Iterable[Cell], baseline: str) -> Optional[Cell]:
-    """The cell whose figure is the maximum: the same load in the baseline, at `max`.
-
-    Always that of the first iteration, so that the load is the same in all. None where the
-    campaign has no such cell.
-    """
+    """The same load in the baseline at `max`, of the first iteration; None if there is none."""
     wanted = cell.scenario.model_copy(update={"rate": "max", "configuration": baseline})
     candidates = (c for c in cells if c.scenario == wanted and c.variant == cell.variant)
     return next((c for c in candidates if not c.iteration), None)

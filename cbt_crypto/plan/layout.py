@@ -16,10 +16,7 @@ from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile, at
 
 
 def site_of(cluster: ClusterSection) -> Site:
-    """The cluster's places. OSD ids count through the hosts in the file's order.
-
-    Of keys that are lists, the first value counts; `at` gives sections with the others.
-    """
+    """The cluster's places, OSDs numbered in the file's order; of lists, the first value counts."""
     cluster = at(cluster)
     osds: list[Osd] = []
     for host in origin_of(cluster).osd_hosts:
@@ -131,8 +128,7 @@ def cell_site(
 ) -> Site:
     """The places of one cell: the cluster and its active clients, or a drive and its host.
 
-    With a `stack`, the drive's `path` is what this configuration offers. `whole` is the cluster's
-    site where it is made already: with thousands of OSDs that takes a moment for each cell.
+    `stack` chooses the drive's `path`; `whole` is the cluster's site if it is made already.
     """
     site = site_of(cluster) if whole is None else whole
     name = scenario.drive_name

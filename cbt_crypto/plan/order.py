@@ -1,8 +1,4 @@
-"""Which cell comes next: `cells_of` says the order, and `Pacing` which cells are not needed.
-
-Cells are measured in rounds of deployments, in turns on one cluster, in groups side by side, or
-one configuration after another.
-"""
+"""Which cell comes next: `cells_of` says the order, and `Pacing` which cells are not needed."""
 
 from __future__ import annotations
 
@@ -39,15 +35,10 @@ _COST = {
 
 
 def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
-    """Every cell, in the order in which they are measured.
+    """Every cell, in the order in which they are measured, drives first; docs/file.md has `order`.
 
-    Rounds are outermost: each measures every configuration once, in random order. In a single
-    round, and with `order: sequential`, configurations are: the baseline first, then, where the
-    file leaves it to us with `rebuild: needed` or `never`, in the cheapest order. Scenarios and the
-    other dimensions follow in the file's order. With `order: interleaved`, the configurations that
-    can be on one cluster take turns instead, round by round; with `layout: side_by_side` all
-    do, on one deployment after another. Drives come before any cluster, which may be deployed on
-    the same devices. Raises UsageError when two cells would be the same.
+    With `rebuild: needed` or `never` the order of configurations is the cheapest that the file
+    allows. Raises UsageError when two cells would be the same.
     """
     by_drive = _in_rounds if is_in_rounds(campaign) else _one_by_one
     on_cluster = _in_turns if campaign.cluster.order == "interleaved" else by_drive
@@ -76,11 +67,7 @@ def _each(
     scenarios: Sequence[Scenario],
     how_often: Callable[[Scenario], int],
 ) -> Iterator[tuple[Scenario, int]]:
-    """Every scenario object of every round, which has the configurations in that order.
-
-    One visit to a configuration measures a block of every load, because it is the change of
-    configuration that costs time.
-    """
+    """Every scenario object of every round; a visit measures all loads, as changes cost time."""
     for turn, names in enumerate(rounds):
         for name in names:
             for scenario in scenarios:
@@ -103,7 +90,6 @@ def _one_by_one(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scen
 
 
 def _in_rounds(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:
-    """Those that share a deployment are measured one after another, in random order too."""
     iterations = campaign.cluster.iterations
     together = groups(names, lambda this, other: shares(campaign, this, other))
     drawn = round_orders(together, iterations, seed_of(campaign), campaign.first_configuration)
@@ -116,8 +102,6 @@ def _in_rounds(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scena
 
 
 def _in_turns(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:
-    """A round is a block of each configuration."""
-
     def how_often(scenario: Scenario) -> int:
         return rounds_of(scenario, campaign.cluster.iterations)
 
@@ -170,10 +154,7 @@ _ATTEMPTS = 2000
 
 
 def orders(names: Sequence[NameT], rounds: int, seed: int) -> tuple[tuple[NameT, ...], ...]:
-    """The order of `names` in each of so many rounds; the same for the same seed.
-
-    More rounds begin with the same ones.
-    """
+    """The order of `names` in each round, the same for the same seed, however many rounds."""
     return tuple(
         tuple(_generator(seed, turn).sample(list(names), len(names))) for turn in range(rounds)
     )
@@ -182,10 +163,10 @@ def orders(names: Sequence[NameT], rounds: int, seed: int) -> tuple[tuple[NameT,
 def round_orders(
     groups: Sequence[Sequence[str]], rounds: int, seed: int, baseline: str
 ) -> list[tuple[str, ...]]:
-    """The order of each round, in which those of one group stand together.
+    """The order of each round, a group's names together.
 
-    Drawn anew where chance has the baseline before, or behind, the same configuration in every
-    round: a drift would be taken for a difference.
+    Drawn anew where the baseline is always next to the same name: a drift would look like a
+    difference.
     """
     for attempt in range(_ATTEMPTS):
         start = seed + 1009 * attempt
@@ -201,10 +182,7 @@ def round_orders(
 
 
 def _is_balanced(rounds: Sequence[tuple[str, ...]], baseline: str) -> bool:
-    """Whether no row is always before, or behind, the baseline, from the fewest rounds on.
-
-    Campaigns may end after any number of these, as when a precision is reached.
-    """
+    """Whether no row is always before, or behind, the baseline, after any number of rounds."""
     if len(rounds) < 2 or len(rounds[0]) < 2 or baseline not in rounds[0]:
         return True
     if len(rounds) == 2:
@@ -258,11 +236,7 @@ def turns_of(section: ClusterSection) -> int:
 
 
 def deployments_of(section: ClusterSection, scenario: Scenario) -> int:
-    """On how many deployments a load is measured, at most.
-
-    Where it is measured until a precision is reached, and the file does not say on how many
-    deployments, they are as many as its longest time has room for.
-    """
+    """On how many deployments a load is measured, at most: the file's, or what its time allows."""
     until = scenario.until
     if until is None or "iterations" in section.model_fields_set:
         return section.iterations
@@ -338,10 +312,7 @@ def is_in_rounds(campaign: Campaign) -> bool:
 
 
 def turns_on_each(campaign: Campaign, scenario: Scenario) -> Optional[int]:
-    """Rounds on each deployment, where deployments are added until a precision is reached.
-
-    None where all rounds are on one, or the file says how many there are.
-    """
+    """Rounds on each deployment, where these are added until a precision is reached, or None."""
     if scenario.until is None:
         return None
     if campaign.groups:
@@ -363,8 +334,7 @@ def certain_rounds(campaign: Campaign, scenario: Scenario) -> float:
 def shares(campaign: Campaign, this: str, other: str) -> bool:
     """Whether a round may measure both configurations on one deployment.
 
-    The control has its own where any configuration needs one: else it would be nearer to the
-    baseline than what it is a test of.
+    The control has its own where any has: else it would be nearer to the baseline than others.
     """
     section = campaign.cluster
     if origin_of(section).rebuild == "never":
@@ -416,7 +386,6 @@ class Pacing:
     def __init__(
         self, campaign: Campaign, cells: Iterable[Cell], archive: Path, done: Container[str]
     ) -> None:
-        """`done` are the paths of the cells that `archive` has and that count."""
         self._cells = tuple(cells)
         # Pairs are made of configurations; another dimension's values are compared by themselves.
         is_usual = campaign.compared == "configuration"
@@ -496,10 +465,7 @@ def wheres(campaign: Campaign) -> set[str]:
 
 
 def deployment_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterator[str]:
-    """A sentence for each key that keeps a precision from being known whatever is measured.
-
-    `cells` are all cells of the campaign.
-    """
+    """A sentence for each key that keeps a precision from being known whatever is measured."""
     scenarios = [each for objects in campaign.scenarios.values() for each in objects]
     asked = [each for each in scenarios if turns_on_each(campaign, each) is not None]
     if not asked:
@@ -530,7 +496,6 @@ def deployment_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterator[s
 
 
 def _without_percents(campaign: Campaign, cells: Sequence[Cell]) -> list[str]:
-    """A sentence for each load that is measured in the baseline alone."""
     of_load: dict[str, list[Cell]] = {}
     for cell in cells:
         if turns_on_each(campaign, cell.scenario) is not None:

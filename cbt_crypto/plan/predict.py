@@ -82,10 +82,7 @@ class Durations:
         return usual_fill_rate(self.steps) or self.filling or _PREFILL_MIB_PER_S
 
     def uncertainty(self, steps: Iterable[Step]) -> float:
-        """Standard deviation of what all these steps take, beyond what the file says.
-
-        Each step varies by itself, and what is usual of its kind is known from a few.
-        """
+        """Standard deviation of what all these steps take, beyond what the file says."""
         extras: dict[str, list[float]] = {}
         for noted in self.steps:
             kind = f"{noted.get('step')} {noted.get('how')}"
@@ -100,7 +97,6 @@ class Durations:
 
 
 def _kind(step: Step) -> str:
-    """As `timeline.json` tells steps apart."""
     if isinstance(step, Deploy):
         return f"deploy {step.how.name.lower()}"
     return "prefill None" if isinstance(step, Prefill) else "measure None"
@@ -108,11 +104,7 @@ def _kind(step: Step) -> str:
 
 @dataclass(frozen=True)
 class Prediction:
-    """`seconds` of the whole plan, between `low` and `high` with a chance of 80 %.
-
-    `rounds` of each load, in words, and whether they suffice. `deploying` and `filling` are the
-    seconds of it that measure nothing, the volumes at `fill_mib_per_s`.
-    """
+    """The plan's seconds with a range of 80 %, its rounds in words, deploying and filling apart."""
 
     seconds: float
     low: float
@@ -127,7 +119,7 @@ class Earlier:
     """The finished cells of an earlier archive, and what they tell of a load's spread."""
 
     def __init__(self, archive: Path) -> None:
-        """Raises UsageError where there is no cell that is measured."""
+        """Read an archive; UsageError where no cell is measured."""
         self.archive = archive
         self.durations = Durations(steps_of(archive))
         self._cells: list[tuple[Path, dict[str, Any]]] = []
@@ -150,11 +142,8 @@ class Earlier:
         return alike or seen, bool(alike)
 
     def spread(self, cell: Cell, block_s: int) -> Optional[float]:
-        """Standard deviation of the logarithm of a pair's ratio under such a load.
-
-        From pairs where there are some; else from neighbouring blocks of seconds of single runs,
-        which are never nearer to one another than pairs of two configurations are.
-        """
+        """Standard deviation of a pair's log ratio under such a load, or of neighbouring
+        blocks'."""
         alike = [row for row in self._cells if _alike(cell, row[1])] or self._cells
         pairs = _pairs([state for _, state in alike])
         if len(pairs) >= 3:
@@ -309,7 +298,6 @@ def _like(cell: Cell, scenario: object, other: Mapping[str, Any]) -> bool:
 
 
 def _pairs(states: list[dict[str, Any]]) -> list[float]:
-    """Deviations of the pairs' log ratios from the mean of their two configurations."""
     by_round: dict[Any, dict[str, float]] = {}
     for state in states:
         iops = (state.get("block") or {}).get("iops") or {}
@@ -327,7 +315,6 @@ def _pairs(states: list[dict[str, Any]]) -> list[float]:
 
 
 def _neighbours(directory: Path, state: Mapping[str, Any], block_s: int) -> list[float]:
-    """Differences of the logarithms of neighbouring blocks of one run."""
     interval_ms = int((state.get("parameters") or {}).get("log_avg_msec", 1000))
     block = read_block(directory, state.get("processes") or (), interval_ms)
     if block is None:
@@ -355,7 +342,6 @@ class Left:
     uncertainty: float
 
     def __str__(self) -> str:
-        """`1:20:00 left ±4 min`."""
         return f"{clock(self.seconds)} left {self.give_or_take}"
 
     @property
@@ -394,10 +380,7 @@ class _Work:
 
 
 class Forecast:
-    """Time left of a plan, by the file's own times and what its steps took so far.
-
-    A cell counts with the deployments and prefills that stand before it in the plan.
-    """
+    """Time left of a plan, by the file's times and its steps so far, preparation included."""
 
     def __init__(
         self,
@@ -405,7 +388,6 @@ class Forecast:
         archive: Optional[Path] = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing is done yet; `archive` has the times of earlier steps, where there are any."""
         self._archive = archive
         self._now = now
         self._cells = deque([_Work()])
@@ -457,7 +439,6 @@ class Forecast:
 
 
 def _spread(values: list[float]) -> float:
-    """Median distance from the median, as a part of it."""
     middle = median(values)
     return min(1.0, median(abs(v - middle) for v in values) / middle) if middle > 0 else 0.0
 

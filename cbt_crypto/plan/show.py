@@ -45,10 +45,7 @@ _WIDTH = 140
 
 
 def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None:
-    """Print configurations with their overlays, the steps in order, and a summary.
-
-    `like` is an archive that tells what steps take and how much results vary.
-    """
+    """Print configurations, steps and a summary; the archive `like` tells times and variation."""
     earlier = None if like is None else Earlier(like)
     durations = Durations() if earlier is None else earlier.durations
     if not console.is_terminal:
@@ -95,7 +92,6 @@ def plan_document(plan: Plan, archive: Optional[Path]) -> dict[str, Any]:
 
 
 def _allocation(plan: Plan, earlier: Earlier) -> Iterator[str]:
-    """Where time is spent best, of configurations side by side."""
     section = plan.campaign.cluster
     if plan.campaign.groups:
         cells = [cell for cell in plan.cells if cell.iteration == 0]
@@ -144,7 +140,7 @@ def _rows(plan: Plan, durations: Durations) -> Iterator[tuple[int, tuple[str, st
 
 
 def _rounds(plan: Plan) -> Iterator[tuple[int, list[Step]]]:
-    """Steps with the round whose cells they are for; all are of round 0 in any other order."""
+    """Steps with their cells' round; all of round 0 in other orders than turns."""
     campaign = plan.campaign
     in_turns = campaign.cluster.order == "interleaved" or campaign.groups or is_in_rounds(campaign)
     of_round: list[Step] = []
@@ -261,7 +257,6 @@ def _buys(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
 
 
 def _of_turns(plan: Plan) -> str:
-    """Say what turns on one cluster answer."""
     counts = [
         cell.scenario.until.most if cell.scenario.until else plan.campaign.cluster.iterations
         for cell in plan.cells
@@ -346,7 +341,6 @@ def _until_known(plan: Plan) -> str:
 
 
 def _comparisons(plan: Plan) -> int:
-    """Of rows with the baseline, over all loads."""
     cells = [cell for cell in plan.cells if cell.iteration == 0]
     named = plan.campaign.compared == "configuration"
     base = plan.campaign.baseline if named else plan.campaign.first_configuration

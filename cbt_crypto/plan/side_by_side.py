@@ -54,11 +54,10 @@ def engine_keys(cluster: ClusterSection) -> dict[str, Any]:
 
 
 def group_number(osd: Osd, per_device: int, groups: int, deployment: int) -> int:
-    """The number of the group that an OSD belongs to, on the deployment of that number.
+    """The number of the group that an OSD belongs to on a deployment.
 
-    `per_device` is how many OSDs are on each drive. Slices lie on a drive in the order of these
-    numbers: with each deployment every group moves on to the next one, so that none owns the
-    better slice of a drive, or the luckier numbers of OSDs, by which CRUSH places.
+    Groups move on to the next slice of a drive, so that none keeps the better one or the better
+    ids.
     """
     return (osd.number % per_device + deployment) % groups
 
@@ -66,10 +65,7 @@ def group_number(osd: Osd, per_device: int, groups: int, deployment: int) -> int
 def site_of_group(
     site: Site, section: ClusterSection, count: int, number: int, deployment: int
 ) -> Site:
-    """The site as the group of that number, of so many, sees it on that deployment.
-
-    Its own OSDs, the others idle, its own pools and ceph.conf. `section` has the drives divided.
-    """
+    """The site as a group sees it on a deployment: its OSDs, pools and ceph.conf, others idle."""
     per_device = osds_per_device(section)
     own = {osd for osd in site.osds if group_number(osd, per_device, count, deployment) == number}
     return replace(
@@ -112,8 +108,7 @@ class Group:
 def groups_of(configurations: Configurations) -> tuple[Group, ...]:
     """The groups, in the order of their first members.
 
-    The control has OSDs of its own where any configuration has: else it would be nearer to the
-    baseline than what it is a test of.
+    The control has its own OSDs where any has: else it would be nearer to the baseline than others.
     """
     stacks = {name: Stack(overlays) for name, overlays in configurations.items()}
     together: list[list[str]] = []
@@ -147,7 +142,6 @@ def _changes_live(stacks: Mapping[str, Stack], this: str, other: str) -> bool:
 
 
 def _differ(this: Stack, other: Stack) -> Iterator[str]:
-    """Names of the overlays that two configurations do not have alike."""
     by_name = [{overlay.name: overlay for overlay in stack.overlays} for stack in (this, other)]
     for name in dict.fromkeys((*by_name[0], *by_name[1])):
         first, second = (named.get(name) for named in by_name)
@@ -173,7 +167,6 @@ def contradictions(
 
 
 def _keys(cluster: ClusterSection) -> Iterator[tuple[KeyPath, str]]:
-    """Keys that say something else of the cluster."""
     for key in ("osds_per_device", "replication"):
         if isinstance(getattr(cluster, key), list):
             yield ("cluster", key), "is a list, which takes several clusters; give one value"
@@ -187,7 +180,6 @@ def _keys(cluster: ClusterSection) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _overlays(configurations: Configurations) -> Iterator[tuple[KeyPath, str]]:
-    """Overlays that change whole hosts, or devices as wholes."""
     shared = {
         overlay.name
         for overlays in configurations.values()

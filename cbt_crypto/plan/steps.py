@@ -87,10 +87,7 @@ class Deploy:
 
 @dataclass(frozen=True)
 class Prefill:
-    """Make and fill volumes that are not on this cluster yet.
-
-    `used_by`: name of a volume -> the cells that read or write it on this cluster.
-    """
+    """Make and fill volumes not on this cluster yet; `used_by`: volume -> cells that use it."""
 
     scenario: Scenario
     volumes: tuple[Volume, ...]
@@ -162,10 +159,9 @@ def plan(
     only: Sequence[str] = (),
     finished: Iterable[str] = (),
 ) -> Plan:
-    """The steps for every cell that `only` (patterns of labels) selects and is not `finished`.
+    """The steps for the cells that `only` (patterns of labels) selects, without `finished` paths.
 
-    `finished` are paths of cells. Raises UsageError when `rebuild: never` cannot be kept, or a
-    pattern matches no cell.
+    Raises UsageError when `rebuild: never` cannot be kept, or a pattern matches no cell.
     """
     cells = cells_of(campaign)
     sentences = (
@@ -224,7 +220,6 @@ def _pauses(campaign: Campaign, cells: Sequence[Cell]) -> list[float]:
 
 
 def _changes(campaign: Campaign, cells: Sequence[Cell]) -> list[Optional[Deploy]]:
-    """What each cell needs beside what the cell before it had."""
     stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
     transitions = []
     last: Optional[Cell] = None
@@ -238,8 +233,6 @@ def _changes(campaign: Campaign, cells: Sequence[Cell]) -> list[Optional[Deploy]
 
 
 class _Volumes:
-    """The volumes of a cell, made once for all of its iterations."""
-
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
         self._sites: dict[Variant, Site] = {}
@@ -300,7 +293,6 @@ def _filling(scenario: Scenario) -> dict[str, Any]:
 def _change(
     campaign: Campaign, stacks: dict[str, Stack], last: Optional[Cell], cell: Cell
 ) -> Optional[Deploy]:
-    """What the campaign's cluster needs before a cell."""
     if campaign.groups:
         return _turn(campaign, last, cell)
     origin = origin_of(campaign.cluster)
@@ -311,7 +303,6 @@ def _change(
 
 
 def _turn(campaign: Campaign, last: Optional[Cell], cell: Cell) -> Optional[Deploy]:
-    """What a turn needs, of configurations that stand side by side."""
     section, name = campaign.cluster, cell.configuration
     number = deployment_of(section, cell.scenario, cell.iteration)
     if last is None or number != deployment_of(section, last.scenario, last.iteration):
@@ -412,10 +403,7 @@ class Pending:
     def take(
         self, is_needed: Callable[[Cell], bool] = lambda _: True
     ) -> list[Union[Deploy, Prefill]]:
-        """All that is put off, in order; nothing is any more.
-
-        Volumes are left out that no cell which `is_needed` uses.
-        """
+        """All that is put off, in order, without volumes that no cell which `is_needed` uses."""
         prefills = [prefill.only(is_needed) for prefill in self.prefills]
         steps: list[Union[Deploy, Prefill]] = [
             *([self.deploy] if self.deploy else []),

@@ -22,10 +22,7 @@ def copies(cluster: ClusterSection, pool: Optional[PoolProfile]) -> float:
 
 
 def memory_warnings(campaign: Campaign, cells: Iterable[Cell]) -> Iterator[str]:
-    """A sentence for each scenario whose reads the OSDs' memory can serve.
-
-    None for clusters that the campaign does not deploy: how many OSDs they have is not known.
-    """
+    """A sentence for each scenario whose reads the memory of OSDs we deploy can serve."""
     warned: dict[str, None] = {}
     asked: set[tuple[str, int, Variant]] = set()
     for cell in cells:

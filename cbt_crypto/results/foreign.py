@@ -44,8 +44,6 @@ def read_upstream(root: Folder, configuration: str) -> Iterator[Run]:
 
 @dataclass(frozen=True)
 class _Hosts:
-    """Names from the campaign's file; empty where there is no such file."""
-
     osds: tuple[str, ...]
     clients: tuple[str, ...]
 
@@ -128,7 +126,7 @@ def _workload_cells(folder: Folder, hosts: _Hosts) -> dict[str, tuple[Process, .
 
 
 def _workload_and_host(name: str, hosts: _Hosts) -> tuple[str, str]:
-    """Both may have dots: the file's clients tell where one ends, else the first dot does."""
+    """Split at the file's clients, as both may have dots; else at the first dot."""
     for host in hosts.clients:
         if name.endswith(f".{host}"):
             return name[: -len(host) - 1], host
@@ -187,7 +185,6 @@ def _processes(folder: Folder) -> tuple[Process, ...]:
 
 
 def _upstream_parameters(folder: Folder, workload: str) -> dict[str, Any]:
-    """Options of the benchmark; those of a workload instead of those above it, as for CBT."""
     config = _yaml(folder, "benchmark_config.yaml")
     inner = config.get("cluster", config)
     if not isinstance(inner, Mapping):
@@ -224,11 +221,10 @@ _MOST = 10**6
 
 
 def lay_out(archive: Path, out: Path) -> int:
-    """Write `out`, which must not exist; return how many results of fio's are in it.
+    """Write our archive in upstream's layout to a new `out`; return how many fio results.
 
-    Each configuration is an archive of its own there, as for upstream's comparison, and a load has
-    one id in all of them. Raises UsageError for what is no archive of ours, has no results of
-    fio's, or names what is no name; then nothing of that cell is written.
+    A folder for each configuration, one id for a load in all. UsageError for no archive of ours, no
+    results, bad names.
     """
     if os.path.lexists(out):
         raise UsageError(f"{out}: exists already; name a new directory")
@@ -272,7 +268,6 @@ def _lay_out(archive: Folder, planned: PlannedCell, archive_out: Path) -> int:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Raises UsageError where it cannot be, or is there already."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as file:
@@ -316,8 +311,6 @@ _MOST_FILES = 1000
 
 
 class _PublishedLoad(NamedTuple):
-    """One load in one file."""
-
     file: str
     kind: str
     scenario: str
@@ -325,10 +318,9 @@ class _PublishedLoad(NamedTuple):
 
 
 def read_published(path: Path, configuration: str) -> list[Run]:
-    """A run for each load in a file, or in the files of a directory or of a pattern.
+    """A run for each load in a file, a directory's files or a pattern's; same loads repeat.
 
-    Files that hold the same load are iterations of it. Raises Malformed for several summaries of
-    kbench, which do not say what was measured, and where there is no file that can be read.
+    Raises Malformed for several kbench summaries, or no readable file.
     """
     folder, names = _files(path)
     loads = [load for name in names for load in _loads(folder, name)]

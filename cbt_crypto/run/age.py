@@ -37,10 +37,7 @@ class Overwrites:
             self._counted[name] = written
 
     def around(self, readings: Sequence[Reading]) -> Mapping[str, Mapping[str, int]]:
-        """What was written before a cell, of which these are the readings before and after.
-
-        Drive -> `written_bytes` and `size_bytes`, as cell.json has it.
-        """
+        """Drive -> `written_bytes` between these readings around a cell, and `size_bytes`."""
         before, after = readings
         self.note(before)
         written = {name: dict(drive) for name, drive in self._drives.items()}
@@ -49,10 +46,7 @@ class Overwrites:
 
 
 def carriers(reading: Reading) -> Iterator[tuple[str, int, int]]:
-    """What lies at the bottom: its name, bytes written to it by now, and its size.
-
-    Of an OSD on a file that is the file, which its process alone writes to.
-    """
+    """What lies at the bottom (of an OSD on a file, the file): name, bytes written, size."""
     for name, told in reading.items():
         layers = [layer for stack in told["devices"] for layer in stack]
         bottoms = [layer for layer in layers if layer.get("size_bytes")]
@@ -87,10 +81,7 @@ class Window:
 
 
 def window_of(iops: Sequence[float]) -> Optional[Window]:
-    """The last rounds; None for too few, or where nothing was done.
-
-    The slope is what the line of least squares climbs, or falls, from the first to the last.
-    """
+    """The last rounds with their least-squares slope; None for too few, or without work."""
     last = iops[-WINDOW:]
     mean = sum(last) / WINDOW
     if len(last) < WINDOW or mean <= 0:
@@ -105,10 +96,7 @@ def reach(
     remote: Remote, site: Site, scenario: Scenario, run_dir: str, commands: ClusterCommands,
     wrap: WrapClient,
 ) -> Optional[dict[str, Any]]:  # fmt: skip
-    """Run rounds; what they did, as cell.json has it. None where the file asks for none.
-
-    Raises RunError for a client whose load failed.
-    """
+    """Run rounds; return what they did for cell.json, or None. RunError if a client failed."""
     if not isinstance(scenario, Aged) or not scenario.steady_state:
         return None
     directory = f"{run_dir}.rounds"

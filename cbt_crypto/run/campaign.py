@@ -112,7 +112,6 @@ class CampaignRun:
         self, plan: Plan, engine: Engine, archive: Path, config_file: Path,
         progress: CampaignProgress, holding: Holding,
     ) -> None:  # fmt: skip
-        """Touches nothing yet."""
         self.plan = plan
         self.campaign = plan.campaign
         self.archive = archive
@@ -137,7 +136,7 @@ class CampaignRun:
         self._preparation: Preparation
 
     def run(self) -> Outcome:
-        """Take every step; whatever happens, what is deployed is torn down.
+        """Take every step; whatever happens, tear down what is deployed.
 
         Raises UsageError before anything is touched, and Abandoned for a second signal.
         """

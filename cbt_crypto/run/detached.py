@@ -92,10 +92,10 @@ _LOOK_S = 0.1
 
 
 def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) -> int:
-    """Run this program with `arguments` in a session of its own; return an exit status.
+    """Run this program with `arguments` in its own session; return 0 once it holds the archive.
 
-    Returns 0 as soon as it holds the archive, or its own status when it ends before: what it said
-    is printed then. Raises UsageError when the archive cannot be written or is in use.
+    Else print what it said and return its status. UsageError if the archive is in use or
+    unwritable.
     """
     if running(archive):
         raise UsageError(f"{archive}: a campaign runs into it; see: cbt-crypto watch {archive}")
@@ -146,11 +146,9 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 
 def stop(archive: Path, say: Callable[[str], None]) -> None:
-    """End the campaign that runs into `archive`, and wait until its cluster is down.
+    """End the campaign that holds `archive`'s lock, and wait until its cluster is down.
 
-    The process is asked to end only while it is seen to hold the archive's lock. Raises
-    UsageError when none does on this machine, or it is another user's; RunError when it left
-    something on its hosts.
+    Raises UsageError when none does here, or it is another user's; RunError for what it left.
     """
     campaign = running(archive)
     if campaign is None:
@@ -210,9 +208,9 @@ _REFRESH_S = 1.0
 
 
 def watch(archive: Path, console: Console) -> None:
-    """Show where the campaign is and its tables so far, until it ends.
+    """Show where the campaign is and its tables, until it ends; once if not on a terminal.
 
-    Not on a terminal: once. Raises UsageError for no archive. Changes nothing.
+    Raises UsageError for no archive.
     """
     open_archive(archive)
     seen: Any = ...
@@ -234,10 +232,7 @@ def watch(archive: Path, console: Console) -> None:
 
 
 def watch_steps(archive: Path, write: Callable[[str], None]) -> None:
-    """Write progress.json as a line whenever it changes, with `running`, until the campaign ends.
-
-    Raises UsageError for no archive. Changes nothing.
-    """
+    """Write each change of progress.json as a line, with `running`; UsageError for no archive."""
     open_archive(archive)
     seen: Any = ...
     while True:
@@ -297,7 +292,6 @@ def _left(state: dict[str, Any], since: float) -> str:
 
 
 def _live(state: dict[str, Any]) -> str:
-    """What the clients of this cell do; nothing in other phases."""
     iops, latency_s = _number(state, "iops"), _number(state, "latency_s")
     return "" if iops is None else f"now {LiveFigures(iops, latency_s)}"
 
@@ -309,7 +303,6 @@ def _number(state: dict[str, Any], key: str) -> Optional[float]:
 
 
 def _shown(state: dict[str, Any], key: str) -> str:
-    """On a terminal, which acts on escape sequences."""
     return printable(str(state.get(key)))[:20]
 
 

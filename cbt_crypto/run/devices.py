@@ -63,10 +63,9 @@ def check_distinct(
     cells: Sequence[Cell],
     identities: Mapping[str, Mapping[str, Mapping[str, str]]] = MappingProxyType({}),
 ) -> None:
-    """Raise UsageError for a device that OSDs would have twice, by the file or as hosts say.
+    """Raise UsageError for a device that OSDs would have twice, by path, host name or role.
 
-    That is: by two paths, by two names of its host, or for data and database. Drives without Ceph
-    are measured one after another, and may be.
+    Drives without Ceph are measured one after another, and may be.
     """
     uses = dict.fromkeys(
         (host, guard.device, guard.key)

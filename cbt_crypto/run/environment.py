@@ -81,10 +81,7 @@ def device_script(devices: Iterable[str], sys: str = "/sys") -> str:
 
 
 def parse_drives(output: str) -> dict[str, dict[str, Any]]:
-    """Device -> model, firmware, wear, size, sectors, where it is and how it is connected.
-
-    None for what is not known.
-    """
+    """Device -> model, firmware, wear, size, sectors, place and connection, or None."""
     by_device = {}
     for line, text in shell.sections(output, _BEGIN):
         device, lines = line.removeprefix(_BEGIN).strip(), text.splitlines()
@@ -167,7 +164,6 @@ class EnvironmentFile:
     """results/environment.json, which a campaign adds to with each deployment."""
 
     def __init__(self, archive: Path, remote: Remote, engine: Engine, campaign: Campaign) -> None:
-        """Read no host yet: `describe` and `note` do, once a deployment stands."""
         self._path = archive / "results" / "environment.json"
         self._remote = remote
         self._engine = engine
@@ -198,11 +194,7 @@ class EnvironmentFile:
 def collect(
     remote: Remote, site: Site, engine: Engine, overlays: Iterable[Overlay]
 ) -> dict[str, Any]:
-    """The contents of environment.json, but for the texts of ceph.conf.
-
-    `overlays` are those of the campaign; what they describe of a host stands in
-    `hosts.<host>.overlays.<overlay>`.
-    """
+    """environment.json but for ceph.conf; overlays' facts are in `hosts.<host>.overlays`."""
     devices = {
         host: [device for osd in site.osds_of(host) if not osd.is_file for device in osd.devices]
         for host in site.hosts
@@ -226,10 +218,7 @@ def collect(
 
 
 def authentication(remote: Remote, site: Site) -> dict[str, Any]:
-    """The ciphers of cephx that the monitors have in force, by the names of `ceph mon dump`.
-
-    Empty without a cluster. Monitors before 19.2.6 and 20.2.4 know `aes` alone and say nothing.
-    """
+    """The ciphers of cephx in force, by `ceph mon dump`'s names; empty if it tells none."""
     if not site.osds:
         return {}
     limit = answer_limit(site.ceph_cmd)
@@ -244,7 +233,6 @@ def authentication(remote: Remote, site: Site) -> dict[str, Any]:
 
 
 def _names(cipher: Any) -> Any:
-    """A cipher's name, or those of several, which monitors give with a number each."""
     if isinstance(cipher, list):
         return [_names(part) for part in cipher]
     return cipher.get("name") if isinstance(cipher, Mapping) else cipher

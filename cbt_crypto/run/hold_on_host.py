@@ -1,9 +1,7 @@
-"""Runs on a host: holds names for a campaign, tells who holds them, and gives them up.
+"""Hold names for a campaign, tell who holds them, and give them up. Runs on hosts: Python 3.6.
 
-The names are abstract sockets: the kernel gives each to one process only, they leave no file, and
-are gone with the process, so at the latest with the host's next boot. Anybody may bind a name, so
-what a holder says is believed, and a holder ended, only when the kernel says that it is a process
-of ours. Needs only Python 3.6.
+The names are abstract sockets: one process has each, they leave no file and end with it. Anybody
+may bind a name, so a holder is believed and ended only when the kernel says that it is ours.
 """
 
 import ctypes
@@ -26,10 +24,7 @@ _NETWORK = 0x40000000
 
 
 def addresses(resource: List[str]) -> List[str]:
-    """The sockets' names for a directory, or for the disks that a device is on, whatever the path.
-
-    Partitions of one disk are one resource: what works on the one disturbs the other.
-    """
+    """The sockets' names for a directory, or for the disks (not partitions) a device is on."""
     kind, path = resource
     real = os.path.realpath(path)
     names = disks(real) if kind == "device" else [real]
@@ -73,10 +68,7 @@ def peer(connection: socket.socket) -> Any:
 
 
 def ask(address: str) -> Optional[Dict[str, Any]]:
-    """What the holder of a name says, or None when nobody holds it.
-
-    `keeper` is its process; of one that is not ours, `stranger`, its user, is all that is told.
-    """
+    """What a name's holder says, or None; of another user's, `stranger`. `keeper` is its pid."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(PATIENCE_S)
         try:
@@ -214,10 +206,7 @@ def check(resources: List[List[str]], run: str) -> None:
 
 
 def join_host_s_network() -> None:
-    """The names are those of a network namespace: of that of the first process, where we may.
-
-    Otherwise a run that has a network of its own would hold names that nobody else sees.
-    """
+    """Enter the first process's network namespace, if allowed: others would not see our names."""
     try:
         if os.stat("/proc/1/ns/net").st_ino != os.stat("/proc/self/ns/net").st_ino:
             with open("/proc/1/ns/net") as namespace:

@@ -19,7 +19,6 @@ class Interrupts:
     """What signals do: KeyboardInterrupt once, and only until tearing down begins."""
 
     def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
-        """`say` tells the user what a signal has started."""
         self._say = say
         self._is_ending = False
         self._seen = 0

@@ -1,8 +1,7 @@
-"""What a run deployed where: kept in its archive for people, and in the user's own state to act on.
+"""What a run deployed where: in its archive for people, in the user's state to act on.
 
-`results/journal.jsonl` has a line for each start of a run, each deployment, and each end at which
-everything was taken down. A line is appended before what it tells of is done. An archive is data:
-a run is taken down by what `open_runs` has of it, unless the user takes the archive's word.
+journal.jsonl has a line, written beforehand, for each start, deployment and complete end. An
+archive is data: `open_runs` says what to tear down, unless the user trusts the archive.
 """
 
 from __future__ import annotations
@@ -94,7 +93,6 @@ def _path(run: str, make: bool = False) -> Path:
 
 
 def _check(where: Path) -> None:
-    """Others must not be able to say what is to be taken down."""
     try:
         check_directory(str(where.resolve()))
     except (Refused, OSError) as error:

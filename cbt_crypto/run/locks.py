@@ -103,10 +103,7 @@ def _in_container(pid: int, container: str) -> Iterator[int]:
 
 
 def _started(pid: int) -> Optional[int]:
-    """When a process started, in ticks since boot; None when there is none.
-
-    A process id alone may be somebody else's by now.
-    """
+    """When a process started, in ticks since boot, or None; its id may be reused."""
     fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return int(fields[19]) if len(fields) > 19 and fields[0] not in ("Z", "X") else None
 
@@ -231,11 +228,9 @@ class LostHold(RunError):
 def hosts_held(
     remote: Remote, site: Site, run: str, who: Mapping[str, Any], dead_run: str = ""
 ) -> Iterator[Hold]:
-    """Hold the hosts of `site` for `run` while the block runs.
+    """Hold the hosts of `site` for `run` during the block, also from `dead_run` or any dead run.
 
-    What a dead run still holds is taken from it, and what `dead_run` does, which the caller knows
-    to be dead. Raises UsageError that names a living holder, or one of which this machine cannot
-    tell; then nothing is held.
+    Raises UsageError for a holder that lives or cannot be judged here; then nothing is held.
     """
     this_holder = {**who, "run": run}
     try:

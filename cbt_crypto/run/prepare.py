@@ -47,7 +47,6 @@ class Preparation:
         self, campaign: Campaign, engine: Engine, archive: Path, remote: Remote,
         journal: Journal, progress: CampaignProgress,
     ) -> None:  # fmt: skip
-        """Touches nothing. The engine's settings must have been initialized."""
         self._engine = engine
         self._drives = drives_of(campaign.cluster)
         self._archive = archive
@@ -79,10 +78,8 @@ class Preparation:
     def take(
         self, step: Union[Deploy, Prefill], before_ending: Callable[[Transition], None]
     ) -> None:
-        """Take a step; one that would change what is not trusted builds it anew instead.
-
-        `before_ending` is called before anything on hosts is ended or removed.
-        """
+        """Take a step; call `before_ending` before it ends anything. What is distrusted is
+        rebuilt."""
         self.is_healthy = False
         if isinstance(step, Prefill):
             self._prefill(step)
@@ -234,7 +231,6 @@ class Choices:
     """What hosts answered in this campaign: `results/choices.json`, by the scripts that asked."""
 
     def __init__(self, archive: Path, remote: Remote, site: Site) -> None:
-        """`site` has all OSDs and drives of the campaign."""
         self._path = archive / "results" / "choices.json"
         self._remote = remote
         self._site = site

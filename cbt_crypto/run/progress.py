@@ -1,7 +1,4 @@
-"""What a person sees while a campaign runs: a bar on a terminal, plain lines elsewhere.
-
-Where it stands is written to results/progress.json too, for those who look from elsewhere.
-"""
+"""What a person sees of a running campaign: a bar or lines; also results/progress.json."""
 
 from __future__ import annotations
 
@@ -31,13 +28,9 @@ _PATIENCE_S = 60.0
 
 
 class SoFar:
-    """Has the report's lines made before a cell is measured, while nothing is.
-
-    The machine that steers may be one of those that are measured.
-    """
+    """Make the report's lines before a cell: the machine that steers may be measured."""
 
     def __init__(self, archive: Path, most_lines: int) -> None:
-        """`most_lines` is what fits on the page; `renew` is the first to read the archive."""
         self._archive, self._most = archive, most_lines
         self._not_before = 0.0
         self.lines: Sequence[str] = ()
@@ -69,8 +62,6 @@ _OTHER_LINES, _LEAST_LINES = 8, 5
 
 
 class _LeftColumn(ProgressColumn):
-    """Time left from the first second on, as the file's own times are known."""
-
     def __init__(self, forecast: Optional[Forecast]) -> None:
         super().__init__()
         self._forecast = forecast
@@ -105,10 +96,7 @@ class CampaignProgress:
         self, console: Console, cells: int, seconds: int, forecast: Optional[Forecast] = None,
         archive: Optional[Path] = None,
     ) -> None:  # fmt: skip
-        """`seconds`: what the cells measure in all, ramps included.
-
-        `archive`: where progress.json is kept, from the first phase on; nowhere when None.
-        """
+        """Take all cells' seconds with ramps, and the archive for progress.json, if any."""
         self._console = console
         self._cells = cells
         self._number = 0
@@ -137,7 +125,6 @@ class CampaignProgress:
                 self._so_far = SoFar(archive, most)
 
     def __enter__(self) -> Self:
-        """Show the bar, where there is a terminal."""
         if self._bar:
             self._bar.start()
         return self

@@ -21,11 +21,7 @@ STEPS = ("out_at", "clean_after_out_s", "in_at", "clean_after_in_s")
 
 @contextlib.contextmanager
 def running(scenario: Scenario, remote: Remote, site: Site) -> Iterator[dict[str, Any]]:
-    """It goes on while the block does; what became of it is in the value afterwards.
-
-    The OSD is in again when this ends, however it does. Raises RunError when the placement groups
-    were not clean again before the block ended: then nothing is known of how long it takes.
-    """
+    """Take an OSD out and in during the block; RunError if it was not clean before its end."""
     recovery: dict[str, Any] = {}
     after_s = scenario.osd_out_after_s
     if after_s is None:
@@ -55,10 +51,7 @@ def pid_file(site: Site) -> str:
 
 
 def start_script(site: Site, after_s: int) -> str:
-    """Shell text for the head: in the background, the last OSD goes out after so many seconds.
-
-    It comes back as soon as all placement groups are clean, and when the program is ended.
-    """
+    """Shell text for the head: the last OSD goes out after so many seconds, and in when clean."""
     asked = {"conf": site.conf, "osd": osd_of(site), "after_s": after_s}
     output = f"{site.tmp_dir}/recovery.out"
     ceph = shlex.quote(shlex.split(site.ceph_cmd)[0])
@@ -75,10 +68,7 @@ def start_script(site: Site, after_s: int) -> str:
 
 
 def stop_script(site: Site) -> str:
-    """Shell text for the head that ends it, prints what it said, and has the OSD in at all events.
-
-    Safe to repeat.
-    """
+    """Shell text for the head: end it, print what it said, have the OSD in. Safe to repeat."""
     osd = osd_of(site)
     why = f"osd.{osd} is still out; take it in with 'ceph osd in {osd}': $said"
     back = (

@@ -1,7 +1,4 @@
-"""Takes an OSD out, waits until all is clean, and takes it in again. This file runs on the head.
-
-It needs Python 3.6 and Ceph's rados module. Whatever ends it but SIGKILL, the OSD is in again.
-"""
+"""Take an OSD out until all is clean; only SIGKILL leaves it out. Runs on the head: Python 3.6."""
 
 import json
 import signal

@@ -27,10 +27,7 @@ from cbt_crypto.plan.steps import Plan
 
 
 def finished_cells(archive: Path, cells: tuple[Cell, ...], again: Sequence[str] = ()) -> set[str]:
-    """Paths of the cells that the archive has, measured and proved, as they are defined now.
-
-    Without those that `again`, patterns of labels, wants to be repeated.
-    """
+    """Paths of cells measured and proved as defined now, without patterns in `again`."""
     repeated = {cell.path for cell in select(cells, again, "--again")} if again else set()
     return {
         cell.path
@@ -149,10 +146,9 @@ def check_links(archive: Path) -> None:
 def default_archive(
     campaign: Campaign, config_file: Path, is_complete: Callable[[Path], bool], again: bool
 ) -> Path:
-    """Return where a run goes whose archive was not named: on, or to a new results/NAME-DATE.
+    """Where a run goes whose archive was not named: on in one, or to a new results/NAME-DATE.
 
-    It goes on in the newest results/NAME-* that is of this file and lacks a cell. With `again`
-    cells are measured anew, so that one may have all.
+    It goes on in the newest of this file that lacks a cell; with `again` none need be lacking.
     """
     name, results = config_file.stem, Path("results")
     plans = [path / "plan.json" for path in results.glob(f"{glob.escape(name)}-*/results")]
@@ -189,10 +185,7 @@ def _is_unused(archive: Path) -> bool:
 
 
 def changes(archive: Path, campaign: Campaign) -> Optional[tuple[int, list[Cell]]]:
-    """When the file has changed since: how many cells are kept, and those to be run anew.
-
-    None for an archive that is new, or of this very file.
-    """
+    """Of a changed file: how many cells are kept, and those run anew; None if unchanged."""
     plan = read_json(archive / "results" / "plan.json")
     if plan is None or plan.get("document") == _document(campaign):
         return None
@@ -212,10 +205,7 @@ def set_aside_strangers(archive: Path, cells: Sequence[Cell]) -> None:
 
 
 def set_aside(archive: Path, directory: Path) -> None:
-    """Move a finished cell to results/superseded; remove what never was one.
-
-    Superseded cells are kept for people: no report reads them.
-    """
+    """Move a finished cell to results/superseded, which no report reads; remove others."""
     state = read_json(directory / "cell.json")
     if not state or state.get("state") != "finished":
         shutil.rmtree(directory, ignore_errors=True)
@@ -248,11 +238,7 @@ def _document(campaign: Campaign) -> Any:
 
 
 def write_plan(archive: Path, plan: Plan) -> None:
-    """Write results/plan.json: every cell of the campaign, measured or not.
-
-    Where a precision decides, those beyond the fewest are there when they are measured. What was
-    predicted at first stays as it was.
-    """
+    """Write results/plan.json with every cell; beyond the fewest of a precision, when measured."""
     campaign = plan.campaign
     prediction = archive / "results" / "prediction.json"
     if plan.predicted is not None and not prediction.exists():
@@ -287,10 +273,7 @@ def write_plan(archive: Path, plan: Plan) -> None:
 def keep_cell(
     directory: Path, cell: Cell, site: Site, outcome: Mapping[str, object], reason: Optional[str]
 ) -> None:
-    """Write cell.json, last of all: a directory without one is a cell that never happened.
-
-    `reason` is None for a cell that is measured and proved, else why it is not.
-    """
+    """Write cell.json last, as its absence means no cell; `reason` is why it failed, or None."""
     write_json(
         directory / "cell.json",
         {

@@ -1,8 +1,7 @@
-"""Taking down what killed runs left on the hosts, under the hosts' locks, and nothing else.
+"""Tear down what killed runs left on the hosts, under the hosts' locks, and nothing else.
 
-A run of this user is taken down by what his own state has of it; what an archive says of a run
-that he does not know is done only when he has seen it and agreed. No code of an archive is run:
-the embedded engine takes down, whichever engine had deployed.
+By the user's own state; by an archive's word only if he agreed. No code of an archive runs: the
+embedded engine tears down.
 """
 
 from __future__ import annotations
@@ -49,11 +48,7 @@ class DryRun:
 
 
 def to_clear(archive: Path, foreign: bool = False) -> list[Deployment]:
-    """What is to be taken down of this archive's runs.
-
-    Raises UsageError for a run that this user does not know, unless `foreign` says to take the
-    archive's word for it.
-    """
+    """What is to be torn down of this archive's runs; UsageError for an unknown, not `foreign`."""
     mine = own_left_over(archive)
     runs = {deployment.run for deployment in mine}
     of_others = [deployment for deployment in left_over(archive) if deployment.run not in runs]
@@ -69,10 +64,10 @@ def to_clear(archive: Path, foreign: bool = False) -> list[Deployment]:
 
 
 def clear(archive: Path, deployments: Sequence[Deployment], say: Say, insist: bool = False) -> None:
-    """Take them down, each while this run holds its hosts. The archive must be held.
+    """Tear them down, holding their hosts; the archive must be held.
 
-    Raises UsageError for a run that is alive, or whose hosts another one holds, or, unless the
-    caller insists, that may be alive on another machine; RunError for what cannot be taken down.
+    Raises UsageError for a run alive or hosts held, or, without `insist`, a run perhaps alive
+    elsewhere; RunError for what cannot be torn down.
     """
     for deployment in deployments:
         _check_dead(archive, deployment, insist)

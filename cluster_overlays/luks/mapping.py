@@ -66,11 +66,8 @@ _PLAIN = ("LVM-", "mpath-")
 class CryptTable:
     """How a mapping encrypts: cipher, key size in bits, sector size in bytes, optional flags.
 
-    Of a wanted one, `sector_size` is None where cryptsetup chooses, and `flash_flags` are those
-    that it has besides where it lies on flash.
-
-    `device` is the one that holds the encrypted sectors, as "major:minor"; `on_opal` says that it
-    encrypts what it gets once more.
+    Wanted: `sector_size` None lets cryptsetup choose, `flash_flags` are added on flash. Found:
+    `device` is below, as "major:minor"; `on_opal`: it encrypts once more.
     """
 
     cipher: str
@@ -83,10 +80,7 @@ class CryptTable:
 
     @classmethod
     def parse(cls, line: str) -> CryptTable:
-        """Of a line that `dmsetup table` printed. Raises ValueError for another target.
-
-        The key is `:<bytes>:<where the kernel finds it>`; a key itself never gets here.
-        """
+        """Parse a line of `dmsetup table`, which has no key; ValueError for another target."""
         words = line.split()
         if words[2:3] != ["crypt"] or len(words) < 8:
             raise ValueError(f"not a line of dm-crypt: {line}")
@@ -118,10 +112,7 @@ class CryptTable:
     def difference_from(
         self, wanted: CryptTable, claimed: Optional[Collection[str]] = None
     ) -> Optional[str]:
-        """The first thing that is not as wanted, for a sentence about the mapping.
-
-        Of options only those that are `claimed` count; all of them when it is None.
-        """
+        """The first difference, for a sentence; of options only `claimed` count, or all if None."""
         if self.device != wanted.device:
             return f"lies on device {self.device} and not on {wanted.device}"
         ours, theirs = self.flags, wanted.flags

@@ -1,7 +1,6 @@
 """LUKS on self-encrypting drives (OPAL): what it takes of a drive, and what proves it.
 
-Nothing of this has been run on such a drive: there was none. It follows cryptsetup's manual and
-sources, and linux/sed-opal.h.
+Written from cryptsetup's manual and linux/sed-opal.h; never run on such a drive.
 """
 
 from __future__ import annotations

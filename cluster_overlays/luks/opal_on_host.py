@@ -1,8 +1,4 @@
-"""Asks self-encrypting drives about OPAL, and resets them. This file runs on the hosts.
-
-Its source is sent to them, so it needs nothing but Python 3.6. The numbers are those of
-linux/sed-opal.h.
-"""
+"""Ask self-encrypting drives about OPAL, and reset them. Runs on hosts: Python 3.6 alone."""
 
 import errno
 import fcntl
@@ -111,10 +107,7 @@ def part(path: str) -> Dict[str, Any]:
 
 
 def revert(path: str, key_file: str) -> Optional[str]:
-    """Set a drive to its factory state with the admin key; None, or why it is not in that state.
-
-    All its data are gone then. A drive that nobody owns is left as it is.
-    """
+    """Reset an owned drive, with all its data, by the admin key; return None or why it failed."""
     with open(key_file, "rb") as file:
         key = file.read()
     with open(path, "rb", buffering=0) as device:

@@ -197,7 +197,6 @@ class Luks(Overlay):
         return mappings_of(self._below(site), self.devices)
 
     def _below(self, site: Site) -> Site:
-        """The site with what the mappings lie on."""
         return preparation.on_volumes(site, self.devices) if self.like else site
 
     def _formatting(self) -> list[str]:

@@ -1,8 +1,4 @@
-"""Prepare encrypted devices: what a host must offer, cryptsetup's commands, and their options.
-
-Options can follow what `ceph-volume lvm create --dmcrypt` does (`like: ceph-volume`) and what
-`cryptsetup benchmark` measures in memory on one core.
-"""
+"""Prepare encrypted devices: what a host must offer, cryptsetup's commands, and their options."""
 
 from __future__ import annotations
 
@@ -129,7 +125,6 @@ def _settings(**options: Iterable[str]) -> str:
 
 
 def _each(function: str, mappings: Sequence[CryptMapping]) -> str:
-    """All at once; fails when one of them fails."""
     calls = "".join(
         f'{function} {shlex.quote(mapping.name)} {shlex.quote(mapping.device)} & pids="$pids $!"\n'
         for mapping in mappings
@@ -176,8 +171,7 @@ _PACKAGES = {
 
 @dataclass(frozen=True)
 class Since:
-    """The first versions that know an option. A kernel counts by its target, as distributions
-    add to old kernels; `linux` is the release that brought it, for people."""
+    """The first versions that know an option: the kernel's target (Linux `linux`), cryptsetup."""
 
     cryptsetup: Version
     target: Version
@@ -350,7 +344,6 @@ def fault(layers: Sequence[Mapping[str, Any]]) -> Optional[str]:
 
 
 def _groups(site: Site, parts: Sequence[str]) -> dict[str, list[Group]]:
-    """Host -> a group for each device that is to carry a volume."""
     by_host: dict[str, list[Group]] = {}
     for osd in site.osds:
         for part, device in devices_of(osd).items():
@@ -414,10 +407,9 @@ def table_script() -> str:
 
 
 def best(outputs: Iterable[str]) -> tuple[str, int]:
-    """Cipher, as dm-crypt spells it, and key size of the candidate that is the fastest.
+    """Cipher (dm-crypt's spelling) and key size of the fastest candidate.
 
-    A candidate is as fast as its slower direction on the slowest host. Raises ValueError when
-    none was measured on every host.
+    It is as fast as its slower direction on the slowest host. ValueError if none ran everywhere.
     """
     slowest: dict[tuple[str, int], list[float]] = {}
     hosts = list(outputs)
@@ -438,11 +430,7 @@ def best(outputs: Iterable[str]) -> tuple[str, int]:
 
 
 def drivers(proc_crypto: str) -> list[dict[str, object]]:
-    """Of /proc/crypto, the driver that the kernel takes for each cipher of a disk.
-
-    That is the one of the highest priority which passed its self-test. An accelerator is known by
-    its module; `async` says whether it works beside the CPU that asks.
-    """
+    """The driver that the kernel takes for each cipher: highest priority, self-test passed."""
     chosen: dict[str, dict[str, object]] = {}
     for block in proc_crypto.split("\n\n"):
         pairs = (line.partition(":") for line in block.splitlines())

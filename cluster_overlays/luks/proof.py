@@ -31,10 +31,7 @@ _OPAL = "@opal"
 
 
 def script(site: Site, host: str, with_opal: bool = False) -> str:
-    """Shell text that prints the facts of one host's OSDs and drives.
-
-    `with_opal`: also what their drives say of their own encryption.
-    """
+    """Shell text that prints the facts of one host's OSDs and drives, with OPAL's on demand."""
     parameters = _asked(site, host)
     if not with_opal:
         return facts_script(parameters)
@@ -116,10 +113,7 @@ def plain_fault(facts: Facts) -> Optional[str]:
 def encrypted_fault(
     osd: Osd, facts: Facts, wanted: Wanted, parts: Sequence[str] = ("data", "db")
 ) -> Optional[str]:
-    """What contradicts that these parts of the OSD are on mappings that encrypt as wanted.
-
-    Its other part is plain, and it has nothing else open.
-    """
+    """What contradicts that these parts of the OSD, and no others, are encrypted as wanted."""
     opened = dict(facts["opened"])
     for part, device in facts["named"].items():
         if part in parts:
@@ -135,10 +129,7 @@ def encrypted_fault(
 def found_fault(
     facts: Facts, wanted: CryptTable, claimed: Optional[Collection[str]], parts: Sequence[str]
 ) -> Optional[str]:
-    """What contradicts encryption of an OSD that somebody else deployed, under any names.
-
-    Of the options only those that are `claimed` are compared, or all for None.
-    """
+    """What contradicts encryption of another deployer's OSD, by the `claimed` options or all."""
     part_of = {device: part for part, device in facts["named"].items()}
     for device, layers in facts["opened"].items():
         part = part_of.get(device, "data")
@@ -172,10 +163,7 @@ def _plain_part_fault(part: str, layers: Optional[Sequence[Mapping[str, Any]]]) 
 
 
 def encrypted_drive_fault(drive: Drive, facts: Facts, wanted: Wanted) -> Optional[str]:
-    """What contradicts that every part of the drive is encrypted as wanted, and nothing besides.
-
-    Mappings are on top, or under the array that is made of them.
-    """
+    """What contradicts that all of the drive, above or below its array, is encrypted as wanted."""
     layers = [layer for below in facts["opened"].values() for layer in below]
     mappings = {layer["mapping"]: layer for layer in layers if "mapping" in layer}
     for part, device in facts["named"].items():

@@ -1,10 +1,9 @@
 """Every command that destroys what is on a device, each behind the proof that the device is ours.
 
-This is the one rule, in one place: a path is never proof. Each function of the shell text below
-first runs `prove` (proof_on_host.py) in the same shell: the device is the one that was looked at
-before the run, by its WWN or serial number and size; what is on it carries a uuid that we chose;
-and nobody uses it. Where that fails, one sentence is printed and nothing is touched.
-tests/unit/safety shows that no other module has such a command.
+A path is never proof. Each function of the shell text below first runs `prove` (proof_on_host.py):
+the device is the one that was checked, what is on it carries a uuid that we chose, and nobody uses
+it. Else one sentence is printed and nothing is touched. tests/unit/safety shows that no other
+module has such a command.
 """
 
 from __future__ import annotations
@@ -267,10 +266,7 @@ def restore(tmp_dir: str, notes: Mapping[str, Any]) -> str:
 
 
 def claim(tmp_dir: str, devices: Iterable[str], discard: bool = False) -> str:
-    """Shell text that takes devices for this campaign, and wipes those that may be wiped.
-
-    With `discard` their blocks are given back to the drive, all of them.
-    """
+    """Shell text that claims devices, and wipes those that may be wiped or are to `discard`."""
     steps = ("claim", "discard") if discard else ("claim",)
     calls = (f"{step} {shlex.quote(path)}" for path in devices for step in steps)
     return proved(tmp_dir, WIPE + _CLAIM + (_DISCARD if discard else ""), calls)
@@ -291,10 +287,7 @@ def empty(tmp_dir: str, devices: Iterable[str]) -> str:
 
 
 def format_osds(tmp_dir: str, mkfs: Mapping[str, str]) -> str:
-    """Format devices, each right behind the proof, and all at once.
-
-    `mkfs`: device -> shell text for root that takes the OSD's uuid from `$uuid`.
-    """
+    """Format devices, each behind its proof; `mkfs`: device -> root's text, with `$uuid`."""
     calls = ["pids="]
     for device, text in mkfs.items():
         calls.append(f"uuid=$(prove ready {shlex.quote(device)} bluestore) || {{ wait; exit 1; }}")
@@ -410,10 +403,7 @@ class DeviceGuard(Fact):
 
 
 def device_guards(site: Site, wipe: Union[bool, Sequence[str]]) -> list[Requirement]:
-    """A requirement for each block device that the campaign names.
-
-    `wipe`: whether devices that carry data may be overwritten, or patterns of those that may.
-    """
+    """A requirement for each block device named; `wipe`: whether, or which, may lose their data."""
     pairs = [(osd.host, device) for osd in site.osds for device in osd.devices]
     site = replace(site, wipe=wipe if isinstance(wipe, bool) else tuple(wipe))
     guards = [device_guard(site, host, device) for host, device in dict.fromkeys(pairs)]

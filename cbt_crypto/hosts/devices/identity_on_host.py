@@ -1,8 +1,7 @@
-"""Which device a path leads to, and what is on it. This file runs on the hosts, as root.
+"""Which device a path leads to, and what is on it. Runs on hosts as root: Python 3.6, util-linux.
 
-A path is never proof: after a reboot it may lead to another disk. What tells disks apart is what
-they say of themselves, a WWN or a serial number; and for one that says nothing, the number that
-the kernel gave it in this boot. Needs nothing but Python 3.6 and util-linux.
+A path may lead to another disk after a reboot. Disks are told apart by WWN or serial number, and
+those without by the number that the kernel gave them in this boot.
 """
 
 import functools
@@ -94,7 +93,6 @@ def identity(path: str) -> Identity:
 
 
 def _backing(disk: str) -> str:
-    """The file behind a loop device, and which one of that name."""
     path = text_of(disk + "/loop/backing_file")
     try:
         status = os.stat(path)
@@ -104,10 +102,8 @@ def _backing(disk: str) -> str:
 
 
 def is_same_after_all(then: Identity, now: Identity) -> bool:
-    """Whether a path leads to the same device in another boot, or in a container made anew.
-
-    A loop device is the one of its file's path then: the file may have been made anew there.
-    """
+    """Whether a path leads to the same device in another boot, or in a container made anew. A loop
+    device is the one of its file's path then: the file may have been made anew there."""
     before, after = ({**known, "backing": _path_of(known)} for known in (then, now))
     return _is_alike(before, after)
 
@@ -212,8 +208,7 @@ def _check_writers(folder: str) -> None:
 
 
 def _check_other_ways(folder: str) -> None:
-    """The same sectors may be in use by another device: a loop over this one, or over the same
-    file, or another path to the same drive. The kernel tells neither of the other."""
+    """Raise where another device uses these sectors: a loop over it or its file, another path."""
     numbers = {text_of(member + "/dev") for member in family(folder)}
     for path in glob.glob("/sys/block/loop*/loop/backing_file"):
         if number_at(text_of(path)) in numbers:

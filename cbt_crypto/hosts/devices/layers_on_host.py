@@ -26,10 +26,10 @@ def number_at(path: str) -> Optional[str]:
 def opened(
     pid: str, counts: Callable[[str, os.stat_result], bool] = lambda target, status: False
 ) -> List[str]:
-    """The block devices that a process has open, and those of its open files that `counts` takes.
+    """The block devices that a process has open, and its open files that `counts(path, status)`
+    takes.
 
-    `counts` is given a file's path, as the process opened it, and its status. Raises OSError when
-    the process has ended, or is not ours to look at.
+    Raises OSError when the process has ended, or may not be read.
     """
     devices = set()
     for name in os.listdir(f"/proc/{pid}/fd"):
@@ -91,7 +91,6 @@ class Layers:
         return [(slave / "dev").read_text().strip() for slave in sorted(folder.glob("slaves/*"))]
 
     def _below_loop(self, name: str, file: str) -> str:
-        """The device that a loop device's file is on."""
         try:
             return number(os.stat(file).st_dev)
         except OSError:

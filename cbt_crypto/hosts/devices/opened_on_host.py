@@ -1,7 +1,4 @@
-"""Notes which block devices a measuring process has open. This file runs on the hosts.
-
-Its source is sent to them, so it needs nothing but Python 3.6.
-"""
+"""Note which block devices a measuring process has open. Runs on hosts: Python 3.6 alone."""
 
 import json
 import os
@@ -42,11 +39,7 @@ def find_process(program: str, mark: bytes, folder: str) -> Dict[str, Any]:
 
 
 def main(asked: Dict[str, Any]) -> None:
-    """Wait up to `seconds` for a process of ours, `program`, to open a device; note which.
-
-    `mark` tells our processes; `folder` is where a file system of ours may be mounted; `note`
-    is the file that is written.
-    """
+    """Wait up to `seconds` for our process `program`, by `mark`, to open a device; write `note`."""
     mark = f"CBT_CRYPTO_MARK={asked['mark']}".encode()
     ends = time.monotonic() + asked["seconds"]
     process = {}  # type: Dict[str, Any]

@@ -1,7 +1,4 @@
-"""Proves that a device is ours, in the script that is about to destroy what is on it.
-
-This file runs on the hosts, as root, behind notes_on_host.
-"""
+"""Prove that a device is ours, in the script that will destroy what is on it. Runs on hosts."""
 
 import contextlib
 import fcntl
@@ -42,10 +39,7 @@ _SPACE = uuid.UUID("6f9d1cf2-6f0c-4b52-8a8e-2a1c3f1f5d2b")
 
 @contextlib.contextmanager
 def locked(path: str) -> Iterator[None]:
-    """One at a time; without a directory there is nothing to lock, nor to note.
-
-    Nor is there in one that is not marked as ours yet: a file in it would make it somebody else's.
-    """
+    """Run one at a time. Without a directory that is marked as ours nothing is locked or noted."""
     if os.path.isdir(os.path.dirname(path)):
         check_directory(os.path.dirname(path))
     if not os.path.lexists(os.path.join(os.path.dirname(path), MARKER)):
@@ -243,10 +237,7 @@ def elsewhere(known: Dict[str, str]) -> str:
 
 
 def claim(notes: Notes, path: str) -> str:
-    """Before anything is written: it is the device that was checked, and free, or may be wiped.
-
-    Returns its name when it is to be wiped first.
-    """
+    """Check that it is the device seen before, and free; return its name if it is to be wiped."""
     note = noted(notes, path)
     check_single(path)
     check_unused(path)
@@ -275,10 +266,7 @@ def write_tag(path: str) -> None:
 
 
 def ready(notes: Notes, path: str, what: str) -> str:
-    """Before a command formats or overwrites a device: it is claimed, unused, and as we left it.
-
-    Returns the uuid that is to be given to what is made.
-    """
+    """Check that a claimed device is unused and as we left it; return the uuid for what is made."""
     if is_stacked(path):
         note = stacked_note(notes, path)
         check_unused(path)
@@ -316,10 +304,7 @@ def share(notes: Notes, path: str, uuid_given: str) -> None:
 
 
 def where(notes: Notes, path: str) -> str:
-    """For taking down: the device as the kernel calls it now, when what is on it is ours.
-
-    Empty when nothing of ours is there, as on a path that no run has claimed.
-    """
+    """The device as the kernel calls it now, when what is on it is ours; empty when nothing is."""
     if os.path.exists(path) and is_stacked(path):
         stacked_note(notes, path)
         return path
@@ -470,10 +455,9 @@ def _kept(script: bytes) -> int:
 
 
 def serve(path: str, command: List[str]) -> int:
-    """Run a script, and do what it asks for, one thing at a time, until it ends: its exit status.
+    """Run a script and do what it asks for, one thing at a time; return its exit status.
 
-    A start of Python for each proof would take longer than the proof. Without a command the script
-    comes by standard input.
+    A start of Python for each proof takes longer than the proof. Without `command` it is in stdin.
     """
     given = {}  # type: Dict[int, int]
     if not command:

@@ -61,10 +61,7 @@ def turns(names: Sequence[str]) -> int:
 
 
 def create(names: Sequence[str], options: str, rbd: str, run: str = "") -> str:
-    """`rbd create` for each of `pool/image`, a few at a time; each says that `run` made it.
-
-    Without a run, on a cluster that is thrown away, they say nothing.
-    """
+    """`rbd create` for each of `pool/image`, a few at a time, marked as of `run`, if any."""
     if not run:
         return _each(f"{rbd} create {options}", names)
     return _each(_shell(_MAKE.format(rbd=rbd, options=options), run), names)
@@ -76,10 +73,7 @@ def remove_images(names: Sequence[str], rbd: str, run: str) -> str:
 
 
 def present(names: Sequence[str], rbd: str) -> str:
-    """Print `there` and its name for each that is there, `unknown` for one that cannot be asked.
-
-    Behind the latter stands what rbd said.
-    """
+    """Print `there NAME` for each that is there, `unknown NAME WHY` for one that cannot be asked"""
     return _each(_shell(_PRESENT.format(rbd=rbd), ""), names) if names else ""
 
 
@@ -212,10 +206,7 @@ def attach(
     images: Sequence[tuple[str, str, Optional[VolumeEncryption]]], tmp_dir: str, conf: str,
     rbd: str, formats: bool = False, client_id: str = ADMIN,
 ) -> str:  # fmt: skip
-    """Map images of (pool, name, encryption), and leave a link to each at `path`.
-
-    `formats`: they are new, and those with an encryption get their headers.
-    """
+    """Map images of (pool, name, encryption), with a link to each at `path`; format new ones."""
     lines = [
         f"mkdir -p {shlex.quote(_folder(tmp_dir))}",
         'umask 077; keys=""; ask_cluster',
@@ -243,10 +234,7 @@ def detach(images: Sequence[str], tmp_dir: str) -> str:
 
 
 def detach_all(tmp_dir: str) -> str:
-    """Close and unmap all that notes in tmp_dir name, and destroy the keys of these volumes.
-
-    The note has the cluster, as there may be another one by now.
-    """
+    """Close and unmap all that notes in tmp_dir name, by their cluster, and destroy their keys."""
     folder, prefix = shlex.quote(_folder(tmp_dir)), shlex.quote(_prefix(tmp_dir))
     text = f"""\
 rm -f "$MAPPED"/*.device "$MAPPED"/*.new

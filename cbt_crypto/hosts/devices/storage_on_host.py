@@ -1,8 +1,4 @@
-"""Finds the block devices below what OSDs have open. This file runs on the hosts.
-
-Its source is sent to them, so it needs nothing but Python 3.6. Devices are
-named by their numbers, "major:minor", as the kernel does.
-"""
+"""Find the block devices below what OSDs have open, as "major:minor". Runs on hosts: Python 3.6."""
 
 import json
 import os
@@ -22,7 +18,6 @@ def opened_by_osd(pid: str, file: Optional[str]) -> List[str]:
 
 
 def _as_it_sees(pid: str, file: str) -> os.stat_result:
-    """A file by the name that a process has for it, which may be in a container."""
     try:
         return os.stat(f"/proc/{pid}/root{file}")
     except OSError:
@@ -69,10 +64,9 @@ def read_facts(osd: Dict[str, Any], layers: Layers) -> Dict[str, Any]:
 
 
 class Changes:
-    """Counts how often mappings were resumed, which is when a new table comes into force.
+    """Count by uevents how often mappings were resumed: a table changed and changed back shows too.
 
-    The kernel tells it by a uevent each time, so that a table that was changed and changed back
-    shows too, however short it was in force. What udev sends by itself is marked as synthetic.
+    What udev sends by itself is marked as synthetic.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,6 @@
-"""Counts what has passed the devices that processes have open. This file runs on the hosts.
+"""Count what has passed the devices that processes have open. Runs on hosts: Python 3.6 alone.
 
-Its source is sent to them, so it needs nothing but Python 3.6. A device's
-`stat` counts 512-byte sectors, whatever its own are (Documentation/block/stat.rst of Linux).
+`stat` counts 512-byte sectors, whatever a device's are (Linux, Documentation/block/stat.rst).
 """
 
 import json
@@ -16,10 +15,7 @@ _SECTOR = 512
 
 
 def layers(device: str, root: str = "/sys/dev/block") -> List[Dict[str, object]]:
-    """The device and those below it, from the top down, each with the bytes that passed it.
-
-    What lies on no other has its size.
-    """
+    """The device and those below it, top down, with bytes passed; the lowest with its size."""
     folder = os.path.realpath(os.path.join(root, device))
     fields = [int(word) for word in _read(folder, "stat").split()]
     layer = {

@@ -1,7 +1,4 @@
-"""What in a campaign file does not go together, and what pydantic found wrong, as sentences.
-
-Where the cluster comes from decides part of it: the campaign deploys one, or it exists already.
-"""
+"""What in a campaign file does not go together, and what pydantic found wrong, as sentences."""
 
 from __future__ import annotations
 
@@ -347,7 +344,6 @@ def _shown(value: Any) -> str:
 
 
 def _names_at(schema: Mapping[str, Any], location: KeyPath) -> list[str]:
-    """The keys that a JSON Schema allows at `location`."""
     node = schema
     for key in location:
         node = _resolve(schema, node)

@@ -144,8 +144,7 @@ class CampaignFile:
 def load(path: Path) -> Campaign:
     """Read and validate a campaign file.
 
-    Raises UsageError with one line for each thing that is wrong: file, line, path of the key,
-    and the nearest valid name where a name is unknown.
+    Raises UsageError, a line for each mistake: file, line, key, and the nearest valid name.
     """
     return _loaded(CampaignFile(read(path)))
 
@@ -309,7 +308,6 @@ def _overlays(
 
 
 def _check_until(file: CampaignFile, name: str, scenarios: tuple[Scenario, ...]) -> None:
-    """A precision is reached by blocks of seconds, so there must be seconds."""
     if any(
         scenario.until and "log_avg_msec" not in type(scenario).model_fields
         for scenario in scenarios
@@ -346,10 +344,7 @@ def _scenarios(
 
 
 def _parts(file: CampaignFile, name: str, path: KeyPath, section: Any) -> list[tuple[KeyPath, Any]]:
-    """What a benchmark's section consists of, with the place of each in the file.
-
-    A list has several parts; so has a benchmark of upstream's with workloads, one each.
-    """
+    """A benchmark section's parts with their places: of a list, or of upstream's workloads."""
     listed = list(enumerate(section)) if isinstance(section, list) else []
     parts: list[tuple[KeyPath, Any]] = [((*path, n), part) for n, part in listed]
     all_parts: list[tuple[KeyPath, Any]] = []
@@ -378,7 +373,6 @@ def _with_control(cluster: ClusterSection, baseline: Baseline, section: Any) -> 
 def _check_overlays(
     file: CampaignFile, cluster: ClusterSection, scenarios: tuple[Scenario, ...]
 ) -> None:
-    """A configuration that is measured on drives has overlays that change something there."""
     for scenario in scenarios:
         for name in (
             () if scenario.needs_cluster else cluster.configurations[scenario.configuration]
@@ -455,7 +449,6 @@ def _check_element(
 
 
 def _names_of(scenario: type[Scenario]) -> set[str]:
-    """A scenario's options, by their own names and by those that CBT has for them."""
     fields = scenario.model_fields
     return {name for key, info in fields.items() for name in (key, info.alias) if name}
 

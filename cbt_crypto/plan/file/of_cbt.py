@@ -1,8 +1,4 @@
-"""Test plans as CBT's own users have them: translated, or refused by one sentence.
-
-A file is CBT's when its `cluster` section has a key, or a form of one, that only CBT knows. Keys
-that CBT's modules read and this program does not stay in what CBT reads.
-"""
+"""CBT's own test plans, known by keys that only CBT has: translated, or refused in a sentence."""
 
 from __future__ import annotations
 

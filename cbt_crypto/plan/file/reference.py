@@ -1,7 +1,4 @@
-"""Writes docs/file.md, the reference of the campaign file, from the file's own models.
-
-python -m cbt_crypto.plan.file.reference > docs/file.md
-"""
+"""Write docs/file.md: python -m cbt_crypto.plan.file.reference > docs/file.md"""
 
 from __future__ import annotations
 
@@ -222,7 +219,6 @@ def _plain(value: Any) -> Any:
 
 
 def _kind(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
-    """What a value may be, in words."""
     choices = [choice for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
     if choices:
         return "; or ".join(_kind(choice, root) for choice in choices)

@@ -27,11 +27,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def flatten(section: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Key -> values of one scenario's section; `workloads` is merged in behind the rest.
-
-    The order of keys is the order of the loops: the last varies fastest. A workload's key
-    overrides the same key above it, as in CBT.
-    """
+    """Key -> values of a scenario's section, in loop order; a workload's key overrides."""
     values = {key: _as_list(value) for key, value in section.items() if key != "workloads"}
     for key, value in (section.get("workloads") or {}).items():
         values.pop(key, None)
@@ -56,11 +52,7 @@ def combinations(section: Mapping[str, Any]) -> Iterator[Combination]:
 
 
 def section_model(scenario: type[Scenario]) -> Any:
-    """The model of a scenario's section in the file: each option one value or a list of them.
-
-    Used for the JSON Schema; validation goes through the scenario itself, one combination at a
-    time, so that a sentence can name the element that is wrong.
-    """
+    """The JSON Schema's model of a scenario: each option one value or a list of them."""
     dimensions: dict[str, Any] = {}
     for key, info in scenario.model_fields.items():
         # Annotated takes a tuple for its arguments: the type, and what pydantic checks besides.
@@ -86,12 +78,7 @@ def section_model(scenario: type[Scenario]) -> Any:
 
 @dataclass(frozen=True)
 class Campaign:
-    """A validated file: the cluster, the configurations' overlays, the scenario objects.
-
-    `configurations`: name -> overlays in the file's order, one object each.
-    `scenarios`: section name -> one object for each combination of its dimensions, in order.
-    `document` is the file as it was read.
-    """
+    """A validated file: overlays by configuration; scenario objects, one a combination."""
 
     title: str
     cluster: ClusterSection
@@ -174,7 +161,6 @@ def json_schema() -> dict[str, Any]:
 
 
 def _add_own_names(schema: dict[str, Any], by_name: dict[str, Any]) -> None:
-    """A key that CBT has another name for is taken by both."""
     for name, definition in schema["$defs"].items():
         our_names = by_name["$defs"][name].get("properties", {})
         definition.get("properties", {}).update(our_names)

@@ -35,10 +35,9 @@ _Log = TypeVar("_Log", FioLog, HistogramLog)
 
 @dataclass(frozen=True)
 class Client:
-    """What one process did.
+    """What one process did, by direction; `shift_s` brings logs to the head's clock.
 
-    `records`, `histograms` and `logs` are by direction. `shift_s` brings a log's times to the
-    head's clock; `interval_s` is what an entry of an averaged log stands for.
+    `interval_s` is what an entry of an averaged log stands for.
     """
 
     process: Process
@@ -63,10 +62,9 @@ class Place:
 
 
 def read_client(folder: Folder, process: Process, row_key: Place, offset_s: float) -> Client:
-    """Read the output and the logs of one process.
+    """Read one process's output and logs; Malformed if the output has no figures.
 
-    `offset_s` is its host's clock minus the head's. Raises Malformed, naming the file, when its
-    fio output gives no figures; a log that cannot be read is a problem only.
+    `offset_s` is its host's clock minus the head's; an unreadable log is a problem only.
     """
     output, problems = _output(folder, process)
     logs = Logs(folder, process)
@@ -104,10 +102,7 @@ def read_client(folder: Folder, process: Process, row_key: Place, offset_s: floa
 def _records(
     process: Process, row_key: Place, window: Optional[Window], jobs: tuple[Job, ...]
 ) -> tuple[Record, ...]:
-    """A record for each direction in which the process did something.
-
-    In client/server mode one output holds the processes of several hosts.
-    """
+    """A record for each active direction; client/server output holds several hosts."""
     hosts: dict[str, list[Job]] = {}
     for job in jobs:
         hosts.setdefault(job.host or process.host, []).append(job)
@@ -160,7 +155,6 @@ class Logs:
     """The logs of one process, read one kind at a time, and what is wrong with them."""
 
     def __init__(self, folder: Folder, process: Process) -> None:
-        """`folder` is the cell's."""
         self.problems: list[Problem] = []
         self._folder = folder
         self._prefix = process.logs or ""
@@ -199,7 +193,6 @@ def _beside(folder: Folder, prefix: str) -> Sequence[str]:
 
 
 def _beginning(prefix: str, names: Sequence[str]) -> Sequence[str]:
-    """Of sorted names those that begin so; a cell has many, and each process a few of them."""
     first = bisect_left(names, prefix)
     last = bisect_left(names, f"{prefix}\U0010ffff")
     return names[first:last]
@@ -257,7 +250,6 @@ def _histograms(sides: Mapping[str, list[Side]]) -> dict[str, Histogram]:
 
 
 def _figures(sides: list[Side]) -> dict[str, Any]:
-    """The columns of a record that add up, or average by IOs, over the jobs of a process."""
     weights = [side.ios for side in sides]
     percentiles = _percentiles(sides)
     return {
@@ -287,10 +279,7 @@ _SAMPLE = re.compile(rb"(\d{1,12}(?:\.\d{1,9})?) (\d{1,17}) (\d{1,17})")
 
 @dataclass(frozen=True)
 class ClientSeries:
-    """User and system seconds of a host's client processes so far; times on the host's clock.
-
-    `cpu_s` has a row a sample, and a column each of `STATES`.
-    """
+    """User and system seconds (columns `STATES`) of a host's clients so far, by its clock."""
 
     epoch_s: Floats
     cpu_s: Floats

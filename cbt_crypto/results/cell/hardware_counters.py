@@ -26,9 +26,9 @@ _LARGEST = 1 << 63
 
 @dataclass(frozen=True)
 class EnergySeries:
-    """Joules that packages and memory took since the first sample; times on the host's clock.
+    """Joules of packages and memory since the first sample, on the host's clock.
 
-    A gap of more than `longest_gap_s` between samples may hide a whole turn of a counter.
+    A gap of more than `longest_gap_s` may hide a whole turn of a counter.
     """
 
     epoch_s: Floats
@@ -221,10 +221,9 @@ class PerfStat:
 
 @dataclass(frozen=True)
 class PerfUse:
-    """perf's figures of one node over the window: counts a second, and the share of crypto.
+    """perf's counts a second of one node over the window, and the share of crypto.
 
-    `total_s` is how long perf stat counted where it told a total and no intervals: the counts are
-    of all that time then.
+    `total_s`: how long it counted, where it told a total and no intervals.
     """
 
     host: str
@@ -236,10 +235,7 @@ class PerfUse:
 def read_perf(
     folder: Folder, host: str, window: Window, started: Optional[float]
 ) -> Optional[PerfUse]:
-    """The figures of the files in perf.<host>; None when there are none.
-
-    `started` is about when perf began, on the head's clock. Raises Malformed, naming the file.
-    """
+    """The figures in perf.<host>, or None; Malformed. `started`: about when, head's clock."""
     per_second: dict[str, float] = {}
     crypto = total_s = None
     for name in folder.names:
@@ -271,10 +267,7 @@ def _text(data: bytes) -> str:
 
 
 def parse_perf_stat(text: str) -> PerfStat:
-    """Read `perf stat -o`, with or without `-I`, for people or with `-x,`.
-
-    Events that the machine cannot count are left out. Raises Malformed when there is nothing.
-    """
+    """Read `perf stat -o`, any form, without unsupported events; Malformed if empty."""
     started = _STARTED.search(text)
     rows = _intervals(text)
     if rows:
@@ -292,10 +285,7 @@ def parse_perf_stat(text: str) -> PerfStat:
 
 
 def crypto_percent(text: str) -> float:
-    """The share of samples in crypto symbols, 0 to 100, of the first event of a perf report.
-
-    Raises Malformed when nothing shows that its last symbol was the last.
-    """
+    """Crypto's samples in percent, of a whole perf report's first event; else Malformed."""
     first = text.split("# Samples:")[:2][-1]
     overheads = list(_OVERHEAD.finditer(first))
     if not overheads or not _AFTER_LAST.search(first, overheads[-1].end()):
@@ -365,10 +355,7 @@ def _rates(stat: PerfStat, window: Window, started: Optional[float]) -> dict[str
 
 
 def _rate(event: str, parts: Sequence[Counted], low: float, high: float) -> Optional[float]:
-    """Counts a second in [low, high], of an interval at its edge the share inside.
-
-    Only intervals that counted it are looked at: a file cut short may end amid one.
-    """
+    """Counts a second in [low, high], by share of edge intervals; a torn one is left out."""
     count = seconds = begin = 0.0
     for part in parts:
         inside = min(part.end_s, high) - max(begin, low)

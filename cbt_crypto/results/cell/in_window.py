@@ -1,8 +1,7 @@
-"""Which seconds every figure of a run is of, and what the logs say of these seconds.
+"""Which seconds every figure of a run is of, and what the logs say of them.
 
-fio's own totals are of all that a process measured. Where that is other than what all processes
-share, or holds a warm-up, the totals would be of other seconds than the processors' time and the
-energy beside them; then what was done comes from the logs, for every figure alike.
+fio's totals are of all that a process measured. Where that is not what all processes share, every
+figure comes from the logs.
 """
 
 from __future__ import annotations
@@ -50,10 +49,7 @@ class SecondBins:
 def second_bins(
     folder: Folder, clients: Sequence[Client], window: Window, problems: list[Problem]
 ) -> dict[str, SecondBins]:
-    """By direction; empty unless every process has its histogram log. Adds to `problems`.
-
-    The logs are read one after another, as those of many processes together are large.
-    """
+    """By direction; empty unless every process has its histogram log, read one by one."""
     added = _Sum(window)
     complete = True
     for client in clients:
@@ -109,10 +105,9 @@ class _Sum:
 
 @dataclass(frozen=True)
 class Series:
-    """What all processes did together in one direction, second by second of the window.
+    """What all processes did in one direction, second by second of the window.
 
-    Latencies are NaN in a second without IO, and everywhere without latency or histogram logs.
-    Not `is_whole`: a log has torn lines, so that some second lacks IOs that were done.
+    Latencies are NaN without IO or log. Not `is_whole`: torn lines hide some IOs.
     """
 
     start_epoch_s: float
@@ -189,10 +184,10 @@ class InWindow:
 
 @dataclass(frozen=True)
 class Cut:
-    """The window of a run. `from_logs` says that fio's totals are of other seconds than it.
+    """The window of a run; `from_logs`: fio's totals are of other seconds.
 
-    `warmup_s` was left out of it at its start, and for `apart_s` a process measured outside of
-    it. `doubt` is a sentence where no log tells what should have been left out.
+    `warmup_s` was left out at its start, `apart_s` a process measured outside of it; `doubt` says
+    which log is missing.
     """
 
     window: Window

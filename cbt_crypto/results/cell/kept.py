@@ -1,8 +1,6 @@
-"""What was read of cells before, kept in the user's own cache: a report reads what is new.
+"""What was read of cells before, in the user's own cache: a report reads what is new.
 
-Never in the archive: somebody else may have written that, and a record that lies beside its files
-would be believed in their place. What is kept holds for the very files that it was made of, for the
-code that made it, and for no other user.
+Never in the archive, which others may write. It holds for these very files, this code, this user.
 """
 
 from __future__ import annotations
@@ -63,7 +61,6 @@ class Kept:
     """The records of one archive's cells; none where none can be kept safely."""
 
     def __init__(self, directory: Optional[Path]) -> None:
-        """`directory` has the records of this archive, and nobody else can write there."""
         self._directory = directory
         self._room = 0 if directory is None else ARCHIVE_LIMIT - _size(directory)
 
@@ -129,10 +126,7 @@ def _directory(archive: Path) -> Path:
 
 
 def _clear(records: Path) -> None:
-    """Remove the records of archives that were not read for long, and nothing else.
-
-    Whether such an archive is still there is not asked: it may be on a server that does not answer.
-    """
+    """Remove the records of archives not read for long, on servers that may not answer."""
     for directory in records.iterdir():
         if not _DIRECTORY_NAME.fullmatch(directory.name):
             continue
@@ -160,8 +154,6 @@ def _name(planned: PlannedCell) -> str:
 
 @dataclass(frozen=True)
 class _State:
-    """A digest of all that decides what is read; and when any of it last changed, since 1970."""
-
     key: str
     changed: float
 
@@ -227,7 +219,6 @@ def _adapter() -> TypeAdapter[Run]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all, readable by this user alone."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:

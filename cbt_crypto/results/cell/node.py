@@ -30,13 +30,10 @@ _EDGE_S = 0.05
 
 @dataclass(frozen=True)
 class NodeUse:
-    """One node over the window.
+    """One node over `seconds` of the window: CPU by state, cores by kind, the busiest link.
 
-    `seconds` is the part of the window that samples cover, `cpu_seconds` what all threads
-    spent in each state. `process_cores` is by kind, and None where processes were not sampled
-    twice; `network_percent` is of the busiest link in its busier direction, None where its speed
-    is not known. `accounted` is the time in all states, idle included, as a share of what the
-    threads had: far from 1, the counters are damaged.
+    None where processes were not sampled twice, or a link's speed is unknown. `accounted` is the
+    share of threads' time that the states add up to: far from 1, counters are damaged.
     """
 
     host: str
@@ -172,10 +169,9 @@ def percent_per_second(nodes: Sequence[NodeSamples], window: Window) -> dict[str
 
 @dataclass(frozen=True)
 class StorageUse:
-    """Bytes while the clients ran, their ramp included, all OSDs together.
+    """Bytes of all OSDs while clients ran, ramp included; `hit`, `missed`: BlueStore's reads.
 
-    `hit` and `missed` are of reads, by BlueStore's buffers. `drive_read` and `drive_written` passed
-    what OSDs have open, or their files; None where a host does not tell.
+    Drives' bytes are None where a host does not tell.
     """
 
     hit: int
@@ -194,11 +190,7 @@ class StorageUse:
 
 @dataclass(frozen=True)
 class IdleUse:
-    """What the OSDs of other groups took on the same hosts, all together, while one was measured.
-
-    `cpu_percent` is of one CPU, `own_cpu_percent` that of the measured OSDs; bytes are those that
-    passed drives, or files.
-    """
+    """What other groups' OSDs took meanwhile on the same hosts; percent of one CPU, bytes."""
 
     osds: int
     cpu_percent: float
@@ -209,10 +201,9 @@ class IdleUse:
 
 @dataclass(frozen=True)
 class OtherWork:
-    """What a cluster that others use did from before the clients started until they had ended.
+    """What a shared cluster did from before clients started (`seconds`) until they ended.
 
-    `client_ops` are of all clients, the campaign's too, in `seconds`, of which these ran for
-    `own_seconds`. `scrubbing` and `recovering` are placement groups.
+    `client_ops` include the campaign's, of `own_seconds`; the rest are placement groups.
     """
 
     client_ops: int

@@ -16,12 +16,9 @@ from cbt_crypto.archive.documents import Scalar
 
 @dataclass(frozen=True)
 class Record:
-    """What one client process did in one direction of one cell.
+    """What one client process did in one direction of one cell; a field is a column.
 
-    `dimensions` are the scenario, the configuration and every parameter. Times are seconds
-    since the epoch on the head's clock, ramp excluded. CPU is of the fio process, in percent of
-    one CPU. A figure that the process did not give is None. A field added here becomes a column
-    of the table.
+    Times are epoch seconds of the head's clock, without ramp; CPU is percent of one CPU.
     """
 
     run: str
@@ -63,10 +60,7 @@ def table(records: Iterable[Record]) -> list[dict[str, Scalar]]:
 
 @dataclass(frozen=True)
 class _Text:
-    """pydantic's way from an array of one dimension to text and back: its bytes, little end first.
-
-    Decimal digits would do for numbers, but neither for NaN nor for how long reading them takes.
-    """
+    """pydantic's way from a 1-D array to text and back: little-endian bytes, for NaN and speed."""
 
     kind: str
 

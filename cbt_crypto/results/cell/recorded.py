@@ -23,10 +23,7 @@ _EVENTS = {"rocksdb:low": "compaction", "rocksdb:high": "memtable flush"}
 
 @dataclass(frozen=True)
 class ThreadUse:
-    """One class of threads of a host: cores in user and system mode.
-
-    `busiest` is what its busiest thread took of a core in the median second, called `name`.
-    """
+    """Cores of a class of threads; `busiest` is its busiest thread's, by the median second."""
 
     user: float
     sys: float
@@ -45,12 +42,9 @@ class DiskUse:
 
 @dataclass(frozen=True)
 class HostRecord:
-    """One host over the window.
+    """One host over the window: shares of all CPUs' time, of links, of time waiting (PSI, or None).
 
-    `busy` is the share of all CPUs' time, `top_cpu` what the busiest CPU was busy in the median
-    second, `waits_cpu` the share of the time in which somebody waited for one (PSI; None where the
-    kernel does not say). `links` are shares of each link's speed, in its busier
-    direction.
+    `top_cpu` is of the busiest CPU in the median second.
     """
 
     host: str
@@ -175,10 +169,7 @@ def _threads(cpu_s: Floats, busiest_s: Floats, spans: Floats, names: Sequence[st
 
 
 def _with_others(threads: Mapping[str, ThreadUse], cores: Sequence[float]) -> dict[str, ThreadUse]:
-    """`other` is all that no class has: many a process ends before it is seen.
-
-    `cores` are those of the host in user and system mode.
-    """
+    """`other` is all of the host's `cores` that no class has; many processes end unseen."""
     known = [use for kind, use in threads.items() if kind != "other"]
     rest = [
         max(total - sum(parts), 0.0)

@@ -70,13 +70,10 @@ _OTHER_TIME = 0.02
 
 @dataclass(frozen=True)
 class Run:
-    """One measurement.
+    """One measurement; `failure` says why it has no figures, `is_missing` that it never ran.
 
-    Without figures `failure` says why, and `is_missing` tells a cell that was never run from
-    one that failed. `hosts` are its OSDs' and clients'; `nodes` are those that were sampled,
-    `osd_nodes` the OSDs' if all of them were, and `cpu_percent` is theirs by state, per second
-    of the window. `perf` is of OSD hosts, and so is `osd_energy`, where all of them counted; it is
-    empty otherwise. `histograms`, `series` and `within` are by direction.
+    `nodes` were sampled; `osd_nodes` only if all OSD hosts were, and `cpu_percent`, `perf` and
+    `osd_energy` are theirs. `histograms`, `series` and `within` are by direction.
     """
 
     planned: PlannedCell
@@ -168,10 +165,7 @@ def read_run(folder: Folder, planned: PlannedCell) -> Run:
 
 
 def read_unproved_run(folder: Folder, planned: PlannedCell, cell: CellDocument) -> Run:
-    """Read the run of an archive that proves nothing; `cell` replaces its missing cell.json.
-
-    `folder` is the cell's own.
-    """
+    """Read the run in `folder` of an archive without proofs; `cell` replaces cell.json."""
     run = Run(planned, dimensions_of(planned), hosts=(*cell.osd_hosts, *cell.clients))
     try:
         return _measured(run, folder, cell)
@@ -353,10 +347,7 @@ def _nodes(folder: Folder, cell: CellDocument, problems: list[Problem]) -> list[
 
 
 def _samples_of(host: str, folder: Folder, cell: CellDocument) -> Optional[str]:
-    """Where a host's samples are, or must be; None for a client without any.
-
-    Upstream's workloads have them beside the results of the processes on that host.
-    """
+    """Where a host's samples are, or must be; None for a client without any."""
     name = f"collectl.{host}"
     for sampled in (name, f"sampler.{host}"):
         if sampled in folder.names:

@@ -25,10 +25,7 @@ class Window:
         return self.end_s - self.start_s
 
     def shortfall(self, seconds: float) -> Optional[str]:
-        """What samples over so many of its seconds cover; None where they stand for all of it.
-
-        Samplers lose their last second. Any more may be another state: a stall, or work of no IO.
-        """
+        """How many seconds the samples miss, beyond the last one; None if they are enough."""
         if seconds > 0 and seconds >= 0.98 * self.seconds - 1.1:
             return None
         return f"covers {seconds:.0f} of {self.seconds:.0f} s"
@@ -56,11 +53,10 @@ def apart_s(windows: Sequence[Window], shared: Window) -> float:
 
 
 def counts_per_second(log: FioLog, shift_s: float, interval_s: float, window: Window) -> Floats:
-    """IOs in each second of `window`, from one side of an IOPS log.
+    """IOs in each second of `window`, by one side of an IOPS log shifted to the head's clock.
 
-    `shift_s` is added to the log's times to bring them to the head's clock. An entry of an
-    averaged log is a rate over the `interval_s` before its time, or over the time since the
-    entry before it where that is less; a stretch that no entry covers had no IO.
+    An entry of an averaged log is the rate since the one before, `interval_s` at most; no entry, no
+    IO.
     """
     grid = window.grid_s
     if not len(log.times_ms):
@@ -74,10 +70,7 @@ def counts_per_second(log: FioLog, shift_s: float, interval_s: float, window: Wi
 def means_per_second(
     log: FioLog, shift_s: float, interval_s: float, window: Window
 ) -> tuple[Floats, Floats]:
-    """Sums of latency, and the weight they have, in each second, from one side of a latency log.
-
-    The weight is seconds covered in an averaged log and IOs in one without averaging.
-    """
+    """Sums of latency and weights (seconds if averaged, else IOs) by second of the window."""
     grid = window.grid_s
     if not len(log.times_ms):
         empty = np.zeros(len(grid) - 1)

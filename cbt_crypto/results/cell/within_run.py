@@ -1,8 +1,6 @@
 """How sure one run is of its own figures: a moving-block bootstrap of its seconds.
 
-Neighbouring seconds resemble each other, so single seconds must not be drawn: whole blocks are,
-of a length that fits how long the resemblance lasts. What this cannot see is how much another
-run would differ; `report.interval` adds that.
+Blocks, as neighbouring seconds resemble each other. `report.interval` adds differences of runs.
 """
 
 from __future__ import annotations
@@ -30,8 +28,7 @@ _FEWEST_FOR_LENGTH = 10
 class Seconds:
     """Per-second series of a run in one direction, of equal length; see `results.run`.
 
-    `counts` has a row a second and a column for each latency of `latencies_ns`. `io_total`,
-    `busy_cores`, `watts` and `client_cores`, by metric and state, are of both directions.
+    `counts`: a column for each of `latencies_ns`; totals and shares are of both directions.
     """
 
     iops: Floats
@@ -47,10 +44,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Within:
-    """The spread of a run's own figures, as standard deviations of their logarithm.
-
-    `blocks` is how many blocks the seconds make: the more, the surer the spread itself.
-    """
+    """A run's figures' spread: standard deviations of logarithms, by so many `blocks`."""
 
     log_sd: Mapping[str, float]
     blocks: float
@@ -85,10 +79,7 @@ def _block_length(series: Floats) -> int:
 
 
 def optimal_block_length(series: Floats) -> float:
-    """Return the block length of Politis and White (2004, corrected in 2009), circular blocks.
-
-    Correlations count up to twice the lag after which several in a row are too small to matter.
-    """
+    """Politis and White's block length (2004, corrected 2009), circular blocks."""
     length = len(series)
     in_a_row = max(5, int(math.log10(length)))
     furthest = math.ceil(math.sqrt(length)) + in_a_row
@@ -119,10 +110,7 @@ def _correlations(products: Floats, deviations: Floats) -> Floats:
 
 
 def drawn_weights(length: int, block: int) -> Floats:
-    """For each draw, how often each second was drawn; one row a draw.
-
-    A draw is a row of whole blocks that begin anywhere, cut to the length of the series.
-    """
+    """For each draw (a row), how often each second was drawn, in whole circular blocks."""
     blocks = -(-length // block)
     first = np.random.default_rng(_SEED).integers(length - block + 1, size=(_DRAWS, blocks))
     seconds = (first[:, :, np.newaxis] + np.arange(block)).reshape(_DRAWS, -1)[:, :length]
@@ -173,7 +161,6 @@ def _of_clients(seconds: Seconds, weights: Floats) -> dict[str, Floats]:
 
 
 def _log_sd(values: Floats) -> Optional[float]:
-    """None when a draw gave nothing, so that there is no logarithm."""
     if not np.isfinite(values).all() or (values <= 0).any():
         return None
     return float(np.log(values).std(ddof=1))

@@ -1,8 +1,6 @@
-"""collectl's raw files: processor time by second, process time by ten seconds, network by second.
+"""collectl's raw files: differences of the kernel's counters between two samples.
 
-The files hold what the kernel's own counters said at each sample, so rates are differences of
-two samples. They are written by a daemon that a signal ends: a last sample cut in the middle is
-normal, and is left out.
+A signal ends the daemon, so a last sample cut in the middle is normal and left out.
 """
 
 from __future__ import annotations
@@ -44,11 +42,9 @@ class ProcessSample:
 
 @dataclass(frozen=True)
 class NodeSeries:
-    """One host's samples, on its own clock.
+    """One host's samples on its clock: `cpu` in ticks by sample and `CPU_STATES`.
 
-    `cpu` has one row a sample and one column a name of `CPU_STATES`, in ticks since boot.
-    `net_bytes` maps an interface to received and sent bytes, one row a sample; `net_speed` maps
-    it to bytes/s where collectl knew the link's speed.
+    `net_bytes`: interface -> received and sent; `net_speed`: bytes/s where known.
     """
 
     epoch_s: Floats
@@ -62,10 +58,7 @@ class NodeSeries:
 
 
 def read_collectl(path: Path, with_processes: bool = True) -> NodeSeries:
-    """Read a `.raw` or `.raw.gz` file, with or without its processes.
-
-    Raises Malformed when there are not two whole samples.
-    """
+    """Read `.raw` or `.raw.gz`, perhaps with processes; Malformed below two whole samples."""
     stream = Stream(path)
     header = b""
     times: list[float] = []
@@ -108,10 +101,7 @@ def read_collectl(path: Path, with_processes: bool = True) -> NodeSeries:
 
 
 def _samples(stream: Stream) -> Iterator[bytes]:
-    """The header, then each whole sample: from its time stamp to just before the next one's.
-
-    The last sample is dropped, as nothing shows that it is whole.
-    """
+    """The header, then each sample up to the next time stamp; the last may not be whole."""
     rest = b""
     for piece in stream:
         # a mark may lie across the two
@@ -151,7 +141,6 @@ def _cpu_line(sample: bytes) -> tuple[float, list[int]] | None:
 
 
 def _line(text: bytes, start: int) -> bytes:
-    """From `start` to the end of its line."""
     end = text.find(b"\n", start)
     return text[start : end if end >= 0 else None]
 

@@ -20,10 +20,7 @@ _ERRORS = "Error distribution:"
 
 
 def parse_etcd_benchmark(data: bytes) -> FioOutput:
-    """One job of writes. It gives no bytes: those of etcd's journal are not known.
-
-    Raises Malformed when it is not whole, or when a request failed.
-    """
+    """One job of writes, without bytes; Malformed if not whole, or a request failed."""
     text = data.decode("utf-8", "replace")
     if _ERRORS in text:
         lines = text.partition(_ERRORS)[2].strip().splitlines()

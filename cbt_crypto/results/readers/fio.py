@@ -22,11 +22,7 @@ SYNC = "sync"
 
 @dataclass(frozen=True)
 class Side:
-    """What one job did in one direction, `read`, `write` or `sync`.
-
-    `percentiles_ns` are fio's own, percent -> ns. `bins`, latency in ns -> count, are None for all
-    but `json+`.
-    """
+    """What one job did in one direction: fio's `percentiles_ns`, json+'s `bins` (ns -> count)."""
 
     direction: str
     ios: int
@@ -52,10 +48,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Job:
-    """One job of a fio process. `host` is set in client/server mode only.
-
-    `usr_cpu_percent` and `sys_cpu_percent` are of one CPU, used by the fio process itself.
-    """
+    """One job of a fio process; `host` only in client/server mode, CPU in percent of one."""
 
     name: str
     host: Optional[str]
@@ -134,11 +127,7 @@ class _Output(_Model):
 
 
 def parse_fio_json(data: bytes) -> FioOutput:
-    """Read what fio wrote with `--output-format=json` or `json+`.
-
-    Text around the JSON is allowed (an error message before it, `normal` output behind it).
-    Raises Malformed when there is no whole JSON document of fio's in it.
-    """
+    """Read `--output-format=json` or `json+`, with text around it; Malformed if not whole."""
     check_values(data)
     text = data.decode("utf-8", "replace")
     document, start = _first_document(text)
@@ -295,10 +284,7 @@ _BINARY = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 4
 
 
 def parse_fio_normal(data: bytes) -> FioOutput:
-    """Read what fio wrote with `--output-format=normal`, 3.x.
-
-    Raises Malformed when a job's block is missing or not whole.
-    """
+    """Read `--output-format=normal` of fio 3.x; Malformed if a job's block is not whole."""
     if len(data) > _LIMIT:
         raise Malformed("is larger than any output of fio's for people, so it was not read")
     text = data.decode("utf-8", "replace")
@@ -385,10 +371,9 @@ def _sides(
 
 
 def _normal_syncs(block: str, sides: tuple[Side, ...], ios: int, counted: int) -> Optional[Side]:
-    """fsync and fdatasync as a direction of their own, as in fio's JSON.
+    """fsync and fdatasync as a direction of their own, counted as in fio's JSON.
 
-    fio does not print how many there were, but for versions that count them as issued: it prints
-    to a tenth of a percent how many more IOs its depths saw than it issued reads and writes.
+    fio prints by a tenth of a percent how many more IOs its depths saw than it issued.
     """
     latency, depths = _SYNC.search(block), _DEPTHS.search(block)
     runtime_s = max((side.runtime_s for side in sides), default=0.0)

@@ -24,11 +24,9 @@ _EPOCH_FROM_MS = 10**11
 
 @dataclass(frozen=True)
 class FioLog:
-    """The entries of one log, in the order of time.
+    """One log in the order of time: `times_ms` on the host's clock, or since the job's start.
 
-    `times_ms` are on the host's clock, or count from the job's start where `is_relative`.
-    `values` are KiB/s in a bandwidth log, IO/s in an IOPS log and ns in a latency log. `torn` is
-    the number of lines that were left out because they are not whole.
+    `values`: KiB/s, IO/s or ns, by the kind of log. `torn` lines were left out.
     """
 
     times_ms: Ints
@@ -82,10 +80,7 @@ def read_fio_log(path: Path) -> FioLog:
 
 
 def read_entries(path: Path) -> Iterator[tuple[int, int, int]]:
-    """Yield time, value and direction of each whole line, for short logs: without numpy.
-
-    Raises Malformed as `read_fio_log` does; the lines are in the order of the file.
-    """
+    """Time, value and direction of each whole line in order, without numpy; Malformed."""
     for text, width in _texts(path):
         # What follows the last newline is torn.
         for line in text.split(b"\n")[:-1]:

@@ -1,8 +1,6 @@
-"""fio's latency histogram: bins that can be added up, and percentiles read from the sum.
+"""fio's latency histogram: bins that can be added up, and percentiles of the sum.
 
-fio counts completion latencies in bins that are exact up to 128 ns and then 64 to an octave, so
-a bin is at most 1.6 % wide. Percentiles of several processes are read from their added bins;
-percentiles are never averaged.
+Bins are exact up to 128 ns, then 64 an octave: 1.6 % wide at most.
 """
 
 from __future__ import annotations
@@ -91,11 +89,7 @@ def bin_latencies_ns(indices: Sequence[int] | Ints) -> Ints:
 
 
 def percentile_columns(counts: Floats, latencies_ns: Ints) -> dict[str, Floats]:
-    """Percentiles and the maximum of many histograms at once, by the name of the record's column.
-
-    `counts` has a row a histogram and a column for each of `latencies_ns`, which ascend. A row
-    without a count gives NaN.
-    """
+    """Percentiles and maximum of many histograms (rows; NaN if empty), by record column."""
     reached = np.cumsum(counts, axis=1)
     total = reached[:, -1:]
     empty = total[:, 0] <= 0
@@ -123,11 +117,9 @@ _LEADING, _TRAILING = b" 0," * BINS, b", 0" * BINS
 
 @dataclass(frozen=True)
 class HistogramLog:
-    """Every bin that is not empty, as parallel arrays.
+    """Every bin that is not empty, as parallel arrays: `counts` IOs of a line and a bin.
 
-    `counts` IOs of the line `lines` fell into the bin number `bins`, whose middle is
-    `middles_ns[bins]`. `times_ms` and `directions` have one entry a line. `torn` lines were left
-    out.
+    `times_ms` and `directions` have an entry a line; `torn` lines were left out.
     """
 
     times_ms: Ints
@@ -190,11 +182,7 @@ def _middles(bins: int) -> Ints:
 
 
 def _parse(text: bytes, width: int) -> _Piece:
-    """The lines of `text` with `width` fields whose numbers are all right.
-
-    Most bins of a line are empty, and nearly all of these stand at its two ends: only what is
-    between them is looked at number by number.
-    """
+    """The lines of `width` right numbers; between each end's empty bins only is parsed."""
     bins = width - _BEFORE
     characters = np.frombuffer(text, np.uint8)
     ends: list[int] = np.flatnonzero(characters == NEWLINE).tolist()
@@ -232,10 +220,7 @@ def _spans(text: bytes, ends: list[int]) -> list[_Span]:
 
 
 def _filled(digits: Ints, spans: list[_Span]) -> list[tuple[int, int]]:
-    """The first and the last of `digits` behind each head; twice the line's end without any.
-
-    `digits` are the places of all digits but 0: what is not between the two is empty.
-    """
+    """The first and last of `digits` but 0 behind each head; twice the line's end without."""
     heads, ends = [span.head for span in spans], np.array([span.end for span in spans], np.int64)
     first, last = np.searchsorted(digits, heads), np.searchsorted(digits, ends) - 1
     is_empty = first > last

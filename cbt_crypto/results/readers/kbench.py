@@ -1,8 +1,7 @@
-"""The summary that kbench, a benchmark for volumes of Kubernetes, prints, in its old and new form.
+"""kbench's summary (volumes of Kubernetes), in its old and new form.
 
-Its three tests stand in one table: IOPS are of 4 KiB at depth 64, bandwidth is of 128 KiB at depth
-64, and latency of 4 KiB at depth 1 (in 2021 it was 4). So the figures of one line are not of one
-load.
+IOPS are of 4 KiB at depth 64, bandwidth of 128 KiB at 64, latency of 4 KiB at 1 (in 2021: 4), so a
+line's figures are not of one load.
 """
 
 from __future__ import annotations
@@ -33,11 +32,7 @@ _Figures = dict[tuple[str, str], float]
 
 
 def parse_kbench(data: bytes) -> FioOutput:
-    """A job for each mode, named as fio's rw.
-
-    What it counted is not told, so `ios` and `bytes` are of one second. Raises Malformed when a
-    figure is missing.
-    """
+    """A job for each mode, named as fio's rw, as of one second; Malformed if one is missing."""
     text = data.decode("utf-8", "replace")
     if HEADING.decode() not in text:
         raise Malformed("holds no summary of kbench's")

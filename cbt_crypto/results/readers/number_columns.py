@@ -1,7 +1,4 @@
-"""Columns of numbers in text, parsed block by block with numpy; torn lines are counted.
-
-numpy's `loadtxt` is no faster, and does not tell of lines that are cut short.
-"""
+"""Columns of numbers in text, by numpy in blocks; unlike `loadtxt`, torn lines are counted."""
 
 from __future__ import annotations
 
@@ -48,10 +45,9 @@ class Columns:
 
 
 def parse_columns(text: bytes, width: int) -> Iterator[Columns]:
-    """The rows of `text` that are `width` numbers each, block by block.
+    """The rows of `text` of `width` numbers, in blocks; all other lines are counted.
 
-    Lines that are anything else are left out and counted, a last line without its newline among
-    them: a number cut short is still a number, but a wrong one.
+    So is a last line without newline: its last number may be cut.
     """
     position = 0
     while position < len(text):
@@ -70,11 +66,7 @@ def _block_end(text: bytes, position: int) -> int:
 
 
 class DigitText:
-    """The bytes of whole lines, and the numbers that end at given places in them.
-
-    Positions count from the first byte of `text`; it is padded in front, so that the word that
-    ends at any digit can be loaded.
-    """
+    """Bytes of whole lines, padded in front so that the 8 before any digit can be loaded."""
 
     def __init__(self, text: bytes) -> None:
         padded = b" " * _PAD + text
@@ -83,10 +75,8 @@ class DigitText:
         self.bytes: _Bytes = self._padded[_PAD:]
 
     def numbers(self, starts: Ints, ends: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-        """The numbers in `[starts, ends)`, each after at most one space, and which are right.
-
-        A field is right when it is 1 to 16 digits; the number of another field means nothing.
-        """
+        """Numbers in `[starts, ends)`, at most a space before each, and which are 1 to 16
+        digits."""
         lengths = ends - starts
         lengths -= self._padded[starts + _PAD] == SPACE
         values, right = self._eight(ends, lengths)
@@ -137,10 +127,7 @@ def starts_of(ends: Ints) -> Ints:
 
 
 def _field_grid(text: _Bytes, width: int) -> tuple[Ints, Ints, int]:
-    """Of the lines with `width` fields: where each field ends, and where each line starts.
-
-    The third is the number of all lines.
-    """
+    """Where each field of lines of `width` ends, where lines start, and the count of all."""
     ends_of_fields = separators(text)
     ends = ends_of_fields[width - 1 :: width]
     lines = int(np.count_nonzero(text == NEWLINE))

@@ -13,10 +13,7 @@ _MIB = 1 << 20
 
 
 def parse_rados_bench(data: bytes) -> FioOutput:
-    """One job with one direction. Raises Malformed for a summary without its figures.
-
-    There are no percentiles: `rados bench` prints a mean and a maximum only.
-    """
+    """One job of one direction, without percentiles; Malformed without its figures."""
     try:
         summary = json.loads(data)
     except ValueError as error:

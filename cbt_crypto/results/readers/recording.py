@@ -27,10 +27,7 @@ _BIGGEST = 1e18
 
 @dataclass(frozen=True)
 class ThreadSeries:
-    """One class of threads: seconds in user and system mode, a row a line of the file.
-
-    `busiest_s` is what its busiest thread took, and `names` what that is called, most often first.
-    """
+    """One class of threads: user and system seconds a line, its busiest's, and `names`."""
 
     cpu_s: Floats
     busiest_s: Floats
@@ -39,12 +36,10 @@ class ThreadSeries:
 
 @dataclass(frozen=True)
 class Recording:
-    """One host's recording, on its own clock. What is not there was not counted.
+    """One host's recording, on its own clock; what is not there was not counted.
 
-    `epoch_s` has the time of each line, and first that of the header: each row of the others is
-    what happened between two times. `cpu_s` has user and nice, sys, idle, iowait, irq, softirq and
-    steal as seconds of all CPUs; `top_cpu_s` is of the busiest one. `every` says how many lines
-    stand between two looks at threads.
+    `epoch_s` begins with the header's time: other rows are of between. `cpu_s`: seconds of all CPUs
+    by state, `top_cpu_s` of the busiest. Threads are read at each `every`-th line.
     """
 
     epoch_s: Floats

@@ -66,10 +66,7 @@ def hosts_of(neighbours: Neighbours, site: Site) -> tuple[str, ...]:
 def running(
     neighbours: Optional[Neighbours], remote: Remote, stack: Stack, site: Site
 ) -> Iterator[Seen]:
-    """The load runs while the block does; what it got is in the value afterwards.
-
-    Raises RunError when it ended by itself or got too little.
-    """
+    """Run the load during the block; the value then has what it got. RunError if it ended early."""
     seen: Seen = {}
     if neighbours is None:
         yield seen
@@ -92,10 +89,7 @@ def running(
 
 
 def start_script(neighbours: Neighbours, stack: Stack, site: Site, host: str, file: str) -> str:
-    """Shell text that starts the load on a host, in a session of its own.
-
-    On a client host it is confined like client processes: it stands for what runs beside them.
-    """
+    """Shell text that starts the load in its own session, on clients confined like theirs."""
     words = [neighbours.stress_cmd, "--cpu", str(neighbours.cpu), "--cpu-load"]
     words += [str(neighbours.cpu_load), *shlex.split(neighbours.args), "--timeout", "0", "--quiet"]
     command = " ".join(shlex.quote(word) for word in words)
@@ -134,10 +128,7 @@ def check_load(neighbours: Neighbours, host: str, measured: Mapping[str, float])
 
 
 def loaded(cell: Cell, cells: Sequence[Cell], baseline: str, archive: Path) -> Scenario:
-    """The cell's scenario with IOPS as its rate.
-
-    Raises RunError when the cell that it is a part of was not measured.
-    """
+    """The cell's scenario with IOPS as its rate; RunError without the cell it is a part of."""
     part, reference = share(cell), reference_of(cell, cells, baseline)
     if part is None or reference is None:
         return cell.scenario
@@ -145,7 +136,6 @@ def loaded(cell: Cell, cells: Sequence[Cell], baseline: str, archive: Path) -> S
 
 
 def _maximum(reference: Cell, archive: Path) -> float:
-    """Reads and writes together, warm-up excluded."""
     directory = archive / reference.path
     noted = read_json(directory / "cell.json") or {}
     block = None
@@ -168,10 +158,7 @@ _READ_MB_PER_S = 1
 def fill(
     remote: Remote, site: Site, scenario: Scenario, run_dir: str, commands: ClusterCommands
 ) -> None:
-    """Read the volumes into the caches where the file wants them warm; else do nothing.
-
-    Raises RunError where volumes cannot be read.
-    """
+    """Read volumes into the caches where the file wants them warm; RunError if unreadable."""
     if scenario.cache_state(site) != "warm":
         return
     volumes = scenario.volumes(site)
@@ -191,16 +178,12 @@ def emptying(site: Site, scenario: Scenario) -> HostScripts:
 
 
 def outcome(site: Site, scenario: Scenario, printed: HostOutputs) -> dict[str, Any]:
-    """What was done, as cell.json has it; `printed` is of `emptying`.
-
-    `faults` are sentences of OSDs that did not empty theirs.
-    """
+    """What was done, for cell.json, with `faults` of OSDs that did not empty theirs."""
     state = scenario.cache_state(site)
     return {"state": state, "faults": _faults(site, printed) if state == "drop" else []}
 
 
 def _faults(site: Site, printed: HostOutputs) -> list[str]:
-    """An OSD says nothing when all went well."""
     answers = admin_socket.parse(printed)
     faults = {
         osd.id: answers.fault(name_of(osd), osd.host) or answers.values[name_of(osd)].strip()
@@ -249,7 +232,6 @@ class Counter:
     """Reads before a cell and after it, whoever runs the cell's clients."""
 
     def __init__(self, site: Site) -> None:
-        """Touches nothing."""
         # Also at OSDs that idle meanwhile.
         self._site = replace(site, osds=(*site.osds, *site.idle))
         self._began = self._ended = 0.0
@@ -292,10 +274,7 @@ class Counter:
         return between(before, after)
 
     def perf(self) -> dict[str, float]:
-        """What the measured OSDs together counted between the two readings, by `perf dump`'s path.
-
-        Gauges that fell are left out, as are counters that did not move.
-        """
+        """What the OSDs counted between the readings, by `perf dump`'s path; no fallen gauges."""
         before, after = self.readings
         measured = {f"osd.{osd.id}" for osd in self._site.osds} - {
             f"osd.{osd.id}" for osd in self._site.idle
@@ -393,10 +372,7 @@ def _perf(answer: Mapping[str, Any]) -> dict[str, float]:
 
 
 def between(before: Reading, after: Reading) -> dict[str, dict[str, Any]]:
-    """What passed each OSD from one reading to the next, as cell.json has it.
-
-    Without OSDs that only one reading has, or whose counters went back as the OSD was restarted.
-    """
+    """What passed each OSD between the readings; none if it was restarted or read once."""
     passed = {}
     for name, last in after.items():
         first = before.get(name)
@@ -427,7 +403,6 @@ def _difference(first: Mapping[str, Any], last: Mapping[str, Any]) -> Optional[d
 
 
 def _moved(first: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
-    """Subtract the first counters from the last; names and sizes are kept."""
     return {
         key: value - first[key] if key in ("read_bytes", "written_bytes") else value
         for key, value in last.items()

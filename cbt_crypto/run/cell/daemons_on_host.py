@@ -1,8 +1,4 @@
-"""Tells one run of an OSD from the next, and what it has served. This file runs on the hosts.
-
-Its source is sent to them, so it needs nothing but Python 3.6. It is a `Watch`: see
-`cluster_overlays/base.py`.
-"""
+"""Tell one run of an OSD from the next, and what it served: a `Watch`. Runs on hosts."""
 
 from typing import Dict, List, Optional
 
@@ -12,10 +8,7 @@ _TIMEOUT_S = 10
 
 
 def process(pid_file: str) -> Optional[List[int]]:
-    """Pid and start time of an OSD, in clock ticks since the host booted; None: not running.
-
-    Both together tell it from any other process, also from one that got the same number later.
-    """
+    """Pid and start time (ticks since boot) of an OSD, together unique; None: not running."""
     try:
         with open(pid_file) as file:
             pid = int(file.read().split()[0])

@@ -45,10 +45,7 @@ def sizes(remote: Remote, hosts: Sequence[str], run_dir: str) -> Sizes:
 
 
 def check(wanted: Sizes, archive_dir: Path) -> None:
-    """Raise HostError for the first file that is missing in the archive, or shorter there.
-
-    A copy that a full disk or a broken connection cut short must not become a number.
-    """
+    """Raise HostError for the first file that is missing in the archive, or shorter there."""
     for host, files in wanted.items():
         for name, size in files.items():
             first, slash, rest = name.partition("/")
@@ -72,7 +69,6 @@ class Collector:
     """At most one cell is under way. `failed` is called where files could not be brought."""
 
     def __init__(self, failed: Callable[[Cell, str], None]) -> None:
-        """Start no thread yet. `failed` gets a cell and the reason why its files did not come."""
         self._failed = failed
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="collect")
         self._under_way: Optional[tuple[Cell, Future[None]]] = None
@@ -116,7 +112,6 @@ class ScenarioBenchmark:
     tell: Optional[Callable[[LiveFigures], None]] = None
 
     def __init__(self, engine: Engine, work: CellWork) -> None:
-        """Takes values alone; `initialize` is the first to touch a host."""
         self._engine = engine
         self._directories = engine.Benchmark(work.archive_dir, work.cluster, work.config)
         self.archive_dir = self._directories.archive_dir
@@ -182,10 +177,7 @@ class ScenarioBenchmark:
         self.outcome["caches"] = conditions.outcome(self.site, self.scenario, emptied)
 
     def run(self) -> None:
-        """Run the processes under the monitors; `outcome` has the window and exit statuses.
-
-        The files stay on the nodes, for `collect`.
-        """
+        """Run the processes under the monitors; `outcome` has window and exit statuses."""
         scripts = self.scenario.measure(
             self.site, self.run_dir, self.commands, self.stack.wrap_client
         )
@@ -230,7 +222,6 @@ class ScenarioBenchmark:
 
 
 def _pools(scenario: Scenario, volumes: Sequence[Volume]) -> dict[str, str]:
-    """Pool -> its profile, of all pools that volumes need."""
     profile = scenario.pool_profile
     pools = {volume.pool: profile for volume in volumes} or {profile: profile}
     data = {volume.data_pool: scenario.data_pool for volume in volumes if volume.data_pool}
@@ -287,11 +278,10 @@ def _last_words(path: Path) -> str:
 def attempt(
     cell: Cell, benchmark: CellBenchmark, target: Target, directory: Path, healthy: bool = False
 ) -> CellOutcome:
-    """Measure and prove; return the cell's outcome. Its files are still to be collected.
+    """Measure and prove; return the cell's outcome. Its files are collected later.
 
-    `healthy` says that the target was seen to be so after all that was done to it. It is
-    afterwards. Raises RunError, with the reason, for a cell that must not become a number; its
-    files are in `directory` then.
+    `healthy` says that the target was already seen so. Raises RunError, with the reason, for a cell
+    that must not become a number; its files are in `directory` then.
     """
     if not healthy:
         target.check_health()
@@ -358,10 +348,7 @@ def _proved(
 
 
 def check_figures(archive: Path, path: str, outcome: Mapping[str, Any]) -> None:
-    """Raise RunError, naming process and file, for the first process of a cell without figures.
-
-    `path` is the cell's directory below the archive; `outcome` is what cell.json will say of it.
-    """
+    """Raise RunError for the first process of the cell at `path` without figures."""
     folder = Folder(archive).cell(path)
     for process in outcome["processes"]:
         kind, name = process.get("kind", "fio"), process["json"]

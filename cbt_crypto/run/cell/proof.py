@@ -1,7 +1,4 @@
-"""Proves, for every cell, that its configuration is in force: docs/overlays.md.
-
-What is proved is seen before the cell, after it, and meanwhile.
-"""
+"""Prove that each cell's configuration is in force: before, meanwhile, after. docs/overlays.md"""
 
 from __future__ import annotations
 
@@ -54,19 +51,13 @@ def watch_daemons(site: Site) -> Mapping[str, Watch]:
 def judge_daemons(
     site: Site, seen: Mapping[str, Sequence[Seen]], up_from: Sequence[UpFrom]
 ) -> Verdict:
-    """Whether each OSD is one process from beginning to end, and up all the time.
-
-    `up_from` is of before and after the cell.
-    """
+    """Whether each OSD is one process all the time, and `up_from` is alike before and after."""
     findings = {osd: _finding(osd, seen.get(osd.host, ()), up_from) for osd in site.osds}
     return judge_all(Overlay(), findings, "were the same processes throughout, and up")
 
 
 def lost_osds(site: Site, seen: Mapping[str, Sequence[Seen]]) -> Optional[str]:
-    """A sentence on the first OSD that ended and is not back; None when there is none.
-
-    The monitors would be asked in vain whether it is up.
-    """
+    """A sentence on the first OSD that ended and is not back, or None, without the monitors."""
     for osd in site.osds:
         looks = [look.value.get(name_of(osd)) for look in seen.get(osd.host, ())]
         if looks and looks[0] and not looks[-1]:
@@ -104,10 +95,7 @@ def _fault(runs: Sequence[Any], epochs: Sequence[Optional[int]]) -> Optional[str
 
 
 def served_operations(records: Mapping[str, WatchRecord]) -> dict[str, dict[str, int]]:
-    """OSD name -> operations of clients that it served in the cell, and its placement groups.
-
-    Without those that did not say it both times.
-    """
+    """OSD name -> clients' operations in the cell, and its placement groups, if told twice."""
     return {name: counts for record in records.values() for name, counts in _served(record)}
 
 
@@ -132,10 +120,7 @@ CLIENTS = "clients"
 
 @dataclass
 class Evidence:
-    """All that is known of one cell: probes, what was watched, and since when OSDs are up.
-
-    Probes are by overlay; `up_from` is of before and after the cell.
-    """
+    """All that is known of one cell: probes by overlay, what was watched, OSDs' up_from."""
 
     before: Looked = field(default_factory=dict)
     after: Looked = field(default_factory=dict)
@@ -147,7 +132,6 @@ class CellProof:
     """Looks at the hosts before a cell, during it and after it, and judges what was seen."""
 
     def __init__(self, remote: Remote, stack: Stack, site: Site, waived: bool = False) -> None:
-        """Touches nothing. Of a proof that is waived only clients are watched."""
         self._remote, self._stack, self._site = remote, stack, site
         self._is_waived = waived
         self._limit_s = _ANSWERS * shell.answer_limit(site.ceph_cmd)
@@ -164,10 +148,8 @@ class CellProof:
         return {NAME: watch_daemons(site), CLIENTS: _watch_clients(site), **of_overlays}
 
     def begin(self, up_from: UpFrom, further: Looks = MappingProxyType({})) -> Looked:
-        """Start to watch, and probe all overlays, in one call for all hosts.
-
-        `further` looks are taken in the same call, last; what they printed is returned.
-        """
+        """Watch, and probe all overlays in one call with `further` looks; return the looks'
+        output."""
         starts = watch.start(self._watches, self._site.tmp_dir)
         ready = dict.fromkeys(self._hosts, watch.ready(self._site.tmp_dir))
         outputs = self._run(
@@ -178,10 +160,7 @@ class CellProof:
         return _printed(outputs, _LOOK)
 
     def end(self, further: Looks = MappingProxyType({})) -> Looked:
-        """Probe again, after `further` looks, and end the watch.
-
-        Raises RunError for an OSD that is there no more.
-        """
+        """Probe again, after `further` looks, and end the watch; RunError if an OSD is gone."""
         asked = dict.fromkeys(self._hosts, watch.asked(self._site.tmp_dir))
         stop = {"": dict.fromkeys(self._hosts, watch.stop(self._site.tmp_dir))}
         looks = (_LOOK, further), (_BEGIN, self._probes()), (watch.MARKER, stop)
@@ -240,7 +219,6 @@ def _sections(marker: str, looks: Looks) -> HostScripts:
 
 
 def _together(parts: Iterable[HostScripts]) -> HostScripts:
-    """One behind the other, in one shell: what one defines, the next can use."""
     scripts: dict[str, str] = {}
     for part in parts:
         for host, text in part.items():

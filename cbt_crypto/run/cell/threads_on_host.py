@@ -1,8 +1,4 @@
-"""Finds the busiest thread of a campaign's client processes. This file runs on the hosts.
-
-Its source is sent to them, so it needs nothing but Python 3.6. It is a `Watch`: see
-`cluster_overlays/base.py`.
-"""
+"""Find the busiest thread of a campaign's clients: a `Watch`. Runs on hosts: Python 3.6 alone."""
 
 import os
 import time

@@ -1,7 +1,6 @@
 """What is looked at on the hosts while a cell is measured, from before its first probe on.
 
-One process a host looks every few seconds at all that overlays and proofs want watched, and writes
-down what changes. That something was in force before and after a cell says nothing of between.
+One process a host looks every few seconds for all overlays and proofs, and writes changes.
 """
 
 from __future__ import annotations
@@ -38,10 +37,9 @@ MARKER = "@cbt-crypto-watched"
 
 @dataclass
 class WatchRecord:
-    """What one host's watcher wrote.
+    """What one host's watcher wrote; `looks` is 0 where it ended before it was told to.
 
-    `seen` and `counted` are by name: values in the order of their appearance, and counters at the
-    beginning and at the end. `looks` is 0 where it ended before it was told to.
+    By name: `seen`, values in order; `counted`, counters at the beginning and the end.
     """
 
     seen: dict[str, list[Seen]] = field(default_factory=dict)
@@ -51,10 +49,8 @@ class WatchRecord:
 
 
 def start(watches: Watches, directory: str) -> HostScripts:
-    """Shell text that starts a watcher on each host that has something to watch.
-
-    It ends one that an earlier cell left. `ready` waits for its first look.
-    """
+    """Shell text that starts a watcher on each host with something to watch, and ends an old
+    one."""
     by_host: dict[str, dict[str, Any]] = {}
     for name, hosts in watches.items():
         for host, watch in hosts.items():
@@ -108,10 +104,7 @@ def asked(directory: str) -> str:
 
 
 def ready(directory: str) -> str:
-    """Shell text that waits until everything was looked at once.
-
-    Programs of `shell.python` that follow are run by the watcher from then on.
-    """
+    """Shell text that waits for a look at everything; later programs run in the watcher."""
     return f"""{asked(directory)}
 n=0; until [ -s "$watched.jsonl" ]; do
     is_watching && [ $n -lt {10 * _PATIENCE_S} ] || {{ tail -n 3 "$watched.said" >&2; exit 1; }}
@@ -243,10 +236,7 @@ BACKGROUND_BYTES = 1 << 20
 
 
 def moved(site: Site, by_osd: Mapping[str, Mapping[str, Any]], seconds: float) -> CellOutcome:
-    """What passed the OSDs, as cell.json has it: of those that were measured, and those that idled.
-
-    `seconds` is the time between the two readings.
-    """
+    """What passed the OSDs in `seconds`, for cell.json: those measured, and those that idled."""
     idle = {f"osd.{osd.id}" for osd in site.idle}
     outcome: CellOutcome = {
         "storage": {name: about for name, about in by_osd.items() if name not in idle}
@@ -268,10 +258,7 @@ def judged(
     placed: Mapping[str, Collection[int]],
     outcome: CellOutcome,
 ) -> dict[str, Any]:
-    """The contents of proof.json with the verdict on the group; as they were where there is none.
-
-    `placed`: pool -> the OSDs that its placement groups are on.
-    """
+    """proof.json with the verdict on the group, if any; `placed`: pool -> its groups' OSDs."""
     if not site.group:
         return dict(proof)
     own_pools = {name: sorted(osds) for name, osds in placed.items() if _is_own(site, name)}

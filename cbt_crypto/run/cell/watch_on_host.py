@@ -1,8 +1,7 @@
-"""Looks again and again while a cell is measured, and notes what changes. This file runs on hosts.
+"""Look again and again while a cell is measured, and note changes. Runs on hosts: Python 3.6.
 
-Its source is sent to them, so it needs nothing but Python 3.6. What is looked at are modules whose
-source is sent along; `cluster_overlays/base.py` says what they offer (`Watch`). Before and after
-the cell it also runs programs for scripts, which so need not start a Python each.
+It runs `Watch` modules sent along (cluster_overlays/base.py), and programs for scripts before and
+after the cell, which need not start a Python each.
 """
 
 import json
@@ -57,10 +56,10 @@ class Watcher:
 
 
 class Programs:
-    """Runs programs that scripts on this host ask for, each in a process of its own.
+    """Run programs that scripts on this host ask for, each in a process of its own.
 
-    A script writes the program and its argument into files, and a word into a pipe; it reads the
-    exit status from another, and what the program said from files. `watch.py` has that script.
+    A script (watch.py has it) writes program, argument and a word into a pipe; it reads the exit
+    status from another, and the output from files.
     """
 
     def __init__(self, base: str) -> None:
@@ -137,7 +136,7 @@ def _value(function: Any, argument: Any) -> Any:
 
 
 def main(asked: Dict[str, Any]) -> None:
-    """Look every `every_s` seconds, until SIGTERM, until told to end, or until its file is gone.
+    """Look every `every_s` seconds until SIGTERM, told to end, or the file is gone.
 
     `watches` is name -> `source` and `argument`; `base` is how the names of its files begin.
     """

@@ -108,10 +108,7 @@ def _tmp_dir(tmp_dir: str, site: Site) -> Requirement:
 
 
 def check(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[HostFinding]:
-    """Check everything that `cells` need, on all hosts at once; return what was found.
-
-    Raises UsageError with one line for each thing that will not do; nothing has been touched.
-    """
+    """Check what `cells` need on all hosts at once; UsageError with a line for each unmet need."""
     findings = survey_campaign(campaign, engine, cells)
     _raise(f"{finding.host}: {finding.error}" for finding in findings if finding.error)
     return findings
@@ -244,7 +241,6 @@ def _unresolved(site: Site) -> dict[str, str]:
 
 
 def _resolves(host: str) -> bool:
-    """Whether ssh could find the host: its configuration may give it another name."""
     answer = subprocess.run(["ssh", "-G", host], capture_output=True, text=True, check=False)
     lines = (line.partition(" ") for line in answer.stdout.splitlines())
     name = next((value for key, _, value in lines if key == "hostname"), host)

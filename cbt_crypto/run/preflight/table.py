@@ -35,7 +35,6 @@ def show(findings: Sequence[HostFinding], console: Console) -> None:
 
 
 def _printable(finding: HostFinding) -> HostFinding:
-    """Without what a terminal would obey: hosts choose these words."""
     texts = {name: printable(text) for name, text in asdict(finding).items() if text is not None}
     return replace(finding, **texts)
 

@@ -80,17 +80,11 @@ class Target(Protocol):
         """Wait until it is fit to be measured. Raises RunError."""
 
     def end(self, made: Sequence[Volume], run: str) -> None:
-        """Leave nothing of the campaign, the volumes that `run` made included. Safe to repeat.
-
-        Raises RunError when something could not be taken down.
-        """
+        """Tear all of the campaign down, volumes that `run` made included; RunError. Repeatable."""
 
 
 def commands_of(cluster: Cluster, client_id: str, conf: str = "", run: str = "") -> ClusterCommands:
-    """How ceph's commands find the cluster that an engine deployed; by another `conf` than its.
-
-    `client_id`: who its clients are. `run`: whose its images are, on a cluster that stays.
-    """
+    """How ceph's commands find a cluster; `client_id` is its clients', `run` marks images."""
     conf = conf or cluster.tmp_conf
     words = ceph_conf.client_words(conf, client_id)
     return ClusterCommands(

@@ -36,7 +36,6 @@ class Targets:
     def __init__(
         self, engine: Engine, remote: Remote, campaign: Campaign, stacks: Mapping[str, Stack]
     ) -> None:
-        """The engine's settings must have been initialized. Touches nothing."""
         kind = target_of(campaign.cluster)
         self._cluster: Target = kind(engine, remote, campaign.cluster, stacks)
         self._drive: Target = DriveTarget(remote, campaign.cluster, stacks, self._cluster)

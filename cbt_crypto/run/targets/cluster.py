@@ -41,11 +41,7 @@ def bound(section: ClusterSection, stacks: Sequence[Stack], variant: Variant = (
 def overlaid(
     make: MakeCluster, section: Section, stacks: Sequence[Stack], variant: Variant = ()
 ) -> tuple[Cluster, BoundStack]:
-    """Make an engine's cluster at a place of the section, and the stack that it deploys.
-
-    It is in the first of `stacks`, which are all that the campaign may have deployed. Touches
-    nothing.
-    """
+    """An engine's cluster at a place of the section, and the stack it deploys; touches nothing."""
     in_force = bound(section_of(section), stacks, variant)
     return make({**section, **dict(variant)}, in_force), in_force
 
@@ -60,7 +56,6 @@ class DeployedCluster:
     def __init__(
         self, engine: Engine, remote: Remote, section: ClusterSection, stacks: Mapping[str, Stack]
     ) -> None:
-        """Touches nothing. `remote` is what every target has; the engine's cluster has its own."""
         self._engine = engine
         self._section = section
         self.variant: Variant = ()
@@ -152,8 +147,8 @@ class DeployedCluster:
 def take_down(cluster: Cluster, remove_images: Callable[[], None] = lambda: None) -> None:
     """End a cluster's processes, undo its overlays, empty its devices, remove its directory.
 
-    `remove_images` is called when no client has one any more: of a cluster that stays. A host that
-    does not answer keeps none of the others up. Safe to repeat. Raises the first RunError.
+    `remove_images` is called once clients have ended. A silent host does not keep the others up.
+    Safe to repeat. Raises the first RunError.
     """
     ended, removed, cleared = map(_error_of, (cluster.shutdown, remove_images, cluster.cleanup))
     # tmp_dir has the notes on devices and mappings, by which the next start clears the rest.

@@ -36,7 +36,6 @@ class DriveTarget:
     def __init__(
         self, remote: Remote, section: ClusterSection, stacks: Mapping[str, Stack], cluster: Target
     ) -> None:
-        """`cluster` clears what a killed run left, on the drives and in tmp_dir."""
         self._remote = remote
         self._section = section
         self._drives = drives_of(section)
@@ -97,7 +96,6 @@ class DriveTarget:
             self._run(stack.after_osds(site), "change the configuration")
 
     def _free(self) -> None:
-        """Undo what was done to the drive in use; nothing when there is none."""
         if self._in_use is not None:
             site = replace(self.site, osds=())
             self._run(undo((self._in_use,), tuple(self._stacks.values()), site), "free the drive")
@@ -119,10 +117,7 @@ class DriveTarget:
 
 
 def undo(drives: Sequence[Drive], stacks: Sequence[Stack], site: Site) -> HostScripts:
-    """Scripts after which nothing of ours is on the drives, whoever left it there.
-
-    `stacks` are all that may have been laid over a drive. Safe to repeat.
-    """
+    """Scripts after which nothing of ours is on the drives, under any of `stacks`. Repeatable."""
     overlays = leftovers(stacks, replace(site, osds=(), drives=tuple(drives)))
     scripts = {}
     for host in dict.fromkeys(drive.host for drive in drives):

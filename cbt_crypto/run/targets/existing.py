@@ -135,10 +135,7 @@ class Found:
 
 
 def discover(remote: Remote, site: Site, cluster: ClusterSection) -> Found:
-    """The cluster's OSDs: where they are, by their own words. Changes nothing.
-
-    Raises RunError for an OSD whose host or admin socket cannot be found.
-    """
+    """The cluster's OSDs by their own words; RunError for one without a host or a socket."""
     fsid, metadata = _ask_monitors(remote, site, cluster)
     host_of = _hosts(remote, cluster, sorted({str(osd["hostname"]) for osd in metadata}))
     directories: dict[str, dict[str, str]] = {}
@@ -239,10 +236,7 @@ def _pid_files(osds: Iterable[Osd], pids: Mapping[str, int]) -> HostScripts:
 def remove_images(
     remote: Runs, head: str, commands: ClusterCommands, volumes: Sequence[Volume]
 ) -> None:
-    """Remove the images that `commands.run` made: the cluster stays.
-
-    Every image is tried. One whose client was killed is in use until its watch has ended.
-    """
+    """Remove images that `commands.run` made, each tried; a killed client's watch must end."""
     if volumes and commands.run:
         script = rbd_images.remove_images([v.image for v in volumes], commands.rbd, commands.run)
         remote.run({head: script}, "remove the volumes", commands.images_s)
@@ -258,7 +252,6 @@ class ExistingCluster:
     def __init__(
         self, engine: Engine, remote: Remote, section: ClusterSection, stacks: Mapping[str, Stack]
     ) -> None:
-        """Takes values alone; `change_to` is the first to touch a host."""
         self._engine = engine
         self._remote = remote
         self._section = section

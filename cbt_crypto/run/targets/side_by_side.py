@@ -38,7 +38,6 @@ class SideBySideCluster(DeployedCluster):
         return [*DeployedCluster.requirements(campaign, site, cells), *memory]
 
     def _go_to(self, variant: Variant) -> None:
-        """`self._section` has the drives divided already."""
         self.variant = variant
         configurations = {name: stack.named for name, stack in self._stacks.items()}
         self._groups = groups_of(configurations)
@@ -56,7 +55,6 @@ class SideBySideCluster(DeployedCluster):
         self._bound.groups = parts
 
     def _site_of(self, group: Group, whole: Optional[Site] = None) -> Site:
-        """The site as a group sees it; of `whole`, where that has other clients, say."""
         whole, count = whole or self.site, len(self._groups)
         seen = site_of_group(whole, self._section, count, group.number, self._number)
         return replace(seen, unlike=self._unlike)

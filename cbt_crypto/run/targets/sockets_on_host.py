@@ -1,8 +1,7 @@
-"""Finds the admin sockets and processes of a cluster's OSDs. This file runs on the hosts.
+"""Find the sockets and processes of a cluster's OSDs, also in containers. Runs on hosts: Python
+3.6.
 
-Its source is sent to them, so it needs nothing but Python 3.6. Who deployed the cluster does not
-matter, nor whether its daemons are in containers: every process called ceph-osd is looked at with
-its own eyes, and every socket that it listens on is asked which OSD of which cluster it is.
+Each ceph-osd is looked at in its own namespace; each socket says which OSD it is.
 """
 
 import glob
@@ -47,11 +46,7 @@ def own_sockets(proc: str, pid: str) -> Set[str]:
 
 
 def listening(table: str, root: str = "", own: Container[str] = ()) -> Iterator[str]:
-    """Paths of sockets that may be OSDs', of the text of a /proc/<pid>/net/unix, below `root`.
-
-    Those are the process's `own`, whatever the option admin_socket calls them, and all by the
-    usual name.
-    """
+    """Paths of sockets, in a /proc/PID/net/unix, that are `own` or have an OSD's usual name."""
     for line in table.splitlines():
         fields = line.split(None, 7)
         path = fields[7] if len(fields) > 7 else ""
@@ -103,9 +98,9 @@ def is_file(pid: int, data_dir: str) -> bool:
 
 
 def main(parameters: Dict[str, Any]) -> None:
-    """Print OSD id -> `socket`, `pid`, `device`, `db_device` and `is_file` of those found here.
+    """Print OSD id -> `socket`, `pid`, `device`, `db_device`, `is_file` of those found here.
 
-    `asked`: the cluster's `fsid`, and `osds`, id -> data directory of those that live on this host.
+    `asked`: the cluster's `fsid`, and `osds`, id -> data directory of those on this host.
     """
     by_osd = {}
     for path in candidates():
