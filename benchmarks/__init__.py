@@ -1,4 +1,4 @@
-"""One module a scenario; a new one is a new module and a line in this table."""
+"""All scenarios; a new one is a new module and a line in this table."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from cbt_crypto.benchmarks.raw_device import RawDevice
 from cbt_crypto.benchmarks.rbd_kbench import RbdKbench
 from cbt_crypto.benchmarks.rbd_krbd import RbdKrbd
 from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
-from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
-from cbt_crypto.benchmarks.rbd_single_client_sync import RbdSingleClientSync
+from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient, RbdSingleClientSync
 
 #: Section name in the YAML file -> scenario.
 SCENARIOS: dict[str, type[Scenario]] = {

@@ -58,6 +58,10 @@ class RbdFio(Aged):
         "randread", description="fio's rw: sequential or random, reads or writes or a mix"
     )
     rwmixread: int = Field(50, ge=0, le=100, description="percent of reads in mixed modes")
+    compressible: Optional[int] = Field(
+        None, ge=0, le=100, description="percent of what is written that compresses away; fio's "
+        "own data, which does not compress, when absent",
+    )  # fmt: skip
     numjobs: int = Field(1, ge=1, le=256, description="fio jobs in each process")
     prefill: bool = Field(True, description="write each volume once from end to end before use")
     prefill_op_size: int = Field(
@@ -103,6 +107,7 @@ class RbdFio(Aged):
         suffix = f"-{data}" if data else ""
         suffix += f"-{site.group}" if site.group else ""
         suffix += self.contents
+        suffix += "" if self.compressible is None else f"-compressible-{self.compressible}"
         return tuple(
             Volume(
                 f"cbt-{host}-{n}-{self.vol_size}{suffix}",
@@ -302,10 +307,17 @@ class RbdFio(Aged):
             "rbdname": volume.name,
             "direct": 1,
             "invalidate": 0,
+            **self._buffers(),
             **job,
         }
         fio = base.command(self.fio_cmd, options)
         return f"{commands.environment} {fio}" if commands else fio
+
+    def _buffers(self) -> base.Job:
+        """What is written, by every job alike. Refilled, so that no block repeats another."""
+        if self.compressible is None:
+            return {}
+        return {"buffer_compress_percentage": self.compressible, "refill_buffers": None}
 
 
 def _client(commands: Optional[ClusterCommands]) -> base.Job:

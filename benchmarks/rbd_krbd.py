@@ -122,6 +122,7 @@ class RbdKrbd(RbdSingleClient):
             "direct": 1,
             "invalidate": 0,
             "size": f"{volume.size_mb}M",
+            **self._buffers(),
             **job,
         }
         return f"$SUDO {base.command(self.fio_cmd, options)}"

@@ -21,3 +21,11 @@ class RbdSingleClient(RbdFio):
     def active_clients(self, clients: Sequence[str]) -> tuple[str, ...]:
         """The first client of the file alone; the others idle."""
         return tuple(clients[:1])
+
+
+class RbdSingleClientSync(RbdSingleClient):
+    """One fio process on the first client; each IO waits for the one before it."""
+
+    name: ClassVar[str] = "rbd_single_client_sync"
+
+    iodepth: int = Field(1, ge=1, le=65536, description="IOs in flight per fio process")

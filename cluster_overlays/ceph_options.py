@@ -36,7 +36,9 @@ Options = dict[str, dict[str, str]]
 _KINDS = ("global", "mon", "mgr", "osd", "client")
 #: Options that this program, or another overlay, decides: patterns -> what to use instead.
 _DECIDED: Mapping[str, str] = {
-    "ms_*_mode": "name the overlay secure_messenger",
+    "ms_c*_mode": "name the overlay secure_messenger",
+    "ms_service_mode": "name the overlay secure_messenger",
+    "ms_mon_*_mode": "name the overlay secure_messenger",
     "ms_bind_*": "name the overlay secure_messenger",
     "auth_*": "name the overlay secure_messenger, or write cluster.auth_cipher",
     "public_*": "name the overlay network",

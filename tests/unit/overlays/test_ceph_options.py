@@ -66,6 +66,7 @@ def profiles() -> dict[str, CephOptions]:
         ({"osd": {}}, "is empty"),
         ({"osd": {"osd_op_queue": "wpq\nfsid = 1"}}, "pattern"),
         ({"global": {"ms client mode": "crc"}}, "name the overlay secure_messenger"),
+        ({"global": {"ms_mon_service_mode": "crc"}}, "name the overlay secure_messenger"),
         ({"osd": {"osd_data": "/etc"}}, "each deployment decides it"),
         ({"osd": {"bluestore_block_path": "/dev/sda"}}, "osd_devices"),
     ],
@@ -73,6 +74,11 @@ def profiles() -> dict[str, CephOptions]:
 def test_what_is_refused_in_the_file(sections: Any, sentence: str) -> None:
     with pytest.raises(ValidationError, match=sentence):
         CephOptions(**sections)
+
+
+def test_modes_of_compression_are_none_of_encryption() -> None:
+    options = {"ms_osd_compress_mode": "force"}
+    assert CephOptions(osd=options).ceph_conf() == {"osd": options}
 
 
 def test_a_typo_is_answered_with_the_nearest_name() -> None:

@@ -15,8 +15,7 @@ from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume
 from cbt_crypto.benchmarks.rbd import RbdFio
 from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
-from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
-from cbt_crypto.benchmarks.rbd_single_client_sync import RbdSingleClientSync
+from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient, RbdSingleClientSync
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.run.targets.base import commands_of
 
@@ -116,6 +115,24 @@ def test_mixed_modes_say_their_mix(
     noted.run(scenario.measure(site, str(noted.directory), commands, unwrapped)["c0"])
     mixed = mode in ("rw", "randrw")
     assert options_of(noted.calls[0]).get("rwmixread") == ("70" if mixed else None)
+
+
+def test_what_compresses_is_of_volumes_of_its_own(
+    site: Site, fakes: Fakes, commands: ClusterCommands
+) -> None:
+    noted = fakes()
+    plain, half = (RbdSingleClient(configuration="A", compressible=n) for n in (None, 50))
+    for script in (half.prefill_scripts, half.measure):
+        noted.calls.clear()
+        args = (half.volumes(site), str(noted.directory), commands)
+        text = (
+            script(*args) if script == half.prefill_scripts else script(site, *args[1:], unwrapped)
+        )
+        noted.run(text["c0"])
+        options = options_of(noted.calls[0])
+        assert (options["buffer_compress_percentage"], "refill_buffers" in options) == ("50", True)
+    assert plain.volumes(site) != half.volumes(site)
+    assert "compressible" not in plain.model_dump()
 
 
 @pytest.mark.parametrize(
