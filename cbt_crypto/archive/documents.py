@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any, Optional, TypeVar, Union
 
@@ -43,6 +44,15 @@ class PlannedCell(_Document):
     parameters: Mapping[str, Any] = {}
 
 
+#: Factor -> level -> the overlays that make it.
+Matrix = Mapping[str, Mapping[str, Any]]
+
+
+def crossed(matrix: Matrix) -> dict[str, tuple[str, ...]]:
+    """Configuration -> its level of each factor, which name it; the last factor varies fastest."""
+    return {", ".join(levels): levels for levels in itertools.product(*matrix.values())}
+
+
 class PlanDocument(_Document):
     """plan.json: every cell in the order they are to run."""
 
@@ -50,6 +60,7 @@ class PlanDocument(_Document):
     title: str = ""
     baseline: Optional[Baseline] = None
     configurations: Mapping[str, Any] = {}
+    matrix: Matrix = {}
     cells: tuple[PlannedCell, ...] = Field((), max_length=MOST_CELLS)
     order: str = "sequential"
 

@@ -95,7 +95,7 @@ def measured_cluster(section: ClusterSection) -> dict[str, Any]:
     cluster = section.model_dump(mode="json")
     for key in ("configurations", "baseline", "iterations", "rebuild", "deploy_timeout", "order"):
         del cluster[key]
-    del cluster["seed"], cluster["control"], cluster["turns"]
+    del cluster["seed"], cluster["control"], cluster["turns"], cluster["matrix"]
     # As archives have it that were written before there were these keys.
     if not cluster["discard"]:
         del cluster["discard"]

@@ -26,6 +26,7 @@ from cbt_crypto.report.anonymize import anonymized
 from cbt_crypto.report.figures import doubts, interval
 from cbt_crypto.report.figures.conclusion import conclude
 from cbt_crypto.report.figures.doubts import control_differs, control_of, control_sentences
+from cbt_crypto.report.figures.factors import effects
 from cbt_crypto.report.figures.group import (
     SectionRuns,
     TableRuns,
@@ -147,9 +148,11 @@ def assemble(
     known = None if options.spread_from is None else known_spread(options.spread_from)
     loads = _loads(grouped, runs, baseline)
     comparisons = Comparisons(loads, baseline.value, control is not None, known)
+    matrix = archive.plan.matrix if baseline.dimension == "configuration" else {}
     comparer = _Comparer(
-        baseline.value, loads, comparisons, groups(environment, baseline.dimension)
-    )
+        baseline.value, loads, comparisons, groups(environment, baseline.dimension),
+        effects(matrix, loads),
+    )  # fmt: skip
     all_tables = tuple(comparer.table(table) for table in grouped)
     cells = chosen_cells(archive.plan.cells, options, baseline)
     tables = _shown(all_tables, cells) if options.only else all_tables
@@ -260,6 +263,7 @@ class _Comparer:
     loads: Mapping[Hashable, LoadRuns]
     comparisons: Comparisons
     groups: Mapping[str, str]
+    effects: Mapping[Hashable, tuple[Pair, ...]]
 
     def table(self, runs: TableRuns) -> Table:
         """The table of one scenario and op size: a section for each mode, a row for each value."""
@@ -282,6 +286,7 @@ class _Comparer:
             cells=tuple(self._cell(value, runs) for value in runs.rows),
             drift_percent=_drift(self.loads[key], self.baseline),
             pairs=tuple(self._pairs(key, runs)),
+            effects=self.effects.get(key, ()),
         )
 
     def _cell(self, value: Scalar, section: SectionRuns) -> ReportCell:

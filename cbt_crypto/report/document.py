@@ -137,6 +137,7 @@ def _written_table(table: Table) -> dict[str, Any]:
                 "baseline_drift_percent": section.drift_percent,
                 "cells": [_written_cell(cell) for cell in section.cells],
                 "pairs": [asdict(pair) for pair in section.pairs],
+                "effects": [asdict(effect) for effect in section.effects],
             }
             for section in table.sections
         ],
@@ -280,6 +281,7 @@ class SectionPart(_OpenModel):
     baseline_drift_percent: Optional[float] = None
     cells: list[CellPart]
     pairs: list[PairPart] = []
+    effects: list[PairPart] = Field([], description="levels of the matrix, alone and together")
 
 
 class TablePart(_OpenModel):
@@ -381,8 +383,13 @@ def _section(section: SectionPart) -> Section:
         direction=section.direction,
         cells=tuple(_cell(cell, section.direction) for cell in section.cells),
         drift_percent=section.baseline_drift_percent,
-        pairs=tuple(Pair(p.name, p.other, _comparison(p.iops)) for p in section.pairs),
+        pairs=tuple(map(_pair, section.pairs)),
+        effects=tuple(map(_pair, section.effects)),
     )
+
+
+def _pair(part: PairPart) -> Pair:
+    return Pair(part.name, part.other, _comparison(part.iops))
 
 
 def _cell(cell: CellPart, direction: str) -> ReportCell:

@@ -10,6 +10,7 @@ from typing import Any
 
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.doubts import CONTROL
+from cbt_crypto.report.figures.factors import APART
 from cbt_crypto.report.figures.metric import FROM_MEMORY
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
 from cbt_crypto.report.why import limits_of_rows
@@ -42,7 +43,26 @@ def headline(report: Report) -> tuple[str, ...]:
     sentences = [*_differences(rows), *_little(rows), *_unclear(rows)]
     if not rows:
         sentences = [text_of.verdicts(report)]
-    return (*sentences, *_control(report), *_proved(report))
+    return (*sentences, *_together(report), *_control(report), *_proved(report))
+
+
+def _together(report: Report) -> Iterator[str]:
+    """What two levels of a matrix do to one another, of the loads where that is shown first."""
+    several = len({table.scenario for table in report.tables}) > 1
+    all_of = [
+        (effect, _load(table, section, several))
+        for table in report.tables
+        for section in table.sections
+        for effect in section.effects
+        if effect.other == APART and effect.iops.differs is not None
+    ]
+    for effect, load in sorted(all_of, key=lambda one: not one[0].iops.differs)[:_MOST]:
+        iops = effect.iops
+        found = f"{iops.percent:.0f} % of" if iops.differs else "not shown to differ from"
+        yield (
+            f"{effect.name}: {load} together {found} what {APART}, would give "
+            f"({text_of.interval(iops, loss=False)})."
+        )
 
 
 def limits(report: Report) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.charts.forest import forest
@@ -18,7 +18,7 @@ from cbt_crypto.report.figures.conclusion import (
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
 from cbt_crypto.report.figures.doubts import notes_of
 from cbt_crypto.report.figures.metric import Where, columns, left_out
-from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
+from cbt_crypto.report.model import Conclusion, Pair, Report, ReportCell, Section, Table
 from cbt_crypto.report.why import CORRELATION, WATERFALL, explained, waterfall
 from cbt_crypto.report.wording import (
     CIPHER_HEADINGS,
@@ -46,7 +46,9 @@ def markdown(report: Report) -> str:
         for table in tables:
             lines += [f"### {escape(table.title)}", "", *_emulated(report, table)]
             lines += [*_figures(report, table), "", *_bases(table), *_why(table), *_notes(table)]
-    lines += [*_conclusions(report), text_of.verdicts(report), "", *_pairs(report)]
+    lines += [*_conclusions(report), text_of.verdicts(report), ""]
+    for title, of in text_of.PAIRS.items():
+        lines += _pairs(report, title, of)
     lines += _hosts(report)
     for note in report.notes:
         lines += [f"Note: {escape(note)}", ""]
@@ -202,8 +204,8 @@ def _conclusions(report: Report) -> list[str]:
     return [*lines, "", THRESHOLDS, ""]
 
 
-def _pairs(report: Report) -> list[str]:
-    """Rows compared with one another."""
+def _pairs(report: Report, title: str, of: Callable[[Section], tuple[Pair, ...]]) -> list[str]:
+    """Rows compared with one another, or levels of a matrix."""
     rows = [
         _row([
             escape(table.title), escape(section.label), escape(pair.name), escape(pair.other),
@@ -212,7 +214,7 @@ def _pairs(report: Report) -> list[str]:
         ])
         for table in report.tables
         for section in table.sections
-        for pair in section.pairs
+        for pair in of(section)
         if not pair.iops.is_of_one_deployment
     ]  # fmt: skip
     if not rows:
@@ -221,7 +223,7 @@ def _pairs(report: Report) -> list[str]:
         _row(["Load", "Mode", escape(report.compared), "In percent of", "IOPS", "95 % interval"])
     ]
     rule = [_row(["---", "---", "---", "---", "---:", "---"])]
-    return ["## Rows among one another", "", *head, *rule, *rows, ""]
+    return [f"## {title}", "", *head, *rule, *rows, ""]
 
 
 def _effect(conclusion: Conclusion | None) -> str:

@@ -92,7 +92,10 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Pair:
-    """The throughput of a row in percent of another row's, neither of which is the baseline."""
+    """The throughput of a row in percent of another row's, neither of which is the baseline.
+
+    Or of a level of the campaign's matrix: see `figures/factors.py`.
+    """
 
     name: str
     other: str
@@ -150,6 +153,8 @@ class Section:
     drift_percent: Optional[float] = None
     #: Rows compared with one another.
     pairs: tuple[Pair, ...] = ()
+    #: What levels of the campaign's matrix do, alone and together.
+    effects: tuple[Pair, ...] = ()
 
 
 @dataclass(frozen=True)

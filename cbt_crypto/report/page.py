@@ -393,7 +393,8 @@ def _load(report: Report, table: Table, figures: _PageCharts) -> Iterator[Elemen
     yield from page_tables.warnings(table)
     drawn = (figures.figure(chart, table.title, note) for chart in charts(table))
     yield E.DIV(E.CLASS("charts"), *drawn)
-    yield from page_tables.pairs(report, table)
+    for title, of in text_of.PAIRS.items():
+        yield from page_tables.pairs(report, table, title, of)
     yield page_tables.everything(report, table)
 
 

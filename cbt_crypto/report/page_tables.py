@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Optional
 
 from lxml.builder import ElementMaker
@@ -21,7 +21,15 @@ from cbt_crypto.report.figures.conclusion import (
 )
 from cbt_crypto.report.figures.doubts import notes_of, numbers
 from cbt_crypto.report.figures.metric import BY_KEY, Column, Where, columns, left_out
-from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
+from cbt_crypto.report.model import (
+    Comparison,
+    Conclusion,
+    Pair,
+    Report,
+    ReportCell,
+    Section,
+    Table,
+)
 from cbt_crypto.report.why import CORRELATION, WATERFALL, explained, waterfall
 
 _MAKER = ElementMaker(makeelement=html_parser.makeelement)
@@ -162,8 +170,10 @@ def _interval(cell: ReportCell, comparison: Comparison, loss: bool) -> str:
     return f"{text_of.OF_ONE}, {text}" if comparison.is_of_one_deployment else text
 
 
-def pairs(report: Report, table: Table) -> Iterator[Element]:
-    """The rows of one load compared with one another, folded away."""
+def pairs(
+    report: Report, table: Table, title: str, of: Callable[[Section], tuple[Pair, ...]]
+) -> Iterator[Element]:
+    """The rows of one load compared with one another, or levels of a matrix, folded away."""
     rows = [
         E.TR(
             E.TD(section.label, E.CLASS("name")),
@@ -174,7 +184,7 @@ def pairs(report: Report, table: Table) -> Iterator[Element]:
             E.TD({True: "yes", False: "not shown", None: ""}[pair.iops.differs]),
         )
         for section in table.sections
-        for pair in section.pairs
+        for pair in of(section)
     ]
     if not rows:
         return
@@ -183,8 +193,7 @@ def pairs(report: Report, table: Table) -> Iterator[Element]:
     tree = E.TABLE(
         E.CLASS("sortable"), *caption(report, table), E.THEAD(E.TR(*heads)), E.TBODY(*rows)
     )
-    name = f"Rows among one another, {table.title}"
-    yield E.DETAILS(E.SUMMARY("Rows among one another"), E.DIV(scrolling(tree, name)))
+    yield E.DETAILS(E.SUMMARY(title), E.DIV(scrolling(tree, f"{title}, {table.title}")))
 
 
 def effects(report: Report) -> Iterator[Element]:

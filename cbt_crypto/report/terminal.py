@@ -66,6 +66,7 @@ def show(report: Report, console: Console) -> None:
         console.print(Padding(Text(said, "dim"), (0, 0, 0, 2)))
     if report.conclusions:
         _show_conclusions(report, console)
+    _show_levels(report, console)
     console.print()
     console.print(Padding(Text(text_of.verdicts(report), "dim"), (0, 0, 0, 2)))
     for note in report.notes:
@@ -85,6 +86,24 @@ def _show_conclusions(report: Report, console: Console) -> None:
     _say_emulated(report.emulated_note(), console)
     console.print(grid)
     console.print(Padding(Text(THRESHOLDS, "dim"), (0, 0, 0, 2)))
+
+
+def _show_levels(report: Report, console: Console) -> None:
+    """What levels of the campaign's matrix do, alone and together."""
+    for table in report.tables:
+        for section in table.sections:
+            if section.effects:
+                grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+                for head in (f"{table.title}, {section.label}", "in percent of", "IOPS", "95 %"):
+                    grid.add_column(Text(head))
+                for level in section.effects:
+                    percent = f"{level.iops.percent:.1f}{text_of.star(level.iops)}"
+                    interval = text_of.interval(level.iops, loss=False)
+                    words = (f"  {level.name}", level.other, percent, interval)
+                    grid.add_row(*map(Text, words))
+                console.print()
+                console.print(Text("levels, alone and together", "bold"))
+                console.print(grid)
 
 
 def _say_emulated(note: str, console: Console) -> None:

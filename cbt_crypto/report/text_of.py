@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Optional
 
 from cbt_crypto.report import wording
-from cbt_crypto.report.model import Comparison, Report
+from cbt_crypto.report.model import Comparison, Pair, Report, Section
 from cbt_crypto.results.repetition import FEWEST_ROUNDS
 
 #: Half ranges from this on, in percent, have no decimals: no column has room for them.
@@ -33,6 +34,12 @@ TOO_FEW_ROUNDS = (
 )
 #: Stands where a campaign has only begun, or measured its baseline alone.
 NOTHING = "Nothing is compared: no configuration beside the baseline has been measured."
+
+#: Comparisons of a section beside those with the baseline, by their heading.
+PAIRS: Mapping[str, Callable[[Section], tuple[Pair, ...]]] = {
+    "Levels, alone and together": lambda section: section.effects,
+    "Rows among one another": lambda section: section.pairs,
+}
 
 
 def interval(comparison: Optional[Comparison], loss: bool) -> str:

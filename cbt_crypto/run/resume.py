@@ -249,6 +249,7 @@ def write_plan(archive: Path, plan: Plan) -> None:
             "title": campaign.title,
             "baseline": {"dimension": campaign.compared, "value": campaign.baseline},
             "configurations": campaign.document["cluster"].get("configurations", {"Default": {}}),
+            **({"matrix": campaign.cluster.matrix} if campaign.cluster.matrix else {}),
             "cells": [
                 {
                     "id": cell.id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union
 from pydantic import AfterValidator, Field, field_validator, model_validator
 from typing_extensions import Self
 
-from cbt_crypto.archive.documents import Baseline
+from cbt_crypto.archive.documents import Baseline, Matrix, crossed
 from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
 from cbt_crypto.hosts import directories
 from cbt_crypto.plan.file.document import KeyPath
@@ -64,6 +65,8 @@ class DriveSection(FileSection):
         return (self.device,) if self.device is not None else tuple(self.raid0 or ())
 
 
+#: Configurations that a matrix makes at most.
+_MOST_CROSSED = 64
 Role = Literal["head", "clients", "osds", "mons", "mgrs"]
 
 
@@ -351,6 +354,13 @@ class ClusterSection(FileSection):
         min_length=1,
         description="name: {overlay: {option: value}}; `{}` is the cluster without overlays",
     )
+    matrix: dict[ConfigurationName, dict[ConfigurationName, dict[str, dict[str, Any]]]] = Field(
+        default_factory=dict,
+        description="instead of configurations: factors, each with levels as configurations have "
+        "names, the one to compare with first, `{wire: {crc: {}, secure: {secure_messenger: {}}}, "
+        "cores: {all: {}, one: {cpuset: {osd_cores: 1}}}}`. Every combination is a configuration, "
+        "as `secure, one`; the report says what each level does, and two together",
+    )
     baseline: Union[str, dict[str, Any], None] = Field(
         None,
         description="what is 100 %: a configuration, or `{dimension: value}` of any other list in "
@@ -470,6 +480,40 @@ def in_section(listed: Any, baseline: Baseline) -> Any:
         return listed
     position = listed.index(baseline.value) + 1
     return [*listed[:position], CONTROL, *listed[position:]]
+
+
+def of_matrix(matrix: Matrix) -> tuple[dict[str, dict[str, Any]], list[tuple[KeyPath, str]]]:
+    """The configurations of all combinations; and a sentence for each key that allows none."""
+    made: dict[str, dict[str, Any]] = {}
+    wrong: list[tuple[KeyPath, str]] = []
+    count = math.prod(map(len, matrix.values()))
+    if len(matrix) < 2 or min(map(len, matrix.values())) < 2 or count > _MOST_CROSSED:
+        sentence = "takes two factors or more, each with two levels or more, and makes at most"
+        return {}, [((), f"{sentence} {_MOST_CROSSED} configurations")]
+    for name, levels in crossed(matrix).items():
+        made[name] = {}
+        for factor, level in zip(matrix, levels):
+            twice = _lay_over(made[name], matrix[factor][level])
+            if twice:
+                wrong.append(((factor, level), f"sets {twice}, as another factor does; keep one"))
+    if len(made) < count:
+        wrong.append(((), "has names of levels that make one configuration twice; rename one"))
+    return made, wrong
+
+
+def _lay_over(options: dict[str, Any], more: Mapping[str, Any]) -> str:
+    """Put `more` into `options`; return the key that both set, if there is one."""
+    for key, value in more.items():
+        if key not in options:
+            options[key] = value
+        elif not (isinstance(value, Mapping) and isinstance(options[key], Mapping)):
+            return key
+        else:
+            options[key] = dict(options[key])
+            twice = _lay_over(options[key], value)
+            if twice:
+                return f"{key}.{twice}"
+    return ""
 
 
 #: A value for each key of the section that is a list: (("replication", 3),).

@@ -39,6 +39,7 @@ from cbt_crypto.plan.file.cluster import (
     in_section,
     listed_values,
     name_taken,
+    of_matrix,
     variants,
     wants_control,
 )
@@ -180,6 +181,7 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
     monitoring = file.model(MonitoringProfiles, ("monitoring_profiles",), watchers)
     if cluster is None or monitoring is None or file.problems:
         return None
+    cluster = _crossed(file, cluster)
     configurations = _configurations(file, cluster)
     _check_cluster(file, cluster, _needs_cluster(data))
     baseline = _baseline(file, cluster)
@@ -202,10 +204,36 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
         configurations=configurations,
         scenarios=scenarios,
         monitoring=monitoring,
-        document=data,
+        document=file.document.data,
         groups=together,
         notes=notes,
     )
+
+
+def _crossed(file: CampaignFile, cluster: ClusterSection) -> ClusterSection:
+    """The section with the configurations that its matrix makes; the file's content has them too.
+
+    Raises UsageError where the matrix makes none: what else is wrong would follow from that.
+    """
+    if not cluster.matrix:
+        return cluster
+    path: KeyPath = ("cluster", "matrix")
+    for factor, levels in cluster.matrix.items():
+        for level, overlays in levels.items():
+            _overlays(file, (*path, factor, level), overlays)
+    made, wrong = of_matrix(cluster.matrix)
+    data = file.document.data
+    if data["cluster"].get("configurations", made) != made:
+        file.problem(
+            ("cluster", "configurations"), "are made of cluster.matrix; remove one of them"
+        )
+    for inner, sentence in wrong:
+        file.problem((*path, *inner), sentence)
+    if file.problems:
+        raise UsageError("\n".join(file.problems))
+    data = {**data, "cluster": {**data["cluster"], "configurations": made}}
+    file.document = replace(file.document, data=data)
+    return cluster.model_copy(update={"configurations": made})
 
 
 def _translate(file: CampaignFile, data: dict[str, Any]) -> Optional[tuple[str, ...]]:
