@@ -51,7 +51,7 @@ def _together(report: Report) -> Iterator[str]:
     """What two levels of a matrix do to one another, of the loads where that is shown first."""
     several = len({table.scenario for table in report.tables}) > 1
     all_of = [
-        (effect, _load(table, section, several))
+        (effect, load_of(table, section, several))
         for table in report.tables
         for section in table.sections
         for effect in section.effects
