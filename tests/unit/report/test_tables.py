@@ -375,7 +375,7 @@ def test_the_same_archive_gives_the_same_files(small, tmp_path):
     for name in ("one", "other"):
         write(build(small), tmp_path / name)
     names = sorted(p.relative_to(tmp_path / "one") for p in (tmp_path / "one").rglob("*.*"))
-    assert len(names) == 4 + 12
+    assert len(names) == 5 + 12
     for name in names:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
 
