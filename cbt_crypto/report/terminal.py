@@ -116,7 +116,7 @@ def _show_levels(report: Report, console: Console) -> None:
     for table in report.tables:
         for section in table.sections:
             if section.effects:
-                grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+                grid = Rows(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
                 for head in (f"{table.title}, {section.label}", "in percent of", "IOPS", "95 %"):
                     grid.add_column(Text(head))
                 for level in section.effects:
