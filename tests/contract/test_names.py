@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cbt_crypto.engine.upstream.checkout import Checkout
+from cbt_crypto.engine.upstream.checkout import BENCHMARKS, Checkout
 
 pytestmark = pytest.mark.contract
 
@@ -54,10 +56,33 @@ CONTRACT: dict[str, dict[str, list[str]]] = {
 }
 
 
-def faults(checkout: str) -> object:
+_STEPS = ("initialize", "initialize_endpoints", "prefill", "run")
+_ATTRIBUTES = (
+    "tmp_conf", "ceph_mon_cmd", "ceph_mgr_cmd", "ceph_osd_cmd", "rados_cmd", "ceph_cmd", "rbd_cmd",
+    "rbd_nbd_cmd", "rbd_fuse_cmd", "mnt_dir", "ceph_run_cmd", "client_keyring", "client_secret",
+    "health_wait", "ruleset_map", "cur_ruleset",
+)  # fmt: skip
+#: What is used of a checkout alone; None for what is not called.
+OF_CBT: dict[str, dict[str, Any]] = {
+    "client_endpoints_factory": {"ce_objects": None},
+    "cluster.ceph": {
+        "Ceph.make_profiles": [],
+        "Ceph.rmpool": ["name", "profile"],
+        "Ceph.mkimage": ["name", "1", "pool", "None", "22"],
+        **dict.fromkeys(f"Ceph({{}}).{name}" for name in _ATTRIBUTES),
+    },
+    **{
+        module: {f"{kind}.{step}": [] for step in _STEPS}
+        for name, (module, kind) in BENCHMARKS.items()
+        if name != "elbencho"  # which later checkouts have
+    },
+}
+
+
+def faults(checkout: str, contract: Any = CONTRACT) -> Any:
     program = ROOT / "tests" / "programs" / "describe_engine.py"
     done = subprocess.run(
-        [sys.executable, str(program), json.dumps(CONTRACT), checkout],
+        [sys.executable, str(program), json.dumps(contract), checkout],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -70,6 +95,21 @@ def test_the_embedded_engine_has_every_name() -> None:
 
 def test_an_upstream_checkout_has_every_name(checkout: Checkout) -> None:
     assert faults(str(checkout.path)) == {}
+
+
+def test_a_checkout_has_what_is_used_of_it_alone(checkout: Checkout) -> None:
+    assert faults(str(checkout.path), OF_CBT) == {}
+
+
+def test_what_has_moved_in_a_checkout_is_named(checkout: Checkout, tmp_path: Path) -> None:
+    clone = tmp_path / "cbt"
+    shutil.copytree(checkout.path, clone, ignore=shutil.ignore_patterns(".git"))
+    moved = clone / "cluster" / "ceph.py"
+    moved.write_text(moved.read_text().replace("rbd_nbd_cmd", "rbd_nbd_path"))
+    (clone / "benchmark" / "getput.py").unlink()
+    found = faults(str(clone), OF_CBT)
+    assert found["cluster.ceph.Ceph({}).rbd_nbd_cmd"] == "is not there"
+    assert found["benchmark.getput.Getput.run"].startswith("cannot be imported: No module named")
 
 
 def test_a_name_that_is_missing_would_be_seen() -> None:

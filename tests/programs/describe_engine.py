@@ -21,13 +21,23 @@ EMBEDDED = {
 }
 
 
-def fault_of(module: str, path: str, arguments: list[str]) -> Optional[str]:
-    """What is wrong with one name, or None."""
-    found: Any = _module(module)
-    for name in path.split("."):
+def fault_of(module: str, path: str, arguments: Optional[list[str]]) -> Optional[str]:
+    """What is wrong with one name, or None. `K({}).name` is of an object that `K` makes.
+
+    Without arguments it is only there.
+    """
+    try:
+        found: Any = _module(module)
+    except ImportError as error:
+        return f"cannot be imported: {error}"
+    for part in path.split("."):
+        name = part.removesuffix("({})")
         if not hasattr(found, name):
             return "is not there"
         owner, found = found, getattr(found, name)
+        found = found if name == part else found({})
+    if arguments is None:
+        return None
     is_bound = inspect.ismodule(owner) or inspect.isclass(found) or inspect.ismethod(found)
     method = [] if is_bound else ["self"]
     try:
