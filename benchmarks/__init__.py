@@ -6,12 +6,13 @@ from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.benchmarks.etcd import Etcd
 from cbt_crypto.benchmarks.fdatasync import Fdatasync
 from cbt_crypto.benchmarks.librbdfio import Librbdfio
-from cbt_crypto.benchmarks.radosbench import Radosbench
 from cbt_crypto.benchmarks.raw_device import RawDevice
 from cbt_crypto.benchmarks.rbd_kbench import RbdKbench
 from cbt_crypto.benchmarks.rbd_krbd import RbdKrbd
 from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
 from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient, RbdSingleClientSync
+from cbt_crypto.benchmarks.upstream import Cosbench, Elbencho, Getput, Hsbench, Radosbench
+from cbt_crypto.benchmarks.upstream_fio import Fio, Kvmrbdfio, Rawfio
 
 #: Section name in the YAML file -> scenario.
 SCENARIOS: dict[str, type[Scenario]] = {
@@ -27,5 +28,12 @@ SCENARIOS: dict[str, type[Scenario]] = {
         Etcd,
         Librbdfio,
         Radosbench,
+        Fio,
+        Rawfio,
+        Kvmrbdfio,
+        Hsbench,
+        Getput,
+        Elbencho,
+        Cosbench,
     )
 }

@@ -209,6 +209,11 @@ class Scenario(BaseModel):
         """The hosts, of those the campaign names, that run this scenario's processes."""
         return tuple(clients)
 
+    @property
+    def needs_rbd_engine(self) -> bool:
+        """Whether its program is a fio that must have the rbd engine."""
+        return self.needs_cluster
+
     def required_programs(self) -> Sequence[str]:
         """Programs that must be on each active client."""
         return ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Optional
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
-from typing_extensions import TypeGuard
+from typing_extensions import TypeGuard, override
 
 from cbt_crypto.benchmarks.upstream import OfUpstream
 
@@ -67,6 +67,11 @@ class Librbdfio(OfUpstream):
         """So that cells without workloads are named as before there were any."""
         options: dict[str, Any] = handler(self)
         return {k: v for k, v in options.items() if v is not None or k not in _OF_WORKLOADS}
+
+    @property
+    @override
+    def needs_rbd_engine(self) -> bool:
+        return True
 
     def before(self) -> Optional[str]:
         """What each client runs before a cell."""

@@ -28,7 +28,8 @@ trap 'status=$?; trap - EXIT; detach_all || [ $status != 0 ] || status=1; exit $
 {text}
 )
 )"""
-_NEEDS = """\
+#: What a client lacks for the kernel's client, or ok.
+NEEDS_KRBD = """\
 $SUDO modprobe -q rbd 2> /dev/null || :
 if [ ! -d /sys/bus/rbd ]; then
     echo "its kernel, $(uname -r), has no RBD client (module rbd); take another kernel, or a \
@@ -54,7 +55,7 @@ class RbdKrbd(RbdSingleClient):
 
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
-        return (Requirement("krbd", site.active_clients, _NEEDS),)
+        return (Requirement("krbd", site.active_clients, NEEDS_KRBD),)
 
     @override
     def volumes(self, site: Site) -> tuple[Volume, ...]:

@@ -65,6 +65,10 @@ class PlanDocument(_Document):
     order: str = "sequential"
 
 
+#: The kind of a process whose output is in the archive and is not read.
+KEPT = "kept"
+
+
 class Process(_Document):
     """One client process of a cell and where its output is, relative to the cell."""
 

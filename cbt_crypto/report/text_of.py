@@ -23,8 +23,8 @@ NO_VERDICT = (
 )
 #: Stands there while rounds of the campaign are still to come.
 NO_VERDICT_YET = (
-    "No verdict yet: runs of these rows are still to be measured, and cbt-crypto run with the same "
-    "file goes on with them. Until each configuration has been deployed often enough, "
+    "No verdict yet: runs of these rows are still to be measured, and cbt.py with the same file "
+    "and archive goes on with them. Until each configuration has been deployed often enough, "
     "nothing here says how much another deployment would differ."
 )
 #: Stands there after two or three rounds.

@@ -138,6 +138,28 @@ def test_the_checkout_is_as_it_was(both: Any, checkout: Checkout) -> None:
     assert subprocess.run(status, capture_output=True, text=True, check=True).stdout == ""
 
 
+def test_the_example_for_one_machine_ends_in_a_table(
+    needs_ceph: None, checkout: Checkout, tmp_path: Path
+) -> None:
+    """configs/localhost.yaml names no `tmp_dir`, and CBT one after its process: ours is taken."""
+    document = yaml.safe_load((ROOT / "configs" / "localhost.yaml").read_text())
+    configurations = {"Unencrypted": {}, "Secure messenger": {"secure_messenger": {}}}
+    changes = {"configurations": configurations, "control": False, "osd_file_size": "4G"}
+    document["cluster"].update(changes)
+    document["benchmarks"] = {"rbd_single_client": {**_SHORT, "mode": "randwrite"}}
+    assert "tmp_dir" not in document["cluster"]
+    config = tmp_path / "localhost.yaml"
+    config.write_text(yaml.safe_dump(document, sort_keys=False))
+    (tmp_path / "lib" / "ceph").mkdir(parents=True)
+    own_lib = f'mount --bind {shlex.quote(str(tmp_path / "lib"))} /var/lib && exec "$@"'
+    command = campaign(str(checkout.path), tmp_path / "archive", config)
+    done = isolated(tmp_path, "sh", "-c", own_lib, "sh", *command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "throughput as percent of Unencrypted" in done.stdout
+    assert [cell["state"] for cell in cells(tmp_path / "archive")] == ["finished"] * 2
+    assert list((tmp_path / "lib").iterdir()) == [tmp_path / "lib" / "ceph"], "nothing is left"
+
+
 def test_upstream_s_benchmarks_run_under_overlays(
     needs_ceph: None, checkout: Checkout, tmp_path: Path, report_cells: Callable[[Path], Any]
 ) -> None:
@@ -254,6 +276,47 @@ def test_an_existing_cluster_on_upstream(
     needs_ceph: None, checkout: Checkout, tmp_path: Path
 ) -> None:
     check_existing(tmp_path, str(checkout.path))
+
+
+def test_upstream_s_benchmarks_on_a_cluster_that_exists(
+    needs_ceph: None, checkout: Checkout, tmp_path: Path
+) -> None:
+    """They make pools, and remove them first: a pool of that name that is another's stays."""
+    configurations: dict[str, Any] = {"As it is": {}}
+    deployed = write(
+        tmp_path, "deploy.yaml", {"configurations": configurations},
+        {"rbd_single_client": {**_SHORT, "mode": "randread"}},
+    )  # fmt: skip
+    existing = {
+        "use_existing": True,
+        "conf_file": f"{tmp_path}/cluster/ceph/ceph.conf",
+        "tmp_dir": f"{tmp_path}/mine",
+        "configurations": configurations,
+        **dict.fromkeys(("mons", "mgrs", "osds_per_node", "osd_file_size"), ...),
+    }
+    load = {"librbdfio": {**_SHORT, "mode": "randread"}, "radosbench": {"time": 3}}
+    config = write(tmp_path, "existing.yaml", existing, load)
+    ceph = f"ceph -c {shlex.quote(str(existing['conf_file']))}"
+    run = shlex.join(campaign(str(checkout.path), tmp_path / "archive", config))
+    script = "\n".join(
+        (
+            shlex.join([sys.executable, str(_DEPLOY), str(deployed), "As it is", f"{tmp_path}/x"]),
+            f"{ceph} config set mon mon_allow_pool_delete true",
+            f"{ceph} osd pool create rados-bench-cbt 8",
+            f"{run}; echo first $?; {ceph} osd pool ls | sed 's/^/after first: /'",
+            f"{ceph} osd pool rm rados-bench-cbt rados-bench-cbt --yes-i-really-really-mean-it",
+            f"{run}; echo second $?; {ceph} osd pool ls | sed 's/^/after second: /'",
+        )
+    )
+    done = isolated(tmp_path, "sh", "-c", f"export PYTHONPATH={ROOT}; {script}")
+    assert "first 1" in done.stdout, done.stdout + done.stderr
+    assert (
+        "the pool rados-bench-cbt, which upstream CBT would make anew, is there and was not made"
+    ) in done.stdout + done.stderr
+    assert "after first: rados-bench-cbt" in done.stdout
+    assert "second 0" in done.stdout, done.stdout + done.stderr
+    assert not re.findall(r"after (?:first: cbt|second: (?:cbt|rados)).*", done.stdout)
+    assert {cell["state"] for cell in cells(tmp_path / "archive")} == {"finished"}
 
 
 def check_existing(directory: Path, engine: str) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from cbt_crypto.archive.documents import KEPT
 from cbt_crypto.archive.files import cell_path
 from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
@@ -43,6 +44,8 @@ _OUTPUT = re.compile(r"output\.\d+\..+")
 _JSON = re.compile(r"^\{$.*?^\}$\n?", re.MULTILINE | re.DOTALL)
 
 
+#: What a cell has beside the output of its benchmark.
+_ALWAYS = ("benchmark_config.yaml", "ceph_settings", "historic_ops", "collectl", "perf")
 #: Seconds that a script before a cell may take.
 _SCRIPT_S = 600
 
@@ -70,12 +73,16 @@ class NativeBenchmark:
         options = {
             "benchmark": scenario.name,
             "iteration": work.config["iteration"],
-            "cmd_path": f"{execution.directory(cluster.base)}/{scenario.program}",
             **scenario.options(),
+            scenario.program_option: f"{execution.directory(cluster.base)}/{scenario.program}",
         }
+        cluster.programs = {scenario.program: scenario.path} if scenario.is_noted else {}
+        modules.forget_endpoints()
         with failures_named(f"make a {scenario.name}"):
             kind = modules.benchmark(scenario.name)
             self._theirs = kind(work.archive_dir, cluster.theirs, options)
+        for name, value in scenario.attributes.items():
+            setattr(self._theirs, name, value)
         self._theirs.osd_ra_changed = False
         self._theirs.archive_dir = self._theirs.out_dir = self.archive_dir
         self.run_dir = str(self._theirs.run_dir)
@@ -88,11 +95,14 @@ class NativeBenchmark:
         self.cluster.write_programs()
         self.cluster.endings()
         self._common.mkdir_p(self.archive_dir)
+        self._on_clients(self.scenario.guard(self.site.tmp_dir), "look at block_devices")
         with failures_named(f"prepare {self.scenario.name}"), _without_prints():
             # One that would only watch an idle cluster for a minute is not asked to.
             if not self.scenario.initialize_only_waits:
                 self._theirs.initialize()
             self._theirs.initialize_endpoints()
+            if self.scenario.fills_apart:
+                self._theirs.prefill()
         failed = [end for end in self._loads() if end.status != 0]
         if failed:
             raise RunError(f"prepare {self.scenario.name}: {failed[0].sentence()}")
@@ -104,15 +114,15 @@ class NativeBenchmark:
         """
         offsets = clock_offsets(self.remote, self.site)
         on_head = offsets[self.site.head]
-        if before := self.scenario.before():
-            scripts = dict.fromkeys(self.site.clients, before)
-            self.remote.run(scripts, "run pre_workload_script", _SCRIPT_S)
+        self._on_clients(self.scenario.before(), "run pre_workload_script")
         started = time.time() + on_head
         with failures_named(f"run {self.scenario.name}"), _without_prints():
             self._theirs.run()
         ended = time.time() + on_head
         loads = self._loads()
         take_json(Path(self.archive_dir))
+        if self.scenario.kind == KEPT and not is_kept(Path(self.archive_dir)):
+            raise RunError(f"{self.scenario.name} left no output")
         mask(Path(self.archive_dir))
         with contextlib.suppress(RunError):
             self.cleanup()
@@ -126,11 +136,9 @@ class NativeBenchmark:
                 {
                     "host": host,
                     "volume": volume,
-                    "exit_status": _status(
-                        loads, host, volume, self.scenario.volume_pattern, phase
-                    ),
+                    "exit_status": self._status(loads, host, volume, phase),
                     "kind": self.scenario.kind,
-                    "json": f"{folder}json_output.{volume}.{host}",
+                    "json": f"{folder}{self.scenario.results}.{volume}.{host}",
                     "logs": f"output.{volume}",
                 }
                 for phase, folder in self.scenario.phases()
@@ -151,8 +159,29 @@ class NativeBenchmark:
 
     def cleanup(self) -> None:
         """Remove its directories on the nodes. Upstream's own ends programs by their names."""
+        self._on_clients(self.scenario.after(self.site.tmp_dir), "unmount what CBT has mounted")
         with failures_named(f"end {self.scenario.name}"):
             self._common.clean_remote_dir(self.run_dir)
+
+    def _on_clients(self, script: Optional[str], what: str) -> None:
+        if script:
+            self.remote.run(dict.fromkeys(self.site.clients, script), what, _SCRIPT_S)
+
+    def _status(
+        self, loads: Sequence[execution.Ending], host: str, volume: str, phase: str
+    ) -> Optional[int]:
+        """The worst exit status of a process of that volume; None when it left none."""
+        if not self.scenario.is_noted:
+            return 0
+        statuses = [
+            end.status
+            for end in loads
+            if end.host == host
+            and (not phase or f" {phase} " in f" {end.words} ")
+            and (match := re.search(self.scenario.volume_pattern, end.words))
+            and match.group(1) == volume
+        ]
+        return max(statuses, default=None)
 
     def _loads(self) -> list[execution.Ending]:
         return [
@@ -160,6 +189,11 @@ class NativeBenchmark:
             for end in self.cluster.endings()
             if end.program == self.scenario.program and self.scenario.is_load(end.words)
         ]
+
+
+def is_kept(directory: Path) -> bool:
+    """Whether the benchmark left anything that is its own."""
+    return any(not path.name.startswith(_ALWAYS) for path in directory.iterdir())
 
 
 def take_json(directory: Path) -> None:
@@ -192,21 +226,6 @@ def mask(directory: Path) -> None:
 def _without_prints() -> contextlib.AbstractContextManager[Any]:
     """Upstream prints lists of hosts where a campaign prints its progress."""
     return contextlib.redirect_stdout(io.StringIO())
-
-
-def _status(
-    loads: Sequence[execution.Ending], host: str, volume: str, pattern: str, phase: str
-) -> Optional[int]:
-    """The worst exit status of a process of that volume; None when it left none."""
-    statuses = [
-        end.status
-        for end in loads
-        if end.host == host
-        and (not phase or f" {phase} " in f" {end.words} ")
-        and (match := re.search(pattern, end.words))
-        and match.group(1) == volume
-    ]
-    return max(statuses, default=None)
 
 
 def native(modules: Modules, common: Common, work: CellWork) -> NativeBenchmark:

@@ -183,6 +183,13 @@ def siblings(project: Path, cwd: Path) -> list[Path]:
 BENCHMARKS: Mapping[str, tuple[str, str]] = {
     "librbdfio": ("benchmark.librbdfio", "LibrbdFio"),
     "radosbench": ("benchmark.radosbench", "Radosbench"),
+    "fio": ("benchmark.fio", "Fio"),
+    "rawfio": ("benchmark.rawfio", "RawFio"),
+    "kvmrbdfio": ("benchmark.kvmrbdfio", "KvmRbdFio"),
+    "hsbench": ("benchmark.hsbench", "Hsbench"),
+    "getput": ("benchmark.getput", "Getput"),
+    "elbencho": ("benchmark.elbencho", "Elbencho"),
+    "cosbench": ("benchmark.cosbench", "Cosbench"),
 }
 
 
@@ -211,6 +218,12 @@ class Modules:
         """Upstream's own class of that benchmark."""
         module, kind = BENCHMARKS[name]
         return getattr(_imported(self.path, module), kind)
+
+    def forget_endpoints(self) -> None:
+        """Have upstream make client endpoints anew: it keeps those of clusters that are gone."""
+        factory = sys.modules.get("client_endpoints_factory")
+        if factory is not None:
+            factory.ce_objects.clear()
 
 
 def load(path: Path) -> Modules:
@@ -241,8 +254,11 @@ def _monitoring(path: Path) -> Any:
 
 def missing_library(path: Path, name: str) -> Optional[str]:
     """A sentence when upstream's benchmark of that name cannot be imported."""
+    module, _ = BENCHMARKS[name]
+    if not (path / f"{module.replace('.', '/')}.py").is_file():
+        return f"benchmarks.{name}: {path} has no module {module}; take another checkout of CBT"
     try:
-        _imported(path, BENCHMARKS[name][0])
+        _imported(path, module)
     except UsageError as error:
         return f"benchmarks.{name}: {error}"
     return None

@@ -8,9 +8,11 @@ so on: docs/upstream.md), and the checks between the steps, as upstream goes on 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shlex
+import socket
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Optional
@@ -23,6 +25,7 @@ from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.engine.embedded.ceph import Ceph, ExistingCeph
 from cbt_crypto.engine.upstream import execution
 from cbt_crypto.engine.upstream.checkout import (
+    BENCHMARKS,
     Modules,
     Settings,
     failures_named,
@@ -33,9 +36,10 @@ from cbt_crypto.engine.upstream.checkout import (
 from cbt_crypto.engine.upstream.execution import Common
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import ceph_conf
+from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.remote import Execution, Remote, kill_osds_scripts, kill_script
 from cbt_crypto.hosts.site import HostScripts, Site
-from cbt_crypto.plan.file.cluster import ClusterSection, at
+from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile, at
 from cbt_crypto.plan.layout import ceph_dir, conf_path, section_of, site_of
 
 
@@ -106,9 +110,12 @@ quote = shlex.quote
 
 #: What upstream's object calls of itself, and its benchmarks of their cluster: ours instead.
 _REPLACED = (
-    "distribute_conf", "get_mon_hosts", "mkimage", "mkpool", "rmpool", "setup_fs",
-    "unmount_all",
+    "distribute_conf", "get_mon_hosts", "mkimage", "setup_fs", "unmount_all",
 )  # fmt: skip
+
+
+#: What maps images for CBT's client endpoints.
+_MAPPERS = ("rbd-nbd", "rbd-fuse")
 
 
 class UpstreamCeph:
@@ -137,6 +144,8 @@ class UpstreamCeph:
         self.remote = self.own.remote
         self.hooks = hooks
         self.conf_text = ""
+        #: What loads the cluster in the cells to come: its name, and its path.
+        self.programs: Mapping[str, str] = {}
         self.tmp_conf = conf_path(self.section)
         self.base = ceph_dir(self.section)
         self.ceph_cmd = f"{execution.directory(self.base)}/ceph"
@@ -144,6 +153,7 @@ class UpstreamCeph:
         self._point_to_our_programs()
         for name in _REPLACED:
             setattr(self.theirs, name, getattr(self, name))
+        self.theirs.mkpool, self.theirs.rmpool = self._make_pool, self._remove_pool
         self.theirs.check_health = self._upstreams_check_health
 
     def _point_to_our_programs(self) -> None:
@@ -157,8 +167,10 @@ class UpstreamCeph:
         theirs.rados_cmd = f"{where}/rados"
         theirs.ceph_cmd = self.ceph_cmd
         theirs.rbd_cmd = self.rbd_cmd
+        theirs.rbd_nbd_cmd, theirs.rbd_fuse_cmd = (f"{where}/{name}" for name in _MAPPERS)
         # Restarts a daemon that crashed: a measurement wants to know instead.
         theirs.ceph_run_cmd = "env"
+        theirs.mnt_dir = f"{self.section.tmp_dir}/mnt"
         theirs.client_keyring = f"{self.base}/keyring"
         theirs.client_secret = f"{self.base}/secret"
         # What follows upstream's own waits is exact, and waits as long as it takes.
@@ -208,9 +220,12 @@ class UpstreamCeph:
     def write_programs(self) -> None:
         """Write the programs that upstream starts, as the overlays now want them."""
         section = self.section
+        more = {name: str(self.config.get(f"{name}_cmd", name)) for name in _MAPPERS}
+        rados = str(self.config.get("rados_cmd", "rados"))
         names = execution.Names(
-            section.ceph_cmd, section.rbd_cmd, section.ceph_mon_cmd, section.ceph_mgr_cmd,
-            section.ceph_osd_cmd, rados=str(self.config.get("rados_cmd", "rados")),
+            {"ceph": section.ceph_cmd, "rbd": section.rbd_cmd, **more},
+            {"fio": "fio", "rados": rados, **self.programs},
+            section.ceph_mon_cmd, section.ceph_mgr_cmd, section.ceph_osd_cmd,
         )  # fmt: skip
         scripts = execution.install(
             self.site,
@@ -234,6 +249,8 @@ class UpstreamCeph:
 
     def shutdown(self) -> None:
         """End every process that carries our mark, and undo the overlays' work."""
+        if self._settings.client_endpoints:
+            self.unmount_all()
         self.own.shutdown()
 
     def cleanup(self) -> None:
@@ -291,6 +308,10 @@ class UpstreamCeph:
             self.hooks.osd_device,
             self.hooks.osd_db_device,
         )
+        client = made.setdefault("client", {})
+        secure = client.get("ms_client_mode", "").startswith("secure")
+        # By default a kernel speaks to msgr1 alone, which the monitors do not.
+        client["rbd_default_map_options"] = f"ms_mode={'secure' if secure else 'crc'}"
         self.conf_text = ceph_conf.render(made)
         nodes = self._nodes(self.site.hosts)
         with tempfile.NamedTemporaryFile("w", prefix="cbt-crypto-", suffix=".conf") as file:
@@ -352,7 +373,7 @@ class UpstreamCeph:
             "osds": list(self.site.osd_hosts),
             "osds_per_node": max(counts, default=0),
             "pool_profiles": {
-                name: profile.model_dump(exclude_none=True)
+                name: {**profile.model_dump(exclude_none=True), **_coded(profile)}
                 for name, profile in self.section.pool_profiles.items()
             },
         }
@@ -392,7 +413,9 @@ class UpstreamCeph:
         return 0
 
     def unmount_all(self) -> None:
-        """Nothing of a campaign is ever mounted, so targetcli need not be there."""
+        """Unmount what CBT's client endpoints have mounted on clients."""
+        text = rbd_images.unmount_below(f"{self.section.tmp_dir}/mnt")
+        self.own.run(dict.fromkeys(self.site.clients, text), "unmount the client endpoints")
 
     # -- pools and images -------------------------------------------------------------------
 
@@ -404,8 +427,8 @@ class UpstreamCeph:
             return
         with failures_named(f"make the pool {name}"):
             self._kind.mkpool(self.theirs, name, profile, application, base_name)
-        min_size = self.section.pool_profiles[profile].min_size
-        if min_size is not None:
+        pool = self.section.pool_profiles.get(profile)
+        if pool is not None and (min_size := pool.min_size) is not None:
             step = {"prefix": "osd pool set", "pool": name, "var": "min_size", "val": str(min_size)}
             self.own.ask({"mon": step})
         self.own.note_pool(name)
@@ -415,6 +438,8 @@ class UpstreamCeph:
         with failures_named(f"remove the pool {name}"):
             self._kind.rmpool(self.theirs, name, profile)
         self.own.forget_pool(name)
+
+    _make_pool, _remove_pool = mkpool, rmpool
 
     def mkimage(
         self, name: str, size: int, pool: str, data_pool: Optional[str] = None, order: int = 22
@@ -455,13 +480,72 @@ class UpstreamCeph:
                 os.rmdir(directory)
 
 
+def _coded(profile: PoolProfile) -> dict[str, Any]:
+    """What upstream wants to read of an erasure-coded pool."""
+    coded = {"replication": "erasure", "ec_overwrites": True}
+    return coded if profile.erasure_profile is not None else {}
+
+
+#: In the metadata of a pool: the archive that it was made for.
+_MADE_FOR = "cbt-crypto.archive"
+
+
 class ExistingUpstreamCeph(UpstreamCeph):
-    """A cluster that is there already, for upstream's benchmarks."""
+    """A cluster that is there already, in which upstream's benchmarks make pools of their own.
+
+    Each says for which archive it was made; no other is removed.
+    """
 
     _directory = ExistingDirectory
+
+    @property
+    def _made_for(self) -> str:
+        place = f"{socket.gethostname()}:{os.path.abspath(str(self.config['archive_dir']))}"
+        return hashlib.sha256(place.encode()).hexdigest()[:16]
+
+    @override
+    def shutdown(self) -> None:
+        """Remove the pools that were made for this archive, too."""
+        super().shutdown()
+        makes_pools = any(name in BENCHMARKS for name in self._settings.benchmarks)
+        for name, made_for in self._pools().items() if makes_pools else ():
+            if made_for == self._made_for:
+                super().rmpool(name, "")
+
+    def _pools(self) -> dict[str, Any]:
+        """For which archive each pool of the cluster was made; None for those of others."""
+        (said,) = self.own.ask({"mon": {"prefix": "osd dump", "format": "json"}})
+        return {
+            pool["pool_name"]: next(
+                (data[_MADE_FOR] for data in pool["application_metadata"].values()
+                 if _MADE_FOR in data), None
+            )
+            for pool in json.loads(said)["pools"]
+        }  # fmt: skip
+
+    def _make_pool(
+        self, name: str, profile: str, application: str, base_name: Optional[str] = None
+    ) -> None:
+        """Make a pool for a benchmark of upstream's."""
+        super().mkpool(name, profile, application, base_name)
+        step = {"prefix": "osd pool application set", "pool": name, "app": application,
+                "key": _MADE_FOR, "value": self._made_for}  # fmt: skip
+        self.own.ask({"mon": step})
+
+    def _remove_pool(self, name: str, profile: str) -> None:
+        """Remove a pool that was made for this archive. Raises RunError for another."""
+        pools = self._pools()
+        if name not in pools:
+            return
+        if pools[name] != self._made_for:
+            raise RunError(
+                f"the pool {name}, which upstream CBT would make anew, is there and was not made "
+                "for this archive; rename it, or remove it yourself"
+            )
+        super().rmpool(name, profile)
 
     @override
     def mkpool(
         self, name: str, profile: str, application: str, base_name: Optional[str] = None
     ) -> None:
-        """Its owner has made the pools."""
+        """Its owner has made the pools, but for those of upstream's benchmarks."""

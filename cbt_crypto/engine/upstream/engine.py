@@ -77,11 +77,11 @@ def problems(campaign: Campaign, common: Common, modules: Modules) -> Iterator[s
             "cluster.layout: side_by_side is deployed by this program's own engine alone; say "
             "--cbt embedded"
         )
-    for name, profile in campaign.cluster.pool_profiles.items():
-        if profile.erasure_profile is not None:
+    for name, profile in campaign.cluster.erasure_profiles.items():
+        if profile.erasure_stripe_unit or profile.erasure_plugin != "jerasure":
             yield (
-                f"cluster.pool_profiles.{name}: erasure-coded pools are made by this program's own "
-                "engine alone; say --cbt embedded"
+                f"cluster.erasure_profiles.{name}: CBT knows erasure_k and erasure_m alone; leave "
+                "out erasure_plugin and erasure_stripe_unit, or say --cbt embedded"
             )
     site = site_of(campaign.cluster)
     user = f"{campaign.cluster.user}@" if campaign.cluster.user else ""

@@ -213,21 +213,19 @@ class Common:
             self._module.clean_remote_dir(remote)
 
 
-#: Programs that load the cluster: how each of their processes ended is noted, good or bad.
-CLIENTS = ("fio", "rados")
-
-
 @dataclass(frozen=True)
 class Names:
-    """The real programs, as the campaign's file has them."""
+    """The real programs, as the campaign's file has them.
 
-    ceph: str
-    rbd: str
+    plain: what upstream starts by these names, and finds the cluster by its environment.
+    clients: programs that load the cluster: how each of their processes ended is noted.
+    """
+
+    plain: Mapping[str, str]
+    clients: Mapping[str, str]
     mon: str
     mgr: str
     osd: str
-    fio: str = "fio"
-    rados: str = "rados"
 
 
 def directory(base: str) -> str:
@@ -247,14 +245,12 @@ def install(
 
     `device` is what an OSD is made on.
     """
-    plain = {"ceph": names.ceph, "rbd": names.rbd}
     daemons = {"ceph-mon": names.mon, "ceph-mgr": names.mgr}
-    clients = dict(zip(CLIENTS, (names.fio, names.rados)))
     scripts = {}
     for host in site.hosts:
-        files = {name: _noting(f'{_word(real)} "$@"', name) for name, real in plain.items()}
+        files = {name: _noting(f'{_word(real)} "$@"', name) for name, real in names.plain.items()}
         files.update({name: _daemon(real, name) for name, real in daemons.items()})
-        for name, real in clients.items():
+        for name, real in names.clients.items():
             files[name] = _noting(wrap_client(host, f'{_word(real)} "$@"'), name, always=True)
         files["ceph-osd"] = _osd(site, site.osds_of(host), names.osd, wrap_osd, device)
         scripts[host] = _write(base, {n: _head(site, host, base) + t for n, t in files.items()})

@@ -249,6 +249,19 @@ for directory in $directories; do rm -f "$directory"/{prefix}-*; done
     return f"[ ! -d {folder} ] || {inner}"
 
 
+def unmount_below(folder: str) -> str:
+    """Unmount what CBT has mounted below a folder where only root can mount, and unmap it."""
+    return _as_root(f"""\
+tac /proc/mounts | while read -r source place _; do
+    case $place in {shlex.quote(folder)}/*) ;; *) continue ;; esac
+    umount "$place"
+    case $source in
+    /dev/rbd[0-9]*) rbd device unmap "$source" ;;
+    /dev/nbd[0-9]*) rbd-nbd unmap "$source" ;;
+    esac
+done""")
+
+
 def _client(conf: str, client_id: str) -> str:
     """Defines what `ask_cluster` runs."""
     asked = {"conf": conf, "user": client_id, "names": ["fsid", "ms_client_mode"]}

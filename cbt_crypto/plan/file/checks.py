@@ -151,7 +151,7 @@ def of_client_libraries(
 
 def _erasure(cluster: ClusterSection, name: str, profile: PoolProfile) -> Iterator[Contradiction]:
     wanted = profile.erasure_profile
-    if wanted is None:
+    if wanted is None or cluster.use_existing:
         return
     path = ("cluster", "pool_profiles", name, "erasure_profile")
     code = cluster.erasure_profiles.get(wanted)

@@ -8,21 +8,22 @@ from typing import Any, Optional
 from cbt_crypto.plan.file.document import KeyPath
 
 _OWN = "or run the file with CBT's own cbt.py"
-_GATEWAY = f"object gateways are not deployed here; remove it, {_OWN}"
+_GATEWAY = f"object gateways are not deployed here; name urls of others, {_OWN}"
 _FILES = f"CephFS is not deployed here; remove it, {_OWN}"
 _TIERS = f"cache tiers are not deployed here; remove it, {_OWN}"
 _VALGRIND = f"daemons do not run under valgrind here; remove it, {_OWN}"
 
 #: CBT's benchmarks that do not run here -> what to use instead.
 BENCHMARKS: Mapping[str, str] = {
-    "fio": f"use rbd_single_client (librbd) or rbd_krbd (the kernel's client), {_OWN}",
-    "rbdfio": f"use rbd_krbd, {_OWN}",
-    "rawfio": f"use raw_device, {_OWN}",
-    "kvmrbdfio": f"use librbdfio or rbd_single_client, {_OWN}",
-    **dict.fromkeys(
-        ("hsbench", "cosbench", "getput", "elbencho", "cephtestrados", "nullbench"),
-        "run the file with CBT's own cbt.py",
-    ),
+    "rbdfio": "use fio on client_endpoints of the driver rbd-kernel, or rbd_krbd",
+    "cephtestrados": f"it measures nothing; remove it, {_OWN}",
+    "nullbench": f"it measures nothing; remove it, {_OWN}",
+}
+#: Drivers of CBT's client endpoints that cannot be had here -> why.
+DRIVERS: Mapping[str, str] = {
+    "rbd-tcmu": "what targetcli made would have to be removed by clearing its whole configuration",
+    "cephfs-kernel": _FILES,
+    "cephfs-fuse": _FILES,
 }
 #: Keys of `cluster` that would change what is measured -> what to do instead.
 REFUSED: Mapping[str, str] = {
@@ -32,7 +33,6 @@ REFUSED: Mapping[str, str] = {
     "cache_profiles": _TIERS,
     "crush_profiles": f"use Ceph's default rules, {_OWN}",
     "newstore_block": f"OSDs are BlueStore here; remove it, {_OWN}",
-    "rgws": _GATEWAY,
     "rgw_pools": _GATEWAY,
     "mdss": _FILES,
     "cephfs_pools": _FILES,
@@ -41,10 +41,11 @@ REFUSED: Mapping[str, str] = {
 #: Keys of `cluster` that CBT's modules read, where its checkout is the engine.
 PASSED = (
     "rados_cmd", "ceph-authtool_cmd", "osd_online_rate", "osd_online_timeout",
-    "osd_parallel_creates",
+    "osd_parallel_creates", "rbd-nbd_cmd", "rbd-fuse_cmd", "radosgw-admin_cmd", "rgws",
 )  # fmt: skip
 #: Commands of `cluster` that this program wraps.
 _PROGRAMS = ("ceph-osd_cmd", "ceph-mon_cmd", "ceph-mgr_cmd", "rados_cmd")
+_ROLES = ("head", "clients", "osds", "mons", "mgrs")
 _PLACES = "everything is below tmp_dir"
 _NOT_STARTED = "nothing here starts it"
 _NO_FILES = "OSDs are BlueStore and need no file system"
@@ -66,12 +67,9 @@ UNUSED: Mapping[str, str] = {
     "is_teuthology": "every cell runs",
     **dict.fromkeys(
         (
-            "radosgw-admin_cmd",
             "ceph-fuse_cmd",
             "ceph-rgw_cmd",
             "ceph-mds_cmd",
-            "rbd-nbd_cmd",
-            "rbd-fuse_cmd",
             "mount_cmd",
         ),
         _NOT_STARTED,
@@ -84,8 +82,8 @@ _DEFAULT_POOL: Mapping[str, Mapping[str, Any]] = {"default": {"pg_size": 1024, "
 #: Sections beside those of this program -> why they are left alone.
 SECTIONS: Mapping[str, str] = {
     "common": "CBT's modules read it",
-    "client_endpoints": "benchmarks on client endpoints do not run here",
-    "report": "this program makes its own report",
+    "client_endpoints": "CBT's modules read it, for fio and hsbench",
+    "report": "CBT's librbdfio reads it, with create_report",
 }
 
 
@@ -100,6 +98,7 @@ def is_of_cbt(data: Any) -> bool:
         or any(section in data for section in SECTIONS)
         or (isinstance(benchmarks, dict) and any(name in benchmarks for name in BENCHMARKS))
         or isinstance(cluster.get("mons"), (str, list))
+        or ("head" not in cluster and cluster.get("use_existing") is True)
         or any("@" in str(host) for host in _hosts(cluster))
     )
 
@@ -110,22 +109,40 @@ def refusal(data: Mapping[str, Any]) -> Optional[tuple[KeyPath, str]]:
 
 
 def _refusals(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    cluster = data["cluster"]
     for name in data.get("benchmarks") or {}:
         if name in BENCHMARKS:
-            yield ("benchmarks", name), f"does not run here; {BENCHMARKS[name]}"
-    cluster = data["cluster"]
+            yield ("benchmarks", name), f"does not run here: {BENCHMARKS[name]}"
     for key in cluster:
         if key in REFUSED:
             yield ("cluster", key), f"is not supported: {REFUSED[key]}"
-    for key in _PROGRAMS:
-        if len(str(cluster.get(key, "")).split()) > 1:
-            wrong = f"is the path of one program here, not {cluster[key]!r}; write its path, {_OWN}"
-            yield ("cluster", key), wrong
+    yield from _refused_endpoints(data)
+    yield from _refused_gateways(data)
+    yield from _refused_programs(cluster)
     if "configurations" in cluster and "use_existing" not in cluster:
         wrong = "is missing; CBT takes true for granted and this program false: write one of them"
         yield ("cluster", "use_existing"), wrong
+    for role in _ROLES:
+        if any("^" in str(host) for host in _hosts({role: cluster.get(role)})):
+            yield ("cluster", role), "names a file of pdsh's; write the hosts themselves"
     yield from _refused_users(cluster)
-    yield from _refused_pools(cluster)
+
+
+def _refused_gateways(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    cluster = data["cluster"]
+    if "rgws" in cluster and not cluster.get("use_existing", True):
+        yield ("cluster", "rgws"), f"is not supported: {_GATEWAY}"
+    elif isinstance(cluster.get("rgws"), list) and "cosbench" in (data.get("benchmarks") or {}):
+        wrong = "is a list, which CBT's own cosbench cannot read; write {host: {client.NAME: ~}}"
+        yield ("cluster", "rgws"), wrong
+
+
+def _refused_programs(cluster: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    for key in _PROGRAMS:
+        if len(str(cluster.get(key, "")).split()) > 1:
+            wrong = f"is the path of one program here, not {cluster[key]!r}; write its path, and "
+            wrong += f"what OSDs have in their environment as the overlay osd_service, {_OWN}"
+            yield ("cluster", key), wrong
 
 
 def _refused_users(cluster: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
@@ -135,11 +152,28 @@ def _refused_users(cluster: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
         yield ("cluster", "user"), f"hosts are reached as {names}; use one user for all"
 
 
-def _refused_pools(cluster: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    for name, profile in (cluster.get("pool_profiles") or {}).items():
-        if isinstance(profile, dict) and profile.get("replication") == "erasure":
-            path = ("cluster", "pool_profiles", name, "replication")
-            yield path, f"pools of CBT's benchmarks are replicated here; use a number, {_OWN}"
+def _refused_endpoints(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    for part in _parts((data.get("benchmarks") or {}).get("fio")):
+        name = part.get("client_endpoints")
+        endpoint = _endpoint(data, name)
+        if endpoint is None:
+            wrong = f"has no {name!r}, which benchmarks.fio names; it is one name, and no list"
+            yield ("client_endpoints",), wrong
+        elif (driver := str(endpoint.get("driver"))) in DRIVERS:
+            path = ("client_endpoints", str(name), "driver")
+            yield path, f"{driver} is not supported: {DRIVERS[driver]}; use librbd or rbd-kernel"
+
+
+def _endpoint(data: Mapping[str, Any], name: Any) -> Optional[Mapping[str, Any]]:
+    sections = data.get("client_endpoints")
+    found = sections.get(name) if isinstance(sections, dict) and isinstance(name, str) else None
+    return found if isinstance(found, dict) else None
+
+
+def _parts(section: Any) -> list[dict[str, Any]]:
+    """Return the parts of a benchmark's section: one, or those that it lists."""
+    return [part for part in (section if isinstance(section, list) else [section])
+            if isinstance(part, dict)]  # fmt: skip
 
 
 def translated(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,7 +183,12 @@ def translated(data: Mapping[str, Any]) -> dict[str, Any]:
     dropped = {*PASSED, *UNUSED} - {"fs"}
     kept["cluster"] = {key: value for key, value in cluster.items() if key not in dropped}
     benchmarks = data.get("benchmarks") or {}
-    kept["benchmarks"] = {name: _without_acceptable(each) for name, each in benchmarks.items()}
+    kept["benchmarks"] = {name: _in_our_words(each) for name, each in benchmarks.items()}
+    for part in _parts(kept["benchmarks"].get("fio")):
+        endpoint = _endpoint(data, part.get("client_endpoints")) or {}
+        part["driver"] = endpoint.get("driver")
+        part["endpoints_per_client"] = endpoint.get("endpoints_per_client", 1)
+        part.setdefault("pool_profile", endpoint.get("pool_profile", "default"))
     profiles = data.get("monitoring_profiles")
     if isinstance(profiles, dict) and "top" in profiles:
         kept["monitoring_profiles"] = {k: v for k, v in profiles.items() if k != "top"}
@@ -166,7 +205,10 @@ def translated_cluster(section: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(mons, (str, list)):
         hosts = [mons] if isinstance(mons, str) else mons
         cluster["mons"] = {h: {chr(ord("a") + n): _bare(h)} for n, h in enumerate(hosts)}
-    for role in ("head", "clients", "osds", "mons", "mgrs"):
+    if "head" not in cluster and cluster.get("clients"):
+        # CBT asks it nothing about devices without a cluster.
+        cluster["head"] = next(_hosts({"clients": cluster["clients"]}))
+    for role in _ROLES:
         if role in cluster:
             cluster[role] = _bare(cluster[role])
     if cluster.get("fs") not in (None, "bluestore"):
@@ -174,7 +216,11 @@ def translated_cluster(section: Mapping[str, Any]) -> dict[str, Any]:
     # What CBT takes for granted, and this program does not.
     cluster.setdefault("use_existing", True)
     cluster["pool_profiles"] = {
-        name: {k: v for k, v in profile.items() if (k, v) != ("replication", "replicated")}
+        name: {
+            k: v
+            for k, v in profile.items()
+            if k != "replication" or v not in ("replicated", "erasure")
+        }
         for name, profile in (cluster.get("pool_profiles") or _DEFAULT_POOL).items()
     }
     return cluster
@@ -190,24 +236,32 @@ def notes(data: Mapping[str, Any]) -> Iterator[str]:
         ):
             yield f"cluster.{key} has no effect: {UNUSED[key]}"
     for section in data:
-        if section in SECTIONS and section != "common":
-            yield f"{section} has no effect: {SECTIONS[section]}"
+        if section == "report":
+            yield f"report has no effect here: {SECTIONS[section]}"
     if "top" in (data.get("monitoring_profiles") or {}):
-        yield "monitoring_profiles.top has no effect: use collectl or sampler"
+        yield (
+            "monitoring_profiles.top has no effect: CBT ends it by its name, and more with it;"
+            " use collectl or sampler"
+        )
     for name, section in (data.get("benchmarks") or {}).items():
         if isinstance(section, dict) and "acceptable" in section:
             yield f"benchmarks.{name}.acceptable has no effect: cbt-crypto gate compares archives"
 
 
-def _without_acceptable(section: Any) -> Any:
+def _in_our_words(section: Any) -> Any:
+    """Return a benchmark's section without `acceptable`, and with numbers where CBT takes texts."""
+    if isinstance(section, list):
+        return [_in_our_words(part) for part in section]
     if not isinstance(section, dict):
         return section
-    return {key: value for key, value in section.items() if key != "acceptable"}
+    given = {key: value for key, value in section.items() if key != "acceptable"}
+    texts = {key: given[key] for key in ("time", "ramp") if str(given.get(key, "")).isdigit()}
+    return {**given, **{key: int(text) for key, text in texts.items()}}
 
 
 def _hosts(cluster: Mapping[str, Any]) -> Iterator[Any]:
-    for role in ("head", "clients", "osds", "mons", "mgrs"):
-        value = cluster.get(role) or ()
+    for role in _ROLES:
+        value = cluster.get(role) or []
         yield from value if isinstance(value, (list, dict)) else [value]
 
 

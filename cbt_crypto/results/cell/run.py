@@ -185,6 +185,8 @@ def _refusal(cell: CellDocument, proof: Optional[Proof]) -> Optional[str]:
             return f"{process.host}: the fio process of volume {process.volume} {ending}"
     if not cell.processes:
         return "cell.json names no client process"
+    if any(process.kind == documents.KEPT for process in cell.processes):
+        return f"the output of {cell.scenario} is kept beside cell.json, and not read"
     if proof is None:
         return "proof.json is missing, and nothing unproved is published"
     if not proof.proved and proof.required:

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Optional
 
+from cbt_crypto.archive.documents import KEPT
 from cbt_crypto.archive.files import Malformed, write_json
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.benchmarks.base import ClientProcess, Scenario, Volume
@@ -352,6 +353,8 @@ def check_figures(archive: Path, path: str, outcome: Mapping[str, Any]) -> None:
     folder = Folder(archive).cell(path)
     for process in outcome["processes"]:
         kind, name = process.get("kind", "fio"), process["json"]
+        if kind == KEPT:
+            continue
         try:
             data = folder.read(name)
             if data is None:

@@ -68,7 +68,7 @@ def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]
         site_of_cell = cell_site(cluster, scenario)
         for program in scenario.required_programs():
             needs.append(program_needed(program, site_of_cell.active_clients))
-            if scenario.needs_cluster and program != "rados":
+            if scenario.needs_rbd_engine:
                 needs.append(rbd_engine(program, site_of_cell.active_clients))
         needs += scenario.requirements(site_of_cell)
     return list(dict.fromkeys(needs))

@@ -282,18 +282,13 @@ class ExistingCluster:
                     "with use_existing nothing is deployed; measure each on its own cluster, into "
                     "an archive of its own"
                 )
-        for name, scenarios in campaign.scenarios.items():
-            if any(isinstance(scenario, OfUpstream) for scenario in scenarios):
-                yield (
-                    f"benchmarks.{name}: makes and removes pools, which nothing may with "
-                    "use_existing; use one of the other scenarios"
-                )
 
     @staticmethod
     def requirements(campaign: Campaign, site: Site, cells: Sequence[Cell]) -> list[Requirement]:
         """That the cluster lets head and clients in, has the pools, and none of the images."""
-        data = (cell.scenario.data_pool for cell in cells)
-        pools = dict.fromkeys([*(c.scenario.pool_profile for c in cells), *filter(None, data)])
+        ours = [cell.scenario for cell in cells if not isinstance(cell.scenario, OfUpstream)]
+        data = (scenario.data_pool for scenario in ours)
+        pools = dict.fromkeys([*(each.pool_profile for each in ours), *filter(None, data)])
         names = [volume.image for volume in volumes_of(campaign, cells)]
         return [
             of_head(campaign.cluster, site, list(pools), names),

@@ -78,7 +78,8 @@ def test_sections_that_are_left_alone(loaded: Loaded) -> None:
             "monitoring_profiles": {"top": {"args": "-b"}}}  # fmt: skip
     notes = " ".join(loaded(more=more).notes)
     assert "common" not in notes
-    for section in ("client_endpoints", "report", "monitoring_profiles.top"):
+    assert "client_endpoints" not in notes
+    for section in ("report", "monitoring_profiles.top"):
         assert f"{section} has no effect" in notes
 
 
@@ -86,14 +87,19 @@ def test_sections_that_are_left_alone(loaded: Loaded) -> None:
     ("changes", "sentence"),
     [
         ({"benchmarks": {"rbdfio": {}, "radosbench": {}}},
-         r":\d+: benchmarks.rbdfio: does not run here; use rbd_krbd, or run the file with CBT's"),
+         r":\d+: benchmarks.rbdfio: does not run here: use fio on client_endpoints of the driver "),
         ({"osd_valgrind": "massif", "rgws": {}}, "cluster.osd_valgrind: is not supported: daemons"),
         ({"head": "root@head"}, "cluster.user: hosts are reached as ceph and root; use one user"),
         ({"user": "x"}, "cluster.user: hosts are reached as ceph and x; use one user for all"),
         ({"ceph-osd_cmd": "env -i ceph-osd"},
          "cluster.ceph-osd_cmd: is the path of one program here, not 'env -i ceph-osd'; write"),
-        ({"pool_profiles": {"rbd": {"replication": "erasure", "erasure_profile": "x"}}},
-         "cluster.pool_profiles.rbd.replication: pools of CBT's benchmarks are replicated here"),
+        ({"clients": ["^vms"]}, "cluster.clients: names a file of pdsh's; write the hosts"),
+        ({"rgws": {}, "use_existing": False}, "cluster.rgws: is not supported: object gateways "),
+        ({"rgws": ["g"], "benchmarks": {"cosbench": {}}}, "cluster.rgws: is a list, which"),
+        ({"benchmarks": {"fio": {"client_endpoints": "x"}}}, "client_endpoints: has no 'x', which"),
+        ({"benchmarks": {"fio": {"client_endpoints": "x"}},
+          "more": {"client_endpoints": {"x": {"driver": "rbd-tcmu"}}}},
+         "client_endpoints.x.driver: rbd-tcmu is not supported: what targetcli made would"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_honoured_is_one_sentence(
@@ -107,3 +113,27 @@ def test_what_cannot_be_honoured_is_one_sentence(
 def test_other_files_are_not_touched(campaign_of: Callable[..., Campaign]) -> None:
     campaign = campaign_of()
     assert not campaign.notes and not campaign.cluster.use_existing
+
+
+def test_fio_has_what_its_client_endpoints_say(loaded: Loaded) -> None:
+    more = {"client_endpoints": {"x": {"driver": "librbd", "endpoints_per_client": 3,
+                                       "pool_profile": "rbd"}}}  # fmt: skip
+    benchmarks = {"fio": {"client_endpoints": "x", "time": "60", "mode": ["read", "write"]}}
+    made: Any = loaded(benchmarks=benchmarks, more=more).scenarios["fio"]
+    assert [scenario.volume_numbers() for scenario in made] == [("0", "1", "2")] * 2
+    assert {(scenario.time, scenario.pool_profile) for scenario in made} == {(60, "rbd")}
+
+
+def test_erasure_coded_pools_of_a_cluster_that_exists(loaded: Loaded) -> None:
+    pools = {"ec": {"replication": "erasure", "erasure_profile": "theirs"}}
+    benchmarks = {"radosbench": {"time": 3, "pool_profile": "ec"}}
+    profile = loaded(pool_profiles=pools, benchmarks=benchmarks).cluster.pool_profiles["ec"]
+    assert profile.erasure_profile == "theirs"
+
+
+def test_devices_without_a_cluster_need_no_head(loaded: Loaded) -> None:
+    campaign = loaded(
+        {"rawfio": {"block_devices": ["/dev/vdb"], "ramp": "0"}}, use_existing=True,
+        **dict.fromkeys(("head", "osds", "mons", "mgrs", "rados_cmd", "pool_profiles"), ...),
+    )  # fmt: skip
+    assert campaign.cluster.head == "client"

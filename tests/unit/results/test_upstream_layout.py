@@ -10,20 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.archive.documents import FORMAT
+from cbt_crypto.archive.documents import FORMAT, KEPT, PlanDocument
+from cbt_crypto.archive.folder import Folder
 from cbt_crypto.errors import UsageError
+from cbt_crypto.results.cell.run import read_run
 from cbt_crypto.results.foreign import lay_out
 
 pytestmark = pytest.mark.unit
 
 
-def archive(root: Path, state: str = "finished") -> Path:
+def archive(root: Path, state: str = "finished", kind: str = "fio") -> Path:
     cell = {
         "id": "id-1", "iteration": 0, "scenario": "rbd_single_client", "configuration": "A",
         "parameters": {"iodepth": 16},
     }  # fmt: skip
     processes = [
-        {"host": "c0", "volume": "0", "exit_status": 0, "json": "json_output.0.c0"},
+        {"host": "c0", "volume": "0", "exit_status": 0, "json": "json_output.0.c0", "kind": kind},
         {"host": "c0", "volume": "1", "exit_status": 0, "json": "gone"},
     ]
     plan = {
@@ -120,3 +122,13 @@ def test_a_cell_s_path_that_leads_out(tmp_path: Path, path: str) -> None:
     with contextlib.suppress(UsageError):
         lay_out(made, tmp_path / "out")
     assert {path.name for path in tmp_path.iterdir()} <= {"in", "out"}
+
+
+def test_output_that_is_kept_gives_no_figures_and_says_so(tmp_path: Path) -> None:
+    made = archive(tmp_path, kind=KEPT)
+    plan = Folder(made).document("results/plan.json", PlanDocument)
+    assert plan is not None
+    (planned,) = plan.cells
+    run = read_run(Folder(made), planned)
+    assert run.failure == "the output of rbd_single_client is kept beside cell.json, and not read"
+    assert not run.is_missing

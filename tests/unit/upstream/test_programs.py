@@ -22,7 +22,8 @@ class Host:
         (self.base / "log").mkdir(parents=True)
         scripts = install(
             site_of(campaign.cluster), str(self.base),
-            Names("ceph", "rbd", "ceph-mon", "ceph-mgr", "ceph-osd"),
+            Names({"ceph": "ceph", "rbd": "rbd"}, {"fio": "fio", "rados": "rados"},
+                  "ceph-mon", "ceph-mgr", "ceph-osd"),
             lambda osd, command: f"WRAPPED={osd.id} {command}",
             lambda host, command: f"CLIENT={host} {command}",
             lambda osd: osd.device,
