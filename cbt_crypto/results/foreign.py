@@ -17,8 +17,12 @@ from cbt_crypto.archive.folder import Folder, open_archive
 from cbt_crypto.errors import UsageError
 from cbt_crypto.results.cell.run import Run, dimensions_of, read_unproved_run
 from cbt_crypto.results.readers.fio import Job
-from cbt_crypto.results.readers.kbench import HEADING
-from cbt_crypto.results.readers.process_output import NAMED, parse_output, read_output
+from cbt_crypto.results.readers.process_output import (
+    KBENCH_HEADING,
+    NAMED,
+    parse_output,
+    read_output,
+)
 from cbt_crypto.units import parse_size
 
 _OUTPUT = re.compile(r"(?:json_)?output\.(\d+)\.([A-Za-z0-9][^/]*)")
@@ -352,7 +356,7 @@ def _loads(folder: Folder, name: str) -> Iterator[_PublishedLoad]:
     data = folder.read(name)
     if data is None:
         return
-    if HEADING in data:
+    if KBENCH_HEADING in data:
         for job in read_output("kbench", data).jobs:
             yield _PublishedLoad(name, f"kbench{NAMED}{job.name}", "kbench", {"mode": job.name})
     elif b"Requests/sec:" in data and b"Latency distribution:" in data:

@@ -28,7 +28,7 @@ from cbt_crypto.results.readers.collectl import read_collectl
 from cbt_crypto.results.readers.fio import parse_fio_json, parse_fio_normal
 from cbt_crypto.results.readers.fio_log import read_fio_log
 from cbt_crypto.results.readers.histogram import read_histogram_log
-from cbt_crypto.results.readers.kbench import parse_kbench
+from cbt_crypto.results.readers.process_output import parse_kbench
 from cbt_crypto.results.readers.recording import read_recording
 from cbt_crypto.run import journal, take_down
 from cbt_crypto.run.locks import describe, is_dead

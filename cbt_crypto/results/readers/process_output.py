@@ -1,16 +1,19 @@
-"""Which reader understands what a client process left: by the kind that cell.json gives it."""
+"""What client processes left, by the kind that cell.json gives them: fio's, or another tool's.
+
+`rados bench`: the summary as upstream CBT keeps it, one JSON mapping. etcd's benchmark tool:
+requests a second and a distribution of latencies. kbench: a summary in its old and new form.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Optional
 
 from cbt_crypto.archive.files import Malformed
-from cbt_crypto.results.readers.etcd_benchmark import parse_etcd_benchmark
-from cbt_crypto.results.readers.fio import FioOutput, parse_fio_json, parse_fio_normal
-from cbt_crypto.results.readers.kbench import parse_kbench
-from cbt_crypto.results.readers.rados_bench import parse_rados_bench
+from cbt_crypto.results.readers.fio import FioOutput, Job, Side, parse_fio_json, parse_fio_normal
 
 _JSON = re.compile(rb"^\{", re.MULTILINE)
 _NORMAL = re.compile(rb"^(?:<[^>]*> )?.*: \(groupid=", re.MULTILINE)
@@ -21,6 +24,176 @@ def parse_output(data: bytes) -> FioOutput:
     if not _JSON.search(data) and _NORMAL.search(data):
         return parse_fio_normal(data)
     return parse_fio_json(data)
+
+
+_RADOS_MARK = "Total time run"
+_MIB = 1 << 20
+
+
+def parse_rados_bench(data: bytes) -> FioOutput:
+    """One job of one direction, without percentiles; Malformed without its figures."""
+    try:
+        summary = json.loads(data)
+    except ValueError as error:
+        raise Malformed(f"is not JSON: {error}") from None
+    if not isinstance(summary, dict):
+        raise Malformed("is not a mapping")
+    direction = "write" if "Total writes made" in summary else "read"
+    ios = int(_rados_number(summary, f"Total {direction}s made"))
+    seconds = _rados_number(summary, _RADOS_MARK)
+    bandwidth = _rados_number(summary, "Bandwidth (MB/sec)") * _MIB
+    if ios <= 0 or seconds <= 0:
+        raise Malformed("tells of no IO")
+    side = Side(
+        direction=direction,
+        ios=ios,
+        bytes=round(bandwidth * seconds),
+        iops=ios / seconds,
+        bandwidth_bytes_per_s=bandwidth,
+        runtime_s=seconds,
+        clat_ns_mean=_rados_number(summary, "Average Latency(s)") * 1e9,
+        clat_ns_max=_rados_number(summary, "Max latency(s)") * 1e9,
+        percentiles_ns={},
+    )
+    return FioOutput("rados bench", None, (Job("rados", None, 0, {}, 0.0, 0.0, (side,)),))
+
+
+def _rados_number(summary: Mapping[str, object], key: str) -> float:
+    try:
+        return float(str(summary[key]))
+    except (KeyError, ValueError):
+        raise Malformed(f"has no number for {key!r}") from None
+
+
+#: "  Requests/sec:	7996.3959", "  Total:	2.5011 secs."
+_SUMMARY = re.compile(r"^\s+(Total|Slowest|Fastest|Average|Stddev|Requests/sec):\s+([\d.]+)")
+#: "  99.9% in 0.3126 secs."
+_PERCENTILE = re.compile(r"^\s+([\d.]+)% in ([\d.]+) secs\.")
+#: A bar of its histogram: "  0.0402 [998]	|...".
+_BAR = re.compile(r"^\s+[\d.]+ \[(\d+)\]")
+#: The scenario's own line behind it.
+_ENDED = re.compile(r"^ended ([\d.]+)")
+#: "  [105] 	rpc error: ..." behind this heading.
+_ERRORS = "Error distribution:"
+
+
+def parse_etcd_benchmark(data: bytes) -> FioOutput:
+    """One job of writes, without bytes; Malformed if not whole, or a request failed."""
+    text = data.decode("utf-8", "replace")
+    if _ERRORS in text:
+        lines = text.partition(_ERRORS)[2].strip().splitlines()
+        raise Malformed(f"tells of requests that failed: {(lines or ['?'])[0].strip()[:200]}")
+    lines = text.splitlines()
+    summary = {match[1]: _etcd_number(match[2]) for match in map(_SUMMARY.match, lines) if match}
+    percentiles = {
+        _etcd_number(match[1]): _etcd_number(match[2]) * 1e9
+        for match in map(_PERCENTILE.match, lines)
+        if match
+    }
+    requests = sum(int(match[1]) for match in map(_BAR.match, lines) if match)
+    missing = {"Total", "Slowest", "Average", "Requests/sec"} - summary.keys()
+    if missing or not percentiles or not requests:
+        lacking = sorted(missing)[0] if missing else "a distribution of latencies"
+        raise Malformed(f"is not the whole output of etcd's benchmark tool: it lacks {lacking}")
+    ended = next((match for match in map(_ENDED.match, lines) if match), None)
+    side = Side(
+        direction="write",
+        ios=requests,
+        bytes=0,
+        iops=summary["Requests/sec"],
+        bandwidth_bytes_per_s=0.0,
+        runtime_s=summary["Total"],
+        clat_ns_mean=summary["Average"] * 1e9,
+        clat_ns_max=summary["Slowest"] * 1e9,
+        percentiles_ns=percentiles,
+    )
+    job = Job("put", None, 0, {}, 0.0, 0.0, (side,))
+    return FioOutput("etcd benchmark", _etcd_number(ended[1]) if ended else None, (job,), "")
+
+
+def _etcd_number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise Malformed(f"holds {text[:40]!r} where a number belongs") from None
+
+
+KBENCH_HEADING = b"FIO Benchmark Summary"
+#: It compares two volumes in one table, or repeats latencies as percentiles.
+_OTHER = re.compile(r"FIO Benchmark (?:Compar|.*P99)")
+_FIGURES = {"IOPS": "iops", "Bandwidth": "bandwidth", "Latency": "latency"}
+_PATTERNS = {"Random": ("randread", "randwrite"), "Sequential": ("read", "write")}
+_PAIR = r"\s*([\d,]+)\s*(?:KiB/sec|ns)?\s*/\s*([\d,]+)"
+#: "IOPS (Read/Write)", with a line for each pattern behind it.
+_OF_FIGURE = re.compile(r"^\s*(IOPS|Bandwidth|Latency)\b.*\(Read/Write\)")
+_PATTERN_LINE = re.compile(rf"^\s*(Random|Sequential):{_PAIR}")
+#: The old form: "Random Read/Write", with a line for each figure behind it.
+_OF_PATTERN = re.compile(r"^\s*(Random|Sequential) Read/Write\s*$")
+_FIGURE_LINE = re.compile(rf"^\s*(?:Average )?(IOPS|Bandwidth|Latency):{_PAIR}")
+#: Printed figures have no more digits than this.
+_DIGITS = 15
+
+_Figures = dict[tuple[str, str], float]
+
+
+def parse_kbench(data: bytes) -> FioOutput:
+    """A job for each mode, named as fio's rw, as of one second; Malformed if one is missing.
+
+    IOPS are of 4 KiB at depth 64, bandwidth of 128 KiB at 64, latency of 4 KiB at 1 (in 2021: 4).
+    """
+    text = data.decode("utf-8", "replace")
+    if KBENCH_HEADING.decode() not in text:
+        raise Malformed("holds no summary of kbench's")
+    figures: _Figures = {}
+    for figure, pattern, pair in _kbench_pairs(text):
+        for mode, value in zip(_PATTERNS[pattern], pair):
+            figures.setdefault((mode, _FIGURES[figure]), _kbench_number(value))
+    modes = [mode for modes in _PATTERNS.values() for mode in modes]
+    return FioOutput("kbench", None, tuple(_kbench_job(mode, figures) for mode in modes))
+
+
+def _kbench_pairs(text: str) -> Iterator[tuple[str, str, tuple[str, str]]]:
+    """Figure, pattern, and the two numbers, of reads and of writes."""
+    figure: Optional[str] = None
+    pattern: Optional[str] = None
+    for line in text.splitlines():
+        if _OTHER.search(line):
+            return
+        if heading := _OF_FIGURE.match(line):
+            figure, pattern = heading[1], None
+        elif heading := _OF_PATTERN.match(line):
+            figure, pattern = None, heading[1]
+        elif figure and (row := _PATTERN_LINE.match(line)):
+            yield figure, row[1], (row[2], row[3])
+        elif pattern and (row := _FIGURE_LINE.match(line)):
+            yield row[1], pattern, (row[2], row[3])
+
+
+def _kbench_number(text: str) -> float:
+    digits = text.replace(",", "")
+    if not digits or len(digits) > _DIGITS:
+        raise Malformed(f"holds {text[:40]!r} where a number belongs")
+    return float(digits)
+
+
+def _kbench_job(mode: str, figures: _Figures) -> Job:
+    missing = [name for name in _FIGURES.values() if not figures.get((mode, name))]
+    if missing:
+        raise Malformed(f"is not a whole summary of kbench's: {mode} has no {missing[0]}")
+    iops, latency = figures[mode, "iops"], figures[mode, "latency"]
+    bandwidth = figures[mode, "bandwidth"] * 1024
+    side = Side(
+        direction="write" if mode.endswith("write") else "read",
+        ios=round(iops),
+        bytes=round(bandwidth),
+        iops=iops,
+        bandwidth_bytes_per_s=bandwidth,
+        runtime_s=1.0,
+        clat_ns_mean=latency,
+        clat_ns_max=latency,
+        percentiles_ns={},
+    )
+    return Job(mode, None, 0, {"rw": mode}, 0.0, 0.0, (side,))
 
 
 #: Kind of a process -> reader of its results. What is read has the shape of fio's output.

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from cbt_crypto.archive.files import Malformed
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.results.foreign import read_published
-from cbt_crypto.results.readers.kbench import parse_kbench
+from cbt_crypto.results.readers.process_output import parse_kbench
 
 pytestmark = pytest.mark.unit
 
