@@ -1,4 +1,4 @@
-"""All scenarios; a new one is a new module and a line in this table."""
+"""The scenarios; a new one is a module and a line in this table."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from cbt_crypto.benchmarks.etcd import Etcd
 from cbt_crypto.benchmarks.fdatasync import Fdatasync
 from cbt_crypto.benchmarks.librbdfio import Librbdfio
 from cbt_crypto.benchmarks.raw_device import RawDevice
-from cbt_crypto.benchmarks.rbd_kbench import RbdKbench
+from cbt_crypto.benchmarks.rbd import (
+    RbdKbench,
+    RbdMultiClient,
+    RbdSingleClient,
+    RbdSingleClientSync,
+)
 from cbt_crypto.benchmarks.rbd_krbd import RbdKrbd
-from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
-from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient, RbdSingleClientSync
 from cbt_crypto.benchmarks.upstream import Cosbench, Elbencho, Getput, Hsbench, Radosbench
 from cbt_crypto.benchmarks.upstream_fio import Fio, Kvmrbdfio, Rawfio
 

@@ -1,13 +1,13 @@
-"""fio's rbd engine on volumes: what the three scenarios of the article have in common."""
+"""fio's rbd engine on volumes: the three scenarios of the article, and kbench's tests."""
 
 from __future__ import annotations
 
 import shlex
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Literal, Optional
+from typing import Any, ClassVar, Literal, Optional
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from cbt_crypto.benchmarks import base
 from cbt_crypto.benchmarks.age import Aged
@@ -330,3 +330,64 @@ def _client(commands: Optional[ClusterCommands]) -> base.Job:
     if commands is None or commands.cluster_name == "ceph":
         return {"clientname": client_id}
     return {"clustername": commands.cluster_name, "clientname": f"client.{client_id}"}
+
+
+class RbdMultiClient(RbdFio):
+    """Several fio processes on every client, each on its own volume, all at once."""
+
+    name: ClassVar[str] = "rbd_multi_client"
+
+    volumes_per_client: int = Field(
+        10, ge=1, le=1000, description="volumes on each client, with a fio process each"
+    )
+    iodepth: int = Field(128, ge=1, le=65536, description="IOs in flight per fio process")
+
+
+class RbdSingleClient(RbdFio):
+    """One fio process on the first client, with many IOs in flight."""
+
+    name: ClassVar[str] = "rbd_single_client"
+
+    volumes_per_client: int = Field(1, ge=1, le=1000, description="volumes on the client")
+    iodepth: int = Field(128, ge=1, le=65536, description="IOs in flight per fio process")
+
+    def active_clients(self, clients: Sequence[str]) -> tuple[str, ...]:
+        """The first client of the file alone; the others idle."""
+        return tuple(clients[:1])
+
+
+class RbdSingleClientSync(RbdSingleClient):
+    """One fio process on the first client; each IO waits for the one before it."""
+
+    name: ClassVar[str] = "rbd_single_client_sync"
+
+    iodepth: int = Field(1, ge=1, le=65536, description="IOs in flight per fio process")
+
+
+#: Test -> bytes of one IO and IOs in flight.
+_KBENCH_TESTS = {"iops": (4096, 64), "bandwidth": (128 << 10, 64), "latency": (4096, 1)}
+
+
+class RbdKbench(RbdSingleClient):
+    """kbench's tests: IOPS (4K, depth 64), bandwidth (128K, depth 64), latency (4K, depth 1)."""
+
+    name: ClassVar[str] = "rbd_kbench"
+
+    test: Literal["iops", "bandwidth", "latency"] = Field(
+        "iops", description="what is tested; sets op_size and iodepth where the file does not"
+    )
+    op_size: int = Field(
+        4096, ge=512, le=1 << 30, description="bytes of one IO; the test's own when absent"
+    )
+    iodepth: int = Field(
+        64, ge=1, le=65536, description="IOs in flight; the test's own when absent"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_the_test_has_it(cls, data: Any) -> Any:
+        test = data.get("test", "iops") if isinstance(data, dict) else None
+        if not isinstance(test, str) or test not in _KBENCH_TESTS:
+            return data
+        op_size, iodepth = _KBENCH_TESTS[test]
+        return {"op_size": op_size, "iodepth": iodepth, **data}

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from cbt_crypto.benchmarks import base
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume, WrapClient
-from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
+from cbt_crypto.benchmarks.rbd import RbdSingleClient
 from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostScripts, Site

@@ -12,7 +12,7 @@ import pytest
 
 from cbt_crypto.archive.documents import FORMAT
 from cbt_crypto.benchmarks.base import Volume
-from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
+from cbt_crypto.benchmarks.rbd import RbdSingleClient
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.results.foreign import lay_out
 

@@ -12,10 +12,9 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.file.checks import Deployed, Existing, Origin, SideBySide, origin_of
 from cbt_crypto.run.targets.base import Target
-from cbt_crypto.run.targets.cluster import DeployedCluster
+from cbt_crypto.run.targets.cluster import DeployedCluster, SideBySideCluster
 from cbt_crypto.run.targets.drive import DriveTarget
 from cbt_crypto.run.targets.existing import ExistingCluster
-from cbt_crypto.run.targets.side_by_side import SideBySideCluster
 
 #: Where a section's cluster comes from -> what works on it.
 _CLUSTERS: Mapping[type[Origin], Union[type[DeployedCluster], type[ExistingCluster]]] = {

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from cbt_crypto.benchmarks.base import ClusterCommands
 from cbt_crypto.benchmarks.raw_device import RawDevice
-from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient
+from cbt_crypto.benchmarks.rbd import RbdSingleClient
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.site import Drive, Site
 from cbt_crypto.plan.cells import Cell

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
+from cbt_crypto.benchmarks.rbd import RbdMultiClient
 from cbt_crypto.hosts.site import Osd, Site
 
 pytestmark = pytest.mark.unit

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from cbt_crypto.benchmarks import base
 from cbt_crypto.benchmarks.base import ClusterCommands
-from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
+from cbt_crypto.benchmarks.rbd import RbdMultiClient
 from cbt_crypto.hosts.site import Site
 
 pytestmark = pytest.mark.unit

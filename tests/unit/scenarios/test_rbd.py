@@ -13,9 +13,7 @@ import pytest
 
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume
-from cbt_crypto.benchmarks.rbd import RbdFio
-from cbt_crypto.benchmarks.rbd_multi_client import RbdMultiClient
-from cbt_crypto.benchmarks.rbd_single_client import RbdSingleClient, RbdSingleClientSync
+from cbt_crypto.benchmarks.rbd import RbdFio, RbdMultiClient, RbdSingleClient, RbdSingleClientSync
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.run.targets.base import commands_of
 

@@ -21,7 +21,7 @@ from cbt_crypto.plan.steps import Deploy, Prefill, plan
 from cbt_crypto.run import take_down
 from cbt_crypto.run.cell.watch import judged, moved
 from cbt_crypto.run.targets.choice import target_of
-from cbt_crypto.run.targets.side_by_side import SideBySideCluster
+from cbt_crypto.run.targets.cluster import SideBySideCluster
 
 pytestmark = pytest.mark.unit
 
