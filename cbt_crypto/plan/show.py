@@ -16,6 +16,7 @@ from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.plan.allocation import Allocation, Planned, advice
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.checks import origin_of
+from cbt_crypto.plan.layout import memory_warnings
 from cbt_crypto.plan.order import (
     deployments_of,
     is_in_rounds,
@@ -34,7 +35,6 @@ from cbt_crypto.plan.predict import (
     predict,
 )
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
-from cbt_crypto.plan.working_set import memory_warnings
 from cbt_crypto.results.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, FIRST, loss_seen
 from cbt_crypto.units import counted
 

@@ -32,8 +32,8 @@ from cbt_crypto.run.cell.measure import benchmark_of
 from cbt_crypto.run.environment import EnvironmentFile
 from cbt_crypto.run.journal import Journal
 from cbt_crypto.run.progress import CampaignProgress
+from cbt_crypto.run.targets import Targets
 from cbt_crypto.run.targets.base import Target, commands_of
-from cbt_crypto.run.targets.choice import Targets
 from cbt_crypto.units import counted
 
 #: Seconds beyond a warm-up in which its processes must have opened their volumes and ended.

@@ -27,7 +27,7 @@ from cbt_crypto.plan.side_by_side import engine_keys
 from cbt_crypto.run import devices, journal, locks
 from cbt_crypto.run.journal import Deployment, Journal, left_over, own_left_over, places_of
 from cbt_crypto.run.locks import free_hosts, hosts_held, own_id
-from cbt_crypto.run.targets.choice import target_of
+from cbt_crypto.run.targets import target_of
 from cbt_crypto.run.targets.cluster import overlaid
 
 Say = Callable[[str], None]

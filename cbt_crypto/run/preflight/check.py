@@ -24,11 +24,10 @@ from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.checks import origin_of
 from cbt_crypto.plan.file.cluster import at
-from cbt_crypto.plan.layout import cell_site, drives_of, site_of
-from cbt_crypto.plan.working_set import copies, memory_warnings
+from cbt_crypto.plan.layout import cell_site, copies, drives_of, memory_warnings, site_of
 from cbt_crypto.run.cell.conditions import hosts_of
 from cbt_crypto.run.preflight.survey import HostFinding, facts, survey, version_facts
-from cbt_crypto.run.targets.choice import target_of
+from cbt_crypto.run.targets import target_of
 
 
 def device_needs(sites: Sequence[Site]) -> list[Requirement]:

@@ -39,8 +39,7 @@ from cbt_crypto.plan.layout import site_of
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import volumes_of
 from cbt_crypto.run.preflight.survey import survey
-from cbt_crypto.run.targets import existing, sockets_on_host
-from cbt_crypto.run.targets.choice import target_of
+from cbt_crypto.run.targets import existing, sockets_on_host, target_of
 
 pytestmark = pytest.mark.unit
 

@@ -17,7 +17,7 @@ from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.run.targets.choice import target_of
+from cbt_crypto.run.targets import target_of
 from cbt_crypto.run.targets.cluster import DeployedCluster, overlaid
 
 

@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.layout import memory_warnings
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.show import show_plan
 from cbt_crypto.plan.steps import plan
-from cbt_crypto.plan.working_set import memory_warnings
 
 pytestmark = pytest.mark.unit
 

@@ -20,7 +20,7 @@ from cbt_crypto.plan.side_by_side import engine_keys
 from cbt_crypto.plan.steps import Deploy, Prefill, plan
 from cbt_crypto.run import take_down
 from cbt_crypto.run.cell.watch import judged, moved
-from cbt_crypto.run.targets.choice import target_of
+from cbt_crypto.run.targets import target_of
 from cbt_crypto.run.targets.cluster import SideBySideCluster
 
 pytestmark = pytest.mark.unit
