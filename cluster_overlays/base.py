@@ -5,14 +5,18 @@ Fields are options of the YAML file. Hooks return shell text and parse output; t
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Optional, TypeVar, Union, cast
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 from typing_extensions import Self
 
+from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.devices import storage_on_host
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import (
     Drive,
@@ -295,3 +299,30 @@ def judge_all(overlay: Overlay, findings: Mapping[CarrierT, Finding], claim: str
         reason = f"{reason}; {faults[0]}{more}"
     evidence = {name_of(carrier): dict(finding.evidence) for carrier, finding in findings.items()}
     return Verdict(not faults, reason, evidence)
+
+
+#: What `storage_on_host` found at one OSD.
+StorageFacts = Mapping[str, Any]
+
+
+def storage_script(asked: Mapping[str, Mapping[str, Any]]) -> str:
+    """Shell text that runs `storage_on_host` with these arguments."""
+    return shell.python(shell.program(storage_on_host), asked)
+
+
+def storage_of(outputs: Iterable[str]) -> dict[str, StorageFacts]:
+    """Name -> facts, of all that were asked for; an output that is something else has none."""
+    facts: dict[str, StorageFacts] = {}
+    for output in outputs:
+        with contextlib.suppress(ValueError, TypeError):
+            facts.update(json.loads(output))
+    return facts
+
+
+def closed_fault(facts: Optional[StorageFacts]) -> Optional[str]:
+    """Why there is nothing to judge."""
+    if not facts:
+        return "its host did not say what it has open"
+    if not facts["running"]:
+        return "it is not running"
+    return None if facts["opened"] else "it has no device open"

@@ -12,12 +12,19 @@ from typing import Annotated, Any, ClassVar, Optional, Union
 from pydantic import Field, StringConstraints, model_validator
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import Finding, Overlay, Verdict, judge_all
+from cbt_crypto.cluster_overlays.base import (
+    Finding,
+    Overlay,
+    StorageFacts,
+    Verdict,
+    closed_fault,
+    judge_all,
+    storage_script,
+)
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.devices import destroy, lvm_and_md, storage
+from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.hosts.devices.destroy import device_guard
 from cbt_crypto.hosts.devices.lvm_and_md import Group, LogicalVolume
-from cbt_crypto.hosts.devices.storage import Facts
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
 from cbt_crypto.units import size_bytes
@@ -173,7 +180,7 @@ class DbDevice(Overlay):
         if not self.is_present:
             return f"echo {_LINKS}\n{links}"
         layers_asked = {f"osd.{osd.id}": self._layers_of(osd) for osd in osds}
-        return f"echo {_LINKS}\n{links}\necho {_STORAGE}\n{storage.facts_script(layers_asked)}"
+        return f"echo {_LINKS}\n{links}\necho {_STORAGE}\n{storage_script(layers_asked)}"
 
     def _layers_of(self, osd: Osd) -> dict[str, Any]:
         devices = {} if self.directory else {"db": self._path(osd)}
@@ -222,8 +229,8 @@ class DbDevice(Overlay):
             return f"its database device has {size} bytes and not {size_bytes(self.size)}"
         return None
 
-    def _storage_fault(self, osd: Osd, facts: Optional[Facts]) -> Optional[str]:
-        fault = storage.closed_fault(facts)
+    def _storage_fault(self, osd: Osd, facts: Optional[StorageFacts]) -> Optional[str]:
+        fault = closed_fault(facts)
         if fault or facts is None:
             return fault
         if self.directory:
@@ -238,7 +245,7 @@ class _Look:
 
     def __init__(self, outputs: HostOutputs) -> None:
         self.links: dict[str, dict[str, str]] = {}
-        self.storage: dict[str, Facts] = {}
+        self.storage: dict[str, StorageFacts] = {}
         self.metadata: dict[str, Mapping[str, str]] = {}
         for output in outputs.values():
             for kind, text in shell.sections(output, _LINKS, _STORAGE, _METADATA):

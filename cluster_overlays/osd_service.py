@@ -9,9 +9,15 @@ from typing import Any, ClassVar, Optional
 from pydantic import Field
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import Finding, Overlay, Transition, Verdict, judge_all
+from cbt_crypto.cluster_overlays.base import (
+    Finding,
+    Overlay,
+    Transition,
+    Verdict,
+    judge_all,
+    storage_of,
+)
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.devices import storage
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
 
@@ -125,7 +131,7 @@ class OsdService(Overlay):
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
-        looks = [storage.parse(outputs.values()) for outputs in (before, after)]
+        looks = [storage_of(outputs.values()) for outputs in (before, after)]
         findings = {osd: self._finding(osd, [look.get(f"osd.{osd.id}") for look in looks])
                     for osd in site.osds}  # fmt: skip
         if any(osd.is_existing for osd in site.osds):

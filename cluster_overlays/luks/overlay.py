@@ -13,9 +13,11 @@ from cbt_crypto.cluster_overlays.base import (
     Finding,
     Overlay,
     Seen,
+    StorageFacts,
     Transition,
     Verdict,
     Watch,
+    closed_fault,
     judge_all,
     name_of,
 )
@@ -31,8 +33,6 @@ from cbt_crypto.cluster_overlays.luks.mapping import (
 )
 from cbt_crypto.cluster_overlays.luks.preparation import LIVE, SCRIPT, DmCrypt, Flags
 from cbt_crypto.errors import RunError
-from cbt_crypto.hosts.devices import storage
-from cbt_crypto.hosts.devices.storage import Facts
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Osd, Site
@@ -315,12 +315,14 @@ class Luks(Overlay):
         as_what = f"as {self.like} makes it" if self.like else "as configured"
         return f"are on {how.get(self.hw_opal, 'dm-crypt over OPAL')} {as_what}"
 
-    def _finding(self, carrier: Union[Osd, Drive], looks: Sequence[Optional[Facts]]) -> Finding:
+    def _finding(
+        self, carrier: Union[Osd, Drive], looks: Sequence[Optional[StorageFacts]]
+    ) -> Finding:
         faults = (self._fault(carrier, facts) for facts in looks)
         return Finding(next(filter(None, faults), None), looks[-1] or {})
 
-    def _fault(self, carrier: Union[Osd, Drive], facts: Optional[Facts]) -> Optional[str]:
-        fault = storage.closed_fault(facts)
+    def _fault(self, carrier: Union[Osd, Drive], facts: Optional[StorageFacts]) -> Optional[str]:
+        fault = closed_fault(facts)
         if fault or facts is None:
             return fault
         if not self.is_present:
@@ -339,7 +341,7 @@ class Luks(Overlay):
             return fault
         return opal.drive_fault(facts, parts, self.hw_opal)
 
-    def _osd_fault(self, osd: Osd, facts: Facts) -> Optional[str]:
+    def _osd_fault(self, osd: Osd, facts: StorageFacts) -> Optional[str]:
         """What is wrong at an OSD; of another deployer's, only what the file names counts."""
         wanted = self._wanted()
         if not osd.is_existing:

@@ -6,7 +6,14 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Optional, Union
 
-from cbt_crypto.cluster_overlays.base import Seen, Watch, name_of
+from cbt_crypto.cluster_overlays.base import (
+    Seen,
+    StorageFacts,
+    Watch,
+    name_of,
+    storage_of,
+    storage_script,
+)
 from cbt_crypto.cluster_overlays.luks import opal as luks_opal
 from cbt_crypto.cluster_overlays.luks.mapping import (
     CryptTable,
@@ -18,8 +25,7 @@ from cbt_crypto.cluster_overlays.luks.mapping import (
     may_encrypt,
 )
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.devices import storage, storage_on_host
-from cbt_crypto.hosts.devices.storage import Facts, facts_script
+from cbt_crypto.hosts.devices import storage_on_host
 from cbt_crypto.hosts.site import Drive, HostOutputs, Osd, Site
 
 #: A mapping as it should be.
@@ -34,9 +40,9 @@ def script(site: Site, host: str, with_opal: bool = False) -> str:
     """Shell text that prints the facts of one host's OSDs and drives, with OPAL's on demand."""
     parameters = _asked(site, host)
     if not with_opal:
-        return facts_script(parameters)
+        return storage_script(parameters)
     parts = {name: of_carrier["devices"] for name, of_carrier in parameters.items()}
-    return f"{facts_script(parameters)}\n{shell.section(_OPAL, luks_opal.facts_script(parts))}"
+    return f"{storage_script(parameters)}\n{shell.section(_OPAL, luks_opal.facts_script(parts))}"
 
 
 def _asked(site: Site, host: str) -> dict[str, dict[str, Any]]:
@@ -81,12 +87,12 @@ def _changed(mapping: str, now: Mapping[str, Any]) -> str:
     return f"{mapping} was changed, or suspended, in the middle of the cell ({often} or more)"
 
 
-def parse(outputs: HostOutputs) -> dict[str, Facts]:
+def parse(outputs: HostOutputs) -> dict[str, StorageFacts]:
     """All OSDs' and drives' facts by their names, without hosts that printed something else."""
-    facts: dict[str, Facts] = {}
+    facts: dict[str, StorageFacts] = {}
     for output in outputs.values():
         layers, _, drives = output.partition(_OPAL)
-        of_host = storage.parse([layers])
+        of_host = storage_of([layers])
         try:
             opal = json.loads(drives or "{}")
             facts.update(
@@ -100,7 +106,7 @@ def parse(outputs: HostOutputs) -> dict[str, Facts]:
     return facts
 
 
-def plain_fault(facts: Facts) -> Optional[str]:
+def plain_fault(facts: StorageFacts) -> Optional[str]:
     """What contradicts that nothing below the OSD is encrypted."""
     for layers in facts["opened"].values():
         for layer in filter(may_encrypt, layers):
@@ -111,7 +117,7 @@ def plain_fault(facts: Facts) -> Optional[str]:
 
 
 def encrypted_fault(
-    osd: Osd, facts: Facts, wanted: Wanted, parts: Sequence[str] = ("data", "db")
+    osd: Osd, facts: StorageFacts, wanted: Wanted, parts: Sequence[str] = ("data", "db")
 ) -> Optional[str]:
     """What contradicts that these parts of the OSD, and no others, are encrypted as wanted."""
     opened = dict(facts["opened"])
@@ -127,7 +133,10 @@ def encrypted_fault(
 
 
 def found_fault(
-    facts: Facts, wanted: CryptTable, claimed: Optional[Collection[str]], parts: Sequence[str]
+    facts: StorageFacts,
+    wanted: CryptTable,
+    claimed: Optional[Collection[str]],
+    parts: Sequence[str],
 ) -> Optional[str]:
     """What contradicts encryption of another deployer's OSD, by the `claimed` options or all."""
     part_of = {device: part for part, device in facts["named"].items()}
@@ -162,7 +171,7 @@ def _plain_part_fault(part: str, layers: Optional[Sequence[Mapping[str, Any]]]) 
     return f"its {part} device lies on {encrypted[0]}, which is encrypted" if encrypted else None
 
 
-def encrypted_drive_fault(drive: Drive, facts: Facts, wanted: Wanted) -> Optional[str]:
+def encrypted_drive_fault(drive: Drive, facts: StorageFacts, wanted: Wanted) -> Optional[str]:
     """What contradicts that all of the drive, above or below its array, is encrypted as wanted."""
     layers = [layer for below in facts["opened"].values() for layer in below]
     mappings = {layer["mapping"]: layer for layer in layers if "mapping" in layer}

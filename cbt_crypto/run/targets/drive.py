@@ -10,11 +10,17 @@ from typing import ClassVar, Optional
 from typing_extensions import override
 
 from cbt_crypto.benchmarks.base import Scenario, Volume
-from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
+from cbt_crypto.cluster_overlays.base import (
+    Overlay,
+    StorageFacts,
+    Transition,
+    Verdict,
+    storage_of,
+    storage_script,
+)
 from cbt_crypto.cluster_overlays.stack import Stack, leftovers
 from cbt_crypto.engine.contract import Cluster
 from cbt_crypto.hosts.devices import destroy, lvm_and_md
-from cbt_crypto.hosts.devices.storage import Facts, facts_script, parse
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.shell import sequence
 from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Site
@@ -155,7 +161,7 @@ def script(drives: Sequence[Drive]) -> str:
         | ({"members": list(drive.devices)} if drive.array else {})
         for drive in drives
     }
-    return facts_script(parameters)
+    return storage_script(parameters)
 
 
 class DriveProof(Overlay):
@@ -169,7 +175,7 @@ class DriveProof(Overlay):
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
-        looks = [parse(outputs.values()) for outputs in (before, after)]
+        looks = [storage_of(outputs.values()) for outputs in (before, after)]
         (drive,) = site.drives
         first, last = (look.get(drive.name) for look in looks)
         fault = _made_of(drive, first) or _made_of(drive, last) or _used(last)
@@ -177,7 +183,7 @@ class DriveProof(Overlay):
         return Verdict(fault is None, reason, dict(last or {}))
 
 
-def _made_of(drive: Drive, facts: Optional[Facts]) -> Optional[str]:
+def _made_of(drive: Drive, facts: Optional[StorageFacts]) -> Optional[str]:
     """What contradicts that it is made of the devices that the file names."""
     if not facts:
         return "its host did not say what it is made of"
@@ -196,7 +202,7 @@ def _made_of(drive: Drive, facts: Optional[Facts]) -> Optional[str]:
     return "lacks a member of its array" if absent else None
 
 
-def _used(facts: Optional[Facts]) -> Optional[str]:
+def _used(facts: Optional[StorageFacts]) -> Optional[str]:
     """What contradicts that the measuring process worked on it."""
     note = (facts or {}).get("note") or {}
     if not note:
@@ -206,6 +212,6 @@ def _used(facts: Optional[Facts]) -> Optional[str]:
     return None
 
 
-def _proved_claim(drive: Drive, facts: Optional[Facts]) -> str:
+def _proved_claim(drive: Drive, facts: Optional[StorageFacts]) -> str:
     note = (facts or {})["note"]
     return f"{note['program']} had {drive.path} open, which lies on {', '.join(drive.devices)}"
