@@ -1,9 +1,11 @@
 """Whether one campaign after another says the same of the secure messenger.
 
-    python perf/same_direction.py [--campaigns 5] [--rounds 7] [--seconds 5] [--prefix COMMAND]
+    python perf/same_direction.py [--campaigns 5] [--rounds 7] [--turns N] [--seconds 5]
+        [--prefix COMMAND]
 
-Real Ceph on this machine: two OSDs on files, built anew for each configuration of each round. What
-the client reads lies in the OSDs' memory and is read in large pieces, so that the messenger is most
+Real Ceph on this machine: two OSDs on files, built anew for each configuration of each round. With
+`--turns` all configurations are side by side, and take so many turns on each deployment. What the
+client reads lies in the OSDs' memory and is read in large pieces, so that the messenger is most
 of the work. Exits with 1 unless every campaign has a verdict on `secure` in the same direction, and
 none has one on the control. `--prefix` runs each campaign under a command, as `nice` or `flock`.
 """
@@ -16,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Optional
 
 import yaml
 from one_machine import cluster_section
@@ -49,6 +52,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--campaigns", type=int, default=5, help="default: 5")
     parser.add_argument("--rounds", type=int, default=7, help="of each campaign (default: 7)")
+    parser.add_argument("--turns", type=int, help="side by side, on each deployment")
     parser.add_argument("--seconds", type=int, default=5, help="of each cell (default: 5)")
     parser.add_argument("--prefix", default="", help="command to run each campaign under")
     arguments = parser.parse_args()
@@ -56,21 +60,25 @@ def main() -> int:
     for _ in range(arguments.campaigns):
         with tempfile.TemporaryDirectory(prefix="same-direction-") as name:
             directory = Path(name)
-            path = write_campaign(directory, arguments.rounds, arguments.seconds)
+            path = write_campaign(directory, arguments.rounds, arguments.seconds, arguments.turns)
             campaigns.append(measured(path, directory / "archive", arguments.prefix.split()))
         _print(campaigns, console)
     return 0 if agree(campaigns) else 1
 
 
-def write_campaign(directory: Path, rounds: int, seconds: int) -> Path:
+def write_campaign(directory: Path, rounds: int, seconds: int, turns: Optional[int] = None) -> Path:
     """The file of one campaign; a control is in it, as always."""
     conf = directory / "caches.conf"
     conf.write_text(CACHE)
     # Of four placement groups each OSD is primary of two; of 16, one of the two has 14.
     pool = {"pg_size": 4, "pgp_size": 4, "replication": 2}
+    how: dict[str, Any] = {"rebuild": "configuration", "osd_file_size": "2G"}
+    if turns is not None:
+        how = {"rebuild": ..., "osd_file_size": "6G", "layout": "side_by_side", "turns": turns}
+        how["settings"] = {"osd_memory_target": "3G"}
     cluster = cluster_section(
-        directory, PORT, osd_file_size="2G", iterations=rounds, conf_file=str(conf),
-        pool_profiles={"rbd": pool}, rebuild="configuration",
+        directory, PORT, **how, iterations=rounds, conf_file=str(conf),
+        pool_profiles={"rbd": pool},
         configurations={BASELINE: {}, OTHER: {"secure_messenger": {}}},
     )  # fmt: skip
     load = {

@@ -1,6 +1,6 @@
 """The statistics on trial: how often is a verdict false, and how often is a loss found?
 
-    python perf/trial.py [--reports 400] [--only WORD] [--write]
+    python perf/trial.py [--reports 400] [--only WORD] [--keep FOLDER] [--write]
 
 Every design that a file can ask for meets every disturbance of `simulated/disturbances.py`, in
 campaigns of which the truth is known. The code that plans campaigns makes orders and pauses, the
@@ -8,21 +8,26 @@ code that paces them ends them, and the code that reports them makes the verdict
 has `--reports` campaigns; then, of each design, the worst kinds have four times as many others, of
 which alone the shares are that are printed: the worst of many shares would be too large by chance.
 
-`--write` puts the tables into docs/method-trial.md, with those of `steadiness.py`. Exit status 1
-where a verdict is false more often than in 6 % of reports by more than chance explains.
+`--write` puts the tables into docs/method-trial.md, with those of `steadiness.py`. `--keep` keeps
+each design's part in a folder, from which the next call with the same code and options takes it.
+Exit status 1 where a verdict is false more often than in 6 % of reports by more than chance
+explains.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import math
 import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 import steadiness
@@ -38,7 +43,14 @@ from simulated.verdicts import (
 
 from cbt_crypto.report.gate import Answer
 
-PAGE = Path(__file__).parents[1] / "docs" / "method-trial.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "method-trial.md"
+#: What the tables follow from; a part that was made with other code is made again.
+CODE = (
+    *("perf/trial.py", "perf/simulated/designs.py", "perf/simulated/disturbances.py"),
+    *("perf/simulated/verdicts.py", "cbt_crypto/results/repetition.py"),
+    *("cbt_crypto/report/figures/repeats.py", "cbt_crypto/plan/order.py"),
+)
 #: No verdict may be false more often.
 FALSE = 0.06
 #: Deployments after which campaigns are judged.
@@ -145,9 +157,9 @@ TRIALS = (
 
 @dataclass
 class Found:
-    """Of one trial: by column the share of the worst kind, its name, and the standard error."""
+    """Of one trial, by its label: by column the worst kind's share, name, and standard error."""
 
-    trial: Trial
+    label: str
     worst: dict[str, tuple[float, str, float]]
     exempt: dict[str, tuple[float, ...]]
     by_kind: dict[str, float]
@@ -187,7 +199,7 @@ def tried(trial: Trial, reports: int, seed: int) -> Found:
         for place, how in enumerate(DISTURBANCES)
     }
     columns = sorted({column for found in by_kind.values() for column, _ in found})
-    exempt = [how.name for how in DISTURBANCES if how.is_exempt]
+    exempt = [how.name for how in DISTURBANCES if how.outside]
     again: dict[str, dict[tuple[str, str], float]] = {}
     worst: dict[str, tuple[float, str, float]] = {}
 
@@ -207,7 +219,7 @@ def tried(trial: Trial, reports: int, seed: int) -> Found:
         share = of(again[name], column)
         worst[column] = (share, name, math.sqrt(max(share, 1 / more) * (1 - share) / more))
     return Found(
-        trial,
+        trial.label,
         worst,
         {column: tuple(of(by_kind[name], column) for name in exempt) for column in columns},
         {name: max(again.get(name, found).values()) for name, found in by_kind.items()},
@@ -239,7 +251,8 @@ def power(trial: Trial, reports: int, seed: int) -> dict[str, tuple[float, ...]]
 def table_of_designs(found: Sequence[Found]) -> Iterator[list[str]]:
     """The worst share of each design, and what it finds."""
     yield ["design", "rows x workloads", *(f"{n} deployments" for n in ROUNDS), "worst kind",
-           "±", "one row tosses", "a row remembers", "5 % found", "10 % found"]  # fmt: skip
+           "±", *(f"{how.name} ({how.outside})" for how in DISTURBANCES if how.outside),
+           "5 % found", "10 % found"]  # fmt: skip
     for one in found:
         ends = [str(n) for n in ROUNDS] if "4" in one.worst else ["end"]
         falses = [f"{100 * one.worst[end][0]:.1f}" for end in ends if end in one.worst]
@@ -253,7 +266,7 @@ def table_of_designs(found: Sequence[Found]) -> Iterator[list[str]]:
             ", ".join(f"{100 * one.power[end][n]:.0f}" for end in ends if end in one.power)
             for n in range(len(POWER))
         ]
-        yield [one.trial.name, one.trial.design.size, *falses, name, f"{100 * error:.1f}",
+        yield [*one.label.rsplit(", ", 1), *falses, name, f"{100 * error:.1f}",
                *tossed, *finds]  # fmt: skip
 
 
@@ -299,9 +312,9 @@ def table_of_gate(seed: int) -> Iterator[list[str]]:
 
 def table_of_kinds(found: Sequence[Found]) -> Iterator[list[str]]:
     """Of each kind and design, the worst share over rounds and figures."""
-    yield ["kind", *(one.trial.label for one in found)]
+    yield ["kind", *(one.label for one in found)]
     for how in DISTURBANCES:
-        mark = " (fresh)" if how.is_fresh else " (exempt)" if how.is_exempt else ""
+        mark = f" ({how.outside})" if how.outside else " (fresh)" if how.is_fresh else ""
         yield [how.name + mark, *(f"{100 * one.by_kind[how.name]:.1f}" for one in found)]
 
 
@@ -321,19 +334,46 @@ def put(page: str, name: str, text: str) -> str:
     return new
 
 
+def _as_part(trial: Trial, reports: int, seed: int) -> dict[str, Any]:
+    return asdict(tried(trial, reports, seed))
+
+
+class Kept:
+    """Parts in files of a folder; without a folder each is made."""
+
+    def __init__(self, folder: Optional[Path], *asked: int) -> None:
+        self._folder = folder
+        code = b"".join((ROOT / name).read_bytes() for name in CODE)
+        self._tag = hashlib.sha256(code + repr(asked).encode()).hexdigest()[:12]
+
+    def part(self, name: str, make: Callable[[], Any]) -> Any:
+        """A part as it was kept, or made and kept."""
+        if self._folder is None:
+            return make()
+        path = self._folder / f"{name.replace(' ', '-')}.{self._tag}.json"
+        if not path.exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(make()), encoding="utf-8")
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--reports", type=int, default=400, help="of each kind (default: 400)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", help="designs whose name has this word")
+    parser.add_argument("--keep", type=Path, help="folder of the parts, to go on with")
     parser.add_argument("--write", action="store_true", help="write docs/method-trial.md")
     options = parser.parse_args(arguments)
+    kept = Kept(options.keep, options.reports, options.seed)
     found = []
     for trial in TRIALS:
         if options.only and not any(word in trial.label for word in options.only):
             continue
         began = time.process_time()
-        found.append(tried(trial, options.reports, options.seed))
+        make = partial(_as_part, trial, options.reports, options.seed)
+        part = kept.part(trial.label, make)
+        found.append(Found(**part))
         ends = {end: f"{100 * of[0]:.1f} {of[1]}" for end, of in found[-1].worst.items()}
         finds = {n: [round(100 * p) for p in of] for n, of in found[-1].power.items()}
         taken = time.process_time() - began
@@ -344,15 +384,15 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     }
     if options.write:
         page = PAGE.read_text(encoding="utf-8")
-        tables["gate"] = markdown(table_of_gate(options.seed))
-        tables["steadiness"] = steadiness.table(200)
+        tables["gate"] = kept.part("gate", lambda: markdown(table_of_gate(options.seed)))
+        tables["steadiness"] = kept.part("steadiness", lambda: steadiness.table(200))
         for name, table in tables.items():
             page = put(page, name, table)
         PAGE.write_text(page, encoding="utf-8")
     else:
         print("\n\n".join(tables.values()))
     too_often = [
-        f"{one.trial.label}: {share:.1%} ({name})"
+        f"{one.label}: {share:.1%} ({name})"
         for one in found
         for share, name, error in one.worst.values()
         if share > FALSE + 2 * error

@@ -55,7 +55,8 @@ class Disturbance:
 
     Rows that share a deployment share its level, but not one that is a row's or a run's. Turns on
     one cluster only know those of runs. `is_fresh`: the rule's constants were chosen without it.
-    `is_exempt`: no rule that answers after a few deployments can tell it from a loss.
+    `outside` the claim: "exempt" is what no rule can tell from a loss after a few deployments, "not
+    held" what verdicts are false under more often than they may be.
     """
 
     name: str
@@ -63,7 +64,7 @@ class Disturbance:
     levels: Optional[Levels] = None
     unit: str = "deployment"
     is_fresh: bool = False
-    is_exempt: bool = False
+    outside: str = ""
 
 
 def white(deviation: float) -> Series:
@@ -453,13 +454,13 @@ _KNOWN = (
     Disturbance("one in ten slow", _QUIET, slow_one(0.1, 0.2)),
     Disturbance("one in ten slow, by row", _QUIET, slow_one(0.1, 0.2), "row"),
     Disturbance("later in a round is slower", _QUIET, by_place(0.02), "run"),
-    Disturbance("one row tosses +-10 %", _QUIET, alone(toss(0.1), 0.01), "row", is_exempt=True),
+    Disturbance("one row tosses +-10 %", _QUIET, alone(toss(0.1), 0.01), "row", outside="exempt"),
 )  # fmt: skip
 _FRESH = (
     Disturbance("three sorts of hosts", _QUIET, hosts(0.08)),
     Disturbance("exponential slowdowns", _QUIET, lambda grid: 0.05 * np.log(grid.uniform()), "row"),
     Disturbance("Laplace cells", _QUIET, laplace(0.03), "row"),
-    Disturbance("a row remembers", _QUIET, remembers(0.5, 0.05), "row", is_exempt=True),
+    Disturbance("a row remembers", _QUIET, remembers(0.5, 0.05), "row", outside="not held"),
     Disturbance("the last ones are felt", _QUIET, left_behind(0.7, 0.04), "row"),
     Disturbance("noise that grows", _QUIET, growing(0.08), "run"),
     Disturbance("a bad night", _QUIET, bad_night(0.01), "run"),
