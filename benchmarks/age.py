@@ -47,14 +47,15 @@ class Aged(Scenario):
         None,
         ge=1,
         le=86_400,
-        description="seconds of a round: before each cell its load runs in rounds until the IOPS "
-        "of five differ by at most 20 % of their mean, and their slope by 10 % (SNIA's PTS, 60)",
+        description="seconds of a round: before each cell its workload runs in rounds until the "
+        "IOPS of five differ by at most 20 % of their mean, and their slope by 10 % (SNIA's PTS: "
+        "60)",
     )
     steady_state_rounds: Optional[int] = Field(
         None,
         ge=WINDOW,
         le=1000,
-        description="rounds after which the cell is measured all the same, and says so; else 25",
+        description="rounds after which the cell is measured anyway, with a warning; else 25",
     )
 
     @model_validator(mode="after")

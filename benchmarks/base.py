@@ -162,7 +162,7 @@ class Scenario(BaseModel):
         0,
         ge=0,
         le=2_592_000,
-        description="seconds of the same load before `time` begins, which do not count",
+        description="seconds of the same workload before `time` begins, which do not count",
     )
 
     @property

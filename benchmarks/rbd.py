@@ -47,7 +47,7 @@ class RbdFio(Aged):
     rate: base.Rate = Field(
         "max",
         description="IOPS of all processes together: as many as they can (max), a number, or "
-        "percent of what the baseline did at max, e.g. [max, 50%]: equal load for all",
+        "percent of what the baseline did at max, e.g. [max, 50%]: an equal rate for all",
     )
     vol_size: int = Field(
         16384, ge=4, le=1 << 30, description="size of each volume in MiB, which CBT calls MB"

@@ -163,7 +163,9 @@ def _agree(yes: bool, question: str, left: Sequence[Deployment]) -> None:
     for deployment in left:
         say(f"{describe(deployment.by)}: {deployment.describe()}")
     if not sys.stdin.isatty():
-        raise UsageError("nobody is there to ask; look at it with --plan, and say --yes")
+        raise UsageError(
+            "there is no terminal to ask on; check the list with --plan, then add --yes"
+        )
     if not click.confirm(question):
         raise UsageError("nothing was touched")
 

@@ -105,4 +105,4 @@ class OverlayCampaign:
             words += ["-c", settings.cluster["conf_file"]]
         status = exit_status(cbt, [*words, settings.test_plan])
         if status:
-            raise RunError(f"the campaign ended with exit status {status}; it has said why")
+            raise RunError(f"the campaign ended with exit status {status}; its message is above")

@@ -58,7 +58,7 @@ _OPTIONS = (
         "spread_from",
         type=click.Path(path_type=Path),
         metavar="ARCHIVE",
-        help="Archive in rounds that says how much deployments differ, if ARCHIVE has one of each.",
+        help="If ARCHIVE has one deployment of each: take from this one how much they differ.",
     ),
 )
 

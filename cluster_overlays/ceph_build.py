@@ -144,7 +144,7 @@ class CephBuild(Overlay):
             return None
         for host, paths in _mapped_by_clients(seen).items():
             if not paths:
-                return f"nobody saw a client process on {host} have Ceph's libraries mapped"
+                return f"no client process was seen on {host} have Ceph's libraries mapped"
             for path in paths:
                 fault = self._fault_of_file(path)
                 if fault:
@@ -171,7 +171,7 @@ class CephBuild(Overlay):
 
     def _fault(self, about: Mapping[str, Any]) -> Optional[str]:
         if "error" in about:
-            return f"its process could not be looked at: {about['error']}"
+            return f"its process could not be read: {about['error']}"
         if self.version is not None and not f"{about['version']}.".startswith(f"{self.version}."):
             return f"it is of Ceph {about['version']} and not {self.version}"
         files = [about["exe"], *about["mapped"]]

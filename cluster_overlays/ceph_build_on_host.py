@@ -75,7 +75,7 @@ def check_nobody_replaces(path: str, named: str, as_root: bool) -> None:
     while path != "/":
         path = os.path.dirname(path)
         if distrust(os.lstat(path), may_own(as_root), is_way=True):
-            raise Refused(f"{named} could be replaced by who may write to {path}; move it")
+            raise Refused(f"{named} can be replaced by those who may write to {path}; move it")
 
 
 def check_owner(path: str, as_root: bool) -> None:

@@ -197,7 +197,7 @@ class DbDevice(Overlay):
             faults = [self._fault(osd, look) for look in looks]
             links = [look.links.get(f"osd.{osd.id}") for look in looks]
             if links[0] != links[-1]:
-                faults.append("its database moved in the middle of the cell")
+                faults.append("its database moved during the cell")
             evidence = looks[-1].evidence(osd)
             findings[osd] = Finding(next((fault for fault in faults if fault), None), evidence)
         where = self.directory or "a second device"

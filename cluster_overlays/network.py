@@ -93,7 +93,9 @@ def judge_absence(site: Site, looks: Sequence[HostOutputs]) -> Verdict:
             if links != ["none"]:
                 fault = f"has {links[0]}" if links else "did not say which links it has"
                 return Verdict(False, f"{host} {fault}", evidence)
-    return Verdict(True, f"no tunnel of this campaign is on {counted(len(site.hosts), 'host')}", evidence)
+    return Verdict(
+        True, f"no tunnel of this campaign is on {counted(len(site.hosts), 'host')}", evidence
+    )
 
 
 def _links(look: HostOutputs, host: str) -> str:

@@ -95,7 +95,7 @@ class RbdEncryption(Overlay):
                 if fault:
                     return f"what client processes had open on {host} {fault}"
             if self.is_present and not opened:
-                return f"nobody saw a client process on {host} have a volume open"
+                return f"no client process was seen on {host} have a volume open"
         return None
 
     def _fault(self, layers: Sequence[Mapping[str, Any]]) -> Optional[str]:

@@ -85,7 +85,7 @@ def _where(file: BinaryIO) -> Path:
 def check_values(data: bytes, most: int = JSON_VALUES) -> None:
     """Raise Malformed for JSON of more than about `most` values: 64 MiB of `[],` become 2 GB."""
     if sum(map(data.count, (b",", b"[", b"{"))) > most:
-        raise Malformed("holds more values than any campaign writes, so it was not read")
+        raise Malformed("holds too many values, so it was not read")
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -153,10 +153,10 @@ def read_yaml(data: bytes) -> Any:
 def _count(node: Any, depth: int, seen: list[int]) -> None:
     seen[0] += 1
     if seen[0] > YAML_VALUES or depth > YAML_DEPTH:
-        raise Malformed("has aliases that unfold to more than anybody wrote")
+        raise Malformed("has aliases that unfold to too many values")
     # In base 16 or 60 as well: Python makes a number of it, and then cannot print it.
     if node.tag == "tag:yaml.org,2002:int" and len(node.value) > YAML_DIGITS:
-        raise Malformed("has a number that is longer than any")
+        raise Malformed("has a number with too many digits")
     if isinstance(node, yaml.MappingNode):
         for pair in node.value:
             for child in pair:

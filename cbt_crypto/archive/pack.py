@@ -80,7 +80,7 @@ def _check_filled(path: Path, status: os.stat_result) -> None:
     """Raise UsageError for a file of holes: no reader would unpack what its zip becomes."""
     if status.st_size > FREE_BYTES and status.st_size > MOST_TIMES * status.st_blocks * 512:
         raise UsageError(
-            f"{printable(str(path))}: is nearly empty for its size, and no campaign's; remove it"
+            f"{printable(str(path))}: is a sparse file, which no campaign writes; remove it"
         )
 
 
@@ -208,7 +208,7 @@ def opened(path: Path) -> Iterator[Pack]:
             raise UsageError(f"{path}: {error}") from None
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError,
                 UnicodeDecodeError):  # fmt: skip
-            raise UsageError(f"{path}: is no pack, or a damaged one; ask for it again") from None
+            raise UsageError(f"{path}: is not a pack, or is damaged; ask for it again") from None
         except OSError as error:
             raise UsageError(f"{path}: cannot be unpacked ({error.strerror})") from None
         yield Pack(manifest, Path(directory))
@@ -278,7 +278,7 @@ def _manifest(packed: zipfile.ZipFile, files: int) -> Manifest:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
-        raise Malformed(f"has a manifest that is none: {key} {first['msg']}") from None
+        raise Malformed(f"has a manifest that is not valid: {key} {first['msg']}") from None
     if not 1 <= manifest.format <= FORMAT:
         raise Malformed(f"is of format {manifest.format}; a newer cbt-crypto reads it")
     return manifest
@@ -290,7 +290,7 @@ def _check(entry: zipfile.ZipInfo, kind: str) -> None:
     parts = name.split("/")
     plain = _PLAIN.fullmatch(name) and len(name) <= _LONGEST_NAME
     if not plain or len(parts) > _DEEPEST or any(part in ("", ".", "..") for part in parts):
-        raise Malformed(f"holds a path that may lead anywhere: {name!r}")
+        raise Malformed(f"holds an unsafe path: {name!r}")
     expected = name == REPORT if kind == "summary" else len(parts) > 1 and parts[0] == "results"
     if not expected:
         raise Malformed(f"holds {name!r}, which no {kind} pack has")

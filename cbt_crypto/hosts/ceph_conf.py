@@ -38,10 +38,10 @@ def read(path: Path) -> Sections:
     try:
         parser.read_string(_unfolded(_text(path)), source=str(path))
     except FileNotFoundError as error:
-        raise UsageError(f"{path}: no such ceph.conf; mend conf_file or -c") from error
+        raise UsageError(f"{path}: no such ceph.conf; fix conf_file or -c") from error
     except OSError as error:
         raise UsageError(
-            f"{path}: cannot be read: {error.strerror}; mend conf_file or -c"
+            f"{path}: cannot be read: {error.strerror}; fix conf_file or -c"
         ) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a ceph.conf: not a text in UTF-8") from error

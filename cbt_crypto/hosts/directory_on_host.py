@@ -37,7 +37,7 @@ def check_above(path: str) -> None:
             raise Refused(path + " is reached through a link; name the directory itself")
         if distrust(status, owners(), is_way=True):
             raise Refused(
-                f"{path} could be replaced by who may write to {parent}; name another tmp_dir"
+                f"{path} can be replaced by those who may write to {parent}; name another tmp_dir"
             )
 
 
@@ -55,7 +55,7 @@ def check_way(path: str) -> None:
             continue
         links += 1
         if distrust(os.lstat(step), owners()) or links > _MOST_LINKS:
-            raise Refused(f"leads through {step}, a link of somebody else; name it another way")
+            raise Refused(f"leads through {step}, another user's link; name it another way")
         target = os.readlink(step)
         place = "/" if target.startswith("/") else place
         rest = target.split("/") + rest
@@ -84,7 +84,7 @@ def check(path: str) -> None:
         return
     check_directory(path)
     if not os.path.lexists(path + "/" + MARKER) and os.listdir(path):
-        raise Refused(path + " is not empty and not ours; name another tmp_dir")
+        raise Refused(path + " is not empty and was not made by a campaign; name another tmp_dir")
 
 
 def make(path: str) -> None:
@@ -132,7 +132,7 @@ def remove(path: str, part: str = "") -> None:
         return
     check_directory(path)
     if not os.path.lexists(path + "/" + MARKER):
-        raise Refused(path + " has no mark of ours, so it is left alone")
+        raise Refused(path + " was not marked by this campaign, so it is left alone")
     target = os.path.normpath(os.path.join(path, part))
     if target != path and not target.startswith(path + "/"):
         raise Refused(target + " is not below " + path)

@@ -200,7 +200,8 @@ def misread(error: BaseException, what: str) -> RunError:
     places = ", ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames)
     command_log.record(["localhost"], what, f"read what hosts said: {places}", kind, 0)
     return RunError(
-        f"{what}: hosts said what makes no sense ({kind}); results/commands.log has what was asked"
+        f"{what}: hosts gave an answer that cannot be understood ({kind}); "
+        "results/commands.log has what was asked"
     )
 
 
@@ -210,7 +211,7 @@ def answer_of(host: str, what: str, text: str, read: Callable[[str], T]) -> T:
         return read(text.strip())
     except NONSENSE as error:
         shown = "".join(c if c.isprintable() else "?" for c in text.strip()[:_SHOWN]) or "nothing"
-        raise HostError(host, what, "an answer that makes no sense", shown) from error
+        raise HostError(host, what, "an answer that cannot be understood", shown) from error
 
 
 def _record(

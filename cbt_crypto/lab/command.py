@@ -87,9 +87,15 @@ def lab() -> None:
     multiple=True,
     help="Another release, as /opt/ceph-RELEASE of each namespace node, for ceph_build.",
 )
-@click.option("--nodes", type=click.IntRange(1, MOST_NODES), default=1, show_default=True)
 @click.option(
-    "--disks", type=click.IntRange(0, 16), default=2, show_default=True, help="Data disks a node."
+    "--nodes", type=click.IntRange(1, MOST_NODES), default=1, show_default=True, help="Nodes."
+)
+@click.option(
+    "--disks",
+    type=click.IntRange(0, 16),
+    default=2,
+    show_default=True,
+    help="Data disks of each node.",
 )
 @click.option(
     "--disk-size",
@@ -97,7 +103,7 @@ def lab() -> None:
     callback=_size,
     default="8G",
     show_default=True,
-    help="Of each; kept sparse.",
+    help="Size of each data disk, a sparse file.",
 )
 @click.option(
     "--memory",
@@ -105,15 +111,17 @@ def lab() -> None:
     callback=_size,
     default="3G",
     show_default=True,
-    help="Of each vm node.",
+    help="Memory of each vm node.",
 )
-@click.option("--cpus", type=click.IntRange(1), default=2, show_default=True, help="Of each vm.")
+@click.option(
+    "--cpus", type=click.IntRange(1), default=2, show_default=True, help="CPUs of each vm node."
+)
 @click.option(
     "--numa",
     type=click.IntRange(1, MOST_NUMA),
     default=1,
     show_default=True,
-    help="NUMA nodes of each vm.",
+    help="NUMA nodes of each vm node.",
 )
 @click.option(
     "--mirror", metavar="URL", help="Debian archive to build from [default: this machine's apt's]."
@@ -276,7 +284,9 @@ def down(with_image: bool, name: str) -> None:
 def _remove_image() -> None:
     users = lifecycle.names()
     if users:
-        raise UsageError(f"lab {users[0]} uses the image; take it down too, then repeat this")
+        raise UsageError(
+            f"lab {users[0]} uses the image; stop it first with lab down, then repeat this"
+        )
     image.remove_all()
 
 

@@ -53,8 +53,8 @@ def choose_network(routed: Iterable[str]) -> ipaddress.IPv4Network:
         if not any(network.overlaps(other) for other in taken if other.version == 4):
             return network
     raise UsageError(
-        f"no free network for the lab: this machine has routes into all of {_RANGE}; take another "
-        "lab down, or use --kind vm"
+        f"no free network for the lab: this machine has routes into all of {_RANGE}; stop another "
+        "lab, or use --kind vm"
     )
 
 
@@ -194,7 +194,9 @@ def _remove_holders(device: Path) -> None:
         name_file = holder / "dm" / "name"
         name = name_file.read_text(encoding="utf-8").strip() if name_file.exists() else holder.name
         if not name.startswith(_OURS):
-            raise RunError(f"{name} lies on {device.name}, a data disk of the lab, and is not ours")
+            raise RunError(
+                f"{name} is on {device.name}, a data disk of the lab, and is not the lab's"
+            )
         _remove_holders(holder.resolve())
         number = (holder / "dev").read_text(encoding="ascii").strip()
         major, _, minor = number.partition(":")

@@ -69,7 +69,7 @@ def bring_results(lab: Lab, node: Node, remote_archive: str, archive: Path) -> N
     command = access.command(lab, node, fetch.script(f"{remote_archive}/results", mark))
     problem = fetch.fetch(command, mark, incoming / "results")
     if problem is not None:
-        raise RunError(f"{node.name}: bringing the archive back failed: {problem}")
+        raise RunError(f"{node.name}: copying the archive back failed: {problem}")
     results = archive / "results"
     if results.exists():
         results.rename(archive / _REPLACED)
@@ -220,10 +220,10 @@ def _checked(lab: Lab, job: LabCampaign) -> LabCampaign:
 
 
 def _carry_in(lab: Lab, job: LabCampaign, steps: Steps) -> None:
-    steps.begin("Carrying the campaign in")
+    steps.begin("Copying the campaign in")
     origin = access.run(lab, lab.head, _END_AND_TELL).strip()
     if origin == str(job.archive):
-        steps.detail("an earlier run left results; bringing them back first")
+        steps.detail("an earlier run left results; copying them back first")
         bring_results(lab, lab.head, _ARCHIVE, job.archive)
     results = job.archive / "results"
     put(lab, lab.head, _ARCHIVE, {"results": results} if results.exists() else {})
@@ -252,14 +252,14 @@ def _follow(lab: Lab, job: LabCampaign) -> int:
             break
     if status == _SSH_FAILED:
         raise RunError(
-            f"the connection to {lab.head.name} broke; run the same command again, it brings back "
+            f"the connection to {lab.head.name} broke; run the same command again: it copies back "
             "what was measured"
         )
     return status
 
 
 def _bring_back(lab: Lab, job: LabCampaign, steps: Steps) -> None:
-    steps.begin("Bringing the archive back")
+    steps.begin("Copying the archive back")
     if has(lab, lab.head, f"{_ARCHIVE}/results"):
         bring_results(lab, lab.head, _ARCHIVE, job.archive)
     access.run(lab, lab.head, f"rm -f {_CAMPAIGN}/origin")

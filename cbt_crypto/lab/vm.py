@@ -440,7 +440,7 @@ def free_tcp_ports(count: int) -> list[int]:
             return ports
     raise RunError(
         f"too few ports between {PORTS[0]} and {PORTS[-1]} of {_LOOPBACK} are free; "
-        "take another lab down"
+        "stop another lab"
     )
 
 

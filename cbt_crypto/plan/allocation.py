@@ -202,7 +202,7 @@ def _least_time(percent: int, spreads: Sequence[Spread], costs: Costs, *, is_add
         variances = [best.variance(worst) * ratio for ratio in _by_chance(worst.degrees, FIRST)]
     needed, *ends = (count(variance, half) for variance in (best.variance(worst), *variances))
     if needed >= MOST:
-        return f"±{percent} % is not to be had: it takes more than {MOST} deployments."
+        return f"±{percent} % cannot be reached: it takes more than {MOST} deployments."
     low, usual, high = (time_text(each * best.cost(costs)) for each in (ends[0], needed, ends[1]))
     return (
         f"±{percent} % takes the least time, {usual} ({low} to {high} with a chance of 80 %), "

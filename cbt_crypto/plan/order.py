@@ -473,12 +473,12 @@ def deployment_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterator[s
     if campaign.compared != "configuration":
         yield (
             f"cluster.baseline: compares {campaign.compared}, and deployments are added until "
-            "percents of configurations are known; give seconds as time, or iterations: 1"
+            "percentages of configurations are known; give seconds as time, or iterations: 1"
         )
     elif not wheres(campaign):
         yield (
-            "cluster.configurations: has one, and deployments are added until percents of it are "
-            "known; name another, or give seconds as time"
+            "cluster.configurations: has one, and deployments are added until percentages of it "
+            "are known; name another, or give seconds as time"
         )
     elif alone := _without_percents(campaign, cells):
         yield from alone
@@ -490,8 +490,8 @@ def deployment_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterator[s
             if scenario.until is not None and scenario.until.most < least:
                 yield (
                     f"{scenario.name}: time: max has room for {scenario.until.most} blocks, of "
-                    f"which each deployment takes one, and {least} deployments tell how far "
-                    "deployments are apart; raise max, or lower block"
+                    f"which each deployment takes one, and it takes {least} to know how much "
+                    "deployments differ; raise max, or lower block"
                 )
 
 
@@ -503,7 +503,7 @@ def _without_percents(campaign: Campaign, cells: Sequence[Cell]) -> list[str]:
     baseline = campaign.first_configuration
     return [
         f"{alike[0].scenario.name}: configuration: is {baseline} alone, and deployments are added "
-        f"until percents of {baseline} are known; name another too, or give seconds as time"
+        f"until percentages of {baseline} are known; name another too, or give seconds as time"
         for alike in of_load.values()
         if len({cell.configuration for cell in alike}) == 1
     ]

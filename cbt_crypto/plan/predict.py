@@ -207,7 +207,7 @@ def _of_deployments(plan: Plan, cell: Cell, earlier: Earlier, turns: int, most: 
     need = max(found, key=lambda one: one.rounds[1])
     words = need.words
     if seen and not is_alike:
-        words += f"; no such load there, so by the worst of {len(seen)} percents of others"
+        words += f"; no such workload there, so by the worst of {len(seen)} others"
     lacking = places - {one.where for one in seen}
     if seen and lacking:
         words += f"; nothing there tells of {' and '.join(_WHERE[one] for one in sorted(lacking))}"

@@ -235,7 +235,7 @@ def _buys(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
         wanted = f"iterations: {max(section.iterations, FEWEST_ROUNDS)}"
         wanted = f"order: rounds with {wanted}" if section.order != "rounds" else wanted
         yield (
-            "One deployment of each configuration: percents without a verdict; "
+            "One deployment of each configuration: percentages without a verdict; "
             f"{wanted} or more gives one."
         )
         return
@@ -264,7 +264,7 @@ def _of_turns(plan: Plan) -> str:
     known = min(counts, default=0) >= FEWEST_PAIRS
     ends = "The campaign ends in verdicts" if known else "No verdict"
     return (
-        f"Turns: percents of one cluster, from pairs of blocks on it. {ends}; one takes "
+        f"Turns: percentages of one cluster, from pairs of blocks on it. {ends}; one takes "
         f"{FEWEST_PAIRS} pairs."
     )
 
@@ -287,7 +287,7 @@ def _seen(plan: Plan, rounds: int) -> str:
     """The losses that verdicts will show, whatever deployments differ by."""
     # Where a deployment serves both sides, what it differs by is in both.
     is_shared = "apart" not in wheres(plan.campaign)
-    what = "percents differ from round to round" if is_shared else "deployments differ"
+    what = "percentages differ from round to round" if is_shared else "deployments differ"
     sides = 1.0 if is_shared else math.sqrt(2)
     (now, then), (far, farther) = (
         _losses(plan, rounds, sides * supposed / 100, is_shared and not plan.campaign.groups)
@@ -296,9 +296,9 @@ def _seen(plan: Plan, rounds: int) -> str:
     low = (
         ""
         if rounds >= _SURE
-        else f" Deployments of one configuration that toss between two levels are all on one side "
-        f"in {100 * 2 ** (1 - rounds):.0f} % of campaigns, and look like a loss; {_SURE} rounds "
-        "make that 3 %."
+        else " If a configuration lands on one of two levels by chance in each deployment, all of "
+        f"its deployments are on one level in {100 * 2 ** (1 - rounds):.0f} % of campaigns, which "
+        f"looks like a loss; with {_SURE} rounds in 3 %."
     )
     return (
         f"The campaign ends in verdicts on {counted(_comparisons(plan), 'comparison')}. For each "
@@ -337,7 +337,9 @@ def _until_known(plan: Plan) -> str:
         if cell.scenario.until and turns_on_each(plan.campaign, cell.scenario)
     }
     known = " or ".join(f"±{precision}" for precision in sorted(precisions))
-    return f"until percents are known to {known} with what deployments differ by." if known else ""
+    return (
+        f"until percentages are known to {known} with what deployments differ by." if known else ""
+    )
 
 
 def _comparisons(plan: Plan) -> int:

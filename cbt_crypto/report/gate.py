@@ -193,11 +193,11 @@ def _answer(
     if p <= ALPHA and question.lost(comparison.percent) <= question.loss:
         return Answer.NO, sentence
     if p <= ALPHA:
-        together = "all of it beyond by itself, but not beside the other loads"
+        together = "beyond by itself, but not after correction for the other workloads"
         return Answer.CANNOT_TELL, f"{sentence}, {together}; measure more rounds"
     return (
         Answer.CANNOT_TELL,
-        f"{sentence}, and {question.loss:g} % lies within; measure more rounds",
+        f"{sentence}, and {question.loss:g} % is within the interval; measure more rounds",
     )
 
 

@@ -35,7 +35,7 @@ def markdown(report: Report) -> str:
     """The report as Markdown: tables, conclusions, hosts and notes. Names are escaped."""
     lines = _head(report)
     if forest(report) is not None:
-        lines += ["![Every percent with its interval](charts/forest.svg)", ""]
+        lines += ["![Every percentage with its interval](charts/forest.svg)", ""]
     for scenario in dict.fromkeys(table.scenario for table in report.tables):
         tables = [table for table in report.tables if table.scenario == scenario]
         lines += [f"## {escape(scenario)}", "", *_emulated(report)]

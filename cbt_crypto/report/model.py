@@ -302,7 +302,7 @@ def without_missing(report: Report) -> Report:
     have, them = ("has", "it") if len(missing) == 1 else ("have", "them")
     counted = f"{len(missing)} of {len(report.cells)} cells {have} not been run"
     # Not the same command: it may have had --only.
-    note = f"{counted}; cbt.py with the same file and archive goes on with {them}"
+    note = f"{counted}; run the campaign again with the same file and archive to measure {them}"
     return replace(report, tables=tables, notes=(*report.notes, note))
 
 

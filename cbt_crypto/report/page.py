@@ -148,7 +148,7 @@ def _hardware(report: Report) -> Iterator[Element]:
     if rows:
         yield E.H3("Hardware")
         yield scrolling(E.TABLE(_table_head(wording.HARDWARE_HEADINGS), E.TBODY(*rows)), "Hardware")
-        yield E.P(E.CLASS("note"), "In bold: what most of its kind do not have.")
+        yield E.P(E.CLASS("note"), "In bold: what differs from most hosts of its kind.")
 
 
 def _ciphers(report: Report) -> Iterator[Element]:
@@ -411,7 +411,7 @@ _METHOD = (
     " are read from the added latency bins of all processes and iterations, never averaged.",
     "CPU is of all OSD nodes together, over the seconds in which all processes measured, as a share"
     " of all hardware threads. CPU time per IO counts user, sys, irq and softirq.",
-    "A percent in bold differs from the baseline; one that is not bold is not shown to. What was"
+    "A percentage in bold differs significantly from the baseline. What was"
     " deployed once has a range within its run, and no verdict. Error bars of charts are the"
     " interval of the percent of the baseline. A cell whose configuration is not proved, or of"
     " which a fio process failed, has no figures.",

@@ -79,7 +79,7 @@ def summary(report: Report) -> Element:
     loads = [(table, section) for table in report.tables for section in table.sections]
     names = list(dict.fromkeys(cell.name for cell in report.cells))
     layout = _loads_down if len(loads) > max(_MANY_LOADS, len(names)) else _loads_across
-    return scrolling(layout(report, names, loads), "Throughput against the baseline, all loads")
+    return scrolling(layout(report, names, loads), "Throughput against the baseline, all workloads")
 
 
 #: More loads than this do not fit side by side.

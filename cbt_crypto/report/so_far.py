@@ -33,7 +33,7 @@ def so_far(report: Report, most: int) -> list[str]:
         section_lines = [f"{title}: {section.label}"[:79], *map(_line, section.cells)]
         if len(lines) + len(section_lines) >= most and number:
             left = len(sections) - number
-            return [*lines, f"and {counted(left, 'more load')}"]
+            return [*lines, f"and {counted(left, 'more workload')}"]
         lines += section_lines
     return lines[:most]
 

@@ -23,14 +23,15 @@ NO_VERDICT = (
 )
 #: Stands there while rounds of the campaign are still to come.
 NO_VERDICT_YET = (
-    "No verdict yet: runs of these rows are still to be measured, and cbt.py with the same file "
-    "and archive goes on with them. Until each configuration has been deployed often enough, "
+    "No verdict yet: runs of these rows are still to be measured; run the campaign again with the "
+    "same file and archive. Until each configuration has been deployed often enough, "
     "nothing here says how much another deployment would differ."
 )
 #: Stands there after two or three rounds.
 TOO_FEW_ROUNDS = (
-    "No verdict: each configuration was deployed two or three times, and so few fall by side by "
-    f"chance too often. A verdict takes iterations: {FEWEST_ROUNDS} or more."
+    "No verdict: each configuration was deployed two or three times. With so few, chance alone "
+    "can put all results of one above all of the other's. "
+    f"A verdict takes iterations: {FEWEST_ROUNDS} or more."
 )
 #: Stands where a campaign has only begun, or measured its baseline alone.
 NOTHING = "Nothing is compared: no configuration beside the baseline has been measured."
@@ -66,15 +67,15 @@ def star(comparison: Comparison) -> str:
 
 
 def verdicts(report: Report) -> str:
-    """What bold percents and intervals mean, together and one by one."""
+    """What bold percentages and intervals mean, together and one by one."""
     if not any(cell.comparisons for cell in report.cells if not cell.is_baseline):
         return NOTHING
     if not report.verdicts:
         return _why_none(report)
     count = f"all {report.verdicts} comparisons" if report.verdicts > 1 else "the one comparison"
     return (
-        "Each interval holds by itself, at 95 %. Differences in bold, marked *, hold together, at "
-        f"95 % over {count} of throughput with the baseline (Holm)."
+        "Each interval is a 95 % interval by itself. Differences in bold, marked *, are "
+        f"significant together, at 95 % over {count} of throughput with the baseline (Holm)."
     )
 
 

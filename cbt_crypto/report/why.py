@@ -35,7 +35,7 @@ _WORTH = 0.05
 #: The same, where nothing was repeated, so that nothing says what is chance.
 _WORTH_ONCE = 0.25
 _LEVEL = 0.05
-NOT_EXPLAINED = "Not explained: nothing that was recorded moved enough."
+NOT_EXPLAINED = "Not explained: nothing that was recorded changed enough."
 
 
 @dataclass(frozen=True)

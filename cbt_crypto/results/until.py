@@ -43,7 +43,7 @@ class MeasureUntil(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     precision: Annotated[str, StringConstraints(pattern=PERCENT)] = Field(
-        description="largest distance from a percent to the ends of its 95 % interval, e.g. 1%"
+        description="largest distance from a percentage to the ends of its 95 % interval, e.g. 1%"
     )
     min: int = Field(30, ge=1, le=2_592_000, description="least seconds to measure")
     max: int = Field(300, ge=1, le=2_592_000, description="most seconds to measure")
@@ -58,7 +58,7 @@ class MeasureUntil(BaseModel):
     metrics: Optional[list[Asked]] = Field(
         None,
         min_length=1,
-        description="the figures whose percents are to be known: iops, clat_ns_mean; default: "
+        description="the figures whose percentages are to be known: iops, clat_ns_mean; default: "
         "iops, and both where the scenario has a rate",
     )
 

@@ -98,7 +98,9 @@ def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) 
     unwritable.
     """
     if running(archive):
-        raise UsageError(f"{archive}: a campaign runs into it; see: cbt-crypto watch {archive}")
+        raise UsageError(
+            f"{archive}: a campaign is running with this archive; see: cbt-crypto watch {archive}"
+        )
     path = log_of(archive)
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -174,7 +176,7 @@ def stop(archive: Path, say: Callable[[str], None]) -> None:
             f"{archive}: stopped, but not all is torn down; left on {deployment.describe()}; "
             f"remove it with: cbt-crypto cleanup {archive}"
         )
-    say("stopped, and all is torn down; the command that started it goes on where it was")
+    say("stopped, and all is torn down; the same command continues it")
 
 
 def _descriptor(pid: int, archive: Path) -> int:
@@ -197,8 +199,8 @@ def _nobody(archive: Path) -> str:
     if not archive.is_dir():
         return "there is no such directory; name the archive of a campaign"
     return (
-        "no campaign runs into it on this machine; on another one, stop it there. What a killed "
-        f"one left is taken down by: cbt-crypto cleanup {archive}"
+        "no campaign is running with it on this machine; if it runs on another one, stop it there. "
+        f"To remove what a killed one left: cbt-crypto cleanup {archive}"
     )
 
 
@@ -275,12 +277,12 @@ def status(archive: Path) -> Text:
 
 def _how_it_ended(archive: Path, state: dict[str, Any], phase: str) -> str:
     if not state:
-        return "no campaign is seen to run into it on this machine"
+        return "no campaign is running with it on this machine"
     if state.get("ended"):
         return f"{phase}; cell {_shown(state, 'cell')} of {_shown(state, 'cells')}"
     return (
-        f"it was killed at: {phase}; the command that started it goes on, and "
-        f"cbt-crypto cleanup {archive} takes down what it left"
+        f"it was killed at: {phase}; the same command continues it, and "
+        f"cbt-crypto cleanup {archive} removes what it left"
     )
 
 

@@ -151,12 +151,12 @@ def _opened(path: Path) -> int:
         descriptor = os.open(path, flags, 0o600)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-            raise UsageError(f"{path}: is not a file of ours; remove it") from None
+            raise UsageError(f"{path}: was not made by this program; remove it") from None
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         os.close(descriptor)
-        raise UsageError(f"{path}: is not a file of ours; remove it")
+        raise UsageError(f"{path}: was not made by this program; remove it")
     if status.st_uid == os.geteuid():
         os.fchmod(descriptor, 0o600)
     return descriptor
@@ -178,7 +178,7 @@ class _Busy:
         if "stranger" in self.holder:
             return (
                 f"{self.host}: {kind} {path} is held by process {self.holder.get('keeper')} of uid "
-                f"{self.holder['stranger']}, which is no campaign of yours; end it"
+                f"{self.holder['stranger']}, which is not your campaign; end it"
             )
         text = f"{self.host}: {kind} {path} is in use by {describe(self.holder)}; "
         if is_dead(self.holder) is None and self.holder.get("host"):

@@ -87,12 +87,12 @@ def osd_of(site: Site) -> int:
 
 
 def check_under_load(known: Mapping[str, Any], load_from: float) -> None:
-    """Raise RunError where the OSD went out before the load was past its ramp, at that time."""
+    """Raise RunError where the OSD went out before the workload was past its ramp, at that time."""
     if known["out_at"] < load_from:
         early = load_from - known["out_at"]
         raise RunError(
-            f"the OSD went out {early:.1f} s before the load was past its ramp, as the load was "
-            "long in starting; make recovery longer"
+            f"the OSD went out {early:.1f} s before the workload was past its ramp, as it "
+            "started late; make recovery longer"
         )
 
 
@@ -118,9 +118,9 @@ def fault(known: Mapping[str, Any], after_s: int) -> Optional[str]:
     if known.get("error"):
         return f"the recovery could not be followed: {known['error']}"
     if missing == "out_at":
-        return f"the load ended before an OSD went out, after {after_s} s; make time longer"
+        return f"the workload ended before an OSD went out, after {after_s} s; make time longer"
     when = "out" if missing == "clean_after_out_s" else "in again"
     return (
-        f"the load ended before all placement groups were clean with the OSD {when}; make time "
+        f"the workload ended before all placement groups were clean with the OSD {when}; make time "
         "longer, or volumes smaller"
     )

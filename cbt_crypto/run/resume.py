@@ -87,8 +87,8 @@ def check_archive(archive: Path, campaign: Campaign) -> None:
             )
     elif plan.get("document") != _document(campaign) and not _shared(archive, plan, campaign):
         raise UsageError(
-            f"{archive}: was written by another file ({plan.get('title')}), with which this one "
-            "has no cell in common; name a new directory with -a"
+            f"{archive}: was written for another campaign file ({plan.get('title')}), with which "
+            "this one has no cell in common; name a new directory with -a"
         )
 
 
@@ -111,13 +111,13 @@ def _check_names(results: Path) -> None:
         status = path.lstat()
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
             raise UsageError(
-                f"{printable(str(path))}: has another name elsewhere, and what is there would be "
-                "changed too; copy the archive without links, or remove one"
+                f"{printable(str(path))}: is a hard link, so a file elsewhere would change, too; "
+                "copy the archive without hard links, or remove one"
             )
 
 
 def _check_way(archive: Path, allowed: set[int]) -> None:
-    """Raise UsageError where a stranger could put another directory in the archive's place."""
+    """Raise UsageError where another user could put another directory in the archive's place."""
     way = {archive, *archive.parents, *Path(os.path.realpath(archive)).parents}
     for path in sorted(way):
         status = path.lstat() if os.path.lexists(path) else None
@@ -127,7 +127,8 @@ def _check_way(archive: Path, allowed: set[int]) -> None:
         owners = allowed if stat.S_ISLNK(status.st_mode) else {status.st_uid}
         if distrust(status, owners, is_way=True, is_group_ours=True):
             raise UsageError(
-                f"{archive}: could be replaced by who may write to {path}; name another with -a"
+                f"{archive}: can be replaced by another user, who may write to {path}; "
+                "name another with -a"
             )
 
 

@@ -56,8 +56,8 @@ def to_clear(archive: Path, foreign: bool = False) -> list[Deployment]:
         hosts = printable(", ".join(of_others[0].hosts))
         raise UsageError(
             f"{archive}: says that {locks.describe(of_others[0].by)} left something on "
-            f"{hosts}, which is none of your runs here; look at it "
-            f"with cbt-crypto cleanup --foreign --plan {archive}"
+            f"{hosts}, but it is not one of your runs on this machine; "
+            f"see it with cbt-crypto cleanup --foreign --plan {archive}"
         )
     # What is asked about, shown and held is what is acted on: the hosts of the document.
     return [*mine, *(replace(each, hosts=places_of(each.campaign(archive))) for each in of_others)]
@@ -75,7 +75,7 @@ def clear(archive: Path, deployments: Sequence[Deployment], say: Say, insist: bo
         campaign = deployment.campaign(archive)
         with _held(campaign, archive, deployment.own_run):
             hosts = ", ".join(places_of(campaign))
-            say(f"taking down what {_who(deployment)} left on {hosts}")
+            say(f"tearing down what {_who(deployment)} left on {hosts}")
             if deployment.is_own:
                 marked_processes.end_run(deployment.run)
             _clear_one(deployment, campaign, say)
@@ -141,7 +141,7 @@ def _check_dead(archive: Path, deployment: Deployment, insist: bool) -> None:
         )
     if dead is None and not insist:
         raise UsageError(
-            f"{archive}: {locks.describe(deployment.by)} ran on another machine and did not take "
+            f"{archive}: {locks.describe(deployment.by)} ran on another machine and did not tear "
             f"everything down; if it is dead: cbt-crypto cleanup {archive}"
         )
 
@@ -172,7 +172,7 @@ def _remains(campaign: Campaign) -> Iterator[str]:
         for path in left["devices"]:
             look = destroy.look(tmp_dir, path, "the file")
             answer = _remote(campaign).attempt({host: look}, 60, "look at what remains")[host]
-            first = answer.stdout.strip().partition("\n")[0] or "cannot be looked at"
+            first = answer.stdout.strip().partition("\n")[0] or "cannot be read"
             if first != "ok":
                 first = first.replace("signature ", "still carries ", 1)
                 yield printable(f"{host}: {path} {first}; nothing shows that it was that run's, "
@@ -209,9 +209,7 @@ def _site(campaign: Campaign) -> Site:
 
 
 def _again(error: HostError) -> RunError:
-    return RunError(
-        f"{error}; once that is mended, run the same command again: it takes down the rest"
-    )
+    return RunError(f"{error}; fix that, then run the same command again to tear down the rest")
 
 
 def _who(deployment: Deployment) -> str:

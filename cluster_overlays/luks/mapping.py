@@ -114,7 +114,7 @@ class CryptTable:
     ) -> Optional[str]:
         """The first difference, for a sentence; of options only `claimed` count, or all if None."""
         if self.device != wanted.device:
-            return f"lies on device {self.device} and not on {wanted.device}"
+            return f"is on device {self.device} and not on {wanted.device}"
         ours, theirs = self.flags, wanted.flags
         if claimed is not None:
             ours, theirs = ours.intersection(claimed), theirs.intersection(claimed)
@@ -148,7 +148,7 @@ class OpalTable:
             return "is not one stretch of a drive"
         below = lines[0][3]
         if below != self.device:
-            return f"lies on device {below} and not on {self.device}"
+            return f"is on device {below} and not on {self.device}"
         return None
 
 

@@ -56,13 +56,13 @@ class OpalDrive(Fact):
             )
         if facts["partition"]:
             return (
-                f"{self.device} is a partition, and taking hw_opal down resets the whole drive; "
+                f"{self.device} is a partition, and tearing hw_opal down resets the whole drive; "
                 "name the drive"
             )
         if facts["namespaces"]:
             others = ", ".join(facts["namespaces"])
             return (
-                f"{self.device} is on one drive with {others}, and taking hw_opal down resets the "
+                f"{self.device} is on one drive with {others}, and tearing hw_opal down resets the "
                 "whole drive; name a drive with one namespace"
             )
         if facts["flags"] & _IN_USE and not facts["ours"]:
@@ -79,7 +79,7 @@ class OpalDrive(Fact):
             return None
         return (
             f"{self.device}: if its OPAL admin key is lost, as by a power cut before the campaign "
-            "takes it down, only the PSID that is printed on its label resets the drive, which "
+            "tears it down, only the PSID that is printed on its label resets the drive, which "
             "erases it all; have it at hand"
         )
 

@@ -339,8 +339,8 @@ def fault(layers: Sequence[Mapping[str, Any]]) -> Optional[str]:
     for upper, lower in zip(layers, layers[1:]):
         if crypt_of(upper) is not None:
             is_volume = str(lower.get("uuid", "")).startswith("LVM-")
-            return None if is_volume else f"{upper['mapping']} does not lie on a logical volume"
-    return "its dm-crypt lies on nothing that is known"
+            return None if is_volume else f"{upper['mapping']} is not on a logical volume"
+    return "its dm-crypt is on nothing that is known"
 
 
 def _groups(site: Site, parts: Sequence[str]) -> dict[str, list[Group]]:

@@ -84,7 +84,7 @@ def _changed(mapping: str, now: Mapping[str, Any]) -> str:
     if not times:
         return f"{mapping} had another table for a part of the cell"
     often = "once" if times == 1 else f"{times} times"
-    return f"{mapping} was changed, or suspended, in the middle of the cell ({often} or more)"
+    return f"{mapping} was changed, or suspended, during the cell ({often} or more)"
 
 
 def parse(outputs: HostOutputs) -> dict[str, StorageFacts]:
@@ -111,8 +111,8 @@ def plain_fault(facts: StorageFacts) -> Optional[str]:
     for layers in facts["opened"].values():
         for layer in filter(may_encrypt, layers):
             if layer["table"] is None:
-                return f"it lies on {layer['mapping']}, and dmsetup does not say what that is"
-            return f"it lies on {layer['mapping']}, which is encrypted"
+                return f"it is on {layer['mapping']}, and dmsetup does not say what that is"
+            return f"it is on {layer['mapping']}, which is encrypted"
     return None
 
 
@@ -168,7 +168,7 @@ def _plain_part_fault(part: str, layers: Optional[Sequence[Mapping[str, Any]]]) 
     if layers is None:
         return f"it does not have its {part} device open itself"
     encrypted = [layer["mapping"] for layer in layers if may_encrypt(layer)]
-    return f"its {part} device lies on {encrypted[0]}, which is encrypted" if encrypted else None
+    return f"its {part} device is on {encrypted[0]}, which is encrypted" if encrypted else None
 
 
 def encrypted_drive_fault(drive: Drive, facts: StorageFacts, wanted: Wanted) -> Optional[str]:
@@ -178,7 +178,7 @@ def encrypted_drive_fault(drive: Drive, facts: StorageFacts, wanted: Wanted) -> 
     for part, device in facts["named"].items():
         name = mapping_of_drive(drive, part, device).name
         if name not in mappings:
-            return f"it does not lie on {name}"
+            return f"it is not on {name}"
         fault = wanted.on(device).fault(mappings[name])
         if fault:
             return f"{name} {fault}"

@@ -134,4 +134,4 @@ def test_another_file_is_refused_for_this_archive(ran: Any) -> None:
     other.write_text(text.replace("vol_size: 128", "vol_size: 256"))
     refused = machine.run(other)
     assert refused.returncode == 2
-    assert "was written by another file" in refused.stderr
+    assert "was written for another campaign file" in refused.stderr

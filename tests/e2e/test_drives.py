@@ -89,7 +89,7 @@ def test_a_raw_device_with_both_engines(machine: Machine) -> None:
     assert [cell["state"] for cell, _ in cells] == ["finished"] * 2
     for cell, proof in cells:
         assert cell["osd_hosts"] == cell["clients"] == ["localhost"]
-        opened = f"fio had {machine.device} open, which lies on {machine.device}"
+        opened = f"fio had {machine.device} open, which is on {machine.device}"
         assert reasons(proof)["drive"] == f"drive Loop on localhost: {opened}"
         assert reasons(proof)["luks"] == "1 of 1 drives have no dm-crypt below"
     assert machine.is_clean()

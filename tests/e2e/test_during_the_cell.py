@@ -100,7 +100,7 @@ def _move(machine: Any) -> None:
 def test_a_restart_fails_the_cell_and_names_osd_and_host(cells: dict[int, Any]) -> None:
     cell = cells[RESTARTED]
     assert cell["state"] == "failed"
-    assert "osd.1 on localhost: it was restarted in the middle of the cell" in cell["reason"]
+    assert "osd.1 on localhost: it was restarted during the cell" in cell["reason"]
 
 
 def test_an_osd_that_was_taken_for_down_fails_the_cell(cells: dict[int, Any]) -> None:

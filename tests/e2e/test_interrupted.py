@@ -120,7 +120,7 @@ def test_a_second_run_is_refused_and_a_second_ctrl_c_stops_at_once(machine: Any)
     command = [sys.executable, "-m", "cbt_crypto", "cleanup", "--yes", str(machine.archive)]
     cleaned = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert cleaned.returncode == 0, cleaned.stderr
-    assert "taking down what a run that ended early, " in cleaned.stdout
+    assert "tearing down what a run that ended early, " in cleaned.stdout
     assert machine.leftovers() == []
     again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert "nothing is left on any host" in again.stdout

@@ -69,7 +69,7 @@ def test_a_partial_archive_on_another_machine(story: Story) -> None:
     refused = story.lab.start(index=1)
     assert refused.finish() == 2, refused.said()
     said = refused.lines[-1][1]
-    assert "is none of your runs here" in said and "cleanup --foreign" in said
+    assert "is not one of your runs on this machine" in said and "cleanup --foreign" in said
     assert running.finish() == 0, running.said()
     cleanup = f"cd {'/root/campaign'} && python3 -c 'from cbt_crypto.cli import cbt_crypto; "
     cleanup += "cbt_crypto()' cleanup --foreign --yes /root/archive >&2"

@@ -244,7 +244,7 @@ def test_a_keeper_dies_and_a_stranger_takes_its_name(story: Story) -> None:
         # What it deployed is left as it is: it holds the host no more.
         assert lab.pids(2, "ceph-osd")
         _, told = refused(lab, "of uid 65534")
-        assert "which is no campaign of yours; end it" in told
+        assert "which is not your campaign; end it" in told
     again = lab.start()
     assert again.finish() == 0, again.said()
     assert lab.leftovers() == []

@@ -137,7 +137,7 @@ def test_another_s_mapping_on_a_data_disk_is_left_and_said(machine: Lab) -> None
     loop = on(machine, "losetup --list --noheadings --output NAME,BACK-FILE | grep -m 1 labs")
     device = loop.split()[0]
     on(machine, f"echo 0 8 linear {device} 0 | dmsetup create unlike-ours")
-    with pytest.raises(Exception, match=r"unlike-ours lies on loop.* and is not ours"):
+    with pytest.raises(Exception, match=r"unlike-ours is on loop.* and is not the lab's"):
         on(machine, LAB + "down")
     on(machine, "dmsetup remove unlike-ours")
     on(machine, LAB + "down")

@@ -67,8 +67,8 @@ _FALSE = {
     ("plain", "both"): "below which is no dm-crypt",
     ("plain", "data"): "below which is no dm-crypt",
     ("both", "plain"): "which is encrypted",
-    ("both", "data"): "its db device lies on",
-    ("both", "db"): "its data device lies on",
+    ("both", "data"): "its db device is on",
+    ("both", "db"): "its data device is on",
     ("data", "plain"): "which is encrypted",
     ("db", "plain"): "which is encrypted",
 }

@@ -99,5 +99,5 @@ def kill_script(directory: str, cbt: str) -> str:
 
 
 def cleanup_script(directory: str, cleanup: str) -> str:
-    """Shell text that takes down what it left, by the user's own state of it."""
+    """Shell text that removes what it left, by the user's own state of it."""
     return _CLEANED.format(directory=directory, cleanup=cleanup)

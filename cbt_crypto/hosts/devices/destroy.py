@@ -246,7 +246,7 @@ def look(tmp_dir: str, device: str, key: str) -> str:
     """Shell text for the check: prints ok, `signature` and what the device carries, or why not."""
     return (
         f"{proof(tmp_dir)}prove look {shlex.quote(device)} {shlex.quote(key)} ||\n"
-        "    echo 'cannot be looked at; install python3 and util-linux, and use a root user'"
+        "    echo 'cannot be read; install python3 and util-linux, and use a root user'"
     )
 
 
@@ -382,7 +382,7 @@ class DeviceGuard(Fact):
         if first == "ok":
             return self._undiscardable(output)
         if not first.startswith("signature "):
-            return f"{self.device} {first or 'cannot be looked at'}"
+            return f"{self.device} {first or 'cannot be read'}"
         if self.wipe:
             return self._undiscardable(output)
         signature = first.removeprefix("signature ")
@@ -397,8 +397,8 @@ class DeviceGuard(Fact):
         if not self.discard or (most.isdigit() and int(most)):
             return None
         return (
-            f"{self.device} cannot discard (lsblk says DISC-MAX {most or 'nothing'}); leave "
-            "discard out of the cluster section, or name another device"
+            f"{self.device} does not support discards (lsblk says DISC-MAX {most or 'nothing'}); "
+            "leave discard out of the cluster section, or name another device"
         )
 
 

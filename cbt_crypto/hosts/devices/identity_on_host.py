@@ -218,7 +218,7 @@ def _check_other_ways(folder: str) -> None:
     for path in glob.glob("/sys/kernel/config/nvmet/subsystems/*/namespaces/*/device_path"):
         if number_at(text_of(path)) in numbers:
             name = path.split("/")[6]
-            raise Refused(f"is given to other hosts by NVMe over Fabrics, as {name}; end that")
+            raise Refused(f"is exported to other hosts by NVMe over Fabrics, as {name}; end that")
     disk = disk_of(folder)
     for name in _names("/sys/block"):
         twin, node = os.path.realpath("/sys/block/" + name), "/dev/" + name.replace("!", "/")
@@ -273,7 +273,7 @@ def _check_mounts(node: str) -> None:
             ["lsblk", "-nro", "MOUNTPOINT", node], stderr=subprocess.DEVNULL
         )
     except (OSError, subprocess.CalledProcessError):
-        raise Refused("cannot be looked at with lsblk; install util-linux") from None
+        raise Refused("cannot be read with lsblk; install util-linux") from None
     if listed.strip():
         raise Refused("is mounted, or a part of it is; name another device")
     if node in _of_the_system():

@@ -138,7 +138,7 @@ def stacked_note(notes: Notes, path: str) -> Note:
     bottoms = below(folder)
     claimed = [note for node in bottoms for note in notes.of_node(node)[:1] if note.get("claimed")]
     if not name.startswith("cbt-crypto-") or not claimed or len(claimed) < len(bottoms):
-        raise Refused("is not made of devices of ours")
+        raise Refused("is not made of this campaign's devices")
     return claimed[0]
 
 
@@ -222,7 +222,7 @@ def noted(notes: Notes, path: str) -> Note:
     """The note on a device that the path still leads to. Raises Refused."""
     note = notes.by_path.get(path)
     if note is None:
-        raise Refused("was not looked at before this run, so it is left alone")
+        raise Refused("was not identified before this run, so it is left alone")
     now = identity(path)
     fault = difference(note["identity"], now)
     if fault:

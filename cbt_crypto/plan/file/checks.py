@@ -84,8 +84,8 @@ def until_precise(cluster: ClusterSection) -> Iterator[Contradiction]:
 def too_few_deployments(least: int) -> str:
     """What is wrong with `iterations` that are fewer, where time is a precision."""
     return (
-        f"is at least {least} where time is a precision: so many deployments tell how far "
-        "deployments are apart; raise it, or give seconds"
+        f"is at least {least} where time is a precision: it takes that many to know how "
+        "much deployments differ; raise it, or give seconds"
     )
 
 

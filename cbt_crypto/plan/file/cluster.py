@@ -188,12 +188,12 @@ class Neighbours(FileSection):
     """Load by stress-ng on some hosts during each cell, the same in all configurations."""
 
     hosts: Optional[list[HostName]] = Field(
-        None, min_length=1, description="hosts that run the load; default: those of `roles`"
+        None, min_length=1, description="hosts that run stress-ng; default: those of `roles`"
     )
     roles: list[Role] = Field(
         ["osds"],
         min_length=1,
-        description="the load runs on the hosts with these roles; ignored when `hosts` is set",
+        description="hosts with these roles run stress-ng; ignored when `hosts` is set",
     )
     cpu: int = Field(1, ge=1, le=4096, description="stress-ng CPU workers on each host")
     cpu_load: int = Field(
@@ -311,7 +311,7 @@ class ClusterSection(FileSection):
         "admin",
         description="with use_existing, the client that everything is done as: `bench` is "
         "client.bench, whose key is where Ceph looks for it, on the head and the clients; "
-        "`profile rbd` for monitors and OSDs will do",
+        "`profile rbd` for monitors and OSDs is enough",
     )
     tmp_dir: OwnDirectory = Field(
         directories.DEFAULT,
@@ -319,7 +319,7 @@ class ClusterSection(FileSection):
         "be able to write there, or to put another in its place",
     )
     neighbours: Optional[Neighbours] = Field(
-        None, description="load by stress-ng beside every cell, the same in all configurations"
+        None, description="stress-ng beside every cell, the same in all configurations"
     )
     iterations: int = Field(
         1,
@@ -397,7 +397,10 @@ class ClusterSection(FileSection):
         "campaign's test of itself",
     )
     seed: Optional[int] = Field(
-        None, ge=0, le=1 << 31, description="of the random order; made from the file when absent"
+        None,
+        ge=0,
+        le=1 << 31,
+        description="seed of the random order; made from the file when absent",
     )
     auth_cipher: Optional[Literal["aes", "aes256k"]] = Field(
         None,
@@ -428,14 +431,14 @@ class ClusterSection(FileSection):
     @classmethod
     def _command_has_words(cls, value: str) -> str:
         if not shlex.split(value):
-            raise ValueError("a command is wanted")
+            raise ValueError("must be a command")
         return value
 
     @field_validator("client_id")
     @classmethod
     def _client_id_is_no_whole_name(cls, value: str) -> str:
         if value.startswith("client."):
-            raise ValueError("the id alone is wanted: what stands behind `client.`")
+            raise ValueError("must be the id alone: what follows `client.`")
         return value
 
     @field_validator("clients", "osds", mode="before")

@@ -76,7 +76,7 @@ def read(path: Path) -> YamlDocument:
 
 def _not_yaml(path: Path, error: yaml.MarkedYAMLError) -> UsageError:
     line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-    return UsageError(f"{path}{line}: not YAML: {error.problem}; mend it there")
+    return UsageError(f"{path}{line}: not YAML: {error.problem}; fix it there")
 
 
 def _check_depth(path: Path, text: str) -> None:
@@ -111,7 +111,7 @@ def _note_lines(node: yaml.Node, path: KeyPath, document: YamlDocument, seen: li
         )
     if len(path) > MAX_DEPTH:
         raise UsageError(
-            f"{document.path}: an alias stands for what it is a part of; write out what is meant"
+            f"{document.path}: an alias refers to what it is a part of; write out what is meant"
         )
     line = document.lines.setdefault(path, node.start_mark.line + 1)
     if node.tag == "tag:yaml.org,2002:int" and len(node.value) > YAML_DIGITS:
@@ -134,7 +134,7 @@ def _note_mapping(
         if key in keys and key != "<<":
             line = key_node.start_mark.line + 1
             name = dotted((*path, key))
-            raise UsageError(f"{document.path}:{line}: {name}: stands here twice; keep one")
+            raise UsageError(f"{document.path}:{line}: {name}: is here twice; keep one")
         keys.add(key)
         document.lines[(*path, key)] = key_node.start_mark.line + 1
         _note_lines(value, (*path, key), document, seen)

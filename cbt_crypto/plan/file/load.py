@@ -61,7 +61,7 @@ def baseline_of(cluster: ClusterSection) -> Union[Baseline, str]:
     if not (value is None or isinstance(value, (bool, int, float, str))):
         return f"names no plain value of {dimension}; give the one that is 100 %"
     if dimension in NEVER_COMPARED:
-        return f"the values of {dimension} are different loads; compare another dimension"
+        return f"the values of {dimension} are different workloads; compare another dimension"
     return Baseline(dimension=dimension, value=value)
 
 

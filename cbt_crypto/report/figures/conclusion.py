@@ -27,9 +27,9 @@ _KINDS = {"luks": "on-disk", "secure_messenger": "over-the-wire"}
 
 THRESHOLDS = (
     "Low: less than 10 % of throughput lost; Moderate: less than 20 %; High: more; Gain: more "
-    "throughput than the baseline. A word stands where the whole 95 % interval allows it, and "
-    "two where it reaches from one to the other. "
-    f"None: the interval lies within {MARGIN:g} % either way. Unclear: no difference is shown, "
+    "throughput than the baseline. A word is given if the whole 95 % interval is in its band, and "
+    "two if it spans both. "
+    f"None: the interval is within {MARGIN:g} % either way. Unclear: no difference is shown, "
     "and none is excluded. Small: up to 64 KiB."
 )
 

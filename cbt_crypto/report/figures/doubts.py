@@ -167,11 +167,11 @@ def steadiness_sentences(iops: Floats) -> Iterator[str]:
     if change.after_s is None:
         yield (
             f"throughput {word} by {size} over the {len(iops)} s that were measured: "
-            "its mean is of no level that lasted"
+            "its mean is of no steady level"
         )
     else:
         yield (
-            f"throughput {word} by {size} after {change.after_s} of {len(iops)} s: its mean is of "
+            f"throughput {word} by {size} after {change.after_s} of {len(iops)} s: its mean mixes "
             "two levels"
         )
 
@@ -332,7 +332,7 @@ def _rate(run: Run) -> Iterator[str]:
     off = 100 * (done / run.rate_iops - 1)
     if abs(off) > RATE_PERCENT:
         kept = f"the rate was to be {run.rate_iops:,.0f} IOPS and was {done:,.0f}"
-        yield f"{kept} ({off:+.1f} %): this is not equal load"
+        yield f"{kept} ({off:+.1f} %): this is not an equal rate"
 
 
 def _idle(run: Run, direction: str) -> Iterator[str]:
@@ -374,7 +374,7 @@ def _unserved(run: Run, direction: str) -> Iterator[str]:
     if lacking > UNSERVED_PERCENT:
         yield (
             f"{lacking:.0f} % of what clients read came from no OSD's store: it was never written,"
-            " or came from a client's own cache"
+            " or it came from a client's own cache"
         )
 
 
@@ -530,8 +530,8 @@ def control_sentences(tables: Iterable[Table], control: str) -> Iterator[str]:
             yield (
                 f"The control differs from the baseline that it repeats: {table.title}, "
                 f"{section.label}: {compared.percent:.1f} % ({compared.low:.1f} to "
-                f"{compared.high:.1f}). Other differences of this report are not to be "
-                "trusted either."
+                f"{compared.high:.1f}). Do not trust the other differences of this "
+                "report either."
             )
         elif key != "bandwidth_bytes_per_s":
             others[BY_KEY[key].label] = None
@@ -540,7 +540,7 @@ def control_sentences(tables: Iterable[Table], control: str) -> Iterator[str]:
         more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
         yield (
             f"The control differs from the baseline that it repeats in: {named}{more}. "
-            "Differences in these figures are not to be trusted."
+            "Do not trust differences in these figures."
         )
 
 

@@ -148,8 +148,8 @@ def baseline_of(plan: PlanDocument, options: ReportOptions) -> Baseline:
     dimension, wanted = _split(options.baseline, planned.dimension, plan.cells)
     if dimension in NEVER_COMPARED:
         raise UsageError(
-            f"--baseline: the values of {dimension} are different loads, which no percent "
-            "compares; name another dimension"
+            f"--baseline: the values of {dimension} are different workloads, which are not "
+            "compared; name another dimension"
         )
     values = values_of(dimension, plan.cells)
     for value in values:

@@ -226,7 +226,7 @@ class Comparisons:
     """All comparisons of a report, with their verdicts.
 
     A verdict is of one figure over the whole report: with a chance of 95 % every difference that
-    is shown in a figure is one. Rows among one another are a family of their own.
+    is shown in a figure is one. Rows compared with one another are a family of their own.
     """
 
     def __init__(

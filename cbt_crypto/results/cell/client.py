@@ -131,7 +131,7 @@ def _unlike(logged: float, records: Iterable[Record]) -> Optional[str]:
     slack = _LOG_TOLERANCE * ios + _LOG_TOLERANCE_S * sum(record.iops for record in rows)
     if abs(logged - ios) <= slack:
         return None
-    return f"tells of {logged:,.0f} IOs where fio's output tells of {ios:,}; it was not used"
+    return f"has {logged:,.0f} IOs where fio's output has {ios:,}; it was not used"
 
 
 def _output(folder: Folder, process: Process) -> tuple[FioOutput, list[Problem]]:

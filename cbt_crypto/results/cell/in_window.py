@@ -265,7 +265,7 @@ def other_seconds(directions: Sequence[str], by_direction: Mapping[str, InWindow
     for direction in directions:
         in_window = by_direction.get(direction)
         if in_window is None:
-            yield f"the figures of {direction}s are of all that fio measured, as no log has them"
+            yield f"figures of {direction}s cover all that fio measured: no log has them"
             continue
         lacking = [
             figure
@@ -277,6 +277,6 @@ def other_seconds(directions: Sequence[str], by_direction: Mapping[str, InWindow
         ]
         if lacking:
             yield (
-                f"{' and '.join(lacking)} of {direction}s are of all that fio measured, the other"
-                " figures of the window alone: there is no log of them"
+                f"{' and '.join(lacking)} of {direction}s cover all that fio measured, the other"
+                " figures the window alone: there is no log of them"
             )

@@ -46,7 +46,7 @@ print(json.dumps({"cpu_s": ticks / os.sysconf("SC_CLK_TCK"), "processes": found,
 """
 
 _ENDED = """
-[ -z "$pid" ] || { echo "the neighbours' load does not end" >&2; exit 1; }
+[ -z "$pid" ] || { echo "the neighbours' stress-ng does not end" >&2; exit 1; }
 """
 
 
@@ -77,12 +77,12 @@ def running(
     look = dict.fromkeys(hosts, shell.python(_CPU_TIME, file))
     try:
         start = {host: start_script(neighbours, stack, site, host, file) for host in hosts}
-        remote.run(start, "start the neighbours' load", 60)
-        before = remote.run(look, "look at the neighbours' load", 60)
+        remote.run(start, "start the neighbours' stress-ng", 60)
+        before = remote.run(look, "check the neighbours' stress-ng", 60)
         yield seen
-        after = remote.run(look, "look at the neighbours' load", 60)
+        after = remote.run(look, "check the neighbours' stress-ng", 60)
     finally:
-        remote.run(stop, "end the neighbours' load", 60)
+        remote.run(stop, "end the neighbours' stress-ng", 60)
     for host in hosts:
         seen[host] = got(neighbours, json.loads(before[host]), json.loads(after[host]))
         check_load(neighbours, host, seen[host])
@@ -119,10 +119,10 @@ def got(
 def check_load(neighbours: Neighbours, host: str, measured: Mapping[str, float]) -> None:
     """Raise RunError when a host's neighbours ended, or got less than `least_percent`."""
     if not measured["processes"]:
-        raise RunError(f"{host}: the neighbours' load ended before the cell did")
+        raise RunError(f"{host}: the neighbours' stress-ng ended before the cell did")
     if measured["cores"] < measured["asked"] * neighbours.least_percent / 100:
         raise RunError(
-            f"{host}: the neighbours' load got {measured['cores']:g} of the "
+            f"{host}: the neighbours' stress-ng got {measured['cores']:g} of the "
             f"{measured['asked']:g} cores that it asked for"
         )
 

@@ -79,16 +79,14 @@ def _fault(runs: Sequence[Any], epochs: Sequence[Optional[int]]) -> Optional[str
     if not runs or runs[0] is None:
         return "it was not running when the cell began"
     if runs[-1] is None:
-        return f"process {runs[0][0]} ended in the middle of the cell"
+        return f"process {runs[0][0]} ended during the cell"
     if len(runs) > 1:
-        return (
-            f"it was restarted in the middle of the cell (process {runs[0][0]}, then {runs[-1][0]})"
-        )
+        return f"it was restarted during the cell (process {runs[0][0]}, then {runs[-1][0]})"
     if None in epochs:
         return "the monitors did not say since when it is up"
     if len(set(epochs)) > 1:
         return (
-            "the monitors took it for down in the middle of the cell (it is up since epoch "
+            "the monitors marked it down during the cell (it is up since epoch "
             f"{epochs[-1]} of the OSD map, and was since {epochs[0]})"
         )
     return None

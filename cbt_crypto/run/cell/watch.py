@@ -268,7 +268,7 @@ def judged(
     own_osds = ", ".join(f"osd.{osd.id}" for osd in site.osds)
     total = sum(size or 0 for size in client_bytes.values())
     idle_osds = counted(len(site.idle), "idle OSD")
-    claim = f"its pools lie on {own_osds} alone, and {idle_osds} moved {total} bytes of clients"
+    claim = f"its pools are on {own_osds} alone, and {idle_osds} moved {total} bytes of clients"
     verdict = {
         "overlay": NAME,
         "present": True,
@@ -291,13 +291,13 @@ def _is_own(site: Site, pool: str) -> bool:
 def _misplaced(site: Site, pools: Mapping[str, Collection[int]]) -> Optional[str]:
     """What contradicts that its pools are on its own OSDs."""
     if not pools:
-        return "nobody said where its pools lie"
+        return "no answer says where its pools are"
     own_osds = {osd.id for osd in site.osds}
     for name, osds in pools.items():
         strange = sorted(set(osds) - own_osds)
         if strange or not osds:
             where = ", ".join(f"osd.{osd}" for osd in strange) or "no OSD"
-            return f"the pool {name} lies on {where}, which is not the group's"
+            return f"the pool {name} is on {where}, which is not the group's"
     return None
 
 

@@ -213,7 +213,7 @@ def _unreachable(result: Optional[HostResult]) -> str:
     last = result.stderr.strip().splitlines()[-1:] if result else []
     why = f": {last[0][:_LONGEST_WHY]}" if last else ""
     if result is not None and result.status is not None:
-        return f"cannot be looked at{why}; it needs python3"
+        return f"cannot be read{why}; it needs python3"
     return f"cannot be reached{why}; ssh to it must work without a password"
 
 
@@ -250,7 +250,7 @@ def _host(
     ]
     # What the guard said nothing about is not taken for free.
     drives = [
-        _drive(name, drive, verdicts.get((name, drive["path"]), "cannot be looked at"))
+        _drive(name, drive, verdicts.get((name, drive["path"]), "cannot be read"))
         for drive in facts["drives"]
     ]
     return HostHardware(

@@ -384,7 +384,7 @@ def _hosts(proposal: Proposal, user: str | None) -> Iterator[str]:
 def _devices(proposal: Proposal) -> Iterator[str]:
     if proposal.file_bytes:
         yield "  # Not every OSD host has a free drive: OSDs are sparse files below tmp_dir, whose"
-        yield "  # figures say nothing of drives, and LUKS cannot be laid under them."
+        yield "  # figures say nothing about drives, and LUKS needs block devices."
         yield f"  osd_file_size: {binary(proposal.file_bytes)}"
         return
     yield "  # Free, unmounted, without anybody's signature. Their content is overwritten."

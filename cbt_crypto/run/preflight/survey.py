@@ -95,7 +95,7 @@ class LoadAverage(Fact):
         if others:
             return (
                 f"{', '.join(others)} of somebody else runs there; unless it is of the cluster "
-                "that use_existing measures, end it, or expect its traces"
+                "that use_existing measures, end it, or expect it to show in the figures"
             )
         try:
             load, cpus = float(words[0]), int(words[1])
@@ -263,7 +263,7 @@ def _reached(host: str, result: HostResult, limit_s: int) -> HostFinding:
         return HostFinding(host, "ssh", "no", f"does not answer within {limit_s} s; look at it")
     if result.status is not None:
         return HostFinding(
-            host, "ssh", "no", f"cannot be looked at{_why(result)}; fix its shell or PATH"
+            host, "ssh", "no", f"cannot be read{_why(result)}; fix its shell or PATH"
         )
     error = f"cannot be reached{_why(result)}; ssh to it must work without a password"
     return HostFinding(host, "ssh", "no", error)
@@ -289,7 +289,8 @@ def _findings(
         except NONSENSE:
             shown, warning = "no", None
             error = (
-                f"{need.name}: said what makes no sense: {output[:_SHOWN]}; look what runs there"
+                f"{need.name}: gave an answer that cannot be understood: {output[:_SHOWN]}; "
+                "see what runs there"
             )
         findings.append(HostFinding(host, need.column, shown, error, warning))
     return findings

@@ -193,7 +193,7 @@ def _made_of(drive: Drive, facts: Optional[StorageFacts]) -> Optional[str]:
     numbers = {layer["device"] for layer in layers}
     missing = [part for part, number in facts["named"].items() if number not in numbers]
     if missing:
-        return f"{drive.path} does not lie on {drive.parts[missing[0]]}"
+        return f"{drive.path} is not on {drive.parts[missing[0]]}"
     arrays = [layer["array"] for layer in layers if "array" in layer]
     wanted = f"raid0 of {len(drive.devices)}, chunks of {drive.chunk_kib} KiB"
     if drive.array is not None and arrays != [wanted]:
@@ -206,7 +206,7 @@ def _used(facts: Optional[StorageFacts]) -> Optional[str]:
     """What contradicts that the measuring process worked on it."""
     note = (facts or {}).get("note") or {}
     if not note:
-        return "nobody saw a process have it open"
+        return "no process was seen that has it open"
     if note["devices"] != [(facts or {})["path"]]:
         return f"{note['program']} had {', '.join(note['devices'])} open"
     return None
@@ -214,4 +214,4 @@ def _used(facts: Optional[StorageFacts]) -> Optional[str]:
 
 def _proved_claim(drive: Drive, facts: Optional[StorageFacts]) -> str:
     note = (facts or {})["note"]
-    return f"{note['program']} had {drive.path} open, which lies on {', '.join(drive.devices)}"
+    return f"{note['program']} had {drive.path} open, which is on {', '.join(drive.devices)}"

@@ -280,7 +280,7 @@ def test_what_is_not_encrypted_is_told_by_part() -> None:
     found = found_fault(both, wanted, (), ("data", "db"))
     assert found == "it has sdb2 open, below which is no dm-crypt"
     found = found_fault(both, wanted, (), ("db",))
-    assert found == "its data device lies on theirs, which is encrypted"
+    assert found == "its data device is on theirs, which is encrypted"
 
 
 def test_nothing_is_proved_of_a_cluster_that_we_deploy_by_saying_so(campaign_of: Make) -> None:
@@ -306,7 +306,7 @@ def test_everything_is_done_as_the_client_that_is_named(campaign_of: Make) -> No
     ("cluster", "sentence"),
     [
         ({"client_id": "bench"}, "cluster.client_id: is for clusters that exist already"),
-        ({**EXISTING, "client_id": "client.bench"}, "the id alone is wanted"),
+        ({**EXISTING, "client_id": "client.bench"}, "must be the id alone"),
         ({**EXISTING, "client_id": "a b"}, "a client's id, which is its name without `client.`"),
     ],
 )

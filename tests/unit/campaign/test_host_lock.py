@@ -175,7 +175,9 @@ def test_only_held_is_held(tmp_path: Path, said: str) -> None:
     """A head got past the lock of a living campaign where the answer did not begin with `busy`."""
     one = Site(str(tmp_path), "/c", "a", (), ())
     with (
-        pytest.raises(UsageError, match=r"^a: hold the host: an answer that makes no sense: "),
+        pytest.raises(
+            UsageError, match=r"^a: hold the host: an answer that cannot be understood: "
+        ),
         hosts_held(FakeHosts(lambda *_: said).remote(), one, "first", me(tmp_path)),
     ):
         pytest.fail("held")

@@ -143,7 +143,7 @@ def test_cleanup_takes_down_what_a_dead_run_left(
     assert "remove tmp_dir" in cleanup("--plan", "-v", host.archive).output
     done = cleanup("--yes", host.archive)
     assert done.exit_code == 0, done.output
-    assert "taking down what a run that ended early" in done.output
+    assert "tearing down what a run that ended early" in done.output
     assert not host.tmp_dir.exists()
     assert left_over(host.archive) == own_left_over(host.archive) == []
 
@@ -181,7 +181,7 @@ def test_an_archive_s_word_is_neither_code_nor_an_order(
     left_behind(host)
     for words in (("--yes",), ("--plan",), ()):
         done = cleanup(*words, host.archive)
-        assert done.exit_code != 0 and "is none of your runs here" in str(done.output)
+        assert done.exit_code != 0 and "is not one of your runs on this machine" in str(done.output)
     assert host.tmp_dir.exists()
     plan = cleanup("--foreign", "--plan", host.archive)
     assert f"localhost: directory {host.tmp_dir}" in plan.output and "his-host" not in plan.output

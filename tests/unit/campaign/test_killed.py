@@ -44,6 +44,6 @@ def test_the_next_start_completes(host: Any, stage: str, wait_for: Any) -> None:
     assert host.tmp_dir.exists()
     fake.write_text(quick)
     again = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert "taking down what a run that ended early" in again.stdout, again.stdout + again.stderr
+    assert "tearing down what a run that ended early" in again.stdout, again.stdout + again.stderr
     assert left_over(host.archive) == [], again.stdout + again.stderr
     assert not host.tmp_dir.exists()

@@ -74,7 +74,7 @@ def test_one_that_cannot_start_is_an_error_and_nothing_stays(here: Site, program
     load = subject.running(LOAD, hosts.remote(here.tmp_dir), Stack([]), here)
     with pytest.raises(RunError, match="unknown stressor"), load:
         raise AssertionError("the cell must not run")
-    assert "the neighbours' load does not end" in hosts.calls[-1]["o0"], "it is ended at last"
+    assert "the neighbours' stress-ng does not end" in hosts.calls[-1]["o0"], "it is ended at last"
 
 
 @pytest.mark.parametrize(

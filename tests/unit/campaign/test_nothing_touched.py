@@ -149,7 +149,7 @@ def test_authentication_off_under_the_secure_messenger(host: Any) -> None:
 
 def test_a_ceph_conf_that_is_not_there(host: Any) -> None:
     assert refused(host, host.write(cluster={"conf_file": "/no/ceph.conf"})) == (
-        "/no/ceph.conf: no such ceph.conf; mend conf_file or -c"
+        "/no/ceph.conf: no such ceph.conf; fix conf_file or -c"
     )
 
 
@@ -157,7 +157,8 @@ def test_a_tmp_dir_of_somebody_else(host: Any) -> None:
     host.tmp_dir.mkdir()
     (host.tmp_dir / "precious").write_text("data")
     assert refused(host, host.write()) == (
-        f"localhost: {host.tmp_dir} is not empty and not ours; name another tmp_dir"
+        f"localhost: {host.tmp_dir} is not empty and was not made by a campaign; "
+        "name another tmp_dir"
     )
 
 
@@ -187,8 +188,8 @@ def test_an_archive_of_another_file(host: Any) -> None:
     plan.parent.mkdir(parents=True)
     plan.write_text(json.dumps({"format": 1, "title": "other", "document": {"cluster": {}}}))
     assert refused(host, host.write()) == (
-        f"{host.archive}: was written by another file (other), with which this one has no cell in "
-        "common; name a new directory with -a"
+        f"{host.archive}: was written for another campaign file (other), with which this one has "
+        "no cell in common; name a new directory with -a"
     )
 
 

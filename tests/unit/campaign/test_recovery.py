@@ -36,7 +36,7 @@ def test_all_of_it_is_no_fault() -> None:
 @pytest.mark.parametrize(
     ("count", "sentence"),
     [
-        (0, "the load ended before an OSD went out, after 10 s; make time longer"),
+        (0, "the workload ended before an OSD went out, after 10 s; make time longer"),
         (1, "were clean with the OSD out; make time longer, or volumes smaller"),
         (3, "were clean with the OSD in again; make time longer"),
     ],

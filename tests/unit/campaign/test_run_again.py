@@ -126,7 +126,7 @@ def test_what_a_killed_run_left_is_taken_down_first(
     monkeypatch.setattr("cbt_crypto.run.locks.is_dead", lambda one: True)
     dead = host.cbt(path)
     assert dead.exit_code == 0
-    assert "taking down what a run that ended early, " in dead.output
+    assert "tearing down what a run that ended early, " in dead.output
     assert left_over(host.archive) == []
 
 

@@ -185,19 +185,19 @@ def test_a_process_is_told_from_another_of_its_number(
     seen = {"node2": looks}
     verdict = proof.judge_daemons(SITE, seen, ({3: 8}, {3: 8}))
     assert not verdict.proved
-    assert "osd.3 on node2: it was restarted in the middle of the cell" in verdict.reason
+    assert "osd.3 on node2: it was restarted during the cell" in verdict.reason
 
 
 @pytest.mark.parametrize(
     ("runs", "up_from", "said"),
     [
         ([[7, 100]], ({3: 8}, {3: 8}), None),
-        ([[7, 100], [9, 200]], ({3: 8}, {3: 12}), "it was restarted in the middle of the cell"),
+        ([[7, 100], [9, 200]], ({3: 8}, {3: 12}), "it was restarted during the cell"),
         ([[7, 100], None, [9, 200]], ({3: 8}, {3: 12}), "it was restarted in the middle"),
-        ([[7, 100], [7, 300]], ({3: 8}, {3: 12}), "it was restarted in the middle of the cell"),
-        ([[7, 100], None], ({3: 8}, {}), "process 7 ended in the middle of the cell"),
+        ([[7, 100], [7, 300]], ({3: 8}, {3: 12}), "it was restarted during the cell"),
+        ([[7, 100], None], ({3: 8}, {}), "process 7 ended during the cell"),
         ([None], ({3: 8}, {3: 8}), "it was not running when the cell began"),
-        ([[7, 100]], ({3: 8}, {3: 12}), "the monitors took it for down in the middle of the cell"),
+        ([[7, 100]], ({3: 8}, {3: 12}), "the monitors marked it down during the cell"),
         ([[7, 100]], ({}, {3: 12}), "the monitors did not say since when it is up"),
     ],
 )

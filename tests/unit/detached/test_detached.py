@@ -69,7 +69,7 @@ def holder() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 def test_nobody_runs_into_it(archive: Path) -> None:
     assert running(archive) is None
     assert running(archive / "nowhere") is None
-    with pytest.raises(UsageError, match="no campaign runs into it on this machine"):
+    with pytest.raises(UsageError, match="no campaign is running with it on this machine"):
         stop(archive, print)
 
 
@@ -191,7 +191,7 @@ def test_a_detached_run_has_a_session_of_its_own_and_a_log(
     found = running(archive)
     assert found is not None and f"process {found.pid}" in said[0]
     assert "cbt-crypto watch" in said[1]
-    with pytest.raises(UsageError, match="a campaign runs into it"):
+    with pytest.raises(UsageError, match="a campaign is running with this archive"):
         detach(archive, [], said.append)
     os.kill(found.pid, signal.SIGKILL)
     text = log_of(archive).read_text()

@@ -88,7 +88,7 @@ def test_a_plain_drive(judged: Any) -> None:
     plain = facts("8:0", {"data": "8:0"}, layer("8:0"))
     assert judged(Luks.absent(), "NVMe", plain).proved
     verdict = judged(Luks(), "NVMe", plain)
-    assert not verdict.proved and "it does not lie on cbt-crypto-" in verdict.reason
+    assert not verdict.proved and "it is not on cbt-crypto-" in verdict.reason
 
 
 def test_luks_under_the_members_of_an_array(judged: Any, names: Any) -> None:
@@ -110,10 +110,10 @@ def test_luks_under_the_members_of_an_array(judged: Any, names: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"note": {}}, "nobody saw a process have it open"),
+        ({"note": {}}, "no process was seen that has it open"),
         ({"note": {"program": "fio", "devices": ["8:7"]}}, "fio had 8:7 open"),
         ({"path": None}, "is not there"),
-        ({"opened": {"8:0": []}}, "does not lie on /dev/nvme0n1"),
+        ({"opened": {"8:0": []}}, "is not on /dev/nvme0n1"),
     ],
 )
 def test_what_a_drive_is_not(judged: Any, changes: Any, sentence: str) -> None:

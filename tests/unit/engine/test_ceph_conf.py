@@ -109,9 +109,9 @@ def test_a_conf_of_another_encoding(tmp_path: Path) -> None:
 
 
 def test_a_conf_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"x: no such ceph.conf; mend conf_file or -c"):
+    with pytest.raises(UsageError, match=r"x: no such ceph.conf; fix conf_file or -c"):
         ceph_conf.read(tmp_path / "x")
-    with pytest.raises(UsageError, match="cannot be read: Is a directory; mend conf_file or -c"):
+    with pytest.raises(UsageError, match="cannot be read: Is a directory; fix conf_file or -c"):
         ceph_conf.read(tmp_path)
 
 

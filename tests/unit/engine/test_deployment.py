@@ -308,10 +308,13 @@ def test_somebody_else_s_directory_is_neither_emptied_nor_removed(
     cluster = cluster_of(campaign_of(cluster={"tmp_dir": str(theirs)}))
     done = run_here(prepare(cluster, notebook))
     assert done.returncode == 1
-    assert done.stderr == f"{theirs} is not empty and not ours; name another tmp_dir\n"
+    assert (
+        done.stderr
+        == f"{theirs} is not empty and was not made by a campaign; name another tmp_dir\n"
+    )
     cluster.purge()
     done = run_here(notebook.scripts("remove tmp_dir")["head"])
-    assert done.stderr == f"{theirs} has no mark of ours, so it is left alone\n"
+    assert done.stderr == f"{theirs} was not marked by this campaign, so it is left alone\n"
     assert (theirs / "ceph" / "precious").exists()
 
 

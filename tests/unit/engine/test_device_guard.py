@@ -153,7 +153,7 @@ def test_a_check_that_cannot_be_made_counts_against_the_device(
 
 def test_silence_counts_against_the_device() -> None:
     guard = DeviceGuard("d", ("o0",), "", device="/dev/sdb", wipe=True)
-    assert guard.judge("") == "/dev/sdb cannot be looked at"
+    assert guard.judge("") == "/dev/sdb cannot be read"
 
 
 def test_the_device_of_a_database_is_guarded_too(tmp_path: Path) -> None:
@@ -189,4 +189,4 @@ def test_a_device_that_cannot_discard_is_refused(
     assert said(cannot, False) is None
     refusal = said(cannot, True)
     assert refusal is not None
-    assert refusal.startswith(f"{cannot} cannot discard (lsblk says DISC-MAX 0)")
+    assert refusal.startswith(f"{cannot} does not support discards (lsblk says DISC-MAX 0)")

@@ -234,5 +234,7 @@ def test_an_answer_of_endless_short_lines_takes_no_minutes(remote: Remote) -> No
 def test_a_clock_that_says_no_time_is_an_error_of_its_host(said: str) -> None:
     hosts = FakeHosts(lambda *_: said)
     site = Site("/t", "/c", "a", (), ())
-    with pytest.raises(HostError, match=r"^a: read the clock: an answer that makes no sense: "):
+    with pytest.raises(
+        HostError, match=r"^a: read the clock: an answer that cannot be understood: "
+    ):
         clock_offsets(hosts.remote(), site)

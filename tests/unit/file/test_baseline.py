@@ -39,7 +39,7 @@ def test_a_configuration_can_be_named_that_way_too(campaign_of: Make) -> None:
     [
         ({"iodepth": 4}, 'does not measure the baseline, "4"'),
         ({"depth": 4}, 'no benchmark of the file has the dimension "depth"'),
-        ({"mode": "randread"}, "the values of mode are different loads"),
+        ({"mode": "randread"}, "the values of mode are different workloads"),
         ({"iodepth": 1, "op_size": 4096}, "one dimension with one value"),
         ({"iodepth": [1]}, "names no plain value of iodepth"),
         ({"configuration": "C"}, 'unknown configuration "C"'),

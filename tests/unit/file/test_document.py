@@ -96,7 +96,7 @@ def test_merged_aliases_that_unfold_to_billions(refusal_of: Refusal) -> None:
 def test_an_alias_in_itself(refusal_of: Refusal, text: str) -> None:
     assert (
         refusal_of(text)
-        == "campaign.yaml: an alias stands for what it is a part of; write out what is meant"
+        == "campaign.yaml: an alias refers to what it is a part of; write out what is meant"
     )
 
 

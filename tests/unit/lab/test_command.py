@@ -57,7 +57,7 @@ def test_an_image_that_a_lab_uses_is_kept(cache: Path) -> None:
     assert invoke("down", "--image") == (
         2,
         "lab default was down already\n"
-        "lab other uses the image; take it down too, then repeat this\n",
+        "lab other uses the image; stop it first with lab down, then repeat this\n",
     )
     assert (cache / "images" / "0123456789ab").exists()
     assert invoke("down", "--image", "--name", "other")[0] == 0

@@ -119,7 +119,7 @@ class TestWhoCouldChangeIt:
 
     def test_its_parent_may_be_written_to(self, prefix: Path) -> None:
         prefix.parent.chmod(0o777)
-        assert f"could be replaced by who may write to {prefix.parent}" in _refusal(prefix)
+        assert f"could be replaced by those who may write to {prefix.parent}" in _refusal(prefix)
         prefix.parent.chmod(0o1777)
         ceph_build_on_host.check_owners(str(prefix), True)
 
@@ -216,7 +216,7 @@ def test_each_is_proved_by_its_files_and_its_own_word(place: Site) -> None:
         ({**MAIN, "osd.0": _about("20.2.5", exe="/opt/m/x")}, "several versions: 20.2.4, 20.2.5"),
         ({**MAIN, "osd.0": _about("20.2.4", exe="/opt/m/x (deleted)")},
          "osd.0: /opt/m/x was replaced while it ran"),
-        ({**MAIN, "osd.0": {"error": "no such process"}}, "could not be looked at: no such pro"),
+        ({**MAIN, "osd.0": {"error": "no such process"}}, "could not be read: no such pro"),
         ({"mon.a": MAIN["mon.a"]}, "osd.0 did not say which build it is of"),
         ({"osd.0": MAIN["osd.0"]}, "no monitor said which build it is of"),
     ],
@@ -284,7 +284,7 @@ def test_clients_are_proved_by_what_they_had_mapped(place: Site) -> None:
     )
     assert "was replaced while it ran" in _seen_fault(clients, place, [f"{ours} (deleted)"])
     assert _seen_fault(clients, place, [], []) == (
-        "nobody saw a client process on c0 have Ceph's libraries mapped"
+        "no client process was seen on c0 have Ceph's libraries mapped"
     )
 
 

@@ -133,7 +133,7 @@ NO_VOLUME = {"mapping": "x", "uuid": "mpath-abc", "table": "0 9 multipath 8:0"}
         (TABLE, "1", VOLUME, None),
         (TABLE, "0", VOLUME, "has flags allow_discards and not allow_discards no_read_workqueue"),
         (FLASH_TABLE, "1", VOLUME, "no_write_workqueue and not allow_discards"),
-        (FLASH_TABLE, "0", NO_VOLUME, "does not lie on a logical volume"),
+        (FLASH_TABLE, "0", NO_VOLUME, "is not on a logical volume"),
     ],
 )
 def test_proof(

@@ -190,7 +190,7 @@ FRESH = {
         ({"flags": 0}, "/dev/x is not a self-encrypting drive (OPAL); not on this machine"),
         ({"flags": 0x01}, "is not a self-encrypting drive"),
         ({"config": False}, "its kernel, 6.12.0, has no CONFIG_BLK_SED_OPAL"),
-        ({"partition": True}, "/dev/x is a partition, and taking hw_opal down resets the whole"),
+        ({"partition": True}, "/dev/x is a partition, and tearing hw_opal down resets the whole"),
         ({"namespaces": ["nvme0n2"]}, "/dev/x is on one drive with nvme0n2, and taking hw_opal"),
         ({"flags": 0x07}, "cryptsetup erase --hw-opal-factory-reset /dev/x and the PSID"),
         ({"flags": 0x0F}, "has its OPAL locking enabled by somebody"),

@@ -84,4 +84,4 @@ def test_a_load_of_the_baseline_alone_adds_no_deployments(campaign_of: Make) -> 
 def test_the_plan_says_from_how_many_deployments_to_how_many(campaign_of: Make) -> None:
     text = StringIO()
     show_plan(planned(campaign_of, APART[0], 40, most=300), Console(file=text, width=500))
-    assert "from 4 to 30, until percents are known to ±2%" in text.getvalue()
+    assert "from 4 to 30, until percentages are known to ±2%" in text.getvalue()

@@ -45,7 +45,7 @@ def _printed(report: Report) -> str:
 def test_a_control_that_differs_is_said_at_the_top_of_every_output(synthetic, tmp_path):
     report = build(_campaign(synthetic, tmp_path / "a", 0.9, iterations=5, rounds=True))
     sentence, of_others = report.control
-    assert of_others.endswith("Differences in these figures are not to be trusted.")
+    assert of_others.endswith("Do not trust differences in these figures.")
     assert {"iops", "osd_cpu_us_per_io"} <= set(report.distrusted)
     assert "rbd_single_client, 4 KiB, random reads" in sentence
     printed = _printed(report)
@@ -66,7 +66,7 @@ def test_a_control_that_is_the_baseline_says_nothing(synthetic, tmp_path):
     assert by_name["control"].differs is False and by_name["LUKS"].differs is True
     assert "all 2 comparisons of throughput" in _printed(report)
     assert [(pair.name, pair.other) for pair in section.pairs] == [("LUKS", "control")]
-    assert "**" in markdown(report).partition("## Rows among one another")[2]
+    assert "**" in markdown(report).partition("## Rows compared with one another")[2]
 
 
 def test_where_nothing_repeats_nothing_is_a_verdict(synthetic, tmp_path):

@@ -95,7 +95,7 @@ def test_one_that_is_beyond_by_itself_is_not_beside_many() -> None:
     beside, *_ = gate.answers_of(rows, question)
     assert alone.answer is Answer.YES
     assert beside.answer is Answer.CANNOT_TELL
-    assert "not beside the other loads" in beside.reason
+    assert "after correction for the other workloads" in beside.reason
 
 
 def test_what_was_not_measured_cannot_be_told() -> None:

@@ -73,7 +73,7 @@ def test_small_loads_of_several_sizes_are_told_apart_in_the_conclusion(sizes: Pa
 
 
 def test_kinds_of_load_are_not_compared(sizes: Path) -> None:
-    with pytest.raises(UsageError, match="the values of mode are different loads"):
+    with pytest.raises(UsageError, match="the values of mode are different workloads"):
         build(sizes, ReportOptions(baseline="mode=randread"))
 
 

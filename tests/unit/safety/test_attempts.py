@@ -214,7 +214,7 @@ def test_files_with_another_name_elsewhere(tmp_path: Path, campaign: Path, name:
     (archive / "results" / name).write_text(TARGET)
     subprocess.run(["cp", "-al", archive, copy], check=True)
     for done in (run(campaign, "-a", archive), refused("cleanup", "--yes", archive)):
-        assert "has another name elsewhere" in done
+        assert "is a hard link" in done
     assert (copy / "results" / name).read_text() == TARGET
 
 
@@ -289,7 +289,7 @@ def test_an_archive_that_another_user_may_replace(tmp_path: Path, campaign: Path
         if how.endswith("link"):
             archive = tmp_path / "way"
             archive.symlink_to(above / "archive")
-    assert "could be replaced by who may write to" in run(campaign, "-a", archive)
+    assert "replaced by another user, who may write to" in run(campaign, "-a", archive)
     assert not list(real.iterdir()) and not (above / "archive" / ".lock").is_file()
 
 
@@ -332,7 +332,7 @@ def test_a_lock_s_descriptor_that_was_handed_on(tmp_path: Path) -> None:
         said = {first.stdout.readline().strip(), first.stdout.readline().strip()}
         pid = int((said - {"up"}).pop())
         try:
-            assert "no campaign runs into it" in refused("stop", archive)
+            assert "no campaign is running with it" in refused("stop", archive)
             os.kill(pid, 0)
         finally:
             os.kill(pid, signal.SIGKILL)

@@ -126,7 +126,7 @@ def test_a_device_that_other_hosts_have_by_nvme_over_fabrics(host: Told) -> None
     host.before = f"mount -t tmpfs sys /sys/kernel; mkdir -p {config}\n"
     host.before += f"echo {place} > {config}/device_path\n"
     said = host.refused(destroy.claim(host.tmp_dir, [place]))
-    assert "is given to other hosts by NVMe over Fabrics, as nqn.2026-01.org.x:a" in said
+    assert "is exported to other hosts by NVMe over Fabrics, as nqn.2026-01.org.x:a" in said
     assert digest(disk) == before
 
 

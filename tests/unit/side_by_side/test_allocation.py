@@ -138,7 +138,7 @@ def test_what_cannot_be_had_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(allocation, "costs_of", lambda *_: Costs(600, 30, 9))
     said = list(allocation.advice(tmp_path, seen, PLANNED, 1, Allocation(6, 10)))
     assert said[1:] == [
-        f"±{percent} % is not to be had: it takes more than 1000 deployments."
+        f"±{percent} % cannot be reached: it takes more than 1000 deployments."
         for percent in (5, 2, 1)
     ]
 
