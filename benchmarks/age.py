@@ -124,7 +124,7 @@ class Aged(Scenario):
     def round_scripts(
         self, site: Site, directory: str, commands: ClusterCommands, wrap: WrapClient
     ) -> HostScripts:
-        """The cell's own load for the seconds of a round; each client prints its IOPS."""
+        """The cell's own workload for the seconds of a round; each client prints its IOPS."""
         load = self.model_copy(update={"time": self.steady_state, "ramp": 0})
         folder = shlex.quote(directory)
         scripts = load.measure(site, directory, commands, wrap)

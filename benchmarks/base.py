@@ -104,7 +104,7 @@ class Volume:
 
 @dataclass(frozen=True)
 class ClientProcess:
-    """One process that loads and measures: where it runs, and which files are its own.
+    """One client process: where it runs, and which files are its own.
 
     `volume` is the number CBT puts into file names: `json_output.<volume>.<host>`. `kind` says
     which reader understands its results (`cbt_crypto.results.readers.process_output`), which are in
@@ -192,7 +192,7 @@ class Scenario(BaseModel):
 
     @property
     def measured_s(self) -> int:
-        """Seconds that one run of the load measures."""
+        """Seconds that one run of the workload measures."""
         return self.time.block if isinstance(self.time, MeasureUntil) else self.time
 
     @property

@@ -18,7 +18,7 @@ class UsageError(CampaignError):
 
 
 class RunError(CampaignError):
-    """Found midway: what is measured is kept and what is deployed is taken down."""
+    """Found midway: what is measured is kept and what is deployed is torn down."""
 
 
 class HostError(RunError):

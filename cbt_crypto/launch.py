@@ -178,7 +178,7 @@ def _check_devices(todo: Plan, archive: Path, engine: Engine) -> None:
 
 
 def clear_archive(archive: Path, console: Console, log: CommandLog) -> None:
-    """Take down what this user's killed runs of the archive left behind."""
+    """Tear down what this user's killed runs of the archive left behind."""
     directories.clear_dead()
     if to_clear(archive):
         with locked(archive):

@@ -247,7 +247,7 @@ class Groups:
         return cls(legacy, name) if (legacy / "cpuset.cpus").exists() else None
 
     def make(self) -> None:
-        """Make the group that the others lie in."""
+        """Make the group that the others are in."""
         self.ours.mkdir(exist_ok=True)
         if self.unified:
             for group in (self.base, self.ours):

@@ -7,7 +7,7 @@ from cbt_crypto.hosts.devices.layers_on_host import Layers, opened
 
 
 class Opened:
-    """Block devices that client processes have open; of each, what it lies on, looked at once."""
+    """Block devices that client processes have open; of each, what it is on, looked at once."""
 
     def __init__(self, asked: Dict[str, Any]) -> None:
         self.clients = Clients(asked)

@@ -118,7 +118,7 @@ _NOISE = 0.01
 #: The same for an OSD that was hardly loaded, and what counts as load, in bytes.
 _NOISE_BYTES = 16 << 10
 _LOAD_BYTES = 1 << 20
-#: Headers and heartbeats blur the share of a load by about as much.
+#: Headers and heartbeats blur the share of a workload by about as much.
 _NEAR = 0.08
 
 
@@ -265,7 +265,7 @@ def share(traffic: Traffic) -> str:
 
 
 def load_share(traffic: Traffic) -> Optional[str]:
-    """What the known load says of a mixture: whose data has about the encrypted share."""
+    """What the known workload says of a mixture: whose data has about the encrypted share."""
     clients, osds = traffic.client_data, 2 * traffic.osd_data
     if traffic.encrypted is None or min(clients, osds) < _LOAD_BYTES:
         return None

@@ -257,7 +257,7 @@ def _conf_beside(part: Part) -> Mapping[str, Mapping[str, str]]:
 
 
 def leftovers(stacks: Sequence[Stack], *sites: Site) -> HostScripts:
-    """Take down whatever any of these configurations may have left behind."""
+    """Tear down whatever any of these configurations may have left behind."""
     takings_down = [
         (overlay, overlay.take_down(stack.below(overlay, site)))
         for site in sites
@@ -265,7 +265,7 @@ def leftovers(stacks: Sequence[Stack], *sites: Site) -> HostScripts:
         for overlay in reversed(stack.overlays)
     ]
     scripts: dict[str, list[str]] = {}
-    # Of all configurations first what lies on top: nothing can be removed from under it.
+    # Of all configurations first what is on top: nothing can be removed from under it.
     takings_down.sort(key=lambda part: (not part[0].lies_on, not part[0].covers_devices))
     for _, part in takings_down:
         for host, text in part.items():
@@ -275,7 +275,7 @@ def leftovers(stacks: Sequence[Stack], *sites: Site) -> HostScripts:
 
 
 def _laid(named: Sequence[Overlay]) -> list[Overlay]:
-    """In the file's order, but nothing below what it lies on."""
+    """In the file's order, but nothing below what it is on."""
     laid: list[Overlay] = []
     for overlay in named:
         lower = [other for other in named if other.name in overlay.lies_on and other not in laid]

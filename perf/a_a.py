@@ -139,7 +139,7 @@ def measure(campaign: Path, archive: Path, prefix: Sequence[str] = ()) -> None:
 
 
 def _is_wanted(cell: Cell) -> bool:
-    """Every load of the twins, and small random reads of the other."""
+    """Every workload of the twins, and small random reads of the other."""
     is_small_read = (cell.parameters["mode"], cell.parameters["op_size"]) == ("randread", 4096)
     return cell.configuration != OTHER or is_small_read
 

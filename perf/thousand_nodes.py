@@ -147,7 +147,7 @@ STAGES: dict[str, Callable[[int, Path], int]] = {
 
 
 def archive(nodes: int, directory: Path) -> None:
-    """Two configurations under one load, sampled on all nodes."""
+    """Two configurations under one workload, sampled on all nodes."""
     written = SyntheticCampaign(
         scenarios=[SyntheticScenario("rbd_multi_client", max(nodes // 10, 1), 1, (4096,))],
         configurations=["plain", "LUKS"],

@@ -4,9 +4,9 @@
 
 Three configurations on two OSDs of real Ceph: the second differs from the baseline by a restart
 (secure messenger), the third by a live change (OSDs on one core). What is compared is the time from
-the start of the first command to the end of the last one, deployments and taking down included:
+the start of the first command to the end of the last one, deployments and tearing down included:
 
-(b) one campaign in turns, until both percents have the precision or its longest time is over;
+(b) one campaign in turns, until both percentages have the precision or its longest time is over;
 (a) campaigns as the article made them: a new cluster for each configuration and a fixed time, one
     campaign after another until the intervals of the same percents, from run to run, are as narrow
     as those of (b). It is ended as soon as it has taken `--limit` times as long.

@@ -150,7 +150,7 @@ def one_campaign(
 def as_the_article(
     place: Place, directory: Path, seconds: int, precision: str, limit_s: float
 ) -> Answer:
-    """(a): campaign after campaign, until their percents from run to run are known as well."""
+    """(a): campaign after campaign, until their percentages from run to run are known as well."""
     wanted = math.log1p(float(precision.rstrip("%")) / 100)
     logs: list[dict[str, float]] = []
     began = time.monotonic()

@@ -1,1 +1,1 @@
-"""What is on disk: an archive's folders and documents, read as the data of a stranger."""
+"""What is on disk: an archive's folders and documents, read as untrusted data."""

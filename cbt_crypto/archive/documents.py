@@ -16,7 +16,7 @@ FORMAT = 1
 MOST_CELLS = 20_000
 #: The largest plan.json, in bytes: each takes some 80 of memory before it is a report.
 PLAN_LIMIT = 16 << 20
-#: Dimensions that cannot be the compared one: their values are different kinds of load.
+#: Dimensions that cannot be the compared one: their values are different kinds of workload.
 NEVER_COMPARED = ("scenario", "mode")
 #: A value of a dimension, as it stands in the campaign's file.
 Scalar = Union[bool, int, float, str, None]
@@ -141,7 +141,7 @@ class Caches(_Document):
 
 
 class Recovery(_Document):
-    """An OSD that was taken out under a cell's load and came back; times by the head's clock."""
+    """An OSD that was taken out during a cell and came back; times by the head's clock."""
 
     osd: int
     out_at: float

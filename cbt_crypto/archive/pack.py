@@ -180,7 +180,7 @@ class Manifest(BaseModel):
 
 @dataclass(frozen=True)
 class Pack:
-    """A pack whose content was checked and lies in `folder` for as long as it is open."""
+    """A pack whose content was checked and is in `folder` for as long as it is open."""
 
     manifest: Manifest
     folder: Path
@@ -215,7 +215,7 @@ def opened(path: Path) -> Iterator[Pack]:
 
 
 def is_unpacked(folder: Path) -> bool:
-    """Whether a directory is, or lies in, the content of a pack, which is soon gone."""
+    """Whether a directory is in, or is, the content of a pack, which is soon gone."""
     return any(part.startswith(_TEMPORARY) for part in folder.parts)
 
 

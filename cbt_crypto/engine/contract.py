@@ -77,7 +77,7 @@ class Cluster(Protocol):
 
     @property
     def tmp_dir(self) -> str:
-        """What the run directories of benchmarks lie below."""
+        """What the run directories of benchmarks are below."""
         ...
 
     @property
@@ -114,7 +114,7 @@ class Cluster(Protocol):
         ...
 
     def initialize(self) -> None:
-        """Take down what is there, and deploy anew, until every OSD is up. Raises RunError."""
+        """Tear down what is there, and deploy anew, until every OSD is up. Raises RunError."""
 
     def adopt(self, site: Site) -> None:
         """Work beside a cluster that is there already; only our own directories are made anew."""
@@ -129,7 +129,7 @@ class Cluster(Protocol):
         """Make a pool by one of `pool_profiles`; nothing when we have made it already."""
 
     def shutdown(self) -> None:
-        """End every process that carries our mark, on every host, and take the overlays down."""
+        """End every process that carries our mark, on every host, and tear the overlays down."""
 
     def cleanup(self) -> None:
         """Remove the cluster's files and the BlueStore labels on its devices."""

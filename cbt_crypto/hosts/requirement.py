@@ -44,7 +44,7 @@ class Fact(Requirement):
         return None
 
     def advice(self, output: str) -> Optional[str]:
-        """One sentence on what is not as it should be and how to mend it, or None."""
+        """One sentence on what is not as it should be and how to fix it, or None."""
         return None
 
 

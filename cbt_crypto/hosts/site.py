@@ -36,7 +36,7 @@ class Osd:
     number: int = 0
     #: The whole device, where `device` is a volume on one that several OSDs share.
     disk: Optional[str] = None
-    #: Deployed by somebody else: what it lies on has their names.
+    #: Deployed by somebody else: what it is on has their names.
     is_existing: bool = False
 
     @property

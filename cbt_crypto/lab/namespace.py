@@ -189,7 +189,7 @@ def _loops(directory: Path) -> list[Path]:
 
 
 def _remove_holders(device: Path) -> None:
-    """Remove what lies on a device of ours, the uppermost first. Raises RunError for another's."""
+    """Remove what is on a device of ours, the uppermost first. Raises RunError for another's."""
     for holder in sorted((device / "holders").iterdir()):
         name_file = holder / "dm" / "name"
         name = name_file.read_text(encoding="utf-8").strip() if name_file.exists() else holder.name

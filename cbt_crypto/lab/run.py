@@ -62,7 +62,7 @@ def has(lab: Lab, node: Node, path: str) -> bool:
 
 def bring_results(lab: Lab, node: Node, remote_archive: str, archive: Path) -> None:
     """Replace the archive's `results` by those on the node, all of them or none."""
-    mend(archive)
+    settle(archive)
     incoming = archive / _INCOMING
     incoming.mkdir(parents=True)
     mark = f"@cbt-crypto-files-{secrets.token_hex(8)}"
@@ -74,7 +74,7 @@ def bring_results(lab: Lab, node: Node, remote_archive: str, archive: Path) -> N
     if results.exists():
         results.rename(archive / _REPLACED)
     (incoming / "results").rename(results)
-    mend(archive)
+    settle(archive)
 
 
 def mend(archive: Path) -> None:
@@ -208,7 +208,7 @@ def _checked(lab: Lab, job: LabCampaign) -> LabCampaign:
             f"its hosts are {', '.join(sorted(names))}"
         )
     archive = job.archive.resolve()
-    mend(archive)
+    settle(archive)
     check_archive(archive, campaign)
     own_conf = campaign.cluster.conf_file
     conf = job.conf or (Path(own_conf) if own_conf else None)

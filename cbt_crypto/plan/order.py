@@ -244,7 +244,7 @@ def deployments_of(section: ClusterSection, scenario: Scenario) -> int:
 
 
 def rounds_on_each(section: ClusterSection, scenario: Scenario) -> int:
-    """Turns of a load on each deployment, at most."""
+    """Turns of a workload on each deployment, at most."""
     until = scenario.until
     is_alone = until is not None and deployments_of(section, scenario) == 1
     return until.most if until is not None and is_alone else turns_of(section)
@@ -256,7 +256,7 @@ def deployment_of(section: ClusterSection, scenario: Scenario, iteration: int) -
 
 
 def asks_the_baseline_first(campaign: Campaign) -> bool:
-    """Whether a load is a part of what the baseline does at most, which must be known then."""
+    """Whether a workload is a part of what the baseline does at most, which must be known then."""
     return any(
         share_of(scenario.target_rate) is not None
         for scenarios in campaign.scenarios.values()
@@ -381,7 +381,7 @@ def _greedy(rest: list[str], first: str, cost: Cost) -> tuple[str, ...]:
 
 
 class Pacing:
-    """The loads of a campaign that are measured until a precision is reached."""
+    """The workloads of a campaign that are measured until a precision is reached."""
 
     def __init__(
         self, campaign: Campaign, cells: Iterable[Cell], archive: Path, done: Container[str]

@@ -116,7 +116,7 @@ class Prediction:
 
 
 class Earlier:
-    """The finished cells of an earlier archive, and what they tell of a load's spread."""
+    """The finished cells of an earlier archive, and what they tell of a workload's spread."""
 
     def __init__(self, archive: Path) -> None:
         """Read an archive; UsageError where no cell is measured."""
@@ -132,11 +132,11 @@ class Earlier:
 
     @cached_property
     def seen(self) -> list[Seen]:
-        """How percents differed there from one deployment to the next; read once."""
+        """How percentages differed there from one deployment to the next; read once."""
         return spreads_of(self.archive)
 
     def seen_of(self, cell: Cell, *metrics: str) -> tuple[list[Seen], bool]:
-        """Of those figures, what was seen under such a load; else of all loads, and False."""
+        """What was seen of those figures under such a workload; else under all, and False."""
         seen = [one for one in self.seen if one.metric in metrics]
         alike = [one for one in seen if _like(cell, one.scenario, one.parameters)]
         return alike or seen, bool(alike)
@@ -153,7 +153,7 @@ class Earlier:
 
 
 def predict(plan: Plan, earlier: Earlier) -> Prediction:
-    """Rounds of each load that is measured until a precision, and seconds of all steps."""
+    """Rounds of each workload that is measured until a precision, and seconds of all steps."""
     #: Load -> the fewest rounds that it may take, those expected, and the most.
     rounds: dict[str, tuple[int, int, int]] = {}
     shown: dict[str, str] = {}
@@ -192,7 +192,7 @@ def predict(plan: Plan, earlier: Earlier) -> Prediction:
 
 
 def _of_deployments(plan: Plan, cell: Cell, earlier: Earlier, turns: int, most: int) -> Needed:
-    """How many rounds that cell's load takes where deployments are added, by what was seen."""
+    """How many rounds that cell's workload takes where deployments are added, by what was seen."""
     campaign, until = plan.campaign, cell.scenario.until
     assert until is not None
     seen, is_alike = earlier.seen_of(cell, *asked_of(cell.parameters))
@@ -237,7 +237,7 @@ def _taken(
     rounds: Mapping[str, tuple[int, int, int]],
     end: int,
 ) -> list[Step]:
-    """The steps that so many rounds of each load take; `keys` has the load of each cell's path."""
+    """The steps that `rounds` of each workload take; `keys` has each cell's workload by path."""
 
     def is_needed(cell: Cell) -> bool:
         counts = rounds.get(keys[cell.path])

@@ -257,7 +257,7 @@ _NOT_PROVED = "not proved"
 
 @dataclass(frozen=True)
 class _Comparer:
-    """Makes rows of runs: figures, percents of the baseline, intervals, warnings."""
+    """Makes rows of runs: figures, percentages of the baseline, intervals, warnings."""
 
     baseline: Scalar
     loads: Mapping[Hashable, LoadRuns]

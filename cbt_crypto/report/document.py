@@ -247,7 +247,7 @@ class ComparisonPart(_OpenModel):
 
 
 class CellPart(_OpenModel):
-    """One row: a configuration under one load. `figures` and `comparisons` are by metric."""
+    """One row: a configuration under one workload. `figures` and `comparisons` are by metric."""
 
     name: str
     dimensions: dict[str, _Value]
@@ -294,7 +294,7 @@ class TablePart(_OpenModel):
 
 
 class ConclusionPart(_OpenModel):
-    """The effect of a configuration on a kind of load, in words."""
+    """The effect of a configuration on a kind of workload, in words."""
 
     load: str
     name: str

@@ -1,4 +1,4 @@
-"""`gate`: does a change lose more than so much? Yes, no, or it cannot be told, for each load.
+"""`gate`: does a change lose more than so much? Yes, no, or it cannot be told, for each workload.
 
 The answers rest on what the report's verdicts rest on: the same repetition and the same rule for
 many comparisons, with the margin where the verdicts have 100 %. The question has one side, so that
@@ -6,9 +6,9 @@ the tests have one too: yes and no are answered at 95 % each. What the report gi
 gate gives no answer. A test of one run each against a fixed percent answers with its noise.
 
 No is a test of non-inferiority: the most that may have been lost is within the margin. The answer
-for all loads is no only where each one's is, so no load's needs a stricter test for there being
+for all workloads is no only where each one's is, so no load's needs a stricter test for there being
 others (R. Berger, Technometrics 24, 1982).
-Yes for all takes only one load, so that each yes has to hold beside all others: Holm's rule.
+Yes for all takes only one workload, so that each yes has to hold beside all others: Holm's rule.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _UNTRUSTED = "the control differs from the baseline that it repeats: this campai
 
 @dataclass(frozen=True)
 class LoadAnswer:
-    """The answer for one load of one configuration.
+    """The answer for one workload of one configuration.
 
     `loss_percent` is what is lost of the baseline's figure, negative for a gain. At least `low` is
     lost, and at most `high`, each with a chance of 95 %; None where nothing is known. `p` is the
@@ -88,7 +88,7 @@ class Question:
 def findings(
     report: Report, metric: Metric, loss: float, only: Sequence[str] = ()
 ) -> list[LoadAnswer]:
-    """One for each load and each row that is neither the baseline nor its control.
+    """One for each workload and each row that is neither the baseline nor its control.
 
     `loss` is what may be lost, in percent. Loads at a given rate are left out where the figure is
     that rate. Where the control differs from the baseline, nothing can be told. `only` chooses
@@ -107,7 +107,7 @@ def findings(
 def answers_of(
     rows: Sequence[tuple[str, ReportCell]], question: Question, why_not: Optional[str] = None
 ) -> list[LoadAnswer]:
-    """One answer for each load and row. `why_not`: nothing can be told, and why."""
+    """One answer for each workload and row. `why_not`: nothing can be told, and why."""
     compared = [cell.comparisons.get(question.metric.key) for _, cell in rows]
     beyond = _beyond({n: c for n, c in enumerate(compared) if c is not None}, question)
     return [
@@ -153,7 +153,7 @@ def _beyond(comparisons: Mapping[int, Comparison], question: Question) -> dict[i
 
 
 def overall(findings: Sequence[LoadAnswer]) -> Answer:
-    """Yes where any load loses too much; else cannot tell where any cannot be told, or none is."""
+    """Yes if any workload loses too much; else cannot tell if any cannot be told, or none is."""
     answers = {finding.answer for finding in findings}
     if Answer.YES in answers:
         return Answer.YES
@@ -226,7 +226,7 @@ def as_json(findings: Sequence[LoadAnswer], metric: Metric, loss: float) -> str:
 
 
 def as_junit(findings: Sequence[LoadAnswer], title: str) -> str:
-    """A test case for each load, as CI servers show them: yes fails, cannot tell is skipped."""
+    """A test case for each workload, as CI servers show them: yes fails, cannot tell is skipped."""
     counts = {
         "tests": str(len(findings)),
         "failures": str(sum(finding.answer is Answer.YES for finding in findings)),

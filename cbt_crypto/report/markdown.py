@@ -56,7 +56,7 @@ def markdown(report: Report) -> str:
 
 
 def _head(report: Report) -> list[str]:
-    """Title, answer, what limits it, and what the percents are of."""
+    """Title, answer, what limits it, and what the percentages are of."""
     lines = [f"# {escape(report.title or 'campaign')}", ""]
     lines += [*(f"- {escape(sentence)}" for sentence in report.headline), ""]
     for sentence in report.limits:
@@ -68,7 +68,7 @@ def _head(report: Report) -> list[str]:
 
 
 def summary(report: Report) -> str:
-    """The answer and the percents alone, to be pasted elsewhere."""
+    """The answer and the percentages alone, to be pasted elsewhere."""
     lines = _head(report)
     for scenario in dict.fromkeys(table.scenario for table in report.tables):
         tables = [table for table in report.tables if table.scenario == scenario]
@@ -110,7 +110,7 @@ def _percents(report: Report, tables: Sequence[Table]) -> list[str]:
 
 
 def _curves(report: Report, tables: Sequence[Table]) -> list[str]:
-    """Each load that was measured at several depths: a row a depth and configuration, and knees."""
+    """For each workload at several depths: a row for each depth and configuration, and knees."""
     lines: list[str] = []
     for path in depth_paths(tables):
         heading = f"{path.heading}, {path.label}: latency over IOPS by {path.depth}"

@@ -69,7 +69,7 @@ class Comparison:
 
     @property
     def says_nothing(self) -> bool:
-        """Whether everything that one could think of lies between the bounds."""
+        """Whether everything that one could think of is between the bounds."""
         return self.low is not None and self.high is not None and self.high > _EVERYTHING * self.low
 
     def p_beyond(self, percent: float) -> Optional[float]:
@@ -83,7 +83,7 @@ class Comparison:
         return min(1.0, p_of(self.errors, distance, sides=1) * self.looks)
 
     def one_sided(self) -> Optional[tuple[float, float]]:
-        """The ends beyond each of which the truth lies with a chance of 5 %."""
+        """The ends; the truth is beyond each with a chance of 5 %."""
         if self.p is None or not self.errors:
             return None
         half = min(max(error.half_at(_ONE_SIDED) for error in self.errors), 50.0)
@@ -104,7 +104,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class ReportCell:
-    """One row of one section: a value of the compared dimension under one load.
+    """One row of one section: a value of the compared dimension under one workload.
 
     `state` is measured, failed or missing; `reason` says why when it is not measured, and "not
     proved" when the file wanted no proof. `figures`
@@ -190,7 +190,7 @@ class Table:
 
     @property
     def bases(self) -> list[str]:
-        """What the intervals of its percents rest on, each once."""
+        """What the intervals of its percentages rest on, each once."""
         bases = (
             cell.comparisons["iops"].basis
             for section in self.sections
@@ -202,7 +202,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The effect of a configuration on a kind of load, in words.
+    """The effect of a configuration on a kind of workload, in words.
 
     `kind` is on-disk, over-the-wire or both, where the configuration is of that kind; `iops` and
     the CPU time per IO are in percent of the baseline's.

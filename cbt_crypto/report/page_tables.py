@@ -75,7 +75,7 @@ def name_cell(report: Report, name: str, marks: Sequence[Element] = ()) -> Eleme
 
 
 def summary(report: Report) -> Element:
-    """Percent of the baseline by configuration and load; many loads are rows, a few columns."""
+    """Percent of the baseline by configuration and load; many workloads are rows, a few columns."""
     loads = [(table, section) for table in report.tables for section in table.sections]
     names = list(dict.fromkeys(cell.name for cell in report.cells))
     layout = _loads_down if len(loads) > max(_MANY_LOADS, len(names)) else _loads_across
@@ -237,7 +237,7 @@ def _effect(conclusion: Optional[Conclusion]) -> Element:
 
 
 def figures(report: Report, table: Table) -> Element:
-    """The sortable table of one load: a row for each mode and configuration."""
+    """The sortable table of one workload: a row for each mode and configuration."""
     what = "% lost" if report.options.loss else "Percent of baseline"
     shown = columns(table, Where.PAGE)
     headings = [
@@ -278,7 +278,7 @@ def _figure(cell: ReportCell, key: str, column: Column) -> Element:
 
 
 def everything(report: Report, table: Table) -> Element:
-    """All figures of one load with their percents and intervals, folded away."""
+    """All figures of one workload with their percentages and intervals, folded away."""
     headings = ("Figure", "Mode", report.compared, "Value", "Unit", "Percent of baseline",
                 "95 % interval", "Rests on")  # fmt: skip
     heads = [_sortable(text, column in (0, 1, 2, 4, 7)) for column, text in enumerate(headings)]

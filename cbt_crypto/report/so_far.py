@@ -1,4 +1,4 @@
-"""The percents that a running campaign knows by now, in lines for a terminal.
+"""The percentages that a running campaign knows by now, in lines for a terminal.
 
     python -m cbt_crypto.report.so_far ARCHIVE LINES
 
@@ -20,7 +20,7 @@ _NAME = 30
 
 
 def so_far(report: Report, most: int) -> list[str]:
-    """No more than `most` lines of up to 79 characters: the loads that were measured last.
+    """No more than `most` lines of up to 79 characters: the workloads that were measured last.
 
     A line is a configuration's percent of the baseline's throughput, its interval, and its IOPS.
     """

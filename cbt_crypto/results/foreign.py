@@ -370,7 +370,7 @@ def _loads(folder: Folder, name: str) -> Iterator[_PublishedLoad]:
 
 
 def _of_fio(name: str, jobs: Iterable[Job]) -> Iterator[_PublishedLoad]:
-    """One load where all jobs are alike; else each job is one, as they ran one after another."""
+    """One workload if all jobs are alike; else each job is one, as they ran in turn."""
     named = {job.name: _published_parameters(job) for job in jobs}
     loads = {tuple(sorted(parameters.items())) for parameters in named.values()}
     if len(loads) == 1:

@@ -221,7 +221,7 @@ def on_one_cluster(
     """The values of pairs side by side, by the number that their deployment was planned with.
 
     A pair is (that number, the cluster of one side, that of the other, its value). Sides that were
-    on different clusters are no pair: days may lie between them. A deployment that broke between
+    on different clusters are no pair: days may pass between them. A deployment that broke between
     the two sides counts all the same, as long as most did not.
     """
     whole: dict[int, list[ValueT]] = {}

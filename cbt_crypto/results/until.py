@@ -38,7 +38,7 @@ Asked = Literal["iops", "clat_ns_mean"]
 
 
 class MeasureUntil(BaseModel):
-    """Blocks of seconds, each a run of the load, until the percents are known well enough."""
+    """Measure a workload in blocks of seconds until the percentages are known well enough."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
@@ -115,7 +115,7 @@ def until_of(parameters: Mapping[str, Any]) -> Optional[MeasureUntil]:
 
 
 def asked_of(parameters: Mapping[str, Any]) -> tuple[Asked, ...]:
-    """The figures whose percents decide when a cell ends that has such parameters.
+    """The figures whose percentages decide when a cell ends that has such parameters.
 
     At a rate the file sets the IOPS, which say nothing: then it is the latency that differs. The
     IOPS count all the same, as a configuration may not reach the rate.
@@ -144,7 +144,7 @@ class Measured:
 
 @dataclass
 class LoadPace:
-    """One load under all configurations. `together` are those that take turns on one cluster.
+    """One workload under all configurations. `together` are those that take turns on one cluster.
 
     `blocks`: configuration -> round -> what was measured. `turns` are those on each deployment,
     where deployments are added until it is known; None where no deployment follows. `beside`: all
@@ -300,7 +300,7 @@ def read_block(
     """The block whose files are in `directory`; None where a process left no log of its IOPS.
 
     `processes` are those of cell.json, `interval_ms` is what a line of their logs stands for.
-    `warmup_s` is left out of every block of a load alike, at most half of it: where each block's
+    `warmup_s` is left out of every block of a workload, at most half of it: where each block's
     own seconds decide, those that stalled are left out as if they were warm-up.
     """
     names_of_logs = [(process["logs"], process["host"]) for process in processes]

@@ -1,1 +1,1 @@
-"""Runs a plan: checks the hosts, deploys, measures, proves, keeps, takes down."""
+"""Runs a plan: checks the hosts, deploys, measures, proves, keeps, tears down."""

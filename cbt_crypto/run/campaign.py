@@ -331,7 +331,7 @@ class CampaignRun:
         self.progress.done(cell.seconds)
 
     def _at_equal_load(self, cell: Cell) -> Scenario:
-        """The cell's load, with IOPS where its rate is a part of another cell's."""
+        """The cell's workload, with IOPS where its rate is a part of another cell's."""
         if share(cell) is None:
             return cell.scenario
         self._collector.wait()

@@ -98,7 +98,7 @@ def insist(address: str) -> Dict[str, Any]:
 
 
 def bound_by(address: str) -> Dict[str, Any]:
-    """Who has bound a name without listening, as `ask` tells of a stranger; empty if not seen."""
+    """Who has bound a name without listening, as `ask` tells of another user; empty if not seen."""
     name = "@" + address[1:]
     with open("/proc/net/unix") as file:
         inodes = [line.split()[6] for line in file if line.rstrip("\n").endswith(" " + name)]

@@ -52,7 +52,7 @@ def note(run: str, **entry: Any) -> None:
 
 
 def forget(run: str) -> None:
-    """Note that a run has been taken down."""
+    """Note that a run has been torn down."""
     path = _path(run)
     if path.parent.is_dir():
         path.unlink(missing_ok=True)
@@ -117,7 +117,7 @@ _LIMIT = 64 << 20
 
 @dataclass(frozen=True)
 class Deployment:
-    """A run that deployed something and did not take it down, as the journal has it."""
+    """A run that deployed something and did not tear it down, as the journal has it."""
 
     run: str
     by: dict[str, Any]
@@ -180,7 +180,7 @@ class Journal:
         self._append(event="deploy", configuration=configuration, how=how)
 
     def end(self) -> None:
-        """Note that everything of this run has been taken down."""
+        """Note that everything of this run has been torn down."""
         self._append(event="end")
         forget(self.run)
 
@@ -220,7 +220,7 @@ def places_of(campaign: Campaign) -> dict[str, dict[str, Any]]:
 
 
 def own_left_over(archive: Path) -> list[Deployment]:
-    """This user's own runs of the archive that were not taken down, as his state has them."""
+    """This user's own runs of the archive that were not torn down, as his state has them."""
     here = os.path.realpath(archive)
     known = {deployment.run for deployment in left_over(archive)}
     return [
@@ -231,7 +231,7 @@ def own_left_over(archive: Path) -> list[Deployment]:
 
 
 def left_over(archive: Path) -> list[Deployment]:
-    """What the archive says that runs deployed and did not take down, oldest first: hearsay."""
+    """What the archive says that runs deployed and did not tear down, oldest first: hearsay."""
     still_open: dict[str, Deployment] = {}
     for entry in _entries(archive):
         run = entry.get("run")

@@ -221,7 +221,7 @@ class Hold:
 
 
 class LostHold(RunError):
-    """Somebody else holds what this run held: nothing may be touched any more, nor taken down."""
+    """Somebody else holds what this run held: nothing may be touched any more, nor torn down."""
 
 
 @contextlib.contextmanager

@@ -57,7 +57,7 @@ class SoFar:
         self._not_before = now + (now - began) / _SHARE
 
 
-#: Lines of the terminal that the percents so far leave alone.
+#: Lines of the terminal that the percentages so far leave alone.
 _OTHER_LINES, _LEAST_LINES = 8, 5
 
 
@@ -72,7 +72,7 @@ class _LeftColumn(ProgressColumn):
 
 
 class _Bar(Progress):
-    """The bar, and below it what is done, what the clients do now, and the percents so far."""
+    """The bar, and below it what is done, what the clients do now, and the percentages so far."""
 
     doing = ""
     now = ""

@@ -111,7 +111,7 @@ def parsed(printed: str) -> dict[str, Any]:
 
 
 def fault(known: Mapping[str, Any], after_s: int) -> Optional[str]:
-    """Why there are no figures of a recovery; None when it came to its end under the load."""
+    """Why there are no figures of a recovery; None when it came to its end under the workload."""
     missing = next((step for step in STEPS if step not in known), None)
     if missing is None:
         return None

@@ -1,4 +1,4 @@
-"""Encrypted mappings: which lies on which device, and dm-crypt's line in device-mapper's table."""
+"""Encrypted mappings: which is on which device, and dm-crypt's line in device-mapper's table."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class CryptTable:
         return table.difference_from(self.over(layer)) if table else "is not dm-crypt"
 
     def over(self, layer: Mapping[str, Any]) -> CryptTable:
-        """As wanted of this very mapping: the kernel tells whether it lies on flash."""
+        """As wanted of this very mapping: the kernel tells whether it is on flash."""
         if not self.flash_flags or layer.get("rotational") != "0":
             return self
         return replace(self, flags=self.flags | self.flash_flags)

@@ -293,7 +293,7 @@ DECIDES = frozenset({"hw_opal", *FLAGS.everywhere, *FLAGS.on_flash})
 
 
 def volume_of(osd: Osd, part: str, device: str) -> str:
-    """The volume that the mapping of an OSD's "data" or "db" lies on."""
+    """The volume that the mapping of an OSD's "data" or "db" is on."""
     if lvm_and_md.is_ours(device):
         return device
     return lvm_and_md.path(_group(osd, device), f"osd.{osd.id}-{part}")
@@ -335,7 +335,7 @@ def remove_volumes(site: Site) -> HostScripts:
 
 
 def fault(layers: Sequence[Mapping[str, Any]]) -> Optional[str]:
-    """What contradicts that the mapping among these layers, top first, lies on a volume."""
+    """What contradicts that the mapping among these layers, top first, is on a volume."""
     for upper, lower in zip(layers, layers[1:]):
         if crypt_of(upper) is not None:
             is_volume = str(lower.get("uuid", "")).startswith("LVM-")

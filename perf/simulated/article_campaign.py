@@ -1,4 +1,4 @@
-"""What a published campaign takes until all its percents are known: by its own way, and by ours.
+"""What a published campaign takes until all its percentages are known: by its own way, and by ours.
 
     python perf/simulated/article_campaign.py --like ARCHIVE [--precision 2%]
     python perf/simulated/article_campaign.py --differ 1% [--deploy 60] [--fill 2000] [--around 5]
@@ -8,7 +8,7 @@ campaigns that end at a precision: a new cluster for every configuration and sce
 cell, as the article measured; rounds in which configurations share what they can, 60 s a cell; and
 side by side, in two turns of 10 s on each deployment. Each is planned, and predicted as
 `--plan --like ARCHIVE` does it, from what deploying and filling took in an archive and from what
-percents differ by there. Where there is none, `--differ` says by how much a percent differs from
+percentages differ by there. Where there is none, `--differ` says by how much a percent differs from
 one deployment to the next, its turns averaged, and the others what steps take.
 """
 
@@ -47,7 +47,7 @@ WAYS: dict[str, tuple[dict[str, Any], int]] = {
 
 
 def campaign(way: str, precision: str) -> dict[str, Any]:
-    """The article's file, to be measured in that way until its percents are so well known."""
+    """The article's file, to be measured in that way until its percentages are so well known."""
     document = yaml.safe_load(ARTICLE.read_text(encoding="utf-8"))
     cluster, seconds = WAYS[way]
     turns = cluster.get("turns", 1)
@@ -60,7 +60,7 @@ def campaign(way: str, precision: str) -> dict[str, Any]:
 
 
 class Supposed(Earlier):
-    """In place of an archive: what is supposed of deployments and of what percents differ by."""
+    """In place of an archive: what is supposed of deployments and of what percentages differ by."""
 
     def __init__(self, scratch: Path, options: argparse.Namespace) -> None:
         """Writes what `Earlier` reads."""

@@ -1,4 +1,4 @@
-"""Scenarios without Ceph on loop devices of this machine: measured, proved, and all taken down."""
+"""Scenarios without Ceph on loop devices of this machine: measured, proved, and all torn down."""
 
 from __future__ import annotations
 

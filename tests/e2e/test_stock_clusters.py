@@ -73,7 +73,7 @@ def test_a_mixture_is_called_one(lab: Lab) -> None:
     for name, text in said.items():
         assert text.startswith(f"{name}: refused"), text
         assert "its traffic is mixed: clients crc, OSDs secure" in text
-    # What a load of 4 s makes of all traffic differs from run to run; one of two is near enough.
+    # The share of 4 s in all traffic differs from run to run; one of two is near enough.
     assert any("about the share of the OSDs' data" in text for text in said.values()), said
 
 

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _ISOLATED = ROOT / "tests" / "programs" / "isolated.sh"
 _DEPLOY = ROOT / "tests" / "programs" / "deploy_cluster.py"
 _SHORT = {"vol_size": 64, "iodepth": 16, "time": 5, "op_size": 4096}
-#: The load that a test machine has besides makes single runs differ by so much, and not by more.
+#: What else runs on a test machine makes single runs differ by so much, and not by more.
 _NOISE = 4.0
 
 

@@ -1,7 +1,7 @@
 """OSDs with a block.db of their own, made by ceph-volume in a virtual machine: each as it is.
 
 One of each kind: plain; dmcrypt, which encrypts data and DB alike; and data or DB alone on volumes
-that lie on what cryptsetup opened. Every claim is made of every OSD, and one of them holds.
+that are on what cryptsetup opened. Every claim is made of every OSD, and one of them holds.
 """
 
 from __future__ import annotations

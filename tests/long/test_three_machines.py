@@ -318,7 +318,7 @@ def test_where_a_known_pattern_is_found(
     name = ran.cells()[configuration].name
     found = [disk.get(name, set()) for disk in ran.disks]
     assert found == ([ALL_UNITS] * 2 if on_disk else [set()] * 2)
-    # A unit that lies on the border of two packets is in neither as a whole.
+    # A unit that is on the border of two packets is in neither as a whole.
     seen = machines.wire.units.get(name, set())
     assert (len(seen) > 0.9 * len(ALL_UNITS)) if on_wire else not seen
 

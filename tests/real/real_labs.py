@@ -32,7 +32,7 @@ def start_lab(name: str, shape: Shape) -> Lab:
 
 @contextlib.contextmanager
 def running_lab(name: str, shape: Shape) -> Iterator[Lab]:
-    """A lab that is taken down afterwards, whatever happens, also while it starts."""
+    """A lab that is torn down afterwards, whatever happens, also while it starts."""
     try:
         yield start_lab(name, shape)
     finally:

@@ -99,7 +99,7 @@ class Ceph:
     # -- the life of a cluster --------------------------------------------------------------
 
     def initialize(self) -> None:
-        """Take down what is there, deploy anew, and wait until every OSD is up."""
+        """Tear down what is there, deploy anew, and wait until every OSD is up."""
         self._clear()
         self.hooks.prepare_hosts(self._run)
         self._new_identity()
@@ -131,7 +131,7 @@ class Ceph:
         self._run(self._at_once(cleared), "clear the host")
 
     def adopt(self, site: Site) -> None:
-        """Work beside a cluster that is there: only what a killed campaign left is taken down."""
+        """Work beside a cluster that is there: only what a killed campaign left is torn down."""
         self.site = site
         self.shutdown()
         self.cleanup()

@@ -44,7 +44,7 @@ from cbt_crypto.plan.layout import ceph_dir, conf_path, section_of, site_of
 
 
 class Directory(Ceph):
-    """A campaign's directory on every host; `hooks` say what else is to be taken down."""
+    """A campaign's directory on every host; `hooks` say what else is to be torn down."""
 
     def __init__(self, config: Section, common: Execution, hooks: BoundStack) -> None:
         """`common` is the engine's."""
@@ -200,7 +200,7 @@ class UpstreamCeph:
     # -- the life of a cluster --------------------------------------------------------------
 
     def initialize(self) -> None:
-        """Take down what is there, have upstream deploy anew, and wait until every OSD is up."""
+        """Tear down what is there, have upstream deploy anew, and wait until every OSD is up."""
         self.shutdown()
         self.cleanup()
         self.hooks.prepare_hosts(self.own.run)
@@ -242,7 +242,7 @@ class UpstreamCeph:
         )
 
     def adopt(self, site: Site) -> None:
-        """Work beside a cluster that is there: only what a killed campaign left is taken down."""
+        """Work beside a cluster that is there: only what a killed campaign left is torn down."""
         self.site = site
         self.own.adopt(site)
         self.write_programs()

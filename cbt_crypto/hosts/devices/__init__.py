@@ -1,1 +1,1 @@
-"""Block devices on a host: what lies on them, whose they are, what they are made into."""
+"""Block devices on a host: what is on them, whose they are, what they are made into."""

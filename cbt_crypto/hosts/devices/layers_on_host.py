@@ -1,4 +1,4 @@
-"""Find what a block device lies on, by its numbers "major:minor". This file runs on the hosts."""
+"""Find what a block device is on, by its numbers "major:minor". This file runs on the hosts."""
 
 import fcntl
 import os

@@ -177,7 +177,7 @@ def look(notes: Notes, path: str, key: str) -> None:
 
 
 def check_single(path: str) -> None:
-    """Raise Refused for what lies on other devices, and might be a part of them."""
+    """Raise Refused for what is on other devices, and might be a part of them."""
     if is_stacked(path):
         raise Refused("is a mapping, a volume or an array; name the device below it")
 

@@ -369,7 +369,7 @@ Change = tuple[Transition, str]
 
 @dataclass(frozen=True)
 class Deployed:
-    """A cluster that the campaign deploys, changes, and takes down."""
+    """A cluster that the campaign deploys, changes, and tears down."""
 
     section: ClusterSection
 

@@ -272,7 +272,7 @@ def _known_curve(cell: ReportCell) -> Optional[Line]:
 
 
 def depth_charts(tables: Iterable[Table]) -> Iterator[tuple[str, Lines]]:
-    """Heading and chart for each load that was measured at several depths."""
+    """Heading and chart for each workload that was measured at several depths."""
     for path in depth_paths(tables):
         yield path.heading, _chart(path)
 
@@ -336,7 +336,7 @@ def size_charts(tables: Iterable[Table]) -> Iterator[tuple[str, Bars]]:
 
 
 def _alike(tables: Iterable[Table]) -> dict[object, list[Table]]:
-    """Tables of one load, by everything but the size."""
+    """Tables of one workload, by everything but the size."""
     by_load: dict[object, list[Table]] = {}
     for table in tables:
         if table.op_size is not None:

@@ -37,7 +37,7 @@ class ForestPoint:
 
 @dataclass(frozen=True)
 class Row:
-    """One load: the heading under which it stands, its own words, and a point a configuration."""
+    """One workload: its heading, its own words, and a point for each configuration."""
 
     heading: str
     label: str

@@ -1,1 +1,1 @@
-"""From records to percents with intervals, and what is doubtful about them."""
+"""From records to percentages with intervals, and what is doubtful about them."""

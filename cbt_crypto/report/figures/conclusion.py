@@ -1,4 +1,4 @@
-"""The effect of each configuration on each kind of load, in a word that its whole interval allows.
+"""Say the effect of each configuration on each kind of workload in a word.
 
 None is a claim too: it takes an interval that lies inside of a margin (two one-sided tests:
 D. J. Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15(6), 1987). What was deployed
@@ -16,7 +16,7 @@ from cbt_crypto.report import wording
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
 from cbt_crypto.results.cell.run import Run
 
-#: An effect that lies within so much either way, in percent, is none.
+#: An effect that is within so much either way, in percent, is none.
 MARGIN = 1.0
 #: Throughput lost against the baseline from which on an effect has this name, in percent.
 _BANDS = ((20.0, "High"), (10.0, "Moderate"), (0.0, "Low"))
@@ -68,7 +68,7 @@ def _load(cell: ReportCell, table: Table, section: Section) -> str:
 
 
 def _own_load(loads: Mapping[str, int], cell: ReportCell, table: Table, section: Section) -> str:
-    """The load in words; with the table's title where several tables are of that load."""
+    """The workload in words; with the table's title where several tables are of that workload."""
     load = _load(cell, table, section)
     return load if loads.get(load, 0) < 2 else f"{load} ({table.title})"
 
@@ -138,7 +138,7 @@ _PLACED = ("scenario", "op_size", "drive")
 
 @dataclass(frozen=True)
 class LossRow:
-    """One drive under one load; a percent lost for each column, None where there is none."""
+    """One drive under one workload; a percent lost for each column, None where there is none."""
 
     label: str
     losses: tuple[Optional[float], ...]

@@ -1,4 +1,4 @@
-"""Response curves: latency over IOPS along the depths of one load, and where each curve bends.
+"""Response curves: latency over IOPS along the depths of one workload, and where each curve bends.
 
 The knee is the depth with the most power, IOPS divided by mean latency (Kleinrock, "Power and
 deterministic rules of thumb for probabilistic problems in computer communications", ICC 1979):
@@ -35,7 +35,7 @@ class DepthPoint:
 
 @dataclass(frozen=True)
 class Knee:
-    """The depth with the most power; the bend lies between the depths `low` and `high`."""
+    """The depth with the most power; the bend is between the depths `low` and `high`."""
 
     depth: int
     low: int
@@ -53,7 +53,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class DepthPath:
-    """The curves of one load: a scenario, an op size, a mode in one direction, and what else."""
+    """The curves of one workload: a scenario, op size, direction, and other parameters."""
 
     heading: str
     key: str
@@ -63,7 +63,7 @@ class DepthPath:
 
 
 def depth_paths(tables: Iterable[Table]) -> Iterator[DepthPath]:
-    """One for each load that was measured at three depths or more."""
+    """One for each workload that was measured at three depths or more."""
     for dimension in DEPTHS:
         for members in _alike(tables, dimension).values():
             if len(members) >= _LEAST:
@@ -71,7 +71,7 @@ def depth_paths(tables: Iterable[Table]) -> Iterator[DepthPath]:
 
 
 def _alike(tables: Iterable[Table], dimension: str) -> dict[object, dict[int, Table]]:
-    """Tables of one load by their depth."""
+    """Tables of one workload by their depth."""
     by_load: dict[object, dict[int, Table]] = {}
     for table in tables:
         depth = table.dimensions.get(dimension)

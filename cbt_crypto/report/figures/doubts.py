@@ -84,7 +84,7 @@ def _encrypted_below(network: Optional[OverlayProof]) -> Iterator[str]:
 def _imbalance(osds: Optional[OverlayProof]) -> Iterator[str]:
     """The OSD that served most, if that is far more than the mean; else that of most groups.
 
-    Groups that are spread unevenly do no harm to a load that happens to be even, such as that of a
+    Uneven groups do no harm to a workload that happens to be even, such as that of a
     few objects; another volume, or the next deployment, meets them all the same.
     """
     evidence = _mapping(osds.evidence) if osds else {}
@@ -325,7 +325,7 @@ def _apart(run: Run) -> Iterator[str]:
 
 
 def _rate(run: Run) -> Iterator[str]:
-    """Whether the load was as high as it was to be; reads and writes are told it together."""
+    """Whether the workload was as high as it was to be; reads and writes are told it together."""
     if run.rate_iops is None:
         return
     done = total_rate(run, "iops")
@@ -520,7 +520,7 @@ def control_differs(
 
 
 def control_sentences(tables: Iterable[Table], control: str) -> Iterator[str]:
-    """One for each load under which the control's throughput differs, and one for other figures.
+    """One for each workload in which the control's throughput differs, and one for other figures.
 
     A control tells of its own figure: equal IOPS do not say that CPU times can be compared.
     """

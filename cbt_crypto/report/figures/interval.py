@@ -92,7 +92,7 @@ _FEWEST_DEGREES = 2
 
 @dataclass(frozen=True)
 class KnownLoad:
-    """The cells of one load of that archive, by configuration."""
+    """The cells of one workload of that archive, by configuration."""
 
     dimensions: Mapping[str, Scalar]
     direction: str
@@ -101,7 +101,7 @@ class KnownLoad:
 
 @dataclass(frozen=True)
 class KnownSpread:
-    """The loads of an archive that was measured in rounds; `name` is how the archive is called."""
+    """The workloads of an archive that was measured in rounds; `name` is the archive's."""
 
     name: str
     loads: tuple[KnownLoad, ...]
@@ -114,7 +114,7 @@ class KnownSpread:
         values: Sequence[Scalar],
         sides: Sequence[Sequence[Value]],
     ) -> Optional[Estimate]:
-        """The ratio of two rows that were deployed once; None where that load was not repeated.
+        """The ratio of two rows that were deployed once; None where that workload was not repeated.
 
         Each row has the variance of its own name there; of a name that is not there the largest.
         """
@@ -168,9 +168,9 @@ _Key = tuple[Hashable, Scalar, Scalar, str]
 
 @dataclass(frozen=True)
 class LoadRuns:
-    """All cells of one section: the same load under each value of the compared dimension.
+    """All cells of one section: the same workload under each value of the compared dimension.
 
-    `dimensions` are what the load is, without the compared one.
+    `dimensions` are what the workload is, without the compared one.
     """
 
     direction: str

@@ -203,7 +203,7 @@ READERS: Mapping[str, Callable[[bytes], FioOutput]] = {
     "rados_bench": parse_rados_bench,
     "kbench": parse_kbench,
 }
-#: Between a kind and the name of the one job that counts, of a file with the jobs of several loads.
+#: Between a kind and the name of the one job that counts, in a file with several jobs.
 NAMED = ":"
 
 

@@ -289,7 +289,7 @@ def stable_name(links: Sequence[str]) -> Optional[str]:
         preferred = (n for n, prefix in enumerate(_PREFERRED) if name.startswith(prefix))
         return next(preferred, len(_PREFERRED)), link
 
-    # lvm-pv-uuid-... and dm-... name what lies on a drive.
+    # lvm-pv-uuid-... and dm-... name what is on a drive.
     direct = [name for name in names if not name.startswith((f"{_BY_ID}lvm-", f"{_BY_ID}dm-"))]
     return min(direct, key=rank, default=None)
 
@@ -312,7 +312,7 @@ def why_not(
 
 
 def _carried(facts: Mapping[str, Any]) -> list[str]:
-    """What lies on a drive, most telling first."""
+    """What is on a drive, most telling first."""
     content, volumes = facts["content"], facts["volumes"]
     words = []
     if facts["mounts"]:

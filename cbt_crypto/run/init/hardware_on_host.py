@@ -83,7 +83,7 @@ def osd_label(path: str) -> Optional[str]:
 
 
 def drive(entry: Dict[str, Any], names: Dict[str, List[str]]) -> Dict[str, Any]:
-    """One device of lsblk, its partitions and what lies on it flattened into lists."""
+    """One device of lsblk, its partitions and what is on it flattened into lists."""
     name = entry["name"]
     path = os.path.realpath("/dev/" + name.replace("!", "/"))
     under = flat(entry)
@@ -109,7 +109,7 @@ def drive(entry: Dict[str, Any], names: Dict[str, List[str]]) -> Dict[str, Any]:
 
 
 def flat(entry: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """A device and all that lies on it."""
+    """A device and all that is on it."""
     return [entry] + [device for child in entry.get("children", []) for device in flat(child)]
 
 

@@ -274,7 +274,7 @@ def _loads(clients: int) -> dict[str, Any]:
 def _fitted(
     benchmarks: Mapping[str, Any], proposal: Proposal, seconds: Optional[int]
 ) -> dict[str, Any]:
-    """The loads with one size for all volumes, which are so shared, and with `seconds`."""
+    """The workloads with one size for all volumes, which are so shared, and with `seconds`."""
     sections = [part for section in benchmarks.values() for part in _parts(section)]
     most = max(part.get("volumes_per_client", 1) for part in sections) * len(proposal.clients)
     room = proposal.capacity * _FILLED / proposal.replication / most / 2**20

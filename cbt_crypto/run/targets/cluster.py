@@ -138,12 +138,12 @@ class DeployedCluster:
         self.cluster.check_health()
 
     def end(self, made: Sequence[Volume], run: str) -> None:
-        """Take the cluster down, with its volumes."""
+        """Tear the cluster down, with its volumes."""
         take_down(self.cluster)
 
     @staticmethod
     def clear(cluster: Cluster, remote: Runs, campaign: Campaign, run: str) -> None:
-        """Take down what a dead run left, of which `cluster` is made."""
+        """Tear down what a dead run left, of which `cluster` is made."""
         take_down(cluster)
 
 

@@ -115,7 +115,7 @@ class DriveTarget:
         """Nothing to wait for: a drive has no health of a cluster's kind."""
 
     def end(self, made: Sequence[Volume], run: str) -> None:
-        """Free the drives: what takes the cluster's directories down does it too."""
+        """Free the drives: what tears the cluster's directories down does it too."""
         self._cluster.end(made, run)
 
     def _run(self, scripts: HostScripts, what: str) -> None:

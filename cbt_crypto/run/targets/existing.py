@@ -340,7 +340,7 @@ class ExistingCluster:
 
     @staticmethod
     def clear(cluster: Cluster, remote: Runs, campaign: Campaign, run: str) -> None:
-        """Take down what a dead run left beside the cluster, and in it what says it is its own."""
+        """Tear down what a dead run left beside the cluster, and in it what says it is its own."""
         section = campaign.cluster
         commands, head = commands_of(cluster, section.client_id, run=run), section.head
         volumes = volumes_of(campaign, cells_of(campaign))

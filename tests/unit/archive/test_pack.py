@@ -90,7 +90,7 @@ def write(
         warnings.simplefilter("ignore")
         for name, data in files.items():
             entry = zipfile.ZipInfo(name)
-            # as in the file: ZipInfo would mend some names itself
+            # as in the file: ZipInfo would fix some names itself
             entry.filename = name
             entry.compress_type = zipfile.ZIP_DEFLATED
             if change:

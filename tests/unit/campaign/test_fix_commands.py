@@ -1,4 +1,4 @@
-"""The commands that mend what is red; and that no host can have one of its own run."""
+"""The commands that fix what is red; and that no host can have one of its own run."""
 
 from __future__ import annotations
 

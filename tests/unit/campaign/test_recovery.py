@@ -1,4 +1,4 @@
-"""An OSD goes out under a load and comes back: what is started, and what its lines mean."""
+"""An OSD goes out under a workload and comes back: what is started, and what its lines mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole campaign on a host of fakes: what is kept, what is taken down, and how it ends."""
+"""A whole campaign on a host of fakes: what is kept, what is torn down, and how it ends."""
 
 from __future__ import annotations
 

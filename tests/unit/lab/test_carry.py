@@ -1,4 +1,4 @@
-"""What a kill between two renames leaves of an archive, and how it is mended."""
+"""What a kill between two renames leaves of an archive, and how it is fixed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def results(archive: Path, name: str, text: str) -> None:
 def test_a_kill_before_the_new_results_are_in_place_keeps_the_old(tmp_path: Path) -> None:
     results(tmp_path, ".results.replaced", "old")
     results(tmp_path / ".results.incoming", "results", "new")
-    run.mend(tmp_path)
+    run.settle(tmp_path)
     assert names(tmp_path) == ["results"]
     assert (tmp_path / "results" / "plan.json").read_text() == "old"
 
@@ -37,16 +37,16 @@ def test_a_kill_after_it_keeps_the_new(tmp_path: Path) -> None:
     results(tmp_path, ".results.replaced", "old")
     results(tmp_path, "results", "new")
     (tmp_path / ".results.incoming").mkdir()
-    run.mend(tmp_path)
+    run.settle(tmp_path)
     assert names(tmp_path) == ["results"]
     assert (tmp_path / "results" / "plan.json").read_text() == "new"
 
 
 def test_a_whole_archive_and_none_are_left_as_they_are(tmp_path: Path) -> None:
-    run.mend(tmp_path / "absent")
+    run.settle(tmp_path / "absent")
     results(tmp_path, "results", "whole")
     (tmp_path / "report.md").touch()
-    run.mend(tmp_path)
+    run.settle(tmp_path)
     assert names(tmp_path) == ["report.md", "results"]
 
 
@@ -102,5 +102,5 @@ def test_a_link_in_an_archive_is_refused_with_a_sentence(
     else:
         path.symlink_to(tmp_path / ("victim" if kind == "link" else "nowhere"))
     with pytest.raises(UsageError, match="is no directory; remove it"):
-        run.mend(tmp_path / "archive")
+        run.settle(tmp_path / "archive")
     assert (tmp_path / "victim").is_dir()

@@ -61,7 +61,7 @@ def test_a_change_takes_a_new_cluster() -> None:
     assert BOTH.transition_to(flagged) == Transition.LIVE
 
 
-# -- formatting and taking down -------------------------------------------------------------------
+# -- formatting and tearing down -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

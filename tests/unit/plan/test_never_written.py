@@ -1,4 +1,4 @@
-"""A load that reads volumes which nobody filled measures nothing, and is refused."""
+"""A workload that reads volumes which nobody filled measures nothing, and is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same load on clusters that were there already, an archive for each network, in one report."""
+"""Compare one workload on existing clusters, an archive for each network, in one report."""
 
 from __future__ import annotations
 

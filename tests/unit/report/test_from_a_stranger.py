@@ -1,4 +1,4 @@
-"""Archives from a stranger who wishes ill: one sentence, bounded memory, and inert names."""
+"""Archives from another user who wishes ill: one sentence, bounded memory, and inert names."""
 
 from __future__ import annotations
 

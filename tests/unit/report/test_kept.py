@@ -38,7 +38,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def archive(tmp_path: Path, synthetic: ModuleType) -> Path:
-    """Two configurations under one load, with everything that a cell can have sampled."""
+    """Two configurations under one workload, with everything that a cell can have sampled."""
     shape = synthetic.SyntheticScenario("rbd_multi_client", 2, 1, (4096,))
     campaign = synthetic.SyntheticCampaign(
         scenarios=[shape], configurations=["Unencrypted", "LUKS"], seconds=12,

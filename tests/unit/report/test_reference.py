@@ -1,4 +1,4 @@
-"""The published percents come back from absolute figures that stand behind them."""
+"""The published percentages come back from absolute figures that stand behind them."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_emulated_hosts_are_said_to_be_in_every_table(repeated):
     _edit(small / "results/environment.json", lambda e: e["hosts"]["osd0"].update(emulated=True))
     built = build(small)
     assert built.emulated_hosts == ("osd0",)
-    assert _printed(built).count(EMULATED) == 2  # the load's table and the effects
+    assert _printed(built).count(EMULATED) == 2  # the workload's table and the effects
     assert markdown(built).count(EMULATED) == 3
     assert {row["emulated"] for row in csv.DictReader(io.StringIO(tidy(built)))} == {"True"}
     assert document(built)["emulated_note"] == EMULATED

@@ -42,7 +42,7 @@ VALUES = [
 
 
 def changed(document: Any, value: Any) -> Iterator[tuple[str, Any]]:
-    """The file with `value` at each key of the cluster, of a scenario, and of what lies below."""
+    """The file with `value` at each key of the cluster, of a scenario, and of what is below."""
     keys = {**dict.fromkeys(ClusterSection.model_fields), **document["cluster"]}
     (scenario,) = document["benchmarks"]
     for section, names in (

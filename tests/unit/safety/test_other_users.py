@@ -1,4 +1,4 @@
-"""Other users of a host are strangers: what they make, hold or name decides nothing."""
+"""Other users of a host: what they make, hold or name decides nothing."""
 
 from __future__ import annotations
 
