@@ -61,9 +61,8 @@ def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None
     console.print()
     for sentence in memory_warnings(plan.campaign, plan.to_measure):
         console.print(f"warning: {sentence}", highlight=False, markup=False, soft_wrap=True)
-    in_all = _in_all(plan) if earlier is None else ""
-    first, *rest = _buys(plan, earlier)
-    for line in (f"{_summary(plan)}{in_all} {first}", *rest):
+    in_all = [_in_all(plan)] if earlier is None else []
+    for line in (_summary(plan), *in_all, *_buys(plan, earlier)):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if earlier is not None and like is not None:
         words = in_words(predict(plan, earlier), like)
@@ -197,8 +196,8 @@ def _summary(plan: Plan) -> str:
     return (
         f"{counted(cells, 'cell')} to measure{f', {already} not' if already else ''}; "
         f"{', '.join(kinds) or 'nothing to deploy'}; prefill of {plan.prefill_mb / 1024:.1f} GiB. "
-        f"Measuring takes {_most(plan)}{measured} by the file's own times; deployments and "
-        f"prefill come on top{_pauses(plan)}."
+        f"Measuring takes {_most(plan)}{measured}; "
+        f"deployments and prefill{_pauses(plan)} are extra."
     )
 
 
@@ -206,7 +205,7 @@ def _in_all(plan: Plan) -> str:
     """What a person asks first, before any archive can tell it better."""
     left = Forecast(plan, now=lambda: 0.0).left()
     about = f"{_most(plan)}about {clock(left.seconds)} {left.give_or_take}"
-    return f" In all {about} on a small cluster; --like ARCHIVE says it of yours."
+    return f"In all {about} on a small cluster; --like ARCHIVE predicts it for yours."
 
 
 def _most(plan: Plan) -> str:
@@ -214,7 +213,7 @@ def _most(plan: Plan) -> str:
 
 
 def _pauses(plan: Plan) -> str:
-    return f", and pauses of {plan.pauses_s:.0f} s" if plan.pauses_s else ""
+    return f" (and pauses of {plan.pauses_s:.0f} s)" if plan.pauses_s else ""
 
 
 def _buys(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
@@ -302,7 +301,7 @@ def _seen(plan: Plan, rounds: int) -> str:
     )
     return (
         f"The campaign ends in verdicts on {counted(_comparisons(plan), 'comparison')}. For each "
-        f"workload a loss of {now} would be seen where {what} by {_SUPPOSED[0]:g} % "
+        f"workload a loss of {now} would be seen if {what} by {_SUPPOSED[0]:g} % "
         f"({far} at {_SUPPOSED[1]:g} %); with one more round {then} ({farther}).{low}"
     )
 

@@ -165,10 +165,10 @@ def test_a_load_is_judged_by_loads_like_it_and_others_by_the_worst(
     todo = plan(_in_rounds(campaign_of, {"build": {}}))
     found = predict(todo, earlier)
     read, write, other = found.rounds.values()
-    assert read.startswith("±2% after about 4 deployments") and "no such load" not in read
-    assert write.startswith("±2% after about 25 deployments") and "no such load" not in write
+    assert read.startswith("±2% after about 4 deployments") and "no such workload" not in read
+    assert write.startswith("±2% after about 25 deployments") and "no such workload" not in write
     assert other.startswith("±2% after about 25 deployments")
-    assert "; no such load there, so by the worst of 2 percents of others" in other
+    assert "; no such workload there, so by the worst of 2 others" in other
     # Each workload's own rounds: 25 of two deployments, each with the workloads that still go on.
     assert found.deploying == pytest.approx(25 * 2 * 40)
     assert found.filling == pytest.approx(25 * 2 * 5)
