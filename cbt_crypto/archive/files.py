@@ -130,7 +130,7 @@ YAML_DIGITS = 100
 
 
 def read_yaml(data: bytes) -> Any:
-    """The value of a stranger's YAML, its aliases counted first, or Malformed."""
+    """The value of another user's YAML, its aliases counted first, or Malformed."""
     if len(data) > _YAML_BYTES:
         raise Malformed("is larger than 1 MiB, so it was not read")
     try:

@@ -77,7 +77,7 @@ def bring_results(lab: Lab, node: Node, remote_archive: str, archive: Path) -> N
     settle(archive)
 
 
-def mend(archive: Path) -> None:
+def settle(archive: Path) -> None:
     """Clear what a kill during `bring_results` left; UsageError for a link in an archive."""
     replaced, results = archive / _REPLACED, archive / "results"
     for path in (replaced, archive / _INCOMING, results):

@@ -67,7 +67,7 @@ def _each(
     scenarios: Sequence[Scenario],
     how_often: Callable[[Scenario], int],
 ) -> Iterator[tuple[Scenario, int]]:
-    """Every scenario object of every round; a visit measures all loads, as changes cost time."""
+    """Every scenario object of every round; one visit measures all workloads."""
     for turn, names in enumerate(rounds):
         for name in names:
             for scenario in scenarios:
@@ -236,7 +236,7 @@ def turns_of(section: ClusterSection) -> int:
 
 
 def deployments_of(section: ClusterSection, scenario: Scenario) -> int:
-    """On how many deployments a load is measured, at most: the file's, or what its time allows."""
+    """On how many deployments a workload is measured at most: the file's, or as time allows."""
     until = scenario.until
     if until is None or "iterations" in section.model_fields_set:
         return section.iterations

@@ -142,7 +142,7 @@ class Earlier:
         return alike or seen, bool(alike)
 
     def spread(self, cell: Cell, block_s: int) -> Optional[float]:
-        """Standard deviation of a pair's log ratio under such a load, or of neighbouring
+        """Standard deviation of a pair's log ratio under such a workload, or of neighbouring
         blocks'."""
         alike = [row for row in self._cells if _alike(cell, row[1])] or self._cells
         pairs = _pairs([state for _, state in alike])

@@ -47,7 +47,7 @@ def headline(report: Report) -> tuple[str, ...]:
 
 
 def _together(report: Report) -> Iterator[str]:
-    """What two levels of a matrix do to one another, of the loads where that is shown first."""
+    """What two levels of a matrix do to one another, of the workloads where that is shown first."""
     several = len({table.scenario for table in report.tables}) > 1
     all_of = [
         (effect, _load(table, section, several))

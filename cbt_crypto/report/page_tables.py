@@ -173,7 +173,7 @@ def _interval(cell: ReportCell, comparison: Comparison, loss: bool) -> str:
 def pairs(
     report: Report, table: Table, title: str, of: Callable[[Section], tuple[Pair, ...]]
 ) -> Iterator[Element]:
-    """The rows of one load compared with one another, or levels of a matrix, folded away."""
+    """The rows of one workload compared with one another, or levels of a matrix, folded away."""
     rows = [
         E.TR(
             E.TD(section.label, E.CLASS("name")),

@@ -227,7 +227,7 @@ _MOST = 10**6
 def lay_out(archive: Path, out: Path) -> int:
     """Write our archive in upstream's layout to a new `out`; return how many fio results.
 
-    A folder for each configuration, one id for a load in all. UsageError for no archive of ours, no
+    A folder for each configuration, one id for a workload in all. UsageError for no archive, no
     results, bad names.
     """
     if os.path.lexists(out):
@@ -322,7 +322,7 @@ class _PublishedLoad(NamedTuple):
 
 
 def read_published(path: Path, configuration: str) -> list[Run]:
-    """A run for each load in a file, a directory's files or a pattern's; same loads repeat.
+    """A run for each workload in a file, a directory's files or a pattern's; same workloads repeat.
 
     Raises Malformed for several kbench summaries, or no readable file.
     """

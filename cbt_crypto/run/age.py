@@ -46,7 +46,7 @@ class Overwrites:
 
 
 def carriers(reading: Reading) -> Iterator[tuple[str, int, int]]:
-    """What lies at the bottom (of an OSD on a file, the file): name, bytes written, size."""
+    """What is at the bottom (of an OSD on a file, the file): name, bytes written, size."""
     for name, told in reading.items():
         layers = [layer for stack in told["devices"] for layer in stack]
         bottoms = [layer for layer in layers if layer.get("size_bytes")]

@@ -74,7 +74,7 @@ def contrasts(matrix: Matrix) -> Iterator[Contrast]:
 
 
 def effects(matrix: Matrix, loads: Mapping[Hashable, LoadRuns]) -> dict[Hashable, tuple[Pair, ...]]:
-    """The effects and interactions of every load. With a chance of 95 % all that are shown are."""
+    """Effects and interactions of every workload; with a chance of 95 % all shown are true."""
     all_contrasts = tuple(contrasts(matrix)) if matrix else ()
     keys = [(load, contrast) for load in loads for contrast in all_contrasts]
     estimates = {key: one for key in keys if (one := _estimate(loads[key[0]], key[1]))}
