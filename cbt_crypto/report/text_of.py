@@ -39,7 +39,7 @@ NOTHING = "Nothing is compared: no configuration beside the baseline has been me
 #: Comparisons of a section beside those with the baseline, by their heading.
 PAIRS: Mapping[str, Callable[[Section], tuple[Pair, ...]]] = {
     "Levels, alone and together": lambda section: section.effects,
-    "Rows among one another": lambda section: section.pairs,
+    "Rows compared with one another": lambda section: section.pairs,
 }
 
 

@@ -79,7 +79,9 @@ def _others(host: HostRecord) -> Iterator[Limit]:
         return
     cores = use.user + use.sys
     if cores >= OTHERS_CORES:
-        text = f"other processes on {host.host} ({use.name}; {cores:.1f} cores)"
+        # Those that ended between two samples have no name.
+        busiest = f", most of all {use.name}" if use.name else ""
+        text = f"other processes on {host.host} ({cores:.1f} cores{busiest})"
         yield Limit("other processes", text)
 
 

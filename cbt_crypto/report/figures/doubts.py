@@ -96,7 +96,7 @@ def _imbalance(osds: Optional[OverlayProof]) -> Iterator[str]:
         total = sum(primaries.values())
         if len(primaries) == len(ops) and total > 0:
             share = 100 * (primaries[name] * len(primaries) / total - 1)
-            why = f"; of placement groups it is primary of {abs(share):.0f} % {_word(share)}"
+            why = f"; it is primary of {abs(share):.0f} % {_word(share)} placement groups"
         yield f"{name} served {more:.0f} % more operations than the mean of {len(ops)} OSDs{why}"
         return
     for what, counts in (("is primary of", primaries), ("has", groups)):

@@ -118,7 +118,7 @@ def told(archive: Path, **values: Any) -> None:
 
 
 def test_the_line_of_an_onlooker(archive: Path, holder: Any) -> None:
-    assert "no campaign is seen" in status(archive).plain
+    assert "no campaign is running" in status(archive).plain
     told(archive)
     assert "was killed at: deploy" in status(archive).plain
     assert "cleanup" in status(archive).plain

@@ -66,8 +66,8 @@ def test_workers_are_no_doubt_where_osds_may_use_every_cpu_or_nothing_is_encrypt
 def test_an_osd_that_serves_far_more_than_the_mean() -> None:
     (said,) = _said("read", _osds([1000, 1000, 1000, 2000], [10, 10, 10, 20]))
     assert said == (
-        "osd.3 served 60 % more operations than the mean of 4 OSDs; of placement groups it is "
-        "primary of 60 % more"
+        "osd.3 served 60 % more operations than the mean of 4 OSDs; it is primary of 60 % more "
+        "placement groups"
     )
     assert _said("read", _osds([1000, 1000, 1000, 1200])) == []
     assert _said("read", _osds([1, 1, 1, 9])) == []

@@ -120,6 +120,12 @@ def test_only_what_was_full_is_the_limit(recorded: Any, threads: Any, line: Any,
     assert rows["control"].limit == rows["Unencrypted"].limit == ""
 
 
+def test_other_processes_that_ended_unseen_are_not_named(recorded: Any) -> None:
+    rows = recorded(QUIET, top_cpu=[1, 100], cpu=[250, 0, 100, 450, 0, 0, 0, 0])
+    (limit,) = [text for text in rows["LUKS"].warnings if "other processes" in text]
+    assert limit.endswith(" cores)") and "(;" not in limit and ", most of all" not in limit
+
+
 def test_a_limit_beside_the_storage_is_in_the_headline(repeated: Path, recorded: Any) -> None:
     recorded({**QUIET, "client": [90, 8, 98, 9, "fio"]})
     report = build(repeated)
