@@ -24,7 +24,7 @@ define install
 endef
 
 .PHONY: help quickstart test test-long test-faults fuzz packages test-packages venv lock lint unit contract pythons e2e lab \
-	dist release site man clean
+	upstream-patches dist release site man clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -74,6 +74,9 @@ lint: $(TOX) ## Check rules, format, layers, and that no code is dead
 
 unit contract e2e lab: $(TOX) ## Run one kind of test only
 	$(TOX) -e py -- -n 4 --dist loadgroup tests/$@
+
+upstream-patches: venv ## Count anew what contrib/upstream says of itself (CBT=DIR, a checkout of CBT)
+	PYTHONPATH=tests/real $(BIN)/python tests/real/upstream_patches.py $(CBT)
 
 pythons: $(TOX) ## Run unit and contract tests on Python 3.9 and 3.13, where these are installed
 	$(TOX) -e py39,py313

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from synthetic_archive import Load, SyntheticCampaign, SyntheticScenario, write_archive
-from upstream_patches import PATCHES, alone, apply, clone, git
+from upstream_patches import PATCHES, alone, apply, clone, git, suite_of
 
 from cbt_crypto import report
 from cbt_crypto.engine.upstream.checkout import Checkout
@@ -46,29 +46,6 @@ def tree(
         path = clone(checkout, tmp_path_factory.mktemp("patched") / "cbt")
         trees[key] = apply(path, *alone(name))
     return trees[key]
-
-
-def suite_of(python: Path, path: Path) -> tuple[int, int, str]:
-    """Return how many tests of upstream's suite pass and do not pass there, in that Python.
-
-    The suite walks all of /tmp and fails when something vanishes there meanwhile, so it gets its
-    own; what it needs from below /tmp is mounted elsewhere.
-    """
-    own_tmp = (
-        'mount --bind "$0" /mnt && mount --bind "$1" /srv && mount --bind "$2" /media && '
-        'mount -t tmpfs tmpfs /tmp && mkdir -p "$2" && mount --bind /media "$2" && '
-        'cd /mnt && shift 2 && exec "/srv/bin/$@"'
-    )
-    places = [str(python.parents[1]), sys.prefix]
-    suite = [*places, python.name, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
-    done = subprocess.run(
-        ["unshare", "--mount", "--map-root-user", "sh", "-c", own_tmp, str(path), *suite],
-        capture_output=True, text=True, check=False, timeout=500,
-    )  # fmt: skip
-    summary = done.stdout.splitlines()[-1] if done.stdout else done.stderr
-    counts = {word: int(number) for number, word in re.findall(r"(\d+) (\w+)", summary)}
-    bad = counts.get("failed", 0) + counts.get("errors", 0) + counts.get("error", 0)
-    return counts.get("passed", 0), bad, done.stdout[-2000:]
 
 
 def own_tests(name: str) -> int:
@@ -117,7 +94,7 @@ def test_upstream_s_tests_pass_with_each_alone(
     assert own > 0 and passed == passed_before(checkout) + own
     if git(tree, "rev-parse", "HEAD~" + str(len(alone(name)))).startswith(_BASE):
         told = f"{_PASSED_ON_BASE} tests pass on {_BASE}, {passed} with this patch"
-        assert told in " ".join(PATCHES[name].read_text().split())
+        assert told in " ".join(PATCHES[name].read_text().split()), "see make upstream-patches"
 
 
 def test_upstream_s_tests_pass_with_all_together(

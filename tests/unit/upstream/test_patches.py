@@ -41,3 +41,12 @@ def test_a_patch_is_small_and_needs_nothing_of_this_package(name: str) -> None:
     files = [line[6:] for line in lines if line.startswith("+++ b/")]
     assert any(file.startswith("tests/test_") for file in files)
     assert name == "cpu-sums" or any(file.startswith("docs/") for file in files)
+
+
+@every_patch
+def test_its_list_of_files_counts_its_lines(name: str) -> None:
+    told, _, diff = PATCHES[name].read_text().partition("\ndiff --git ")
+    for sign, word in (("+", "insertion"), ("-", "deletion")):
+        counts = re.findall(rf"(\d+) {word}s?\([+-]\)", told) or ["0"]
+        lines = re.findall(rf"^\{sign}(?!\{sign}\{sign} )", diff, re.M)
+        assert counts == [str(len(lines))], "make upstream-patches writes it anew"
