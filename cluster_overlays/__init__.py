@@ -10,6 +10,7 @@ from cbt_crypto.cluster_overlays.db_device import DbDevice
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.network import Network
 from cbt_crypto.cluster_overlays.osd_service import OsdService
+from cbt_crypto.cluster_overlays.pools import Pools
 from cbt_crypto.cluster_overlays.rbd_encryption import RbdEncryption
 from cbt_crypto.cluster_overlays.secure_messenger import SecureMessenger
 from cbt_crypto.cluster_overlays.tuned import Tuned
@@ -25,4 +26,5 @@ OVERLAYS: dict[str, type[Overlay]] = {
     "tuned": Tuned,
     "rbd_encryption": RbdEncryption,
     "ceph_options": CephOptions,
+    "pools": Pools,
 }

@@ -185,6 +185,10 @@ class Overlay(BaseModel):
         """What is called in place of one of Ceph's programs, such as ceph-osd."""
         return name
 
+    def pool_profile(self, name: str) -> str:
+        """The pool profile by which the pool of that profile's name is made."""
+        return name
+
     def before_osds(self, site: Site) -> HostScripts:
         """Run before the OSDs are made, e.g. to make the device that `osd_device` names."""
         return {}

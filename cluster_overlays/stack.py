@@ -57,6 +57,10 @@ class Stack(Overlay):
         return _passed(self.overlays, "program", site, value=name)
 
     @override
+    def pool_profile(self, name: str) -> str:
+        return _passed(self.overlays, "pool_profile", value=name)
+
+    @override
     def osd_device(self, osd: Osd, device: str) -> str:
         return _passed(self.overlays, "osd_device", osd, value=device)
 
@@ -203,6 +207,10 @@ class BoundStack:
     def device_class(self, osd: Osd) -> Optional[str]:
         """The CRUSH device class of the OSD; Ceph's own choice when None."""
         return self._of(osd).site.group or None
+
+    def pool_profile(self, name: str) -> str:
+        """The pool profile by which the pool of that profile's name is made."""
+        return self.stack.pool_profile(name)
 
     def pool_class(self, pool: str) -> Optional[str]:
         """The device class on which alone a pool is; any when None."""

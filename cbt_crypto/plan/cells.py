@@ -96,6 +96,10 @@ def measured_cluster(section: ClusterSection) -> dict[str, Any]:
     for key in ("configurations", "baseline", "iterations", "rebuild", "deploy_timeout", "order"):
         del cluster[key]
     del cluster["seed"], cluster["control"], cluster["turns"], cluster["matrix"]
+    for profile in cluster["pool_profiles"].values():
+        for key in ("compression_mode", "compression_algorithm", "allow_ec_optimizations"):
+            if not profile[key]:
+                del profile[key]
     # As archives have it that were written before there were these keys.
     if not cluster["discard"]:
         del cluster["discard"]

@@ -90,12 +90,6 @@ def per_device(cluster: ClusterSection) -> int:
     return count[0] if isinstance(count, list) else count
 
 
-def pieces_of(cluster: ClusterSection, pool: PoolProfile) -> int:
-    """On how many OSDs an object of a pool is."""
-    code = cluster.erasure_profiles.get(pool.erasure_profile or "")
-    return pool.replication if code is None else code.erasure_k + code.erasure_m
-
-
 def _osd(cluster: ClusterSection, host: str, n: int, osd_id: int) -> Osd:
     base = ceph_dir(cluster)
     data_dir = f"{base}/osd.{osd_id}"

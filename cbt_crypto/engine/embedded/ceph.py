@@ -38,7 +38,7 @@ from cbt_crypto.hosts.directories import prefix
 from cbt_crypto.hosts.remote import Remote, kill_osds_scripts, kill_script
 from cbt_crypto.hosts.shell import answer_limit, joined
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
-from cbt_crypto.plan.file.cluster import ClusterSection, at
+from cbt_crypto.plan.file.cluster import ClusterSection, at, pool_options
 from cbt_crypto.plan.layout import ceph_dir, conf_path, site_of
 
 quote = shlex.quote
@@ -294,7 +294,7 @@ class Ceph:
         """Make a pool by one of `pool_profiles`; nothing when we have made it already."""
         if name in self._pools:
             return
-        pool = self.section.pool_profiles[profile]
+        pool = self.section.pool_profiles[self.hooks.pool_profile(profile)]
         device_class = self.hooks.pool_class(name)
         steps = [
             *daemons.create(self.section, name, pool, device_class),
@@ -307,8 +307,11 @@ class Ceph:
             if twins:
                 steps += daemons.alike(name, like, twins)
                 break
-        answers = self._session([*steps, *daemons.ask(pool, name, device_class)])
-        fault = daemons.fault(self.section, pool, answers[len(steps) :], device_class)
+        is_plain = pool.erasure_profile is None and not pool_options(pool)
+        answers = self._session([*steps, *([] if is_plain else [_mon("osd dump", format="json")])])
+        fault = None if is_plain else (
+            daemons.fault(self.section, pool, name, answers[-1], device_class)
+        )  # fmt: skip
         if fault:
             raise HostError(self.site.head, f"make the pool {name}", "is not as asked for", fault)
         self._pools.add(name)

@@ -15,12 +15,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from cbt_crypto.cluster_overlays import pools
 from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.hosts.ceph_conf import mon_vector
 from cbt_crypto.hosts.secret import keep
 from cbt_crypto.hosts.site import HostScripts
-from cbt_crypto.plan.file.cluster import ClusterSection, ErasureProfile, PoolProfile
-from cbt_crypto.plan.layout import ceph_dir, conf_path, per_device, pieces_of, site_of
+from cbt_crypto.plan.file.cluster import (
+    ClusterSection,
+    PoolProfile,
+    code_of,
+    pieces_of,
+    pool_options,
+    pool_state,
+)
+from cbt_crypto.plan.layout import ceph_dir, conf_path, per_device, site_of
 from cbt_crypto.units import size_bytes
 
 #: What Ceph's own deployment gives each kind of daemon.
@@ -120,21 +128,26 @@ def create(
     sizes = {"pool": name, "pg_num": pool.pg_size, "pgp_num": pool.pgp_size}
     if pool.erasure_profile is None:
         replicated = {**sizes, "pool_type": "replicated", "size": pool.replication}
+        options = pool_options(pool).items()
+        sets = [_mon("osd pool set", pool=name, var=key, val=value) for key, value in options]
         if device_class is None:
-            return [_mon("osd pool create", **replicated)]
+            return [_mon("osd pool create", **replicated), *sets]
         rule = {"root": "default", "type": failure_domain(cluster), "class": device_class}
         return [
             _mon("osd crush rule create-replicated", name=device_class, **rule),
             _mon("osd pool create", **replicated, rule=device_class),
+            *sets,
         ]
-    code = cluster.erasure_profiles[pool.erasure_profile]
-    words = [f"{key}={value}" for key, value in _wanted(cluster, code, device_class).items()]
-    profile = _profile(pool, device_class)
+    code = _code(cluster, pool, device_class)
+    words = [f"{key}={value}" for key, value in code.items()]
+    profile = f"cbt-crypto-{pool.erasure_profile}" + (f"-{device_class}" if device_class else "")
+    optimizations = {"allow_ec_optimizations": "true"} if pool.allow_ec_optimizations else {}
+    values = {"allow_ec_overwrites": "true", **optimizations, **pool_options(pool)}
     return [
         _mon("osd erasure-code-profile set", name=profile, profile=words, force=True,
              yes_i_really_mean_it=True),
         _mon("osd pool create", **sizes, pool_type="erasure", erasure_code_profile=profile),
-        _mon("osd pool set", pool=name, var="allow_ec_overwrites", val="true"),
+        *(_mon("osd pool set", pool=name, var=key, val=val) for key, val in values.items()),
     ]  # fmt: skip
 
 
@@ -149,48 +162,13 @@ def alike(name: str, like: str, twins: Mapping[int, int]) -> list[Step]:
     ]
 
 
-def ask(pool: PoolProfile, name: str, device_class: Optional[str] = None) -> list[Step]:
-    """What the monitors say of a pool that was made: nothing is asked of a replicated one."""
-    if pool.erasure_profile is None:
-        return []
-    return [
-        _mon("osd erasure-code-profile get", name=_profile(pool, device_class), format="json"),
-        _mon("osd pool get", pool=name, var="erasure_code_profile", format="json"),
-        _mon("osd pool get", pool=name, var="size", format="json"),
-        _mon("osd pool get", pool=name, var="allow_ec_overwrites", format="json"),
-        _mon("osd pool ls", detail="detail", format="json"),
-    ]
-
-
 def fault(
-    cluster: ClusterSection, pool: PoolProfile, answers: Sequence[str],
+    cluster: ClusterSection, pool: PoolProfile, name: str, dump: str,
     device_class: Optional[str] = None,
 ) -> Optional[str]:  # fmt: skip
-    """What contradicts that the pool is coded as the file wants it, by the answers to `ask`."""
-    if pool.erasure_profile is None:
-        return None
-    code = cluster.erasure_profiles[pool.erasure_profile]
-    profile, used, size, overwrites, listed = (json.loads(answer) for answer in answers)
-    for key, value in _wanted(cluster, code, device_class).items():
-        if str(profile.get(key)) != str(value):
-            return f"its {key} is {profile.get(key)} and not {value}"
-    if used.get("erasure_code_profile") != _profile(pool, device_class):
-        return f"it uses the profile {used.get('erasure_code_profile')}"
-    if size.get("size") != code.erasure_k + code.erasure_m:
-        return f"it has {size.get('size')} pieces of an object"
-    if not overwrites.get("allow_ec_overwrites"):
-        return "it cannot be overwritten"
-    return _stripe_fault(code, used.get("pool"), listed)
-
-
-def _stripe_fault(code: ErasureProfile, name: Any, listed: Sequence[Any]) -> Optional[str]:
-    """The profile only repeats what was asked for; the pool has what came of it."""
-    unit = code.erasure_stripe_unit
-    widths = [pool.get("stripe_width") for pool in listed if pool.get("pool_name") == name]
-    if not unit or widths == [unit * code.erasure_k]:
-        return None
-    found = ", ".join(map(str, widths)) or "no known number of"
-    return f"its stripes have {found} bytes and not {code.erasure_k} times {unit}"
+    """What contradicts in `ceph osd dump` that the pool is as the file wants it."""
+    code = _code(cluster, pool, device_class)
+    return pools.fault({**pool_state(cluster, pool), "code": code}, name, json.loads(dump))
 
 
 def failure_domain(cluster: ClusterSection) -> str:
@@ -199,25 +177,11 @@ def failure_domain(cluster: ClusterSection) -> str:
     return "host" if len(set(cluster.osds)) >= replicas else "osd"
 
 
-def _profile(pool: PoolProfile, device_class: Optional[str]) -> str:
-    name = f"cbt-crypto-{pool.erasure_profile}"
-    return f"{name}-{device_class}" if device_class else name
-
-
-def _wanted(
-    cluster: ClusterSection, code: ErasureProfile, device_class: Optional[str]
+def _code(
+    cluster: ClusterSection, pool: PoolProfile, device_class: Optional[str]
 ) -> dict[str, Any]:
-    """Pieces on hosts of their own where there are enough hosts."""
-    is_enough = len(set(cluster.osds)) >= code.erasure_k + code.erasure_m
-    unit = code.erasure_stripe_unit
-    return {
-        "k": code.erasure_k,
-        "m": code.erasure_m,
-        "plugin": code.erasure_plugin,
-        "crush-failure-domain": "host" if is_enough else "osd",
-        **({"stripe_unit": unit} if unit else {}),
-        **({"crush-device-class": device_class} if device_class else {}),
-    }
+    code = code_of(cluster, pool)
+    return {**code, "crush-device-class": device_class} if code and device_class else code
 
 
 def _mon(prefix: str, **arguments: Any) -> Step:

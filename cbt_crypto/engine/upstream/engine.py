@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from cbt_crypto.cluster_overlays.ceph_build import CephBuild
+from cbt_crypto.cluster_overlays.pools import Pools
 from cbt_crypto.engine.contract import Engine
 from cbt_crypto.engine.upstream.cell import Monitoring, UpstreamBenchmark, native
 from cbt_crypto.engine.upstream.checkout import (
@@ -22,6 +23,7 @@ from cbt_crypto.engine.upstream.execution import Common
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.checks import origin_of
+from cbt_crypto.plan.file.cluster import pool_options
 from cbt_crypto.plan.layout import site_of
 
 _SUDO = """\
@@ -83,6 +85,7 @@ def problems(campaign: Campaign, common: Common, modules: Modules) -> Iterator[s
                 f"cluster.erasure_profiles.{name}: CBT knows erasure_k and erasure_m alone; leave "
                 "out erasure_plugin and erasure_stripe_unit, or say --cbt embedded"
             )
+    yield from _pools(campaign)
     site = site_of(campaign.cluster)
     user = f"{campaign.cluster.user}@" if campaign.cluster.user else ""
     local = [host for host in site.hosts if common.get_localnode(f"{user}{host}")]
@@ -95,6 +98,18 @@ def problems(campaign: Campaign, common: Common, modules: Modules) -> Iterator[s
         )
     if len(local) > 1:
         yield f"{', '.join(local)}: are one machine; upstream CBT wants one name for it"
+
+
+def _pools(campaign: Campaign) -> Iterator[str]:
+    for name, pool in campaign.cluster.pool_profiles.items():
+        if pool_options(pool) or pool.allow_ec_optimizations:
+            yield (
+                f"cluster.pool_profiles.{name}: CBT knows neither compression nor optimizations of "
+                "pools; leave them out, or say --cbt embedded"
+            )
+    overlays = (each for of in campaign.configurations.values() for each in of)
+    if any(isinstance(overlay, Pools) for overlay in overlays):
+        yield "pools: is made by this program's own engine alone; say --cbt embedded"
 
 
 def _benchmarks(campaign: Campaign, modules: Modules) -> Iterator[str]:

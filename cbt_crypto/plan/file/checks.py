@@ -149,9 +149,34 @@ def of_client_libraries(
                 )
 
 
+def of_pools(
+    cluster: ClusterSection, configurations: Mapping[str, Sequence[Overlay]],
+    scenarios: Mapping[str, Sequence[Scenario]],
+) -> Iterator[Contradiction]:  # fmt: skip
+    """Where headers of images would be in a pool that cannot hold them; and sizes that vary."""
+    for scenario in (one for each in scenarios.values() for one in each):
+        name = scenario.pool_profile
+        for overlay in configurations[scenario.configuration]:
+            name = overlay.pool_profile(name)
+        has_headers = "data_pool_profile" in type(scenario).model_fields
+        if has_headers and cluster.pool_profiles[name].erasure_profile:
+            yield (
+                ("benchmarks", scenario.name, "pool_profile"),
+                f"{scenario.pool_profile} is erasure-coded in {scenario.configuration}, and cannot "
+                "hold headers of images; name that pool as data_pool_profile",
+            )
+    if isinstance(cluster.replication, list) and any(
+        overlay.name == "pools" for of in configurations.values() for overlay in of
+    ):
+        yield ("cluster", "replication"), "is a list, and pools names sizes too; keep one of both"
+
+
 def _erasure(cluster: ClusterSection, name: str, profile: PoolProfile) -> Iterator[Contradiction]:
     wanted = profile.erasure_profile
     if wanted is None or cluster.use_existing:
+        if profile.allow_ec_optimizations and wanted is None:
+            path = ("cluster", "pool_profiles", name, "allow_ec_optimizations")
+            yield path, "counts for erasure-coded pools alone; name an erasure_profile"
         return
     path = ("cluster", "pool_profiles", name, "erasure_profile")
     code = cluster.erasure_profiles.get(wanted)

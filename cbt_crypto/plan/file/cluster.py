@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union
 from pydantic import AfterValidator, Field, field_validator, model_validator
 from typing_extensions import Self
 
-from cbt_crypto.archive.documents import Baseline, Matrix, crossed
+from cbt_crypto.archive.documents import Baseline
 from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
 from cbt_crypto.hosts import directories
 from cbt_crypto.plan.file.document import KeyPath
@@ -65,8 +64,6 @@ class DriveSection(FileSection):
         return (self.device,) if self.device is not None else tuple(self.raid0 or ())
 
 
-#: Configurations that a matrix makes at most.
-_MOST_CROSSED = 64
 Role = Literal["head", "clients", "osds", "mons", "mgrs"]
 
 
@@ -181,6 +178,15 @@ class PoolProfile(FileSection):
         ge=1,
         le=16,
         description="replicas that must be there for IO; Ceph's default when absent",
+    )
+    compression_mode: Optional[Literal["none", "passive", "aggressive", "force"]] = Field(
+        None, description="BlueStore's compression of the pool; the OSDs' options when absent"
+    )
+    compression_algorithm: Optional[Literal["snappy", "zlib", "zstd", "lz4"]] = Field(
+        None, description="its algorithm; the OSDs' options when absent"
+    )
+    allow_ec_optimizations: bool = Field(
+        False, description="the faster erasure code of Tentacle; needs Ceph 20 and erasure_profile"
     )
 
 
@@ -485,38 +491,51 @@ def in_section(listed: Any, baseline: Baseline) -> Any:
     return [*listed[:position], CONTROL, *listed[position:]]
 
 
-def of_matrix(matrix: Matrix) -> tuple[dict[str, dict[str, Any]], list[tuple[KeyPath, str]]]:
-    """The configurations of all combinations; and a sentence for each key that allows none."""
-    made: dict[str, dict[str, Any]] = {}
-    wrong: list[tuple[KeyPath, str]] = []
-    count = math.prod(map(len, matrix.values()))
-    if len(matrix) < 2 or min(map(len, matrix.values())) < 2 or count > _MOST_CROSSED:
-        sentence = "takes two factors or more, each with two levels or more, and makes at most"
-        return {}, [((), f"{sentence} {_MOST_CROSSED} configurations")]
-    for name, levels in crossed(matrix).items():
-        made[name] = {}
-        for factor, level in zip(matrix, levels):
-            twice = _lay_over(made[name], matrix[factor][level])
-            if twice:
-                wrong.append(((factor, level), f"sets {twice}, as another factor does; keep one"))
-    if len(made) < count:
-        wrong.append(((), "has names of levels that make one configuration twice; rename one"))
-    return made, wrong
+def pieces_of(cluster: ClusterSection, pool: PoolProfile) -> int:
+    """On how many OSDs an object of a pool is."""
+    code = cluster.erasure_profiles.get(pool.erasure_profile or "")
+    return pool.replication if code is None else code.erasure_k + code.erasure_m
 
 
-def _lay_over(options: dict[str, Any], more: Mapping[str, Any]) -> str:
-    """Put `more` into `options`; return the key that both set, if there is one."""
-    for key, value in more.items():
-        if key not in options:
-            options[key] = value
-        elif not (isinstance(value, Mapping) and isinstance(options[key], Mapping)):
-            return key
-        else:
-            options[key] = dict(options[key])
-            twice = _lay_over(options[key], value)
-            if twice:
-                return f"{key}.{twice}"
-    return ""
+def code_of(cluster: ClusterSection, pool: PoolProfile) -> dict[str, Any]:
+    """A pool's erasure-code profile by Ceph's keys; empty for replicas.
+
+    Pieces are on hosts of their own where there are enough hosts.
+    """
+    code = cluster.erasure_profiles.get(pool.erasure_profile or "")
+    if code is None:
+        return {}
+    is_enough = len(set(cluster.osds)) >= pieces_of(cluster, pool)
+    unit = code.erasure_stripe_unit
+    return {
+        "k": code.erasure_k,
+        "m": code.erasure_m,
+        "plugin": code.erasure_plugin,
+        "crush-failure-domain": "host" if is_enough else "osd",
+        **({"stripe_unit": unit} if unit else {}),
+    }
+
+
+def pool_state(cluster: ClusterSection, pool: PoolProfile) -> dict[str, Any]:
+    """What is to be true of a pool that is made by this profile: see `pools.fault`."""
+    flags = ["ec_overwrites"] if pool.erasure_profile else []
+    counts = {"pg_num": pool.pg_size, "pg_placement_num": pool.pgp_size}
+    return {
+        **({} if cluster.settings.pg_autoscaler else counts),
+        "size": pieces_of(cluster, pool),
+        "flags": [*flags, *(["ec_optimizations"] if pool.allow_ec_optimizations else [])],
+        "options": pool_options(pool),
+        "code": code_of(cluster, pool),
+    }
+
+
+def pool_options(pool: PoolProfile) -> dict[str, str]:
+    """The options that a pool is given when it is made."""
+    said = {
+        "compression_mode": pool.compression_mode,
+        "compression_algorithm": pool.compression_algorithm,
+    }
+    return {option: value for option, value in said.items() if value is not None}
 
 
 #: A value for each key of the section that is a list: (("replication", 3),).

@@ -11,13 +11,14 @@ from typing import Any, Optional, TypeVar, Union
 
 from pydantic import BaseModel, ValidationError
 
-from cbt_crypto.archive.documents import NEVER_COMPARED, Baseline
+from cbt_crypto.archive.documents import NEVER_COMPARED, Baseline, Matrix, crossed
 from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay
+from cbt_crypto.cluster_overlays.pools import Pools
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan import side_by_side
 from cbt_crypto.plan.file import of_cbt
@@ -25,6 +26,7 @@ from cbt_crypto.plan.file.checks import (
     kind_of,
     nearest,
     of_client_libraries,
+    of_pools,
     of_recovery,
     origin_of,
     sentences,
@@ -39,7 +41,7 @@ from cbt_crypto.plan.file.cluster import (
     in_section,
     listed_values,
     name_taken,
-    of_matrix,
+    pool_state,
     variants,
     wants_control,
 )
@@ -98,6 +100,8 @@ _SAMPLER = "upstream's {} is watched by collectl alone; remove `sampler` or this
 SECTIONS = ("cluster", "benchmarks", "monitoring_profiles")
 #: More cells of one scenario than anybody waits for: lists that were meant otherwise.
 MAX_CELLS = 100_000
+#: Configurations that a matrix makes at most.
+_MOST_CROSSED = 64
 REQUIRED_SECTIONS = ("cluster", "benchmarks")
 
 
@@ -192,6 +196,7 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
     scenarios = _scenarios(file, cluster, baseline)
     unfit = (
         *of_recovery(cluster, scenarios), *of_client_libraries(configurations, scenarios),
+        *of_pools(cluster, configurations, scenarios),
     )  # fmt: skip
     for path, wrong in (*unmeasured(cluster, baseline, scenarios), *unfit):
         file.problem(path, wrong)
@@ -221,7 +226,7 @@ def _crossed(file: CampaignFile, cluster: ClusterSection) -> ClusterSection:
     for factor, levels in cluster.matrix.items():
         for level, overlays in levels.items():
             _overlays(file, (*path, factor, level), overlays)
-    made, wrong = of_matrix(cluster.matrix)
+    made, wrong = _of_matrix(cluster.matrix)
     data = file.document.data
     if data["cluster"].get("configurations", made) != made:
         file.problem(
@@ -234,6 +239,40 @@ def _crossed(file: CampaignFile, cluster: ClusterSection) -> ClusterSection:
     data = {**data, "cluster": {**data["cluster"], "configurations": made}}
     file.document = replace(file.document, data=data)
     return cluster.model_copy(update={"configurations": made})
+
+
+def _of_matrix(matrix: Matrix) -> tuple[dict[str, dict[str, Any]], list[tuple[KeyPath, str]]]:
+    """The configurations of all combinations; and a sentence for each key that allows none."""
+    made: dict[str, dict[str, Any]] = {}
+    wrong: list[tuple[KeyPath, str]] = []
+    count = math.prod(map(len, matrix.values()))
+    if len(matrix) < 2 or min(map(len, matrix.values())) < 2 or count > _MOST_CROSSED:
+        sentence = "takes two factors or more, each with two levels or more, and makes at most"
+        return {}, [((), f"{sentence} {_MOST_CROSSED} configurations")]
+    for name, levels in crossed(matrix).items():
+        made[name] = {}
+        for factor, level in zip(matrix, levels):
+            twice = _lay_over(made[name], matrix[factor][level])
+            if twice:
+                wrong.append(((factor, level), f"sets {twice}, as another factor does; keep one"))
+    if len(made) < count:
+        wrong.append(((), "has names of levels that make one configuration twice; rename one"))
+    return made, wrong
+
+
+def _lay_over(options: dict[str, Any], more: Mapping[str, Any]) -> str:
+    """Put `more` into `options`; return the key that both set, if there is one."""
+    for key, value in more.items():
+        if key not in options:
+            options[key] = value
+        elif not (isinstance(value, Mapping) and isinstance(options[key], Mapping)):
+            return key
+        else:
+            options[key] = dict(options[key])
+            twice = _lay_over(options[key], value)
+            if twice:
+                return f"{key}.{twice}"
+    return ""
 
 
 def _translate(file: CampaignFile, data: dict[str, Any]) -> Optional[tuple[str, ...]]:
@@ -321,7 +360,36 @@ def _configurations(file: CampaignFile, cluster: ClusterSection) -> dict[str, tu
     }
     for overlay in OVERLAYS.values():
         configurations = overlay.beside(configurations)
-    return configurations
+    return _with_pools(file, cluster, configurations)
+
+
+def _with_pools(
+    file: CampaignFile, cluster: ClusterSection, configurations: dict[str, tuple[Overlay, ...]]
+) -> dict[str, tuple[Overlay, ...]]:
+    """All configurations with what is to be true of each pool that one of them makes otherwise."""
+    own = {name: next((each for each in overlays if isinstance(each, Pools)), Pools.make_absent())
+           for name, overlays in configurations.items()}  # fmt: skip
+    for name, overlay in own.items():
+        for pool, profile in overlay.chosen.items():
+            path: KeyPath = ("cluster", "configurations", name, "pools", pool)
+            for each in (pool, profile):
+                file.known(path, each, "pool profile", cluster.pool_profiles)
+    named = dict.fromkeys(pool for overlay in own.values() for pool in overlay.chosen)
+    if not named or file.problems:
+        return configurations
+    profiles = at(cluster).pool_profiles
+    return {
+        name: (
+            *(each for each in overlays if not isinstance(each, Pools)),
+            own[name].proving(
+                {
+                    pool: pool_state(cluster, profiles[own[name].pool_profile(pool)])
+                    for pool in named
+                }
+            ),
+        )
+        for name, overlays in configurations.items()
+    }
 
 
 def _overlays(

@@ -83,6 +83,7 @@ class DeployedCluster:
             librados(section.ceph_cmd, site.head),
             *(program_needed(program, site.mons) for program in (section.ceph_mon_cmd, *tools)),
             *_auth_cipher(section, site),
+            *_ec_optimizations(section, site),
             *(
                 program_needed(program, site.mgrs)
                 for program in (section.ceph_mgr_cmd, "ceph-conf")
@@ -179,6 +180,19 @@ def _auth_cipher(cluster: ClusterSection, site: Site) -> list[Requirement]:
         f"then echo ok; else echo {shlex.quote(sentence)}; fi"
     )
     return [Requirement("auth_cipher", site.mons, script)]
+
+
+_EC_OPTIMIZATIONS = """\
+release=$({} --version | sed -n 's/^ceph version \\([0-9]*\\).*/\\1/p')
+if [ "${{release:-0}}" -ge 20 ]; then echo ok
+else echo "allow_ec_optimizations needs Ceph 20 and this is ${{release:-none}}; leave it out"; fi"""
+
+
+def _ec_optimizations(section: ClusterSection, site: Site) -> list[Requirement]:
+    if not any(pool.allow_ec_optimizations for pool in section.pool_profiles.values()):
+        return []
+    script = _EC_OPTIMIZATIONS.format(shlex.quote(section.ceph_mon_cmd))
+    return [Requirement("allow_ec_optimizations", site.mons, script, "ceph")]
 
 
 class SideBySideCluster(DeployedCluster):

@@ -201,8 +201,9 @@ def test_an_overlay_s_own_validation_is_its_sentence(problems_of: Problems) -> N
 @pytest.mark.parametrize("name", sorted(OVERLAYS))
 def test_an_unknown_option_of_any_overlay(problems_of: Problems, name: str) -> None:
     found = problems_of(cluster={"configurations": {"A": {name: {"no_such_option": 1}}}})
-    # The keys of ceph_options are sections.
-    said = "must be a mapping" if name == "ceph_options" else "unknown key; "
+    # The keys of ceph_options are sections, those of pools are pools.
+    others = {"ceph_options": "must be a mapping", "pools": "must be a text"}
+    said = others.get(name, "unknown key; ")
     assert found[f"cluster.configurations.A.{name}.no_such_option"].startswith(said)
 
 
