@@ -1,4 +1,4 @@
-"""`cbt-crypto report`, `compare`, `gate` and `pack`: what is made of archives.
+"""`cbt-crypto report`, `compare`, `history`, `gate` and `pack`: what is made of archives.
 
 What reports are made with is loaded when one is made: it takes seconds, and a node that only
 measures need not have it.
@@ -7,6 +7,7 @@ measures need not have it.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -14,8 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import webbrowser
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
@@ -40,6 +42,7 @@ _WORDS = {"no": "PASS", "yes": "FAIL", "cannot tell": "UNKNOWN"}
 _IN_ROUNDS = re.compile(r"(\d+) deployments of each, in rounds")
 #: What prints the page, and for how long that may take.
 _BROWSERS, _PRINT_S = ("chromium", "chromium-browser", "google-chrome"), 120
+_PAPERS = ("A4", "Letter")
 #: Seconds after which a watched page reloads, and between looks at its archive.
 _RELOAD_S, _LOOK_S = 10, 2.0
 
@@ -101,9 +104,18 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Read the files of all cells again, also of those that have not changed.",
 )
 @click.option("--pdf", is_flag=True, help="Also print the page to report.pdf; needs Chromium.")
+@click.option(
+    "--paper",
+    type=click.Choice(_PAPERS, case_sensitive=False),
+    default="A4",
+    show_default=True,
+    help="Size of report.pdf.",
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 def report(
-    archive: Path, out_dir: Optional[Path], watched: bool, fresh: bool, pdf: bool, **options: Any
-) -> None:
+    archive: Path, out_dir: Optional[Path], watched: bool, fresh: bool, pdf: bool, paper: str,
+    opens: bool, **options: Any,
+) -> None:  # fmt: skip
     """Print an archive's tables and write its report.
 
     Writes report.md, .csv, .json, .html and charts/ into ARCHIVE. ARCHIVE can also be a pack that
@@ -128,7 +140,11 @@ def report(
             place = out_dir or Path(f"{archive.name.partition('.')[0]}-report")
             _finish(built, place)
     if browser is not None:
-        _print(browser, place)
+        _print(browser, place, paper)
+    if opens:
+        page = (place / "report.html").resolve().as_uri()
+        if not webbrowser.open(page):
+            say(f"no browser is here; open {page}")
 
 
 def _browser() -> str:
@@ -143,15 +159,18 @@ def _browser() -> str:
         ) from None
 
 
-def _print(browser: str, place: Path) -> None:
+def _print(browser: str, place: Path, paper: str) -> None:
     """Write report.pdf beside report.html; the browser keeps nothing and asks no network."""
     target = place / "report.pdf"
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory() as scratch:
+        page = Path(scratch, "report.html")
+        text = (place / "report.html").read_text(encoding="utf-8")
+        size = f"<style>@page {{ size: {paper} }}</style></head>"
+        page.write_text(text.replace("</head>", size, 1), encoding="utf-8")
         command = [
             browser, "--headless", "--disable-gpu", "--disable-background-networking",
-            *(["--no-sandbox"] if os.geteuid() == 0 else []), f"--user-data-dir={profile}",
-            "--no-pdf-header-footer", f"--print-to-pdf={target.resolve()}",
-            (place / "report.html").resolve().as_uri(),
+            *(["--no-sandbox"] if os.geteuid() == 0 else []), f"--user-data-dir={scratch}/profile",
+            "--no-pdf-header-footer", f"--print-to-pdf={target.resolve()}", page.as_uri(),
         ]  # fmt: skip
         try:
             subprocess.run(command, capture_output=True, check=True, timeout=_PRINT_S)
@@ -216,6 +235,42 @@ def compare(archives: tuple[str, ...], out_dir: Path, **options: Any) -> None:
     with contextlib.ExitStack() as stack:
         paths = {name: _unpacked_path(path, stack) for name, path in _named(archives).items()}
         _finish(compare_archives(paths, ReportOptions(**options)), out_dir)
+
+
+@click.command(
+    epilog=examples(
+        "cbt-crypto history results/nightly-*",
+        "cbt-crypto history --only randwrite --json results/nightly-* > history.json",
+    )
+)
+@click.argument(
+    "archives", nargs=-1, required=True, metavar="ARCHIVE ...", type=click.Path(path_type=Path)
+)
+@click.option("--only", multiple=True, metavar="PATTERN", help="Only these cells, as for report.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def history(archives: tuple[Path, ...], only: tuple[str, ...], as_json: bool) -> None:
+    """Show workloads over many archives, with dates and versions.
+
+    For a campaign that is run again and again, such as every night: a table for each workload,
+    and whether a percentage differs from that of the archive before it. Packs are read, too.
+    """
+    from cbt_crypto.report import ReportOptions, build, widened  # noqa: PLC0415
+    from cbt_crypto.report.across import history as history_of  # noqa: PLC0415
+    from cbt_crypto.report.terminal import show_grid  # noqa: PLC0415
+
+    with contextlib.ExitStack() as stack:
+        paths = {str(path).rstrip("/"): path for path in archives}
+        reports = {
+            name: build(_unpacked_path(path, stack), ReportOptions(only=only))
+            for name, path in paths.items()
+        }
+    grids, points = history_of(reports)
+    if as_json:
+        click.echo(json.dumps([asdict(point) for point in points], indent=2))
+        return
+    console = widened(Console())
+    for grid in grids:
+        show_grid(grid, console)
 
 
 def _unpacked_path(path: Path, stack: contextlib.ExitStack) -> Path:

@@ -17,6 +17,7 @@ from cbt_crypto.archive.documents import (
 from cbt_crypto.archive.files import Malformed, Problem
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.errors import UsageError
+from cbt_crypto.report.across import labs_sentences
 from cbt_crypto.report.build import assemble, read_runs
 from cbt_crypto.report.figures.group import baseline_of, chosen_cells
 from cbt_crypto.report.model import Report, ReportOptions
@@ -34,6 +35,8 @@ def compare(archives: Mapping[str, Path], options: ReportOptions) -> Report:
     archive, and the names are the dimension `hardware`. Raises UsageError when one is no archive,
     or when only some of them hold several.
     """
+    for name, path in archives.items():
+        _check_there(f"{name}={path}", path)
     if len(archives) > 1 and all(_holds_several(path) for path in archives.values()):
         return _by_hardware(archives, options)
     runs = [run for name, path in archives.items() for run in _runs(name, path)]
@@ -50,6 +53,15 @@ def compare(archives: Mapping[str, Path], options: ReportOptions) -> Report:
     environment, problems = _environment(archives)
     together = Archive(Folder(Path()), plan, environment, problems)
     return _told_apart(assemble(together, baseline, chosen, options), archives, environment)
+
+
+def _check_there(label: str, path: Path) -> None:
+    """Raise UsageError where there is nothing, or where an archive lacks its plan."""
+    if not path.exists():
+        raise UsageError(f"{label}: there is no such directory or file")
+    is_archive = any((path / "results").glob("*/*/cell.json"))
+    if is_archive and not (path / "results" / "plan.json").exists():
+        raise UsageError(f"{label}: there is no results/plan.json; copy the whole archive again")
 
 
 def _holds_several(path: Path) -> bool:
@@ -87,7 +99,8 @@ def _by_hardware(archives: Mapping[str, Path], options: ReportOptions) -> Report
     ]
     environment, problems = _environment(archives)
     together = Archive(Folder(Path()), plan, environment, problems)
-    return _told_apart(assemble(together, baseline, runs, options), archives, environment)
+    report = _told_apart(assemble(together, baseline, runs, options), archives, environment)
+    return replace(report, headline=(*report.headline, *labs_sentences(report)))
 
 
 def _told_apart(report: Report, names: Iterable[str], environment: Environment | None) -> Report:
@@ -152,13 +165,19 @@ def _renamed(run: Run, name: str) -> Run:
 
 
 def _environment(archives: Mapping[str, Path]) -> tuple[Environment | None, tuple[Problem, ...]]:
-    """The hosts of all archives that tell of theirs, by archive and host."""
+    """The hosts of all archives that tell of theirs, by archive and host; what hides the others."""
     hosts: dict[str, RecordedHost] = {}
+    problems = []
     for name, path in archives.items():
+        place = "results/environment.json"
         try:
-            environment = Folder(path).document("results/environment.json", Environment)
+            environment = Folder(path).document(place, Environment)
         except Malformed as error:
-            return None, (Problem("", f"{name}={path}: {error}"),)
+            problems.append(Problem("", f"{name}={path}: {error}"))
+            continue
         if environment is not None:
             hosts |= {f"{name}: {host}": about for host, about in environment.hosts.items()}
-    return Environment(format=FORMAT, hosts=hosts) if hosts else None, ()
+        elif (path / "results" / "plan.json").exists():
+            missing = f"{name}={path}: there is no {place}; nothing is known of its hosts"
+            problems.append(Problem("", missing))
+    return Environment(format=FORMAT, hosts=hosts) if hosts else None, tuple(problems)

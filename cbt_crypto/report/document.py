@@ -1,4 +1,4 @@
-"""report.json and report.csv as published formats: written, described by a schema, and read back.
+"""The report as published formats: report.json, which is read back, report.csv, report-wide.csv.
 
 Older formats of report.json are read too.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, Literal, Optional, TypeVar, Union
 
@@ -47,27 +47,53 @@ _COLUMNS = (
 
 def tidy(report: Report) -> str:
     """One row a figure of a cell, every dimension a column; a cell without figures has one row."""
-    dimensions = list(dict.fromkeys(name for cell in report.cells for name in cell.dimensions))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*map(_plain_text, dimensions), *_COLUMNS])
+    dimensions = _dimensions(report)
     doubt = bool(report.control)
+    rows: list[list[Any]] = [[*map(_plain_text, dimensions), *_COLUMNS]]
     for cell in report.cells:
-        placed = [_plain_text(cell.dimensions.get(name, "")) for name in dimensions]
-        state = [
-            cell.direction,
-            cell.state,
-            _plain_text(cell.reason or ""),
-            report.is_emulated(cell.dimensions),
-        ]
+        placed = _placed(report, cell, dimensions)
         if not cell.figures:
-            writer.writerow([*placed, *state, *[""] * (len(_COLUMNS) - len(state) - 2), doubt, ""])
+            rows.append([*placed, *[""] * (len(_COLUMNS) - 6), doubt, ""])
         for key, value in cell.figures.items():
             compared = _compared(cell.comparisons.get(key))
-            writer.writerow([*placed, *state, key, BY_KEY[key].unit, value, *compared, doubt, ""])
+            rows.append([*placed, key, BY_KEY[key].unit, value, *compared, doubt, ""])
         for key, why in cell.withheld.items():
-            empty = [key, BY_KEY[key].unit, "", *_compared(None)]
-            writer.writerow([*placed, *state, *empty, doubt, why])
+            rows.append([*placed, key, BY_KEY[key].unit, "", *_compared(None), doubt, why])
+    return _csv(rows)
+
+
+def wide(report: Report) -> str:
+    """One row a cell, a column a figure; those that have a percent have three more for it."""
+    dimensions = _dimensions(report)
+    keys = [key for key in BY_KEY if any(key in cell.figures for cell in report.cells)]
+    compared = [key for key in keys if any(key in cell.comparisons for cell in report.cells)]
+    ends = ("percent", "low", "high")
+    columns = [*_COLUMNS[:4], "iops_differs", *keys]
+    columns += [f"{key}_{end}" for key in compared for end in ends]
+    rows: list[list[Any]] = [[*map(_plain_text, dimensions), *columns]]
+    for cell in report.cells:
+        iops = cell.comparisons.get("iops")
+        row = [*_placed(report, cell, dimensions), None if iops is None else iops.differs]
+        row += [cell.figures.get(key) for key in keys]
+        row += [getattr(cell.comparisons.get(key), end, None) for key in compared for end in ends]
+        rows.append(["" if value is None else value for value in row])
+    return _csv(rows)
+
+
+def _dimensions(report: Report) -> list[str]:
+    return list(dict.fromkeys(name for cell in report.cells for name in cell.dimensions))
+
+
+def _placed(report: Report, cell: ReportCell, dimensions: Sequence[str]) -> list[Any]:
+    """A row's dimensions, and the first four of `_COLUMNS`."""
+    placed = [_plain_text(cell.dimensions.get(name, "")) for name in dimensions]
+    emulated = report.is_emulated(cell.dimensions)
+    return [*placed, cell.direction, cell.state, _plain_text(cell.reason or ""), emulated]
+
+
+def _csv(rows: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 

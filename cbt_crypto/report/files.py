@@ -14,28 +14,27 @@ from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.report.charts.chart_values import charts, depth_charts, inks, noted, size_charts
 from cbt_crypto.report.charts.draw import chart_svg, file_name
 from cbt_crypto.report.charts.forest import forest, forest_svg
-from cbt_crypto.report.document import document, tidy
+from cbt_crypto.report.document import document, tidy, wide
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Report, without_missing
 from cbt_crypto.report.page import page
 
-_FILES = ("report.md", "report.csv", "report.json", "report.html")
+_FILES = ("report.md", "report.csv", "report-wide.csv", "report.json", "report.html")
 
 
 def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list[Path]:
     """Write the report's files into `out_dir`, made when it is not there; return their paths.
 
-    report.md, .csv, .json and .html, and the charts of the page as SVG in charts/. The page loads
-    itself anew every `reload_s` seconds.
+    Those of `_FILES`, and the charts of the page as SVG in charts/. The page loads itself anew
+    every `reload_s` seconds.
 
     Raises UsageError, with nothing touched, when the directory cannot be written, and RunError when
     that shows midway, as on a full disk.
     """
     _check_place(out_dir)
     shown = without_missing(report)
-    as_json = json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n"
     texts = {
-        **dict(zip(_FILES, (markdown(shown), tidy(report), as_json, page(shown, reload_s)))),
+        **dict(zip(_FILES, _texts(report, shown, reload_s))),
         **_picture(shown),
         **dict(_drawn(shown)),
     }
@@ -44,6 +43,12 @@ def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list
         return [write_whole(out_dir / name, text) for name, text in texts.items()]
     except OSError as error:
         raise RunError(f"{out_dir}: the report cannot be written ({error.strerror})") from None
+
+
+def _texts(report: Report, shown: Report, reload_s: Optional[int]) -> tuple[str, ...]:
+    """Those of `_FILES`; people are shown what was run, and programs get all."""
+    as_json = json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n"
+    return markdown(shown), tidy(report), wide(report), as_json, page(shown, reload_s)
 
 
 def _check_place(out_dir: Path) -> None:

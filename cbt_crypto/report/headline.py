@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from cbt_crypto.report import text_of, wording
@@ -16,7 +17,7 @@ from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Tab
 from cbt_crypto.report.why import limits_of_rows
 from cbt_crypto.units import counted
 
-#: Differences that have a sentence each; the others are counted.
+#: Names, or workloads, that are told of; the others are counted.
 _MOST = 3
 #: What is said to be less than so much, in percent, is an answer; of more it is unclear.
 _LITTLE = 10.0
@@ -50,7 +51,7 @@ def _together(report: Report) -> Iterator[str]:
     """What two levels of a matrix do to one another, of the workloads where that is shown first."""
     several = len({table.scenario for table in report.tables}) > 1
     all_of = [
-        (effect, _load(table, section, several))
+        (effect, load_of(table, section, several))
         for table in report.tables
         for section in table.sections
         for effect in section.effects
@@ -78,7 +79,7 @@ def _rows(report: Report) -> Iterator[_Row]:
                 for cell in section.cells:
                     iops = cell.comparisons.get("iops")
                     if iops is not None and not cell.is_baseline and not _is_control(report, cell):
-                        load = _load(table, section, several)
+                        load = load_of(table, section, several)
                         yield _Row(cell.in_legend, load, iops)
 
 
@@ -86,7 +87,7 @@ def _is_control(report: Report, cell: ReportCell) -> bool:
     return cell.name == CONTROL and report.baseline.dimension == "configuration"
 
 
-def _load(table: Table, section: Section, several: bool) -> str:
+def load_of(table: Table, section: Section, several: bool) -> str:
     """`4 KiB random reads`, and what else tells it from the report's others."""
     size = "" if table.op_size is None else f"{wording.op_size(table.op_size)} "
     placed = ("scenario", "op_size", "mode")
@@ -97,21 +98,40 @@ def _load(table: Table, section: Section, several: bool) -> str:
 
 
 def _differences(rows: Sequence[_Row]) -> Iterator[str]:
+    """A sentence for each row's name, with its greatest difference; the others are counted."""
     shown = [row for row in rows if row.iops.differs]
     shown.sort(key=lambda row: -abs(math.log(row.iops.percent / 100)))
-    for row in shown[:_MOST]:
-        assert row.iops.low is not None and row.iops.high is not None
-        least, most = sorted((abs(100 - row.iops.low), abs(100 - row.iops.high)))
-        verb, joint = ("costs", "of") if row.lost > 0 else ("adds", "to")
-        yield (
-            f"{row.name} {verb} {abs(row.lost):.{_digits(row.lost)}f} % {joint} {row.load} "
-            f"({least:.1f} to {most:.1f})."
-        )
-    if len(shown) > _MOST:
-        costs = sum(row.lost > 0 for row in shown[_MOST:])
-        gains = len(shown) - _MOST - costs
+    by_name: dict[tuple[str, bool], list[_Row]] = {}
+    for row in shown:
+        by_name.setdefault((row.name, row.lost > 0), []).append(row)
+    first, others = list(by_name.values())[:_MOST], list(by_name.values())[_MOST:]
+    for alike in first:
+        asked = sum(row.name == alike[0].name for row in rows)
+        yield f"{alike[0].name} {_difference(alike, asked)}."
+    rest = list(chain.from_iterable(others))
+    if rest:
+        costs = sum(row.lost > 0 for row in rest)
+        gains = len(rest) - costs
         words = [f"{costs} cost" if costs else "", f"{gains} gain" if gains else ""]
-        yield f"{len(shown) - _MOST} more differences are shown: {', '.join(filter(None, words))}."
+        yield f"{len(rest)} more differences are shown: {', '.join(filter(None, words))}."
+
+
+def _difference(alike: Sequence[_Row], asked: int) -> str:
+    """What one or several differences of a name are, the greatest first in `alike`."""
+    row = alike[0]
+    assert row.iops.low is not None and row.iops.high is not None
+    ends = sorted((abs(100 - row.iops.low), abs(100 - row.iops.high)))
+    verb, joint = ("costs", "of") if row.lost > 0 else ("adds", "to")
+    most = f"{_amount(row)} % {joint} {row.load} ({ends[0]:.1f} to {ends[1]:.1f})"
+    if len(alike) == 1:
+        return f"{verb} {most}"
+    spread = list(dict.fromkeys((_amount(alike[-1]), _amount(row))))
+    which = "the most" if spread[1:] else "such as"
+    return f"{verb} {' to '.join(spread)} % in {len(alike)} of {asked} workloads, {which} {most}"
+
+
+def _amount(row: _Row) -> str:
+    return f"{abs(row.lost):.{_digits(row.lost)}f}"
 
 
 def _digits(lost: float) -> int:
@@ -167,18 +187,22 @@ def _proved(report: Report) -> Iterator[str]:
     words = []
     if asked:
         words.append(f"{sum(proof.proved for proof in asked)} of {len(asked)} cells proved")
-    hosts = _mapping(report.environment.get("hosts"))
-    osds = [
-        about for about in map(_mapping, hosts.values()) if "osds" in (about.get("roles") or ())
-    ]
+    osds = _osd_hosts(report.environment)
     if osds and not all(table.is_of_drives for table in report.tables):
-        words.append(", ".join((counted(len(osds), "OSD host"), *_versions(osds))))
+        said = (counted(len(osds), "OSD host"), *versions(report.environment))
+        words.append(", ".join(said))
     if words:
         yield f"{'; '.join(words)}."
 
 
-def _versions(hosts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """`Ceph 18.2.7` and `kernel 6.12.48`, each where all hosts say the same."""
+def _osd_hosts(environment: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    hosts = map(_mapping, _mapping(environment.get("hosts")).values())
+    return [about for about in hosts if "osds" in (about.get("roles") or ())]
+
+
+def versions(environment: Mapping[str, Any]) -> Iterator[str]:
+    """`Ceph 18.2.7` and `kernel 6.12.48`, each where all OSD hosts say the same."""
+    hosts = _osd_hosts(environment)
     said = {str(_mapping(about.get("versions")).get("ceph")) for about in hosts}
     ceph = re.match(r"ceph version ([\w.]+)", said.pop()) if len(said) == 1 else None
     if ceph:

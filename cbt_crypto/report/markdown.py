@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from cbt_crypto.report import text_of, wording
+from cbt_crypto.report.across import Grid, labs
 from cbt_crypto.report.charts.forest import forest
 from cbt_crypto.report.figures.conclusion import (
     THRESHOLDS,
@@ -33,7 +34,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!&~])")
 
 def markdown(report: Report) -> str:
     """The report as Markdown: tables, conclusions, hosts and notes. Names are escaped."""
-    lines = _head(report)
+    lines = [*_head(report), *(line for grid in labs(report) for line in grid_lines(grid))]
     if forest(report) is not None:
         lines += ["![Every percentage with its interval](charts/forest.svg)", ""]
     for scenario in dict.fromkeys(table.scenario for table in report.tables):
@@ -74,6 +75,21 @@ def summary(report: Report) -> str:
         tables = [table for table in report.tables if table.scenario == scenario]
         lines += [f"**{escape(scenario)}**", "", *_percents(report, tables), ""]
     return "\n".join([*lines, text_of.verdicts(report)]) + "\n"
+
+
+def grid_lines(grid: Grid) -> list[str]:
+    """A table of texts; the label of a section is before each of its rows."""
+    before = ["Workload"] if any(label for label, _ in grid.sections) else []
+    heads = [*before, *map(escape, grid.headings)]
+    words = len(before) + grid.words
+    lines = [f"## {escape(grid.title)}", "", _row(heads)]
+    lines += [_row("---" if n < words else "---:" for n in range(len(heads)))]
+    lines += [
+        _row(map(escape, [*([label] if before else []), *row]))
+        for label, rows in grid.sections
+        for row in rows
+    ]
+    return [*lines, "", *(line for note in grid.notes for line in (escape(note), ""))]
 
 
 def escape(text: str) -> str:

@@ -340,6 +340,7 @@ def _emulated(report: Report) -> Iterator[Element]:
 def _sections(report: Report, figures: _PageCharts) -> Iterator[Element]:
     yield E.SECTION(
         E.H2("Summary"),
+        *page_tables.grids(report),
         *_picture(report, figures),
         page_tables.summary(report),
         *page_tables.effects(report),

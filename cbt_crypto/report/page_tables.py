@@ -11,6 +11,7 @@ from lxml.html import html_parser
 from lxml.html.builder import CLASS
 
 from cbt_crypto.report import text_of, wording
+from cbt_crypto.report.across import labs
 from cbt_crypto.report.figures.conclusion import (
     THRESHOLDS,
     LossTable,
@@ -168,6 +169,33 @@ def _interval(cell: ReportCell, comparison: Comparison, loss: bool) -> str:
         return "no interval"
     text = text_of.interval(comparison, loss)
     return f"{text_of.OF_ONE}, {text}" if comparison.is_of_one_deployment else text
+
+
+def grids(report: Report) -> Iterator[Element]:
+    """The labs of a comparison side by side, and what of their hardware differs."""
+    for grid in labs(report):
+        heads = [
+            E.TH(head, *([E.CLASS("name")] if n < grid.words else []), scope="col")
+            for n, head in enumerate(grid.headings)
+        ]
+        body = E.TBODY()
+        for label, rows in grid.sections:
+            if label:
+                head = E.TH(label, colspan=str(len(heads)), scope="rowgroup")
+                body.append(E.TR(head, E.CLASS("section")))
+            body.extend(_texts(row, grid.words) for row in rows)
+        table = E.TABLE(*caption(report), E.THEAD(E.TR(*heads)), body)
+        yield E.H3(grid.title)
+        yield scrolling(table, grid.title)
+        yield from (E.P(E.CLASS("note"), note) for note in grid.notes)
+
+
+def _texts(row: Sequence[str], words: int) -> Element:
+    first, *others = row
+    cells = (
+        E.TD(text, E.CLASS("name")) if n < words else E.TD(text) for n, text in enumerate(others, 1)
+    )
+    return E.TR(E.TH(first, E.CLASS("name"), scope="row"), *cells)
 
 
 def pairs(

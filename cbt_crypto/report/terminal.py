@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Optional
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.padding import Padding
-from rich.table import Table as Grid
+from rich.table import Table as Rows
 from rich.text import Text
 
 from cbt_crypto.archive.files import printable
 from cbt_crypto.report import text_of, wording
+from cbt_crypto.report.across import Grid, labs
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.figures.metric import Column, Metric, Where, columns, left_out
 from cbt_crypto.report.model import (
@@ -23,7 +25,7 @@ from cbt_crypto.report.model import (
     Table,
     without_missing,
 )
-from cbt_crypto.report.why import explained
+from cbt_crypto.report.why import CORRELATION, explained
 from cbt_crypto.report.wording import map_text
 from cbt_crypto.units import counted
 
@@ -32,8 +34,8 @@ _WITH_BARS = 116
 _BAR = 10
 #: Widest that a name may be before it takes room from figures, and a bar that makes room for it.
 _NAME, _SHORT_BAR = 27, 6
-#: A column of effects that is narrower than this cuts its words.
-_EFFECT = 18
+#: A width at which nothing is wrapped.
+_ANY = 10_000
 _EFFECT_STYLE = {
     "High": "bold red",
     "Moderate": "bold",
@@ -56,6 +58,8 @@ def show(report: Report, console: Console) -> None:
         console.print(Text(sentence, "yellow"))
     for sentence in report.control:
         console.print(Text(sentence, "bold red"))
+    for grid in labs(report):
+        show_grid(grid, console)
     layout = _Layout.of(report, console.width)
     for table in report.tables:
         _show_table(report, table, layout, console)
@@ -73,14 +77,33 @@ def show(report: Report, console: Console) -> None:
         console.print(Text(f"note: {note}", "yellow"))
 
 
+def show_grid(grid: Grid, console: Console) -> None:
+    """Print a table of texts; what is too wide goes on below itself."""
+    shown = Rows(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    for number, heading in enumerate(grid.headings):
+        shown.add_column(Text(heading), justify="left" if number < grid.words else "right")
+    for label, rows in grid.sections:
+        if label:
+            shown.add_row(Text(label, "bold cyan"))
+        for first, *others in rows:
+            shown.add_row(Text(f"  {first}"), *map(Text, others))
+    console.print()
+    console.print(Text(grid.title, "bold"))
+    console.print(shown)
+    for note in grid.notes:
+        console.print(Padding(Text(note, "dim"), (0, 0, 0, 2)))
+
+
 def _show_conclusions(report: Report, console: Console) -> None:
     """Effects by load and configuration."""
     names = list(dict.fromkeys(conclusion.name for conclusion in report.conclusions))
     by_load: dict[str, dict[str, Conclusion]] = {}
     for conclusion in report.conclusions:
         by_load.setdefault(conclusion.load, {})[conclusion.name] = conclusion
-    fits = _NAME + len(names) * _EFFECT <= console.width
-    grid = _effects_across(report, names, by_load) if fits else _effects_down(report, by_load)
+    grid = _effects_across(report, names, by_load)
+    unbounded = console.options.update(max_width=_ANY)
+    if Measurement.get(console, unbounded, grid).maximum > console.width:
+        grid = _effects_down(report, by_load)
     console.print()
     console.print(Text("effect on throughput", "bold"))
     _say_emulated(report.emulated_note(), console)
@@ -93,7 +116,7 @@ def _show_levels(report: Report, console: Console) -> None:
     for table in report.tables:
         for section in table.sections:
             if section.effects:
-                grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+                grid = Rows(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
                 for head in (f"{table.title}, {section.label}", "in percent of", "IOPS", "95 %"):
                     grid.add_column(Text(head))
                 for level in section.effects:
@@ -113,19 +136,18 @@ def _say_emulated(note: str, console: Console) -> None:
 
 def _effects_across(
     report: Report, names: Sequence[str], by_load: Mapping[str, Mapping[str, Conclusion]]
-) -> Grid:
-    grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    grid.add_column("", min_width=_NAME)
-    for name in names:
-        grid.add_column(Text(report.named(name)), max_width=24)
+) -> Rows:
+    grid = Rows(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in ("", *map(report.named, names)):
+        grid.add_column(Text(name), no_wrap=True)
     for load, by_name in by_load.items():
         grid.add_row(Text(f"  {load}"), *(_effect(by_name.get(name)) for name in names))
     return grid
 
 
-def _effects_down(report: Report, by_load: Mapping[str, Mapping[str, Conclusion]]) -> Grid:
+def _effects_down(report: Report, by_load: Mapping[str, Mapping[str, Conclusion]]) -> Rows:
     """A row for each configuration, where columns for all of them would be too narrow."""
-    grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
+    grid = Rows(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     for load, by_name in by_load.items():
         grid.add_row(Text(load, "bold cyan"), "")
         for name, conclusion in by_name.items():
@@ -194,7 +216,7 @@ _INTERVAL = "95 % interval"
 
 def _show_table(report: Report, table: Table, layout: _Layout, console: Console) -> None:
     notes: list[str] = []
-    grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    grid = Rows(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("", width=layout.name, overflow="fold")
     if layout.bar:
         grid.add_column("", width=layout.bar)
@@ -220,7 +242,9 @@ def _show_table(report: Report, table: Table, layout: _Layout, console: Console)
     ]
     for text in filter(None, said):
         console.print(Padding(Text(text, "dim"), (0, 0, 0, 2)))
-    for row, sentences in explained(table):
+    for number, (row, sentences) in enumerate(explained(table)):
+        if not number:
+            console.print(Padding(Text(f"{CORRELATION}:", "dim"), (0, 0, 0, 2)))
         console.print(Padding(Text(f"{row}: {sentences}"), (0, 0, 0, 2)))
     for number, note in enumerate(notes, 1):
         console.print(Padding(Text(f"[{number}] {note}", "yellow"), (0, 0, 0, 2)))

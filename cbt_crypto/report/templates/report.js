@@ -130,9 +130,9 @@
     });
   }
 
-  // On a phone a wide table says that it goes on.
+  // On a phone a wide table or chart says that it goes on.
   function marked() {
-    for (const box of document.querySelectorAll(".scroll"))
+    for (const box of document.querySelectorAll(".scroll, .plot"))
       box.classList.toggle("more", box.scrollWidth > box.clientWidth + 4);
   }
   addEventListener("resize", marked);

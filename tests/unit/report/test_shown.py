@@ -47,7 +47,7 @@ def test_one_sentence_counts_what_was_not_run(small: Path, tmp_path: Path) -> No
     text = printed(small)
     assert "missing" not in text
     assert "random writes" not in text, "a section of which nothing was run"
-    assert "3 of 4 cells have not been run; cbt.py with the same file and" in text
+    assert "3 of 4 cells have not been run; run the campaign again with" in text
     write(build(small), tmp_path / "out")
     for name in ("report.md", "report.html"):
         assert "missing" not in (tmp_path / "out" / name).read_text().partition("<script")[0]

@@ -20,7 +20,7 @@ from cbt_crypto.plan.file import load
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.report import ReportOptions, build, show, write
 from cbt_crypto.report.comparison import compare as compare_archives
-from cbt_crypto.report.document import document, reopened, tidy
+from cbt_crypto.report.document import document, reopened, tidy, wide
 from cbt_crypto.report.figures.doubts import notes_of
 from cbt_crypto.report.markdown import escape, markdown
 from cbt_crypto.report.page import page
@@ -28,6 +28,7 @@ from cbt_crypto.report_commands import compare, report
 
 pytestmark = pytest.mark.unit
 
+ROOT = Path(__file__).parents[3]
 EMULATED = "emulated CPU: these figures prove the pipeline, not the hardware"
 
 
@@ -315,7 +316,7 @@ def test_an_anonymous_report_names_no_host_and_no_address(small, tmp_path):
     )
     (small / "results/00000000/id-00000000/collectl.osd0").rename(small / "gone")
     write(build(small, ReportOptions(anonymize=True)), tmp_path / "out")
-    for name in ("report.md", "report.csv", "report.json", "report.html"):
+    for name in ("report.md", "report.csv", "report-wide.csv", "report.json", "report.html"):
         text = (tmp_path / "out" / name).read_text()
         for secret in ("client0", "client1", "osd0", "192.168.10.1", "fe80::1:2", ".example"):
             assert secret not in text, (name, secret)
@@ -335,6 +336,29 @@ def test_one_row_a_figure(small):
     assert by_figure["iops"]["iodepth"] == "128"
 
 
+def test_one_row_a_cell(small):
+    rows = list(csv.DictReader(io.StringIO(wide(build(small)))))
+    keys = [(row["configuration"], row["op_size"], row["mode"], row["direction"]) for row in rows]
+    assert len(rows) == len(set(keys)) == len(build(small).cells)
+    for row, cell in zip(rows, build(small).cells):
+        assert float(row["iops"]) == cell.figures["iops"]
+        assert float(row["iops_percent"]) == cell.comparisons["iops"].percent
+
+
+def test_the_notebook_of_the_docs_runs_on_such_files(small, tmp_path):
+    """All but pandas itself: the columns that it names are there, in ten lines."""
+    write(build(small), tmp_path)
+    notebook = json.loads((ROOT / "docs/report.ipynb").read_text())
+    cells = [c["source"] for c in notebook["cells"] if c["cell_type"] == "code"]
+    lines = [line for cell in cells for line in "".join(cell).splitlines() if line.strip()]
+    assert len(lines) <= 10
+    named = set(re.findall(r'"([a-z_]+)"', "\n".join(lines)))
+    known: set[str] = set()
+    for name in ("report.csv", "report-wide.csv"):
+        known |= set((tmp_path / name).read_text().splitlines()[0].split(","))
+    assert named - {"iops", "workload"} <= known
+
+
 def test_everything_is_in_the_json(small):
     whole = json.loads(json.dumps(document(build(small)), allow_nan=False))
     section = whole["tables"][0]["sections"][0]
@@ -351,7 +375,7 @@ def test_the_same_archive_gives_the_same_files(small, tmp_path):
     for name in ("one", "other"):
         write(build(small), tmp_path / name)
     names = sorted(p.relative_to(tmp_path / "one") for p in (tmp_path / "one").rglob("*.*"))
-    assert len(names) == 4 + 12
+    assert len(names) == 5 + 12
     for name in names:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
 
@@ -408,7 +432,7 @@ def test_archives_of_upstream_are_compared_by_name(small, tmp_path):
     ("words", "reason"),
     [
         (["crc"], "write NAME=DIR"),
-        (["crc=/nowhere"], "there is no results directory"),
+        (["crc=/nowhere"], "there is no such directory"),
         (["a=/x", "a=/y"], "names two archives"),
     ],
 )

@@ -1,0 +1,288 @@
+"""Archives beside one another: the labs of a comparison, and one workload over many dates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any, Optional
+
+from cbt_crypto.report import text_of, wording
+from cbt_crypto.report.figures.doubts import CONTROL
+from cbt_crypto.report.figures.repeats import StandardError, differing
+from cbt_crypto.report.headline import load_of, versions
+from cbt_crypto.report.model import Comparison, Report, ReportCell
+from cbt_crypto.units import counted
+
+#: The dimension that tells the archives of two labs apart.
+LAB = "hardware"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of texts, in sections with a label each; its first `words` columns are words."""
+
+    title: str
+    headings: Sequence[str]
+    sections: Sequence[tuple[str, Sequence[Sequence[str]]]]
+    notes: Sequence[str] = ()
+    words: int = 1
+
+
+def ratio(one: Optional[Comparison], other: Optional[Comparison]) -> Optional[Comparison]:
+    """A percent of one archive in percent of another archive's (Welch's test).
+
+    None where one of them is unknown; without an interval where one of them has no verdict.
+    """
+    if one is None or other is None:
+        return None
+    compared = Comparison(100 * one.percent / other.percent)
+    errors = [
+        max(each.errors, key=lambda error: error.half) for each in (one, other) if each.errors
+    ]
+    is_judged = one.p is not None and other.p is not None and len(errors) == 2
+    if not is_judged or any(error.is_sequence for error in errors):
+        return compared
+    squares = [error.error**2 for error in errors]
+    parts = (square**2 / error.degrees for square, error in zip(squares, errors))
+    together = StandardError(math.sqrt(sum(squares)), sum(squares) ** 2 / (sum(parts) or 1.0))
+    times = math.exp(min(together.half, 50.0))
+    return replace(
+        compared,
+        low=compared.percent / times,
+        high=compared.percent * times,
+        p=together.p(math.log(compared.percent / 100)),
+        errors=(together,),
+    )
+
+
+def _judged(found: Mapping[Any, Optional[Comparison]]) -> dict[Any, Optional[Comparison]]:
+    """With their verdicts, which hold together."""
+    p_values = {key: one.p for key, one in found.items() if one is not None and one.p is not None}
+    shown = differing(p_values)
+    return {
+        key: one if one is None else replace(one, differs=shown.get(key))
+        for key, one in found.items()
+    }
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A configuration under a workload, by the archive that it is of."""
+
+    load: str
+    name: str
+    cells: Mapping[str, ReportCell]
+
+    @property
+    def is_baseline(self) -> bool:
+        return any(cell.is_baseline for cell in self.cells.values())
+
+
+def _rows(reports: Iterable[tuple[str, Report]], apart: str = "") -> list[_Row]:
+    """Rows of the same workload together; `apart` is the dimension that tells archives apart."""
+    found: dict[tuple[str, str], dict[str, ReportCell]] = {}
+    for name, report in reports:
+        several = len({table.scenario for table in report.tables}) > 1
+        for table in report.tables:
+            rest = {key: value for key, value in table.dimensions.items() if key != apart}
+            plain = replace(table, dimensions=rest)
+            for section in table.sections:
+                load = load_of(plain, section, several)
+                for cell in section.cells:
+                    of_row = found.setdefault((load, cell.in_legend), {})
+                    of_row[str(table.dimensions.get(apart, name))] = cell
+    return [_Row(load, name, cells) for (load, name), cells in found.items()]
+
+
+def _percent(cell: Optional[ReportCell], loss: bool) -> str:
+    """`81.24* (80.1 to 82.4)`, the IOPS of a baseline, or why there is neither."""
+    if cell is None or cell.state != "measured":
+        return "-" if cell is None else cell.state
+    if cell.is_baseline:
+        return f"{wording.number(cell.figures.get('iops'))} IOPS"
+    iops = cell.comparisons.get("iops")
+    return "-" if iops is None else _in_percent(iops, loss)
+
+
+def _in_percent(compared: Comparison, loss: bool = False) -> str:
+    shown = f"{wording.percent(compared.percent, loss)}{text_of.star(compared)}"
+    return shown if compared.low is None else f"{shown} ({text_of.interval(compared, loss)})"
+
+
+def labs(report: Report) -> list[Grid]:
+    """Of a comparison of labs: percents side by side, and what of the hardware differs."""
+    places = _places(report)
+    if len(places) < 2:
+        return []
+    first, *others = places
+    rows, between = _between(report, places)
+    by_load: dict[str, list[list[str]]] = {}
+    for row in rows:
+        texts = [_percent(row.cells.get(place), report.options.loss) for place in places]
+        for place in others:
+            compared = between.get((row.load, row.name, place))
+            texts.append("-" if compared is None else _in_percent(compared))
+        by_load.setdefault(row.load, []).append([row.name, *texts])
+    what = "percent lost" if report.options.loss else "percent of the baseline"
+    title = f"Side by side: {what} in each lab"
+    heads = ["", *places, *(f"{place} in percent of {first}" for place in others)]
+    note = "* in the last columns: the labs differ by more than chance, at 95 % over all of them."
+    return [Grid(title, heads, list(by_load.items()), (note,)), *_hardware(report, places)]
+
+
+def _places(report: Report) -> list[str]:
+    named = (table.dimensions.get(LAB) for table in report.tables)
+    return list(dict.fromkeys(str(name) for name in named if name is not None))
+
+
+def _between(
+    report: Report, places: Sequence[str]
+) -> tuple[list[_Row], dict[tuple[str, str, str], Optional[Comparison]]]:
+    """Rows, and how each lab's percent compares with the first lab's; IOPS of the baseline."""
+    rows = _rows([("", report)], LAB)
+    found: dict[tuple[str, str, str], Optional[Comparison]] = {}
+    for row in rows:
+        for place in places[1:]:
+            one, other = row.cells.get(place), row.cells.get(places[0])
+            if one is None or other is None:
+                continue
+            key = (row.load, row.name, place)
+            if row.is_baseline:
+                iops = [cell.figures.get("iops") or 0.0 for cell in (one, other)]
+                found[key] = Comparison(100 * iops[0] / iops[1]) if all(iops) else None
+            else:
+                found[key] = ratio(one.comparisons.get("iops"), other.comparisons.get("iops"))
+    return rows, _judged(found)
+
+
+def _hardware(report: Report, places: Sequence[str]) -> Iterator[Grid]:
+    """What differs between the labs; values of one lab that differ among its hosts are listed."""
+    hosts = report.environment.get("hosts")
+    named = hosts.items() if isinstance(hosts, Mapping) else ()
+    found: dict[str, dict[str, list[str]]] = {}
+    for place in places:
+        own = {str(host): about for host, about in named if str(host).startswith(f"{place}: ")}
+        for part in wording.hardware({"hosts": own}):
+            found.setdefault(part.what, {}).setdefault(place, []).append(part.value)
+    rows = [
+        [what, *("; ".join(sorted(of.get(place, ["-"]))) for place in places)]
+        for what, of in found.items()
+    ]
+    unlike = [row for row in rows if len(set(row[1:])) > 1]
+    alike = [row[0] for row in rows if len(set(row[1:])) == 1]
+    notes = [f"Alike: {', '.join(alike)}."] if alike else []
+    if rows:
+        yield Grid("Hardware that differs", ["", *places], [("", unlike)], notes, len(places) + 1)
+
+
+def labs_sentences(report: Report) -> Iterator[str]:
+    """Which differences are the labs' and not the configurations'."""
+    places = _places(report)
+    if len(places) < 2:
+        return
+    rows, between = _between(report, places)
+    is_tested = {(row.load, row.name): not row.is_baseline and row.name != CONTROL for row in rows}
+    for place in places[1:]:
+        of_lab = {k: v for k, v in between.items() if k[2] == place and is_tested[k[:2]]}
+        judged = [one for one in of_lab.values() if one is not None and one.differs is not None]
+        shown = {k: v for k, v in of_lab.items() if v is not None and v.differs}
+        against = f"{place} against {places[0]}"
+        if not judged:
+            yield f"{against}: no verdict, each takes four rounds."
+        elif not shown:
+            words = counted(len(judged), "percentage")
+            yield f"{against}: none of {words} is shown to differ between the labs."
+        else:
+            key, most = max(shown.items(), key=lambda one: abs(math.log(one[1].percent / 100)))
+            yield (
+                f"{against}: {len(shown)} of {counted(len(judged), 'percentage')} differ by more "
+                f"than chance, which the labs make and not the configurations; the most "
+                f"{key[1]}, {key[0]}: {_in_percent(most)} % of {places[0]}'s."
+            )
+    unlike = [row[0] for grid in _hardware(report, places) for row in grid.sections[0][1]]
+    if unlike:
+        yield f"The labs differ in {', '.join(unlike)}."
+    lone = sum(len(row.cells) < len(places) for row in rows)
+    if lone:
+        yield f"{counted(lone, 'row')} of {len(rows)} were not measured in every lab."
+
+
+@dataclass(frozen=True)
+class Point:
+    """One configuration under one workload in one archive of a history."""
+
+    load: str
+    configuration: str
+    archive: str
+    date: str
+    ceph: str
+    kernel: str
+    iops: Optional[float]
+    percent: Optional[float]
+    low: Optional[float]
+    high: Optional[float]
+    #: The percent in percent of the first archive's, and whether that is more than chance.
+    of_first_percent: Optional[float]
+    changed: Optional[bool]
+
+
+def history(reports: Mapping[str, Report]) -> tuple[list[Grid], list[Point]]:
+    """A table for each workload: its configurations over the archives, in the order of dates."""
+    dated = sorted(reports.items(), key=lambda one: _started(one[1]))
+    rows = _rows(dated)
+    changes: dict[tuple[str, str, str], Optional[Comparison]] = {}
+    for row in rows:
+        first, *others = row.cells
+        for name in [] if row.is_baseline else others:
+            pair = (row.cells[each].comparisons.get("iops") for each in (name, first))
+            changes[(row.load, row.name, name)] = ratio(*pair)
+    judged = _judged(changes)
+    points = [
+        _point(row, name, reports[name], judged.get((row.load, row.name, name)))
+        for row in rows
+        for name in row.cells
+    ]
+    by_load: dict[str, dict[str, list[list[str]]]] = {}
+    for point in points:
+        sections = by_load.setdefault(point.load, {})
+        sections.setdefault(point.configuration, []).append(_texts(point, reports))
+    heads = ["", "archive", "Ceph", "kernel", "IOPS", "percent", "of first"]
+    note = "of first: in percent of the first archive's; * by more than chance, at 95 % over all."
+    return [
+        Grid(load, heads, list(sections.items()), (note,), 4) for load, sections in by_load.items()
+    ], points
+
+
+def _point(row: _Row, name: str, report: Report, change: Optional[Comparison]) -> Point:
+    cell = row.cells[name]
+    iops = cell.comparisons.get("iops")
+    started = _started(report)
+    day = datetime.fromtimestamp(started, timezone.utc).strftime("%Y-%m-%d") if started else ""
+    ends = (None, None, None) if iops is None else (iops.percent, iops.low, iops.high)
+    changed = (None, None) if change is None else (change.percent, change.differs)
+    said = dict(word.split(" ", 1) for word in versions(report.environment))
+    known = (said.get("Ceph", ""), said.get("kernel", ""), cell.figures.get("iops"))
+    return Point(row.load, row.name, name, day, *known, *ends, *changed)
+
+
+def _texts(point: Point, reports: Mapping[str, Report]) -> list[str]:
+    percent = "-"
+    if point.configuration == reports[point.archive].baseline_name:
+        percent = "baseline"
+    elif point.percent is not None:
+        percent = _in_percent(Comparison(point.percent, point.low, point.high))
+    of_first = ""
+    if point.of_first_percent is not None:
+        of_first = _in_percent(Comparison(point.of_first_percent, differs=point.changed))
+    place = (point.date or "-", point.archive, point.ceph, point.kernel)
+    return [*place, wording.number(point.iops), percent, of_first]
+
+
+def _started(report: Report) -> float:
+    """In seconds since the epoch, 0 where nobody knows."""
+    started = report.environment.get("started")
+    if not isinstance(started, (int, float)) or not 0 < started < 2**33:
+        return 0.0
+    return float(started)

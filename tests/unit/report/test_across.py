@@ -1,0 +1,126 @@
+"""Archives beside one another: two labs, and the same campaign on many dates."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from cbt_crypto.cli import cbt_crypto
+from cbt_crypto.report import ReportOptions, build, show
+from cbt_crypto.report.across import history, labs, ratio
+from cbt_crypto.report.comparison import compare
+from cbt_crypto.report.markdown import markdown
+from cbt_crypto.report.model import Report
+from cbt_crypto.report.page import page
+
+pytestmark = pytest.mark.unit
+
+
+def _archive(
+    synthetic: Any, root: Path, luks: float, seed: int, cpu: str = "A", started: float = 1.7e9
+) -> Path:
+    share = {"LUKS": luks}
+    campaign = synthetic.SyntheticCampaign(
+        scenarios=[synthetic.SyntheticScenario("rbd", 1, 1, (4096,), ("randread", "randwrite"))],
+        configurations=["Plain", "LUKS", "control"], rounds=True, iterations=4, seconds=12,
+        load=lambda cell: synthetic.Load(
+            1000.0 * share.get(cell.configuration, 1.0)
+            * (1 + 0.01 * ((cell.iteration * 7 + seed + len(cell.configuration)) % 3)), 2.0
+        ),
+    )  # fmt: skip
+    synthetic.write_archive(campaign, root)
+    place = root / "results/environment.json"
+    environment = json.loads(place.read_text())
+    environment["started"] = started
+    for about in environment["hosts"].values():
+        about |= {
+            "cpu_model": cpu,
+            "kernel": "6.1",
+            "versions": {"ceph": "ceph version 18.2.7 (x)"},
+        }
+    place.write_text(json.dumps(environment))
+    return root
+
+
+def _printed(report: Report) -> str:
+    output = io.StringIO()
+    show(report, Console(file=output, width=100))
+    return output.getvalue()
+
+
+def test_labs_stand_side_by_side(synthetic: Any, tmp_path: Path) -> None:
+    here = _archive(synthetic, tmp_path / "a", 0.8, 1)
+    there = _archive(synthetic, tmp_path / "b", 0.6, 2, cpu="B")
+    report = compare({"here": here, "there": there}, ReportOptions())
+    percents, hardware = labs(report)
+    assert percents.headings[:3] == ["", "here", "there"]
+    label, rows = percents.sections[0]
+    assert label == "4 KiB random reads"
+    by_name = {row[0]: row for row in rows}
+    assert by_name["LUKS"][1].startswith("80.") or by_name["LUKS"][1].startswith("79.")
+    assert "*" in by_name["LUKS"][3] and "*" not in by_name["control"][3]
+    assert "IOPS" in by_name["Plain"][1]
+    ((_, unlike),) = hardware.sections
+    assert [row[1:] for row in unlike] == [["A", "B"], ["A", "B"]]
+    assert "kernel" in hardware.notes[0]
+    said = " ".join(report.headline)
+    assert "there against here: 2 of 2 percentages differ by more than chance" in said
+    assert "The labs differ in" in said and "cpu model" in said
+    for text in (_printed(report), markdown(report), page(report)):
+        assert "Side by side" in text and "Hardware that differs" in text
+
+
+def test_labs_that_agree_are_said_to(synthetic: Any, tmp_path: Path) -> None:
+    paths = {n: _archive(synthetic, tmp_path / n, 0.8, k) for k, n in enumerate(("a", "b"))}
+    report = compare(paths, ReportOptions())
+    said = " ".join(report.headline)
+    assert "b against a: none of 2 percentages is shown to differ between the labs." in said
+    assert "The labs differ" not in said
+
+
+def test_a_missing_file_is_named(synthetic: Any, tmp_path: Path) -> None:
+    here = _archive(synthetic, tmp_path / "a", 0.8, 1)
+    there = _archive(synthetic, tmp_path / "b", 0.8, 2)
+    (there / "results/environment.json").unlink()
+    report = compare({"here": here, "there": there}, ReportOptions())
+    assert any(f"there={there}: there is no results/environment" in note for note in report.notes)
+    assert "here: osd0" in report.environment["hosts"], "the other's hosts are still known"
+    (there / "results/plan.json").unlink()
+    for path, said in ((there, "there is no results/plan.json"), (tmp_path / "c", "no such dir")):
+        words = ["compare", f"here={here}", f"there={path}", "-o", str(tmp_path / "out")]
+        result = CliRunner().invoke(cbt_crypto, words)
+        assert result.exit_code == 2 and f"there={path}: there is no" in result.output
+        assert said in result.output
+
+
+def test_a_slow_change_shows_against_the_first(synthetic: Any, tmp_path: Path) -> None:
+    weeks = {
+        f"w{n}": _archive(synthetic, tmp_path / f"w{n}", 0.8 - 0.04 * n, n, started=1.7e9 + n * 6e5)
+        for n in (2, 0, 1)
+    }
+    grids, points = history({name: build(path) for name, path in weeks.items()})
+    assert [grid.title for grid in grids] == ["4 KiB random reads", "4 KiB random writes"]
+    luks = [p for p in points if p.configuration == "LUKS" and p.load.endswith("reads")]
+    assert [p.archive for p in luks] == ["w0", "w1", "w2"], "in the order of dates"
+    assert luks[0].changed is None and luks[2].changed is True
+    assert luks[0].date == "2023-11-14" and luks[0].ceph == "18.2.7"
+    assert all(
+        p.changed is False for p in points if p.configuration == "control" and p.archive > "w0"
+    )
+    result = CliRunner().invoke(cbt_crypto, ["history", *map(str, weeks.values()), "--json"])
+    assert len(json.loads(result.output)) == len(points)
+
+
+def test_what_was_measured_once_has_no_verdict(small: Path) -> None:
+    luks = [cell.comparisons["iops"] for cell in build(small).cells if cell.name == "LUKS"]
+    compared = ratio(luks[0], luks[0])
+    assert compared is not None and compared.percent == 100 and compared.differs is None
+    assert compared.low is None
+    _, points = history({"once": build(small)})
+    assert all(point.changed is None for point in points)
