@@ -4,4 +4,4 @@ A plugin for CBT, the Ceph Benchmarking Tool. `docs/` describes the file, the ar
 seams; the stages are `plan`, `campaign` (deploy, run), `results` (parse) and `report`.
 """
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
