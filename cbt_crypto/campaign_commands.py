@@ -19,6 +19,7 @@ from cbt_crypto.command_line import (
     checkout_option,
     examples,
     say,
+    say_error,
     say_notes,
 )
 from cbt_crypto.engine import Engine
@@ -77,11 +78,7 @@ def check(
     if as_json:
         _print_json(config_file, answers)
     elif hosts:
-        # The script alone is what a pipe or a file gets.
-        table.show(answers, Console(stderr=fix_commands))
-        if fix_commands:
-            manager = table.managers(_remote(engine, campaign), answers)
-            say("\n".join(table.script(answers, manager, campaign.cluster.user)))
+        _print_table(_remote(engine, campaign), campaign, answers, fix_commands)
     if any(answer.error for answer in answers):
         sys.exit(UsageError.exit_status)
     if hosts:
@@ -94,6 +91,19 @@ def check(
             f"{counted(len(campaign.configurations), 'configuration')}, "
             f"{counted(len(campaign.scenarios), 'scenario')}, {counted(len(cells), 'cell')}",
         )
+
+
+def _print_table(
+    remote: Remote, campaign: Campaign, answers: Sequence[HostFinding], fix_commands: bool
+) -> None:
+    """Print what was found; of a script that fixes it, a pipe or a file gets the script alone."""
+    table.show(answers, Console(stderr=fix_commands))
+    if fix_commands:
+        manager = table.managers(remote, answers)
+        say("\n".join(table.script(answers, manager, campaign.cluster.user)))
+    else:
+        for hint in preflight.how_to_fix(answers):
+            say_error(hint)
 
 
 def _remote(engine: Engine, campaign: Campaign) -> Remote:

@@ -106,11 +106,21 @@ def _tmp_dir(tmp_dir: str, site: Site) -> Requirement:
     return Requirement("tmp_dir", site.hosts, script, "space")
 
 
+_FIXES = "cbt-crypto check --fix-commands FILE prints the commands that install what is missing"
+
+
 def check(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[HostFinding]:
     """Check what `cells` need on all hosts at once; UsageError with a line for each unmet need."""
     findings = survey_campaign(campaign, engine, cells)
-    _raise(f"{finding.host}: {finding.error}" for finding in findings if finding.error)
+    unmet = [f"{finding.host}: {finding.error}" for finding in findings if finding.error]
+    _raise([*unmet, *how_to_fix(findings)])
     return findings
+
+
+def how_to_fix(findings: Iterable[HostFinding]) -> list[str]:
+    """Name the command that prints what installs what is missing; nothing where nothing is."""
+    is_missing = any(" is missing; install " in (finding.error or "") for finding in findings)
+    return [_FIXES] if is_missing else []
 
 
 def survey_campaign(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[HostFinding]:

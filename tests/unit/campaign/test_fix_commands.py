@@ -11,6 +11,7 @@ import pytest
 
 from cbt_crypto.hosts import requirement
 from cbt_crypto.run.preflight import table
+from cbt_crypto.run.preflight.check import how_to_fix
 from cbt_crypto.run.preflight.survey import HostFinding
 
 pytestmark = pytest.mark.unit
@@ -33,6 +34,13 @@ def test_packages_of_one_host_come_together() -> None:
         "sudo apt-get update && sudo apt-get install -y --no-install-recommends fio wireguard-tools"
     ]
     assert lines("dnf", *told) == ["sudo dnf install -y fio fio-engine-rbd wireguard-tools"]
+
+
+def test_a_run_that_lacks_packages_names_the_command_that_installs_them() -> None:
+    missing = HostFinding("osd0", "fio", "no", "fio is missing; install fio")
+    other = HostFinding("osd0", "sudo", "no", "needs root for block devices")
+    assert "check --fix-commands" in " ".join(how_to_fix([other, missing]))
+    assert how_to_fix([other]) == []
 
 
 def test_the_repository_that_others_are_in_comes_first() -> None:
