@@ -78,6 +78,10 @@ class _Archive(click.Path):
 
 #: Gives a command the argument `archive`.
 archive_argument = click.argument("archive", type=_Archive(path_type=Path), metavar="ARCHIVE")
+#: Gives a command the argument `archives`: one or more.
+archives_argument = click.argument(
+    "archives", nargs=-1, required=True, type=_Archive(path_type=Path), metavar="ARCHIVE ..."
+)
 
 
 @dataclass(frozen=True)

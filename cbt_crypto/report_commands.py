@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
-from cbt_crypto.command_line import archive_argument, examples, say
+from cbt_crypto.command_line import archive_argument, archives_argument, examples, say
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.results.repetition import FEWEST_ROUNDS
 from cbt_crypto.run.detached import changed, running
@@ -243,9 +243,7 @@ def compare(archives: tuple[str, ...], out_dir: Path, **options: Any) -> None:
         "cbt-crypto history --only randwrite --json results/nightly-* > history.json",
     )
 )
-@click.argument(
-    "archives", nargs=-1, required=True, metavar="ARCHIVE ...", type=click.Path(path_type=Path)
-)
+@archives_argument
 @click.option("--only", multiple=True, metavar="PATTERN", help="Only these cells, as for report.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def history(archives: tuple[Path, ...], only: tuple[str, ...], as_json: bool) -> None:

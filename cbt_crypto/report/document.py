@@ -350,7 +350,7 @@ def report_schema() -> dict[str, Any]:
     """The JSON Schema of report.json."""
     schema = ReportDocument.model_json_schema()
     name = "https://json-schema.org/draft/2020-12/schema"
-    return {"$schema": name, "$id": f"cbt-crypto-report-{FORMAT}", **schema}
+    return {"$schema": name, "$id": f"urn:cbt-crypto:report:{FORMAT}", **schema}
 
 
 def reopened(data: bytes) -> Report:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Optional, Union
 
 from pydantic import Field, create_model
 
+from cbt_crypto import __version__
 from cbt_crypto.archive.documents import Scalar
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.benchmarks.base import Scenario
@@ -156,6 +157,7 @@ def json_schema() -> dict[str, Any]:
     schema: dict[str, Any] = file_model().model_json_schema()
     _add_own_names(schema, file_model().model_json_schema(by_alias=False))
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["$id"] = f"urn:cbt-crypto:campaign:{__version__}"
     schema["title"] = "cbt-crypto campaign"
     return schema
 
