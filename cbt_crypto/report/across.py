@@ -1,4 +1,4 @@
-"""Archives beside one another: the labs of a comparison, and one workload over many dates."""
+"""Archives beside one another: labs, before and after, and one workload over many dates."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cbt_crypto.report.headline import load_of, versions
 from cbt_crypto.report.model import Comparison, Report, ReportCell
 from cbt_crypto.units import counted
 
-#: The dimension that tells the archives of two labs apart.
-LAB = "hardware"
+#: The dimension that tells the archives of a comparison apart.
+_ARCHIVE = "hardware"
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ def _in_percent(compared: Comparison, loss: bool = False) -> str:
     return shown if compared.low is None else f"{shown} ({text_of.interval(compared, loss)})"
 
 
-def labs(report: Report) -> list[Grid]:
-    """Of a comparison of labs: percents side by side, and what of the hardware differs."""
+def side_by_side(report: Report) -> list[Grid]:
+    """Percents of several archives side by side, and what their hosts differ in."""
     places = _places(report)
     if len(places) < 2:
         return []
@@ -126,22 +126,24 @@ def labs(report: Report) -> list[Grid]:
             texts.append("-" if compared is None else _in_percent(compared))
         by_load.setdefault(row.load, []).append([row.name, *texts])
     what = "percent lost" if report.options.loss else "percent of the baseline"
-    title = f"Side by side: {what} in each lab"
+    title = f"Side by side: {what} in each archive"
     heads = ["", *places, *(f"{place} in percent of {first}" for place in others)]
-    note = "* in the last columns: the labs differ by more than chance, at 95 % over all of them."
+    note = (
+        "* in the last columns: the archives differ by more than chance, at 95 % over all of them."
+    )
     return [Grid(title, heads, list(by_load.items()), (note,)), *_hardware(report, places)]
 
 
 def _places(report: Report) -> list[str]:
-    named = (table.dimensions.get(LAB) for table in report.tables)
+    named = (table.dimensions.get(_ARCHIVE) for table in report.tables)
     return list(dict.fromkeys(str(name) for name in named if name is not None))
 
 
 def _between(
     report: Report, places: Sequence[str]
 ) -> tuple[list[_Row], dict[tuple[str, str, str], Optional[Comparison]]]:
-    """Rows, and how each lab's percent compares with the first lab's; IOPS of the baseline."""
-    rows = _rows([("", report)], LAB)
+    """Rows, and how each archive's percent compares with the first one's; IOPS of the baseline."""
+    rows = _rows([("", report)], _ARCHIVE)
     found: dict[tuple[str, str, str], Optional[Comparison]] = {}
     for row in rows:
         for place in places[1:]:
@@ -158,14 +160,15 @@ def _between(
 
 
 def _hardware(report: Report, places: Sequence[str]) -> Iterator[Grid]:
-    """What differs between the labs; values of one lab that differ among its hosts are listed."""
+    """What the hosts of the archives differ in; values that differ within an archive are listed."""
     hosts = report.environment.get("hosts")
     named = hosts.items() if isinstance(hosts, Mapping) else ()
     found: dict[str, dict[str, list[str]]] = {}
     for place in places:
         own = {str(host): about for host, about in named if str(host).startswith(f"{place}: ")}
-        for part in wording.hardware({"hosts": own}):
-            found.setdefault(part.what, {}).setdefault(place, []).append(part.value)
+        parts = [(part.what, part.value) for part in wording.hardware({"hosts": own})]
+        for what, value in dict.fromkeys([*_versions(own), *parts]):
+            found.setdefault(what, {}).setdefault(place, []).append(value)
     rows = [
         [what, *("; ".join(sorted(of.get(place, ["-"]))) for place in places)]
         for what, of in found.items()
@@ -174,39 +177,47 @@ def _hardware(report: Report, places: Sequence[str]) -> Iterator[Grid]:
     alike = [row[0] for row in rows if len(set(row[1:])) == 1]
     notes = [f"Alike: {', '.join(alike)}."] if alike else []
     if rows:
-        yield Grid("Hardware that differs", ["", *places], [("", unlike)], notes, len(places) + 1)
+        yield Grid("Hosts differ in", ["", *places], [("", unlike)], notes, len(places) + 1)
 
 
-def labs_sentences(report: Report) -> Iterator[str]:
-    """Which differences are the labs' and not the configurations'."""
+def _versions(hosts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for about in hosts.values():
+        known = about.get("versions") if isinstance(about, Mapping) else None
+        for program, version in known.items() if isinstance(known, Mapping) else ():
+            if version:
+                yield f"version of {program}", str(version)
+
+
+def sentences(report: Report) -> Iterator[str]:
+    """Which differences come from the archives (labs, versions, dates), not from configurations."""
     places = _places(report)
     if len(places) < 2:
         return
     rows, between = _between(report, places)
     is_tested = {(row.load, row.name): not row.is_baseline and row.name != CONTROL for row in rows}
     for place in places[1:]:
-        of_lab = {k: v for k, v in between.items() if k[2] == place and is_tested[k[:2]]}
-        judged = [one for one in of_lab.values() if one is not None and one.differs is not None]
-        shown = {k: v for k, v in of_lab.items() if v is not None and v.differs}
+        own = {k: v for k, v in between.items() if k[2] == place and is_tested[k[:2]]}
+        judged = [one for one in own.values() if one is not None and one.differs is not None]
+        shown = {k: v for k, v in own.items() if v is not None and v.differs}
         against = f"{place} against {places[0]}"
         if not judged:
             yield f"{against}: no verdict, each takes four rounds."
         elif not shown:
             words = counted(len(judged), "percentage")
-            yield f"{against}: none of {words} is shown to differ between the labs."
+            yield f"{against}: none of {words} is shown to differ."
         else:
             key, most = max(shown.items(), key=lambda one: abs(math.log(one[1].percent / 100)))
             yield (
                 f"{against}: {len(shown)} of {counted(len(judged), 'percentage')} differ by more "
-                f"than chance, which the labs make and not the configurations; the most "
+                f"than chance, which is of the labs and dates, not of the configurations; the most "
                 f"{key[1]}, {key[0]}: {_in_percent(most)} % of {places[0]}'s."
             )
     unlike = [row[0] for grid in _hardware(report, places) for row in grid.sections[0][1]]
     if unlike:
-        yield f"The labs differ in {', '.join(unlike)}."
+        yield f"Their hosts differ in {', '.join(unlike)}."
     lone = sum(len(row.cells) < len(places) for row in rows)
     if lone:
-        yield f"{counted(lone, 'row')} of {len(rows)} were not measured in every lab."
+        yield f"{counted(lone, 'row')} of {len(rows)} were not measured in every archive."
 
 
 @dataclass(frozen=True)

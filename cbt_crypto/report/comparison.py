@@ -17,7 +17,7 @@ from cbt_crypto.archive.documents import (
 from cbt_crypto.archive.files import Malformed, Problem
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.errors import UsageError
-from cbt_crypto.report.across import labs_sentences
+from cbt_crypto.report.across import sentences
 from cbt_crypto.report.build import assemble, read_runs
 from cbt_crypto.report.figures.group import baseline_of, chosen_cells
 from cbt_crypto.report.model import Report, ReportOptions
@@ -100,7 +100,7 @@ def _by_hardware(archives: Mapping[str, Path], options: ReportOptions) -> Report
     environment, problems = _environment(archives)
     together = Archive(Folder(Path()), plan, environment, problems)
     report = _told_apart(assemble(together, baseline, runs, options), archives, environment)
-    return replace(report, headline=(*report.headline, *labs_sentences(report)))
+    return replace(report, headline=(*report.headline, *sentences(report)))
 
 
 def _told_apart(report: Report, names: Iterable[str], environment: Environment | None) -> Report:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from cbt_crypto.report import text_of, wording
-from cbt_crypto.report.across import Grid, labs
+from cbt_crypto.report.across import Grid, side_by_side
 from cbt_crypto.report.charts.forest import forest
 from cbt_crypto.report.figures.conclusion import (
     THRESHOLDS,
@@ -34,7 +34,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!&~])")
 
 def markdown(report: Report) -> str:
     """The report as Markdown: tables, conclusions, hosts and notes. Names are escaped."""
-    lines = [*_head(report), *(line for grid in labs(report) for line in grid_lines(grid))]
+    lines = [*_head(report), *(line for grid in side_by_side(report) for line in grid_lines(grid))]
     if forest(report) is not None:
         lines += ["![Every percentage with its interval](charts/forest.svg)", ""]
     for scenario in dict.fromkeys(table.scenario for table in report.tables):

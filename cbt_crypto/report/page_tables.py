@@ -11,7 +11,7 @@ from lxml.html import html_parser
 from lxml.html.builder import CLASS
 
 from cbt_crypto.report import text_of, wording
-from cbt_crypto.report.across import labs
+from cbt_crypto.report.across import side_by_side
 from cbt_crypto.report.figures.conclusion import (
     THRESHOLDS,
     LossTable,
@@ -173,7 +173,7 @@ def _interval(cell: ReportCell, comparison: Comparison, loss: bool) -> str:
 
 def grids(report: Report) -> Iterator[Element]:
     """The labs of a comparison side by side, and what of their hardware differs."""
-    for grid in labs(report):
+    for grid in side_by_side(report):
         heads = [
             E.TH(head, *([E.CLASS("name")] if n < grid.words else []), scope="col")
             for n, head in enumerate(grid.headings)

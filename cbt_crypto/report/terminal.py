@@ -14,7 +14,7 @@ from rich.text import Text
 
 from cbt_crypto.archive.files import printable
 from cbt_crypto.report import text_of, wording
-from cbt_crypto.report.across import Grid, labs
+from cbt_crypto.report.across import Grid, side_by_side
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.figures.metric import Column, Metric, Where, columns, left_out
 from cbt_crypto.report.model import (
@@ -58,7 +58,7 @@ def show(report: Report, console: Console) -> None:
         console.print(Text(sentence, "yellow"))
     for sentence in report.control:
         console.print(Text(sentence, "bold red"))
-    for grid in labs(report):
+    for grid in side_by_side(report):
         show_grid(grid, console)
     layout = _Layout.of(report, console.width)
     for table in report.tables:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.report import ReportOptions, build, show
-from cbt_crypto.report.across import history, labs, ratio
+from cbt_crypto.report.across import history, ratio, side_by_side
 from cbt_crypto.report.comparison import compare
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Report
@@ -58,7 +58,7 @@ def test_labs_stand_side_by_side(synthetic: Any, tmp_path: Path) -> None:
     here = _archive(synthetic, tmp_path / "a", 0.8, 1)
     there = _archive(synthetic, tmp_path / "b", 0.6, 2, cpu="B")
     report = compare({"here": here, "there": there}, ReportOptions())
-    percents, hardware = labs(report)
+    percents, hardware = side_by_side(report)
     assert percents.headings[:3] == ["", "here", "there"]
     label, rows = percents.sections[0]
     assert label == "4 KiB random reads"
@@ -71,17 +71,17 @@ def test_labs_stand_side_by_side(synthetic: Any, tmp_path: Path) -> None:
     assert "kernel" in hardware.notes[0]
     said = " ".join(report.headline)
     assert "there against here: 2 of 2 percentages differ by more than chance" in said
-    assert "The labs differ in" in said and "cpu model" in said
+    assert "Their hosts differ in" in said and "cpu model" in said
     for text in (_printed(report), markdown(report), page(report)):
-        assert "Side by side" in text and "Hardware that differs" in text
+        assert "Side by side" in text and "Hosts differ in" in text
 
 
 def test_labs_that_agree_are_said_to(synthetic: Any, tmp_path: Path) -> None:
     paths = {n: _archive(synthetic, tmp_path / n, 0.8, k) for k, n in enumerate(("a", "b"))}
     report = compare(paths, ReportOptions())
     said = " ".join(report.headline)
-    assert "b against a: none of 2 percentages is shown to differ between the labs." in said
-    assert "The labs differ" not in said
+    assert "b against a: none of 2 percentages is shown to differ." in said
+    assert "Their hosts differ" not in said
 
 
 def test_a_missing_file_is_named(synthetic: Any, tmp_path: Path) -> None:
