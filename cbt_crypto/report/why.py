@@ -17,6 +17,7 @@ import numpy as np
 from cbt_crypto.report.figures.of_runs import per, records_of, total_rate
 from cbt_crypto.report.figures.repeats import StandardError, differing
 from cbt_crypto.report.model import Table
+from cbt_crypto.results.cell.cycles import Cycle, is_alike
 from cbt_crypto.results.cell.recorded import HostRecord
 from cbt_crypto.results.cell.run import Run
 
@@ -153,6 +154,33 @@ def limit_of_row(runs: Sequence[Run]) -> Optional[Limit]:
     if 2 * times <= len(found):
         return None
     return next(limit for limit in found if limit is not None and limit.kind == kind)
+
+
+#: A cycle is a row's when so large a share of its runs have it.
+_MOST_RUNS = 2 / 3
+
+
+def cycles_of_row(runs: Sequence[Run], direction: str) -> Iterator[str]:
+    """A sentence where the latency of most of a row's runs comes back in the same cycle."""
+    whole = [run for run in runs if run.failure is None and direction in run.series]
+    cycles = [one for run in whole for one in run.recorded.cycles if one.direction == direction]
+    if not cycles:
+        return
+    period = float(np.median([cycle.period_s for cycle in cycles]))
+    same = [cycle for cycle in cycles if is_alike(cycle.period_s, period)]
+    if len(same) < _MOST_RUNS * len(whole):
+        return
+    yield (
+        f"latency comes back in cycles of {period:.3g} s (in {len(same)} of {len(whole)} runs)"
+        f"{_sharing(same)}"
+    )
+
+
+def _sharing(cycles: Sequence[Cycle]) -> str:
+    counted = Counter(kind for cycle in cycles for kind in cycle.shared)
+    labels = {rule.key[4:]: rule.label for rule in RULES}
+    shared = [labels.get(kind, kind) for kind, n in counted.items() if 2 * n > len(cycles)]
+    return f", and so does the work of {', '.join(shared)}" if shared else ""
 
 
 @dataclass(frozen=True)

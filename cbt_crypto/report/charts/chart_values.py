@@ -12,6 +12,7 @@ import numpy as np
 from cbt_crypto.report import wording
 from cbt_crypto.report.figures.depth_path import DepthPath, depth_paths
 from cbt_crypto.report.model import Report, ReportCell, Section, Table
+from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.readers.histogram import Histogram, merge
 
 #: From this op size on, in bytes, throughput is shown in MB/s and not in IOPS.
@@ -64,6 +65,7 @@ class Line:
     """One curve: `y` at each `x`, None where nothing was measured. `group` shares a color.
 
     Where its points are shown, `labels` has a word for each and `mark` is the one that stands out.
+    `events` are stretches of `x`, with what happened.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Line:
     group: str = ""
     labels: tuple[str, ...] = ()
     mark: Optional[int] = None
+    events: tuple[tuple[float, float, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -221,8 +224,16 @@ def _seconds(cell: ReportCell, column: str) -> Optional[Line]:
         values = getattr(series, column) / 1e6
         if np.isfinite(values).any():
             y = tuple(float(f"{v:.4g}") if np.isfinite(v) else None for v in values.tolist())
-            return Line(cell.in_legend, tuple(range(1, len(y) + 1)), y)
+            events = tuple(_events(run, series.start_epoch_s, len(y)))
+            return Line(cell.in_legend, tuple(range(1, len(y) + 1)), y, events=events)
     return None
+
+
+def _events(run: Run, start_s: float, seconds: int) -> Iterator[tuple[float, float, str]]:
+    for mark in run.recorded.marks:
+        first, last = mark.start_s - start_s, mark.end_s - start_s
+        if last > 0 and first < seconds:
+            yield max(first, 0.0), min(last, float(seconds)), f"{mark.what} on {mark.host}"
 
 
 def latency_distribution(section: Section, groups: Mapping[str, str]) -> Lines:

@@ -1,4 +1,4 @@
-"""What the recorder of each host says of a run's window, and the events of single seconds."""
+"""What the recorder of each host says of a run's window, its events, and the latency's cycles."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 from cbt_crypto.archive.documents import CellDocument
 from cbt_crypto.archive.files import Malformed, Problem
 from cbt_crypto.archive.folder import Folder
+from cbt_crypto.results.cell.cycles import Cycle, cycle_of
+from cbt_crypto.results.cell.in_window import Series
 from cbt_crypto.results.cell.record import Floats
 from cbt_crypto.results.cell.window import Window
 from cbt_crypto.results.readers.recording import Recording, read_recording
@@ -81,13 +83,23 @@ class Recorded:
 
     hosts: tuple[HostRecord, ...] = ()
     marks: tuple[Mark, ...] = ()
+    cycles: tuple[Cycle, ...] = ()
 
 
 def recorded(
-    folder: Folder, cell: CellDocument, window: Window, problems: list[Problem]
+    folder: Folder,
+    cell: CellDocument,
+    window: Window,
+    series: Mapping[str, Series],
+    problems: list[Problem],
 ) -> Recorded:
-    """Of every host that has a recording; one that cannot be read is a problem."""
+    """Of every host that has a recording; one that cannot be read is a problem.
+
+    `series` are the run's; their cycles are sought in every archive, what shares them in these.
+    """
     hosts, marks = [], []
+    cores: dict[str, Floats] = {}
+    second = next((s.start_epoch_s + np.arange(len(s.iops) + 1) for s in series.values()), None)
     for host in dict.fromkeys((*cell.osd_hosts, *cell.clients)):
         name = f"recording.{host}"
         if name not in folder.names:
@@ -107,7 +119,13 @@ def recorded(
         hosts.append(_record(host, cell, recording, inside, seconds))
         if host in cell.osd_hosts:
             marks += list(_marks(host, recording, times, inside))
-    return Recorded(tuple(hosts), tuple(marks))
+            for kind, threads in recording.threads.items():
+                used = np.concatenate(([0.0], np.cumsum(threads.cpu_s.sum(axis=1))))
+                if second is not None:
+                    each = np.diff(np.interp(second, times, used))
+                    cores[kind] = cores.get(kind, 0.0) + each
+    found = (cycle_of(name, one.clat_ns_mean, cores) for name, one in series.items())
+    return Recorded(tuple(hosts), tuple(marks), tuple(one for one in found if one is not None))
 
 
 def _record(

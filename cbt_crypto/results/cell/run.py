@@ -284,7 +284,7 @@ def _of_nodes(
         clients=clients,
         perf=perf,
         osd_energy=osd_energy,
-        recorded=recorded(folder, cell, window, problems),
+        recorded=recorded(folder, cell, window, run.series, problems),
     )
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
 from cbt_crypto.archive.files import Malformed
 from cbt_crypto.report import why
 from cbt_crypto.report.build import build
+from cbt_crypto.report.charts.chart_values import Lines, charts
+from cbt_crypto.report.charts.draw import chart_svg
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import ReportCell
+from cbt_crypto.results.cell.cycles import Cycle
 from cbt_crypto.results.readers.recording import read_recording
 
 pytestmark = pytest.mark.unit
@@ -183,3 +187,37 @@ def test_a_torn_recording_is_read_and_a_damaged_one_is_named(repeated: Path, rec
     with pytest.raises(Malformed):
         read_recording(files[1])
     assert any("recording" in text for cell in build(repeated).cells for text in cell.warnings)
+
+
+def test_a_compaction_has_its_seconds_below_the_latency(repeated: Path, recorded: Any) -> None:
+    recorded(QUIET, also={second: COMPACTING[6] for second in (6, 7, 8)})
+    (chart, *_) = [c for c in charts(build(repeated).tables[0]) if c.key.startswith("clat_ns_mean")]
+    assert isinstance(chart, Lines)
+    (luks,) = [line for line in chart.lines if line.name.startswith("LUKS")]
+    assert luks.events
+    assert all(what.startswith("compaction on ") for *_, what in luks.events)
+    drawn = chart_svg(chart, {})
+    assert drawn.count("LUKS: compaction on ") >= len(luks.events)
+    assert "Seconds of compaction:" in drawn
+
+
+def test_a_cycle_is_said_where_most_runs_have_it(recorded: Any) -> None:
+    runs = recorded(QUIET)["LUKS"].runs
+    shared = Cycle("read", 12.2, ("rocksdb:low",))
+
+    def said(*cycles: Optional[Cycle]) -> list[str]:
+        found = zip(runs, cycles)
+        beside = [
+            replace(run, recorded=replace(run.recorded, cycles=(one,) if one else ()))
+            for run, one in found
+        ]
+        return list(why.cycles_of_row(beside, "read"))
+
+    assert said(*[None] * len(runs)) == []
+    assert said(shared, *[None] * (len(runs) - 1)) == []
+    (sentence,) = said(*[shared] * len(runs))
+    assert sentence == (
+        f"latency comes back in cycles of 12.2 s (in {len(runs)} of {len(runs)} runs), and so does "
+        "the work of RocksDB's compaction"
+    )
+    assert list(why.cycles_of_row(runs, "write")) == []
