@@ -23,7 +23,7 @@ _SEQUENTIAL_BYTES = 128 << 10
 _RANDOM_BYTES = 4096
 _OPTIONS = (
     "precondition", "precondition_random", "precondition_op_size", "steady_state",
-    "steady_state_rounds", "recovery", "compressible",
+    "steady_state_rounds", "recovery", "scrub", "deep_scrub", "compressible", "clients",
 )  # fmt: skip
 
 

@@ -67,6 +67,9 @@ WrapClient = Callable[[str, str], str]
 #: The OSDs' caches before a cell: emptied, filled by reading the volumes, or left alone.
 CacheState = Literal["drop", "warm", "as_is"]
 
+#: An OSD that goes out and comes back, or a scrub of all placement groups.
+Disturbance = Literal["recovery", "scrub", "deep_scrub"]
+
 Seconds = Annotated[int, Field(ge=1, le=2_592_000)]
 
 
@@ -176,8 +179,8 @@ class Scenario(BaseModel):
         return self.time if isinstance(self.time, MeasureUntil) else None
 
     @property
-    def osd_out_after_s(self) -> Optional[int]:
-        """Seconds behind the ramp after which an OSD is taken out; None where all stay in."""
+    def disturbance(self) -> Optional[tuple[Disturbance, int]]:
+        """What the cluster does under the workload, and seconds behind the ramp when it begins."""
         return None
 
     @property

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Optional
 
 from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from cbt_crypto.benchmarks import base
 from cbt_crypto.benchmarks.age import Aged
@@ -82,15 +83,31 @@ class RbdFio(Aged):
         description="seconds behind the ramp after which an OSD is taken out; when all placement "
         "groups are clean it is taken in again, and when they are so again that is the end",
     )
+    scrub: Optional[int] = Field(
+        None, ge=1, le=86_400,
+        description="seconds behind the ramp after which every placement group is scrubbed",
+    )  # fmt: skip
+    deep_scrub: Optional[int] = Field(
+        None, ge=1, le=86_400, description="the same, with all data read and compared"
+    )
     log_avg_msec: int = Field(
         1000, ge=1, le=3_600_000, description="milliseconds that each line of fio's logs averages"
     )
     fio_cmd: str = Field("fio", alias="cmd_path", description="command for fio(1)")
 
+    @model_validator(mode="after")
+    def _one_disturbance(self) -> Self:
+        if sum(each is not None for each in (self.recovery, self.scrub, self.deep_scrub)) > 1:
+            raise ValueError("takes one of recovery, scrub and deep_scrub; measure others apart")
+        return self
+
     @property
-    def osd_out_after_s(self) -> Optional[int]:
-        """What the file says of `recovery`."""
-        return self.recovery
+    def disturbance(self) -> Optional[tuple[base.Disturbance, int]]:
+        """What the file says of `recovery`, `scrub` or `deep_scrub`."""
+        of_kinds: dict[base.Disturbance, Optional[int]] = {
+            "recovery": self.recovery, "scrub": self.scrub, "deep_scrub": self.deep_scrub,
+        }  # fmt: skip
+        return next(((kind, s) for kind, s in of_kinds.items() if s is not None), None)
 
     @property
     def target_rate(self) -> base.Rate:
@@ -341,6 +358,15 @@ class RbdMultiClient(RbdFio):
         10, ge=1, le=1000, description="volumes on each client, with a fio process each"
     )
     iodepth: int = Field(128, ge=1, le=65536, description="IOs in flight per fio process")
+    clients: Optional[int] = Field(
+        None, ge=1, le=10_000,
+        description="how many of cluster.clients run it, the first ones; all when absent. With "
+        "baseline: {clients: 1} the report says from how many on throughput does not grow",
+    )  # fmt: skip
+
+    def active_clients(self, clients: Sequence[str]) -> tuple[str, ...]:
+        """As many of the file's clients as it names."""
+        return tuple(clients[: self.clients])
 
 
 class RbdSingleClient(RbdFio):

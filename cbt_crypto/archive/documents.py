@@ -149,6 +149,27 @@ class Recovery(_Document):
     in_at: float
     clean_after_in_s: float = Field(ge=0)
 
+    @property
+    def spans(self) -> tuple[tuple[float, float], ...]:
+        """When it went on: (from, seconds)."""
+        return (self.out_at, self.clean_after_out_s), (self.in_at, self.clean_after_in_s)
+
+
+class Scrub(_Document):
+    """Placement groups that were scrubbed under a cell's workload; times by the head's clock.
+
+    `groups` of them said themselves that they were scrubbed since `scrub_at`.
+    """
+
+    groups: int = Field(ge=1)
+    scrub_at: float
+    scrubbed_after_s: float = Field(ge=0)
+
+    @property
+    def spans(self) -> tuple[tuple[float, float], ...]:
+        """When it went on: (from, seconds)."""
+        return ((self.scrub_at, self.scrubbed_after_s),)
+
 
 class Beside(_Document):
     """What a cluster of others was busy with: placement groups, and the time that this is of."""
@@ -191,6 +212,7 @@ class CellDocument(_Document):
     overwritten: Mapping[str, Overwritten] = {}
     steady_state: Optional[SteadyState] = None
     recovery: Optional[Recovery] = None
+    scrub: Optional[Scrub] = None
     beside: Optional[Beside] = None
 
 

@@ -200,6 +200,7 @@ class CellOutcome(TypedDict, total=False):
     overwritten: Mapping[str, object]
     steady_state: Mapping[str, object]
     recovery: Mapping[str, object]
+    scrub: Mapping[str, object]
     beside: Mapping[str, object]
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, Optional
 
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.doubts import CONTROL
@@ -44,7 +44,7 @@ def headline(report: Report) -> tuple[str, ...]:
     sentences = [*_differences(rows), *_little(rows), *_unclear(rows)]
     if not rows:
         sentences = [text_of.verdicts(report)]
-    return (*sentences, *_together(report), *_control(report), *_proved(report))
+    return (*sentences, *_together(report), *_growth(report), *_control(report), *_proved(report))
 
 
 def _together(report: Report) -> Iterator[str]:
@@ -64,6 +64,43 @@ def _together(report: Report) -> Iterator[str]:
             f"{effect.name}: {load} together {found} what {APART}, would give "
             f"({text_of.interval(iops, loss=False)})."
         )
+
+
+#: Dimensions of which more may do more.
+_GROWING = ("clients", "volumes_per_client", "iodepth")
+
+
+def _growth(report: Report) -> Iterator[str]:
+    """From which value on throughput is not shown to grow any more, where rows are such values."""
+    if report.baseline.dimension not in _GROWING:
+        return
+    several = len({table.scenario for table in report.tables}) > 1
+    sections = [(table, section) for table in report.tables for section in table.sections]
+    for table, section in sections[:_MOST]:
+        rows = sorted((c for c in section.cells if c.name.isdigit()), key=lambda c: int(c.name))
+        steps = list(_steps(rows, section))
+        grows = [step.differs and step.percent > 100 for step in steps if step is not None]
+        if not rows or not rows[0].is_baseline or len(grows) < len(rows) - 1:
+            continue
+        last = max((n + 1 for n, more in enumerate(grows) if more), default=0)
+        load = load_of(table, section, several)
+        said = f"{load} are shown to grow up to {report.named(rows[last].name)}"
+        if last + 1 < len(rows):
+            step = steps[last]
+            assert step is not None
+            said += (f"; {rows[last + 1].name} did {step.percent:.0f} % of that "
+                     f"({text_of.interval(step, loss=False)})")  # fmt: skip
+        yield f"{said}."
+
+
+def _steps(rows: Sequence[ReportCell], section: Section) -> Iterator[Optional[Comparison]]:
+    """Each row in percent of the one before it; None where that carries no verdict."""
+    pairs = {(pair.name, pair.other): pair.iops for pair in section.pairs}
+    for before, row in zip(rows, rows[1:]):
+        step = row.comparisons.get("iops") if before.is_baseline else (
+            pairs.get((row.name, before.name))
+        )  # fmt: skip
+        yield None if step is None or step.differs is None else step
 
 
 def limits(report: Report) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""Take an OSD out until all is clean; only SIGKILL leaves it out. Runs on the head: Python 3.6."""
+"""Take an OSD out until all is clean, or scrub all. Runs on the head: Python 3.6.
+
+Only SIGKILL leaves the OSD out.
+"""
 
 import json
 import signal
@@ -51,12 +54,42 @@ def clean_ones(cluster: Any, pgs: Set[str], epoch: int) -> Set[str]:
     }
 
 
-def queried(cluster: Any, pgid: str) -> Any:
-    """The state of a group and the epoch it knows, by its own word."""
+def query(cluster: Any, pgid: str) -> Dict[str, Any]:
+    """What a group says of itself; empty where it does not answer."""
     ask = json.dumps({"prefix": "query", "pgid": pgid, "format": "json"})
     status, out, _ = cluster.pg_command(pgid, ask, b"")
-    about = json.loads(out) if status == 0 and out else {}
+    return dict(json.loads(out)) if status == 0 and out else {}
+
+
+def queried(cluster: Any, pgid: str) -> Any:
+    """The state of a group and the epoch it knows, by its own word."""
+    about = query(cluster, pgid)
     return about.get("state", ""), int(about.get("epoch", 0))
+
+
+def scrub(cluster: Any, kind: str) -> None:
+    """Scrub every placement group; tell when all of them say that they were since then."""
+    pgs = groups(cluster)
+    stamp = f"last_{kind}_stamp"
+
+    def stamps(asked: Set[str]) -> Dict[str, Any]:
+        said = {pgid: query(cluster, pgid) for pgid in asked}
+        return {pgid: about["info"]["stats"][stamp] for pgid, about in said.items() if about}
+
+    missing = set(pgs)
+    before = stamps(missing)
+    told, began = time.time(), time.monotonic()
+    for pgid in pgs:
+        ask = {"prefix": "pg " + kind.replace("_", "-"), "pgid": pgid}
+        status, _, text = cluster.mgr_command(json.dumps(ask), b"")
+        if status:
+            sys.exit("ceph {} {}: {}".format(ask["prefix"], pgid, text or status))
+    tell(groups=len(pgs), scrub_at=told)
+    while missing:
+        time.sleep(EVERY_S)
+        now = stamps(missing)
+        missing -= {pgid for pgid, at in now.items() if at != before.get(pgid, at)}
+    tell(scrubbed_after_s=time.monotonic() - began)
 
 
 def wait_until_clean(cluster: Any, epoch: int) -> None:
@@ -84,13 +117,16 @@ def tell_when_clean(cluster: Any, way: str, before: Tuple[float, float]) -> None
 
 
 def main(asked: Dict[str, Any]) -> None:
-    """`conf`, `osd` and `after_s`: seconds until it goes out."""
+    """`conf`, `osd`, `kind` of disturbance and `after_s`: seconds until it begins."""
     import rados  # noqa: PLC0415 - there where `ceph` is, and nowhere else
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     cluster = rados.Rados(conffile=asked["conf"], name="client.admin")
     cluster.connect(timeout=30)
     time.sleep(asked["after_s"])
+    if asked.get("kind", "recovery") != "recovery":
+        scrub(cluster, asked["kind"])
+        return
     try:
         tell_when_clean(cluster, "out", change(cluster, asked["osd"], "out"))
     finally:

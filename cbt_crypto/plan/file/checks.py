@@ -92,21 +92,23 @@ def too_few_deployments(least: int) -> str:
 def of_recovery(
     cluster: ClusterSection, scenarios: Mapping[str, Sequence[Scenario]]
 ) -> Iterator[Contradiction]:
-    """Where an OSD cannot be taken out of the cluster while a scenario loads it."""
-    asked = [
-        name
-        for name, each in scenarios.items()
-        if any(scenario.osd_out_after_s is not None for scenario in each)
-    ]
+    """Where an OSD cannot be taken out, or groups scrubbed, while a scenario loads the cluster."""
+    asked = {one.disturbance[0]: name for name, each in scenarios.items()
+             for one in each if one.disturbance}  # fmt: skip
     if not asked:
         return
-    path = ("benchmarks", asked[0], "recovery")
+    kind = next(iter(asked))
+    path = ("benchmarks", asked[kind], kind)
     if cluster.use_existing:
-        yield path, "takes an OSD out, for which the campaign must deploy the cluster; leave it out"
+        what = "takes an OSD out" if kind == "recovery" else "scrubs all pools"
+        yield path, f"{what}, for which the campaign must deploy the cluster; leave it out"
         return
     if cluster.layout == "side_by_side":
-        sentence = "moves what groups of OSDs hold, and does not go with side_by_side; "
+        sentence = "works on OSDs of all groups, and does not go with side_by_side; "
         yield path, f"{sentence}measure it in another file"
+    if "recovery" not in asked:
+        return
+    path = ("benchmarks", asked["recovery"], "recovery")
     shared, replicas = cluster.osds_per_device, cluster.replication
     osds = cluster.osds_per_node * (shared if isinstance(shared, int) else min(shared))
     osds *= 1 if cluster.osd_drives else len(cluster.osds)
@@ -147,6 +149,18 @@ def of_client_libraries(
                     f"changes nothing for {scenario.name}, whose IO the clients' kernel does; "
                     f"leave {key} out, or list other configurations under {scenario.name}",
                 )
+
+
+def of_clients(
+    cluster: ClusterSection, scenarios: Mapping[str, Sequence[Scenario]]
+) -> Iterator[Contradiction]:
+    """Where a scenario takes more clients than there are."""
+    have = len(cluster.clients)
+    for name, each in scenarios.items():
+        wanted = max((getattr(one, "clients", None) or 0 for one in each), default=0)
+        if wanted > have:
+            path = ("benchmarks", name, "clients")
+            yield path, f"names {wanted}, and cluster.clients has {have}; add hosts there"
 
 
 def of_pools(

@@ -26,6 +26,7 @@ from cbt_crypto.plan.file.checks import (
     kind_of,
     nearest,
     of_client_libraries,
+    of_clients,
     of_pools,
     of_recovery,
     origin_of,
@@ -196,7 +197,7 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
     scenarios = _scenarios(file, cluster, baseline)
     unfit = (
         *of_recovery(cluster, scenarios), *of_client_libraries(configurations, scenarios),
-        *of_pools(cluster, configurations, scenarios),
+        *of_pools(cluster, configurations, scenarios), *of_clients(cluster, scenarios),
     )  # fmt: skip
     for path, wrong in (*unmeasured(cluster, baseline, scenarios), *unfit):
         file.problem(path, wrong)

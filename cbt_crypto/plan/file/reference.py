@@ -159,8 +159,10 @@ def _scenarios() -> Iterator[str]:
     for name, scenario in SCENARIOS.items():
         yield f"### {name}\n\n{_summary(scenario)}\n"
         shared = common
-        if name != first and rows[first].keys() <= rows[name].keys():
-            yield f"It has all options of [{first}](#{first}), and these instead or besides:\n"
+        lacking = rows[first].keys() - rows[name].keys()
+        if name != first and len(lacking) <= 1:
+            but = "".join(f" but `{key}`" for key in lacking)
+            yield f"It has all options of [{first}](#{first}){but}, and these instead or besides:\n"
             shared = rows[first]
         yield from _lines(row for key, row in rows[name].items() if shared.get(key) != row)
 

@@ -317,13 +317,18 @@ METRICS = (
         for way, words, went in (("out", "out", "went out"), ("in", "back", "came back"))
     ),
     Metric(
-        "recovery_iops", "IOPS while recovering", "1/s", 1, of_runs.meanwhile("iops"),
-        "IOPS of the whole seconds of the recovery", column=Column("recovering, IOPS"),
+        "scrub_s", "time to scrub", "s", -1, of_runs.lasted("scrubbed_after_s"),
+        "seconds until all placement groups were scrubbed", column=Column("scrub, s", decimals=1),
     ),
     Metric(
-        "recovery_clat_ns_mean", "mean latency while recovering", "ns", -1,
+        "recovery_iops", "IOPS during recovery or scrub", "1/s", 1, of_runs.meanwhile("iops"),
+        "IOPS of the whole seconds of the recovery, or of the scrub",
+        column=Column("meanwhile, IOPS"),
+    ),
+    Metric(
+        "recovery_clat_ns_mean", "mean latency during recovery or scrub", "ns", -1,
         of_runs.meanwhile("clat_ns_mean"), "mean latency of these seconds",
-        column=Column("recovering, mean ms", scale=_MS),
+        column=Column("meanwhile, mean ms", scale=_MS),
     ),
     Metric(
         "before_recovery_clat_ns_mean", "mean latency before", "ns", -1,

@@ -8,7 +8,6 @@ from typing import Optional
 import numpy as np
 from numpy.typing import NDArray
 
-from cbt_crypto.archive.documents import Recovery
 from cbt_crypto.results.cell.in_window import Series
 from cbt_crypto.results.cell.node import (
     KINDS,
@@ -107,10 +106,8 @@ _Bools = NDArray[np.bool_]
 
 
 def lasted(field: str) -> Of:
-    """Seconds until all placement groups were clean, from when the OSD went out or in."""
-    return mean_of_runs(
-        lambda run, _: None if run.recovery is None else float(getattr(run.recovery, field))
-    )
+    """Seconds until all placement groups were clean, or scrubbed."""
+    return mean_of_runs(lambda run, _: getattr(run.disturbance, field, None))
 
 
 def meanwhile(field: str) -> Of:
@@ -119,15 +116,16 @@ def meanwhile(field: str) -> Of:
 
 
 def before(field: str) -> Of:
-    """Of the seconds before the OSD went out."""
+    """Of the seconds before it began."""
     return mean_of_runs(lambda run, direction: _seconds(run, direction, field, False))
 
 
 def _seconds(run: Run, direction: str, field: str, is_meanwhile: bool) -> Optional[float]:
     series = run.series.get(direction)
-    if run.recovery is None or series is None:
+    if run.disturbance is None or series is None:
         return None
-    chosen = _meanwhile(series, run.recovery) if is_meanwhile else _before(series, run.recovery)
+    spans = run.disturbance.spans
+    chosen = _meanwhile(series, spans) if is_meanwhile else _starts(series) + 1 <= spans[0][0]
     values, ios = getattr(series, field)[chosen], series.iops[chosen]
     if field == "iops":
         return float(values.mean()) if len(values) else None
@@ -140,20 +138,12 @@ def _starts(series: Series) -> Floats:
     return starts
 
 
-def _meanwhile(series: Series, recovery: Recovery) -> _Bools:
+def _meanwhile(series: Series, spans: Sequence[tuple[float, float]]) -> _Bools:
     """Seconds of which any part belongs to it: one that lasts less has at least one."""
     starts = _starts(series)
     chosen = np.zeros(len(starts), bool)
-    for began, lasted_s in (
-        (recovery.out_at, recovery.clean_after_out_s),
-        (recovery.in_at, recovery.clean_after_in_s),
-    ):
+    for began, lasted_s in spans:
         chosen |= (starts + 1 > began) & (starts < began + lasted_s)
-    return chosen
-
-
-def _before(series: Series, recovery: Recovery) -> _Bools:
-    chosen: _Bools = _starts(series) + 1 <= recovery.out_at
     return chosen
 
 

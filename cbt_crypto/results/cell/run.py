@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Optional
+from typing import Optional, Union
 
 import numpy as np
 
@@ -99,8 +99,8 @@ class Run:
     overwritten: Optional[float] = None
     #: What its load did in rounds before it was measured; None where the file wanted none.
     steady_state: Optional[SteadyState] = None
-    #: What became of the OSD that was taken out meanwhile; None where none was.
-    recovery: Optional[documents.Recovery] = None
+    #: The OSD that was taken out meanwhile, or the scrub; None where there was neither.
+    disturbance: Union[documents.Recovery, documents.Scrub, None] = None
     #: For how long a process measured without all the others.
     apart_s: float = 0.0
     #: What the processes together were told not to exceed.
@@ -149,7 +149,8 @@ def read_run(folder: Folder, planned: PlannedCell) -> Run:
             return replace(run, failure="it has not been run", is_missing=True)
         run = replace(run, started=cell.started, hosts=(*cell.osd_hosts, *cell.clients))
         run = replace(run, deployment=cell.deployment, rate_iops=cell.rate_iops)
-        run = replace(run, storage=storage_use(cell), idle=idle_use(cell), recovery=cell.recovery)
+        run = replace(run, storage=storage_use(cell), idle=idle_use(cell))
+        run = replace(run, disturbance=cell.recovery or cell.scrub)
         run = replace(run, others=other_work(cell))
         run = replace(run, beside=None if cell.group is None else (cell.group, cell.slices))
         run = replace(run, overwritten=times_overwritten(cell), steady_state=cell.steady_state)

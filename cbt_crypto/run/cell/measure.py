@@ -306,7 +306,7 @@ def attempt(
         if seen:
             outcome["neighbours"] = seen
         if healed:
-            outcome["recovery"] = healed
+            outcome["scrub" if "deep" in healed else "recovery"] = healed
             recovery.check_under_load(healed, outcome["started"] + cell.scenario.ramp)
         target.check_health()
         judged = proving.judge(cell.configuration, target.cluster.up_from)

@@ -56,7 +56,7 @@ def test_an_osd_that_goes_out_before_the_load_is_no_recovery_under_it() -> None:
     """Seen by a reviewer: the hosts' samplers start behind it, and an emulated host is slow."""
     known = recovery.parsed(_printed(4))
     recovery.check_under_load(known, load_from=100.0)
-    with pytest.raises(RunError, match=r"went out 2\.5 s before the load was past its ramp"):
+    with pytest.raises(RunError, match=r"went out 2\.5 s before the workload was past its ramp"):
         recovery.check_under_load(known, load_from=103.0)
 
 
@@ -97,6 +97,61 @@ def test_clean_is_not_believed_of_a_group_that_knows_an_older_map(
     cluster = Cluster(said)
     recovery_on_host.wait_until_clean(cluster, 7)
     assert not cluster.known
+
+
+class Scrubbed:
+    """Placement groups of one pool, each of which is scrubbed when it was asked twice."""
+
+    def __init__(self, status: int = 0) -> None:
+        self.status, self.told, self.asked = status, [], {}
+
+    def mon_command(self, command: str, _: bytes) -> tuple[int, bytes, str]:
+        assert json.loads(command)["prefix"] == "osd dump"
+        return 0, b'{"pools": [{"pool": 3, "pg_num": 2}]}', ""
+
+    def mgr_command(self, command: str, _: bytes) -> tuple[int, bytes, str]:
+        self.told.append(json.loads(command))
+        return self.status, b"", "no such group"
+
+    def pg_command(self, pgid: str, command: str, _: bytes) -> tuple[int, bytes, str]:
+        self.asked[pgid] = self.asked.get(pgid, 0) + 1
+        stamp = "new" if self.asked[pgid] > 2 else "old"
+        stats = {"last_deep_scrub_stamp": stamp, "last_scrub_stamp": "old"}
+        return 0, json.dumps({"info": {"stats": stats}}).encode(), ""
+
+
+def test_a_scrub_ends_when_every_group_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(recovery_on_host, "EVERY_S", 0)
+    cluster = Scrubbed()
+    recovery_on_host.scrub(cluster, "deep_scrub")
+    assert cluster.told == [{"prefix": "pg deep-scrub", "pgid": f"3.{n}"} for n in (0, 1)]
+    assert cluster.asked == {"3.0": 3, "3.1": 3}
+    known = recovery.parsed(capsys.readouterr().out)
+    assert known["groups"] == 2 and known["scrubbed_after_s"] >= 0
+    assert recovery.fault(known, 5, recovery.SCRUB_STEPS) is None
+    recovery.check_under_load(known, known["scrub_at"] - 1)
+    with pytest.raises(RunError, match=r"scrubbing began 2\.0 s before .*; make scrub longer"):
+        recovery.check_under_load(known, known["scrub_at"] + 2)
+    with pytest.raises(SystemExit, match=r"ceph pg scrub 3\.0: no such group"):
+        recovery_on_host.scrub(Scrubbed(status=-2), "scrub")
+
+
+def test_a_scrub_that_did_not_begin_or_end() -> None:
+    said = [recovery.fault(known, 5, recovery.SCRUB_STEPS)
+            for known in ({}, {"groups": 8, "scrub_at": 1.0}, {"error": "x"})]  # fmt: skip
+    assert said == [
+        "the workload ended before scrubbing began, after 5 s; make time longer",
+        "the workload ended before all placement groups were scrubbed; make time longer, or "
+        "volumes smaller",
+        "the scrub could not be followed: x",
+    ]
+
+
+def test_nothing_is_taken_in_again_after_a_scrub(tmp_path: Path) -> None:
+    site: Any = SimpleNamespace(ceph_command="ceph", tmp_dir=str(tmp_path), osds=[])
+    assert "osd in" not in recovery.stop_script(site, "deep_scrub")
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, None])

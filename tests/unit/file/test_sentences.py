@@ -320,6 +320,24 @@ def test_a_profile_s_name_alone_means_its_defaults(campaign_of: Callable[..., An
 
 
 @pytest.mark.parametrize(
+    ("load", "cluster", "where", "sentence"),
+    [
+        ({"scrub": 5, "deep_scrub": 5}, {}, "", "takes one of recovery, scrub and deep_scrub"),
+        (
+            {"deep_scrub": 5}, {"layout": "side_by_side", "osds_per_node": 8}, ".deep_scrub",
+            "does not go with side_by_side",
+        ),
+        ({"clients": [1, 9]}, {}, ".clients", "names 9, and cluster.clients has"),
+    ],
+)  # fmt: skip
+def test_scrubs_and_clients_that_do_not_go_together(
+    problems_of: Problems, load: Any, cluster: Any, where: str, sentence: str
+) -> None:
+    found = problems_of(cluster=cluster, benchmarks={"rbd_multi_client": load})
+    assert sentence in found[f"benchmarks.rbd_multi_client{where}"]
+
+
+@pytest.mark.parametrize(
     ("cluster", "sentence"),
     [
         ({"osds_per_node": 1}, "takes one of"),
