@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cbt_crypto.benchmarks.base import Scenario
-from cbt_crypto.benchmarks.etcd import Etcd
-from cbt_crypto.benchmarks.fdatasync import Fdatasync
+from cbt_crypto.benchmarks.etcd import Etcd, Fdatasync
 from cbt_crypto.benchmarks.librbdfio import Librbdfio
 from cbt_crypto.benchmarks.raw_device import RawDevice
 from cbt_crypto.benchmarks.rbd import (

@@ -1,4 +1,4 @@
-"""A real etcd on a drive, loaded by etcd's own benchmark tool."""
+"""What etcd does to a drive: its journal as fio writes it, and etcd under its own benchmark."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from cbt_crypto.benchmarks import base
 from cbt_crypto.benchmarks.base import ClientProcess, ClusterCommands, WrapClient
-from cbt_crypto.benchmarks.drive import FileSystemScenario, capacity
+from cbt_crypto.benchmarks.drive import FileSystemScenario, FioOnDrive, capacity
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Drive, HostScripts, Site
 
 #: MiB that etcd's log and database may take in one cell.
 _ROOM_MB = 2048
+#: MiB of a file system beside the file that is in it.
+_FILE_ROOM_MB = 300
 _STARTS_WITHIN = 60
 
 _HEALTHY = """
@@ -35,6 +38,50 @@ _MISSING = (
     "is missing, or is not etcd's own benchmark tool, which no distribution packages; "
     "docs/drives.md says how to build it; name it as benchmark_cmd"
 )
+
+
+class Fdatasync(FioOnDrive, FileSystemScenario):
+    """One fio that appends to a file and calls fdatasync after each write."""
+
+    name: ClassVar[str] = "fdatasync"
+
+    op_size: int = Field(2300, ge=1, le=1 << 30, description="bytes of one write")
+    size: int = Field(22, ge=1, le=1 << 30, description="MiB that are written in one loop")
+    loops: int = Field(10, ge=1, le=1_000_000, description="times they are written")
+
+    def requirements(self, site: Site) -> Sequence[Requirement]:
+        """Room for the file."""
+        (drive,) = site.drives
+        return (*super().requirements(site), capacity(drive, self.size + _FILE_ROOM_MB))
+
+    def measure(
+        self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
+    ) -> HostScripts:
+        """fio in the file system; what it opens is noted meanwhile."""
+        (drive,) = site.drives
+        fio = wrap(drive.host, f"$SUDO {self.fio_command(drive.mount_point)}")
+        work = (
+            self.watch(site, drive),
+            base.run(0, fio),
+            "wait",
+        )
+        cell = self.mounted(drive, site.tmp_dir, "\n".join(work))
+        return {drive.host: f"cd {shlex.quote(run_dir)}\n{cell}"}
+
+    def fio_command(self, directory: str) -> str:
+        """The fio that measures: synchronous writes with fdatasync, in a file in `directory`."""
+        job = {
+            "name": "fdatasync",
+            "directory": directory,
+            "rw": self.mode,
+            "ioengine": "sync",
+            "fdatasync": 1,
+            "bs": self.op_size,
+            "size": f"{self.size}M",
+            "loops": self.loops,
+            **base.results(0, self.log_avg_msec),
+        }
+        return base.command(self.fio_cmd, job)
 
 
 class Etcd(FileSystemScenario):
