@@ -18,7 +18,7 @@ from cbt_crypto.hosts.site import HostScripts, Site
 
 #: The specification's rounds: those that must be alike, and after how many it gives up.
 WINDOW, MOST_ROUNDS = 5, 25
-#: Its sequential writes have so many bytes.
+#: Bytes of its sequential writes.
 _SEQUENTIAL_BYTES = 128 << 10
 _RANDOM_BYTES = 4096
 _OPTIONS = (

@@ -68,7 +68,7 @@ class OfUpstream(Scenario):
         return ""
 
     def after(self, tmp_dir: str) -> str:
-        """Shell text that takes down on clients what upstream leaves there."""
+        """Shell text that tears down on clients what upstream leaves there."""
         return ""
 
     def phases(self) -> tuple[tuple[str, str], ...]:

@@ -107,7 +107,7 @@ def halves_of_report(config: Path) -> dict[str, float]:
 
 
 def halves_of_runs(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The same from run to run: Student's, with the variance pooled over the configurations."""
+    """Half an interval from run to run: Student's, of the pooled variance."""
     names = [name for name in CONFIGURATIONS if name != BASELINE]
     if len(runs) < _FEWEST:
         return dict.fromkeys(names, math.inf)

@@ -288,7 +288,7 @@ def write_campaign(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def campaign_of(write_campaign: Callable[..., Path]) -> Callable[..., Campaign]:
-    """The same, loaded."""
+    """Load the written campaign."""
     return lambda **sections: load(write_campaign(**sections))
 
 

@@ -31,9 +31,9 @@ _CLASSES = (
 )
 #: Processes whose threads are told apart; of any other process the whole is one "other".
 _DAEMONS = ("ceph-osd", "ceph-mon", "ceph-mgr")
-#: So many threads may be read a second, at 10 us each; of more each is read more seldom.
+#: Threads read each second at most, at 10 us each; of more, each is read less often.
 _THREADS_A_SECOND = 600
-#: What is rarely of interest is read each so-manieth time while it does nothing.
+#: What is rarely of interest is read each fifth time while it does nothing.
 _SELDOM = 5
 _KERNEL_THREAD = 0x00200000
 

@@ -236,7 +236,7 @@ def check() -> None:
 
 
 def without_kvm(shape: Shape, bootable: Callable[[], Image], steps: Steps) -> Optional[str]:
-    """Why virtual machines would be emulated here, or None. UsageError if KVM cannot do so much."""
+    """Why virtual machines would be emulated here, or None. UsageError if KVM cannot do it."""
     if not shutil.which(BINARY):
         return f"{BINARY} is missing"
     if not os.access(KVM, os.R_OK | os.W_OK):

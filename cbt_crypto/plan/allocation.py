@@ -51,13 +51,13 @@ class Costs:
     visits: int = 0
 
     def pauses(self, seconds: float) -> float:
-        """Of a round of turns of so many seconds, on the average."""
+        """Mean pauses in a round of turns of `seconds`."""
         return self.visits * usual_pause_s(self.visits, seconds / 2)
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """So many turns of so many seconds of each configuration, on each deployment."""
+    """How many turns of how many seconds each configuration gets on each deployment."""
 
     turns: int
     seconds: int
@@ -73,12 +73,12 @@ class Allocation:
         return costs.deployment + self.turns * of_turns
 
     def half(self, spread: Spread, deployments: int) -> float:
-        """Half the interval of the percent's logarithm, of so many deployments; at least 2."""
+        """Half the interval of the percent's logarithm, of at least 2 `deployments`."""
         return half_of_rounds(deployments) * math.sqrt(self.variance(spread))
 
 
 #: How many deployments have an interval of that half, by the variance of one's percent: `MOST` or
-#: more where nobody waits for so many.
+#: more where nobody would wait for them.
 Count = Callable[[float, float], int]
 #: Half an interval in standard deviations of one deployment's percent, negative so that they rise.
 _HALVES = [-half_of_rounds(count) for count in range(FEWEST_ROUNDS, MOST)]
@@ -211,7 +211,7 @@ def _least_time(percent: int, spreads: Sequence[Spread], costs: Costs, *, is_add
 
 
 def _by_chance(degrees: int, first: int) -> tuple[float, float]:
-    """The range, at 80 %, of a variance estimated with so many degrees (Fisher's F)."""
+    """The range, at 80 %, of a variance estimated with `degrees` of freedom (Fisher's F)."""
     from scipy.special import fdtri  # noqa: PLC0415
 
     return float(fdtri(first - 1, degrees, 0.1)), float(fdtri(first - 1, degrees, 0.9))
@@ -228,7 +228,7 @@ class Needed:
 def needed(
     seen: Sequence[Spread], until: MeasureUntil, turns: int, most: int, first: int = FIRST
 ) -> Needed:
-    """How many deployments of so many turns to expect, at most `most`, by Stein's interval.
+    """How many deployments of `turns` to expect, at most `most`, by Stein's interval.
 
     The `first` differ by chance from those seen; more than `FIRST` where degrees are given away.
     """

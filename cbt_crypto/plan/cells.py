@@ -133,7 +133,7 @@ def share(cell: Cell) -> Optional[float]:
 
 
 def reference_of(cell: Cell, cells: Iterable[Cell], baseline: str) -> Optional[Cell]:
-    """The same workload in the baseline at `max`, of the first iteration; None if there is none."""
+    """Return the workload's first cell in the baseline at `max`; None if there is none."""
     wanted = cell.scenario.model_copy(update={"rate": "max", "configuration": baseline})
     candidates = (c for c in cells if c.scenario == wanted and c.variant == cell.variant)
     return next((c for c in candidates if not c.iteration), None)

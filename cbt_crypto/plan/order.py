@@ -198,7 +198,7 @@ def _is_balanced(rounds: Sequence[tuple[str, ...]], baseline: str) -> bool:
 
 
 def pause_s(seed: int, turn: int, name: str, visits: int, longest: float) -> float:
-    """Seconds to wait before a configuration is measured in a round of so many visits."""
+    """Seconds to wait before a configuration is measured in a round of `visits`."""
     return round(_generator(seed, turn, name).uniform(0, _longest_pause_s(visits, longest)), 1)
 
 
@@ -357,7 +357,7 @@ def _needs_no_rebuild(campaign: Campaign, this: str, other: str) -> bool:
 #: From a configuration to another -> cost.
 Cost = Callable[[str, str], float]
 
-#: Up to so many behind the first, all orders are tried; beyond, the next is always the cheapest.
+#: Up to this many after the first, all orders are tried; beyond, the next is always the cheapest.
 _EXACT = 8
 
 

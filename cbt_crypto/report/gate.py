@@ -1,4 +1,4 @@
-"""`gate`: does a change lose more than so much? Yes, no, or it cannot be told, for each workload.
+"""`gate`: does a change lose more than `--loss`? Yes, no, or unknown, for each workload.
 
 The answers rest on what the report's verdicts rest on: the same repetition and the same rule for
 many comparisons, with the margin where the verdicts have 100 %. The question has one side, so that

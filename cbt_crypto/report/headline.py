@@ -19,7 +19,7 @@ from cbt_crypto.units import counted
 
 #: Names, or workloads, that are told of; the others are counted.
 _MOST = 3
-#: What is said to be less than so much, in percent, is an answer; of more it is unclear.
+#: A loss known to be less than this, in percent, is an answer; else it is unclear.
 _LITTLE = 10.0
 #: From this share of reads on they are said to be from memory, in percent.
 _FROM_MEMORY = 50.0

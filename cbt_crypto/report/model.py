@@ -32,7 +32,7 @@ class ReportOptions:
     spread_from: Optional[Path] = None
 
 
-#: An upper bound so many times the lower one says nothing: twenty times as much, or a twentieth.
+#: An upper bound this many times the lower one says nothing: twenty times, or a twentieth.
 _EVERYTHING = 400.0
 #: Below the upper end of an interval that is asked about on one side.
 _ONE_SIDED = 0.95

@@ -213,7 +213,7 @@ _NAVIGATION = (
 def page(report: Report, reload_s: Optional[int] = None) -> str:
     """The report as one HTML document, with its styles, scripts and chart data inside.
 
-    With `reload_s` it loads itself anew after so many seconds.
+    It reloads itself after `reload_s` seconds.
     """
     figures = _PageCharts(report)
     body = E.BODY(

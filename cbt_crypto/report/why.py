@@ -25,7 +25,7 @@ from cbt_crypto.results.cell.run import Run
 FULL_THREAD = 0.9
 #: From these shares on all CPUs, one CPU, a link and a device can do no more.
 FULL_CPUS, FULL_CPU, FULL_LINK, FULL_DEVICE = 0.95, 0.95, 0.9, 0.95
-#: A process that is neither Ceph's nor a client's disturbs from so many cores on.
+#: Cores from which on processes that are neither Ceph's nor a client's disturb.
 OTHERS_CORES = 0.5
 #: An OSD that waits for a throttle for this share of the time is held up by it.
 THROTTLED = 0.2

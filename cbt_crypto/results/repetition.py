@@ -156,7 +156,7 @@ def p_of_t(t: float, count: int) -> float:
 
 
 def unlike(values: Sequence[float]) -> tuple[list[float], int]:
-    """Means of batches of neighbours, so long that the means do not resemble one another.
+    """Means of batches of neighbours, long enough that the means do not resemble one another.
 
     Neighbours are alike when the correlation of each value with the next is greater than chance
     explains in one case of twenty. Too few values are taken as they are.

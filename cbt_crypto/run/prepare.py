@@ -181,7 +181,7 @@ class Preparation:
         self._targets.end([volume for _, volume in self._made.values()], self._journal.run)
 
 
-#: A cluster is asked so often how much it has stored, and is given so long to answer.
+#: Seconds between questions how much a cluster has stored, and for each answer.
 _LOOK_EVERY_S, _ANSWER_S = 10.0, 60.0
 
 

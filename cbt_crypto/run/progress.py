@@ -188,7 +188,7 @@ class CampaignProgress:
         self._write_state()
 
     def done(self, seconds: int) -> None:
-        """A cell ended, which was to take so long."""
+        """Note that a cell ended which was to take `seconds`."""
         self._has_measured = True
         if self._forecast:
             self._forecast.cell_done()
@@ -196,7 +196,7 @@ class CampaignProgress:
             self._bar.advance(self._task, seconds)
 
     def skipped(self, seconds: int) -> None:
-        """A cell is not needed, which was to take so long."""
+        """Note that a cell is not needed which was to take `seconds`."""
         self._number += 1
         self.done(seconds)
 

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any, Dict, List, Set, Tuple
 
-#: Up to so many placement groups are asked one by one; the manager's list is 5 s old.
+#: Up to this number, placement groups are asked one by one; the manager's list is 5 s old.
 DIRECT = 512
 #: How often they are asked.
 EVERY_S = 0.5

@@ -62,7 +62,7 @@ def upstream(
 def upstream_bench(
     upstream: Engine, write_campaign: Callable[..., Path], tmp_path: Path, shims: Any
 ) -> Make:
-    """The same for an upstream checkout, for what is so there alone."""
+    """Make benchmarks of an upstream checkout alone."""
     return _maker(upstream, write_campaign, tmp_path)
 
 

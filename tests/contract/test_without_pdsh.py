@@ -1,4 +1,4 @@
-"""The same fan-out where pdsh is not installed: ssh itself, one a host, over shared connections."""
+"""Fan out where pdsh is not installed: ssh itself, one a host, over shared connections."""
 
 from __future__ import annotations
 

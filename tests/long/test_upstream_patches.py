@@ -148,7 +148,7 @@ class Node:
         return int(status.split()[1]), log
 
     def cbt(self, checkout: str, name: str) -> tuple[int, str]:
-        """The same of cbt.py with a plan, whose archive is /root/NAME."""
+        """Run cbt.py with a plan, whose archive is /root/NAME."""
         return self.run(checkout, name, f"python3 ./cbt.py -a /root/{name} /root/try/{name}.yaml")
 
 

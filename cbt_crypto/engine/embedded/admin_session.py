@@ -17,7 +17,7 @@ Step = dict[str, Any]
 _PROGRAM = r"""
 import concurrent.futures, json, os, select, signal, sys, time
 
-# Up to so many placement groups are asked for one by one: the manager's summary is 5 s old.
+# Up to this number, placement groups are asked for one by one: the manager's summary is 5 s old.
 DIRECT = 512
 
 conf, limit, steps, base = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]

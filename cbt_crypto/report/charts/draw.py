@@ -163,7 +163,7 @@ class _Axis(NamedTuple):
 
 
 def _step(span: float, most: int = 6) -> float:
-    """1, 2 or 5 of a decade, so that no more than so many fit into `span`."""
+    """1, 2 or 5 of a decade, so that no more than `most` fit into `span`."""
     rough = span / most
     decade = 10.0 ** math.floor(math.log10(rough))
     return next(step * decade for step in (1, 2, 5, 10) if step * decade >= rough * (1 - 1e-9))

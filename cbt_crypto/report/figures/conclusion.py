@@ -16,7 +16,7 @@ from cbt_crypto.report import wording
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
 from cbt_crypto.results.cell.run import Run
 
-#: An effect that is within so much either way, in percent, is none.
+#: An effect within this many percent either way is none.
 MARGIN = 1.0
 #: Throughput lost against the baseline from which on an effect has this name, in percent.
 _BANDS = ((20.0, "High"), (10.0, "Moderate"), (0.0, "Low"))

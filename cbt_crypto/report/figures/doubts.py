@@ -18,7 +18,7 @@ from cbt_crypto.results.cell.record import Floats, Record
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.units import counted
 
-#: An OSD that serves so much more than the mean of all is what the cluster waits for, in percent.
+#: Percent above the mean of all OSDs from which on the cluster waits for one.
 IMBALANCE_PERCENT = 25.0
 #: From this share of one CPU on a thread can do no more.
 BUSY_THREAD_PERCENT = 95.0
@@ -242,7 +242,7 @@ def _trend(iops: Floats) -> Optional[Change]:
 
 
 def chance_of_order(rises: int, falls: int, number: int) -> float:
-    """Kendall's test: the two-sided chance of so many rises, or so few, among `number` values.
+    """Kendall's test: the two-sided chance of `rises`, or fewer, among `number` values.
 
     Exact where no two values are equal; equal ones count half, which is on the safe side.
     """
@@ -271,11 +271,11 @@ UNSERVED_PERCENT = 5.0
 BESIDE_SHARE = 0.1
 #: Clients that are not the campaign's may have this share of all IOPS, in percent.
 OTHERS_PERCENT = 2.0
-#: Rows may differ by so much in what came from memory, in points of percent.
+#: Points of percent by which rows may differ in what came from memory.
 MEMORY_POINTS = 10.0
 #: From this share of reads on memory is measured, in percent.
 MOSTLY_PERCENT = 50.0
-#: Rows may differ by so many whole overwrites of their drives.
+#: Whole overwrites of their drives by which rows may differ.
 OVERWRITES = 0.25
 #: A rate is kept when it is no further from what was asked for, in percent.
 RATE_PERCENT = 2.0

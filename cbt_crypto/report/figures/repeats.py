@@ -84,7 +84,7 @@ class Level(Enum):
 class StandardError:
     """The standard error of the logarithm of a ratio, and the test that goes with it.
 
-    It is Student's, of so many degrees of freedom, or with `is_sequence` the confidence sequence's.
+    It is Student's, with `degrees` of freedom, or with `is_sequence` the confidence sequence's.
     `is_own`: it is of the comparison's own deployments alone, beside one that borrows from others.
     """
 
@@ -99,7 +99,7 @@ class StandardError:
         return self.half_at(_TAIL)
 
     def half_at(self, tail: float) -> float:
-        """Half an interval with so much below its upper end."""
+        """Half an interval with the share `tail` below its upper end."""
         if self.is_sequence:
             return boundary(int(self.degrees) + 1) * self.error if self.error else 0.0
         return float(stdtrit(self.degrees, tail)) * self.error

@@ -44,7 +44,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Within:
-    """A run's figures' spread: standard deviations of logarithms, by so many `blocks`."""
+    """A run's figures' spread: standard deviations of logarithms, of `blocks`."""
 
     log_sd: Mapping[str, float]
     blocks: float
@@ -101,7 +101,7 @@ def optimal_block_length(series: Floats) -> float:
 
 
 def _correlations(products: Floats, deviations: Floats) -> Floats:
-    """How much the series resembles itself so many seconds later; without the last lag."""
+    """How much the series resembles itself after each number of seconds; without the last lag."""
     lags = np.arange(len(products) - 1)
     squares = np.cumsum(deviations**2)
     before, after = squares[len(squares) - 2 - lags], squares[-1] - squares[lags]

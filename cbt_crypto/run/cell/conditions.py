@@ -150,7 +150,7 @@ def _maximum(reference: Cell, archive: Path) -> float:
     return sum(block.iops.values())
 
 
-#: Reading every volume once takes at most so long, beyond what its size takes.
+#: Seconds to read every volume once, beyond what its size takes.
 _PATIENCE_S = 600
 _READ_MB_PER_S = 1
 

@@ -105,7 +105,7 @@ def cluster_of(notebook: Notebook) -> Callable[..., Any]:
 
 @pytest.fixture(name="target_of")
 def _target(notebook: Notebook) -> Callable[..., DeployedCluster]:
-    """The same as the target of a campaign."""
+    """Return that cluster as the target of a campaign."""
 
     def make(campaign: Campaign) -> DeployedCluster:
         engine = embedded()

@@ -42,7 +42,7 @@ def _small(tmp_path_factory: pytest.TempPathFactory, synthetic: Any) -> Path:
 
 @pytest.fixture
 def repeated(tmp_path: Path, synthetic: Any) -> Path:
-    """The same with a control, in four rounds, each configuration on a deployment of its own."""
+    """Return an archive with a control, in four rounds, each on its own deployment."""
     wobble = (1.0, 1.01, 0.995, 1.004)
     share = {"LUKS": 0.5}
     shape = synthetic.SyntheticScenario("rbd_multi_client", 2, 1, (4096,))

@@ -22,7 +22,7 @@ def _parsed(text: bytes, width: int) -> Columns:
 
 
 def _plainly(text: bytes, width: int) -> list[list[int]]:
-    """The same, one line after another."""
+    """Parse one line after another."""
     rows = []
     for line in text.split(b"\n")[:-1]:
         fields = line.split(b",")

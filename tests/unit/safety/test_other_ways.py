@@ -1,4 +1,4 @@
-"""The same sectors by another way: the kernel says of neither device that the other is in use."""
+"""Sectors reached by another way: the kernel says of neither device that the other is in use."""
 
 from __future__ import annotations
 
