@@ -104,7 +104,7 @@ class RbdEncryption(Overlay):
         if table is None:
             return "is not dm-crypt"
         if len(layers) != 2 or not str(layers[1]["name"]).startswith("rbd"):
-            return "does not lie right on an image that the kernel has mapped"
+            return "is not directly on an image that the kernel has mapped"
         below = str(layers[1]["device"])
         wanted = CryptTable(self.cipher, self.key_size, below, self.sector_size, frozenset())
         return table.difference_from(wanted)

@@ -106,7 +106,7 @@ def test_a_restart_fails_the_cell_and_names_osd_and_host(cells: dict[int, Any]) 
 def test_an_osd_that_was_taken_for_down_fails_the_cell(cells: dict[int, Any]) -> None:
     cell = cells[TAKEN_FOR_DOWN]
     assert cell["state"] == "failed"
-    assert "osd.1 on localhost: the monitors took it for down" in cell["reason"]
+    assert "osd.1 on localhost: the monitors marked it down" in cell["reason"]
 
 
 def test_threads_that_had_other_cpus_for_a_while_fail_the_cell(cells: dict[int, Any]) -> None:

@@ -196,7 +196,7 @@ def test_a_flag_that_comes_and_goes_between_two_looks_is_seen(encrypted: Machine
     after = {HOST: encrypted.do(overlay.probe(SITE))}
     assert overlay.judge(SITE, before, after).proved
     assert fault is not None
-    assert fault.startswith(f"osd.1 on {HOST}: {name} was changed, or suspended, in the middle")
+    assert fault.startswith(f"osd.1 on {HOST}: {name} was changed, or suspended, during the cell")
     assert record.looks >= 2
 
 

@@ -135,7 +135,7 @@ def test_cleanup_takes_down_what_a_dead_run_left(
     begun(host.archive, campaign)
     left_behind(host)
     asked = cleanup(host.archive)
-    assert asked.exit_code != 0 and "say --yes" in asked.output and host.tmp_dir.exists()
+    assert asked.exit_code != 0 and "add --yes" in asked.output and host.tmp_dir.exists()
     planned = cleanup("--plan", host.archive)
     assert planned.exit_code == 0 and host.tmp_dir.exists()
     assert f"localhost: directory {host.tmp_dir}" in planned.output.splitlines()[1]
@@ -188,7 +188,7 @@ def test_an_archive_s_word_is_neither_code_nor_an_order(
     # What it asks about is what it would act on; it asked about the hosts of the journal.
     asked = cleanup("--foreign", host.archive)
     assert f"localhost: processes with CBT_CRYPTO_MARK={host.tmp_dir}@" in asked.output
-    assert "his-host" not in asked.output and "nobody is there to ask" in asked.output
+    assert "his-host" not in asked.output and "no terminal to ask on" in asked.output
     assert host.tmp_dir.exists()
     assert cleanup("--foreign", "--yes", host.archive).exit_code == 0
     assert not host.tmp_dir.exists(), "somebody has looked at it, and agreed"

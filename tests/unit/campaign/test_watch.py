@@ -193,7 +193,7 @@ def test_a_process_is_told_from_another_of_its_number(
     [
         ([[7, 100]], ({3: 8}, {3: 8}), None),
         ([[7, 100], [9, 200]], ({3: 8}, {3: 12}), "it was restarted during the cell"),
-        ([[7, 100], None, [9, 200]], ({3: 8}, {3: 12}), "it was restarted in the middle"),
+        ([[7, 100], None, [9, 200]], ({3: 8}, {3: 12}), "it was restarted during the cell"),
         ([[7, 100], [7, 300]], ({3: 8}, {3: 12}), "it was restarted during the cell"),
         ([[7, 100], None], ({3: 8}, {}), "process 7 ended during the cell"),
         ([None], ({3: 8}, {3: 8}), "it was not running when the cell began"),

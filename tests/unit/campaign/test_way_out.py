@@ -102,7 +102,7 @@ def test_hosts_that_say_what_makes_no_sense_are_told_of(
     monkeypatch.setattr(owner, name, lambda *_: json.loads("<html>"))
     result = host.cbt(host.write())
     assert result.exit_code == 1
-    assert "makes no sense (JSONDecodeError: Expecting value" in result.output
+    assert "cannot be understood (JSONDecodeError: Expecting value" in result.output
     assert not host.tmp_dir.exists()
     log = (host.archive / "results" / "commands.log").read_text()
     assert "read what hosts said: decoder.py:" in log and "campaign.py:" in log

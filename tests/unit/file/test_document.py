@@ -76,7 +76,7 @@ def test_no_mapping(refusal_of: Refusal, text: str) -> None:
 
 def test_a_key_that_stands_twice(refusal_of: Refusal) -> None:
     assert refusal_of("cluster:\n  wipe: true\n  head: a\n  wipe: false\n") == (
-        "campaign.yaml:4: cluster.wipe: stands here twice; keep one"
+        "campaign.yaml:4: cluster.wipe: is here twice; keep one"
     )
 
 

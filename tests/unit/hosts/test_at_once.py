@@ -52,7 +52,7 @@ def test_a_part_that_fails_ends_the_script(tmp_path: Path) -> None:
     done, _ = run(tmp_path, destroy.at_once(tmp_dir, text))
     assert done.returncode == 1
     assert done.stdout == ""
-    assert "/dev/none was not looked at before this run" in done.stderr
+    assert "/dev/none was not identified before this run" in done.stderr
 
 
 def test_another_campaign_s_notes_are_not_asked(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ class TestWhoCouldChangeIt:
 
     def test_its_parent_may_be_written_to(self, prefix: Path) -> None:
         prefix.parent.chmod(0o777)
-        assert f"could be replaced by those who may write to {prefix.parent}" in _refusal(prefix)
+        assert f"can be replaced by those who may write to {prefix.parent}" in _refusal(prefix)
         prefix.parent.chmod(0o1777)
         ceph_build_on_host.check_owners(str(prefix), True)
 

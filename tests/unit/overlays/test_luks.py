@@ -390,7 +390,7 @@ def _without_dmsetup(osd: Any) -> None:
             TUNED,
             "submit_4k",
             lambda osd: osd["named"].update(data="254:99"),
-            "lies on device 254:16 and not on 254:99",
+            "is on device 254:16 and not on 254:99",
         ),
         (ABSENT, "plain", _without_dmsetup, "it lies on volume, and dmsetup does not say"),
     ],

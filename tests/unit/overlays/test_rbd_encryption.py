@@ -53,8 +53,8 @@ def test_dm_crypt_right_over_an_image_is_the_proof() -> None:
         (([], []), "no client process was seen on c0 have a volume open"),
         (([[crypt("aes-cbc-plain"), RBD]],), "has cipher aes-cbc-plain and not aes-xts-plain64"),
         (([[crypt(below="8:0"), RBD]],), "is on device 8:0 and not on 252:0"),
-        (([[crypt(), {**RBD, "name": "sda"}]],), "does not lie right on an image"),
-        (([[crypt(), crypt(), RBD]],), "does not lie right on an image"),
+        (([[crypt(), {**RBD, "name": "sda"}]],), "is not directly on an image"),
+        (([[crypt(), crypt(), RBD]],), "is not directly on an image"),
         (([[{**crypt(), "table": None}, RBD]],), "is not dm-crypt"),
     ],
 )

@@ -229,7 +229,7 @@ def test_a_manifest_of_many_values(tmp_path: Path, what: bytes) -> None:
     parts = [begin, *files, end, b',"x":[', *lists, b"1]}"]
     pack = a_pack(tmp_path / "bomb.zip", (), parts)
     done = limited("report", pack, most_bytes=700 << 20)
-    assert done.returncode == 2 and "holds more values than" in done.stderr, done.stderr[-500:]
+    assert done.returncode == 2 and "holds too many values" in done.stderr, done.stderr[-500:]
 
 
 def test_a_pack_of_many_directories(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_pack_of_many_directories(tmp_path: Path) -> None:
     known = {name: {"size": 0, "sha256": _EMPTY} for name in names}
     manifest = json.dumps({"format": 1, "kind": "raw", "files": known}).encode()
     done = limited("report", a_pack(tmp_path / "a.zip", names, [manifest]), most_bytes=700 << 20)
-    assert done.returncode == 2 and "a path that may lead anywhere" in done.stderr
+    assert done.returncode == 2 and "an unsafe path" in done.stderr
     names = [f"results/{number}/b/c/d/e/f" for number in range(6000)]
     known = {name: {"size": 0, "sha256": _EMPTY} for name in names}
     manifest = json.dumps({"format": 1, "kind": "raw", "files": known}).encode()

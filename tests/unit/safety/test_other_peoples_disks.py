@@ -100,7 +100,7 @@ def test_what_was_not_looked_at_is_not_written_to(bench: Bench) -> None:
     before = digest(disk)
     bench.begin()
     for text in (destroy.claim(bench.tmp_dir, [place]), ours(bench, place)):
-        assert "was not looked at before this run" in bench.refused(text)
+        assert "was not identified before this run" in bench.refused(text)
     bench.good(destroy.empty_all(bench.tmp_dir))
     assert digest(disk) == before
 
