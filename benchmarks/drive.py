@@ -1,7 +1,4 @@
-"""What scenarios that work on a drive without Ceph have in common.
-
-Those that need a file system make and mount one on their drive for each cell.
-"""
+"""What scenarios that work on a drive without Ceph have in common, such as a file system."""
 
 from __future__ import annotations
 

@@ -128,10 +128,7 @@ class Etcd(FileSystemScenario):
     def measure(
         self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
     ) -> HostScripts:
-        """etcd in the file system, and the tool when it is healthy. The clock stands in the output.
-
-        What the tool says of single connections goes to a file of its own.
-        """
+        """Run etcd on the file system, and the tool when it is healthy; the clock is printed."""
         (drive,) = site.drives
         health = [f"http://127.0.0.1:{self.port}/health", _STARTS_WITHIN]
         tool = wrap(drive.host, self.benchmark_command())

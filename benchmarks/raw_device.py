@@ -77,10 +77,7 @@ else echo ok; fi"""
     def prefill_scripts(
         self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
     ) -> HostScripts:
-        """One large sequential write; what was never written reads faster than any drive.
-
-        Then each pass of the preconditioning.
-        """
+        """One large sequential write, as unwritten blocks read too fast; then preconditioning."""
         fill = [{"rw": "write", "bs": 1 << 20}] if self.prefill else []
         return {
             volume.client: "\n".join(

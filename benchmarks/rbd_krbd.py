@@ -41,8 +41,7 @@ else echo ok; fi"""
 class RbdKrbd(RbdSingleClient):
     """One fio process on the first client, on an image that the kernel's client has mapped.
 
-    The kernel speaks as librbd would there: ms_mode is secure where a client of the cluster has
-    ms_client_mode secure, from its file or from the monitors; else crc.
+    ms_mode is secure where a client of the cluster has ms_client_mode secure; else crc.
     """
 
     name: ClassVar[str] = "rbd_krbd"
@@ -99,10 +98,7 @@ class RbdKrbd(RbdSingleClient):
         self, scripts: Mapping[str, str], volumes: Sequence[Volume], commands: ClusterCommands,
         formats: bool = False,
     ) -> HostScripts:  # fmt: skip
-        """Each script with its host's volumes attached, which are detached behind it.
-
-        They are so too where attaching or the script itself fails.
-        """
+        """Each script with its host's volumes attached, and detached behind it, whatever fails."""
         hosts = dict(scripts)
         if formats:
             # A volume that nobody fills gets its header all the same.

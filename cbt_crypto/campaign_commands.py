@@ -167,7 +167,6 @@ def cleanup(
 
 
 def _agree(yes: bool, question: str, left: Sequence[Deployment]) -> None:
-    """Raise UsageError unless somebody says yes."""
     if yes:
         return
     for deployment in left:

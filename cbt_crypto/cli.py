@@ -1,7 +1,4 @@
-"""The command `cbt-crypto`: its commands by what they are for, and the smallest of them.
-
-The others are imported when they are called: `--help` and shells that complete must not wait.
-"""
+"""`cbt-crypto`: its commands by purpose; others' modules load when called, for fast help."""
 
 from __future__ import annotations
 

@@ -155,13 +155,9 @@ _REORDERING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\x80-\x9f
 
 
 class Output:
-    """A stream that may be closed or full at any time: what is written then is lost, no more.
-
-    Whether a cluster is torn down, or what a gate answers, is not decided by who reads along.
-    """
+    """A stream that may be closed or full at any time: what is written then is lost, no more."""
 
     def __init__(self, stream: TextIO) -> None:
-        """Stand in the place of a stream."""
         self._stream = stream
         self._is_lost = False
         #: The first failure to write.
@@ -248,7 +244,6 @@ class LazyGroup(SentenceGroup):
     """A group whose help has sections of commands, and imports none of them."""
 
     def __init__(self, *, sections: Mapping[str, Mapping[str, Lazy]], **settings: Any) -> None:
-        """`sections` are titles with the commands below each, by name."""
         super().__init__(**settings)
         self.sections = sections
         self._lazy = {name: lazy for of in sections.values() for name, lazy in of.items()}

@@ -90,7 +90,6 @@ def _run_and_report(
 
 
 def _words(notify: Optional[str]) -> list[str]:
-    """Split the command of --notify. Raises UsageError if there is no such program."""
     try:
         words = shlex.split(notify or "")
     except ValueError as error:
@@ -129,7 +128,6 @@ def _notify(command: Sequence[str]) -> None:
 
 
 def _arguments(options: RunOptions, archive: Path) -> list[str]:
-    """Those of this program without --detach, and the archive that was chosen."""
     chosen = [] if options.archive else ["-a", str(archive)]
     return [*(word for word in sys.argv[1:] if word != "--detach"), *chosen]
 

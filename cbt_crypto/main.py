@@ -1,7 +1,4 @@
-"""The commands that plan and run a campaign: `cbt.py`, `cbt-crypto run` and `cbt-crypto plan`.
-
-What they call is imported when they are called: `--help` must not wait for it.
-"""
+"""`cbt.py`, `cbt-crypto run` and `plan`; what they call is imported when it is called."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """This package as upstream CBT finds it, by its entry points: docs/upstream.md.
 
-Upstream's main loop makes a cluster, then benchmarks, and runs them. A campaign has many
-deployments in an order of its own, so it is one benchmark to that loop. The cluster stands for all
-of them: it reads the file and looks at the hosts before anything is touched.
+A campaign is one benchmark to upstream's loop, whose cluster stands for all deployments.
 """
 
 from __future__ import annotations
@@ -27,10 +25,9 @@ BENCHMARK = "overlay_campaign"
 
 
 def overlays(config: dict[str, Any]) -> Any:
-    """The cluster for `type: overlays`. Ends the program with 2 when something will not do.
+    """The cluster for `type: overlays`; ends the program with 2 when a need is not met.
 
-    `config` is upstream's `settings.cluster`; the sections that its loop reads are set to what
-    that loop shall do.
+    `config` is upstream's `settings.cluster`; its loop's sections are set to what it shall do.
     """
     settings: Any = importlib.import_module("settings")
     Cluster = importlib.import_module("cluster.cluster").Cluster
@@ -65,7 +62,6 @@ def _checkout(settings: Any) -> Path:
 
 
 def _forget_written_file(results: Path) -> None:
-    """What upstream has just written into a new archive, which is no campaign's yet."""
     if results.is_dir() and [path.name for path in results.iterdir()] == ["cbt_config.yaml"]:
         (results / "cbt_config.yaml").unlink()
         results.rmdir()

@@ -148,7 +148,6 @@ def report(
 
 
 def _browser() -> str:
-    """The program that prints pages. Raises UsageError where there is none."""
     found = filter(None, map(shutil.which, _BROWSERS))
     try:
         return next(found)
@@ -282,7 +281,6 @@ def _unpacked_path(path: Path, stack: contextlib.ExitStack) -> Path:
 
 
 def _is_other(path: Path) -> bool:
-    """Whether a file is no pack by name and by its first bytes: what somebody published, then."""
     try:
         with path.open("rb") as file:
             return path.suffix != ".zip" and file.read(2) != b"PK"
@@ -474,7 +472,6 @@ def _write(option: str, path: Path, text: str) -> None:
 
 
 def _write_to_pipe(path: Path, text: str) -> None:
-    """Or to a device. One that nobody reads is an error, and nothing to wait for."""
     descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     os.set_blocking(descriptor, True)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

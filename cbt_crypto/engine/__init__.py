@@ -1,7 +1,4 @@
-"""The engine: what remotely executes, deploys and monitors, under CBT's own names.
-
-The rest of the library uses these names only, so that an upstream CBT checkout can stand in.
-"""
+"""The engine: what executes, deploys and monitors, under CBT's names, as a checkout would."""
 
 from cbt_crypto.engine.contract import CellBenchmark, Engine
 

@@ -15,7 +15,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 def choose(checkout: Optional[Path]) -> Engine:
-    """The engine for `--cbt DIR`; for None that of `$CBT_HOME` or `../cbt`, else the embedded one.
+    """The engine for `--cbt DIR`; for None `$CBT_HOME`'s, `../cbt`'s, else the embedded one.
 
     Raises UsageError when what was named is no checkout, or cannot be imported.
     """

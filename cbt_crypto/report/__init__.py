@@ -1,7 +1,4 @@
-"""The report stage: from an archive to percent tables, files and charts.
-
-It needs the archive only, on any machine, at any later time.
-"""
+"""The report stage: from an archive to tables, files and charts, on any machine, any time."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,8 +17,7 @@ __all__ = ["Report", "ReportOptions", "build", "publish", "show", "widened", "wr
 def publish(archive: Path, console: Console, only: Sequence[str] = ()) -> None:
     """Write every file of the report into the archive, print the tables, and say where it is.
 
-    `only`, patterns of labels, limits what is printed; the files have everything. Raises RunError
-    when they cannot be written: the campaign has touched what it measured.
+    `only`, patterns of labels, limits what is printed. RunError when files cannot be written.
     """
     built = build(archive, ReportOptions())
     try:

@@ -37,10 +37,7 @@ _EVERYBODY = {"root", "ceph", "nobody", "admin"}
 
 
 def anonymized(report: Report) -> Report:
-    """Rename every host of a report to `host1`, `host2`, ..., and addresses to `address1`, ...
-
-    So are users, network cards, and other names in the hosts' domains, however they are spelled.
-    """
+    """Rename a report's hosts to `host1`, ...; addresses, users, cards, names in domains too."""
     return map_text(report, Hider(hosts_of(report)))
 
 
@@ -125,7 +122,6 @@ class Hider:
         return self._numbered("address", match.group())
 
     def _numbered(self, kind: str, name: str) -> str:
-        """`kind1` for the first of its kind, and so on; always the same for the same name."""
         count = sum(known_kind == kind for known_kind, _ in self._numbers)
         return self._numbers.setdefault((kind, name.lower()), f"{kind}{count + 1}")
 

@@ -100,11 +100,11 @@ _WORTH_A_POOL = 8
 
 
 def build(archive: Path, options: Optional[ReportOptions] = None, *, fresh: bool = False) -> Report:
-    """Read an archive and compare its configurations.
+    """Read an archive and compare its configurations, unchanged cells from the cache if not
+    `fresh`.
 
-    What this user's cache keeps of cells that have not changed is not read again, unless `fresh`.
-    Raises UsageError when `archive` is no archive of ours or an option does not fit it. What is
-    wrong with a file becomes a warning or a failed cell of the report.
+    Raises UsageError for no archive of ours or an option that does not fit it; a bad file becomes a
+    warning or a failed cell.
     """
     options = options or ReportOptions()
     opened = open_archive(archive)
@@ -136,10 +136,7 @@ def _read(read: Callable[[PlannedCell], ReadCell], cells: Sequence[PlannedCell])
 def assemble(
     archive: Archive, baseline: Baseline, runs: Sequence[Run], options: ReportOptions
 ) -> Report:
-    """The report of runs that are read.
-
-    `only` chooses what is shown: a verdict is the same beside all comparisons of the campaign.
-    """
+    """The report of runs that are read; `only` chooses rows, and verdicts stay the same."""
     environment = archive.environment
     hosts = {} if environment is None else environment.hosts
     order = order_of_rows(archive.plan, baseline.dimension)
@@ -187,7 +184,6 @@ def assemble(
 
 
 def _shown(tables: Iterable[Table], cells: Iterable[PlannedCell]) -> tuple[Table, ...]:
-    """`tables` with the rows of `cells` alone."""
     chosen = {(cell.configuration, cell.path) for cell in cells}
 
     def section_of(section: Section) -> Section:
@@ -257,8 +253,6 @@ _NOT_PROVED = "not proved"
 
 @dataclass(frozen=True)
 class _Comparer:
-    """Makes rows of runs: figures, percentages of the baseline, intervals, warnings."""
-
     baseline: Scalar
     loads: Mapping[Hashable, LoadRuns]
     comparisons: Comparisons
@@ -399,10 +393,7 @@ def _figures(runs: Sequence[Run], direction: str) -> dict[str, float]:
 
 
 def _drift(load: LoadRuns, baseline: Scalar) -> Optional[float]:
-    """Change of the baseline's IOPS from its first to its last stretch, in percent.
-
-    None unless it was measured both before and after other configurations.
-    """
+    """The baseline's IOPS change in percent, last stretch to first, if others were between."""
     stretches = load.cells.get(baseline, ())
     if len(stretches) < 2:
         return None

@@ -1,7 +1,4 @@
-"""The report as published formats: report.json, which is read back, report.csv, report-wide.csv.
-
-Older formats of report.json are read too.
-"""
+"""report.json and report.csv as published formats: written, described, and read back."""
 
 from __future__ import annotations
 
@@ -246,7 +243,7 @@ _Value = Union[bool, int, float, str, None]
 
 
 class _OpenModel(BaseModel):
-    """What is not named here is kept, so that newer documents of the same format are read."""
+    """Keep what is not named here, so that newer documents of the same format are read."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -354,10 +351,7 @@ def report_schema() -> dict[str, Any]:
 
 
 def reopened(data: bytes) -> Report:
-    """The report of a report.json, of this format or an older one.
-
-    It has no runs: what is drawn of single seconds is not in it. Raises UsageError.
-    """
+    """The report, without runs, of a report.json of this or an older format; UsageError."""
     try:
         document = ReportDocument.model_validate_json(data)
     except ValidationError as error:
@@ -452,7 +446,6 @@ def _conclusion(part: ConclusionPart) -> Conclusion:
 
 
 def _dataclass_of(kind: type[_DataclassT], values: Mapping[str, Any]) -> _DataclassT:
-    """A dataclass made of those `values` that it has fields for."""
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     return kind(**{key: value for key, value in values.items() if key in names})
 

@@ -23,13 +23,10 @@ _FILES = ("report.md", "report.csv", "report-wide.csv", "report.json", "report.h
 
 
 def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list[Path]:
-    """Write the report's files into `out_dir`, made when it is not there; return their paths.
+    """Write report.md, .csv, .json, .html and charts/ into `out_dir`; return their paths.
 
-    Those of `_FILES`, and the charts of the page as SVG in charts/. The page loads itself anew
-    every `reload_s` seconds.
-
-    Raises UsageError, with nothing touched, when the directory cannot be written, and RunError when
-    that shows midway, as on a full disk.
+    The page reloads every `reload_s` seconds. UsageError, nothing touched, if the directory cannot
+    be written; RunError when that shows midway.
     """
     _check_place(out_dir)
     shown = without_missing(report)

@@ -1,6 +1,4 @@
-"""The percentages that a running campaign knows by now, in lines for a terminal.
-
-    python -m cbt_crypto.report.so_far ARCHIVE LINES
+"""Print the percents known so far: python -m cbt_crypto.report.so_far ARCHIVE LINES.
 
 A program of its own, so that a campaign need not load what reports are made with.
 """
@@ -20,10 +18,7 @@ _NAME = 30
 
 
 def so_far(report: Report, most: int) -> list[str]:
-    """No more than `most` lines of up to 79 characters: the workloads that were measured last.
-
-    A line is a configuration's percent of the baseline's throughput, its interval, and its IOPS.
-    """
+    """At most `most` lines of 79 characters on the last workloads: percent, interval, IOPS."""
     shown = without_missing(report)
     sections = [(table.title, section) for table in shown.tables for section in table.sections]
     sections = [one for one in sections if any(c.state == "measured" for c in one[1].cells)]

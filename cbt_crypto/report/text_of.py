@@ -44,11 +44,7 @@ PAIRS: Mapping[str, Callable[[Section], tuple[Pair, ...]]] = {
 
 
 def interval(comparison: Optional[Comparison], loss: bool) -> str:
-    """`64.0 to 84.7`, or `within run +-1.3` for what is no interval; a dash for none.
-
-    Bounds that are further apart than any two machines are, as after two rounds, say nothing: then
-    no digits pretend to.
-    """
+    """`64.0 to 84.7`, or `within run +-1.3`; a dash for none, or for bounds that say nothing."""
     if comparison is None or comparison.low is None or comparison.high is None:
         return "-"
     low, high = comparison.low, comparison.high

@@ -90,7 +90,7 @@ CIPHER_HEADINGS = (
 
 @dataclass(frozen=True)
 class CipherSpeed:
-    """A row of `cryptsetup benchmark`: MiB/s in memory on one core, None where it has no cipher.
+    """A row of `cryptsetup benchmark`: MiB/s in memory on one core, or None.
 
     `driver` is what the kernel has in use for the cipher; empty where that is not known.
     """

@@ -1,5 +1,4 @@
-"""A small engine of our own with CBT's names; `docs/contract.md` says what each must do.
+"""A small engine of our own with CBT's names: docs/contract.md.
 
-It writes nothing outside `tmp_dir` on any host, ends only processes that it started, and fails
-at the first command that fails.
+It writes nothing outside `tmp_dir`, ends only its own processes, and fails at the first error.
 """

@@ -16,7 +16,6 @@ class Benchmark:
     """One combination of a section's dimensions. `config` has a value for each option."""
 
     def __init__(self, archive_dir: str, cluster: Cluster, config: Section) -> None:
-        """`archive_dir` is the campaign's; this benchmark's own is made from `config`."""
         self.config = dict(config)
         self.cluster = cluster
         name = cell_path(self.config)
@@ -46,5 +45,4 @@ class Benchmark:
 
 
 def _shown(config: Section) -> dict[str, object]:
-    """What of the cluster's section belongs beside a result."""
     return {key: value for key, value in config.items() if key != "archive_dir"}

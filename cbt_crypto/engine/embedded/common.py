@@ -1,7 +1,4 @@
-"""Remote execution: CBT's `common`, through pdsh over ssh, or ssh alone; local names run here.
-
-ssh connections are opened once and reused. Output lines come as `host: text`, also from here.
-"""
+"""Remote execution: CBT's `common`, through pdsh over ssh, or ssh alone; local names run here."""
 
 from __future__ import annotations
 
@@ -40,7 +37,6 @@ class Handle:
     """Started by its owner with `start`; `communicate` waits and returns the output."""
 
     def __init__(self, what: str, stop_on_error: bool, scripts: Mapping[str, str]) -> None:
-        """`scripts` are what hosts, by name, read from their standard input."""
         self.timed_out = False
         self._what = what
         self._stop_on_error = stop_on_error
@@ -94,9 +90,8 @@ class Handle:
     def communicate(self, timeout: Optional[float] = None) -> tuple[str, str]:
         """Wait; return (stdout, stderr) of all hosts, each line as `host: text`.
 
-        After `timeout` seconds the command is ended here and `timed_out` is set; what hosts had
-        said by then is returned. Raises HostError for a non-zero exit status where that was
-        asked for.
+        After `timeout` seconds the command is ended, `timed_out` set, and what was said returned.
+        Raises HostError for a non-zero exit status where that was asked for.
         """
         self.wait(timeout)
         stdout, stderr = self._output or ("", "")
@@ -150,7 +145,6 @@ def _now() -> float:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its children, such as pdsh's ssh clients: it leads a group of its own."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -160,7 +154,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _lines(path: Path) -> Iterable[str]:
-    """Of errors the end: no more is shown."""
     if not path.exists():
         return []
     data = path.read_bytes()
@@ -227,7 +220,7 @@ def _ssh_arguments() -> list[str]:
 
 
 def pdsh(nodes: str, command: str, continue_if_error: bool = True) -> Handle:
-    """Run shell text on `user@a,user@b` at once. `CBT_HOST` is the host's name in it.
+    """Run shell text on `user@a,user@b` at once; `CBT_HOST` is the host's name in it.
 
     With `continue_if_error=False`, `communicate` raises HostError for a non-zero exit status.
     """

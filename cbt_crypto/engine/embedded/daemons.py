@@ -47,10 +47,9 @@ _MONMAP_WORD = "@monmap-ciphers"
 
 @dataclass(frozen=True)
 class KeyForm:
-    """How a release makes cephx keys.
+    """How a release makes cephx keys: the cipher's number, a secret's bytes, maps with ciphers.
 
-    `number` stands for the cipher; a secret has `length` bytes. `in_monmap`: its monitor maps say
-    which ciphers are allowed (from 19.2.6 and 20.2.4 on).
+    `in_monmap` since 19.2.6 and 20.2.4.
     """
 
     number: int
@@ -90,10 +89,7 @@ class KeyForm:
 def ask_script(
     cipher: Optional[str], authtool: str = "ceph-authtool", monmaptool: str = "monmaptool"
 ) -> str:
-    """Shell text for a monitor's host that prints a key as its release makes them.
-
-    `cipher` is the one that the file asks for; a release that cannot choose has but one.
-    """
+    """Shell text for a monitor's host that prints a key of `cipher`, if the release can choose."""
     choice = f"--key-type {shlex.quote(cipher)}" if cipher else ""
     make = shlex.quote(authtool)
     return (
@@ -121,10 +117,7 @@ def key_form(printed: str) -> KeyForm:
 def create(
     cluster: ClusterSection, name: str, pool: PoolProfile, device_class: Optional[str] = None
 ) -> list[Step]:
-    """Make a pool, on OSDs of one class if there is one to be.
-
-    An erasure-coded pool may be overwritten, as RBD does.
-    """
+    """Make a pool, on OSDs of `device_class` if any; RBD may overwrite an erasure-coded one."""
     sizes = {"pool": name, "pg_num": pool.pg_size, "pgp_num": pool.pgp_size}
     if pool.erasure_profile is None:
         replicated = {**sizes, "pool_type": "replicated", "size": pool.replication}
@@ -152,10 +145,7 @@ def create(
 
 
 def alike(name: str, like: str, twins: Mapping[int, int]) -> list[Step]:
-    """Place a new pool as another one is, on the `twins` of its OSDs.
-
-    CRUSH would draw for each by itself, and the luck of the draw would be taken for a difference.
-    """
+    """Place a new pool as `like` is, on the `twins` of its OSDs: CRUSH would add luck."""
     return [
         _mon("osd set-require-min-compat-client", version="luminous"),
         {"alike": name, "like": like, "twins": {str(osd): twin for osd, twin in twins.items()}},
@@ -199,10 +189,7 @@ WITHOUT_MODULES = '--mgr-disabled-modules="$modules" '
 
 
 def without(sections: Sections, base: Sections) -> Sections:
-    """People's ceph.conf less what a cluster below `tmp_dir` decides itself.
-
-    That is: other clusters' daemons, and options that would lead a daemon out of `tmp_dir`.
-    """
+    """People's ceph.conf less other daemons' sections and options that lead out of `tmp_dir`."""
     decided = {name for options in base.values() for name in options}
     return {
         section: {name: value for name, value in options.items() if name not in decided}
@@ -212,10 +199,7 @@ def without(sections: Sections, base: Sections) -> Sections:
 
 
 def without_modules(conf: str, ceph_conf: str = "ceph-conf") -> str:
-    """Shell text that puts the modules a manager shall do without into `$modules`.
-
-    Every release has others, so it is the release's own directory that is asked.
-    """
+    """Shell text that sets `$modules` to the release's modules that a manager shall do without."""
     wanted = "|".join(_MODULES)
     return (
         f"folder=$({shlex.quote(ceph_conf)} -c {shlex.quote(conf)} "
@@ -231,10 +215,7 @@ def file_size(cluster: ClusterSection) -> int:
 
 
 def base_options(cluster: ClusterSection, fsid: str) -> Sections:
-    """Identity, paths and authentication: what a cluster below `tmp_dir` cannot do without.
-
-    msgr2 alone is bound: a monitor that also speaks msgr1 leaves room for unencrypted traffic.
-    """
+    """Identity, paths and authentication of a cluster below `tmp_dir`; msgr2 alone is bound."""
     base = ceph_dir(cluster)
     mons = {name: address for named in cluster.mons.values() for name, address in named.items()}
     sections: Sections = {
@@ -302,14 +283,13 @@ class Daemons:
     """The daemons of one cluster, all below one directory that is the same on every host."""
 
     def __init__(self, section: ClusterSection, program: Callable[[str], str]) -> None:
-        """`section` has one value for each key; `program` says what is called for one of Ceph's."""
         self._section = section
         self._program = program
         self._base = ceph_dir(section)
         self._conf = conf_path(section)
 
     def start(self, program: str, name: str, sudo: str = "", options: str = "") -> str:
-        """Shell text that starts a daemon; it returns when the daemon has read its data.
+        """Shell text that starts a daemon, and returns when it has read its data.
 
         `name` is `osd.0` or the like; `sudo` and `options` end in a space, or are empty.
         """

@@ -29,11 +29,9 @@ def prepare(directory: str) -> None:
 
 
 def start(directory: str, lead_s: float = 0) -> None:
-    """Start every profile; each writes below `directory`/<profile> on its nodes.
+    """Start every profile below `directory`/<profile>; return when samples are sure by `lead_s`.
 
-    Returns when every node has a first sample, or is sure to have one within `lead_s`: what is
-    measured from then on is covered. One that ends instead, or takes too long, is not waited for;
-    the report says then which seconds have no sample.
+    One that ends, or takes too long, is not waited for: the report says which seconds lack samples.
     """
     is_prepared = directory in _running
     if not is_prepared:

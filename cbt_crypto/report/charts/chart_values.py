@@ -26,10 +26,7 @@ _STATES = {"user": "user", "sys": "sys", "irq": "irq", "softirq": "softirq", "io
 
 @dataclass(frozen=True)
 class BarSeries:
-    """One configuration's bars, a bar a group; None where there is no figure.
-
-    `low` and `high` are the ends of the error bars, None where there is none.
-    """
+    """One configuration's bars, a bar a group, with ends of error bars; None: no figure."""
 
     name: str
     values: tuple[Optional[float], ...]
@@ -62,7 +59,7 @@ class Stacks:
 
 @dataclass(frozen=True)
 class Line:
-    """One curve: `y` at each `x`, None where nothing was measured. `group` shares a color.
+    """One curve: `y` (None: not measured) at each `x`; `group` shares a color.
 
     Where its points are shown, `labels` has a word for each and `mark` is the one that stands out.
     `events` are stretches of `x`, with what happened.
@@ -79,10 +76,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Lines:
-    """Curves over one axis; `is_nines` marks an axis of percentiles, where 2 is 99 % and 3 99.9.
-
-    `is_path` marks curves whose points, in their order, are what was measured.
-    """
+    """Curves over one axis; `is_nines`: percentiles (2 is 99 %), `is_path`: points in order."""
 
     key: str
     title: str
@@ -316,8 +310,6 @@ def _point_at(path: DepthPath, name: str, depth: int) -> int:
 
 
 class _Shown(NamedTuple):
-    """What the bars of a chart are."""
-
     title: str
     figure: str
     unit: str
@@ -329,11 +321,10 @@ _THROUGHPUT = _Shown("Throughput", "bandwidth_bytes_per_s", "MB/s", 1e-6)
 
 
 def size_charts(tables: Iterable[Table]) -> Iterator[tuple[str, Bars]]:
-    """Heading and chart for each mode of loads that differ in nothing but the IO size.
+    """Heading and chart for each mode of workloads that differ in nothing but the IO size.
 
-    On a cluster small sizes are shown as IOPS and large ones as throughput, in charts of their
-    own. Drives have all their sizes in one chart of each, logarithmic: their figures reach over
-    decades.
+    A cluster's small sizes are shown as IOPS, large ones as throughput; drives have all sizes in
+    one chart of each, logarithmic.
     """
     for members in _alike(tables).values():
         small = [table for table in members if (table.op_size or 0) < LARGE]

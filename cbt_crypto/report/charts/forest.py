@@ -20,10 +20,9 @@ _STEP = 10.0
 
 @dataclass(frozen=True)
 class ForestPoint:
-    """One percent. `low` and `high` are None where nothing bounds it.
+    """One percent with its bounds, None if nothing bounds it or the cell failed; `text` says all.
 
-    `is_shown` says that a difference is shown; `is_of_one_deployment` that the ends are a range
-    within single runs. `percent` is None for a cell that failed; `text` says it all in words.
+    `is_shown`: a difference is; `is_of_one_deployment`: a range within single runs.
     """
 
     series: int
@@ -137,8 +136,6 @@ def forest_svg(forest: Forest, *, is_file: bool = False) -> str:
 
 
 class _Drawing:
-    """Places everything from the top down."""
-
     def __init__(self, forest: Forest) -> None:
         self._forest = forest
         self._canvas = canvas = Canvas()

@@ -1,10 +1,7 @@
-"""Response curves: latency over IOPS along the depths of one workload, and where each curve bends.
+"""Latency over IOPS along the depths of one workload, and where each curve bends.
 
-The knee is the depth with the most power, IOPS divided by mean latency (Kleinrock, "Power and
-deterministic rules of thumb for probabilistic problems in computer communications", ICC 1979):
-from there on a deeper queue costs more in latency than it gains in throughput. Depths are measured
-one by one, so the bend itself lies somewhere between the neighbours of that depth: that is its
-bound, and over several iterations the widest of theirs.
+The knee is the depth with the most power, IOPS by mean latency (Kleinrock, ICC 1979): deeper queues
+cost more than they gain. Its bound is the neighbouring depths, over iterations the widest.
 """
 
 from __future__ import annotations

@@ -40,7 +40,6 @@ def doubts(proof: Optional[Proof], direction: str) -> Iterator[str]:
 def _unconfined(
     cpuset: Optional[OverlayProof], luks: Optional[OverlayProof], direction: str
 ) -> Iterator[str]:
-    """OSDs have their cores, and dm-crypt works for them on all others too."""
     flag = _WITHOUT_WORKERS.get(direction)
     if not (cpuset and cpuset.present and cpuset.options.get("osd_cores") and flag):
         return
@@ -62,7 +61,6 @@ def _tables(luks: OverlayProof) -> Iterator[str]:
 
 
 def _busy_threads(clients: Mapping[str, Any]) -> Iterator[str]:
-    """Clients that could not have done more, whatever the cluster can."""
     for host, about in clients.items():
         percent = _mapping(about).get("cpu_percent")
         if isinstance(percent, (int, float)) and percent >= BUSY_THREAD_PERCENT:
@@ -476,7 +474,6 @@ def unlike_in_age(own: Optional[float], base: Optional[float]) -> Iterator[str]:
 
 
 def _nodes(nodes: Sequence[NodeUse]) -> Iterator[str]:
-    """Sentences that name the nodes only, so that cells with the same ones share them."""
     busy = [node.host for node in nodes if node.percent(BUSY_STATES) > BUSY_PERCENT]
     if busy:
         yield f"processors saturated (over {BUSY_PERCENT:g} % busy): {', '.join(busy)}"

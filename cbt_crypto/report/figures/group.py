@@ -77,10 +77,7 @@ class TableRuns:
 
 
 def group(runs: Sequence[Run], compared: str, order: Sequence[Scalar]) -> tuple[TableRuns, ...]:
-    """Tables in the order of `runs`; rows by `order`, others behind in the order of `runs`.
-
-    `compared` is the dimension whose values are the rows.
-    """
+    """Tables in the order of `runs`, rows (values of `compared`) by `order`, others behind."""
     varied = _varied(runs, compared)
     tables: dict[tuple[tuple[str, Scalar], ...], list[Run]] = {}
     for run in runs:
@@ -134,10 +131,7 @@ def _directions(mode: str, runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def baseline_of(plan: PlanDocument, options: ReportOptions) -> Baseline:
-    """The baseline that is asked for, else the plan's, else the first configuration.
-
-    Raises UsageError when no cell of the plan has it.
-    """
+    """The baseline asked for, else the plan's, else the first; UsageError if no cell has it."""
     planned = plan.baseline
     if planned is None and plan.cells:
         planned = Baseline(value=plan.cells[0].configuration)
@@ -181,7 +175,7 @@ def _matches(cell: PlannedCell, pattern: str) -> bool:
 def chosen_cells(
     cells: Sequence[PlannedCell], options: ReportOptions, baseline: Baseline
 ) -> tuple[PlannedCell, ...]:
-    """The cells whose label contains, or as a glob matches, one of `only`, and their baseline's.
+    """The cells whose label contains or matches one of `only`, and their baseline's.
 
     Raises UsageError when a pattern matches no cell.
     """
