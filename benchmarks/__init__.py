@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.benchmarks.etcd import Etcd, Fdatasync
-from cbt_crypto.benchmarks.librbdfio import Librbdfio
 from cbt_crypto.benchmarks.raw_device import RawDevice
 from cbt_crypto.benchmarks.rbd import (
     RbdKbench,
@@ -14,7 +13,7 @@ from cbt_crypto.benchmarks.rbd import (
 )
 from cbt_crypto.benchmarks.rbd_krbd import RbdKrbd
 from cbt_crypto.benchmarks.upstream import Cosbench, Elbencho, Getput, Hsbench, Radosbench
-from cbt_crypto.benchmarks.upstream_fio import Fio, Kvmrbdfio, Rawfio
+from cbt_crypto.benchmarks.upstream_fio import Fio, Kvmrbdfio, Librbdfio, Rawfio
 
 #: Section name in the YAML file -> scenario.
 SCENARIOS: dict[str, type[Scenario]] = {
