@@ -55,7 +55,7 @@ def pid_file(site: Site) -> str:
 
 
 def start_script(site: Site, after_s: int, kind: Disturbance) -> str:
-    """Shell text for the head: begin after so many seconds."""
+    """Shell text for the head: begin after `after_s` seconds."""
     asked = {"conf": site.conf, "osd": osd_of(site), "after_s": after_s, "kind": kind}
     output = f"{site.tmp_dir}/recovery.out"
     ceph = shlex.quote(shlex.split(site.ceph_cmd)[0])
