@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import yaml
 
@@ -15,7 +16,10 @@ from cbt_crypto.hosts.secret import document_without
 class Benchmark:
     """One combination of a section's dimensions. `config` has a value for each option."""
 
-    def __init__(self, archive_dir: str, cluster: Cluster, config: Section) -> None:
+    def __init__(
+        self, archive_dir: str, cluster: Cluster, config: Section, execution: Any = common
+    ) -> None:
+        self._common = execution
         self.config = dict(config)
         self.cluster = cluster
         name = cell_path(self.config)
@@ -28,8 +32,8 @@ class Benchmark:
 
     def initialize(self) -> None:
         """Make the directories here and on every node."""
-        common.make_remote_dir(self.run_dir)
-        common.mkdir_p(self.archive_dir)
+        self._common.make_remote_dir(self.run_dir)
+        self._common.mkdir_p(self.archive_dir)
         path = os.path.join(self.archive_dir, "benchmark_config.yaml")
         with open(path, "w", encoding="utf-8") as file:
             shown = {"cluster": _shown(self.cluster.config), **self.config}
@@ -37,11 +41,11 @@ class Benchmark:
 
     def run(self) -> None:
         """Start anew with empty directories on the nodes."""
-        common.empty_remote_dir(self.run_dir)
+        self._common.empty_remote_dir(self.run_dir)
 
     def cleanup(self) -> None:
         """Remove this benchmark's directory on every node."""
-        common.clean_remote_dir(self.run_dir)
+        self._common.clean_remote_dir(self.run_dir)
 
 
 def _shown(config: Section) -> dict[str, object]:

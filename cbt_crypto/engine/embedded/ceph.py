@@ -35,7 +35,7 @@ from cbt_crypto.hosts import ceph_conf, directories
 from cbt_crypto.hosts.devices import destroy, lvm_and_md, rbd_images
 from cbt_crypto.hosts.devices.lvm_and_md import Group, LogicalVolume
 from cbt_crypto.hosts.directories import prefix
-from cbt_crypto.hosts.remote import Remote, kill_osds_scripts, kill_script
+from cbt_crypto.hosts.remote import Execution, Remote, kill_osds_scripts, kill_script
 from cbt_crypto.hosts.shell import answer_limit, joined
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.plan.file.cluster import ClusterSection, at, pool_options
@@ -64,8 +64,10 @@ class Ceph:
     #: CBT's: whether somebody else deployed it.
     use_existing = False
 
-    def __init__(self, config: Section, hooks: Optional[BoundStack] = None) -> None:
-        """Touches nothing. `hooks` change what is deployed.
+    def __init__(
+        self, config: Section, hooks: Optional[BoundStack] = None, execution: Execution = common
+    ) -> None:
+        """Touches nothing. `hooks` change what is deployed, and `execution` reaches hosts.
 
         Raises pydantic's ValidationError for a section that is not valid.
         """
@@ -84,13 +86,13 @@ class Ceph:
         self.ceph_osd_cmd = self.section.ceph_osd_cmd
         self.fsid = ""
         self.conf_text = ""
-        self.remote = Remote(common, self.tmp_dir, self.section.user)
+        self.remote = Remote(execution, self.tmp_dir, self.section.user)
         self._base = ceph_dir(self.section)
         self._daemons = Daemons(self.section, self.hooks.program)
         self._keys: dict[str, str] = {}
-        self._epoch = 0
+        self.epoch = 0
         self._forms: dict[str, KeyForm] = {}
-        self._pools: set[str] = set()
+        self.pools: set[str] = set()
         #: Epoch of the OSD map of which all placement groups were clean.
         self._clean_at = 0
         self.up_from: Mapping[int, int] = {}
@@ -101,7 +103,7 @@ class Ceph:
     def initialize(self) -> None:
         """Tear down what is there, deploy anew, and wait until every OSD is up."""
         self._clear()
-        self.hooks.prepare_hosts(self._run)
+        self.hooks.prepare_hosts(self.run)
         self._new_identity()
         self.distribute_conf()
         # What is made of devices and files needs no monitor yet.
@@ -110,14 +112,14 @@ class Ceph:
         try:
             self.make_mons()
             self.start_mgrs()
-            self._session([*self._quiet(), _SHORT_POLL])
+            self.ask([*self.quiet(), _SHORT_POLL])
         except HostError:
             with contextlib.suppress(HostError):
                 made()
             raise
         made()
         self._start_osds(self._device_classes())
-        self._run(self.hooks.after_osds(), "finish the deployment")
+        self.run(self.hooks.after_osds(), "finish the deployment")
 
     def _clear(self) -> None:
         """`shutdown` and `cleanup`, each host by itself once all daemons have ended."""
@@ -126,9 +128,9 @@ class Ceph:
         except HostError:
             self._undo()
             raise
-        self._pools.clear()
+        self.pools.clear()
         cleared = joined((*(scripts for _, scripts in self._undoing()), self._emptied()))
-        self._run(self._at_once(cleared), "clear the host")
+        self.run(self._at_once(cleared), "clear the host")
 
     def adopt(self, site: Site) -> None:
         """Work beside a cluster that is there: only what a killed campaign left is torn down."""
@@ -146,11 +148,11 @@ class Ceph:
 
     def _end_daemons(self) -> None:
         # The cluster is thrown away, so there is nothing for its daemons to write out.
-        self._run(dict.fromkeys(self.site.hosts, kill_script(signals=("KILL",))), "end the daemons")
+        self.run(dict.fromkeys(self.site.hosts, kill_script(signals=("KILL",))), "end the daemons")
 
     def _undo(self) -> None:
         for what, scripts in self._undoing():
-            self._run(scripts, what)
+            self.run(scripts, what)
 
     def _undoing(self) -> list[tuple[str, HostScripts]]:
         """What undoes what was laid over and made on the devices, step by step."""
@@ -160,8 +162,8 @@ class Ceph:
 
     def cleanup(self) -> None:
         """Remove the cluster's files and the BlueStore labels on its devices."""
-        self._pools.clear()
-        self._run(self._emptied(), "prepare tmp_dir")
+        self.pools.clear()
+        self.run(self._emptied(), "prepare tmp_dir")
 
     def _emptied(self) -> HostScripts:
         script = self._empty_devices()
@@ -175,29 +177,29 @@ class Ceph:
     def purge(self) -> None:
         """Remove `tmp_dir` on every host, if it is ours."""
         script = directories.remove(self.tmp_dir)
-        self._run({host: script for host in self.site.hosts}, "remove tmp_dir")
+        self.run({host: script for host in self.site.hosts}, "remove tmp_dir")
 
     def restart(self) -> None:
         """Stop the daemons, distribute ceph.conf again, and start them on their data."""
         # The last session of a ceph.conf that is about to change, and of monitors that end.
-        stat = self._session([_mon("osd stat", format="json"), {"end": True}])[0]
-        self._epoch = int(json.loads(stat)["epoch"])
-        self._run(kill_osds_scripts(self.site, self._mgr_pid_files()), "stop the OSDs")
+        stat = self.ask([_mon("osd stat", format="json"), {"end": True}])[0]
+        self.epoch = int(json.loads(stat)["epoch"])
+        self.run(kill_osds_scripts(self.site, self._mgr_pid_files()), "stop the OSDs")
         stop = dict.fromkeys(self._daemon_hosts(), kill_script())
-        self._run(stop, "stop the daemons")
+        self.run(stop, "stop the daemons")
         self.distribute_conf()
-        self._run(self._daemons.mon_scripts(), "start the monitors")
+        self.run(self._daemons.mon_scripts(), "start the monitors")
         self.start_mgrs()
         # An OSD that meets monitors without a quorum waits 3 s and tries again.
-        self._session([_SHORT_POLL])
+        self.ask([_SHORT_POLL])
         self._start_osds()
-        self._run(self.hooks.after_osds(), "finish the restart")
+        self.run(self.hooks.after_osds(), "finish the restart")
 
     # -- steps ------------------------------------------------------------------------------
 
     def distribute_conf(self) -> None:
         """Put ceph.conf everywhere, and the keys where they are needed; mode 0600."""
-        base = base_options(self._addressed(), self.fsid)
+        base = base_options(self.addressed(), self.fsid)
         of_file = ceph_conf.read(Path(self.section.conf_file)) if self.section.conf_file else {}
         sections = ceph_conf.merged(
             setting_options(self.section), without(of_file, base), base, self.hooks.ceph_conf()
@@ -215,25 +217,25 @@ class Ceph:
 
     def make_mons(self) -> None:
         """Make and start the monitors, with every daemon's key and all OSDs in the first map."""
-        self._run(self._daemons.mon_scripts(self._first_maps()), "make the monitors")
+        self.run(self._daemons.mon_scripts(self._first_maps()), "make the monitors")
 
     def start_mgrs(self) -> None:
         """Start the managers; nothing waits for them but what needs them."""
-        self._run(self._daemons.mgr_scripts(), "start the managers")
+        self.run(self._daemons.mgr_scripts(), "start the managers")
 
     def setup_fs(self) -> None:
         """Prepare the devices: what the overlays lay over them, when each is noted as ours."""
-        self._run(joined(self._prepared()), "prepare the devices")
+        self.run(joined(self._prepared()), "prepare the devices")
 
     def make_osds(self) -> None:
         """Make and start the OSDs, all at once, and wait until they are up."""
-        self._session([*self._quiet(), _SHORT_POLL])
-        self._run(self._mkfs_scripts(), "make the OSDs")
+        self.ask([*self.quiet(), _SHORT_POLL])
+        self.run(self._mkfs_scripts(), "make the OSDs")
         self._start_osds(self._device_classes())
 
     def _prepared(self) -> list[HostScripts]:
-        claims = {host: self._claim_devices(host) for host in self.site.osd_hosts}
-        return [claims, self._volumes(), self.hooks.before_osds()]
+        claims = {host: self.claim_devices(host) for host in self.site.osd_hosts}
+        return [claims, self.volumes(), self.hooks.before_osds()]
 
     def _osds_made(self) -> HostScripts:
         """From bare devices to OSDs that can be started: one script for each host."""
@@ -251,8 +253,8 @@ class Ceph:
 
         It is the monitors' to give and to take back: what ceph.conf says of it comes first.
         """
-        self._run(self._start_scripts(), "start the OSDs")
-        self._session([self._all_osds(), *when_up, _mon("config rm", who="osd", name=_POLL)])
+        self.run(self._start_scripts(), "start the OSDs")
+        self.ask([self.all_osds(), *when_up, _mon("config rm", who="osd", name=_POLL)])
 
     def _device_classes(self) -> list[Step]:
         """Give OSDs the classes that hooks want, when they are up: before, there are none."""
@@ -270,16 +272,17 @@ class Ceph:
 
     def check_health(self) -> None:
         """Wait until every OSD is up and every placement group of our pools is active+clean."""
-        pgs = {"wait": "pgs", "pools": sorted(self._pools), "clean_at": self._clean_at}
-        steps = [self._all_osds(), {"wait": "mgr"}, pgs, _mon("osd dump", format="json")]
-        placed = [name for name in sorted(self._pools) if self.hooks.pool_class(name)]
-        answers = self._session([*steps, *({"placed": name} for name in placed)])
+        pgs = {"wait": "pgs", "pools": sorted(self.pools), "clean_at": self._clean_at}
+        steps = [self.all_osds(), {"wait": "mgr"}, pgs, _mon("osd dump", format="json")]
+        placed = [name for name in sorted(self.pools) if self.hooks.pool_class(name)]
+        answers = self.ask([*steps, *({"placed": name} for name in placed)])
         clean_at = "".join(answers[2:3])
         self._clean_at = int(clean_at) if clean_at.isdigit() else 0
         self.up_from = admin_session.up_from("".join(answers[3:4]))
         self.placed = {name: json.loads(answer) for name, answer in zip(placed, answers[4:])}
 
-    def _quiet(self) -> list[Step]:
+    def quiet(self) -> list[Step]:
+        """What `cluster.settings` keeps from disturbing a measurement."""
         settings = self.section.settings
         flags = {"noscrub": settings.scrub, "nodeep-scrub": settings.deep_scrub}
         steps = [_mon("osd set", key=flag) for flag, wanted in flags.items() if not wanted]
@@ -292,7 +295,7 @@ class Ceph:
 
     def mkpool(self, name: str, profile: str, application: str) -> None:
         """Make a pool by one of `pool_profiles`; nothing when we have made it already."""
-        if name in self._pools:
+        if name in self.pools:
             return
         pool = self.section.pool_profiles[self.hooks.pool_profile(profile)]
         device_class = self.hooks.pool_class(name)
@@ -302,25 +305,25 @@ class Ceph:
         ]
         if pool.min_size is not None:
             steps.append(_mon("osd pool set", pool=name, var="min_size", val=str(pool.min_size)))
-        for like in sorted(self._pools):
+        for like in sorted(self.pools):
             twins = self.hooks.twins(like, name)
             if twins:
                 steps += daemons.alike(name, like, twins)
                 break
         is_plain = pool.erasure_profile is None and not pool_options(pool)
-        answers = self._session([*steps, *([] if is_plain else [_mon("osd dump", format="json")])])
+        answers = self.ask([*steps, *([] if is_plain else [_mon("osd dump", format="json")])])
         fault = None if is_plain else (
             daemons.fault(self.section, pool, name, answers[-1], device_class)
         )  # fmt: skip
         if fault:
             raise HostError(self.site.head, f"make the pool {name}", "is not as asked for", fault)
-        self._pools.add(name)
+        self.pools.add(name)
 
     # -- how ----------------------------------------------------------------------------------
 
     def _new_identity(self) -> None:
         self.fsid = str(uuid.uuid4())
-        self._epoch = self._clean_at = 0
+        self.epoch = self._clean_at = 0
         mgrs = [f"mgr.{name}" for names in self.section.mgrs.values() for name in names]
         osds = [f"osd.{osd.id}" for osd in self.site.osds]
         self._keys = self._key_form().keyring(["mon.", "client.admin", *mgrs, *osds])
@@ -331,7 +334,7 @@ class Ceph:
         if tools[0] not in self._forms:
             host, cipher = self.site.mons[0], self.section.auth_cipher
             what = f"make a key{f' for {cipher}' if cipher else ''}"
-            printed = self._run({host: daemons.ask_script(cipher, *tools)}, what)[host]
+            printed = self.run({host: daemons.ask_script(cipher, *tools)}, what)[host]
             try:
                 self._forms[tools[0]] = daemons.key_form(printed)
             except ValueError as error:
@@ -340,10 +343,10 @@ class Ceph:
 
     def _first_maps(self) -> str:
         """Shell text that makes the monitors' first maps."""
-        addresses = {n: a for named in self._addressed().mons.values() for n, a in named.items()}
+        addresses = {n: a for named in self.addressed().mons.values() for n, a in named.items()}
         return self._daemons.first_maps(self.fsid, addresses, self._key_form())
 
-    def _addressed(self) -> ClusterSection:
+    def addressed(self) -> ClusterSection:
         """The section with the addresses at which the monitors really are."""
         mons = {
             host: {name: self.hooks.mon_address(host, address) for name, address in named.items()}
@@ -417,7 +420,7 @@ class Ceph:
         )
         return f"{mkfs} > {log} 2>&1 || {{ tail -n 5 {log} >&2; exit 1; }}"
 
-    def _claim_devices(self, host: str) -> str:
+    def claim_devices(self, host: str) -> str:
         """Shell text that claims a host's devices: from then on a killed run can be cleared."""
         devices = self.site.devices_of(host)
         return destroy.claim(self.tmp_dir, devices, self.site.discard) if devices else ""
@@ -426,7 +429,7 @@ class Ceph:
     def _volume_notes(self) -> str:
         return f"{self.tmp_dir}/volumes"
 
-    def _volumes(self) -> HostScripts:
+    def volumes(self) -> HostScripts:
         """A volume for each OSD, where several share a device."""
         shared: dict[str, dict[str, list[Osd]]] = {}
         for osd in self.site.osds:
@@ -447,20 +450,22 @@ class Ceph:
             for host, disks in shared.items()
         }
 
-    def _all_osds(self) -> Step:
-        return {"wait": "osds", "count": len(self.site.osds), "since": self._epoch}
+    def all_osds(self) -> Step:
+        """Wait until every OSD is up."""
+        return {"wait": "osds", "count": len(self.site.osds), "since": self.epoch}
 
-    def _session(self, steps: Sequence[Step]) -> list[str]:
+    def ask(self, steps: Sequence[Step]) -> list[str]:
         """Take monitor steps in one process on the head; return what each printed."""
         timeout = self.section.deploy_timeout
         session = f"{self.pid_dir}/session"
         script = admin_session.script(self.ceph_cmd, self.tmp_conf, steps, timeout, session)
-        output = self._run({self.site.head: script}, "wait for the cluster", timeout + 15)
+        output = self.run({self.site.head: script}, "wait for the cluster", timeout + 15)
         return admin_session.answers(output[self.site.head])
 
-    def _run(
+    def run(
         self, scripts: HostScripts, what: str, timeout: Optional[float] = None
     ) -> dict[str, str]:
+        """Run scripts within `deploy_timeout`. Raises HostError."""
         return self.remote.run(scripts, what, timeout or self.section.deploy_timeout)
 
 
@@ -489,7 +494,7 @@ class ExistingCeph(Ceph):
         """Its owner sees to its health: it is only asked since when its OSDs are up."""
         limit = answer_limit(self.site.ceph_cmd)
         ask = f"timeout {limit} {self.site.ceph_command} osd dump --format json"
-        answers = self._run({self.site.head: ask}, "ask since when OSDs are up", limit + 30)
+        answers = self.run({self.site.head: ask}, "ask since when OSDs are up", limit + 30)
         self.up_from = admin_session.up_from(answers[self.site.head])
 
     @override

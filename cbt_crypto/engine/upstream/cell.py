@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import sys
 import time
@@ -23,11 +22,9 @@ from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.engine.contract import (
     CellOutcome,
     CellWork,
-    Cluster,
     LiveFigures,
     Looked,
     Looks,
-    Section,
 )
 from cbt_crypto.engine.upstream import execution
 from cbt_crypto.engine.upstream.checkout import Modules, Settings, failures_named
@@ -233,50 +230,6 @@ def native(modules: Modules, common: Common, work: CellWork) -> NativeBenchmark:
     assert isinstance(work.scenario, OfUpstream)
     assert isinstance(work.cluster, UpstreamCeph)
     return NativeBenchmark(modules, common, work.cluster, work.scenario, work)
-
-
-class UpstreamBenchmark:
-    """Has an object of upstream's base class, `theirs`, make what it makes."""
-
-    def __init__(
-        self, modules: Modules, common: Common, archive_dir: str, cluster: Cluster, config: Section
-    ) -> None:
-        """`archive_dir` is the campaign's."""
-        self._common = common
-        self.cluster = cluster
-        self.config = dict(config)
-        # Snapshots hash the config in other ways.
-        name = cell_path(config)
-        self.archive_dir = os.path.join(archive_dir, name)
-        self.run_dir = f"{cluster.tmp_dir}/run/{name}"
-        self.theirs = modules.Benchmark(archive_dir, cluster, {"osd_ra": "0", **config})
-        self.theirs.config = self.config
-        # It would write to /sys of the OSD hosts' disks.
-        self.theirs.osd_ra_changed = False
-        self.theirs.archive_dir = self.archive_dir
-        self.theirs.run_dir = self.run_dir
-
-    def exists(self) -> bool:
-        """Whether the archive has this benchmark's directory already."""
-        return os.path.exists(self.archive_dir)
-
-    def initialize(self) -> None:
-        """Make the directories here and on the nodes."""
-        with failures_named("prepare a cell"):
-            self.theirs.initialize()
-            self._common.make_remote_dir(self.run_dir)
-            self._common.mkdir_p(self.archive_dir)
-
-    def run(self) -> None:
-        """Start anew with empty directories on the nodes; note the cell's config."""
-        with failures_named("begin a cell"):
-            self.theirs.run()
-            self._common.make_remote_dir(self.run_dir)
-
-    def cleanup(self) -> None:
-        """Remove this benchmark's directory on the nodes."""
-        with failures_named("end a cell"):
-            self._common.clean_remote_dir(self.run_dir)
 
 
 #: Seconds that collectl may take to write its first sample; upstream does not wait for it.

@@ -202,7 +202,6 @@ class Modules:
     common: Any
     monitoring: Any
     Ceph: Any
-    Benchmark: Any
 
     @property
     def perf_by_pid_files(self) -> bool:
@@ -241,7 +240,6 @@ def load(path: Path) -> Modules:
         common=_imported(path, "common"),
         monitoring=_monitoring(path),
         Ceph=_imported(path, "cluster.ceph").Ceph,
-        Benchmark=_imported(path, "benchmark.benchmark").Benchmark,
     )
 
 

@@ -21,7 +21,6 @@ from typing_extensions import override
 
 from cbt_crypto.cluster_overlays.stack import BoundStack
 from cbt_crypto.engine.contract import Section
-from cbt_crypto.engine.embedded.admin_session import Step
 from cbt_crypto.engine.embedded.ceph import Ceph, ExistingCeph
 from cbt_crypto.engine.upstream import execution
 from cbt_crypto.engine.upstream.checkout import (
@@ -37,73 +36,10 @@ from cbt_crypto.engine.upstream.execution import Common
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.devices import rbd_images
-from cbt_crypto.hosts.remote import Execution, Remote, kill_osds_scripts, kill_script
+from cbt_crypto.hosts.remote import kill_osds_scripts, kill_script
 from cbt_crypto.hosts.site import HostScripts, Site
-from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile, at
+from cbt_crypto.plan.file.cluster import PoolProfile, at
 from cbt_crypto.plan.layout import ceph_dir, conf_path, section_of, site_of
-
-
-class Directory(Ceph):
-    """A campaign's directory on every host; `hooks` say what else is to be torn down."""
-
-    def __init__(self, config: Section, common: Execution, hooks: BoundStack) -> None:
-        """`common` is the engine's."""
-        super().__init__(config, hooks)
-        self.remote = Remote(common, self.tmp_dir, self.section.user)
-
-    def run(
-        self, scripts: HostScripts, what: str, timeout: Optional[float] = None
-    ) -> dict[str, str]:
-        """Run scripts within `deploy_timeout`. Raises HostError."""
-        return self._run(scripts, what, timeout)
-
-    @property
-    def addressed(self) -> ClusterSection:
-        """The section, with the addresses that monitors really have."""
-        return self._addressed()
-
-    def claim_devices(self) -> None:
-        """Note the OSDs' devices as ours, before anything is written to them, and divide them."""
-        self._run({h: self._claim_devices(h) for h in self.site.osd_hosts}, "claim the devices")
-        self._run(self._volumes(), "divide the devices")
-
-    def ask(self, *steps: Step) -> list[str]:
-        """Take monitor steps, within `deploy_timeout`. Raises HostError."""
-        return self._session(list(steps))
-
-    def forget_older(self) -> None:
-        """What `wait_for_osds` then waits for came up after this moment."""
-        (stat,) = self.ask({"mon": {"prefix": "osd stat", "format": "json"}})
-        self._epoch = int(json.loads(stat)["epoch"])
-
-    def quiet(self) -> None:
-        """What `cluster.settings` keeps from disturbing a measurement."""
-        self._session(self._quiet())
-
-    def wait_for_osds(self) -> None:
-        """Wait until every OSD is up."""
-        self._session([self._all_osds()])
-
-    def knows_pool(self, name: str) -> bool:
-        """Whether the pool was made since the deployment."""
-        return name in self._pools
-
-    def note_pool(self, name: str) -> None:
-        """`check_health` waits for its placement groups too."""
-        self._pools.add(name)
-
-    def forget_pool(self, name: str) -> None:
-        """`check_health` does not wait for the placement groups of a removed pool."""
-        self._pools.discard(name)
-
-    def new_epoch(self) -> None:
-        """Forget the epoch: a new cluster counts from 1 again."""
-        self._epoch = 0
-
-
-class ExistingDirectory(Directory, ExistingCeph):
-    """A campaign's directories beside a cluster that exists already."""
-
 
 quote = shlex.quote
 
@@ -121,7 +57,8 @@ _MAPPERS = ("rbd-nbd", "rbd-fuse")
 class UpstreamCeph:
     """Has upstream's object, `theirs`, take the steps of a deployment."""
 
-    _directory = Directory
+    #: What has the campaign's directory on every host, and speaks to the monitors.
+    _own: type[Ceph] = Ceph
 
     def __init__(
         self,
@@ -140,7 +77,7 @@ class UpstreamCeph:
         self.theirs = modules.Ceph(
             {**config, **for_upstream(self.section), **self._of_this_place()}
         )
-        self.own = self._directory(self.section.model_dump(exclude_unset=True), common, hooks)
+        self.own = self._own(self.section.model_dump(exclude_unset=True), hooks, common)
         self.remote = self.own.remote
         self.hooks = hooks
         self.conf_text = ""
@@ -204,7 +141,7 @@ class UpstreamCeph:
         self.shutdown()
         self.cleanup()
         self.hooks.prepare_hosts(self.own.run)
-        self.own.new_epoch()
+        self.own.epoch = 0
         self.theirs.ruleset_map = {}
         self.theirs.cur_ruleset = 1
         self.write_programs()
@@ -264,7 +201,9 @@ class UpstreamCeph:
 
     def restart(self) -> None:
         """Stop the daemons, distribute ceph.conf again, and start them on their data."""
-        self.own.forget_older()
+        (stat,) = self.own.ask([{"mon": {"prefix": "osd stat", "format": "json"}}])
+        # What is waited for then came up after this moment.
+        self.own.epoch = int(json.loads(stat)["epoch"])
         stop = {host: kill_script() for host in self._daemon_hosts()}
         self.own.run(kill_osds_scripts(self.site), "stop the OSDs")
         self.own.run(stop, "stop the daemons")
@@ -273,7 +212,7 @@ class UpstreamCeph:
         self.own.run(self._start_scripts("mon"), "start the monitors")
         self.own.run(self._start_scripts("mgr"), "start the managers")
         self.own.run(self._start_scripts("osd"), "start the OSDs")
-        self.own.wait_for_osds()
+        self.own.ask([self.own.all_osds()])
         self.own.run(self.hooks.after_osds(), "finish the restart")
 
     def _start_scripts(self, kind: str) -> HostScripts:
@@ -302,7 +241,7 @@ class UpstreamCeph:
     def distribute_conf(self) -> None:
         """Put ceph.conf below `tmp_dir`; upstream's own replaces /etc/ceph/ceph.conf."""
         made = sections(
-            self.own.addressed,
+            self.own.addressed(),
             self.site,
             self.hooks.ceph_conf(),
             self.hooks.osd_device,
@@ -326,12 +265,14 @@ class UpstreamCeph:
             host: {
                 name: ceph_conf.mon_vector(address).strip("[]") for name, address in named.items()
             }
-            for host, named in self.own.addressed.mons.items()
+            for host, named in self.own.addressed().mons.items()
         }
 
     def setup_fs(self) -> None:
         """Prepare the devices. BlueStore needs none of the file systems that upstream makes."""
-        self.own.claim_devices()
+        claims = {host: self.own.claim_devices(host) for host in self.site.osd_hosts}
+        self.own.run(claims, "claim the devices")
+        self.own.run(self.own.volumes(), "divide the devices")
         size = self.section.osd_file_size
         files = {
             host: "\n".join(
@@ -351,7 +292,7 @@ class UpstreamCeph:
         with failures_named("make the monitors"):
             self._kind.make_mons(self.theirs)
         self._nothing_failed("make the monitors")
-        self.own.quiet()
+        self.own.ask(self.own.quiet())
 
     def start_mgrs(self) -> None:
         """Start the managers, by upstream's own step. Raises RunError."""
@@ -364,7 +305,7 @@ class UpstreamCeph:
         with failures_named("make the OSDs"), self._settings_of_this_place():
             self._kind.make_osds(self.theirs)
         self._nothing_failed("make the OSDs")
-        self.own.wait_for_osds()
+        self.own.ask([self.own.all_osds()])
 
     def _of_this_place(self) -> dict[str, Any]:
         """What upstream reads, where the file lists several values for the cluster."""
@@ -423,21 +364,21 @@ class UpstreamCeph:
         self, name: str, profile: str, application: str, base_name: Optional[str] = None
     ) -> None:
         """Make a pool; nothing when the campaign has it already."""
-        if self.own.knows_pool(name):
+        if name in self.own.pools:
             return
         with failures_named(f"make the pool {name}"):
             self._kind.mkpool(self.theirs, name, profile, application, base_name)
         pool = self.section.pool_profiles.get(profile)
         if pool is not None and (min_size := pool.min_size) is not None:
             step = {"prefix": "osd pool set", "pool": name, "var": "min_size", "val": str(min_size)}
-            self.own.ask({"mon": step})
-        self.own.note_pool(name)
+            self.own.ask([{"mon": step}])
+        self.own.pools.add(name)
 
     def rmpool(self, name: str, profile: str) -> None:
         """Remove a pool, and the note that we made it. Raises RunError."""
         with failures_named(f"remove the pool {name}"):
             self._kind.rmpool(self.theirs, name, profile)
-        self.own.forget_pool(name)
+        self.own.pools.discard(name)
 
     _make_pool, _remove_pool = mkpool, rmpool
 
@@ -496,7 +437,7 @@ class ExistingUpstreamCeph(UpstreamCeph):
     Each says for which archive it was made; no other is removed.
     """
 
-    _directory = ExistingDirectory
+    _own = ExistingCeph
 
     @property
     def _made_for(self) -> str:
@@ -514,7 +455,7 @@ class ExistingUpstreamCeph(UpstreamCeph):
 
     def _pools(self) -> dict[str, Any]:
         """For which archive each pool of the cluster was made; None for those of others."""
-        (said,) = self.own.ask({"mon": {"prefix": "osd dump", "format": "json"}})
+        (said,) = self.own.ask([{"mon": {"prefix": "osd dump", "format": "json"}}])
         return {
             pool["pool_name"]: next(
                 (data[_MADE_FOR] for data in pool["application_metadata"].values()
@@ -530,7 +471,7 @@ class ExistingUpstreamCeph(UpstreamCeph):
         super().mkpool(name, profile, application, base_name)
         step = {"prefix": "osd pool application set", "pool": name, "app": application,
                 "key": _MADE_FOR, "value": self._made_for}  # fmt: skip
-        self.own.ask({"mon": step})
+        self.own.ask([{"mon": step}])
 
     def _remove_pool(self, name: str, profile: str) -> None:
         """Remove a pool that was made for this archive. Raises RunError for another."""

@@ -9,7 +9,8 @@ from functools import partial
 from cbt_crypto.cluster_overlays.ceph_build import CephBuild
 from cbt_crypto.cluster_overlays.pools import Pools
 from cbt_crypto.engine.contract import Engine
-from cbt_crypto.engine.upstream.cell import Monitoring, UpstreamBenchmark, native
+from cbt_crypto.engine.embedded.benchmark import Benchmark
+from cbt_crypto.engine.upstream.cell import Monitoring, native
 from cbt_crypto.engine.upstream.checkout import (
     BENCHMARKS,
     Checkout,
@@ -146,7 +147,7 @@ def upstream(checkout: Checkout) -> Engine:
         monitoring=Monitoring(loaded.monitoring, common, settings),
         Ceph=partial(UpstreamCeph, loaded, common, settings),
         ExistingCeph=partial(ExistingUpstreamCeph, loaded, common, settings),
-        Benchmark=partial(UpstreamBenchmark, loaded, common),
+        Benchmark=partial(Benchmark, execution=common),
         checkout=checkout.path,
         native=partial(native, loaded, common),
         problems=lambda campaign: problems(campaign, common, loaded),

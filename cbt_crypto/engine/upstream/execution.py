@@ -203,6 +203,11 @@ class Common:
         """Make a directory on every node."""
         self._module.make_remote_dir(remote)
 
+    def empty_remote_dir(self, remote: str) -> None:
+        """Make a directory on every node empty, or make it where there is none."""
+        self.clean_remote_dir(remote)
+        self.make_remote_dir(remote)
+
     def clean_remote_dir(self, remote: str) -> None:
         """Remove a directory on every node; refuses one that is not below `tmp_dir`."""
         tmp_dir = Path(os.path.normpath(self._settings.cluster["tmp_dir"]))
