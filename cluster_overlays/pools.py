@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Optional
 
@@ -96,8 +97,8 @@ class Pools(Overlay):
             return {}
         asked = [f"{site.ceph_command} osd dump --format json"]
         for name in self._states:
-            pgs = f"{site.ceph_command} pg ls-by-pool {name} --format json 2> /dev/null || :"
-            asked.append(shell.section(_PGS, pgs))
+            pgs = f"{site.ceph_command} pg ls-by-pool {shlex.quote(name)} --format json"
+            asked.append(shell.section(_PGS, f"{pgs} 2> /dev/null || :"))
         return {site.head: "\n".join(asked)}
 
     @override
@@ -146,8 +147,8 @@ def _read(output: str, states: Mapping[str, State]) -> tuple[Any, dict[str, Any]
 
 def _words(state: State) -> str:
     code = state["code"]
-    coded = f"is coded {code['k']}+{code['m']} by {code['plugin']}" if code else (
-        f"has {state['size']} replicas"
-    )  # fmt: skip
-    more = [f"{key} {value}" for key, value in state["options"].items()]
-    return ", ".join([coded, *more, *(f"{state['pg_num']} PGs" for _ in [0] if "pg_num" in state)])
+    kind = f"has {state['size']} replicas"
+    if code:
+        kind = f"is coded {code['k']}+{code['m']} by {code['plugin']}"
+    words = [kind, *(f"{key} {value}" for key, value in state["options"].items())]
+    return ", ".join([*words, f"{state['pg_num']} PGs"] if "pg_num" in state else words)
