@@ -18,7 +18,7 @@ from cbt_crypto.results.cell.window import Window
 from cbt_crypto.results.readers.recording import Recording, read_recording
 
 #: A RocksDB thread that takes more of a second compacts, or flushes; idle ones take a tick at most.
-_WORKING = 0.15
+_WORKING = 0.05
 #: Classes whose work is an event, as RocksDB names its pools: low compacts, high flushes.
 _EVENTS = {"rocksdb:low": "compaction", "rocksdb:high": "memtable flush"}
 
