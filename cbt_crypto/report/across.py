@@ -13,21 +13,11 @@ from cbt_crypto.report.figures.doubts import CONTROL
 from cbt_crypto.report.figures.repeats import StandardError, differing
 from cbt_crypto.report.headline import load_of, versions
 from cbt_crypto.report.model import Comparison, Report, ReportCell
+from cbt_crypto.report.wording import Grid
 from cbt_crypto.units import counted
 
 #: The dimension that tells the archives of a comparison apart.
 _ARCHIVE = "hardware"
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table of texts, in sections with a label each; its first `words` columns are words."""
-
-    title: str
-    headings: Sequence[str]
-    sections: Sequence[tuple[str, Sequence[Sequence[str]]]]
-    notes: Sequence[str] = ()
-    words: int = 1
 
 
 def ratio(one: Optional[Comparison], other: Optional[Comparison]) -> Optional[Comparison]:

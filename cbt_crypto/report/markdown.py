@@ -6,28 +6,19 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from cbt_crypto.report import text_of, wording
-from cbt_crypto.report.across import Grid, side_by_side
+from cbt_crypto.report.across import side_by_side
 from cbt_crypto.report.charts.forest import forest
 from cbt_crypto.report.figures.conclusion import (
     THRESHOLDS,
-    LossTable,
     change,
-    heads,
     loss_tables,
-    percents,
 )
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
 from cbt_crypto.report.figures.doubts import notes_of
 from cbt_crypto.report.figures.metric import Where, columns, left_out
 from cbt_crypto.report.model import Conclusion, Pair, Report, ReportCell, Section, Table
-from cbt_crypto.report.why import CORRELATION, WATERFALL, explained, waterfall
-from cbt_crypto.report.wording import (
-    CIPHER_HEADINGS,
-    CipherSpeed,
-    cipher_speeds,
-    energy_counters,
-    not_measured,
-)
+from cbt_crypto.report.why import CORRELATION, explained, waterfall
+from cbt_crypto.report.wording import Grid, cipher_grid, energy_counters, hardware_grid
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!&~])")
 
@@ -43,7 +34,7 @@ def markdown(report: Report) -> str:
         lines += [*_percents(report, tables), ""]
         lines += _curves(report, tables)
         for losses in loss_tables(report, scenario):
-            lines += [f"### {escape(losses.title)}", "", *_emulated(report), *_losses(losses), ""]
+            lines += grid_lines(losses.grid(), "###", _emulated(report))
         for table in tables:
             lines += [f"### {escape(table.title)}", "", *_emulated(report, table)]
             lines += [*_figures(report, table), "", *_bases(table), *_why(table), *_notes(table)]
@@ -77,18 +68,17 @@ def summary(report: Report) -> str:
     return "\n".join([*lines, text_of.verdicts(report)]) + "\n"
 
 
-def grid_lines(grid: Grid) -> list[str]:
+def grid_lines(grid: Grid, level: str = "##", emulated: Sequence[str] = ()) -> list[str]:
     """A table of texts; the label of a section is before each of its rows."""
     before = ["Workload"] if any(label for label, _ in grid.sections) else []
     heads = [*before, *map(escape, grid.headings)]
     words = len(before) + grid.words
-    lines = [f"## {escape(grid.title)}", "", _row(heads)]
+    lines = [f"{level} {escape(grid.title)}", "", *emulated, _row(heads)]
     lines += [_row("---" if n < words else "---:" for n in range(len(heads)))]
-    lines += [
-        _row(map(escape, [*([label] if before else []), *row]))
-        for label, rows in grid.sections
-        for row in rows
-    ]
+    rows = [[*([label] if before else []), *row] for label, of in grid.sections for row in of]
+    for number, row in enumerate(rows):
+        texts = map(escape, row)
+        lines.append(_row(f"**{text}**" if number in grid.strong else text for text in texts))
     return [*lines, "", *(line for note in grid.notes for line in (escape(note), ""))]
 
 
@@ -142,12 +132,6 @@ def _curves(report: Report, tables: Sequence[Table]) -> list[str]:
                 )
         lines += ["", *(f"- {escape(in_words(path, curve))}" for curve in path.curves), ""]
     return lines
-
-
-def _losses(table: LossTable) -> list[str]:
-    columns = [escape(head) for head in heads(table)]
-    lines = [_row(columns), _row(["---", *("---:" for _ in columns[1:])])]
-    return lines + [_row([escape(row.label), *percents(row)]) for row in table.rows]
 
 
 def _named(cells: Iterable[ReportCell], name: str) -> ReportCell | None:
@@ -249,51 +233,21 @@ def _effect(conclusion: Conclusion | None) -> str:
 
 
 def _hosts(report: Report) -> list[str]:
-    """Where energy is counted, and how fast ciphers are."""
+    """Where energy is counted, what hosts are, and how fast ciphers are."""
     counters = energy_counters(report.environment)
-    speeds = cipher_speeds(report.environment)
-    found = wording.hardware(report.environment)
-    if not counters and not speeds and not found:
-        return []
-    zones_by_host = "; ".join(
-        f"{escape(host)}: {escape(zones)}" for host, zones in counters.items()
-    )
-    lines = [
-        "## Hosts",
-        "",
-        *([f"Energy counters (RAPL): {zones_by_host}.", ""] if zones_by_host else []),
-    ]
-    if found:
-        lines += [_row(wording.HARDWARE_HEADINGS), _row(["---", "---", "---"])]
-        lines += [*map(_hardware, found), ""]
-    rows = [row for speeds_of_host in speeds.values() for row in speeds_of_host]
-    if rows:
-        rule = ["---", "---", "---:", "---:", "---:", "---"]
-        lines += [*_emulated(report), _row(CIPHER_HEADINGS), _row(rule), *map(_cipher, rows), ""]
-    for host, speeds_of_host in speeds.items():
-        if not speeds_of_host:
-            lines += [not_measured(escape(host)), ""]
-    return lines
-
-
-def _hardware(row: wording.HardwareRow) -> str:
-    words = [escape(row.what), escape(row.value), escape(row.where)]
-    return _row(f"**{word}**" if row.differs else word for word in words)
-
-
-def _cipher(row: CipherSpeed) -> str:
-    names = (escape(row.host), escape(row.cipher), str(row.key_bits))
-    return _row([*names, *row.speeds, escape(row.driver)])
+    zones = "; ".join(f"{escape(host)}: {escape(zones)}" for host, zones in counters.items())
+    lines = [f"Energy counters (RAPL): {zones}.", ""] if zones else []
+    for grid in (hardware_grid(report.environment), cipher_grid(report.environment)):
+        lines += grid_lines(grid, "###", _emulated(report)) if grid else []
+    return ["## Hosts", "", *lines] if lines else []
 
 
 def _why(table: Table) -> list[str]:
     """What changed beside verdicts, and where the time of writes was spent."""
     lines = [f"- {escape(row)}: {escape(sentences)}" for row, sentences in explained(table)]
     lines = [f"{CORRELATION}:", "", *lines, ""] if lines else []
-    heading, *rows = waterfall(table) or [[]]
-    if rows:
-        lines += [f"{WATERFALL}:", "", _row(heading), _row("---" for _ in heading)]
-        lines += [*(_row(map(escape, row)) for row in rows), ""]
+    spent = waterfall(table)
+    lines += grid_lines(spent, "####") if spent else []
     return lines
 
 

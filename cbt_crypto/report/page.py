@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Optional
@@ -13,7 +13,8 @@ from lxml import html
 
 from cbt_crypto import __version__
 from cbt_crypto.archive.documents import OverlayProof
-from cbt_crypto.report import page_tables, text_of, wording
+from cbt_crypto.report import page_tables, text_of
+from cbt_crypto.report.across import side_by_side
 from cbt_crypto.report.charts import draw
 from cbt_crypto.report.charts.chart_values import (
     Chart,
@@ -25,17 +26,12 @@ from cbt_crypto.report.charts.chart_values import (
 )
 from cbt_crypto.report.charts.draw import chart_svg, file_name
 from cbt_crypto.report.charts.forest import forest, forest_svg
+from cbt_crypto.report.figures.conclusion import loss_tables
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
 from cbt_crypto.report.markdown import summary
 from cbt_crypto.report.model import Report, Table
-from cbt_crypto.report.page_tables import E, Element, anchor, caption, losses, scrolling
-from cbt_crypto.report.wording import (
-    CIPHER_HEADINGS,
-    CipherSpeed,
-    cipher_speeds,
-    energy_counters,
-    not_measured,
-)
+from cbt_crypto.report.page_tables import E, Element, anchor, scrolling
+from cbt_crypto.report.wording import Grid, cipher_grid, energy_counters, hardware_grid
 from cbt_crypto.results.cell.run import Run
 
 #: What of a host is shown in the table; the rest is a click away.
@@ -128,51 +124,14 @@ def environment(report: Report) -> Iterator[Element]:
         for name, about in hosts.items()
     ]
     yield scrolling(E.TABLE(_table_head(heads), E.TBODY(*rows)), "Hosts")
-    yield from _hardware(report)
-    yield from _ciphers(report)
+    found = (hardware_grid(report.environment), cipher_grid(report.environment))
+    yield from _grids(report, filter(None, found))
     rest = {key: value for key, value in report.environment.items() if key != "ceph_conf"}
     yield E.DETAILS(E.SUMMARY("Everything that was recorded"), E.DIV(_json_block(rest)))
 
 
 def _table_head(texts: Sequence[str]) -> Element:
     return E.THEAD(E.TR(*(E.TH(text, E.CLASS("name"), scope="col") for text in texts)))
-
-
-def _hardware(report: Report) -> Iterator[Element]:
-    """What hosts and drives are, with what only a few of them have in bold."""
-    rows = []
-    for row in wording.hardware(report.environment):
-        mark = E.B if row.differs else E.SPAN
-        cells = (E.TD(mark(text), E.CLASS("name")) for text in (row.value, row.where))
-        rows.append(E.TR(E.TH(mark(row.what), E.CLASS("name"), scope="row"), *cells))
-    if rows:
-        yield E.H3("Hardware")
-        yield scrolling(E.TABLE(_table_head(wording.HARDWARE_HEADINGS), E.TBODY(*rows)), "Hardware")
-        yield E.P(E.CLASS("note"), "In bold: what differs from most hosts of its kind.")
-
-
-def _ciphers(report: Report) -> Iterator[Element]:
-    """What `cryptsetup benchmark` measured; nothing where no configuration encrypts drives."""
-    by_host = cipher_speeds(report.environment)
-    rows = [_cipher(row) for speeds in by_host.values() for row in speeds]
-    if rows:
-        yield E.H3("Speed of ciphers")
-        table = E.TABLE(*caption(report), _table_head(CIPHER_HEADINGS), E.TBODY(*rows))
-        yield scrolling(table, "Speed of ciphers")
-        yield E.P(E.CLASS("note"), "By cryptsetup benchmark: in memory, on one core, without IO.")
-    for host, speeds in by_host.items():
-        if not speeds:
-            yield E.P(E.CLASS("note"), not_measured(host))
-
-
-def _cipher(row: CipherSpeed) -> Element:
-    return E.TR(
-        E.TH(row.host, E.CLASS("name"), scope="row"),
-        E.TD(row.cipher, E.CLASS("name")),
-        E.TD(str(row.key_bits)),
-        *(E.TD(text) for text in row.speeds),
-        E.TD(row.driver, E.CLASS("name")),
-    )
 
 
 def _host(
@@ -340,7 +299,7 @@ def _emulated(report: Report) -> Iterator[Element]:
 def _sections(report: Report, figures: _PageCharts) -> Iterator[Element]:
     yield E.SECTION(
         E.H2("Summary"),
-        *page_tables.grids(report),
+        *_grids(report, side_by_side(report)),
         *_picture(report, figures),
         page_tables.summary(report),
         *page_tables.effects(report),
@@ -350,7 +309,7 @@ def _sections(report: Report, figures: _PageCharts) -> Iterator[Element]:
         loads = (part for table in tables for part in _load(report, table, figures))
         yield E.SECTION(
             E.H2(name),
-            *losses(report, name),
+            *_grids(report, [table.grid() for table in loss_tables(report, name)]),
             *_by_size(report, tables, figures),
             *_by_depth(report, tables, figures),
             *loads,
@@ -359,6 +318,11 @@ def _sections(report: Report, figures: _PageCharts) -> Iterator[Element]:
     yield E.SECTION(E.H2("Configurations"), *configurations(report), id="configurations")
     yield E.SECTION(E.H2("Environment"), *environment(report), id="environment")
     yield E.SECTION(E.H2("Method"), *_method(report), id="method")
+
+
+def _grids(report: Report, grids: Iterable[Grid]) -> Iterator[Element]:
+    for grid in grids:
+        yield from page_tables.grid(report, grid)
 
 
 def _picture(report: Report, figures: _PageCharts) -> Iterator[Element]:

@@ -11,14 +11,9 @@ from lxml.html import html_parser
 from lxml.html.builder import CLASS
 
 from cbt_crypto.report import text_of, wording
-from cbt_crypto.report.across import side_by_side
 from cbt_crypto.report.figures.conclusion import (
     THRESHOLDS,
-    LossTable,
     change,
-    heads,
-    loss_tables,
-    percents,
 )
 from cbt_crypto.report.figures.doubts import notes_of, numbers
 from cbt_crypto.report.figures.metric import BY_KEY, Column, Where, columns, left_out
@@ -31,7 +26,8 @@ from cbt_crypto.report.model import (
     Section,
     Table,
 )
-from cbt_crypto.report.why import CORRELATION, WATERFALL, explained, waterfall
+from cbt_crypto.report.why import CORRELATION, explained, waterfall
+from cbt_crypto.report.wording import Grid
 
 _MAKER = ElementMaker(makeelement=html_parser.makeelement)
 
@@ -171,27 +167,27 @@ def _interval(cell: ReportCell, comparison: Comparison, loss: bool) -> str:
     return f"{text_of.OF_ONE}, {text}" if comparison.is_of_one_deployment else text
 
 
-def grids(report: Report) -> Iterator[Element]:
-    """The labs of a comparison side by side, and what of their hardware differs."""
-    for grid in side_by_side(report):
-        heads = [
-            E.TH(head, *([E.CLASS("name")] if n < grid.words else []), scope="col")
-            for n, head in enumerate(grid.headings)
-        ]
-        body = E.TBODY()
-        for label, rows in grid.sections:
-            if label:
-                head = E.TH(label, colspan=str(len(heads)), scope="rowgroup")
-                body.append(E.TR(head, E.CLASS("section")))
-            body.extend(_texts(row, grid.words) for row in rows)
+def grid(report: Report, shown: Grid) -> Iterator[Element]:
+    """A table of texts, with its title and notes."""
+    heads = [
+        E.TH(head, *([E.CLASS("name")] if n < shown.words else []), scope="col")
+        for n, head in enumerate(shown.headings)
+    ]
+    body = E.TBODY()
+    for label, rows in shown.sections:
+        if label:
+            head = E.TH(label, colspan=str(len(heads)), scope="rowgroup")
+            body.append(E.TR(head, E.CLASS("section")))
+        body.extend(_texts(row, shown.words, n in shown.strong) for n, row in enumerate(rows))
+    yield E.H3(shown.title)
+    if len(body):
         table = E.TABLE(*caption(report), E.THEAD(E.TR(*heads)), body)
-        yield E.H3(grid.title)
-        yield scrolling(table, grid.title)
-        yield from (E.P(E.CLASS("note"), note) for note in grid.notes)
+        yield scrolling(table, shown.title)
+    yield from (E.P(E.CLASS("note"), note) for note in shown.notes)
 
 
-def _texts(row: Sequence[str], words: int) -> Element:
-    first, *others = row
+def _texts(row: Sequence[str], words: int, is_strong: bool) -> Element:
+    first, *others = map(E.B, row) if is_strong else row
     cells = (
         E.TD(text, E.CLASS("name")) if n < words else E.TD(text) for n, text in enumerate(others, 1)
     )
@@ -345,15 +341,9 @@ def why(report: Report, table: Table) -> Iterator[Element]:
     if items:
         yield E.P(E.CLASS("note"), f"{CORRELATION}.")
         yield E.UL(E.CLASS("why"), *items)
-    heading, *rows = waterfall(table) or [[]]
-    if rows:
-        head = E.TR(*(E.TH(word, scope="col") for word in heading))
-        body = (
-            E.TR(E.TH(row, E.CLASS("name"), scope="row"), *map(E.TD, words)) for row, *words in rows
-        )
-        shown = E.TABLE(*caption(report), E.THEAD(head), E.TBODY(*body))
-        yield E.P(E.CLASS("note"), f'{WATERFALL}; the parts "of which" overlap.')
-        yield scrolling(shown, f"{table.title}, latency of writes")
+    spent = waterfall(table)
+    if spent:
+        yield from grid(report, spent)
 
 
 def warnings(table: Table) -> Iterator[Element]:
@@ -396,20 +386,3 @@ def bases(table: Table) -> Iterable[Element]:
             drift = f"the baseline drifted by {section.drift_percent:+.1f} %"
             text = f"{section.label.capitalize()}: {drift} from its first to its last run."
             yield E.P(E.CLASS("note"), text)
-
-
-def losses(report: Report, scenario: str) -> Iterator[Element]:
-    """A heading and a table for each."""
-    for table in loss_tables(report, scenario):
-        yield E.H3(table.title)
-        yield scrolling(_table(report, table), table.title)
-
-
-def _table(report: Report, table: LossTable) -> Element:
-    first, *columns = heads(table)
-    head = E.TR(E.TH(first, E.CLASS("name"), scope="col"), *(E.TH(c, scope="col") for c in columns))
-    rows = (
-        E.TR(E.TH(row.label, E.CLASS("name"), scope="row"), *map(E.TD, percents(row)))
-        for row in table.rows
-    )
-    return E.TABLE(*caption(report), E.THEAD(head), E.TBODY(*rows))

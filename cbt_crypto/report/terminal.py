@@ -14,7 +14,7 @@ from rich.text import Text
 
 from cbt_crypto.archive.files import printable
 from cbt_crypto.report import text_of, wording
-from cbt_crypto.report.across import Grid, side_by_side
+from cbt_crypto.report.across import side_by_side
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.figures.metric import Column, Metric, Where, columns, left_out
 from cbt_crypto.report.model import (
@@ -26,7 +26,7 @@ from cbt_crypto.report.model import (
     without_missing,
 )
 from cbt_crypto.report.why import CORRELATION, explained
-from cbt_crypto.report.wording import map_text
+from cbt_crypto.report.wording import Grid, map_text
 from cbt_crypto.units import counted
 
 #: From this width on there is room for a bar beside each percent.
@@ -116,17 +116,13 @@ def _show_levels(report: Report, console: Console) -> None:
     for table in report.tables:
         for section in table.sections:
             if section.effects:
-                grid = Rows(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-                for head in (f"{table.title}, {section.label}", "in percent of", "IOPS", "95 %"):
-                    grid.add_column(Text(head))
+                heads = (f"{table.title}, {section.label}", "in percent of", "IOPS", "95 %")
+                rows = []
                 for level in section.effects:
                     percent = f"{level.iops.percent:.1f}{text_of.star(level.iops)}"
                     interval = text_of.interval(level.iops, loss=False)
-                    words = (f"  {level.name}", level.other, percent, interval)
-                    grid.add_row(*map(Text, words))
-                console.print()
-                console.print(Text("levels, alone and together", "bold"))
-                console.print(grid)
+                    rows.append((level.name, level.other, percent, interval))
+                show_grid(Grid("levels, alone and together", heads, [("", rows)]), console)
 
 
 def _say_emulated(note: str, console: Console) -> None:

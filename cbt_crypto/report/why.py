@@ -17,6 +17,7 @@ import numpy as np
 from cbt_crypto.report.figures.of_runs import per, records_of, total_rate
 from cbt_crypto.report.figures.repeats import StandardError, differing
 from cbt_crypto.report.model import Table
+from cbt_crypto.report.wording import Grid
 from cbt_crypto.results.cell.cycles import Cycle, is_alike
 from cbt_crypto.results.cell.recorded import HostRecord
 from cbt_crypto.results.cell.run import Run
@@ -473,8 +474,6 @@ def limits_of_rows(kinds: Sequence[str]) -> Iterator[str]:
 
 #: Stands above what `explained` says.
 CORRELATION = "What changed together with the throughput, for each IO; not proof of a cause"
-#: Stands above `waterfall`.
-WATERFALL = "Where a write's mean latency was spent, in ms"
 
 
 def explained(table: Table) -> Iterator[tuple[str, str]]:
@@ -485,17 +484,19 @@ def explained(table: Table) -> Iterator[tuple[str, str]]:
                 yield f"{section.label}, {cell.name}", " ".join(cell.why)
 
 
-def waterfall(table: Table) -> list[list[str]]:
-    """A heading and a row for each configuration; empty where no row has stages."""
-    rows = [
-        (f"{section.label}, {cell.name}", cell.stages)
+def waterfall(table: Table) -> Optional[Grid]:
+    """Where writes spent their latency: a row for each configuration that has stages, or None."""
+    found = {
+        f"{section.label}, {cell.name}": cell.stages
         for section in table.sections
         for cell in section.cells
         if cell.stages
+    }
+    stages = list(dict.fromkeys(name for of_row in found.values() for name in of_row))
+    rows = [
+        [name, *(f"{of_row[s] / 1000:.3g}" if s in of_row else "" for s in stages)]
+        for name, of_row in found.items()
     ]
-    stages = list(dict.fromkeys(name for _, of_row in rows for name in of_row))
-    body = [
-        [name, *(f"{of_row[stage] / 1000:.3g}" if stage in of_row else "" for stage in stages)]
-        for name, of_row in rows
-    ]
-    return [["", *stages], *body] if body else []
+    title = "Where a write's mean latency was spent, in ms"
+    note = 'The parts "of which" overlap.'
+    return Grid(title, ["", *stages], [("", rows)], (note,)) if rows else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Optional, TypeVar, Union
 
@@ -82,10 +82,21 @@ def milliseconds(ns: Optional[float]) -> str:
 ABSENT = "not on this machine"
 #: More places than these are counted, and not named, where most have a value.
 _NAMED = 3
-#: The columns of a table of `CipherSpeed`.
-CIPHER_HEADINGS = (
-    "Host", "Cipher", "Key bits", "Encryption MiB/s", "Decryption MiB/s", "Driver",
-)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of texts, in sections with a label each; its first `words` columns are words.
+
+    Rows with these numbers, counted over all sections, are `strong`.
+    """
+
+    title: str
+    headings: Sequence[str]
+    sections: Sequence[tuple[str, Sequence[Sequence[str]]]]
+    notes: Sequence[str] = ()
+    words: int = 1
+    strong: Collection[int] = ()
 
 
 @dataclass(frozen=True)
@@ -98,23 +109,40 @@ class CipherSpeed:
     host: str
     cipher: str
     key_bits: int
-    encrypt_mib_per_s: Optional[float]
-    decrypt_mib_per_s: Optional[float]
+    speeds: tuple[Optional[float], Optional[float]]
     driver: str
 
-    @property
-    def speeds(self) -> tuple[str, str]:
-        """Of encryption and decryption, as tables show them."""
-        encrypt, decrypt = (
-            ABSENT if speed is None else number(speed)
-            for speed in (self.encrypt_mib_per_s, self.decrypt_mib_per_s)
-        )
-        return encrypt, decrypt
+
+def cipher_grid(environment: Mapping[str, Any]) -> Optional[Grid]:
+    """What `cryptsetup benchmark` measured; None where no host was asked."""
+    by_host = cipher_speeds(environment)
+    rows = [
+        [row.host, row.cipher, str(row.key_bits), *map(_speed, row.speeds), row.driver]
+        for speeds in by_host.values()
+        for row in speeds
+    ]
+    notes = ["By cryptsetup benchmark: in memory, on one core, without IO."] if rows else []
+    notes += [
+        f"{host}: cryptsetup benchmark measured no cipher there."
+        for host, speeds in by_host.items()
+        if not speeds
+    ]
+    heads = ("Host", "Cipher", "Key bits", "Encryption MiB/s", "Decryption MiB/s", "Driver")
+    return Grid("Speed of ciphers", heads, [("", rows)], notes, 2) if by_host else None
 
 
-def not_measured(host: str) -> str:
-    """What stands in the place of a host's rows where it has none."""
-    return f"{host}: cryptsetup benchmark measured no cipher there."
+def _speed(speed: Optional[float]) -> str:
+    return ABSENT if speed is None else number(speed)
+
+
+def hardware_grid(environment: Mapping[str, Any]) -> Optional[Grid]:
+    """What hosts and drives are, with what only a few of them have in bold."""
+    found = hardware(environment)
+    rows = [(row.what, row.value, row.where) for row in found]
+    strong = [n for n, row in enumerate(found) if row.differs]
+    note = "In bold: what differs from most hosts of its kind."
+    heads = ("Hardware", "Value", "Where")
+    return Grid("Hardware", heads, [("", rows)], (note,), 3, strong) if found else None
 
 
 def energy_counters(environment: Mapping[str, Any]) -> dict[str, str]:
@@ -148,7 +176,6 @@ class HardwareRow:
     differs: bool
 
 
-HARDWARE_HEADINGS = ("Hardware", "Value", "Where")
 #: Words of a kernel's command line that say which machine it is, and no more.
 _OF_ONE_MACHINE = re.compile(r"(BOOT_IMAGE|initrd|root|rootflags|resume|rd\.\S+|ip|nfsroot)=")
 
@@ -216,8 +243,7 @@ def _speeds(
             host,
             cipher,
             bits,
-            _number(row.get("encrypt_mib_per_s")),
-            _number(row.get("decrypt_mib_per_s")),
+            (_number(row.get("encrypt_mib_per_s")), _number(row.get("decrypt_mib_per_s"))),
             # "aes-xts" is "xts(aes)" to the kernel
             drivers.get(f"{mode}({name})", ""),
         )

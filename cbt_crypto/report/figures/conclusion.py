@@ -14,6 +14,7 @@ from typing import Any, Optional
 
 from cbt_crypto.report import wording
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
+from cbt_crypto.report.wording import Grid
 from cbt_crypto.results.cell.run import Run
 
 #: An effect within this many percent either way is none.
@@ -159,6 +160,15 @@ class LossTable:
         """As `Performance losses read bandwidth, LUKS`."""
         return f"Performance losses {self.what}, {self.name}"
 
+    def grid(self) -> Grid:
+        """As a table, with two decimals; a dash where nothing was measured."""
+        heads = ["Device", *(f"{wording.op_size(column)} % loss" for column in self.columns)]
+        rows = [
+            [row.label, *("-" if loss is None else f"{loss:.2f}" for loss in row.losses)]
+            for row in self.rows
+        ]
+        return Grid(self.title, heads, [("", rows)])
+
 
 def loss_tables(report: Report, scenario: str) -> Iterator[LossTable]:
     """The tables of a scenario on drives; none for another, or where drives are compared."""
@@ -212,13 +222,3 @@ def _label(table: Table, cell: ReportCell) -> str:
     varied = table.dimensions.items()
     words += [f"{key}={value}" for key, value in varied if key not in (*_PLACED, "iodepth")]
     return " ".join(words)
-
-
-def heads(table: LossTable) -> list[str]:
-    """Headings of the columns."""
-    return ["Device", *(f"{wording.op_size(column)} % loss" for column in table.columns)]
-
-
-def percents(row: LossRow) -> list[str]:
-    """With two decimals; a dash where nothing was measured."""
-    return ["-" if loss is None else f"{loss:.2f}" for loss in row.losses]
