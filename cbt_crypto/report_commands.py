@@ -61,7 +61,7 @@ _OPTIONS = (
         "spread_from",
         type=click.Path(path_type=Path),
         metavar="ARCHIVE",
-        help="If ARCHIVE has one deployment of each: take from this one how much they differ.",
+        help="If each configuration was deployed once: take the spread of this archive.",
     ),
 )
 

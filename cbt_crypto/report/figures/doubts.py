@@ -318,8 +318,8 @@ def _apart(run: Run) -> Iterator[str]:
     if not run.in_window or run.window is None:
         return
     if run.apart_s > APART_SHARE * run.window.seconds:
-        apart = f"a client process measured for {run.apart_s:.1f} s without all the others"
-        yield f"{apart}; every figure is of the {run.window.seconds:.0f} s in which all ran"
+        apart = f"a client process measured for {run.apart_s:.1f} s while others did not"
+        yield f"{apart}; every figure covers the {run.window.seconds:.0f} s in which all ran"
 
 
 def _rate(run: Run) -> Iterator[str]:
@@ -329,8 +329,8 @@ def _rate(run: Run) -> Iterator[str]:
     done = total_rate(run, "iops")
     off = 100 * (done / run.rate_iops - 1)
     if abs(off) > RATE_PERCENT:
-        kept = f"the rate was to be {run.rate_iops:,.0f} IOPS and was {done:,.0f}"
-        yield f"{kept} ({off:+.1f} %): this is not an equal rate"
+        kept = f"the rate should be {run.rate_iops:,.0f} IOPS and was {done:,.0f}"
+        yield f"{kept} ({off:+.1f} %): rates are not equal"
 
 
 def _idle(run: Run, direction: str) -> Iterator[str]:

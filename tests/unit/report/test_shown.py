@@ -77,7 +77,7 @@ def test_a_stopped_campaign_that_has_rounds_is_not_told_to_ask_for_them(repeated
     text = printed(repeated)
     assert "No verdict yet: runs of these rows are still to be measured" in text
     assert "iterations: 4" not in text
-    assert "3 of 4 runs still to be measured" in text and "gave nothing" not in text
+    assert "3 of 4 runs still to be measured" in text and "no figures" not in text
     plain = json.dumps(document(build(repeated)))
     assert "No verdict yet" in markdown(reopened(plain.encode())), "from a summary too"
 
