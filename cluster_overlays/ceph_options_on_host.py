@@ -134,8 +134,14 @@ def apply(asked: Dict[str, Any]) -> None:
             else:
                 command = {"prefix": "config unset", "var": name}
             answer = ask(path, command)
-            if isinstance(answer, dict) and "error" in answer:
-                sys.exit("{}: {} {}: {}".format(daemon, command["prefix"], name, answer["error"]))
+            said = answer if isinstance(answer, dict) else {}
+            if "error" in said:
+                sys.exit("{}: {} {}: {}".format(daemon, command["prefix"], name, said["error"]))
+            if "require restart" in str(said.get("success")):
+                sys.exit(
+                    f"{daemon}: {name} was set and takes a restart to count, though its release "
+                    "says that it can be changed at run time; set it in conf_file"
+                )
 
 
 def see(asked: Dict[str, Any]) -> Dict[str, Any]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 from cbt_crypto.archive.documents import Matrix, crossed
-from cbt_crypto.report.figures.interval import LoadRuns
+from cbt_crypto.report.figures.interval import LoadRuns, of_estimate
 from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.figures.repeats import (
     Estimate,
@@ -26,7 +26,7 @@ from cbt_crypto.report.figures.repeats import (
     estimate,
     together,
 )
-from cbt_crypto.report.model import Comparison, Pair
+from cbt_crypto.report.model import Pair
 from cbt_crypto.results.until import until_of
 
 _IOPS = BY_KEY["iops"]
@@ -89,12 +89,8 @@ def effects(matrix: Matrix, loads: Mapping[Hashable, LoadRuns]) -> dict[Hashable
     by_load: dict[Hashable, tuple[Pair, ...]] = {}
     for key in estimates:
         one = found[key]
-        compared = Comparison(
-            100 * math.exp(one.center),
-            100 * math.exp(one.center - min(one.half, 50.0)),
-            100 * math.exp(one.center + min(one.half, 50.0)),
-            one.basis, one.level.value, one.p, shown.get(key), one.errors, one.looks,
-        )  # fmt: skip
+        compared = of_estimate(one, 100 * math.exp(one.center), one.basis)
+        compared = replace(compared, differs=shown.get(key))
         pair = Pair(key[1].name, key[1].other, compared)
         by_load[key[0]] = (*by_load.get(key[0], ()), pair)
     return by_load

@@ -334,8 +334,13 @@ def _compare(
     basis = repeated.basis
     if metric.key in asked_of(measured[0].planned.parameters):
         basis += _wish(measured[0], repeated.half)
-    compared = _comparison(percent, repeated.half, repeated.level, basis, repeated.p)
-    return replace(compared, errors=repeated.errors, looks=repeated.looks)
+    return of_estimate(repeated, percent, basis)
+
+
+def of_estimate(found: Estimate, percent: float, basis: str) -> Comparison:
+    """An estimate as reports have it, without the verdict, which others have a part in."""
+    compared = _comparison(percent, found.half, found.level, basis, found.p)
+    return replace(compared, errors=found.errors, looks=found.looks)
 
 
 def _repeated(

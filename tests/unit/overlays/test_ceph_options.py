@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from cbt_crypto.cluster_overlays import ceph_options_on_host
 from cbt_crypto.cluster_overlays.base import Overlay, Seen, Transition, Verdict
 from cbt_crypto.cluster_overlays.ceph_options import CephOptions
 from cbt_crypto.cluster_overlays.stack import Stack
@@ -150,6 +151,31 @@ def test_a_runtime_option_is_set_and_unset_through_sockets(
     assert '"osd_mclock_profile": "high_recovery_ops"' in profiles["recovery"].after_osds(SITE)["a"]
     assert '"names": ["osd_mclock_profile"]' in profiles["plain"].after_osds(SITE)["a"]
     assert '"sections": {}' in profiles["plain"].after_osds(SITE)["a"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ({"success": "x = '4' "}, None),
+        ({"error": "no such option"}, "osd.0: config set x: no such option"),
+        (
+            {"success": "x = '4' (not observed, change may require restart)"},
+            "osd.0: x was set and takes a restart to count",
+        ),
+    ],
+)
+def test_what_a_daemon_says_when_an_option_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Any, sentence: Any
+) -> None:
+    (tmp_path / "osd.0.asok").touch()
+    monkeypatch.setattr(ceph_options_on_host, "ask", lambda *_: answer)
+    asked = {"folder": str(tmp_path), "osds": ["osd.0"], "names": ["x"],
+             "sections": {"osd": {"x": "4"}}}  # fmt: skip
+    if sentence is None:
+        ceph_options_on_host.apply(asked)
+        return
+    with pytest.raises(SystemExit, match=sentence):
+        ceph_options_on_host.apply(asked)
 
 
 def test_proved_and_disproved(profiles: Mapping[str, CephOptions]) -> None:
