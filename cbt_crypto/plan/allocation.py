@@ -343,15 +343,5 @@ def _squared_error(run: Any, metric: str, direction: str) -> float:
     return float(BY_KEY[metric].log_sd(run.within.get(direction)) or 0.0) ** 2
 
 
-def _mean(spreads: list[Spread]) -> Spread:
-    count = len(spreads)
-    return Spread(
-        second=math.fsum(spread.second for spread in spreads) / count,
-        turn=math.fsum(spread.turn for spread in spreads) / count,
-        deployment=math.fsum(spread.deployment for spread in spreads) / count,
-        degrees=min(spread.degrees for spread in spreads),
-    )
-
-
 def _percent(variance: float) -> str:
     return f"{100 * math.expm1(math.sqrt(variance)):.2g} %"

@@ -8,13 +8,13 @@ from typing import Any, Callable
 
 import pytest
 import yaml
+from file_reference import reference
 from jsonschema import Draft202012Validator
 
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.plan.file import ClusterSection, json_schema, load
 from cbt_crypto.plan.file.cluster import CephSettings, CollectlProfile, PerfProfile, PoolProfile
-from cbt_crypto.plan.file.reference import reference
 
 pytestmark = pytest.mark.unit
 
@@ -24,9 +24,7 @@ CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
 
 def test_the_committed_reference_is_that_of_the_models() -> None:
     committed = (ROOT / "docs" / "file.md").read_text(encoding="utf-8")
-    assert committed == reference() + "\n", (
-        "python -m cbt_crypto.plan.file.reference > docs/file.md"
-    )
+    assert committed == reference() + "\n", "python tests/programs/file_reference.py > docs/file.md"
 
 
 def test_its_example_is_a_campaign(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Write docs/file.md: python -m cbt_crypto.plan.file.reference > docs/file.md"""
+"""Write docs/file.md: python tests/programs/file_reference.py > docs/file.md"""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ benchmarks:
 
 `cbt-crypto check FILE` checks a file, `cbt-crypto plan FILE` prints what would run, and
 `cbt-crypto schema` prints a JSON Schema for editors. This page is generated from the same models,
-by `python -m cbt_crypto.plan.file.reference`.
+by `python tests/programs/file_reference.py`.
 
 The meaning of a key names its unit. Nothing is converted: neither `true` nor `"3"` counts as 3.
 """
