@@ -100,11 +100,9 @@ _WORTH_A_POOL = 8
 
 
 def build(archive: Path, options: Optional[ReportOptions] = None, *, fresh: bool = False) -> Report:
-    """Read an archive and compare its configurations, unchanged cells from the cache if not
-    `fresh`.
+    """Read an archive and compare its configurations; cells that the cache knows unless `fresh`.
 
-    Raises UsageError for no archive of ours or an option that does not fit it; a bad file becomes a
-    warning or a failed cell.
+    UsageError for no archive or a bad option; a bad file is a warning or a failed cell.
     """
     options = options or ReportOptions()
     opened = open_archive(archive)

@@ -29,11 +29,9 @@ _PUBLISHED = "its configuration is not proved: this is what somebody published"
 
 
 def compare(archives: Mapping[str, Path], options: ReportOptions) -> Report:
-    """Compare archives by the names given to them; `options.baseline` is one of the names.
+    """Compare archives by name, or the configurations within each as dimension `hardware`.
 
-    Where there are several and each holds several configurations, these are compared within each
-    archive, and the names are the dimension `hardware`. Raises UsageError when one is no archive,
-    or when only some of them hold several.
+    Raises UsageError when one is no archive, or when only some of them hold several.
     """
     for name, path in archives.items():
         _check_there(f"{name}={path}", path)

@@ -18,11 +18,9 @@ from cbt_crypto.results.cell.run import Run
 class ReportOptions:
     """Choices of the reader; the archive is the same whatever they are.
 
-    `baseline` is a value of the compared dimension, or `dimension=value` to compare another one;
-    None takes the plan's. `only` keeps cells whose label contains, or as a glob matches, one of
-    these, and their baseline. `loss` prints percent lost instead of percent of the baseline.
-    `anonymize` hides host names and addresses. `spread_from` is an archive, measured in rounds,
-    that says how much deployments of this site differ, for what was deployed once here.
+    `baseline` is a value, or `dimension=value`, None the plan's. `only` keeps cells by part or glob
+    of the label, with their baseline. `spread_from` is an archive in rounds, for what was deployed
+    once.
     """
 
     baseline: Optional[str] = None
@@ -42,11 +40,9 @@ _ONE_SIDED = 0.95
 class Comparison:
     """A figure in percent of another row's, the baseline's as a rule.
 
-    `low` and `high` bound the 95 % interval, `basis` says what it rests on; all None where there
-    is none. `level` is what was repeated: rounds, turns, elsewhere (in another archive), or run,
-    where nothing was and the bounds are no more than the range within single runs. `p` is the
-    chance of such a difference where there is none; None where no verdict may rest on what was
-    repeated, as then `differs` is.
+    `low` and `high` bound the 95 % interval on `basis`, or None. `level`: rounds, turns, elsewhere
+    or run, where they are the range within single runs. `p` is by chance alone; it and `differs`
+    are None where no verdict may be.
     """
 
     percent: float
@@ -73,10 +69,7 @@ class Comparison:
         return self.low is not None and self.high is not None and self.high > _EVERYTHING * self.low
 
     def p_beyond(self, percent: float) -> Optional[float]:
-        """The one-sided chance of a figure so far on its side of `percent`, if that is the truth.
-
-        None where no verdict may rest on what was repeated.
-        """
+        """The one-sided chance of so much beyond `percent`, if that is true; None if no verdict."""
         if self.p is None or not self.errors:
             return None
         distance = math.log(self.percent / percent)
@@ -92,10 +85,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Pair:
-    """The throughput of a row in percent of another row's, neither of which is the baseline.
-
-    Or of a level of the campaign's matrix: see `figures/factors.py`.
-    """
+    """The throughput of a row in percent of another but the baseline, or of a matrix level."""
 
     name: str
     other: str
@@ -106,10 +96,8 @@ class Pair:
 class ReportCell:
     """One row of one section: a value of the compared dimension under one workload.
 
-    `state` is measured, failed or missing; `reason` says why when it is not measured, and "not
-    proved" when the file wanted no proof. `figures`
-    and `comparisons` are by the key of a metric. `warnings` are sentences. `alone` is the name
-    where no heading says what it is a value of, as in the legend of a chart.
+    `state` is measured, failed or missing, `reason` why or "not proved"; figures and comparisons
+    are by metric, `alone` is its name where no heading says what it is.
     """
 
     name: str
@@ -140,10 +128,9 @@ class ReportCell:
 
 @dataclass(frozen=True)
 class Section:
-    """One mode, in one direction, of a table: a row for each value of the compared dimension.
+    """One mode and direction of a table: a row for each compared value.
 
-    `drift_percent` is the change of the baseline's IOPS from before to after the other rows,
-    where it was measured both times.
+    `drift_percent` is the baseline's change of IOPS, if it was measured before and after.
     """
 
     label: str
@@ -204,8 +191,7 @@ class Table:
 class Conclusion:
     """The effect of a configuration on a kind of workload, in words.
 
-    `kind` is on-disk, over-the-wire or both, where the configuration is of that kind; `iops` and
-    the CPU time per IO are in percent of the baseline's.
+    `kind`: on-disk, over-the-wire or both; figures are percent of the baseline's.
     """
 
     load: str
@@ -291,10 +277,7 @@ class Report:
 
 
 def without_missing(report: Report) -> Report:
-    """The report without rows that were not run; a note counts them.
-
-    Sections and tables that are left empty are gone too. What is written for programs keeps all.
-    """
+    """The report without rows that were not run and what they leave empty; a note counts them."""
     missing = [cell for cell in report.cells if cell.state == "missing"]
     if not missing:
         return report

@@ -1,7 +1,4 @@
-"""Print the percents known so far: python -m cbt_crypto.report.so_far ARCHIVE LINES.
-
-A program of its own, so that a campaign need not load what reports are made with.
-"""
+"""Percents known so far, in a light program: -m cbt_crypto.report.so_far ARCHIVE LINES."""
 
 from __future__ import annotations
 

@@ -132,10 +132,7 @@ MARGIN = 0.98
 
 @dataclass(frozen=True)
 class Measured:
-    """One block: its figures by name and direction, and the deployment it was measured on.
-
-    `slices`: the number of that deployment when it was planned, where groups stand side by side.
-    """
+    """One block's figures, its deployment, and with groups side by side that one's number."""
 
     deployment: Optional[str]
     figures: Mapping[str, float]

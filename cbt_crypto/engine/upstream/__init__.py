@@ -1,5 +1,4 @@
-"""An upstream CBT checkout as the engine: its modules, unchanged, behind the contract's names.
+"""An upstream CBT checkout as the engine, unchanged, behind the contract's names.
 
-Upstream deploys, executes and monitors. What stands here prepares what it reads, keeps it from
-changing machines beyond `tmp_dir`, and makes what it ignores an error: docs/upstream.md.
+It prepares what upstream reads, keeps it within `tmp_dir`, and raises what it ignores.
 """

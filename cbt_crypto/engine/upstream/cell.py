@@ -1,7 +1,6 @@
 """Upstream's own benchmarks as cells of a campaign: its objects do the work, once a cell.
 
-Upstream looks at no exit status of fio's or rados'. They are started through `programs`, which
-note it; a prefill that failed, or a process that did, fails the cell.
+`programs` notes exit statuses, at which upstream does not look.
 """
 
 from __future__ import annotations
@@ -194,11 +193,7 @@ def is_kept(directory: Path) -> bool:
 
 
 def take_json(directory: Path) -> None:
-    """Write `json_output.*` for each `output.*` with JSON in it, where upstream wrote none.
-
-    Since August 2025 it looks for names that end in the volume's number, and without workloads
-    the host comes behind that.
-    """
+    """Write `json_output.*`, which upstream's later versions name otherwise, from `output.*`."""
     for path in directory.glob("output.*"):
         target = directory / f"json_{path.name}"
         if not _OUTPUT.fullmatch(path.name) or (target.exists() and target.stat().st_size):
@@ -210,10 +205,7 @@ def take_json(directory: Path) -> None:
 
 
 def mask(directory: Path) -> None:
-    """Take keys and passwords out of the options that upstream has daemons print, and of its own.
-
-    Other files are the processes' own outputs.
-    """
+    """Take secrets out of options that upstream prints; other files are the processes' output."""
     for path in (*directory.rglob("ceph_settings.out*"), *directory.rglob("*.yaml")):
         if path.is_file() and not path.is_symlink():
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
@@ -252,10 +244,8 @@ class Monitoring:
 
     @contextlib.contextmanager
     def monitor(self, directory: str, lead_s: float = 0) -> Iterator[None]:
-        """The profiles run while the block does, which begins when there is a first sample.
-
-        Or when one is sure to come within `lead_s`.
-        """
+        """Run the profiles during the block, from a first sample or when one is sure by
+        `lead_s`."""
         upstream = self._module.monitor(directory)
         upstream.__enter__()
         try:
@@ -271,10 +261,7 @@ class Monitoring:
 
     @contextlib.contextmanager
     def _samples(self, directory: str, lead_s: float) -> Iterator[None]:
-        """Wait for collectl, or run our sampler.
-
-        One without a sample by then is not waited for: the report says what it lacks.
-        """
+        """Wait for collectl, or run our sampler; one without a sample is not waited for."""
         if not self._settings.sampler_roles:
             roles = self._settings.monitoring_profiles["collectl"]["nodes"]
             first = shell.first_sample(f"{directory}/collectl", _PATIENCE_S, lead_s=lead_s)

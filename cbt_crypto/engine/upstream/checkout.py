@@ -1,7 +1,6 @@
 """An upstream CBT checkout: found, imported, and fed with a campaign's file and ceph.conf.
 
-Its modules have top-level and very general names. What they raise, or how they end the program,
-becomes a campaign's error here.
+What its modules raise, or how they end the program, becomes a campaign's error here.
 """
 
 from __future__ import annotations
@@ -56,11 +55,7 @@ EMBEDDED = "embedded"
 
 @dataclass(frozen=True)
 class Checkout:
-    """A folder with upstream's modules.
-
-    commit: the git commit, None where git knows none. date: of that commit, `YYYY-MM-DD`.
-    is_changed: whether files that git knows differ from the commit.
-    """
+    """A folder with upstream's modules; `commit` and its `date` (`YYYY-MM-DD`) None if unknown."""
 
     path: Path
     commit: Optional[str]
@@ -135,9 +130,8 @@ def _git(path: Path, *arguments: str) -> Optional[str]:
 def find(named: Optional[Path], project: Path, cwd: Path) -> Optional[Checkout]:
     """The checkout to use, or None for the embedded engine.
 
-    `named` is `--cbt`; then come the first of `$CBT_HOME`, and `../cbt` beside the project's or
-    the current directory, if that is a checkout. Raises UsageError when what is named is none,
-    and for a `../cbt` that looks like one and is not understood: never another engine instead.
+    `named`, else `$CBT_HOME`'s first or a `../cbt`. Raises UsageError for what is named and none,
+    and for a `../cbt` that is not understood: never another engine instead.
     """
     if named is not None:
         return None if str(named) == EMBEDDED else read_checkout(named, "--cbt")
@@ -151,10 +145,7 @@ def find(named: Optional[Path], project: Path, cwd: Path) -> Optional[Checkout]:
 
 
 def _check_trusted(path: Path) -> None:
-    """Raise UsageError for a folder that nobody named, and that others may write to.
-
-    Its code would run as whoever runs this.
-    """
+    """Raise UsageError for an unnamed folder that others may write to: its code would run."""
     try:
         for part in (path, *(path / names[0] for names in _FILES if (path / names[0]).exists())):
             check_directory(str((part if part.is_dir() else part.parent).resolve()))
@@ -226,10 +217,7 @@ class Modules:
 
 
 def load(path: Path) -> Modules:
-    """Import them. Raises UsageError for a checkout that cannot be imported, saying why.
-
-    One process can hold one checkout: its modules import each other by their top-level names.
-    """
+    """Import a checkout, one in a process; UsageError that says why it cannot be."""
     if str(path) not in sys.path:
         sys.path.insert(0, str(path))
     # A checkout is not ours to write into, and that includes caches.
@@ -355,10 +343,7 @@ ONE_PID = "monitored.pid"
 
 
 class Settings:
-    """Upstream's module; a name that is not here is upstream's own.
-
-    Its sections are other dicts after each `initialize`: ask for them anew.
-    """
+    """Upstream's module; its sections are other dicts after each `initialize`: ask anew."""
 
     def __init__(self, module: Any, perf_by_pid_files: bool = True) -> None:
         """`perf_by_pid_files`: whether upstream's perf is started once for each of them."""

@@ -1,8 +1,7 @@
 """A cluster that upstream's `cluster.ceph.Ceph` deploys, under a campaign's overlays.
 
-Every step that makes something is upstream's own. Not upstream's are those that would reach beyond
-`tmp_dir` (`shutdown` ends daemons by name, `distribute_conf` replaces what is in /etc/ceph, and
-so on: docs/upstream.md), and the checks between the steps, as upstream goes on whatever happens.
+Its steps make everything; not its are those that reach beyond `tmp_dir` (docs/upstream.md), and the
+checks between them.
 """
 
 from __future__ import annotations
@@ -332,10 +331,7 @@ class UpstreamCeph:
             cluster.update(before)
 
     def check_health(self) -> None:
-        """Wait until every OSD is up and our pools' placement groups are active+clean.
-
-        Upstream takes a cluster that does not answer for a healthy one, so it is not asked.
-        """
+        """Wait until OSDs are up and our PGs active+clean; upstream takes silence for health."""
         self.own.check_health()
 
     @property
@@ -432,10 +428,7 @@ _MADE_FOR = "cbt-crypto.archive"
 
 
 class ExistingUpstreamCeph(UpstreamCeph):
-    """A cluster that is there already, in which upstream's benchmarks make pools of their own.
-
-    Each says for which archive it was made; no other is removed.
-    """
+    """A cluster that is there already; upstream's pools say for which archive they were made."""
 
     _own = ExistingCeph
 

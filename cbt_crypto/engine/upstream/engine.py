@@ -64,10 +64,7 @@ def _program(program: str, package: str, hosts: tuple[str, ...]) -> Requirement:
 
 
 def problems(campaign: Campaign, common: Common, modules: Modules) -> Iterator[str]:
-    """A sentence for each thing in the file that this checkout would do wrong in silence.
-
-    Also for a benchmark of upstream's own that lacks a library here: it is imported last of all.
-    """
+    """A sentence for each thing that this checkout would do wrong in silence, or lacks here."""
     yield from _benchmarks(campaign, modules)
     if any(isinstance(overlay, CephBuild) and overlay.prefix
            for overlays in campaign.configurations.values() for overlay in overlays):  # fmt: skip

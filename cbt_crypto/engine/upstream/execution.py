@@ -155,10 +155,8 @@ class Common:
         return Fan(handles, self._module.CheckedPopenLocal)
 
     def rpdcp(self, nodes: str, flags: Optional[str], remotefile: str, localdir: str) -> Any:
-        """Bring a file or directory of every node as `name.host`, or, for `DIRECTORY/*`, all in it.
-
-        pdsh's receiver would write where, and what, a host says. They come as checked streams.
-        """
+        """Bring a file or directory of every node as `name.host`, or all in `DIRECTORY/*`,
+        checked."""
         if self._module.get_localnode(nodes):
             return self._rpdcp(nodes, flags, remotefile, localdir)
         hosts = {node.rpartition("@")[2]: node for node in nodes.split(",")}
@@ -246,10 +244,7 @@ def install(
     wrap_client: Callable[[str, str], str],
     device: Callable[[Osd], str],
 ) -> HostScripts:
-    """Shell text for every host that writes them. `base` is the cluster's directory.
-
-    `device` is what an OSD is made on.
-    """
+    """Shell text for every host that writes them below `base`; an OSD is made on `device`."""
     daemons = {"ceph-mon": names.mon, "ceph-mgr": names.mgr}
     scripts = {}
     for host in site.hosts:

@@ -323,8 +323,7 @@ _THROUGHPUT = _Shown("Throughput", "bandwidth_bytes_per_s", "MB/s", 1e-6)
 def size_charts(tables: Iterable[Table]) -> Iterator[tuple[str, Bars]]:
     """Heading and chart for each mode of workloads that differ in nothing but the IO size.
 
-    A cluster's small sizes are shown as IOPS, large ones as throughput; drives have all sizes in
-    one chart of each, logarithmic.
+    A cluster's small sizes as IOPS, large ones as throughput; a drive's in one of each.
     """
     for members in _alike(tables).values():
         small = [table for table in members if (table.op_size or 0) < LARGE]

@@ -1,8 +1,4 @@
-"""Charts as SVG: in the page, and as files.
-
-Colours are attributes, for files and for print; the page's style replaces them in the dark by the
-class of each element: `c3` is the fourth configuration, `p1` the second part of a stack.
-"""
+"""Charts as SVG, in the page and as files; the page's style recolors by class (c3, p1)."""
 
 from __future__ import annotations
 

@@ -240,10 +240,7 @@ def _trend(iops: Floats) -> Optional[Change]:
 
 
 def chance_of_order(rises: int, falls: int, number: int) -> float:
-    """Kendall's test: the two-sided chance of `rises`, or fewer, among `number` values.
-
-    Exact where no two values are equal; equal ones count half, which is on the safe side.
-    """
+    """Kendall's two-sided chance of `rises` or fewer among `number` values; ties count half."""
     ways = [1]
     for place in range(1, number):
         # One more value has 0 to `place` of the others on its wrong side.

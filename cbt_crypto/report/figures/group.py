@@ -175,10 +175,7 @@ def _matches(cell: PlannedCell, pattern: str) -> bool:
 def chosen_cells(
     cells: Sequence[PlannedCell], options: ReportOptions, baseline: Baseline
 ) -> tuple[PlannedCell, ...]:
-    """The cells whose label contains or matches one of `only`, and their baseline's.
-
-    Raises UsageError when a pattern matches no cell.
-    """
+    """The cells whose label contains or matches one of `only`, and their baseline's; UsageError."""
     if not options.only:
         return tuple(cells)
     for pattern in options.only:

@@ -1,9 +1,6 @@
-"""Every figure of a report, defined once.
+"""Every figure of a report, defined once: tables, files, page, gate and docs take it from here.
 
-What tables, report.csv, report.json, the page, `gate --metric`, ranges within runs and the table
-in docs/figures.md have of a figure comes from its entry in `METRICS`. Print that table:
-
-    python -m cbt_crypto.report.figures.metric
+`python -m cbt_crypto.report.figures.metric` prints the table of docs/figures.md.
 """
 
 from __future__ import annotations
@@ -46,10 +43,9 @@ class Where(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """How tables show a figure, in `scale` of its unit. `{nodes}` is whose CPU it is.
+    """How tables show a figure, in `scale` of its unit; `{nodes}` is whose CPU it is.
 
-    `decimals`: None for three significant digits. `short` is the heading on a terminal, which has
-    columns by `rank`, 1 first, until it is full.
+    `decimals` None: three digits. A terminal has the `short` headings by `rank` until full.
     """
 
     heading: str
@@ -74,13 +70,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Metric:
-    """One figure. `unit` is for people; `key` carries the unit of the stored value.
+    """One figure: `key` with the unit of the value, `unit` for people, `better` 1, -1 or 0.
 
-    `better` is 1 where more is better, -1 where less is, and 0 where neither is, so that a
-    percent of the baseline would mean nothing. `of` makes it from the measurements of one cell
-    in one direction, None where they do not tell; `about` and `several` say how. `varies` names
-    what of `Within` says how sure a run is of it. A figure without a `column` is in files, and
-    among all figures of the page.
+    `of` makes it from a cell's runs in a direction, or None; `about` and `several` say how.
+    `varies` is its name in `Within`. Without a `column` it is in files and the page's list.
     """
 
     key: str

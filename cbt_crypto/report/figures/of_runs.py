@@ -41,10 +41,7 @@ def records_of(run: Run, direction: str) -> list[Record]:
 
 
 def rate(run: Run, direction: str, field: str) -> float:
-    """What all processes did together in a second of the window.
-
-    It is the sum of what fio says; where that is of other seconds, what its logs say.
-    """
+    """What all processes did together in a second of the window, by fio or by its logs."""
     logged = run.in_window.get(direction)
     if logged is not None:
         return float(getattr(logged, field))
