@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from cbt_crypto.benchmarks.base import Scenario
+from cbt_crypto.benchmarks.drive import RawDevice
 from cbt_crypto.benchmarks.etcd import Etcd, Fdatasync
-from cbt_crypto.benchmarks.raw_device import RawDevice
 from cbt_crypto.benchmarks.rbd import (
     RbdKbench,
+    RbdKrbd,
     RbdMultiClient,
     RbdSingleClient,
     RbdSingleClientSync,
 )
-from cbt_crypto.benchmarks.rbd_krbd import RbdKrbd
 from cbt_crypto.benchmarks.upstream import Cosbench, Elbencho, Getput, Hsbench, Radosbench
 from cbt_crypto.benchmarks.upstream_fio import Fio, Kvmrbdfio, Librbdfio, Rawfio
 

@@ -1,18 +1,20 @@
-"""What scenarios that work on a drive without Ceph have in common, such as a file system."""
+"""Scenarios on a drive without Ceph: what they share, such as a file system, and the raw device."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Optional
 
 from pydantic import Field
 
-from cbt_crypto.benchmarks.base import ClientProcess, Scenario
+from cbt_crypto.benchmarks import base
+from cbt_crypto.benchmarks.age import Aged
+from cbt_crypto.benchmarks.base import ClientProcess, ClusterCommands, Scenario, Volume, WrapClient
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy, lvm_and_md, opened_on_host
 from cbt_crypto.hosts.requirement import Requirement
-from cbt_crypto.hosts.site import Drive, Site
+from cbt_crypto.hosts.site import Drive, HostScripts, Site
 
 #: Seconds in which the measuring process must have opened its drive.
 _OPENS_WITHIN = 60
@@ -116,3 +118,124 @@ class FileSystemScenario(DriveScenario):
                 work,
             )
         )
+
+
+#: MiB that LUKS's header takes of a device, and MD's superblock: the last of a drive is not ours.
+_HEADER_MB = 32
+
+
+class RawDevice(FioOnDrive, Aged):
+    """One fio process straight on a drive, with direct IO and the caches dropped before it."""
+
+    name: ClassVar[str] = "raw_device"
+
+    mode: Literal["write", "randwrite", "read", "randread"] = Field(
+        "randread", description="fio's rw"
+    )
+    op_size: int = Field(4096, ge=512, le=1 << 30, description="bytes of one IO")
+    iodepth: int = Field(1, ge=1, le=65536, description="IOs in flight")
+    ioengine: Literal["libaio", "io_uring"] = Field(
+        "libaio", description="how fio asks the kernel for IO"
+    )
+    size: int = Field(16384, ge=4, le=1 << 30, description="MiB that are worked on, from 1 MiB on")
+    prefill: bool = Field(
+        True, description="write them once from end to end before the drive is measured"
+    )
+
+    def requirements(self, site: Site) -> Sequence[Requirement]:
+        """Room for `size` beside a header, and fio's engine."""
+        (drive,) = site.drives
+        return (
+            *super().requirements(site),
+            capacity(drive, self.size + _HEADER_MB),
+            Requirement(f"{self.ioengine} of fio", (drive.host,), self._engine_check()),
+        )
+
+    def _engine_check(self) -> str:
+        fio = shlex.quote(self.fio_cmd)
+        return f"""\
+command -v {fio} > /dev/null || {{ echo ok; exit 0; }}
+off=$(cat /proc/sys/kernel/io_uring_disabled 2> /dev/null || echo 0)
+if ! {fio} --enghelp 2>&1 | grep -qw {self.ioengine}; then echo 'fio has no {self.ioengine} engine'
+elif [ {self.ioengine} = io_uring ] && [ "$off" = 2 ]; then
+    echo 'io_uring is disabled; set the sysctl kernel.io_uring_disabled to 0'
+else echo ok; fi"""
+
+    def volumes(self, site: Site) -> tuple[Volume, ...]:
+        """What is filled of the drive."""
+        if not self.prefill and not self.passes:
+            return ()
+        return tuple(
+            Volume(
+                name=f"{drive.path} {self.size}{self.contents}",
+                pool="",
+                client=drive.host,
+                size_mb=self.size,
+                device=drive.path,
+                tmp_dir=site.tmp_dir,
+                passes=int(self.prefill) + self.passes,
+            )
+            for drive in site.drives
+        )
+
+    def prefill_scripts(
+        self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
+    ) -> HostScripts:
+        """One large sequential write, as unwritten blocks read too fast; then preconditioning."""
+        fill = [{"rw": "write", "bs": 1 << 20}] if self.prefill else []
+        return {
+            volume.client: "\n".join(
+                (
+                    f"cd {shlex.quote(run_dir)}",
+                    destroy.overwrite(volume.tmp_dir, volume.device),
+                    *(self._one_pass(job, volume) for job in (*fill, *self.overwrites)),
+                )
+            )
+            for volume in volumes
+        }
+
+    def _one_pass(self, what: base.Job, volume: Volume) -> str:
+        job = {**self._base(volume.device, "prefill"), **what, "iodepth": 16}
+        fio = f"$SUDO {base.command(self.fio_cmd, job)}"
+        return f"{fio} > prefill.out 2>&1 || {{ tail -n 5 prefill.out >&2; exit 1; }}"
+
+    def _base(self, path: str, name: str) -> base.Job:
+        engine = {"ioengine": self.ioengine, "direct": 1, "invalidate": 1}
+        # The first MiB says that the drive is ours, until the end: fio stays behind it.
+        # A colon would end the name of one file for fio.
+        file = path.replace(":", "\\:")
+        return {"name": name, "filename": file, "size": f"{self.size}M", "offset": "1M", **engine}
+
+    def in_flight(self, site: Site) -> Optional[int]:
+        """Of its one process."""
+        return self.iodepth
+
+    def measure(
+        self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
+    ) -> HostScripts:
+        """Drop the caches, then fio; what it opens is noted meanwhile."""
+        (drive,) = site.drives
+        fio = wrap(drive.host, f"$SUDO {self.fio_command(drive.path)}")
+        lines = (
+            f"cd {shlex.quote(run_dir)}",
+            DROP_CACHES,
+            destroy.overwrite(site.tmp_dir, drive.path),
+            self.watch(site, drive),
+            base.run(0, fio),
+            "wait",
+        )
+        return {drive.host: "\n".join(lines)}
+
+    def fio_command(self, path: str) -> str:
+        """The fio that measures, on the device at `path`."""
+        job = {
+            **self._base(path, f"raw-{self.mode}"),
+            "rw": self.mode,
+            "bs": self.op_size,
+            "iodepth": self.iodepth,
+            "time_based": None,
+            "runtime": self.measured_s,
+            "ramp_time": self.ramp,
+            **base.results(0, self.log_avg_msec),
+        }
+        return base.command(self.fio_cmd, job)

@@ -15,7 +15,7 @@ from pydantic import (
 )
 from typing_extensions import Self, TypeGuard, override
 
-from cbt_crypto.benchmarks.rbd_krbd import NEEDS_KRBD
+from cbt_crypto.benchmarks.rbd import NEEDS_KRBD
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.requirement import Requirement, program_needed

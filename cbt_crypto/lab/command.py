@@ -16,10 +16,9 @@ from rich.text import Text
 from cbt_crypto.command_line import RunOptions, examples, run_options, say
 from cbt_crypto.errors import UsageError
 from cbt_crypto.lab import access, image, lifecycle
-from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import LabCampaign
 from cbt_crypto.lab.run import run as run_job
-from cbt_crypto.lab.shape import MOST_NODES, MOST_NUMA, Kind, Lab, Release, Shape
+from cbt_crypto.lab.shape import MOST_NODES, MOST_NUMA, Kind, Lab, Release, Shape, Steps
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan_command import archive_of
 from cbt_crypto.units import size_bytes

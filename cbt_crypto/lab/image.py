@@ -17,8 +17,7 @@ from typing import Optional
 
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.directories import cache_dir
-from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.shape import locked, need_space
+from cbt_crypto.lab.shape import Steps, locked, need_space
 
 RECIPE = Path(__file__).parent / "recipe"
 #: Parts of this machine's apt configuration that a builder needs as well: how the archive is

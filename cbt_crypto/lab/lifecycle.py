@@ -13,8 +13,7 @@ from pydantic import ValidationError
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import marked_processes
 from cbt_crypto.lab import access, image, namespace, vm
-from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.shape import Kind, Lab, Shape, lab_dir, locked
+from cbt_crypto.lab.shape import Kind, Lab, Shape, Steps, lab_dir, locked
 
 
 def up(name: str, shape: Shape, steps: Steps, mirror: Optional[str] = None) -> tuple[Lab, bool]:

@@ -21,8 +21,7 @@ import cbt_crypto
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts import ceph_conf, fetch
 from cbt_crypto.lab import access
-from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.shape import Lab, Node, locked
+from cbt_crypto.lab.shape import Lab, Node, Steps, locked
 from cbt_crypto.plan.file import load
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.run.locks import locked as archive_locked

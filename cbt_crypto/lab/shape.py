@@ -1,4 +1,4 @@
-"""What a lab is asked to be, and what it is: nodes, addresses and ports."""
+"""What a lab is asked to be, what it is, and what a person sees while its nodes start."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ import fcntl
 import ipaddress
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import IO, Optional, Union
 
 from pydantic import BaseModel, ConfigDict, Field
+from rich.console import Console
+from rich.status import Status
+from typing_extensions import Self
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.directories import cache_dir
@@ -176,3 +181,53 @@ def need_space(path: Path, size: int, what: str) -> None:
 def gigabytes(size: int) -> str:
     """A size in bytes as people read it, in binary gigabytes."""
     return f"{size / 2**30:.1f} GiB"
+
+
+class Steps:
+    """Show one step at a time, with a spinner on a terminal, and how long each took."""
+
+    def __init__(self, console: Console) -> None:
+        """`console` should write to stderr: stdout belongs to results."""
+        self._console = console
+        self._status: Optional[Status] = None
+        self._text = ""
+        self._started = 0.0
+
+    def __enter__(self) -> Self:
+        """Nothing is shown until the first step."""
+        return self
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:  # fmt: skip
+        """Finish the running step; one that was broken off is not called done."""
+        self._finish(done=error is None)
+
+    def begin(self, text: str) -> None:
+        """The step before is done, and this one runs."""
+        self._finish(done=True)
+        self._text = text
+        self._started = time.monotonic()
+        if self._console.is_terminal:
+            self._status = self._console.status(text)
+            self._status.start()
+
+    def end(self) -> None:
+        """The running step is done, and none runs: what follows writes for itself."""
+        self._finish(done=True)
+
+    def detail(self, text: str) -> None:
+        """What the running step is doing now; shown on a terminal only."""
+        if self._status:
+            self._status.update(f"{self._text}: {text}")
+
+    def _finish(self, done: bool) -> None:
+        if self._status:
+            self._status.stop()
+            self._status = None
+        if self._text and done:
+            seconds = time.monotonic() - self._started
+            line = f"{self._text}  {seconds:.0f} s"
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self._text = ""

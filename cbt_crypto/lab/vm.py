@@ -23,8 +23,7 @@ from cbt_crypto.hosts.directories import cache_dir
 from cbt_crypto.lab import access
 from cbt_crypto.lab.access import make_disks
 from cbt_crypto.lab.image import SYSTEM_ID, Image, check_tools
-from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.shape import Lab, Node, Shape, gigabytes, lab_dir, make_nodes
+from cbt_crypto.lab.shape import Lab, Node, Shape, Steps, gigabytes, lab_dir, make_nodes
 from cbt_crypto.units import size_text
 
 BINARY = "qemu-system-x86_64"

@@ -21,9 +21,8 @@ from rich.console import Console
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import marked_processes
 from cbt_crypto.lab import access, image, lifecycle, namespace, run
-from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import LabCampaign
-from cbt_crypto.lab.shape import Node
+from cbt_crypto.lab.shape import Node, Steps
 
 HOME, ARCHIVE, TMP_DIR = "/root/campaign", "/root/archive", "/var/lib/cbt-crypto"
 #: Commands and clients on node0 and node1, OSDs on node2 and node3.

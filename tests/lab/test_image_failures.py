@@ -21,7 +21,7 @@ import io
 from rich.console import Console
 from cbt_crypto.errors import CampaignError
 from cbt_crypto.lab import image
-from cbt_crypto.lab.progress import Steps
+from cbt_crypto.lab.shape import Steps
 image._BUILD_SPACE = 0
 try:
     image.provide("trixie", Steps(Console(file=io.StringIO())))

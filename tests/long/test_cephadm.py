@@ -27,9 +27,8 @@ import cbt_crypto
 from cbt_crypto.hosts.directories import cache_dir
 from cbt_crypto.lab import access, image, vm
 from cbt_crypto.lab import run as transfer
-from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import CBT_SCRIPT
-from cbt_crypto.lab.shape import Kind, Lab, Release, Shape, locked
+from cbt_crypto.lab.shape import Kind, Lab, Release, Shape, Steps, locked
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(6000)]
 

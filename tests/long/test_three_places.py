@@ -20,8 +20,7 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.lab import access, lifecycle, run
-from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.shape import Kind, Lab, Shape
+from cbt_crypto.lab.shape import Kind, Lab, Shape, Steps
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
 

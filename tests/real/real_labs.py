@@ -12,8 +12,7 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.lab import lifecycle
-from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.shape import Kind, Lab, Shape
+from cbt_crypto.lab.shape import Kind, Lab, Shape, Steps
 
 
 def namespaces(nodes: int, **others: Any) -> Shape:

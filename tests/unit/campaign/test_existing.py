@@ -20,7 +20,7 @@ import yaml
 from fake_hosts import FakeHandle, FakeHosts, Printed, framed
 
 from cbt_crypto.benchmarks.base import Volume
-from cbt_crypto.benchmarks.rbd_krbd import RbdKrbd
+from cbt_crypto.benchmarks.rbd import RbdKrbd
 from cbt_crypto.cluster_overlays.luks.mapping import CryptTable
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.luks.proof import found_fault

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cbt_crypto.benchmarks.base import ClusterCommands
+from cbt_crypto.benchmarks.drive import RawDevice
 from cbt_crypto.benchmarks.etcd import Etcd, Fdatasync
-from cbt_crypto.benchmarks.raw_device import RawDevice
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.hosts.site import Drive

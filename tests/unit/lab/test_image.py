@@ -10,8 +10,7 @@ from rich.console import Console
 
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.lab import image
-from cbt_crypto.lab.progress import Steps
-from cbt_crypto.lab.shape import Release
+from cbt_crypto.lab.shape import Release, Steps
 
 pytestmark = pytest.mark.unit
 

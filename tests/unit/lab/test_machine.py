@@ -13,7 +13,7 @@ from rich.console import Console
 from cbt_crypto.errors import UsageError
 from cbt_crypto.lab import vm
 from cbt_crypto.lab.image import Image
-from cbt_crypto.lab.progress import Steps
+from cbt_crypto.lab.shape import Steps
 from cbt_crypto.lab.vm import Machine
 
 pytestmark = pytest.mark.unit

@@ -10,9 +10,8 @@ from rich.console import Console
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.lab import run
-from cbt_crypto.lab.progress import Steps
 from cbt_crypto.lab.run import LabCampaign
-from cbt_crypto.lab.shape import Lab
+from cbt_crypto.lab.shape import Lab, Steps
 
 pytestmark = pytest.mark.unit
 

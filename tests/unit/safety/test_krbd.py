@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume
-from cbt_crypto.benchmarks.rbd_krbd import RbdKrbd
+from cbt_crypto.benchmarks.rbd import RbdKrbd
 from cbt_crypto.hosts import rados_client_on_host, shell
 from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.site import VolumeEncryption

@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from cbt_crypto.benchmarks.base import ClusterCommands
-from cbt_crypto.benchmarks.raw_device import RawDevice
+from cbt_crypto.benchmarks.drive import RawDevice
 from cbt_crypto.benchmarks.rbd import RbdSingleClient
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.site import Drive, Site
