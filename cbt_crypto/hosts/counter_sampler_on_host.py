@@ -23,7 +23,7 @@ def main(asked: Dict[str, Any]) -> None:
             file.write((text + sample(with_processes)).encode("utf-8", "replace"))
             text, count = "", count + 1
             # On the beat of the clock, as the samples of other hosts are.
-            if signal.sigtimedwait([signal.SIGTERM], to_next_beat(every_s)):
+            if signal.sigtimedwait([signal.SIGTERM], every_s - time.time() % every_s):
                 break
         # The last time stamp ends the sample before it: readers take none that may be cut off.
         file.write((sample(True) + stamp()).encode("utf-8", "replace"))
@@ -35,11 +35,6 @@ def header() -> str:
     return (
         "# Counters of the kernel, sampled by cbt-crypto\n# HZ: {}  NumCPUs: {}\n# NetNames: {}\n"
     ).format(os.sysconf("SC_CLK_TCK"), os.cpu_count(), links)
-
-
-def to_next_beat(every_s: float) -> float:
-    """Seconds, `every_s` at most, however the clock is set meanwhile."""
-    return every_s - time.time() % every_s
 
 
 def stamp() -> str:

@@ -414,14 +414,9 @@ def main(asked: Dict[str, Any]) -> None:
     while recorder.is_wanted():
         recorder.sample()
         # On the beat of the clock, as the samples of other hosts are.
-        if signal.sigtimedwait([signal.SIGTERM], to_next_second()):
+        if signal.sigtimedwait([signal.SIGTERM], 1 - time.time() % 1):
             recorder.sample()
             break
-
-
-def to_next_second() -> float:
-    """Seconds, one at most, however the clock is set meanwhile."""
-    return 1 - time.time() % 1
 
 
 if __name__ == "__main__":

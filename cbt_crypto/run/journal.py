@@ -191,7 +191,7 @@ class Journal:
         with os.fdopen(_open_own(path), "r+b") as file:
             # A line that a full disk or a kill cut short must not swallow this one.
             size = file.seek(0, os.SEEK_END)
-            ends_in_newline = size == 0 or _last_byte(file.fileno(), size) == b"\n"
+            ends_in_newline = size == 0 or os.pread(file.fileno(), 1, size - 1) == b"\n"
             file.write(("" if ends_in_newline else "\n").encode() + text.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -309,10 +309,6 @@ def _open_own(path: Path) -> int:
         os.close(descriptor)
         raise UsageError(f"{path}: is no file of its own; remove it")
     return descriptor
-
-
-def _last_byte(descriptor: int, size: int) -> bytes:
-    return os.pread(descriptor, 1, size - 1)
 
 
 def _what(left: dict[str, Any]) -> str:

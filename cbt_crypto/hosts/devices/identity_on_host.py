@@ -145,7 +145,7 @@ def difference(then: Identity, now: Identity) -> Optional[str]:
         return f"is another device now: {words(now)}; it was: {words(then)}"
     if then.get("seen") == now.get("seen"):
         return None
-    if not any(name in then for name in _STRONG) or has_twin(now):
+    if not any(name in then for name in _STRONG) or len(alike(now)) > 1:
         return "cannot be told from another since it was plugged in anew: " + words(now)
     return None
 
@@ -167,11 +167,6 @@ def alike(known: Identity) -> List[str]:
         if _is_alike(known, its_identity):
             paths.append(path)
     return paths
-
-
-def has_twin(known: Identity) -> bool:
-    """Whether two devices say the same of themselves, as cheap and virtual disks may."""
-    return len(alike(known)) > 1
 
 
 # -- who uses it ---------------------------------------------------------------------------------

@@ -96,11 +96,6 @@ class Notes:
 # -- what is ours --------------------------------------------------------------------------------
 
 
-def stacked_uuid(note: Note, name: str) -> str:
-    """The uuid of what is made on a volume, an array or a mapping of ours."""
-    return str(uuid.uuid5(_SPACE, note["uuid"] + name))
-
-
 def plain(text: str) -> str:
     """A uuid as every tool writes it: MD has colons, LVM letters of both cases."""
     return "".join(char for char in text.lower() if char.isalnum())
@@ -270,7 +265,7 @@ def ready(notes: Notes, path: str, what: str) -> str:
     if is_stacked(path):
         note = stacked_note(notes, path)
         check_unused(path)
-        return stacked_uuid(note, path)
+        return str(uuid.uuid5(_SPACE, note["uuid"] + path))
     note = noted(notes, path)
     if not note.get("claimed"):
         raise Refused("was not claimed by this run, so it is left alone")

@@ -261,7 +261,9 @@ def judged(
     """proof.json with the verdict on the group, if any; `placed`: pool -> its groups' OSDs."""
     if not site.group:
         return dict(proof)
-    own_pools = {name: sorted(osds) for name, osds in placed.items() if _is_own(site, name)}
+    own_pools = {
+        name: sorted(osds) for name, osds in placed.items() if name.endswith(f".{site.group}")
+    }
     idle = outcome.get("idle", {})
     client_bytes = {name: _client_bytes(about) for name, about in idle.items()}
     fault = _misplaced(site, own_pools) or _busy(site, client_bytes)
@@ -282,10 +284,6 @@ def judged(
         "proved": bool(proof["proved"]) and fault is None,
         "overlays": [*proof["overlays"], verdict],
     }
-
-
-def _is_own(site: Site, pool: str) -> bool:
-    return pool.endswith(f".{site.group}")
 
 
 def _misplaced(site: Site, pools: Mapping[str, Collection[int]]) -> Optional[str]:
