@@ -223,7 +223,6 @@ def order_of_rows(plan: PlanDocument, dimension: str) -> list[Scalar]:
 def _loads(
     tables: Sequence[TableRuns], runs: Sequence[Run], baseline: Baseline
 ) -> dict[Hashable, LoadRuns]:
-    """Every section by its key, its runs by row and stretch."""
     numbers = interval.stretches(runs, baseline.dimension)
     return {
         section.key: LoadRuns.of(section.direction, section.rows, numbers, section.load)
@@ -352,7 +351,6 @@ def name_of(dimension: str, value: Scalar) -> str:
 
 
 def _is_waived(runs: Sequence[Run]) -> bool:
-    """Whether nobody looked at the configuration of some of them, as the file wanted it."""
     return any(run.proof is not None and not run.proof.required for run in runs)
 
 
@@ -369,7 +367,6 @@ def _state(runs: Sequence[Run]) -> str:
 
 
 def _warnings(runs: Sequence[Run], direction: str) -> list[str]:
-    """Problems of files, doubts about the measurement, and iterations that gave nothing."""
     warnings: list[str] = []
     failed = [run for run in runs if run.failure is not None]
     if 0 < len(failed) < len(runs):

@@ -69,7 +69,6 @@ def _holds_several(path: Path) -> bool:
 
 
 def _by_hardware(archives: Mapping[str, Path], options: ReportOptions) -> Report:
-    """One report of campaigns from several places, each against its own baseline."""
     opened = {name: open_archive(path) for name, path in archives.items()}
     cells = [
         (archive.folder, cell, _placed(cell, name))
@@ -163,7 +162,6 @@ def _renamed(run: Run, name: str) -> Run:
 
 
 def _environment(archives: Mapping[str, Path]) -> tuple[Environment | None, tuple[Problem, ...]]:
-    """The hosts of all archives that tell of theirs, by archive and host; what hides the others."""
     hosts: dict[str, RecordedHost] = {}
     problems = []
     for name, path in archives.items():

@@ -451,7 +451,6 @@ def _dataclass_of(kind: type[_DataclassT], values: Mapping[str, Any]) -> _Datacl
 
 
 def _more(kind: type[Any], document: _OpenModel) -> dict[str, Any]:
-    """Plain fields that newer documents have and the model has too."""
     extra, names = document.model_extra or {}, {field.name for field in fields(kind)}
     return {
         key: tuple(value) if isinstance(value, list) else value

@@ -43,13 +43,11 @@ def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list
 
 
 def _texts(report: Report, shown: Report, reload_s: Optional[int]) -> tuple[str, ...]:
-    """Those of `_FILES`; people are shown what was run, and programs get all."""
     as_json = json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n"
     return markdown(shown), tidy(report), wide(report), as_json, page(shown, reload_s)
 
 
 def _check_place(out_dir: Path) -> None:
-    """Raise UsageError unless a report can be made there, or made anew."""
     charts = out_dir / "charts"
     if charts.is_symlink():
         raise UsageError(f"{charts}: is a link; remove it")
@@ -75,7 +73,6 @@ def _picture(report: Report) -> dict[str, str]:
 
 
 def _drawn(report: Report) -> Iterator[tuple[str, str]]:
-    """A file for each chart, named by its load and what it shows."""
     of_loads = (
         (chart, table.title, report.emulated_note(table))
         for table in report.tables

@@ -69,7 +69,6 @@ def _overlays(overlays: Any) -> Iterator[Element]:
 
 
 def _proofs(runs: list[Run]) -> Iterator[Element]:
-    """The verdict of every overlay in every cell, and the evidence of the first."""
     if not runs:
         return
     yield E.H4("Proof")

@@ -53,7 +53,6 @@ class _Hosts:
 
 
 def _hosts(root: Folder, role: str) -> tuple[str, ...]:
-    """The hosts of that role in the campaign's file, without users."""
     cluster = _yaml(root.below("results"), "cbt_config.yaml").get("cluster")
     listed = cluster.get(role) if isinstance(cluster, Mapping) else None
     if isinstance(listed, str):
@@ -63,7 +62,6 @@ def _hosts(root: Folder, role: str) -> tuple[str, ...]:
 
 
 def _yaml(folder: Folder, name: str) -> Mapping[str, Any]:
-    """A YAML mapping; empty when the file is missing. Raises Malformed."""
     data = folder.read(name)
     try:
         value = None if data is None else read_yaml(data)
@@ -92,7 +90,6 @@ def _directories(folder: Folder) -> Iterator[str]:
 
 
 def _outputs_below(folder: Folder, depth: int) -> Iterator[tuple[str, str]]:
-    """(directory seen from `folder`, name) of the output of workloads."""
     for directory in _directories(folder) if depth < _DEEPEST else ():
         below = folder.below(directory)
         for name in below.names:
@@ -175,7 +172,6 @@ def _is_sampled(folder: Folder, host: str, processes: Sequence[Process]) -> bool
 
 
 def _processes(folder: Folder) -> tuple[Process, ...]:
-    """JSON where there is some, else fio's normal output."""
     files: dict[tuple[str, str], str] = {}
     for name in folder.names:
         match = _OUTPUT.fullmatch(name)

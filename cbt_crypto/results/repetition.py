@@ -270,6 +270,5 @@ def of_rounds(
 
 
 def _variance(rounds: Sequence[tuple[float, float]]) -> float:
-    """Of one round's ratio."""
     sides = math.fsum(variance(side) for side in zip(*rounds))
     return max(variance([own - base for own, base in rounds]), sides)

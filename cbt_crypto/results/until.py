@@ -179,7 +179,6 @@ class LoadPace:
         return all(self.is_settled(name, turn) for name in group if name != self.baseline)
 
     def _is_settled(self, configuration: str, begun: int) -> bool:
-        """Whether it was by the end of the deployments before that round."""
         others = [name for name in self.blocks if name != self.baseline]
         names = others if configuration == self.baseline else [configuration]
         return bool(names) and all(
@@ -202,7 +201,6 @@ class LoadPace:
         return max((self._half(pairs, name) for name in names), default=math.inf)
 
     def _half(self, pairs: Sequence[tuple[int, Measured, Measured]], figure: str) -> float:
-        """Half the interval of one figure."""
         logs = [
             (turn, own, base, [math.log(block.figures[figure]) for block in (own, base)])
             for turn, own, base in pairs
@@ -240,7 +238,6 @@ class LoadPace:
         return widest if paired else widest * math.sqrt(2)
 
     def _group(self, configuration: str) -> Sequence[str]:
-        """The configurations that take turns at this load, itself included."""
         group = next((g for g in self.together if configuration in g), [configuration])
         return [name for name in group if name in self.blocks or name == configuration]
 
@@ -321,7 +318,6 @@ def read_block(
 
 
 def _jobs(directory: Path, logs: str, host: str) -> list[Path]:
-    """The log of the IOPS of each job of one process."""
     return sorted(directory.glob(f"{logs}_iops.*.log.{host}"))
 
 
@@ -346,13 +342,11 @@ def _mean_latency(logs: Iterable[Path], interval_ms: int, counted: range) -> dic
 
 
 def _process(directory: Path, logs: str, host: str, interval_ms: int) -> _Rates:
-    """What all jobs of one process did, by the interval since its first line."""
     lines = [line for path in _jobs(directory, logs, host) for line in _lines(path)]
     return _by_interval(lines, interval_ms)
 
 
 def _by_interval(found: Iterable[tuple[int, float, str]], interval_ms: int) -> _Rates:
-    """The sums of values by the interval since the first line."""
     lines = list(found)
     if not lines:
         return {}

@@ -18,7 +18,6 @@ class Overwrites:
     """Adds up what readings of the kernel's counters say, from one deployment to the next."""
 
     def __init__(self) -> None:
-        """Nothing is deployed."""
         self._counted: dict[str, int] = {}
         self._drives: dict[str, dict[str, int]] = {}
 

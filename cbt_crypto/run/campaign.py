@@ -223,7 +223,6 @@ class CampaignRun:
         self._written = os.stat(journal.path_of(self.archive))
 
     def _check_archive(self) -> None:
-        """Raise RunError where the archive is not the one any more that this run began."""
         path = journal.path_of(self.archive)
         try:
             is_same = os.path.samestat(os.stat(path), self._written)
@@ -252,7 +251,6 @@ class CampaignRun:
             self._note_devices(devices.restoring)
 
     def _decide(self) -> None:
-        """Ask the hosts for what options leave to them, such as the fastest cipher."""
         choices = Choices(self.archive, self._remote, self._everywhere())
         self._preparation.begin(
             {
@@ -285,7 +283,6 @@ class CampaignRun:
             self._measure(step.cell)
 
     def _warm_up_once(self, cell: Cell) -> None:
-        """Warm the machine up before the first cell of this run, where the file asks for it."""
         seconds, self._warm_up_s = self._warm_up_s, 0
         if seconds:
             self._preparation.warm_up(cell, seconds)
@@ -383,7 +380,6 @@ class CampaignRun:
         self._attempt(self._journal.end)
 
     def _attempt(self, step: Callable[[], None]) -> Optional[BaseException]:
-        """Take a step of tearing down, and keep the first error as the campaign's."""
         try:
             step()
         # A library may end the program where a pipe is closed.

@@ -447,7 +447,6 @@ class ExistingUpstreamCeph(UpstreamCeph):
                 super().rmpool(name, "")
 
     def _pools(self) -> dict[str, Any]:
-        """For which archive each pool of the cluster was made; None for those of others."""
         (said,) = self.own.ask([{"mon": {"prefix": "osd dump", "format": "json"}}])
         return {
             pool["pool_name"]: next(
@@ -460,7 +459,6 @@ class ExistingUpstreamCeph(UpstreamCeph):
     def _make_pool(
         self, name: str, profile: str, application: str, base_name: Optional[str] = None
     ) -> None:
-        """Make a pool for a benchmark of upstream's."""
         super().mkpool(name, profile, application, base_name)
         step = {"prefix": "osd pool application set", "pool": name, "app": application,
                 "key": _MADE_FOR, "value": self._made_for}  # fmt: skip

@@ -124,7 +124,6 @@ def _benchmarks(campaign: Campaign, modules: Modules) -> Iterator[str]:
 
 
 def _has_total_iodepth(campaign: Campaign, modules: Modules) -> bool:
-    """Whether the file has one and the checkout would pass it over in silence."""
     scenarios = campaign.scenarios["librbdfio"]
     wanted = any(getattr(scenario, "total_iodepth", None) for scenario in scenarios)
     return wanted and not modules.divides_total_iodepth

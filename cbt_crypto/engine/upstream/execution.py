@@ -130,7 +130,6 @@ class Common:
     """Upstream's module; a name that is not here is upstream's own."""
 
     def __init__(self, module: Any, settings: Any) -> None:
-        """`settings` is upstream's module of that name."""
         self._module = module
         self._settings = settings
         self._said = ""
@@ -270,7 +269,6 @@ def _head(site: Site, host: str, base: str) -> str:
 
 
 def _noting(command: str, name: str, always: bool = False) -> str:
-    """Run it and note how it ended; with `always` also a good end."""
     when = "" if always else "[ $s = 0 ] || "
     return f'{{ {command}; }}\ns=$?\n{when}echo "$s {name} $*" > "$base/ended/{name}.$$"\nexit $s\n'
 

@@ -116,7 +116,6 @@ def _groups(table: Table) -> tuple[str, ...]:
 
 
 def _cells(table: Table, name: str) -> list[Optional[ReportCell]]:
-    """The row of that name in each section."""
     return [next((c for c in s.cells if c.name == name), None) for s in table.sections]
 
 
@@ -173,7 +172,6 @@ def _cpu_per_io(table: Table) -> Bars:
 
 
 def _owners(table: Table) -> str:
-    """Whose CPU it is, in a title."""
     return "Host's" if table.is_of_drives else "OSD nodes'"
 
 
@@ -304,7 +302,6 @@ def _chart(path: DepthPath) -> Lines:
 
 
 def _point_at(path: DepthPath, name: str, depth: int) -> int:
-    """Which point of a curve is at that depth."""
     points = next(curve.points for curve in path.curves if curve.name == name)
     return next(n for n, point in enumerate(points) if point.depth == depth)
 

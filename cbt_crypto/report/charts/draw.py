@@ -135,8 +135,6 @@ def chart_svg(chart: Chart, inks: Inks, heading: Sequence[str] = ()) -> str:
 
 
 class _Axis(NamedTuple):
-    """From values to pixels."""
-
     low: float
     high: float
     start: float
@@ -174,7 +172,6 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def _scale(values: Iterable[Optional[float]], start: float, end: float, is_log: bool) -> _Axis:
-    """An axis that holds all values, from 0 unless it is logarithmic."""
     known = [value for value in values if value is not None and (value > 0 or not is_log)]
     if is_log:
         low, high = (min(known), max(known)) if known else (1.0, 10.0)
@@ -207,7 +204,6 @@ def _legend(canvas: Canvas, items: Sequence[tuple[str, int]], top: float, part: 
 def _rect(
     canvas: Canvas, box: tuple[float, ...], ink: int, part: bool = False, title: str = ""
 ) -> None:
-    """`box`: left, top, width and height."""
     name, fill = colour(ink, part=part)
     place: dict[str, Value] = dict(zip(("x", "y", "width", "height"), box))
     tip = f"<title>{escape(title)}</title>" if title else ""
@@ -226,7 +222,6 @@ def _path(canvas: Canvas, path: str, ink: int, title: str = "") -> None:
 
 
 def _left(axis: _Axis) -> float:
-    """Room for the labels of an upright axis."""
     return 26 + max((len(_tick(tick)) for tick in axis.ticks()), default=1) * _LETTER
 
 
@@ -364,7 +359,6 @@ def _moves(line: Line, flat: _Axis, upright: _Axis) -> Iterator[str]:
 
 
 def _points(canvas: Canvas, line: Line, flat: _Axis, upright: _Axis, ink: int) -> None:
-    """The measured points with their labels; the one that stands out is a ring."""
     name, fill = colour(ink)
     for number, (x, y, text) in enumerate(zip(line.x, line.y, line.labels)):
         if y is not None:

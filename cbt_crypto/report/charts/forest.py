@@ -255,7 +255,6 @@ _SHAPES = (
 
 
 def _legend_rows(names: Sequence[str]) -> Iterator[list[tuple[int, float]]]:
-    """Lines of (series, x), as many to a line as fit."""
     line: list[tuple[int, float]] = []
     x = 16.0
     for number, name in enumerate(names):

@@ -115,7 +115,6 @@ def _kind(overlays: Any) -> str:
 
 
 def _size_class(table: Table) -> str:
-    """`small` or `large`; nothing of requests that have no size, or of all sizes together."""
     if table.op_size is None:
         return ""
     return "small" if table.op_size <= SMALL else "large"
@@ -187,7 +186,6 @@ def loss_tables(report: Report, scenario: str) -> Iterator[LossTable]:
 
 
 def _drive(table: Table) -> Optional[str]:
-    """Drive of a table's cells; None where they are on a cluster."""
     drives = (cell.dimensions.get("drive") for s in table.sections for cell in s.cells)
     return next((str(drive) for drive in drives if drive is not None), None)
 

@@ -51,7 +51,6 @@ def _unconfined(
 
 
 def _tables(luks: OverlayProof) -> Iterator[str]:
-    """The lines of dm-crypt in the evidence of `luks`."""
     for facts in _mapping(luks.evidence).values():
         for layers in _mapping(_mapping(facts).get("opened")).values():
             for layer in layers if isinstance(layers, list) else ():
@@ -108,7 +107,6 @@ def _imbalance(osds: Optional[OverlayProof]) -> Iterator[str]:
 
 
 def _most(counts: Mapping[str, float]) -> Optional[tuple[str, float]]:
-    """The OSD with most, and by how many percent it is above the mean; None where none compares."""
     if len(counts) < 2 or not sum(counts.values()):
         return None
     name = max(counts, key=lambda one: counts[one])
@@ -346,7 +344,6 @@ def _moved(run: Run, direction: str) -> Iterator[str]:
 
 
 def _unsteady(run: Run) -> Iterator[str]:
-    """Whether the rounds before it never were alike."""
     rounds = run.steady_state
     if rounds is None or rounds.reached:
         return

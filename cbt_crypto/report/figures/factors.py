@@ -97,7 +97,6 @@ def effects(matrix: Matrix, loads: Mapping[Hashable, LoadRuns]) -> dict[Hashable
 
 
 def _estimate(load: LoadRuns, contrast: Contrast) -> Optional[Estimate]:
-    """None where a configuration of it failed, or nothing was repeated."""
     names = (*contrast.more, *contrast.less)
     if any(load.gave_nothing(_IOPS, name) for name in names):
         return None

@@ -91,7 +91,6 @@ def group(runs: Sequence[Run], compared: str, order: Sequence[Scalar]) -> tuple[
 
 
 def _varied(runs: Sequence[Run], compared: str) -> dict[Scalar, list[str]]:
-    """Scenario -> the parameters that differ between its cells and need a table each."""
     values: dict[Scalar, dict[str, set[Scalar]]] = {}
     for run in runs:
         seen = values.setdefault(run.dimensions["scenario"], {})

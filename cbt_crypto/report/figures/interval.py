@@ -266,7 +266,6 @@ class Comparisons:
         loads: Mapping[Hashable, LoadRuns],
         known: Optional[KnownSpread],
     ) -> dict[_Key, Comparison]:
-        """All comparisons of one family, figure by figure."""
         by_figure: dict[str, list[_Key]] = {}
         for key in keys:
             by_figure.setdefault(key[3], []).append(key)
@@ -301,7 +300,6 @@ def _with_baseline(loads: Mapping[Hashable, LoadRuns], baseline: Scalar) -> Iter
 
 
 def _among(loads: Mapping[Hashable, LoadRuns], baseline: Scalar) -> Iterator[_Key]:
-    """Each row with each that stands above it, the baseline aside."""
     for name, load in loads.items():
         rows = [value for value in load.cells if value != baseline]
         for position, value in enumerate(rows):

@@ -392,7 +392,6 @@ def reference() -> str:
 
 
 def _rows() -> Iterator[str]:
-    """A row for each run of figures that are made alike."""
     for (about, several, better, has_test), alike in groupby(
         METRICS, lambda m: (m.about, m.several, m.better, m.test)
     ):

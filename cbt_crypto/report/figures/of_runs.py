@@ -95,7 +95,6 @@ def idle() -> Of:
 
 
 def _client_nodes(run: Run) -> Optional[NodesUse]:
-    """The hosts with client processes; None unless each of them tells."""
     return NodesUse.of_hosts(run.nodes, {record.host for record in run.records})
 
 

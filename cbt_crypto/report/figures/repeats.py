@@ -169,7 +169,6 @@ def moderated(variances: Floats, degrees: Floats, rows: Ints, loads: Ints) -> tu
 
 
 def _means_by(values: Floats, groups: Ints) -> Floats:
-    """For each value the mean of its group."""
     belongs = (groups[:, None] == groups[None, :]).astype(float)
     found: Floats = values @ (belongs / belongs.sum(axis=0))
     return found
@@ -383,7 +382,6 @@ def _in_turns(differences: Sequence[float], clusters: int) -> Optional[Estimate]
 
 
 def _of_sequence(estimated: Interval) -> StandardError:
-    """Of an interval that is finite."""
     error = estimated.half / boundary(estimated.count)
     return StandardError(error, estimated.count - 1, is_sequence=True)
 

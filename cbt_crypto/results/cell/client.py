@@ -240,7 +240,6 @@ def _by_direction(jobs: Iterable[Job]) -> dict[str, list[Side]]:
 
 
 def _histograms(sides: Mapping[str, list[Side]]) -> dict[str, Histogram]:
-    """Merged by direction; a direction of which a job gave no bins has no histogram."""
     merged = {}
     for direction, parts in sides.items():
         histograms = [side.histogram for side in parts if side.histogram is not None]
@@ -393,7 +392,6 @@ def _of_processes(samples: Sequence[ClientSamples], window: Window) -> dict[str,
 def _of_hosts(
     nodes: Sequence[NodeSamples], hosts: Collection[str], window: Window
 ) -> dict[str, Floats]:
-    """By busy state; empty unless all of them were sampled."""
     chosen = [node for node in nodes if node.host in hosts]
     if len(chosen) != len(hosts):
         return {}

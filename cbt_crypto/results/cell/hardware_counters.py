@@ -305,7 +305,6 @@ def _local(started: Optional[re.Match[str]]) -> Optional[float]:
 
 
 def _intervals(text: str) -> list[tuple[float, str, Optional[float]]]:
-    """Time, event and count (None where not supported) of each line of `-I`."""
     rows = []
     for line in text.splitlines():
         words = line.split(",") if line.count(",") > 4 and ", " not in line else line.split(None, 1)
@@ -318,7 +317,6 @@ def _intervals(text: str) -> list[tuple[float, str, Optional[float]]]:
 
 
 def _event(line: str) -> Optional[str]:
-    """The event of ours that a line counts; `cycles:u` counts as cycles."""
     for event in _COUNTED:
         if re.search(rf"(?<![\w-]){event}(?![\w-])", line.split("#", maxsplit=1)[0]):
             return event

@@ -63,8 +63,6 @@ def second_bins(
 
 
 class _Sum:
-    """Counts of (direction, second, bin), added up over logs."""
-
     def __init__(self, window: Window) -> None:
         self._window = window
         self._seconds = len(window.grid_s) - 1
@@ -160,7 +158,6 @@ def _added(parts: Sequence[Floats], seconds: int) -> Floats:
 
 
 def _mean(parts: Sequence[tuple[Floats, Floats]], seconds: int) -> tuple[Floats, NDArray[np.bool_]]:
-    """Mean latency of each second, and where there is one, over the logs of one process."""
     sums = _added([part[0] for part in parts], seconds)
     weights = _added([part[1] for part in parts], seconds)
     has_latency = weights > 0

@@ -175,7 +175,6 @@ def read_unproved_run(folder: Folder, planned: PlannedCell, cell: CellDocument) 
 
 
 def _refusal(cell: CellDocument, proof: Optional[Proof]) -> Optional[str]:
-    """Why no figure may be made of this cell; None when there is no reason."""
     if cell.state != "finished":
         return cell.reason or f"cell.json has state {cell.state!r} and gives no reason"
     for process in cell.processes:
@@ -197,7 +196,6 @@ def _refusal(cell: CellDocument, proof: Optional[Proof]) -> Optional[str]:
 
 
 def _measured(run: Run, folder: Folder, cell: CellDocument) -> Run:
-    """`run` with its figures. Raises Malformed when a client process has none."""
     place = Place(run.planned.path, run.planned.iteration, run.dimensions)
     clients = [
         read_client(folder, process, place, cell.clock_offset_s.get(process.host, 0.0))
@@ -323,7 +321,6 @@ def _within(
 
 
 def _histograms(clients: Sequence[Client]) -> dict[str, Histogram]:
-    """Merged over processes, for the directions in which every process gave its bins."""
     merged = {}
     for direction in directions_of(clients):
         active = [c for c in clients if any(r.direction == direction for r in c.records)]
@@ -334,7 +331,6 @@ def _histograms(clients: Sequence[Client]) -> dict[str, Histogram]:
 
 
 def _nodes(folder: Folder, cell: CellDocument, problems: list[Problem]) -> list[NodeSamples]:
-    """The samples of OSD hosts, and of clients that have some; the unreadable are problems."""
     nodes = []
     for host in dict.fromkeys((*cell.osd_hosts, *cell.clients)):
         directory = _samples_of(host, folder, cell)
@@ -377,7 +373,6 @@ def _samples(folder: Folder, with_processes: bool) -> NodeSeries:
 def _uses(
     nodes: Sequence[NodeSamples], window: Window, problems: list[Problem]
 ) -> tuple[NodeUse, ...]:
-    """The nodes whose samples cover the window; the others are problems."""
     uses = []
     for node in nodes:
         use = node.use(window)
@@ -395,7 +390,6 @@ def _uses(
 def _perf(
     folder: Folder, cell: CellDocument, window: Window, problems: list[Problem]
 ) -> Iterator[PerfUse]:
-    """What perf saw on the OSD hosts, where it ran."""
     for host in cell.osd_hosts:
         try:
             use = read_perf(folder.below(f"perf.{host}"), host, window, cell.started)

@@ -118,7 +118,6 @@ def drawn_weights(length: int, block: int) -> Floats:
 
 
 def _figures(seconds: Seconds, weights: Floats) -> dict[str, Floats]:
-    """What each draw gives, by the name that figures know it by: `Metric.varies`."""
     length = len(seconds.iops)
     has_latency = np.isfinite(seconds.clat_ns_mean)
     weighted_ios = np.where(has_latency, seconds.iops, 0.0)

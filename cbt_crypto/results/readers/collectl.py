@@ -166,7 +166,6 @@ def _add_process(ticks: dict[tuple[int, str], int], before: bytes, line: bytes) 
 
 
 def _network(sample: bytes) -> dict[str, tuple[int, int]]:
-    """Interface -> bytes received and sent so far."""
     counted = {}
     at = sample.find(_NET)
     while at >= 0:

@@ -173,7 +173,6 @@ def _jobs(output: _Output) -> list[_Job]:
 
 
 def _hosts(jobs: list[_Job]) -> dict[tuple[Optional[str], Optional[int]], Optional[str]]:
-    """Host and port of each fio server -> its name, with the port where a host has several."""
     servers = {(job.hostname, job.port) for job in jobs}
     hosts = [host for host, _ in servers]
     return {
@@ -334,7 +333,6 @@ def _options(declared: re.Match[str] | None) -> dict[str, str]:
 
 
 def _block_size(declared: re.Match[str], side: str) -> int | None:
-    """In bytes; None where it is a range."""
     low, low_unit, high, high_unit = declared.group(*((3, 4, 5, 6), (7, 8, 9, 10))[side == "write"])
     sizes = {round(float(low) * _BINARY[low_unit]), round(float(high) * _BINARY[high_unit])}
     return sizes.pop() if len(sizes) == 1 else None

@@ -173,7 +173,6 @@ def _width(text: bytes) -> int:
 
 
 def _middles(bins: int) -> Ints:
-    """The middle in ns of each bin of a line."""
     joined = BINS // bins
     fine = bin_latencies_ns(np.arange(BINS))
     if joined == 1:
@@ -204,7 +203,6 @@ class _Span(NamedTuple):
 
 
 def _spans(text: bytes, ends: list[int]) -> list[_Span]:
-    """The lines that end at `ends` and have a head."""
     spans = []
     start = 0
     for end in ends:
@@ -253,7 +251,6 @@ def _cut(text: bytes, span: _Span, filled: tuple[int, int], bins: int) -> Option
 
 
 def _numbers(lines: list[_CutLine], bins: int) -> _Piece:
-    """The counts of lines that are cut, without those in which one is no number."""
     heads, is_head, _ = _fields([line.head for line in lines])
     counts, is_count, fields = _fields([line.filled for line in lines])
     first = np.array([line.first for line in lines], np.int64)

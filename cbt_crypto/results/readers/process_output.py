@@ -153,7 +153,6 @@ def parse_kbench(data: bytes) -> FioOutput:
 
 
 def _kbench_pairs(text: str) -> Iterator[tuple[str, str, tuple[str, str]]]:
-    """Figure, pattern, and the two numbers, of reads and of writes."""
     figure: Optional[str] = None
     pattern: Optional[str] = None
     for line in text.splitlines():

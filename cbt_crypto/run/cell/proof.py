@@ -294,13 +294,11 @@ def _fault_seen(
 
 
 def _watch_clients(site: Site) -> dict[str, Watch]:
-    """Whether one thread holds a client up."""
     asked = {"programs": samplers.CLIENT_PROGRAMS, "tmp_dir": site.tmp_dir}
     return dict.fromkeys(site.clients, Watch(shell.program(threads_on_host), asked))
 
 
 def _busiest(watched: Mapping[str, WatchRecord]) -> dict[str, Any]:
-    """Client -> its busiest thread, where one was seen."""
     counted = {host: record.counted.get(CLIENTS, [])[-1:] for host, record in watched.items()}
     return {host: last[0] for host, last in counted.items() if last and "cpu_percent" in last[0]}
 
