@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
@@ -22,14 +24,18 @@ from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.remote import NONSENSE, Remote
-from cbt_crypto.plan.file import ClusterSection, load, load_data
+from cbt_crypto.plan.file import Campaign, ClusterSection, load, load_data
 from cbt_crypto.plan.file.field_types import UserName
 from cbt_crypto.plan.order import cells_of
+from cbt_crypto.plan.predict import Forecast
+from cbt_crypto.plan.steps import plan
 from cbt_crypto.run.init import hardware, proposed
 from cbt_crypto.run.init.hardware import HostHardware, decimal
 from cbt_crypto.run.init.proposed import (
     ARTICLES,
+    SIZES,
     Proposal,
+    Start,
     facts,
     fitting,
     one_line,
@@ -178,6 +184,8 @@ def of_inventory(path: Path, limit: Optional[str]) -> tuple[str, ...]:
     return _checked(f"--inventory {path}", hosts)
 
 
+#: Of a run of a file that starts from no article.
+_HOURS = 2.0
 _TMP_DIR = str(ClusterSection.model_fields["tmp_dir"].default)
 
 
@@ -216,12 +224,19 @@ _TMP_DIR = str(ClusterSection.model_fields["tmp_dir"].default)
     "too.",
 )
 @click.option(
+    "--hours",
+    type=click.FloatRange(0.1, 1000),
+    metavar="HOURS",
+    help="Most hours that the run may take (default: 2; with --article, as published). Cells, "
+    "rounds, volumes and workloads are cut to fit.",
+)
+@click.option(
     "-o", "output", type=click.Path(path_type=Path), default=Path("campaign.yaml"),
     show_default=True, metavar="FILE", help="The file to write; it must not exist.",
 )  # fmt: skip
 def init(
     host_list: Optional[str], inventory: Optional[Path], user: Optional[str],
-    article: Optional[str], seconds: Optional[int], output: Path,
+    article: Optional[str], seconds: Optional[int], hours: Optional[float], output: Path,
 ) -> None:  # fmt: skip
     """Write a campaign file for these hosts.
 
@@ -245,21 +260,48 @@ def init(
     start = start_from(article, proposal, seconds)
     origin = f"configs/{article}.yaml" if article else "the quickstart's configurations"
 
-    def text() -> str:
+    def text(start: Start) -> str:
         return proposed.text(proposal, start, output.name, user, origin)
 
+    def campaign_of(start: Start) -> Campaign:
+        return load_data(output, proposed.data(text(start)))
+
     with console.status("asking which configurations they can run"):
-        start = fitting(start, load_data(output, proposed.data(text())), remote)
+        start = fitting(start, campaign_of(start), remote)
+    most = hours or (_HOURS if article is None else math.inf)
+    sizes = (start_from(article, proposal, seconds, size) for size in SIZES)
+    smaller = (replace(one, left_out=start.left_out, dropped=start.dropped) for one in sizes)
+    start, takes = within(most, smaller, lambda one: hours_of(campaign_of(one)))
     for name, why in (*start.dropped.items(), *start.left_out.items()):
         click.echo(printable(f"left out: {name}: {why}"))
     try:
         with output.open("x", encoding="utf-8") as file:
-            file.write(text())
+            file.write(text(start))
     except OSError as error:
         raise UsageError(f"{output}: {error.strerror}; name another file with -o") from None
+    click.echo(
+        f"a run takes about {takes:.1f} h and ends in verdicts"
+        + (f"; the smallest one takes more than --hours {most:g}" if takes > most else "")
+    )
     with console.status(f"checking {output}"):
         remaining = _remaining(output, engine)
     _tell(output, remaining)
+
+
+def within(
+    most: float, starts: Iterable[Start], hours_of_one: Callable[[Start], float]
+) -> tuple[Start, float]:
+    """Return the first that takes so many hours at most, else the last, and the hours it takes."""
+    for start in starts:
+        taken = start, hours_of_one(start)
+        if taken[1] <= most:
+            break
+    return taken
+
+
+def hours_of(campaign: Campaign) -> float:
+    """The hours that a run takes on a small cluster."""
+    return Forecast(plan(campaign), now=lambda: 0.0).left().seconds / 3600
 
 
 def _check_user(user: str) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Optional
 
@@ -18,6 +19,7 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
+from cbt_crypto.results.repetition import FEWEST_ROUNDS
 from cbt_crypto.run.init.hardware import HostDrive, HostHardware, HostNetwork
 from cbt_crypto.run.preflight.survey import survey
 
@@ -199,6 +201,24 @@ _NO_WORKQUEUES = {
 #: Rounds of a file that starts from no article. A verdict takes four; of six, deployments that toss
 #: between two levels are all on one side in 3 % of campaigns.
 _ROUNDS = 6
+
+
+@dataclass(frozen=True)
+class Size:
+    """Bounds of a campaign: seconds of a cell, rounds, MiB of a volume, sections of workloads."""
+
+    seconds: int = 86400
+    rounds: int = _ROUNDS
+    volume: int = 1 << 30
+    sections: int = 9
+
+
+#: From the largest campaign to the smallest one that ends in verdicts.
+SIZES = (
+    *(Size(), Size(30), Size(20), Size(20, 5), Size(20, FEWEST_ROUNDS)),
+    *(Size(20, FEWEST_ROUNDS, 2048), Size(10, FEWEST_ROUNDS, 2048)),
+    *(Size(10, FEWEST_ROUNDS, 1024, sections) for sections in (9, 2, 1)),
+)
 #: Part of all OSDs' room that volumes may fill, replicas counted.
 _FILLED = 0.3
 _LEAST_VOLUME_MIB = 64
@@ -236,21 +256,25 @@ class Start:
         return str(named) if named in usable else next(iter(usable))
 
 
-def start_from(article: Optional[str], proposal: Proposal, seconds: Optional[int]) -> Start:
+def start_from(
+    article: Optional[str], proposal: Proposal, seconds: Optional[int], size: Size = SIZES[0]
+) -> Start:
     """A published experiment, or the story of the quickstart under loads of both op sizes.
 
     `seconds` replaces the time that each cell is measured, and bounds the ramp before it. Volumes
-    are made to fit the OSDs.
+    are made to fit the OSDs, and all of it `size`.
     """
     document = _document(article or "quickstart")
     benchmarks = document["benchmarks"] if article else _loads(len(proposal.clients))
-    cluster = document["cluster"] if article else {**document["cluster"], "iterations": _ROUNDS}
+    benchmarks = dict(islice(benchmarks.items(), size.sections))
+    cluster = dict(document["cluster"])
+    cluster["iterations"] = min(cluster["iterations"] if article else _ROUNDS, size.rounds)
     further = {} if article else _NO_WORKQUEUES
     return Start(
         cluster={key: cluster[key] for key in _KEPT if key in cluster},
         settings=cluster.get("settings", {}) if article else {},
         configurations={**cluster["configurations"], **further},
-        benchmarks=_fitted(benchmarks, proposal, seconds),
+        benchmarks=_fitted(benchmarks, proposal, seconds, size),
     )
 
 
@@ -272,19 +296,20 @@ def _loads(clients: int) -> dict[str, Any]:
 
 
 def _fitted(
-    benchmarks: Mapping[str, Any], proposal: Proposal, seconds: Optional[int]
+    benchmarks: Mapping[str, Any], proposal: Proposal, seconds: Optional[int], most_of: Size
 ) -> dict[str, Any]:
     """The workloads with one size for all volumes, which are so shared, and with `seconds`."""
     sections = [part for section in benchmarks.values() for part in _parts(section)]
     most = max(part.get("volumes_per_client", 1) for part in sections) * len(proposal.clients)
     room = proposal.capacity * _FILLED / proposal.replication / most / 2**20
     size = max(int(part.get("vol_size", 1024)) for part in sections)
-    while size > max(room, _LEAST_VOLUME_MIB):
+    while size > max(min(room, most_of.volume), _LEAST_VOLUME_MIB):
         size //= 2
 
     def fitted(part: Mapping[str, Any]) -> dict[str, Any]:
-        shorter = {"time": seconds, "ramp": min(part.get("ramp", 0), seconds)} if seconds else {}
-        return {**part, "vol_size": size, **shorter}
+        measured = seconds or min(part["time"], most_of.seconds)
+        ramp = {"ramp": min(part["ramp"], measured)} if "ramp" in part else {}
+        return {**part, "vol_size": size, "time": measured, **ramp}
 
     return {
         name: list(map(fitted, section)) if isinstance(section, list) else fitted(section)

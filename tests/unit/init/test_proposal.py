@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any, Optional
 
 import pytest
 import yaml
+from rich.console import Console
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.file import load, load_data
 from cbt_crypto.plan.order import cells_of
+from cbt_crypto.plan.show import show_plan
+from cbt_crypto.plan.steps import Plan, plan
 from cbt_crypto.run.init import hardware_on_host, proposed
-from cbt_crypto.run.init.command import expand, of_inventory
+from cbt_crypto.run.init.command import expand, hours_of, of_inventory, within
 from cbt_crypto.run.init.hardware import HostDrive, HostHardware, HostNetwork, stable_name, why_not
 from cbt_crypto.run.init.proposed import (
     ARTICLES,
+    SIZES,
     Proposal,
+    Start,
     propose,
     start_from,
     without_rows_that_fail,
@@ -315,3 +321,37 @@ def test_volumes_that_fit_into_the_osds_memory_are_said() -> None:
     assert text.count("# Its volumes fit into the OSDs' memory, so reads measure memory") == 3
     small = [replace(each, memory=8 * GIB) for each in nodes("osd", 1, 2)]
     assert "so reads measure memory" not in written(propose([*small, host("client0")]))
+
+
+HOSTS = {
+    "ten": TEN,
+    "one without drives": [host("node0")],
+    "one with a drive": [host("node0", (drive("node0", 0),))],
+    "three and a client": [*nodes("osd", 3, 2), *nodes("client", 1, 0)],
+}
+
+
+@pytest.mark.parametrize("hosts", HOSTS.values(), ids=HOSTS)
+def test_a_file_ends_in_verdicts_within_two_hours(hosts: list[HostHardware]) -> None:
+    """Those of ten hosts took 16 h."""
+    proposal = propose(hosts)
+
+    def planned(start: Start) -> Plan:
+        text = proposed.text(proposal, start, "my.yaml", "root", "an article")
+        return plan(load_data(Path("my.yaml"), proposed.data(text)))
+
+    sizes = (start_from(None, proposal, None, size) for size in SIZES)
+    start, takes = within(2.0, sizes, lambda one: hours_of(planned(one).campaign))
+    assert 1.0 < takes <= 2.0
+    said = StringIO()
+    show_plan(planned(start), Console(file=said, width=10_000))
+    assert "The campaign ends in verdicts on" in said.getvalue()
+
+
+def test_an_article_is_cut_as_far_as_it_ends_in_verdicts() -> None:
+    least = start_from("reef_encryption", propose(TEN), None, SIZES[-1])
+    assert least.cluster["iterations"] == 4
+    ((name, section),) = least.benchmarks.items()
+    assert name == "rbd_multi_client" and (section["time"], section["vol_size"]) == (10, 1024)
+    fixed = start_from("reef_encryption", propose(TEN), 45, SIZES[-1])
+    assert fixed.benchmarks[name]["time"] == 45
