@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -28,18 +27,11 @@ from rich.filesize import decimal
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
 from cbt_crypto.command_line import archive_argument, archives_argument, examples, say
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.results.repetition import FEWEST_ROUNDS
 from cbt_crypto.run.detached import changed, running
-from cbt_crypto.units import counted
 
 if TYPE_CHECKING:
     from cbt_crypto.report import Report, ReportOptions
-    from cbt_crypto.report.gate import LoadAnswer
 
-#: What the gate prints of each answer.
-_WORDS = {"no": "PASS", "yes": "FAIL", "cannot tell": "UNKNOWN"}
-#: How the basis of a comparison begins that has too few rounds.
-_IN_ROUNDS = re.compile(r"(\d+) deployments of each, in rounds")
 #: What prints the page, and for how long that may take.
 _BROWSERS, _PRINT_S = ("chromium", "chromium-browser", "google-chrome"), 120
 _PAPERS = ("A4", "Letter")
@@ -419,10 +411,10 @@ def gate(
     if only and not findings:
         raise UsageError(f"--only {' '.join(only)}: matches no workload that is compared")
     for finding in findings:
-        say(f"{_gate_line(finding, may_lose)}  {finding.name}, {finding.load}")
+        say(finding.line)
     answer = gate.overall(findings)
     say(
-        f"{_WORDS[answer.value]}: may lose {may_lose:g} % of {metric.label} against "
+        f"{gate.WORDS[answer]}: may lose {may_lose:g} % of {metric.label} against "
         f"{built.baseline_name}"
     )
     for option, path, text in (
@@ -432,27 +424,6 @@ def gate(
         if path is not None:
             _write(option, path, text)
     sys.exit(gate.EXIT_STATUS[answer])
-
-
-def _gate_line(finding: LoadAnswer, may_lose: float) -> str:
-    """`FAIL     loses 7.1 % (5.9 to 8.3), allowed 5 %`, or what an answer takes."""
-    word = _WORDS[finding.answer.value]
-    deployments = _IN_ROUNDS.match(finding.basis or "")
-    if finding.loss_percent is None or finding.low is None or finding.high is None:
-        missing = FEWEST_ROUNDS - int(deployments[1]) if deployments else 0
-        if missing > 0 and finding.loss_percent is not None:
-            return f"{word:<7}  needs {counted(missing, 'more round')}"
-        return f"{word:<7}  {finding.reason}"
-    ends = (finding.low, finding.high)
-    if finding.loss_percent < 0:
-        shown = f"gains {-finding.loss_percent:.1f} % ({-ends[1]:.1f} to {-ends[0]:.1f})"
-    else:
-        shown = f"loses {finding.loss_percent:.1f} % ({ends[0]:.1f} to {ends[1]:.1f})"
-    if word == "UNKNOWN" and "; but " in finding.reason:
-        return f"{word}  {finding.reason}"
-    allowed = "" if word == "PASS" else f", allowed {may_lose:g} %"
-    more = ": needs more rounds" if word == "UNKNOWN" else ""
-    return f"{word:<7}  {shown}{allowed}{more}"
 
 
 def _write(option: str, path: Path, text: str) -> None:

@@ -16,6 +16,7 @@ from scipy.special import stdtrit
 from cbt_crypto.archive.documents import Scalar
 from cbt_crypto.report.figures.metric import BY_KEY, Metric, Test
 from cbt_crypto.report.figures.repeats import (
+    UNTIL_KNOWN,
     Estimate,
     Level,
     Value,
@@ -331,7 +332,7 @@ def _compare(
         percent = 100 * math.exp(repeated.center)
     basis = repeated.basis
     if metric.key in asked_of(measured[0].planned.parameters):
-        basis += _wish(measured[0], repeated.half)
+        basis += _wish(measured[0], repeated)
     return of_estimate(repeated, percent, basis)
 
 
@@ -406,11 +407,13 @@ def _error(metric: Metric, direction: str, runs: Sequence[Run]) -> Optional[tupl
     return spreads[0], max(within[0].blocks - 1, 1.0)
 
 
-def _wish(run: Run, half: float) -> str:
-    """What is said where a precision was asked for and not reached."""
+def _wish(run: Run, repeated: Estimate) -> str:
+    """What is said where a precision was asked for."""
     until = until_of(run.planned.parameters)
-    if until is None or half <= until.half:
+    if until is None:
         return ""
+    if repeated.half <= until.half:
+        return UNTIL_KNOWN if repeated.level is Level.TURNS else ""
     return f"; {until.precision} was asked for and not reached"
 
 

@@ -37,6 +37,8 @@ _TAIL = 0.975
 #: Whoever looks at a campaign while it runs may end it by what he sees. So before its end a
 #: verdict must hold beside as many looks.
 LOOKS = 50
+#: Of a basis, where the precision that was asked for ended the campaign.
+UNTIL_KNOWN = ", until it was known well enough"
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -289,7 +291,7 @@ def _rounds(
         reached = half if until.half_reached is None else until.half_reached
         is_reached = reached <= until.half
         looks = 1 if is_reached else LOOKS
-        basis += ", until it was known well enough" if is_reached else ""
+        basis += UNTIL_KNOWN if is_reached else ""
     if count < FEWEST_ROUNDS:
         return Estimate(spread.center, half, Level.ROUNDS, basis, errors=errors)
     p = min(1.0, max(error.p(spread.center) for error in errors) * looks)

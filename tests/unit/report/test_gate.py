@@ -17,7 +17,7 @@ from lxml import etree
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.report import gate
 from cbt_crypto.report.figures.metric import BY_KEY
-from cbt_crypto.report.figures.repeats import StandardError
+from cbt_crypto.report.figures.repeats import UNTIL_KNOWN, StandardError
 from cbt_crypto.report.gate import Answer
 from cbt_crypto.report.model import Comparison, ReportCell
 
@@ -31,7 +31,8 @@ def _row(metric: str, percent: float, error: float | None, **changes: Any) -> Re
         known = StandardError(error, 4)
         ends = [percent * math.exp(sign * known.half) for sign in (-1, 1)]
         p = known.p(math.log(percent / 100))
-        comparison = Comparison(percent, *ends, "rounds", "rounds", p, errors=(known,))
+        errors = (known, replace(known, is_own=True))
+        comparison = Comparison(percent, *ends, "rounds", "rounds", p, errors=errors)
     fields = {"state": "measured", "comparisons": {metric: comparison}, **changes}
     return ReportCell("B", {}, "read", **fields)
 
@@ -61,6 +62,33 @@ def test_the_interval_answers(percent: float, error: Any, answer: Answer) -> Non
         # alone, the answer is the one of the interval that is shown
         assert (found.high <= 5) == (answer is Answer.NO)
         assert (found.low > 5) == (answer is Answer.YES)
+
+
+@pytest.mark.parametrize(
+    ("percent", "error", "line"),
+    [
+        (99.8, 0.006, "PASS     loses 0.2 % (-1.1 to 1.5)"),
+        (102.0, 0.006, "PASS     gains 2.0 % (0.7 to 3.3)"),
+        (92.9, 0.006, "FAIL     loses 7.1 % (5.9 to 8.3), allowed 5 %"),
+        (96.0, 0.006, "UNKNOWN  loses 4.0 % (2.8 to 5.2), allowed 5 %: needs about 2 more rounds"),
+        (
+            95.4,
+            0.01,
+            "UNKNOWN  loses 4.6 % (2.5 to 6.6), allowed 5 %: needs more than 20 more rounds",
+        ),
+    ],
+)
+def test_a_line_says_what_an_answer_takes(percent: float, error: float, line: str) -> None:
+    assert _answer("iops", 5, _row("iops", percent, error)).line == f"{line}  B, load"
+
+
+def test_where_the_precision_is_reached_more_rounds_are_no_advice() -> None:
+    """The campaign ends there whatever the file allows; the gate said "measure more rounds"."""
+    row = _row("iops", 96.0, 0.006)
+    reached = replace(row.comparisons["iops"], basis=f"5 deployments of each{UNTIL_KNOWN}")
+    found = _answer("iops", 5, replace(row, comparisons={"iops": reached}))
+    assert found.answer is Answer.CANNOT_TELL and "round" not in found.reason
+    assert "the precision asked for is reached and does not tell; ask for a smaller" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -95,14 +123,14 @@ def test_one_that_is_beyond_by_itself_is_not_beside_many() -> None:
     beside, *_ = gate.answers_of(rows, question)
     assert alone.answer is Answer.YES
     assert beside.answer is Answer.CANNOT_TELL
-    assert "after correction for the other workloads" in beside.reason
+    assert beside.reason.endswith("allowed 5 %: needs about 4 more rounds")
 
 
 def test_what_was_not_measured_cannot_be_told() -> None:
     cell = _row("iops", 50, None, state="failed", reason="its OSD is not encrypted")
     failed = _answer("iops", 5, cell)
     assert failed.answer is Answer.CANNOT_TELL
-    assert failed.line == "cannot tell: B, load: failed: its OSD is not encrypted"
+    assert failed.line == "UNKNOWN  failed: its OSD is not encrypted  B, load"
     nothing = ReportCell("B", {}, "read", "measured")
     assert _answer("iops", 5, nothing).answer is Answer.CANNOT_TELL
 
@@ -142,7 +170,7 @@ def test_an_archive_in_which_luks_loses_half(
     found = [line.partition("  LUKS, ")[0] for line in lines[:-1] if " LUKS, " in line]
     assert [line.split()[0] for line in found] == [word] * 2
     assert all(re.search(r"loses (49|50)\.\d % \(4\d\.\d to 5\d\.\d\)", line) for line in found)
-    ends = {"FAIL": f", allowed {allowed:g} %", "PASS": ")", "UNKNOWN": ": needs more rounds"}
+    ends = {"FAIL": f", allowed {allowed:g} %", "PASS": ")", "UNKNOWN": " more rounds"}
     assert all(line.endswith(ends[word]) for line in found)
     assert lines[-1] == f"{word}: may lose {allowed:g} % of IOPS against Unencrypted"
     document = json.loads(files["--json"].read_text())
