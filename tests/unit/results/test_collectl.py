@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +59,19 @@ def test_a_plain_file(tmp_path, data):
     path.write_bytes(gzip.decompress(_whole(data)))
     assert (read_collectl(path).cpu == read_collectl(data / RAW).cpu).all()
     assert not read_collectl(path).truncated
+
+
+def test_where_isal_is_not_packaged_the_same_is_read(tmp_path, data, monkeypatch):
+    """The deb asks for no package of isal, and reports of it ended in a traceback."""
+    usual = read_collectl(data / RAW)
+    damaged = bytearray(_whole(data))
+    damaged[len(damaged) // 2] ^= 0xFF
+    (tmp_path / "x.raw.gz").write_bytes(damaged)
+    monkeypatch.setitem(sys.modules, "isal", None)
+    found = read_collectl(data / RAW)
+    assert (found.cpu == usual.cpu).all() and found.truncated == usual.truncated
+    with pytest.raises(Malformed, match="is damaged"):
+        read_collectl(tmp_path / "x.raw.gz")
 
 
 @settings(max_examples=40, deadline=None)
