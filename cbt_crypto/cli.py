@@ -44,9 +44,7 @@ SECTIONS = {
     "Results": {
         "report": Lazy(f"{_RESULTS}:report", "Print an archive's tables and write its report."),
         "compare": Lazy(f"{_RESULTS}:compare", "Compare archives, upstream CBT's among them."),
-        "history": Lazy(
-            f"{_RESULTS}:history", "Show workloads over many archives, with dates and versions."
-        ),
+        "history": Lazy(f"{_RESULTS}:history", "Show workloads over many archives, by date."),
         "gate": Lazy(f"{_RESULTS}:gate", "Fail if a workload lost more than --loss. For CI."),
         "pack": Lazy(
             f"{_RESULTS}:pack_command", "Pack an archive into one zip file to share."

@@ -238,10 +238,11 @@ def compare(archives: tuple[str, ...], out_dir: Path, **options: Any) -> None:
 @click.option("--only", multiple=True, metavar="PATTERN", help="Only these cells, as for report.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def history(archives: tuple[Path, ...], only: tuple[str, ...], as_json: bool) -> None:
-    """Show workloads over many archives, with dates and versions.
+    """Show workloads over many archives, by date.
 
     For a campaign that is run again and again, such as every night: a table for each workload,
-    and whether a percentage differs from that of the archive before it. Packs are read, too.
+    with dates and versions, and whether a percentage differs from the first archive's. Packs are
+    read, too.
     """
     from cbt_crypto.report import ReportOptions, build, widened  # noqa: PLC0415
     from cbt_crypto.report.across import history as history_of  # noqa: PLC0415

@@ -71,8 +71,10 @@ def show(report: Report, console: Console) -> None:
     if report.conclusions:
         _show_conclusions(report, console)
     _show_levels(report, console)
-    console.print()
-    console.print(Padding(Text(text_of.verdicts(report), "dim"), (0, 0, 0, 2)))
+    said = text_of.verdicts(report)
+    if said not in report.headline:
+        console.print()
+        console.print(Padding(Text(said, "dim"), (0, 0, 0, 2)))
     for note in report.notes:
         console.print(Text(f"note: {note}", "yellow"))
 
