@@ -71,6 +71,11 @@ def show(report: Report, console: Console) -> None:
     if report.conclusions:
         _show_conclusions(report, console)
     _show_levels(report, console)
+    _show_foot(report, console)
+
+
+def _show_foot(report: Report, console: Console) -> None:
+    """What verdicts mean, where the headline does not say it, and the notes."""
     said = text_of.verdicts(report)
     if said not in report.headline:
         console.print()
