@@ -9,14 +9,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from cbt_crypto import __version__
-from cbt_crypto.command_line import (
-    HELP_OPTIONS,
-    Lazy,
-    LazyGroup,
-    archive_argument,
-    examples,
-    say,
-)
+from cbt_crypto.command_line import HELP_OPTIONS, Lazy, LazyGroup, archive_argument, examples, say
 from cbt_crypto.main import cbt
 
 _CAMPAIGN, _RESULTS = "cbt_crypto.campaign_commands", "cbt_crypto.report_commands"

@@ -18,14 +18,7 @@ from typing_extensions import Self
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import storage_on_host
 from cbt_crypto.hosts.requirement import Requirement
-from cbt_crypto.hosts.site import (
-    Drive,
-    HostOutputs,
-    HostScripts,
-    Osd,
-    Site,
-    VolumeEncryption,
-)
+from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Osd, Site, VolumeEncryption
 
 
 class Transition(enum.IntEnum):

@@ -37,13 +37,7 @@ from cbt_crypto.report.figures.group import (
     values_of,
 )
 from cbt_crypto.report.figures.interval import Comparisons, KnownLoad, KnownSpread, LoadRuns
-from cbt_crypto.report.figures.metric import (
-    BY_KEY,
-    FROM_MEMORY,
-    METRICS,
-    OVERWRITTEN,
-    without,
-)
+from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, METRICS, OVERWRITTEN, without
 from cbt_crypto.report.figures.of_runs import withheld
 from cbt_crypto.report.headline import headline, limits
 from cbt_crypto.report.model import (

@@ -8,11 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.across import side_by_side
 from cbt_crypto.report.charts.forest import forest
-from cbt_crypto.report.figures.conclusion import (
-    THRESHOLDS,
-    change,
-    loss_tables,
-)
+from cbt_crypto.report.figures.conclusion import THRESHOLDS, change, loss_tables
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
 from cbt_crypto.report.figures.doubts import notes_of
 from cbt_crypto.report.figures.metric import Where, columns, left_out

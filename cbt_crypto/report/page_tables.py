@@ -11,21 +11,10 @@ from lxml.html import html_parser
 from lxml.html.builder import CLASS
 
 from cbt_crypto.report import text_of, wording
-from cbt_crypto.report.figures.conclusion import (
-    THRESHOLDS,
-    change,
-)
+from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.figures.doubts import notes_of, numbers
 from cbt_crypto.report.figures.metric import BY_KEY, Column, Where, columns, left_out
-from cbt_crypto.report.model import (
-    Comparison,
-    Conclusion,
-    Pair,
-    Report,
-    ReportCell,
-    Section,
-    Table,
-)
+from cbt_crypto.report.model import Comparison, Conclusion, Pair, Report, ReportCell, Section, Table
 from cbt_crypto.report.why import CORRELATION, explained, waterfall
 from cbt_crypto.report.wording import Grid
 

@@ -18,13 +18,7 @@ from cbt_crypto.archive.documents import KEPT
 from cbt_crypto.archive.files import cell_path
 from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
-from cbt_crypto.engine.contract import (
-    CellOutcome,
-    CellWork,
-    LiveFigures,
-    Looked,
-    Looks,
-)
+from cbt_crypto.engine.contract import CellOutcome, CellWork, LiveFigures, Looked, Looks
 from cbt_crypto.engine.upstream import execution
 from cbt_crypto.engine.upstream.checkout import Modules, Settings, failures_named
 from cbt_crypto.engine.upstream.cluster import UpstreamCeph

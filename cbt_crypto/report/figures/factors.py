@@ -18,14 +18,7 @@ from typing import Optional
 from cbt_crypto.archive.documents import Matrix, crossed
 from cbt_crypto.report.figures.interval import LoadRuns, of_estimate
 from cbt_crypto.report.figures.metric import BY_KEY
-from cbt_crypto.report.figures.repeats import (
-    Estimate,
-    Value,
-    Wish,
-    differing,
-    estimate,
-    together,
-)
+from cbt_crypto.report.figures.repeats import Estimate, Value, Wish, differing, estimate, together
 from cbt_crypto.report.model import Pair
 from cbt_crypto.results.until import until_of
 

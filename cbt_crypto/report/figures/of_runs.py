@@ -9,12 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbt_crypto.results.cell.in_window import Series
-from cbt_crypto.results.cell.node import (
-    KINDS,
-    IdleUse,
-    NodesUse,
-    StorageUse,
-)
+from cbt_crypto.results.cell.node import KINDS, IdleUse, NodesUse, StorageUse
 from cbt_crypto.results.cell.record import Floats, Record
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.readers.fio import SYNC

@@ -10,13 +10,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.remote import (
-    NONSENSE,
-    HostResult,
-    Remote,
-    clock_bounds,
-    clock_difference,
-)
+from cbt_crypto.hosts.remote import NONSENSE, HostResult, Remote, clock_bounds, clock_difference
 from cbt_crypto.hosts.requirement import CLUSTER, Fact, Requirement
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.units import counted
