@@ -27,7 +27,8 @@ from typing_extensions import Self
 
 from cbt_crypto.archive.files import Malformed
 from cbt_crypto.results import repetition
-from cbt_crypto.results.readers.fio_log import DIRECTIONS, read_entries
+from cbt_crypto.results.readers.fio import parse_fio_json
+from cbt_crypto.results.readers.fio_log import DIRECTIONS, EPOCH_FROM_MS, read_entries
 from cbt_crypto.results.repetition import FEWEST_PAIRS, FIRST, interval
 
 #: More than 0, and less than 100.
@@ -297,8 +298,15 @@ def read_block(
     `warmup_s` is left out of every block of a workload, at most half of it: where each block's
     own seconds decide, those that stalled are left out as if they were warm-up.
     """
-    names_of_logs = [(process["logs"], process["host"]) for process in processes]
-    parts = [_process(directory, *names, interval_ms) for names in names_of_logs]
+    logs = [
+        (process_logs, _begun(directory, process, process_logs, interval_ms))
+        for process in processes
+        for process_logs in [_jobs(directory, process["logs"], process["host"])]
+    ]
+    parts = [
+        _by_interval((line for path in paths for line in _lines(path)), interval_ms, begun)
+        for paths, begun in logs
+    ]
     length = min((_length(part) for part in parts), default=0)
     if not length:
         return None
@@ -312,7 +320,6 @@ def read_block(
     iops = {name: sum(values[cut:]) / (length - cut) for name, values in rates.items()}
     means: dict[str, float] = {}
     if latency:
-        logs = [log for names in names_of_logs for log in _jobs(directory, *names)]
         means = _mean_latency(logs, interval_ms, range(cut, length))
     return Block(cut * interval_ms / 1000, iops, series, means)
 
@@ -321,19 +328,41 @@ def _jobs(directory: Path, logs: str, host: str) -> list[Path]:
     return sorted(directory.glob(f"{logs}_iops.*.log.{host}"))
 
 
-def _mean_latency(logs: Iterable[Path], interval_ms: int, counted: range) -> dict[str, float]:
+def _begun(
+    directory: Path, process: Mapping[str, Any], logs: Iterable[Path], interval_ms: int
+) -> int:
+    """When the first interval of a process ended: by its logs, or before them where it stalled.
+
+    fio writes no line of an interval without IO, and its output says when it ended and how long it
+    ran.
+    """
+    first = min((at for path in logs for at, _, _ in _lines(path)), default=0)
+    try:
+        output = parse_fio_json((directory / process["json"]).read_bytes())
+    except (KeyError, OSError, Malformed):
+        return first
+    runtime = max(1000 * side.runtime_s for job in output.jobs for side in job.sides)
+    if output.printed_epoch_s is None or first < EPOCH_FROM_MS:
+        return first
+    silent = first - interval_ms - (1000 * output.printed_epoch_s - runtime)
+    return first - interval_ms * round(silent / interval_ms) if 0 < silent < runtime else first
+
+
+def _mean_latency(
+    logs: Iterable[tuple[Iterable[Path], int]], interval_ms: int, counted: range
+) -> dict[str, float]:
     """Over all IOs of the counted intervals, by direction; nothing unless every job tells.
 
     `logs` are those of the IOPS, by which the means of the logs beside them are weighted.
     """
     waited: dict[str, float] = {}
     ios: dict[str, float] = {}
-    for path in logs:
+    for path, begun in ((path, begun) for paths, begun in logs for path in paths):
         beside = path.with_name(path.name.replace("_iops.", "_clat.", 1))
         if not beside.is_file():
             return {}
-        rates = _by_interval(_lines(path), interval_ms)
-        for name, means in _by_interval(_lines(beside), interval_ms).items():
+        rates = _by_interval(_lines(path), interval_ms, begun)
+        for name, means in _by_interval(_lines(beside), interval_ms, begun).items():
             for number, mean in means.items():
                 rate = rates.get(name, {}).get(number, 0.0) if number in counted else 0.0
                 waited[name] = waited.get(name, 0.0) + rate * mean
@@ -341,18 +370,10 @@ def _mean_latency(logs: Iterable[Path], interval_ms: int, counted: range) -> dic
     return {name: waited[name] / ios[name] for name in sorted(waited) if ios[name]}
 
 
-def _process(directory: Path, logs: str, host: str, interval_ms: int) -> _Rates:
-    lines = [line for path in _jobs(directory, logs, host) for line in _lines(path)]
-    return _by_interval(lines, interval_ms)
-
-
-def _by_interval(found: Iterable[tuple[int, float, str]], interval_ms: int) -> _Rates:
-    lines = list(found)
-    if not lines:
-        return {}
-    begun = min(at for at, _, _ in lines)
+def _by_interval(found: Iterable[tuple[int, float, str]], interval_ms: int, begun: int) -> _Rates:
+    """The sums of values by the interval, of which the first one ended at `begun`."""
     rates: _Rates = {}
-    for at, value, name in lines:
+    for at, value, name in found:
         by_interval = rates.setdefault(name, {})
         number = round((at - begun) / interval_ms)
         by_interval[number] = by_interval.get(number, 0.0) + value

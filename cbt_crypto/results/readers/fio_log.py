@@ -19,7 +19,7 @@ _FEWEST, _MOST = 4, 7
 #: A number has no more digits than this.
 _DIGITS = 16
 #: Times below this, in ms, count from the start of the job, not from 1970.
-_EPOCH_FROM_MS = 10**11
+EPOCH_FROM_MS = 10**11
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class FioLog:
     @property
     def is_relative(self) -> bool:
         """Whether times count from the start of the job (no `log_unix_epoch`)."""
-        return bool(len(self.times_ms)) and int(self.times_ms[0]) < _EPOCH_FROM_MS
+        return bool(len(self.times_ms)) and int(self.times_ms[0]) < EPOCH_FROM_MS
 
     @property
     def is_averaged(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,26 @@ def test_processes_and_jobs_add_up_in_the_seconds_that_all_have(tmp_path: Path) 
     block = read_block(tmp_path, [process(0), process(1)], 1000)
     assert block is not None
     assert block.series == (111, 112, 113)
+
+
+def test_a_stall_at_the_first_ios_counts_as_no_ios(tmp_path: Path) -> None:
+    """fio writes no line of a second without IO; the block began with its first line."""
+    begun = 1_700_000_000_000
+    for volume, first in ((0, 1), (1, 4)):
+        lines = "".join(f"{begun + 1000 * n}, 100, 0, 0\n" for n in range(first, 11))
+        write(tmp_path, volume, lines)
+        side = {"runtime": 10_000, "total_ios": 1000, "iops": 100.0, "io_bytes": 1, "bw_bytes": 1}
+        job = {"jobname": "j", "job options": {}, "read": side, "usr_cpu": 1.0, "sys_cpu": 1.0}
+        output = {"fio version": "3.39", "timestamp_ms": begun + 10_200, "jobs": [job]}
+        (tmp_path / f"json_{volume}").write_text(json.dumps(output))
+    processes = [{**process(volume), "json": f"json_{volume}"} for volume in (0, 1)]
+    block = read_block(tmp_path, processes, 1000)
+    assert block is not None
+    assert block.series == (100,) * 3 + (200,) * 7
+    assert block.iops == {"read": 170}
+    (tmp_path / "json_1").write_text("{")
+    torn = read_block(tmp_path, processes, 1000)
+    assert torn is not None and torn.series == (200,) * 7, "nothing says that it stalled"
 
 
 def test_directions_are_kept_apart(tmp_path: Path) -> None:
