@@ -12,8 +12,17 @@ from cbt_crypto.benchmarks.rbd import (
     RbdSingleClient,
     RbdSingleClientSync,
 )
-from cbt_crypto.benchmarks.upstream import Cosbench, Elbencho, Getput, Hsbench, Radosbench
-from cbt_crypto.benchmarks.upstream_fio import Fio, Kvmrbdfio, Librbdfio, Rawfio
+from cbt_crypto.benchmarks.upstream import (
+    Cosbench,
+    Elbencho,
+    Fio,
+    Getput,
+    Hsbench,
+    Kvmrbdfio,
+    Librbdfio,
+    Radosbench,
+    Rawfio,
+)
 
 #: Section name in the YAML file -> scenario.
 SCENARIOS: dict[str, type[Scenario]] = {

@@ -5,14 +5,25 @@ Their options are upstream's, passed on as they are; here is only what a campaig
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Optional
 
-from pydantic import ConfigDict, Field, model_validator
-from typing_extensions import Self, override
+from pydantic import (
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+from typing_extensions import Self, TypeGuard, override
 
 from cbt_crypto.archive.documents import KEPT
 from cbt_crypto.benchmarks.base import ClientProcess, Scenario
+from cbt_crypto.benchmarks.rbd import NEEDS_KRBD
+from cbt_crypto.hosts.devices import rbd_images
+from cbt_crypto.hosts.requirement import Requirement, program_needed
 from cbt_crypto.hosts.site import Site
 
 
@@ -178,3 +189,250 @@ class Cosbench(Kept):
     #: What asks the controller, which has no program of its own on clients.
     program: ClassVar[str] = "curl"
     is_noted: ClassVar[bool] = False
+
+
+#: Drivers of CBT's client endpoints -> what a client lacks for it, or ok.
+DRIVERS: Mapping[str, str] = {
+    "librbd": "echo ok",
+    "rbd-kernel": NEEDS_KRBD,
+    "rbd-nbd": """\
+$SUDO modprobe -q nbd 2> /dev/null || :
+if [ ! -b /dev/nbd0 ]; then echo "its kernel, $(uname -r), has no module nbd; take another driver"
+else echo ok; fi""",
+    "rbd-fuse": """\
+if [ ! -c /dev/fuse ]; then echo 'it has no /dev/fuse; load the module fuse, or take another driver'
+else echo ok; fi""",
+}
+
+
+class UpstreamFio(OfUpstream):
+    """fio, with a process for each number in the names of its logs."""
+
+    program: ClassVar[str] = "fio"
+    # With bins, so that percentiles of several processes can be had.
+    attributes: ClassVar[Mapping[str, Any]] = {"fio_out_format": "json+,normal"}
+
+    op_size: int = Field(4194304, ge=512, le=1 << 30, description="bytes of one IO")
+    mode: str = Field("write", pattern="^[a-z]+$", description="fio's rw")
+    iodepth: int = Field(16, ge=1, le=65536, description="IOs in flight per fio process")
+
+
+class Fio(UpstreamFio):
+    """Upstream CBT's fio on client endpoints: RBD images, or XFS that it makes on such images."""
+
+    name: ClassVar[str] = "fio"
+    volume_pattern: ClassVar[str] = r"--name=\S*-(\d+)-\d+(?:\s|$)"
+    fills_apart: ClassVar[bool] = True
+    defaults: ClassVar[Mapping[str, Any]] = {"time_based": True, "log_avg_msec": 1000}
+
+    client_endpoints: str = Field(description="a name of CBT's section client_endpoints")
+    driver: Literal["librbd", "rbd-kernel", "rbd-nbd", "rbd-fuse"] = Field(
+        description="taken from the section client_endpoints"
+    )
+    endpoints_per_client: int = Field(
+        1, ge=1, le=1000, description="taken from the section client_endpoints"
+    )
+
+    @property
+    @override
+    def needs_rbd_engine(self) -> bool:
+        return self.driver == "librbd"
+
+    @override
+    def requirements(self, site: Site) -> Sequence[Requirement]:
+        kernel = Requirement(self.driver, site.clients, DRIVERS[self.driver])
+        if self.driver == "librbd":
+            return (kernel,)
+        programs = ["mkfs.xfs"] + [self.driver] * (self.driver != "rbd-kernel")
+        return (kernel, *(program_needed(program, site.clients) for program in programs))
+
+    @override
+    def after(self, tmp_dir: str) -> str:
+        return "" if self.driver == "librbd" else rbd_images.unmount_below(f"{tmp_dir}/mnt")
+
+    def volume_numbers(self) -> tuple[str, ...]:
+        """One process for each endpoint."""
+        return tuple(str(n) for n in range(self.endpoints_per_client))
+
+
+# One that is mounted, swapped to, or below another is refused by the kernel itself.
+_GUARD = """\
+for device in $DEVICES; do
+    [ -b "$device" ] || { echo "$device is no block device" >&2; exit 1; }
+    $SUDO python3 -I -S -c 'import os, sys; os.open(sys.argv[1], os.O_RDWR | os.O_EXCL)' \\
+        "$device" 2> /dev/null || { echo "$device is in use" >&2; exit 1; }
+    [ $WIPE = 0 ] || continue
+    uuid=$($SUDO blkid -p -s UUID -o value "$device" || :)
+    [ -z "$uuid" ] || ! grep -qsx "$uuid" "$LEFT" || continue
+    [ -z "$($SUDO wipefs --noheadings "$device")" ] ||
+        { echo "$device carries data; say wipe: true to lose it" >&2; exit 1; }
+done"""
+
+# CBT's own cleanup empties and unmounts whatever is below /srv.
+_UNMOUNT = """\
+while read -r source place _; do
+    for device in $DEVICES; do
+        case $place in /srv/rbdfio-*-"${device##*/}") ;; *) continue ;; esac
+        [ "$source" = "$device" ] || continue
+        $SUDO umount "$place"
+        $SUDO rmdir "$place"
+        $SUDO blkid -p -s UUID -o value "$device" >> "$LEFT"
+    done
+done < /proc/mounts"""
+
+
+class OnDevices(UpstreamFio):
+    """fio on block devices of the clients, which upstream overwrites without a question."""
+
+    program_option: ClassVar[str] = "fio_cmd"
+    volume_pattern: ClassVar[str] = r"--write_\w+_log=\S*/output\.(\d+)"
+
+    block_devices: str = Field(
+        "/dev/vdb", description="block devices of each client, with commas; they are overwritten"
+    )
+    concurrent_procs: int = Field(
+        0, ge=0, le=1000, description="processes on each client; one for each device when 0"
+    )
+    wipe: bool = Field(False, description="overwrite devices that carry data")
+
+    @field_validator("block_devices")
+    @classmethod
+    def _paths(cls, value: str) -> str:
+        for device in value.split(","):
+            if not device.strip().startswith("/dev/") or ".." in device:
+                raise ValueError("takes paths below /dev/, with commas between them")
+        return value
+
+    @model_validator(mode="after")
+    def _named_by_a_log(self) -> Self:
+        extra = self.model_extra or {}
+        if not any(extra.get(f"log_{kind}", True) for kind in ("iops", "bw", "lat")):
+            raise ValueError("one of log_iops, log_bw and log_lat has to stay on")
+        return self
+
+    @property
+    def devices(self) -> list[str]:
+        """The paths in `block_devices`."""
+        return [device.strip() for device in self.block_devices.split(",")]
+
+    @override
+    def options(self) -> dict[str, Any]:
+        options = super().options()
+        del options["wipe"]
+        return {**options, "concurrent_procs": len(self.volume_numbers())}
+
+    @override
+    def requirements(self, site: Site) -> Sequence[Requirement]:
+        asked = f"if said=$({{\n{self.guard(site.tmp_dir)}\n}} 2>&1); then echo ok\n"
+        script = f'{asked}else echo "$said" | tail -n 1; fi'
+        return (Requirement("block_devices", site.clients, script, "devices"),)
+
+    @override
+    def guard(self, tmp_dir: str) -> str:
+        """Upstream asks nobody, so the host says right before that nobody uses them.
+
+        And that they are blank, or have a file system that an earlier cell left.
+        """
+        return f"{self._values(tmp_dir)}\nWIPE={int(self.wipe)}\n{_GUARD}"
+
+    def _values(self, tmp_dir: str) -> str:
+        left = shlex.quote(f"{tmp_dir}/left-on-devices")
+        return f"DEVICES={shlex.quote(' '.join(self.devices))}\nLEFT={left}"
+
+    def volume_numbers(self) -> tuple[str, ...]:
+        """One for each process."""
+        return tuple(str(n) for n in range(self.concurrent_procs or len(self.devices)))
+
+
+class Rawfio(OnDevices):
+    """Upstream CBT's fio on block devices of the clients."""
+
+    name: ClassVar[str] = "rawfio"
+
+
+class Kvmrbdfio(OnDevices):
+    """Upstream CBT's fio on ext4, which it makes on block devices of the clients."""
+
+    name: ClassVar[str] = "kvmrbdfio"
+    results: ClassVar[str] = "output"
+
+    @override
+    def after(self, tmp_dir: str) -> str:
+        return f"{self._values(tmp_dir)}\n{_UNMOUNT}"
+
+
+_OF_WORKLOADS = ("workload", "pre_workload_script", "total_iodepth")
+
+
+class Librbdfio(OfUpstream):
+    """Upstream CBT's fio on RBD images; every option of upstream's is taken."""
+
+    name: ClassVar[str] = "librbdfio"
+    program: ClassVar[str] = "fio"
+    volume_pattern: ClassVar[str] = r"--rbdname=\S*-(\d+)(?:\s|$)"
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "time_based": True,
+        "idle_monitor_sleep": 0,
+        "wait_pgautoscaler_timeout": 0,
+        "log_avg_msec": 1000,
+        # With bins, so that percentiles of several processes can be had.
+        "fio_out_format": "json+,normal",
+    }
+
+    workload: Optional[str] = Field(
+        None, description="the workload's name; filled in where the section has `workloads`"
+    )
+    pre_workload_script: Optional[str] = Field(
+        None, description="command that each client runs before each cell"
+    )
+    total_iodepth: Optional[int] = Field(
+        None, ge=1, le=1 << 20, description="IOs in flight on each client, divided among volumes"
+    )
+    volumes_per_client: int = Field(1, ge=1, le=1000, description="images on each client")
+    vol_size: int = Field(16384, ge=4, le=1 << 30, description="MiB of each image")
+    iodepth: int = Field(16, ge=1, le=65536, description="IOs in flight per fio process")
+    op_size: int = Field(4194304, ge=512, le=1 << 30, description="bytes of one IO")
+    mode: str = Field("write", pattern="^[a-z]+$", description="fio's rw")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _depth_of_total(cls, given: Any) -> Any:
+        """`iodepth` is what a volume gets of `total_iodepth`, which wins for upstream too."""
+        if not isinstance(given, dict):
+            return given
+        total, volumes = given.get("total_iodepth"), given.get("volumes_per_client", 1)
+        if not _is_count(total) or not _is_count(volumes):
+            return given
+        return {**given, "iodepth": total // min(volumes, total)}
+
+    def options(self) -> dict[str, Any]:
+        """Without what is nothing to upstream's object, or not set."""
+        options = super().options()
+        ours = {"pre_workload_script", "workload"}
+        if self.total_iodepth is not None:
+            ours.add("iodepth")
+        return {key: value for key, value in options.items() if key not in ours}
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """So that cells without workloads are named as before there were any."""
+        options: dict[str, Any] = handler(self)
+        return {k: v for k, v in options.items() if v is not None or k not in _OF_WORKLOADS}
+
+    @property
+    @override
+    def needs_rbd_engine(self) -> bool:
+        return True
+
+    def before(self) -> Optional[str]:
+        """What each client runs before a cell."""
+        return self.pre_workload_script
+
+    def volume_numbers(self) -> tuple[str, ...]:
+        """One process for each image; upstream uses fewer where the total depth is less."""
+        volumes = min(self.volumes_per_client, self.total_iodepth or self.volumes_per_client)
+        return tuple(str(n) for n in range(volumes))
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

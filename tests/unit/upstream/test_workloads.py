@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto.benchmarks.upstream_fio import Librbdfio
+from cbt_crypto.benchmarks.upstream import Librbdfio
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.order import cells_of
