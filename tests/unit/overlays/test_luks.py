@@ -392,7 +392,7 @@ def _without_dmsetup(osd: Any) -> None:
             lambda osd: osd["named"].update(data="254:99"),
             "is on device 254:16 and not on 254:99",
         ),
-        (ABSENT, "plain", _without_dmsetup, "it lies on volume, and dmsetup does not say"),
+        (ABSENT, "plain", _without_dmsetup, "it is on volume, and dmsetup does not say"),
     ],
 )
 def test_what_the_proof_does_not_let_pass(
