@@ -12,6 +12,7 @@ import yaml
 
 from cbt_crypto.engine.contract import Engine
 from cbt_crypto.hosts import directories
+from cbt_crypto.plan.layout import section_of
 
 pytestmark = pytest.mark.contract
 
@@ -65,6 +66,21 @@ def test_without_tmp_dir_upstream_gets_ours(
     assert "tmp_dir" not in yaml.safe_load(path.read_text())["cluster"]
     assert upstream.settings.cluster["tmp_dir"] == directories.DEFAULT
     assert upstream.settings.cluster["pid_dir"] == f"{directories.DEFAULT}/ceph/run"
+
+
+def test_a_file_that_a_section_alone_tells_to_be_of_cbt(
+    bench: Make, write_campaign: Callable[..., Path], tmp_path: Path
+) -> None:
+    settings = bench().engine.settings
+    coded = {"replication": "erasure", "erasure_profile": "two"}
+    path = write_campaign(
+        cluster={"pool_profiles": {"rbd": coded}}, client_endpoints={"x": {"driver": "librbd"}}
+    )
+    settings.initialize(
+        argparse.Namespace(config_file=str(path), archive=str(tmp_path / "a"), conf=None)
+    )
+    section = section_of(settings.cluster)
+    assert section.use_existing and section.pool_profiles["rbd"].erasure_profile == "two"
 
 
 @pytest.mark.parametrize(

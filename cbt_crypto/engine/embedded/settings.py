@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from cbt_crypto.hosts.secret import document_without
+from cbt_crypto.plan.file import of_cbt
 
 cluster: dict[str, Any] = {}
 benchmarks: dict[str, Any] = {}
@@ -26,6 +27,9 @@ def initialize(ctx: argparse.Namespace) -> None:
     for name, section in _sections().items():
         section.clear()
         section.update(document.get(name) or {})
+    if of_cbt.is_of_cbt(document):
+        cluster.clear()
+        cluster.update(of_cbt.translated(document)["cluster"])
     if getattr(ctx, "conf", None):
         cluster["conf_file"] = str(ctx.conf)
     cluster["archive_dir"] = str(ctx.archive)

@@ -367,7 +367,9 @@ class Settings:
                 self._module.initialize(given)
         _mask(Path(ctx.archive) / "results" / "cbt_config.yaml")
         cluster = self._module.cluster
-        of_file = _cluster_of(Path(ctx.config_file))
+        document = yaml.safe_load(Path(ctx.config_file).read_text(encoding="utf-8"))
+        # As the file has it: upstream sets two of its keys.
+        of_file = document["cluster"]
         conf = getattr(ctx, "conf", None) or of_file.get("conf_file")
         del cluster["conf_file"]
         if conf:
@@ -375,7 +377,7 @@ class Settings:
         if "tmp_dir" not in of_file:
             # Upstream has put a directory there that is named after this process.
             del cluster["tmp_dir"]
-        if of_cbt.is_of_cbt({"cluster": cluster, "benchmarks": self._module.benchmarks}):
+        if of_cbt.is_of_cbt(document):
             ours = of_cbt.translated_cluster(cluster)
             cluster.clear()
             cluster.update(ours)
@@ -431,13 +433,6 @@ class _Commands(logging.Handler):
         # What we ran through it is logged where we did.
         if begins and MARK not in begins[1]:
             command_log.record(["-"], "upstream CBT starts", begins[1], "started", 0.0)
-
-
-def _cluster_of(config_file: Path) -> dict[str, Any]:
-    """Return the cluster section as the file has it: upstream sets two of its keys."""
-    document = yaml.safe_load(config_file.read_text(encoding="utf-8"))
-    section: dict[str, Any] = document["cluster"]
-    return section
 
 
 def for_upstream(section: ClusterSection) -> dict[str, Any]:
