@@ -339,7 +339,7 @@ def _devices(
 #: The part of upstream's directories that names the cluster; with it they are where ours are.
 CLUSTER_ID = "ceph"
 #: In pid_dir: perf is started once for each pid that this file lists, so it lists one.
-ONE_PID = "monitored.pid"
+ONE_PID = "monitored"
 
 
 class Settings:

@@ -46,6 +46,6 @@ def test_monitoring_in_upstream_s_words() -> None:
     perf = arguments["perf"]
     assert perf["args"].format(perf_dir="/d", pid=1) == "stat -a -o /d/perf.out"
     assert perf["perf_cmd"] == "sudo perf"
-    assert perf["pid_glob"] == "monitored.pid"
+    assert perf["pid_glob"] == "monitored", "diagnosis takes *.pid for a daemon's"
     # Since monitoring is a package, that key would make it a profile for each OSD.
     assert "pid_glob" not in monitoring_arguments(profiles, perf_by_pid_files=False)["perf"]
