@@ -332,8 +332,8 @@ def _finish(built: Report, out_dir: Path) -> None:
 
     show(built, widened(Console()))
     paths = write(built, out_dir)
-    written = ", ".join(str(path) for path in paths if path.parent == out_dir)
-    say(f"\nwritten: {written} and {out_dir / 'charts'}/*.svg")
+    names = [path.name for path in paths if path.parent == out_dir]
+    say(f"\nwritten to {out_dir}: {', '.join(names)}, charts/*.svg")
 
 
 def _percent(ctx: click.Context, option: click.Parameter, value: Any) -> float:

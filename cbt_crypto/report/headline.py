@@ -255,21 +255,22 @@ def _limits(report: Report) -> Iterator[str]:
     hosts = _mapping(report.environment.get("hosts"))
     if any(_mapping(about).get("osds_on_files") for about in hosts.values()):
         yield "OSDs are on files, not on drives."
-    failed = [cell for cell in report.cells if cell.state == "failed"]
+    cells = [cell for cell in report.cells if cell.state != "missing"]
+    failed = [cell for cell in cells if cell.state == "failed"]
     if failed:
-        yield f"{len(failed)} of {len(report.cells)} cells failed: {failed[0].reason}."
+        yield f"{len(failed)} of {len(cells)} cells failed: {failed[0].reason}."
     memory = [
         cell
-        for cell in report.cells
+        for cell in cells
         if cell.direction == "read" and cell.figures.get(FROM_MEMORY, 0.0) >= _FROM_MEMORY
     ]
     if memory:
-        rows = f"{len(memory)} of {len(report.cells)} rows"
+        rows = f"{len(memory)} of {len(cells)} rows"
         yield f"Reads came from memory, not from drives, in {rows}."
-    yield from limits_of_rows([cell.limit for cell in report.cells])
-    warned = [cell for cell in report.cells if any(w.startswith(_SATURATED) for w in cell.warnings)]
-    if warned and not any(cell.limit for cell in report.cells):
-        yield f"Processors or network were saturated in {len(warned)} of {len(report.cells)} rows."
+    yield from limits_of_rows([cell.limit for cell in cells])
+    warned = [cell for cell in cells if any(w.startswith(_SATURATED) for w in cell.warnings)]
+    if warned and not any(cell.limit for cell in cells):
+        yield f"Processors or network were saturated in {len(warned)} of {len(cells)} rows."
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -134,3 +134,14 @@ def _with(report: Report, row: ReportCell, compared: Comparison) -> Report:
     (section,) = table.sections
     cells = tuple(other if cell is row else cell for cell in section.cells)
     return replace(report, tables=(replace(table, sections=(replace(section, cells=cells),)),))
+
+
+def test_what_limits_a_report_counts_the_rows_that_were_run(small: Path) -> None:
+    """`Limited by ... in 8 of 40 rows` stood above a table of 8 rows."""
+    first, *others = cells(small)
+    for cell in others:
+        shutil.rmtree(small / cell["path"])
+    proof = small / first["path"] / "proof.json"
+    document_of_proof = json.loads(proof.read_text())
+    proof.write_text(json.dumps({**document_of_proof, "proved": False, "reason": "x"}))
+    assert any(sentence.startswith("1 of 1 cells failed") for sentence in build(small).limits)
