@@ -291,7 +291,7 @@ def init(
 def within(
     most: float, starts: Iterable[Start], hours_of_one: Callable[[Start], float]
 ) -> tuple[Start, float]:
-    """Return the first that takes so many hours at most, else the last, and the hours it takes."""
+    """Return the first that takes `most` hours or less, else the last, and the hours it takes."""
     for start in starts:
         taken = start, hours_of_one(start)
         if taken[1] <= most:

@@ -218,7 +218,7 @@ def test_a_group_is_proved_where_it_alone_was_loaded(target: SideBySideCluster) 
     assert "was to idle" in _judged(target, placed, 2 << 20)["reason"]
     strange = {site.pool("rbd"): [*own, site.idle[0].id]}
     assert f"is on osd.{site.idle[0].id}" in _judged(target, strange, 0)["reason"]
-    assert "nobody said" in _judged(target, {}, 0)["reason"]
+    assert "no answer says" in _judged(target, {}, 0)["reason"]
     assert not _judged(target, {site.pool("rbd"): []}, 0)["proved"]
 
 
