@@ -1,8 +1,6 @@
-"""Drives in a known state before they are measured, after SNIA's Performance Test Specification.
+"""Drives in a known state before they are measured: SNIA's SSS Performance Test 2.0.2.
 
-A flash drive that was never written over is faster than it will ever be again. The specification
-(Solid State Storage Performance Test Specification 2.0.2) first overwrites the whole of it,
-whatever will be measured, then runs what is measured in rounds until five of them are alike.
+A new flash drive is too fast: all of it is overwritten, then rounds run until five are alike.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The scenario seam: how clients load a cluster, as pure values like the overlays.
 
-A scenario is a frozen pydantic model: its fields are its options in the YAML file, one value
-each; where the file lists several, one scenario object is made for each combination. Its hooks
-return shell text; `cbt_crypto.run.cell.measure` runs them. `docs/write-a-scenario.md` has a
-complete one.
+Fields are options of the YAML file, one value each. Hooks return shell text, which
+`cbt_crypto.run.cell.measure` runs. `docs/write-a-scenario.md` has a complete one.
 """
 
 from __future__ import annotations
@@ -38,11 +36,7 @@ def share_of(rate: Rate) -> Optional[float]:
 
 
 def depths(total: Optional[int], iodepth: int, volumes: int) -> tuple[int, ...]:
-    """IOs in flight of each process of a client.
-
-    A total is shared out as CBT does it: the remainder to the first volumes, and where it is less
-    than their number to as many of them.
-    """
+    """IOs in flight of each process of a client; a total is shared as CBT does."""
     if total is None:
         return (iodepth,) * volumes
     each, more = divmod(total, volumes)
@@ -107,11 +101,9 @@ class Volume:
 
 @dataclass(frozen=True)
 class ClientProcess:
-    """One client process: where it runs, and which files are its own.
+    """One client process: host, CBT's number `volume` in its files' names, and `kind` of reader.
 
-    `volume` is the number CBT puts into file names: `json_output.<volume>.<host>`. `kind` says
-    which reader understands its results (`cbt_crypto.results.readers.process_output`), which are in
-    `<results>.<volume>`.
+    Its results are in `<results>.<volume>`.
     """
 
     host: str
@@ -260,10 +252,9 @@ class Scenario(BaseModel):
     def measure(
         self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
     ) -> HostScripts:
-        """Shell text that runs the processes of one cell on each active client.
+        """Shell text that runs the processes of one cell on each active client; it exits with 0.
 
-        It leaves each process's exit status in `run_dir/exit_status.<volume>` and its results in
-        CBT's file names. It exits 0 when the processes ran, whatever they returned.
+        Results and `run_dir/exit_status.<volume>` have CBT's file names.
         """
         raise NotImplementedError
 
@@ -279,11 +270,7 @@ def command(program: str, job: Job) -> str:
 
 
 def results(n: int, log_avg_msec: int) -> dict[str, object]:
-    """Options for results in CBT's names: `json_output.<n>` and logs `output.<n>_*`.
-
-    Each IO is logged as a mean over `log_avg_msec`, and its latency as a histogram: percentiles
-    of several processes can only be had from histograms.
-    """
+    """Options for `json_output.<n>` and logs `output.<n>_*`, averaged, with histograms."""
     return {
         # A line a second on its standard output, which `run` below keeps apart.
         "eta": "always",
@@ -297,10 +284,7 @@ def results(n: int, log_avg_msec: int) -> dict[str, object]:
 
 
 def run(n: int, fio: str) -> str:
-    """Shell text that runs one fio: its exit status in `exit_status.<n>`, words in `output.<n>`.
-
-    While it runs, `live.<n>` says how much it does; a campaign shows that, and it is gone then.
-    """
+    """Shell text that runs one fio: `exit_status.<n>`, `output.<n>`, meanwhile `live.<n>`."""
     words = f"tr '\\r' '\\n' < live.{n} | grep -av -e '^Jobs: ' -e '^$' || :; cat errors.{n}"
     return (
         f"s=0; {fio} > live.{n} 2> errors.{n} || s=$?; {{ {words}; }} > output.{n}; "

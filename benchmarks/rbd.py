@@ -282,10 +282,10 @@ class RbdFio(Aged):
         self, n: int, volume: Volume, clients: int = 1,
         commands: Optional[ClusterCommands] = None,
     ) -> str:  # fmt: skip
-        """The fio command of one process; its files are `*.<n>*` in the working directory.
+        """The fio command of one process, with files `*.<n>*` here, of no cluster without
+        `commands`.
 
-        Without `commands` it is a client of no cluster in particular. `clients` is the number of
-        hosts that run as many processes as this one.
+        `clients` is the number of hosts that run as many processes as this one.
         """
         jobs = clients * len(self.depths) * self.numjobs
         job: dict[str, object] = {
@@ -444,10 +444,7 @@ else echo ok; fi"""
 
 
 class RbdKrbd(RbdSingleClient):
-    """One fio process on the first client, on an image that the kernel's client has mapped.
-
-    ms_mode is secure where a client of the cluster has ms_client_mode secure; else crc.
-    """
+    """One fio process on the first client, on an image that the kernel's client has mapped."""
 
     name: ClassVar[str] = "rbd_krbd"
     takes_encryption: ClassVar[bool] = True

@@ -329,10 +329,7 @@ class OnDevices(UpstreamFio):
 
     @override
     def guard(self, tmp_dir: str) -> str:
-        """Upstream asks nobody, so the host says right before that nobody uses them.
-
-        And that they are blank, or have a file system that an earlier cell left.
-        """
+        """Check on the host that devices are unused, and blank or an earlier cell's."""
         return f"{self._values(tmp_dir)}\nWIPE={int(self.wipe)}\n{_GUARD}"
 
     def _values(self, tmp_dir: str) -> str:

@@ -112,7 +112,6 @@ def _is_outside(about: Mapping[str, Any], shown: str) -> bool:
 
 
 def _wanted(about: Mapping[str, Any]) -> str:
-    """What Ceph takes, as `config help` has it."""
     if about.get("enum_values"):
         return f"Ceph takes {', '.join(about['enum_values'])}"
     limits = [f"{word} {about[key]}" for key, word in (("min", "at least"), ("max", "at most"))
@@ -178,7 +177,6 @@ class CephOptions(Overlay):
 
     @property
     def _options(self) -> Options:
-        """Section -> option -> value, as they are written in ceph.conf."""
         sections: Options = {}
         for section, options in (self.__pydantic_extra__ or {}).items():
             sections[section] = {normal_name(name): _text(value) for name, value in options.items()}
@@ -293,7 +291,6 @@ class CephOptions(Overlay):
         return joined((daemons, self._ask_clients(site)))
 
     def _ask_clients(self, site: Site) -> HostScripts:
-        """What a client that connects as the cell's do has in force."""
         names = self._of_clients()
         if not names:
             return {}
@@ -335,7 +332,6 @@ class CephOptions(Overlay):
         return found
 
     def _wrong(self, site: Site, looks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """A sentence for each daemon and client that has another value, or cannot say."""
         expected = {f"osd.{osd.id}" for osd in site.osds}
         if self._of_clients():
             expected |= {f"client on {host}" for host in site.active_clients}

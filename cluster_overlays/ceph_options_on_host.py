@@ -1,8 +1,4 @@
-"""What a release of Ceph knows of options, and what daemons have. This file runs on the hosts.
-
-Its source is sent to them, so it needs nothing but Python 3.6 and Ceph's own commands. It is a
-`Watch` too: see `cluster_overlays/base.py`.
-"""
+"""What a release knows of options, and what daemons have: a `Watch`. Runs on hosts: Python 3.6."""
 
 import ctypes
 import difflib
@@ -23,10 +19,7 @@ _OF_CAMPAIGN = ("default", "file", "final")
 
 
 def described() -> List[Dict[str, Any]]:
-    """Every option of this release, as `config help` has them.
-
-    A client that looks for monitors in vain answers, so no cluster is needed.
-    """
+    """Every option of this release, as `config help` has them, without a cluster."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "asok")
         conf = os.path.join(folder, "conf")
@@ -54,7 +47,6 @@ class Parser:
     """Ceph's own reading of values: a client's that is connected to nothing."""
 
     def __init__(self) -> None:
-        """Raises OSError without librados."""
         self._lib = ctypes.CDLL("librados.so.2")
         self._client = ctypes.c_void_p()
         self._lib.rados_create(ctypes.byref(self._client), b"admin")

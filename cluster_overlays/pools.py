@@ -129,7 +129,6 @@ class Pools(Overlay):
 
 
 def _read(output: str, states: Mapping[str, State]) -> tuple[Any, dict[str, Any]]:
-    """`ceph osd dump`, and where the objects of each pool are. Raises ValueError, KeyError."""
     dumped, *parts = output.split(_PGS)
     placed = {}
     for (name, state), part in zip(states.items(), parts):

@@ -52,6 +52,5 @@ class Clients:
             return self.mark in environ.read()
 
     def _runs_client(self, pid: str) -> bool:
-        """What carries the mark may become a client at any time, as a script that ends in fio."""
         with open(f"/proc/{pid}/comm") as file:
             return file.read().strip() in self.programs

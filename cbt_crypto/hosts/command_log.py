@@ -154,8 +154,6 @@ class _File(logging.handlers.RotatingFileHandler):
 
 
 class _Echo(logging.Handler):
-    """Gives each line to a function, as `cbt.py -v` does."""
-
     def __init__(self, show: Callable[[str], None]) -> None:
         super().__init__()
         self._show = show

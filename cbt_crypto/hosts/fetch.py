@@ -106,7 +106,6 @@ def unpack(stream: BinaryIO, target: Path) -> list[str]:
 
 
 def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> bool:
-    """Write a file or directory; return whether it is of such a kind."""
     if member.isdir():
         path.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
         return True

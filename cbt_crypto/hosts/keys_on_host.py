@@ -31,7 +31,6 @@ def make_key_directory() -> str:
 
 
 def _file_system(mount: str) -> str:
-    """The type of the file system, as stat(1) calls it; empty when it cannot tell."""
     pipe = subprocess.PIPE
     done = subprocess.run(["stat", "-f", "-c", "%T", mount], stdout=pipe, stderr=pipe, check=False)
     return done.stdout.decode().strip()

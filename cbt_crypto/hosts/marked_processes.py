@@ -79,7 +79,6 @@ def _of_lab(directory: Path) -> list[psutil.Process]:
 
 
 def _marked(variable: str, value: str, begins: bool = False) -> list[psutil.Process]:
-    """The processes whose environment has that value, or one that begins with it."""
     processes = []
     for process in psutil.process_iter():
         if process.pid == os.getpid():

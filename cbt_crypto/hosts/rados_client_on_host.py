@@ -33,7 +33,6 @@ def told(conf: str, user: str, names: List[str]) -> List[str]:
 
 
 def _refusal(number: int, keyring: str) -> str:
-    """Why the monitors of a file that can be read let nobody in."""
     if number == errno.ETIMEDOUT:
         return f"no monitor answers within {TIMEOUT_S} s"
     # The latter where the file does not say cephx, and the client has nothing else to offer.

@@ -326,7 +326,6 @@ class Zones:
     """RAPL's zones that can be read."""
 
     def __init__(self, folder: str) -> None:
-        """intel-rapl-mmio:* is the same energy, counted again; the pattern does not match it."""
         self.header, self.files = "", []  # type: str, List[str]
         for zone in sorted(glob.glob(f"{folder}/intel-rapl:*")):
             try:

@@ -121,7 +121,6 @@ class Remote:
     """Run scripts through an engine as the campaign's user, with `mark` in their environment."""
 
     def __init__(self, common: Execution, tmp_dir: str, user: Optional[str] = None) -> None:
-        """`common` is the engine's module; `tmp_dir` the campaign's directory on every host."""
         self._common = common
         self._tmp_dir = tmp_dir
         self._user = user
@@ -217,7 +216,6 @@ def answer_of(host: str, what: str, text: str, read: Callable[[str], T]) -> T:
 def _record(
     scripts: HostScripts, results: Mapping[str, HostResult], what: str, seconds: float
 ) -> None:
-    """A line of the command log for the hosts that ran the same and ended alike."""
     hosts_of: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for host, result in results.items():
         errors = result.stderr if result.status != 0 else ""

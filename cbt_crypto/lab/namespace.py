@@ -272,7 +272,6 @@ class Nodes:
         return None if status is None else f"{node.name} ended while it started, status {status}"
 
     def _make_disks(self, node: Node) -> None:
-        """The node's data disks; one stays a file where this machine gives no loop device."""
         devices = self.lab.node_dir(node) / "devices"
         with devices.open("w", encoding="ascii") as file:
             for disk in make_disks(self.lab, node):

@@ -194,7 +194,6 @@ class Steps:
         self._started = 0.0
 
     def __enter__(self) -> Self:
-        """Nothing is shown until the first step."""
         return self
 
     def __exit__(

@@ -173,7 +173,6 @@ def _processors(guest: Guest) -> list[str]:
 
 
 def _port(node: int, slot: int) -> list[str]:
-    """A port on a NUMA node, for one device; its bus is `port<slot>`."""
     return ["-device", f"pcie-root-port,id=port{slot},bus=pxb{node},chassis={slot},slot={slot}"]
 
 

@@ -192,7 +192,6 @@ def advice(
 
 
 def _least_time(percent: int, spreads: Sequence[Spread], costs: Costs, *, is_added: bool) -> str:
-    """What a precision takes; `is_added`: deployments are, until the percentages are known."""
     half = math.log1p(percent / 100)
     count = until_known if is_added else named_beforehand
     best = optimum(spreads, costs, half, count)

@@ -119,7 +119,6 @@ class Earlier:
     """The finished cells of an earlier archive, and what they tell of a workload's spread."""
 
     def __init__(self, archive: Path) -> None:
-        """Read an archive; UsageError where no cell is measured."""
         self.archive = archive
         self.durations = Durations(steps_of(archive))
         self._cells: list[tuple[Path, dict[str, Any]]] = []
@@ -215,7 +214,6 @@ def _of_deployments(plan: Plan, cell: Cell, earlier: Earlier, turns: int, most: 
 
 
 def _on(where: str, seen: Sequence[Seen]) -> Sequence[Seen]:
-    """Those that were measured on such clusters; all where there are none."""
     return [one for one in seen if one.where == where] or seen
 
 

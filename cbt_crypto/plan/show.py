@@ -139,7 +139,6 @@ def _rows(plan: Plan, durations: Durations) -> Iterator[tuple[int, tuple[str, st
 
 
 def _rounds(plan: Plan) -> Iterator[tuple[int, list[Step]]]:
-    """Steps with their cells' round; all of round 0 in other orders than turns."""
     campaign = plan.campaign
     in_turns = campaign.cluster.order == "interleaved" or campaign.groups or is_in_rounds(campaign)
     of_round: list[Step] = []
@@ -217,7 +216,6 @@ def _pauses(plan: Plan) -> str:
 
 
 def _buys(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
-    """What the campaign will be able to answer."""
     section, campaign = plan.campaign.cluster, plan.campaign
     is_one_cluster = "never" in (origin_of(section).rebuild, section.rebuild)
     in_rounds = is_in_rounds(campaign)
@@ -283,7 +281,6 @@ def _losses(plan: Plan, rounds: int, spread: float, is_shared: bool) -> tuple[st
 
 
 def _seen(plan: Plan, rounds: int) -> str:
-    """The losses that verdicts will show, whatever deployments differ by."""
     # Where a deployment serves both sides, what it differs by is in both.
     is_shared = "apart" not in wheres(plan.campaign)
     what = "percentages differ from round to round" if is_shared else "deployments differ"

@@ -207,7 +207,6 @@ def _overlays(configurations: Configurations) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _room(cluster: ClusterSection, groups: int) -> Iterator[tuple[KeyPath, str]]:
-    """What of a device and of memory is left for each group's OSDs."""
     per_device = cluster.osds_per_device
     if isinstance(per_device, int) and per_device * groups > 16:
         sentence = f"makes {per_device * groups} OSDs on each device for {groups} groups of "

@@ -286,7 +286,6 @@ def _missing(volumes_of: _Volumes, cells: Sequence[Cell], there: Container[str])
 
 
 def _filling(scenario: Scenario) -> dict[str, Any]:
-    """The options that say how a volume is made and filled, and where."""
     return {"drive": scenario.drive_name, **{key: getattr(scenario, key, None) for key in _FILLING}}
 
 
@@ -317,7 +316,6 @@ def _turn(campaign: Campaign, last: Optional[Cell], cell: Cell) -> Optional[Depl
 def _compared(
     campaign: Campaign, stacks: dict[str, Stack], last: Cell, cell: Cell
 ) -> Optional[Change]:
-    """What the file and the overlays want between two cells."""
     if last.variant != cell.variant:
         return Transition.REBUILD, variant_words(cell.variant)
     if _needs_own(campaign, last, cell):

@@ -48,7 +48,6 @@ def ratio(one: Optional[Comparison], other: Optional[Comparison]) -> Optional[Co
 
 
 def _judged(found: Mapping[Any, Optional[Comparison]]) -> dict[Any, Optional[Comparison]]:
-    """With their verdicts, which hold together."""
     p_values = {key: one.p for key, one in found.items() if one is not None and one.p is not None}
     shown = differing(p_values)
     return {
@@ -59,8 +58,6 @@ def _judged(found: Mapping[Any, Optional[Comparison]]) -> dict[Any, Optional[Com
 
 @dataclass(frozen=True)
 class _Row:
-    """A configuration under a workload, by the archive that it is of."""
-
     load: str
     name: str
     cells: Mapping[str, ReportCell]
@@ -282,7 +279,6 @@ def _texts(point: Point, reports: Mapping[str, Report]) -> list[str]:
 
 
 def _started(report: Report) -> float:
-    """In seconds since the epoch, 0 where nobody knows."""
     started = report.environment.get("started")
     if not isinstance(started, (int, float)) or not 0 < started < 2**33:
         return 0.0

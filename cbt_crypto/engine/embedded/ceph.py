@@ -171,7 +171,6 @@ class Ceph:
         return dict.fromkeys(self.site.hosts, script + _remake(self._base))
 
     def _empty_devices(self) -> str:
-        """Shell text that wipes the devices which the campaign claimed."""
         return f"{destroy.empty_all(self.tmp_dir)}\n"
 
     def purge(self) -> None:
@@ -238,11 +237,9 @@ class Ceph:
         return [claims, self.volumes(), self.hooks.before_osds()]
 
     def _osds_made(self) -> HostScripts:
-        """From bare devices to OSDs that can be started: one script for each host."""
         return self._at_once(joined([*self._prepared(), self._mkfs_scripts()]))
 
     def _at_once(self, scripts: HostScripts) -> HostScripts:
-        """One start of Python for all that is proved, on hosts that have devices."""
         return {
             host: destroy.at_once(self.tmp_dir, text) if self.site.devices_of(host) else text
             for host, text in scripts.items()
@@ -329,7 +326,6 @@ class Ceph:
         self._keys = self._key_form().keyring(["mon.", "client.admin", *mgrs, *osds])
 
     def _key_form(self) -> KeyForm:
-        """How this release makes keys: asked once, of the first monitor's host."""
         tools = [self.hooks.program(name) for name in ("ceph-authtool", "monmaptool")]
         if tools[0] not in self._forms:
             host, cipher = self.site.mons[0], self.section.auth_cipher
@@ -342,7 +338,6 @@ class Ceph:
         return self._forms[tools[0]]
 
     def _first_maps(self) -> str:
-        """Shell text that makes the monitors' first maps."""
         addresses = {n: a for named in self.addressed().mons.values() for n, a in named.items()}
         return self._daemons.first_maps(self.fsid, addresses, self._key_form())
 
@@ -405,7 +400,6 @@ class Ceph:
         return f"{folders}{destroy.format_osds(self.tmp_dir, mkfs)}\n"
 
     def _mkfs(self, osd: Osd) -> str:
-        """Shell text that makes the OSD of `$uuid`."""
         ceph_osd = self.hooks.program(self.ceph_osd_cmd)
         program = f"{quote(ceph_osd)} -c {quote(self.tmp_conf)} -i {osd.id}"
         device, db_device = self.hooks.osd_device(osd), self.hooks.osd_db_device(osd)

@@ -262,7 +262,6 @@ def _pdsh_argv(nodes: Sequence[str], files: str) -> list[str]:
 
 
 def _ssh_argv(node: str) -> list[str]:
-    """The ssh command that runs a script on one host, over the connection that pdsh shares."""
     command = f"exec env CBT_HOST={shlex.quote(_host(node))} sh -c {shlex.quote(_READ_SCRIPT)}"
     return ["sh", "-c", f'{_LIMIT}; exec "$@"', "sh", *_ssh(node), command]
 

@@ -51,7 +51,6 @@ class NativeBenchmark:
         self, modules: Modules, common: Common, cluster: UpstreamCeph, scenario: OfUpstream,
         work: CellWork,
     ) -> None:  # fmt: skip
-        """Touches nothing. `cluster` and `scenario` are those of `work`."""
         self._common = common
         self.scenario = scenario
         self.site = work.site
@@ -160,7 +159,6 @@ class NativeBenchmark:
     def _status(
         self, loads: Sequence[execution.Ending], host: str, volume: str, phase: str
     ) -> Optional[int]:
-        """The worst exit status of a process of that volume; None when it left none."""
         if not self.scenario.is_noted:
             return 0
         statuses = [

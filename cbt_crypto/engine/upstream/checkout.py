@@ -80,7 +80,6 @@ def looks_like_checkout(path: Path) -> bool:
 
 
 def _missing(path: Path) -> Optional[str]:
-    """The first of CBT's modules that the folder lacks."""
     for names in _FILES:
         if not any((path / name).is_file() for name in names):
             return " or ".join(names)
@@ -112,7 +111,6 @@ def read_checkout(path: Path, said_by: str) -> Checkout:
 
 
 def _git(path: Path, *arguments: str) -> Optional[str]:
-    """What git prints; None where it fails or is not there."""
     try:
         done = subprocess.run(
             # A repository's own configuration names no program that we would run.
@@ -346,7 +344,6 @@ class Settings:
     """Upstream's module; its sections are other dicts after each `initialize`: ask anew."""
 
     def __init__(self, module: Any, perf_by_pid_files: bool = True) -> None:
-        """`perf_by_pid_files`: whether upstream's perf is started once for each of them."""
         self._module = module
         self._perf_by_pid_files = perf_by_pid_files
         #: Roles on whose hosts our sampler takes collectl's place, which upstream does not know.

@@ -67,7 +67,6 @@ class UpstreamCeph:
         config: Section,
         hooks: BoundStack,
     ) -> None:
-        """`config` is `settings.cluster`, after `initialize`. Touches nothing."""
         self.section = at(section_of(config))
         self.site = site_of(self.section)
         self._common = common
@@ -418,7 +417,6 @@ class UpstreamCeph:
 
 
 def _coded(profile: PoolProfile) -> dict[str, Any]:
-    """What upstream wants to read of an erasure-coded pool."""
     coded = {"replication": "erasure", "ec_overwrites": True}
     return coded if profile.erasure_profile is not None else {}
 

@@ -113,7 +113,6 @@ def _is_alike(then: Identity, now: Identity) -> bool:
 
 
 def _path_of(known: Identity) -> str:
-    """Of the file behind a loop device, without which one of that name it was."""
     backing = known.get("backing", "")
     path, _, number = backing.rpartition(" ")
     return path if number.replace(":", "", 1).isdigit() else backing
@@ -240,7 +239,6 @@ def _is_twin(one: str, other: str) -> bool:
 
 
 def _file_behind(disk: str) -> str:
-    """Which file is behind a loop device, whatever its path: "device:inode"."""
     return _backing(disk).rpartition(" ")[2]
 
 
@@ -315,7 +313,6 @@ def writers(folder: str) -> List[str]:
 
 
 def _mapped(pid: str) -> List[str]:
-    """What a process has mapped for others to see its writes; it may have closed it since."""
     try:
         with open(f"/proc/{pid}/maps", errors="replace") as file:
             lines = [line.split() for line in file]

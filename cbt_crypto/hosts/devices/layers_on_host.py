@@ -98,7 +98,6 @@ class Layers:
             return loop_below(str(self.root / "dev" / name)) or "unknown"
 
     def _without_number(self, device: str) -> List[Layer]:
-        """What a file system that has no device number of its own is mounted from."""
         for line in (self.root / "proc/self/mountinfo").read_text().splitlines():
             fields = line.split()
             kind, source = fields[fields.index("-") + 1 :][:2]

@@ -495,7 +495,6 @@ def _asked(descriptor: int, script: Any) -> Iterator[List[str]]:
 
 
 def _answer(arguments: List[str]) -> bytes:
-    """The exit status, the number of lines, and the lines that the action has printed."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         try:

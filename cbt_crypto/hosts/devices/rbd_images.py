@@ -263,7 +263,6 @@ done""")
 
 
 def _client(conf: str, client_id: str) -> str:
-    """Defines what `ask_cluster` runs."""
     asked = {"conf": conf, "user": client_id, "names": ["fsid", "ms_client_mode"]}
     program = shell.program(rados_client_on_host)
     return (

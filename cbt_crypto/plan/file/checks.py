@@ -271,7 +271,6 @@ def _twice(path: KeyPath, names: list[str], kind: str) -> Iterator[Contradiction
 
 
 def _drives(cluster: ClusterSection) -> Iterator[Contradiction]:
-    """What in `drives` does not go together with itself or with the rest of the section."""
     for name in cluster.osd_drives:
         if name not in cluster.drives:
             yield ("cluster", "osd_drives"), f'"{name}" is none of cluster.drives; add it there'

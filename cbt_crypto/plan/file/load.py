@@ -346,7 +346,6 @@ def _check_sampler(
 
 
 def _needs_cluster(data: Mapping[str, Any]) -> bool:
-    """Whether a scenario of the file works on a cluster; true for one that is not known."""
     sections = data.get("benchmarks")
     names = list(sections) if isinstance(sections, dict) else []
     return not names or any(

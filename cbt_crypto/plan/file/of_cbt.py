@@ -171,7 +171,6 @@ def _endpoint(data: Mapping[str, Any], name: Any) -> Optional[Mapping[str, Any]]
 
 
 def _parts(section: Any) -> list[dict[str, Any]]:
-    """Return the parts of a benchmark's section: one, or those that it lists."""
     return [part for part in (section if isinstance(section, list) else [section])
             if isinstance(part, dict)]  # fmt: skip
 
@@ -266,7 +265,6 @@ def _hosts(cluster: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _users(cluster: Mapping[str, Any]) -> set[str]:
-    """Return the users in the hosts' names."""
     return {str(host).rpartition("@")[0] for host in _hosts(cluster)} - {""}
 
 

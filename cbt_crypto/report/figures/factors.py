@@ -1,10 +1,8 @@
 """What the levels of a campaign's matrix do, alone and together.
 
-The effect of a level is its ratio to the first level of its factor, as the mean over all levels of
-the other factors. The interaction of two levels is the ratio of both together to the product of
-each alone: 100 % where neither changes what the other costs. Both are contrasts of logarithms: the
-mean of some configurations less that of others, round by round. So each is an ordinary comparison
-of two sides, and `repeats` makes its interval and its verdict.
+A level's effect is its ratio to its factor's first, as the mean over other factors' levels; an
+interaction is the ratio of two levels to the product of each alone. Both are contrasts of
+logarithms, round by round, so `repeats` judges them.
 """
 
 from __future__ import annotations

@@ -62,10 +62,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Wish:
-    """Half the interval of a figure's logarithm that a campaign was to end at.
-
-    `half_reached`: where other figures decide too, the widest of their intervals by now.
-    """
+    """Half the interval of a figure's logarithm to end at, and the widest reached by now."""
 
     half: float
     half_reached: Optional[float] = None
@@ -84,10 +81,9 @@ class Level(Enum):
 
 @dataclass(frozen=True)
 class StandardError:
-    """The standard error of the logarithm of a ratio, and the test that goes with it.
+    """The standard error of a ratio's logarithm, by Student or, with `is_sequence`, the sequence's.
 
-    It is Student's, with `degrees` of freedom, or with `is_sequence` the confidence sequence's.
-    `is_own`: it is of the comparison's own deployments alone, beside one that borrows from others.
+    `is_own`: of the comparison's own deployments alone, beside one that borrows.
     """
 
     error: float
@@ -179,10 +175,7 @@ def _means_by(values: Floats, groups: Ints) -> Floats:
 def p_values(
     centers: Floats, variances: Floats, counts: Ints, given: int, rows: Ints, loads: Ints
 ) -> Floats:
-    """The p of each comparison of a figure; any number of reports at once, but the last axis.
-
-    As `together` has it, for the trial.
-    """
+    """The p of each comparison (last axis) of a figure, as `together` has it, for the trial."""
     drawn, degrees = moderated(variances, np.asarray(counts - 1.0 - given), rows, loads)
     with np.errstate(divide="ignore", invalid="ignore"):
         by_all = 2 * stdtr(degrees, -np.abs(centers) / np.sqrt(drawn / counts))
@@ -371,7 +364,6 @@ def _unrelated(values: Sequence[Value], base: Sequence[Value], why: str) -> Opti
 
 
 def _in_turns(differences: Sequence[float], clusters: int) -> Optional[Estimate]:
-    """Pairs of blocks of one round on one cluster."""
     estimated = interval(differences)
     if len(differences) < FEWEST_PAIRS or not math.isfinite(estimated.half):
         return None
@@ -412,7 +404,6 @@ def variance_of(values: Sequence[Value]) -> Optional[tuple[float, int]]:
 
 
 def _means(values: Iterable[Value]) -> list[Value]:
-    """One value a deployment, in the order of their first rounds."""
     by_deployment: dict[Hashable, list[Value]] = {}
     for value in sorted(values, key=lambda value: value.round):
         by_deployment.setdefault(value.deployment, []).append(value)
