@@ -52,7 +52,7 @@ class Story:
         again = self.lab.start()
         assert again.finish() == 0, running.said() + "\n---\n" + again.said()
         if silent:
-            said = next(line for _, line in again.lines if line.startswith("taking down"))
+            said = next(line for _, line in again.lines if line.startswith("tearing down"))
         now = self.lab.finished()
         assert len(now) == 2, again.said()
         assert self.before.items() <= now.items(), "a finished cell was lost or measured again"

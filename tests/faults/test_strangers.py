@@ -318,7 +318,7 @@ def test_a_command_of_root_s_hangs_under_sudo(story: Story, loop_devices: None) 
         until("its end", lambda: not lab.on(2, hung), 180)
         after = time.monotonic() - since
         assert again.finish() == 0, again.said()
-        said = next(line for _, line in again.lines if line.startswith("taking down"))
+        said = next(line for _, line in again.lines if line.startswith("tearing down"))
         assert len(lab.finished()) == 2 and lab.leftovers() == []
         for index in range(4):
             lab.on(index, "rm /etc/sudoers.d/bench")

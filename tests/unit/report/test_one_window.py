@@ -137,7 +137,7 @@ def test_latencies_of_other_seconds_are_said_to_be_so(archive: Any, synthetic: A
     (cell,) = build(root).cells
     assert cell.figures["iops"] == pytest.approx(1000)
     (warning,) = cell.warnings
-    assert warning.startswith("mean latency and percentiles of reads are of all that fio measured")
+    assert warning.startswith("mean latency and percentiles of reads cover all that fio measured")
 
 
 def test_a_total_of_perf_over_other_seconds_is_said(archive: Any, synthetic: Any) -> None:

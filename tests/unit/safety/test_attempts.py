@@ -543,6 +543,6 @@ def test_two_who_clean_up_at_once(tmp_path: Path, campaign: Path) -> None:
     ]
     said = [process.communicate(timeout=300)[0] for process in both]
     assert not any("Traceback" in text for text in said), said
-    assert sum("taking down" in text for text in said) == 1, said
+    assert sum("tearing down" in text for text in said) == 1, said
     journal = (archive / "results" / "journal.jsonl").read_text()
     assert journal.count('"event": "end"') == 1

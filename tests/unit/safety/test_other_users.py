@@ -133,7 +133,7 @@ def test_a_lock_that_is_no_file_of_ours(tmp_path: Path, kind: str) -> None:
         os.mkfifo(lock)
     else:
         lock.mkdir()
-    with pytest.raises(UsageError, match=r"\.lock: is not a file of ours"), locked(archive):
+    with pytest.raises(UsageError, match=r"\.lock: was not made by this program"), locked(archive):
         pytest.fail("locked")
     assert precious.read_text() == "precious"
 
