@@ -126,6 +126,9 @@ class Pools(Overlay):
         for name in self._states:
             if changes[0].get(name) != changes[1].get(name):
                 yield f"pool {name}: it was changed while the cell ran"
+            # Before the cell a manager may not have heard of them yet.
+            if not looks[1][1][name]["objects"]:
+                yield f"pool {name}: it holds no objects"
 
 
 def _read(output: str, states: Mapping[str, State]) -> tuple[Any, dict[str, Any]]:
@@ -138,7 +141,6 @@ def _read(output: str, states: Mapping[str, State]) -> tuple[Any, dict[str, Any]
         wrong = None if places <= {state["size"]} else (
             f"objects are on {min(places)} OSDs and not on {state['size']}"
         )  # fmt: skip
-        wrong = wrong if pgs else "it holds no objects"
         objects = sum(pg["stat_sum"]["num_objects"] for pg in pgs)
         placed[name] = {"objects": objects, "pgs": len(pgs), "fault": wrong}
     return json.loads(dumped), placed

@@ -125,7 +125,15 @@ def main(asked: Dict[str, Any]) -> None:
     cluster.connect(timeout=30)
     time.sleep(asked["after_s"])
     if asked.get("kind", "recovery") != "recovery":
-        scrub(cluster, asked["kind"])
+        flags = [flag for flag in ("noscrub", "nodeep-scrub")
+                 if flag in mon(cluster, "osd dump").get("flags", "").split(",")]  # fmt: skip
+        try:
+            for flag in flags:
+                mon(cluster, "osd unset", key=flag)
+            scrub(cluster, asked["kind"])
+        finally:
+            for flag in flags:
+                mon(cluster, "osd set", key=flag)
         return
     try:
         tell_when_clean(cluster, "out", change(cluster, asked["osd"], "out"))

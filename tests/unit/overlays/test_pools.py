@@ -88,6 +88,13 @@ def test_what_is_otherwise_after_the_cell(
     assert (verdict.proved, reason in verdict.reason) == (False, True)
 
 
+def test_objects_that_the_manager_had_not_heard_of_before_the_cell(
+    overlays: dict[str, Pools],
+) -> None:
+    """Seen on Ceph 18.2: managers are told of placement groups every five seconds."""
+    assert overlays["plain"].judge(SITE, looks(acting=()), looks()).proved
+
+
 def test_hosts_that_say_nothing(overlays: dict[str, Pools]) -> None:
     for said in ({}, {"a": ""}, {"a": "{}"}):
         assert not overlays["plain"].judge(SITE, said, said).proved
