@@ -138,6 +138,35 @@ def test_a_scrub_ends_when_every_group_says_so(
         recovery_on_host.scrub(Scrubbed(status=-2), "scrub")
 
 
+@pytest.mark.parametrize("status", [0, -2])
+def test_flags_that_keep_scrubs_from_starting_are_set_again(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    cluster: Any = Scrubbed(status)
+    told: list[str] = []
+
+    def mon_command(command: str, _: bytes) -> tuple[int, bytes, str]:
+        asked = json.loads(command)
+        told.append(" ".join((asked["prefix"], asked.get("key", ""))).strip())
+        dump = {"flags": "noscrub,nodeep-scrub", "pools": [{"pool": 3, "pg_num": 1}]}
+        return 0, json.dumps(dump).encode(), ""
+
+    cluster.mon_command, cluster.connect = mon_command, lambda timeout: None
+    monkeypatch.setitem(sys.modules, "rados", SimpleNamespace(Rados=lambda **_: cluster))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(recovery_on_host, "EVERY_S", 0)
+    asked = {"conf": "x", "osd": 2, "after_s": 0, "kind": "deep_scrub"}
+    if status:
+        with pytest.raises(SystemExit):
+            recovery_on_host.main(asked)
+    else:
+        recovery_on_host.main(asked)
+    flags = ("noscrub", "nodeep-scrub")
+    assert [one for one in told if "set" in one] == [
+        *(f"osd unset {flag}" for flag in flags), *(f"osd set {flag}" for flag in flags),
+    ]  # fmt: skip
+
+
 def test_a_scrub_that_did_not_begin_or_end() -> None:
     said = [recovery.fault(known, 5, recovery.SCRUB_STEPS)
             for known in ({}, {"groups": 8, "scrub_at": 1.0}, {"error": "x"})]  # fmt: skip
