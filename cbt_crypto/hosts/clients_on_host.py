@@ -11,7 +11,6 @@ class Clients:
     """Tells a campaign's client processes by their program and its mark."""
 
     def __init__(self, asked: Dict[str, Any]) -> None:
-        """`asked` has `programs`, as the kernel names them, and the campaign's `tmp_dir`."""
         self.programs = set(asked["programs"])
         self.mark = f"CBT_CRYPTO_MARK={asked['tmp_dir']}@".encode()
         self.marked = {}  # type: Dict[str, bool]

@@ -208,7 +208,6 @@ def remove_all() -> None:
 
 
 def _building(image: Image, steps: Steps) -> contextlib.AbstractContextManager[None]:
-    """Hold the image's lock; wait for another process that builds the same one."""
     waiting = "Waiting for another process that builds the same image"
     return locked(image.directory.with_suffix(".lock"), lambda: steps.begin(waiting))
 

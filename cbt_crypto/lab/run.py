@@ -197,7 +197,6 @@ def alone(lab: Lab) -> contextlib.AbstractContextManager[None]:
 
 
 def _checked(lab: Lab, job: LabCampaign) -> LabCampaign:
-    """The job with absolute paths, and the ceph.conf that the campaign's file names."""
     campaign = load(job.config)
     names = {node.name for node in lab.nodes}
     unknown = [host for host in site_of(campaign.cluster).hosts if host not in names]

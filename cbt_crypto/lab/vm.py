@@ -155,7 +155,6 @@ def _arguments(guest: Guest) -> str:
 
 
 def _processors(guest: Guest) -> list[str]:
-    """CPUs and memory, alike on every NUMA node, and a root complex of each node's own."""
     cpus, mib = guest.cpus // guest.numa, guest.memory // 2**20 // guest.numa
     total = ["-smp", f"{guest.cpus},sockets={guest.numa}", "-m", f"{mib * guest.numa}M"]
     if guest.numa == 1:

@@ -350,8 +350,6 @@ class Left:
 
 @dataclass
 class _Work:
-    """Steps that are left, added up: the seconds that the file asks for, and the rest by kind."""
-
     of_file: float = 0.0
     kinds: Counter[object] = field(default_factory=Counter)
 

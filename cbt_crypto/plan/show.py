@@ -271,7 +271,6 @@ _SUPPOSED = (1.0, 5.0)
 
 
 def _losses(plan: Plan, rounds: int, spread: float, is_shared: bool) -> tuple[str, str]:
-    """The loss that a verdict will show, and that of one more round."""
     comparisons = _comparisons(plan)
     now, then = (
         f"{100 * loss_seen(count, comparisons, spread, is_shared):.1f} %"
@@ -326,7 +325,6 @@ def _seconds(cell: Cell) -> int:
 
 
 def _until_known(plan: Plan) -> str:
-    """Until when deployments are added; empty where the file says how many there are."""
     precisions = {
         cell.scenario.until.precision
         for cell in plan.cells

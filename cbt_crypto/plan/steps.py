@@ -260,7 +260,6 @@ class _Volumes:
 
 
 def _until_rebuild(cells: Sequence[Cell], changes: Sequence[Optional[Deploy]]) -> list[Cell]:
-    """The first cell, and those behind it that find its volumes."""
     ordered = list(cells[:1])
     for cell, change in zip(cells[1:], changes[1:]):
         if change is not None and change.how is Transition.REBUILD:

@@ -441,7 +441,6 @@ def _pipe() -> List[int]:
 
 
 def _kept(script: bytes) -> int:
-    """A file without a name that a shell can read it from."""
     with tempfile.TemporaryFile() as file:
         file.write(script)
         file.flush()

@@ -277,7 +277,6 @@ def _lay_over(options: dict[str, Any], more: Mapping[str, Any]) -> str:
 
 
 def _translate(file: CampaignFile, data: dict[str, Any]) -> Optional[tuple[str, ...]]:
-    """Put a file of CBT's into this program's words; return notes, or None if it is refused."""
     if not of_cbt.is_of_cbt(data):
         return ()
     if refusal := of_cbt.refusal(data):
@@ -293,7 +292,6 @@ def _controlled(
     configurations: dict[str, tuple[Overlay, ...]],
     baseline: Baseline,
 ) -> tuple[ClusterSection, dict[str, tuple[Overlay, ...]]]:
-    """The section and the overlays with the control among them, where there is one."""
     for path, wrong in name_taken(cluster, baseline):
         file.problem(path, wrong)
     if not wants_control(cluster, baseline):
@@ -440,7 +438,6 @@ def _scenarios(
 
 
 def _parts(file: CampaignFile, name: str, path: KeyPath, section: Any) -> list[tuple[KeyPath, Any]]:
-    """A benchmark section's parts with their places: of a list, or of upstream's workloads."""
     listed = list(enumerate(section)) if isinstance(section, list) else []
     parts: list[tuple[KeyPath, Any]] = [((*path, n), part) for n, part in listed]
     all_parts: list[tuple[KeyPath, Any]] = []

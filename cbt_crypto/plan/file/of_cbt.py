@@ -248,7 +248,6 @@ def notes(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _in_our_words(section: Any) -> Any:
-    """Return a benchmark's section without `acceptable`, and with numbers where CBT takes texts."""
     if isinstance(section, list):
         return [_in_our_words(part) for part in section]
     if not isinstance(section, dict):
@@ -269,7 +268,6 @@ def _users(cluster: Mapping[str, Any]) -> set[str]:
 
 
 def _bare(value: Any) -> Any:
-    """Return hosts without their users, in whatever holds them."""
     if isinstance(value, str):
         return value.rpartition("@")[2]
     if isinstance(value, dict):
