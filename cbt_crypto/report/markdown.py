@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.across import side_by_side
@@ -12,7 +12,7 @@ from cbt_crypto.report.figures.conclusion import THRESHOLDS, change, loss_tables
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
 from cbt_crypto.report.figures.doubts import notes_of
 from cbt_crypto.report.figures.metric import Where, columns, left_out
-from cbt_crypto.report.model import Conclusion, Pair, Report, ReportCell, Section, Table
+from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
 from cbt_crypto.report.why import CORRELATION, explained, waterfall
 from cbt_crypto.report.wording import Grid, cipher_grid, energy_counters, hardware_grid
 
@@ -35,8 +35,8 @@ def markdown(report: Report) -> str:
             lines += [f"### {escape(table.title)}", "", *_emulated(report, table)]
             lines += [*_figures(report, table), "", *_bases(table), *_why(table), *_notes(table)]
     lines += [*_conclusions(report), text_of.verdicts(report), ""]
-    for title, of in text_of.PAIRS.items():
-        lines += _pairs(report, title, of)
+    for grid in text_of.pair_grids(report, report.tables).values():
+        lines += grid_lines(grid)
     lines += _hosts(report)
     for note in report.notes:
         lines += [f"Note: {escape(note)}", ""]
@@ -115,18 +115,17 @@ def _curves(report: Report, tables: Sequence[Table]) -> list[str]:
     """For each workload at several depths: a row for each depth and configuration, and knees."""
     lines: list[str] = []
     for path in depth_paths(tables):
+        rows = [
+            [curve.name, str(p.depth), wording.number(p.iops), *map(
+                wording.milliseconds, (p.clat_ns_mean, p.clat_ns_p99)
+            )]
+            for curve in path.curves
+            for p in curve.points
+        ]  # fmt: skip
+        heads = (report.compared, path.depth, "IOPS", "mean ms", "p99 ms")
         heading = f"{path.heading}, {path.label}: latency over IOPS by {path.depth}"
-        lines += [f"### {escape(heading)}", "", *_emulated(report)]
-        named = (escape(report.compared), escape(path.depth))
-        lines += [_row([*named, "IOPS", "mean ms", "p99 ms"])]
-        lines += [_row(["---", *["---:"] * 4])]
-        for curve in path.curves:
-            for p in curve.points:
-                words = (wording.milliseconds(p.clat_ns_mean), wording.milliseconds(p.clat_ns_p99))
-                lines.append(
-                    _row([escape(curve.name), str(p.depth), wording.number(p.iops), *words])
-                )
-        lines += ["", *(f"- {escape(in_words(path, curve))}" for curve in path.curves), ""]
+        lines += grid_lines(Grid(heading, heads, [("", rows)]), "###", _emulated(report))
+        lines += [*(f"- {escape(in_words(path, curve))}" for curve in path.curves), ""]
     return lines
 
 
@@ -191,35 +190,13 @@ def _conclusions(report: Report) -> list[str]:
     if not report.conclusions:
         return []
     names = list(dict.fromkeys(conclusion.name for conclusion in report.conclusions))
-    lines = ["## Effect on throughput", "", *_emulated(report)]
-    heads = [escape(report.named(name)) for name in names]
-    lines += [_row(["Load", *heads]), _row(["---", *("---" for _ in names)])]
-    for load in dict.fromkeys(conclusion.load for conclusion in report.conclusions):
-        by_name = {c.name: c for c in report.conclusions if c.load == load}
-        lines.append(_row([escape(load), *(_effect(by_name.get(name)) for name in names)]))
-    return [*lines, "", THRESHOLDS, ""]
-
-
-def _pairs(report: Report, title: str, of: Callable[[Section], tuple[Pair, ...]]) -> list[str]:
-    """Rows compared with one another, or levels of a matrix."""
-    rows = [
-        _row([
-            escape(table.title), escape(section.label), escape(pair.name), escape(pair.other),
-            f"**{pair.iops.percent:.2f}%**" if pair.iops.differs else f"{pair.iops.percent:.2f}%",
-            text_of.interval(pair.iops, loss=False),
-        ])
-        for table in report.tables
-        for section in table.sections
-        for pair in of(section)
-        if not pair.iops.is_of_one_deployment
-    ]  # fmt: skip
-    if not rows:
-        return []
-    head = [
-        _row(["Load", "Mode", escape(report.compared), "In percent of", "IOPS", "95 % interval"])
-    ]
-    rule = [_row(["---", "---", "---", "---", "---:", "---"])]
-    return [f"## {title}", "", *head, *rule, *rows, ""]
+    by_load: dict[str, dict[str, Conclusion]] = {}
+    for conclusion in report.conclusions:
+        by_load.setdefault(conclusion.load, {})[conclusion.name] = conclusion
+    rows = [[load, *(_effect(of.get(name)) for name in names)] for load, of in by_load.items()]
+    heads = ["Load", *map(report.named, names)]
+    grid = Grid("Effect on throughput", heads, [("", rows)], (THRESHOLDS,), len(heads))
+    return grid_lines(grid, emulated=_emulated(report))
 
 
 def _effect(conclusion: Conclusion | None) -> str:

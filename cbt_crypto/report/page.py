@@ -357,8 +357,8 @@ def _load(report: Report, table: Table, figures: _PageCharts) -> Iterator[Elemen
     yield from page_tables.warnings(table)
     drawn = (figures.figure(chart, table.title, note) for chart in charts(table))
     yield E.DIV(E.CLASS("charts"), *drawn)
-    for title, of in text_of.PAIRS.items():
-        yield from page_tables.pairs(report, table, title, of)
+    for grid in text_of.pair_grids(report, [table]).values():
+        yield E.DETAILS(E.SUMMARY(grid.title), E.DIV(*page_tables.grid(report, grid)))
     yield page_tables.everything(report, table)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any, Optional
 
 from lxml.builder import ElementMaker
@@ -14,7 +15,7 @@ from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.figures.doubts import notes_of, numbers
 from cbt_crypto.report.figures.metric import BY_KEY, Column, Where, columns, left_out
-from cbt_crypto.report.model import Comparison, Conclusion, Pair, Report, ReportCell, Section, Table
+from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
 from cbt_crypto.report.why import CORRELATION, explained, waterfall
 from cbt_crypto.report.wording import Grid
 
@@ -162,12 +163,12 @@ def grid(report: Report, shown: Grid) -> Iterator[Element]:
         E.TH(head, *([E.CLASS("name")] if n < shown.words else []), scope="col")
         for n, head in enumerate(shown.headings)
     ]
-    body = E.TBODY()
+    body, number = E.TBODY(), count()
     for label, rows in shown.sections:
         if label:
             head = E.TH(label, colspan=str(len(heads)), scope="rowgroup")
             body.append(E.TR(head, E.CLASS("section")))
-        body.extend(_texts(row, shown.words, n in shown.strong) for n, row in enumerate(rows))
+        body.extend(_texts(row, shown.words, next(number) in shown.strong) for row in rows)
     yield E.H3(shown.title)
     if len(body):
         table = E.TABLE(*caption(report), E.THEAD(E.TR(*heads)), body)
@@ -181,32 +182,6 @@ def _texts(row: Sequence[str], words: int, is_strong: bool) -> Element:
         E.TD(text, E.CLASS("name")) if n < words else E.TD(text) for n, text in enumerate(others, 1)
     )
     return E.TR(E.TH(first, E.CLASS("name"), scope="row"), *cells)
-
-
-def pairs(
-    report: Report, table: Table, title: str, of: Callable[[Section], tuple[Pair, ...]]
-) -> Iterator[Element]:
-    """The rows of one workload compared with one another, or levels of a matrix, folded away."""
-    rows = [
-        E.TR(
-            E.TD(section.label, E.CLASS("name")),
-            E.TD(pair.name, E.CLASS("name")),
-            E.TD(pair.other, E.CLASS("name")),
-            E.TD(f"{pair.iops.percent:.2f}", **{"data-value": f"{pair.iops.percent:.6g}"}),
-            E.TD(text_of.interval(pair.iops, loss=False)),
-            E.TD({True: "yes", False: "not shown", None: ""}[pair.iops.differs]),
-        )
-        for section in table.sections
-        for pair in of(section)
-    ]
-    if not rows:
-        return
-    headings = ("Mode", report.compared, "In percent of", "IOPS", "95 % interval", "Differs")
-    heads = [_sortable(text, column < 3) for column, text in enumerate(headings)]
-    tree = E.TABLE(
-        E.CLASS("sortable"), *caption(report, table), E.THEAD(E.TR(*heads)), E.TBODY(*rows)
-    )
-    yield E.DETAILS(E.SUMMARY(title), E.DIV(scrolling(tree, f"{title}, {table.title}")))
 
 
 def effects(report: Report) -> Iterator[Element]:

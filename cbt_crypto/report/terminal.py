@@ -70,7 +70,9 @@ def show(report: Report, console: Console) -> None:
         console.print(Padding(Text(said, "dim"), (0, 0, 0, 2)))
     if report.conclusions:
         _show_conclusions(report, console)
-    _show_levels(report, console)
+    levels = text_of.pair_grids(report, report.tables).get(text_of.LEVELS)
+    if levels:
+        show_grid(levels, console)
     _show_foot(report, console)
 
 
@@ -116,20 +118,6 @@ def _show_conclusions(report: Report, console: Console) -> None:
     _say_emulated(report.emulated_note(), console)
     console.print(grid)
     console.print(Padding(Text(THRESHOLDS, "dim"), (0, 0, 0, 2)))
-
-
-def _show_levels(report: Report, console: Console) -> None:
-    """What levels of the campaign's matrix do, alone and together."""
-    for table in report.tables:
-        for section in table.sections:
-            if section.effects:
-                heads = (f"{table.title}, {section.label}", "in percent of", "IOPS", "95 %")
-                rows = []
-                for level in section.effects:
-                    percent = f"{level.iops.percent:.1f}{text_of.star(level.iops)}"
-                    interval = text_of.interval(level.iops, loss=False)
-                    rows.append((level.name, level.other, percent, interval))
-                show_grid(Grid("levels, alone and together", heads, [("", rows)]), console)
 
 
 def _say_emulated(note: str, console: Console) -> None:

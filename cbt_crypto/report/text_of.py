@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Optional
 
 from cbt_crypto.report import wording
-from cbt_crypto.report.model import Comparison, Pair, Report, Section
+from cbt_crypto.report.model import Comparison, Pair, Report, Section, Table
+from cbt_crypto.report.wording import Grid
 from cbt_crypto.results.repetition import FEWEST_ROUNDS
 
 #: Half ranges from this on, in percent, have no decimals: no column has room for them.
@@ -36,9 +37,10 @@ TOO_FEW_ROUNDS = (
 #: Stands where a campaign has only begun, or measured its baseline alone.
 NOTHING = "Nothing is compared: no configuration beside the baseline has been measured."
 
+LEVELS = "Levels, alone and together"
 #: Comparisons of a section beside those with the baseline, by their heading.
-PAIRS: Mapping[str, Callable[[Section], tuple[Pair, ...]]] = {
-    "Levels, alone and together": lambda section: section.effects,
+_PAIRS: Mapping[str, Callable[[Section], tuple[Pair, ...]]] = {
+    LEVELS: lambda section: section.effects,
     "Rows compared with one another": lambda section: section.pairs,
 }
 
@@ -80,3 +82,23 @@ def _why_none(report: Report) -> str:
         return NO_VERDICT_YET
     levels = {cell.comparisons["iops"].level for cell in report.cells if "iops" in cell.comparisons}
     return TOO_FEW_ROUNDS if "rounds" in levels else NO_VERDICT
+
+
+def pair_grids(report: Report, tables: Iterable[Table]) -> dict[str, Grid]:
+    """Rows compared with one another, and levels of a matrix, by title; `*` marks what differs."""
+    grids = {}
+    heads = (report.compared, "In percent of", "IOPS", "95 % interval")
+    sections = [(f"{table.title}, {s.label}", s) for table in tables for s in table.sections]
+    for title, of in _PAIRS.items():
+        found = [(label, of(section)) for label, section in sections if of(section)]
+        rows = [(label, [_pair(pair) for pair in pairs]) for label, pairs in found]
+        differs = [pair.iops.differs for _, pairs in found for pair in pairs]
+        if rows:
+            strong = [number for number, is_shown in enumerate(differs) if is_shown]
+            grids[title] = Grid(title, heads, rows, (), 2, strong)
+    return grids
+
+
+def _pair(pair: Pair) -> tuple[str, ...]:
+    percent = f"{pair.iops.percent:.2f}{star(pair.iops)}"
+    return pair.name, pair.other, percent, interval(pair.iops, loss=False)
