@@ -129,7 +129,7 @@ def document(report: Report) -> dict[str, Any]:
         "notes": list(report.notes),
         "configurations": report.configurations,
         "environment": report.environment,
-        "conclusions": [_written_conclusion(conclusion) for conclusion in report.conclusions],
+        "conclusions": [asdict(conclusion) for conclusion in report.conclusions],
         "conclusion_thresholds": THRESHOLDS,
         "tables": [_written_table(table) for table in report.tables],
         "records": list(report.records),
@@ -141,10 +141,6 @@ def document(report: Report) -> dict[str, Any]:
 def _options(options: ReportOptions) -> dict[str, Any]:
     spread = None if options.spread_from is None else str(options.spread_from)
     return {**asdict(options), "spread_from": spread}
-
-
-def _written_conclusion(conclusion: Conclusion) -> dict[str, Any]:
-    return asdict(conclusion)
 
 
 def _written_table(table: Table) -> dict[str, Any]:

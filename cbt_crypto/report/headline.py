@@ -15,6 +15,7 @@ from cbt_crypto.report.figures.factors import APART
 from cbt_crypto.report.figures.metric import FROM_MEMORY
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
 from cbt_crypto.report.why import limits_of_rows
+from cbt_crypto.report.wording import mapping
 from cbt_crypto.units import counted
 
 #: Names, or workloads, that are told of; the others are counted.
@@ -233,14 +234,14 @@ def _proved(report: Report) -> Iterator[str]:
 
 
 def _osd_hosts(environment: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    hosts = map(_mapping, _mapping(environment.get("hosts")).values())
+    hosts = map(mapping, mapping(environment.get("hosts")).values())
     return [about for about in hosts if "osds" in (about.get("roles") or ())]
 
 
 def versions(environment: Mapping[str, Any]) -> Iterator[str]:
     """`Ceph 18.2.7` and `kernel 6.12.48`, each where all OSD hosts say the same."""
     hosts = _osd_hosts(environment)
-    said = {str(_mapping(about.get("versions")).get("ceph")) for about in hosts}
+    said = {str(mapping(about.get("versions")).get("ceph")) for about in hosts}
     ceph = re.match(r"ceph version ([\w.]+)", said.pop()) if len(said) == 1 else None
     if ceph:
         yield f"Ceph {ceph[1]}"
@@ -252,8 +253,8 @@ def versions(environment: Mapping[str, Any]) -> Iterator[str]:
 def _limits(report: Report) -> Iterator[str]:
     if note := report.emulated_note():
         yield f"{note[:1].upper()}{note[1:]}."
-    hosts = _mapping(report.environment.get("hosts"))
-    if any(_mapping(about).get("osds_on_files") for about in hosts.values()):
+    hosts = mapping(report.environment.get("hosts"))
+    if any(mapping(about).get("osds_on_files") for about in hosts.values()):
         yield "OSDs are on files, not on drives."
     cells = [cell for cell in report.cells if cell.state != "missing"]
     failed = [cell for cell in cells if cell.state == "failed"]
@@ -271,7 +272,3 @@ def _limits(report: Report) -> Iterator[str]:
     warned = [cell for cell in cells if any(w.startswith(_SATURATED) for w in cell.warnings)]
     if warned and not any(cell.limit for cell in cells):
         yield f"Processors or network were saturated in {len(warned)} of {len(cells)} rows."
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

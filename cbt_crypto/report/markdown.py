@@ -11,7 +11,7 @@ from cbt_crypto.report.charts.forest import forest
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change, loss_tables
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
 from cbt_crypto.report.figures.doubts import notes_of
-from cbt_crypto.report.figures.metric import Where, columns, left_out
+from cbt_crypto.report.figures.metric import Where, columns
 from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
 from cbt_crypto.report.why import CORRELATION, explained, waterfall
 from cbt_crypto.report.wording import Grid, cipher_grid, energy_counters, hardware_grid
@@ -172,17 +172,8 @@ def _figures(report: Report, table: Table) -> list[str]:
 
 
 def _bases(table: Table) -> list[str]:
-    """What the intervals rest on, what is left out, and how the baseline drifted."""
-    said = left_out(table.cells, [metric for metric, _ in columns(table, Where.MARKDOWN)])
-    lines = [f"{said}."] if said else []
-    lines += [f"Interval: {escape(basis)}." for basis in table.bases]
-    lines += [
-        f"{escape(section.label)}: the baseline drifted by {section.drift_percent:+.1f} % from its"
-        " first to its last run."
-        for section in table.sections
-        if section.drift_percent is not None
-    ]
-    return [line for text in lines for line in (text, "")]
+    shown = [metric for metric, _ in columns(table, Where.MARKDOWN)]
+    return [line for text in text_of.bases(table, shown) for line in (f"{escape(text)}.", "")]
 
 
 def _conclusions(report: Report) -> list[str]:

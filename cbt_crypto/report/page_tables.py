@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, Optional
 
@@ -14,7 +14,7 @@ from lxml.html.builder import CLASS
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.figures.doubts import notes_of, numbers
-from cbt_crypto.report.figures.metric import BY_KEY, Column, Where, columns, left_out
+from cbt_crypto.report.figures.metric import BY_KEY, Column, Where, columns
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
 from cbt_crypto.report.why import CORRELATION, explained, waterfall
 from cbt_crypto.report.wording import Grid
@@ -338,15 +338,7 @@ def _marks(table: Table, numbers: Sequence[int]) -> list[Element]:
     return [E.SUP(E.CLASS("marks"), *links)] if links else []
 
 
-def bases(table: Table) -> Iterable[Element]:
-    """What the intervals rest on, what is left out, and how the baseline drifted."""
-    said = left_out(table.cells, [metric for metric, _ in columns(table, Where.PAGE)])
-    if said:
-        yield E.P(E.CLASS("note"), f"{said}.")
-    for basis in table.bases:
-        yield E.P(E.CLASS("note"), f"{basis[:1].upper()}{basis[1:]}.")
-    for section in table.sections:
-        if section.drift_percent is not None:
-            drift = f"the baseline drifted by {section.drift_percent:+.1f} %"
-            text = f"{section.label.capitalize()}: {drift} from its first to its last run."
-            yield E.P(E.CLASS("note"), text)
+def bases(table: Table) -> Iterator[Element]:
+    """What the figures rest on, a paragraph each."""
+    shown = [metric for metric, _ in columns(table, Where.PAGE)]
+    yield from (E.P(E.CLASS("note"), f"{text}.") for text in text_of.bases(table, shown))

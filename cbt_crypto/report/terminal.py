@@ -16,7 +16,7 @@ from cbt_crypto.archive.files import printable
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.across import side_by_side
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
-from cbt_crypto.report.figures.metric import Column, Metric, Where, columns, left_out
+from cbt_crypto.report.figures.metric import Column, Metric, Where, columns
 from cbt_crypto.report.model import (
     Comparison,
     Conclusion,
@@ -224,14 +224,7 @@ def _show_table(report: Report, table: Table, layout: _Layout, console: Console)
     console.print(Text(table.title, "bold"))
     _say_emulated(report.emulated_note(table), console)
     console.print(grid)
-    said = [*table.bases, left_out(table.cells, [metric for metric, _ in layout.figures])]
-    said += [
-        f"{section.label}: the baseline drifted by {section.drift_percent:+.1f} % from its first "
-        "to its last run"
-        for section in table.sections
-        if section.drift_percent is not None
-    ]
-    for text in filter(None, said):
+    for text in text_of.bases(table, [metric for metric, _ in layout.figures]):
         console.print(Padding(Text(text, "dim"), (0, 0, 0, 2)))
     for number, (row, sentences) in enumerate(explained(table)):
         if not number:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Optional
 
 from cbt_crypto.report import wording
+from cbt_crypto.report.figures.metric import Metric, left_out
 from cbt_crypto.report.model import Comparison, Pair, Report, Section, Table
 from cbt_crypto.report.wording import Grid
 from cbt_crypto.results.repetition import FEWEST_ROUNDS
@@ -90,15 +91,23 @@ def pair_grids(report: Report, tables: Iterable[Table]) -> dict[str, Grid]:
     heads = (report.compared, "In percent of", "IOPS", "95 % interval")
     sections = [(f"{table.title}, {s.label}", s) for table in tables for s in table.sections]
     for title, of in _PAIRS.items():
-        found = [(label, of(section)) for label, section in sections if of(section)]
-        rows = [(label, [_pair(pair) for pair in pairs]) for label, pairs in found]
-        differs = [pair.iops.differs for _, pairs in found for pair in pairs]
-        if rows:
-            strong = [number for number, is_shown in enumerate(differs) if is_shown]
-            grids[title] = Grid(title, heads, rows, (), 2, strong)
+        rows = [(label, list(map(_pair, of(section)))) for label, section in sections]
+        if filled := [(label, pairs) for label, pairs in rows if pairs]:
+            grids[title] = Grid(title, heads, filled, (), 2)
     return grids
 
 
 def _pair(pair: Pair) -> tuple[str, ...]:
     percent = f"{pair.iops.percent:.2f}{star(pair.iops)}"
     return pair.name, pair.other, percent, interval(pair.iops, loss=False)
+
+
+def bases(table: Table, shown: Iterable[Metric]) -> Iterator[str]:
+    """What is left out of these figures, what intervals rest on, how the baseline drifted."""
+    if said := left_out(table.cells, shown):
+        yield said
+    yield from (f"{basis[:1].upper()}{basis[1:]}" for basis in table.bases)
+    for section in table.sections:
+        if section.drift_percent is not None:
+            drift = f"the baseline drifted by {section.drift_percent:+.1f} %"
+            yield f"{section.label.capitalize()}: {drift} from its first to its last run"

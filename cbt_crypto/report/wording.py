@@ -148,8 +148,8 @@ def hardware_grid(environment: Mapping[str, Any]) -> Optional[Grid]:
 def energy_counters(environment: Mapping[str, Any]) -> dict[str, str]:
     """Host -> the zones that it counts energy in, or that it has none; empty if nobody asked."""
     zones_by_host = {}
-    for host, about in _mapping(environment.get("hosts")).items():
-        zones = _mapping(about).get("energy")
+    for host, about in mapping(environment.get("hosts")).items():
+        zones = mapping(about).get("energy")
         if isinstance(zones, (list, tuple)):
             zones_by_host[host] = ", ".join(map(str, zones)) or ABSENT
     return zones_by_host
@@ -158,8 +158,8 @@ def energy_counters(environment: Mapping[str, Any]) -> dict[str, str]:
 def cipher_speeds(environment: Mapping[str, Any]) -> dict[str, list[CipherSpeed]]:
     """Host -> its rows, for the hosts that were asked; an empty list where nothing was measured."""
     speeds_by_host = {}
-    for host, about in _mapping(environment.get("hosts")).items():
-        luks = _mapping(_mapping(_mapping(about).get("overlays")).get("luks"))
+    for host, about in mapping(environment.get("hosts")).items():
+        luks = mapping(mapping(mapping(about).get("overlays")).get("luks"))
         if "benchmark" in luks:
             drivers = {row.get("name"): _driver(row) for row in _rows(luks.get("drivers"))}
             speeds_by_host[host] = list(_speeds(host, luks, drivers))
@@ -183,8 +183,8 @@ _OF_ONE_MACHINE = re.compile(r"(BOOT_IMAGE|initrd|root|rootflags|resume|rd\.\S+|
 def hardware(environment: Mapping[str, Any]) -> list[HardwareRow]:
     """What is recorded of hosts and of the OSDs' drives: a row for each value that is found."""
     found: dict[str, dict[str, list[str]]] = {}
-    for host, about in _mapping(environment.get("hosts")).items():
-        for what, where, value in _parts(str(host), _mapping(about)):
+    for host, about in mapping(environment.get("hosts")).items():
+        for what, where, value in _parts(str(host), mapping(about)):
             if value not in (None, "", {}):
                 said = {True: "yes", False: "no"}.get(value) if isinstance(value, bool) else None
                 found.setdefault(what, {}).setdefault(said or str(value), []).append(where)
@@ -205,13 +205,13 @@ def _parts(host: str, about: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]
     kind = "OSD host" if is_osds else "other host"
     line = str(about.get("command_line") or "").partition(" -- ")[0].split()
     words = [word for word in line if not _OF_ONE_MACHINE.match(word)]
-    mitigations = _mapping(about.get("mitigations"))
+    mitigations = mapping(about.get("mitigations"))
     open_ones = [name for name, text in mitigations.items() if str(text).startswith("Vulnerable")]
     simple = ("cpu_model", "cores", "numa_nodes", "kernel", "governor", "smt", "cstates",
               "openssl", "osd_libraries")  # fmt: skip
     for key in simple:
         yield f"{kind}: {key.replace('_', ' ')}", host, about.get(key)
-    for node, said in _mapping(about.get("nodes")).items():
+    for node, said in mapping(about.get("nodes")).items():
         yield f"{kind}: NUMA node {node}", host, said
     memory = about.get("memory_bytes")
     if isinstance(memory, int) and memory:
@@ -223,8 +223,8 @@ def _parts(host: str, about: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]
         has = [name for name in ("aes", "vaes") if about.get(name) is True]
         yield f"{kind}: AES instructions", host, " and ".join(has) or "none"
     for kind_of_part, parts in (("OSD drive", "drives"), ("network card", "networks")):
-        for name, part in _mapping(about.get(parts)).items():
-            for key, value in _mapping(part).items():
+        for name, part in mapping(about.get(parts)).items():
+            for key, value in mapping(part).items():
                 # Drives of one age differ by some percent in wear.
                 is_wear = key == "wear_percent" and isinstance(value, int)
                 said = f"{value // 10 * 10} to {value // 10 * 10 + 9} %" if is_wear else value
@@ -255,7 +255,8 @@ def _driver(row: Mapping[str, Any]) -> str:
     return f"{row.get('driver') or ''}{module}{', asynchronous' if row.get('async') else ''}"
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The value, or an empty mapping for anything else."""
     return value if isinstance(value, Mapping) else {}
 
 

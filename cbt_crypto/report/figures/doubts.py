@@ -13,6 +13,7 @@ from cbt_crypto.archive.documents import Baseline, OverlayProof, PlanDocument, P
 from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY
 from cbt_crypto.report.figures.of_runs import other_clients_iops, records_of, total_rate
 from cbt_crypto.report.model import Comparison, ReportCell, Section, Table
+from cbt_crypto.report.wording import mapping
 from cbt_crypto.results.cell.node import BUSY_STATES, IdleUse, NodeUse
 from cbt_crypto.results.cell.record import Floats, Record
 from cbt_crypto.results.cell.run import Run
@@ -51,19 +52,19 @@ def _unconfined(
 
 
 def _tables(luks: OverlayProof) -> Iterator[str]:
-    for facts in _mapping(luks.evidence).values():
-        for layers in _mapping(_mapping(facts).get("opened")).values():
+    for facts in mapping(luks.evidence).values():
+        for layers in mapping(mapping(facts).get("opened")).values():
             for layer in layers if isinstance(layers, list) else ():
-                for line in str(_mapping(layer).get("table") or "").splitlines():
+                for line in str(mapping(layer).get("table") or "").splitlines():
                     if line.split()[2:3] == ["crypt"]:
                         yield line
 
 
 def _busy_threads(clients: Mapping[str, Any]) -> Iterator[str]:
     for host, about in clients.items():
-        percent = _mapping(about).get("cpu_percent")
+        percent = mapping(about).get("cpu_percent")
         if isinstance(percent, (int, float)) and percent >= BUSY_THREAD_PERCENT:
-            thread = _mapping(about).get("thread")
+            thread = mapping(about).get("thread")
             yield (
                 f"client {host} was held up by one busy thread: its {thread} used "
                 f"{percent:.0f} % of a CPU"
@@ -72,7 +73,7 @@ def _busy_threads(clients: Mapping[str, Any]) -> Iterator[str]:
 
 def _encrypted_below(network: Optional[OverlayProof]) -> Iterator[str]:
     """The site's own WireGuard, IPsec or MACsec: what Ceph sends in plain is not."""
-    paths = _mapping(network.evidence).get("encrypted_paths") if network else None
+    paths = mapping(network.evidence).get("encrypted_paths") if network else None
     if isinstance(paths, list) and paths:
         more = f" (and {len(paths) - 1} more paths)" if len(paths) > 1 else ""
         yield f"{paths[0]}{more}: what Ceph sends is encrypted below it already"
@@ -84,7 +85,7 @@ def _imbalance(osds: Optional[OverlayProof]) -> Iterator[str]:
     Uneven groups do no harm to a workload that happens to be even, such as that of a
     few objects; another volume, or the next deployment, meets them all the same.
     """
-    evidence = _mapping(osds.evidence) if osds else {}
+    evidence = mapping(osds.evidence) if osds else {}
     ops, primaries, groups = (_numbers(evidence, key) for key in ("ops", "primary_pgs", "pgs"))
     of_ops = _most(ops) if sum(ops.values()) >= _ENOUGH_OPS else None
     if of_ops and of_ops[1] > IMBALANCE_PERCENT:
@@ -118,16 +119,12 @@ def _word(share: float) -> str:
 
 
 def _numbers(evidence: Mapping[str, Any], key: str) -> dict[str, float]:
-    values = {name: _mapping(about).get(key) for name, about in evidence.items()}
+    values = {name: mapping(about).get(key) for name, about in evidence.items()}
     return {
         name: float(value)
         for name, value in values.items()
         if isinstance(value, (int, float)) and not isinstance(value, bool)
     }
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 #: Of fewer seconds nothing is said.
@@ -451,9 +448,9 @@ def _nodes_of_osds(proof: Optional[Proof]) -> Iterator[tuple[str, str]]:
     for overlay in proof.overlays if proof else ():
         is_meant = overlay.present and overlay.options.get("osd_cores")
         if overlay.overlay == "cpuset" and not is_meant:
-            for osd, about in _mapping(overlay.evidence).items():
+            for osd, about in mapping(overlay.evidence).items():
                 if osd.startswith("osd."):
-                    node = _mapping(about).get("numa_node")
+                    node = mapping(about).get("numa_node")
                     yield osd, "all CPUs" if node is None else f"NUMA node {node}"
 
 
