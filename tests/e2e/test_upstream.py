@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from loops import loop_device
 from one_machine import cluster_section
 
 from cbt_crypto.engine.upstream.checkout import Checkout
@@ -27,9 +29,11 @@ _SHORT = {"vol_size": 64, "iodepth": 16, "time": 5, "op_size": 4096}
 _NOISE = 4.0
 
 
-def write(directory: Path, name: str, cluster: dict[str, Any], benchmarks: dict[str, Any]) -> Path:
+def write(
+    directory: Path, name: str, cluster: dict[str, Any], benchmarks: dict[str, Any], **more: Any
+) -> Path:
     section = cluster_section(directory, 13391, **cluster)
-    document = {"cluster": section, "benchmarks": benchmarks}
+    document = {"cluster": section, "benchmarks": benchmarks, **more}
     path = directory / name
     path.write_text(yaml.safe_dump(document, sort_keys=False))
     return path
@@ -163,26 +167,68 @@ def test_the_example_for_one_machine_ends_in_a_table(
 def test_upstream_s_benchmarks_run_under_overlays(
     needs_ceph: None, checkout: Checkout, tmp_path: Path, report_cells: Callable[[Path], Any]
 ) -> None:
+    images = {"driver": "librbd", "endpoints_per_client": 2, "endpoint_size": 128}
     config = write(
         tmp_path, "campaign.yaml",
-        {"configurations": {"Confined": {"cpuset": {"osd_cores": 1}}}},
-        {"librbdfio": {**_SHORT, "mode": "randread"}, "radosbench": {"time": 5, "op_size": 65536}},
+        {
+            "configurations": {"Plain": {}, "Secure": {"secure_messenger": {}}},
+            "control": False,
+            "use_existing": False,
+        },
+        {
+            "librbdfio": {**_SHORT, "mode": "randread"},
+            "radosbench": {"time": 5, "op_size": 65536},
+            "fio": {"client_endpoints": "images", "size": 64, "time": 5, "op_size": 4096,
+                    "mode": "randwrite", "iodepth": 8},
+        },
+        client_endpoints={"images": {**images, "pool_profile": "rbd"}},
     )  # fmt: skip
     done = isolated(tmp_path, *campaign(str(checkout.path), tmp_path / "archive", config))
     assert done.returncode == 0, done.stdout + done.stderr
-    measured = {cell["scenario"]: cell for cell in cells(tmp_path / "archive")}
-    assert set(measured) == {"librbdfio", "radosbench"}
-    assert [p["exit_status"] for p in measured["librbdfio"]["processes"]] == [0]
-    assert [p["exit_status"] for p in measured["radosbench"]["processes"]] == [0, 0]
-    for name, cell in measured.items():
+    measured = cells(tmp_path / "archive")
+    statuses = {"librbdfio": [0], "radosbench": [0, 0], "fio": [0, 0]}
+    assert len(measured) == 6
+    for cell in measured:
+        name = cell["scenario"]
+        assert [process["exit_status"] for process in cell["processes"]] == statuses[name]
         assert f"{name}, " in done.stdout, "a table of its own"
+        proof = json.loads((cell["directory"] / "proof.json").read_text())
+        (found,) = [o for o in proof["overlays"] if o["overlay"] == "secure_messenger"]
+        assert found["proved"] and found["present"] is (cell["configuration"] == "Secure")
         _is_counted_at_the_osds(cell)
-    figures = [
-        (cell["dimensions"]["scenario"], cell["figures"]["iops"])
+    figures = {
+        (cell["dimensions"]["scenario"], cell["name"]): cell["figures"]["iops"]
         for cell in report_cells(tmp_path / "archive")
-    ]
-    assert {scenario for scenario, _ in figures} == {"librbdfio", "radosbench"}
-    assert min(iops for _, iops in figures) > 0, "a finished cell has figures"
+    }
+    assert set(figures) == {(name, c) for name in statuses for c in ("Plain", "Secure")}
+    assert min(figures.values()) > 0, "a finished cell has figures"
+
+
+def test_upstream_s_benchmarks_of_devices(
+    needs_ceph: None, checkout: Checkout, tmp_path: Path, report_cells: Callable[[Path], Any]
+) -> None:
+    """They overwrite what a file names: only what nobody uses, and what carries no data."""
+    with contextlib.ExitStack() as stack:
+        raw, kvm, foreign = (
+            stack.enter_context(loop_device(tmp_path / f"device{n}", 200 << 20)) for n in range(3)
+        )
+        subprocess.run(["mkfs.ext4", "-q", foreign], check=True)
+        before = (tmp_path / "device2").read_bytes()[:4096]
+        for wanted, name, exit_status in ((foreign, "refused", 2), (kvm, "taken", 0)):
+            load = {"rawfio": {**_SHORT, "block_devices": raw, "mode": "randwrite"},
+                    "kvmrbdfio": {**_SHORT, "block_devices": wanted,
+                                  "mode": ["randwrite", "randread"]}}  # fmt: skip
+            plain = {"configurations": {"Plain": {}}}
+            config = write(tmp_path, f"{name}.yaml", plain, load)
+            done = isolated(tmp_path, *campaign(str(checkout.path), tmp_path / name, config))
+            assert done.returncode == exit_status, done.stdout + done.stderr
+            if exit_status:
+                assert f"{foreign} carries data; say wipe: true to lose it" in done.stderr
+        assert (tmp_path / "device2").read_bytes()[:4096] == before
+    found = report_cells(tmp_path / "taken")
+    names = [cell["dimensions"]["scenario"] for cell in found]
+    assert sorted(names) == ["kvmrbdfio", "kvmrbdfio", "rawfio"]
+    assert min(cell["figures"]["iops"] for cell in found) > 0
 
 
 def _is_counted_at_the_osds(cell: dict[str, Any]) -> None:
@@ -192,12 +238,13 @@ def _is_counted_at_the_osds(cell: dict[str, Any]) -> None:
     counters = [osd["counters"] for osd in cell["storage"].values()]
     read = sum(counted["client_read_bytes"] for counted in counters)
     written = sum(counted["client_written_bytes"] for counted in counters)
-    if cell["scenario"] == "librbdfio":
-        (process,) = cell["processes"]
-        output = json.loads((cell["directory"] / process["json"]).read_text())
-        said = output["jobs"][0]["read"]["io_bytes"]
-        # Its ramp is in the one count alone.
-        assert said <= read < 10 * said + (64 << 20)
+    if cell["scenario"] != "radosbench":
+        outputs = [cell["directory"] / process["json"] for process in cell["processes"]]
+        jobs = [json.loads(output.read_text())["jobs"][0] for output in outputs]
+        direction = "read" if cell["scenario"] == "librbdfio" else "write"
+        said = sum(job[direction]["io_bytes"] for job in jobs)
+        # The ramp is in the one count alone.
+        assert said <= (read if direction == "read" else written) < 10 * said + (64 << 20)
         return
     texts = [path.read_text() for path in cell["directory"].glob("**/output.0.*")]
     (made,) = re.findall(r"Total writes made:\s+(\d+)", "".join(texts))
