@@ -144,7 +144,7 @@ TRIALS = (
         _in_deployments(f"side by side, {turns}", Design("beside", *size, 8, turns, 10))
         for size, turns in ((_SIZES[0], 2), *zip(_SIZES, (6, 3, 2)))
     ),
-    *(Trial("rounds, looked at", Design("rounds", *size, 8), _looking) for size in _SIZES[:2]),
+    *(Trial("rounds, looked at", Design("rounds", *size, 8), _looking, 4.0) for size in _SIZES[:2]),
     *(
         Trial(f"{count} turns", Design("turns", *size, count, 1, 10), _run_by_run, share)
         for size, count, share in (((2, 1), 6, 0.5), ((2, 1), 20, 0.5), ((5, 4), 12, 0.25))
