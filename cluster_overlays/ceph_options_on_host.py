@@ -126,14 +126,10 @@ def apply(asked: Dict[str, Any]) -> None:
             else:
                 command = {"prefix": "config unset", "var": name}
             answer = ask(path, command)
-            said = answer if isinstance(answer, dict) else {}
-            if "error" in said:
-                sys.exit("{}: {} {}: {}".format(daemon, command["prefix"], name, said["error"]))
-            if "require restart" in str(said.get("success")):
-                sys.exit(
-                    f"{daemon}: {name} was set and takes a restart to count, though its release "
-                    "says that it can be changed at run time; set it in conf_file"
-                )
+            # What it says of a restart means that nothing in it is told, as of options that it
+            # reads anew each time: which ones count at run time, its release says (`config help`).
+            if isinstance(answer, dict) and "error" in answer:
+                sys.exit("{}: {} {}: {}".format(daemon, command["prefix"], name, answer["error"]))
 
 
 def see(asked: Dict[str, Any]) -> Dict[str, Any]:
