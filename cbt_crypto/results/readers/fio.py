@@ -217,12 +217,19 @@ def _json_syncs(job: _Job) -> Iterator[Side]:
 
 
 def _side(direction: str, side: _Side) -> Side:
+    """IOs are those that ended, as bytes and latencies are.
+
+    fio's own `total_ios` and `iops` are of those that it issued: without what was in flight when
+    the ramp ended, up to `iodepth` IOs a process, which weighs the most where IOs are slow.
+    """
     latency = side.clat_ns
+    ended = max(latency.N or 0, side.total_ios)
+    is_more = ended > side.total_ios and side.runtime > 0
     return Side(
         direction=direction,
-        ios=side.total_ios,
+        ios=ended,
         bytes=side.io_bytes,
-        iops=side.iops,
+        iops=1000 * ended / side.runtime if is_more else side.iops,
         bandwidth_bytes_per_s=side.bw_bytes,
         runtime_s=side.runtime / 1000,
         clat_ns_mean=latency.mean,
