@@ -67,6 +67,9 @@ def _together(report: Report) -> Iterator[str]:
         )
 
 
+#: From so many percent on a control that carries no verdict is worth a sentence.
+_CONTROL_OFF = 5.0
+
 #: Dimensions of which more may do more.
 _GROWING = ("clients", "volumes_per_client", "iodepth")
 
@@ -209,14 +212,28 @@ def _others(rows: Sequence[_Row]) -> str:
 
 def _control(report: Report) -> Iterator[str]:
     controls = [
-        cell.comparisons["iops"].differs
+        cell.comparisons["iops"]
         for cell in report.cells
         if _is_control(report, cell) and "iops" in cell.comparisons
     ]
     if "iops" in report.distrusted:
         yield "Control: DIFFERS from the baseline that it repeats; do not trust these verdicts."
-    elif any(differs is not None for differs in controls):
-        yield "Control: agrees."
+        return
+    judged = [one for one in controls if one.differs is not None]
+    ends = [
+        max(one.high - 100, 100 - one.low)
+        for one in judged
+        if one.high is not None and one.low is not None
+    ]
+    if ends:
+        yield f"Control: agrees within {max(*ends, 1):.0f} %."
+    elif controls and not judged:
+        worst = max(controls, key=lambda one: abs(one.percent - 100)).percent
+        if abs(worst - 100) >= _CONTROL_OFF:
+            yield (
+                f"Control: the baseline, measured again, came out at {worst:.0f} %; smaller "
+                "differences say nothing."
+            )
 
 
 def _proved(report: Report) -> Iterator[str]:

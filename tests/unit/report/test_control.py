@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import pytest
 from rich.console import Console
@@ -99,7 +100,8 @@ def test_every_output_begins_with_the_answer(synthetic, tmp_path):
     report = build(_campaign(synthetic, tmp_path / "a", 1.0, iterations=5, rounds=True))
     first, *others = report.headline
     assert first.startswith("LUKS costs 30 % of 4 KiB random reads (")
-    assert "Control: agrees." in others
+    (agrees,) = [one for one in others if one.startswith("Control: ")]
+    assert re.fullmatch(r"Control: agrees within \d+ %\.", agrees)
     assert _printed(report).index(first) < _printed(report).index("percent 95 % interval")
     assert markdown(report).index("LUKS costs 30 %") < markdown(report).index("## rbd")
     assert json.loads(json.dumps(document(report)))["headline"][0] == first
@@ -126,3 +128,11 @@ def test_rounds_that_are_identical_are_drawn():
     """Ends of an interval that were the value, but for its rounding, ended in a traceback."""
     bars = BarSeries("A", (100.0,), (100.00000000000001,), (99.99999999999999,))
     assert "<svg" in chart_svg(Bars("key", "title", "unit", ("group",), (bars,)), {}, ("heading",))
+
+
+def test_a_control_that_is_far_off_is_said_without_a_verdict_too(synthetic, tmp_path):
+    far = build(_campaign(synthetic, tmp_path / "far", 0.6, iterations=1))
+    near = build(_campaign(synthetic, tmp_path / "near", 1.0, iterations=1))
+    said = [[one for one in r.headline if one.startswith("Control: ")] for r in (far, near)]
+    assert len(said[0]) == 1 and "the baseline, measured again, came out at 59 %" in said[0][0]
+    assert said[1] == []
