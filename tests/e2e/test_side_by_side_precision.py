@@ -96,7 +96,9 @@ def _turn(cell: Any) -> tuple[str, int]:
 
 def _fio_iops(cell: Any) -> float:
     (output,) = cell["directory"].glob("json_output.0.*")
-    return float(json.loads(output.read_text())["jobs"][0]["read"]["iops"])
+    side = json.loads(output.read_text())["jobs"][0]["read"]
+    # fio's own leaves out what was in flight when the ramp ended
+    return float(1000 * side["clat_ns"]["N"] / side["runtime"])
 
 
 def _ratios(iops: dict[tuple[str, int], float]) -> list[float]:
