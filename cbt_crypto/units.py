@@ -27,6 +27,11 @@ def time_text(seconds: float) -> str:
     return str(datetime.timedelta(seconds=round(seconds)))
 
 
+def whole(text: str) -> Optional[int]:
+    """`7` -> 7; None for anything but ASCII digits, and for more of them than a count has."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
 def parse_size(text: str) -> Optional[int]:
     """Bytes of fio's `4k`, `4KiB` or `4096`; None for anything else."""
     try:

@@ -23,7 +23,7 @@ from cbt_crypto.results.readers.process_output import (
     parse_output,
     read_output,
 )
-from cbt_crypto.units import parse_size
+from cbt_crypto.units import parse_size, whole
 
 _OUTPUT = re.compile(r"(?:json_)?output\.(\d+)\.([A-Za-z0-9][^/]*)")
 #: The same below a workload's directory, whose name has the host.
@@ -209,8 +209,8 @@ def _from_fio(folder: Folder, name: str) -> dict[str, Any]:
     size = parse_size(options.get("bs") or options.get("blocksize") or "")
     if size is not None:
         parameters["op_size"] = size
-    if (depth := options.get("iodepth", "")).isdigit():
-        parameters["iodepth"] = int(depth)
+    if (depth := whole(options.get("iodepth", ""))) is not None:
+        parameters["iodepth"] = depth
     return parameters
 
 
@@ -383,9 +383,8 @@ def _published_parameters(job: Job) -> dict[str, Any]:
     size = parse_size(job.options.get("bs") or job.options.get("blocksize") or "")
     if size is not None:
         parameters["op_size"] = size
-    depth = job.options.get("iodepth", "")
-    if depth.isdigit():
-        parameters["iodepth"] = int(depth)
+    if (depth := whole(job.options.get("iodepth", ""))) is not None:
+        parameters["iodepth"] = depth
     return parameters
 
 

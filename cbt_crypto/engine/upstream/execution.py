@@ -24,6 +24,7 @@ from cbt_crypto.hosts import fetch
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.remote import LONGEST, TOO_LONG, answered, packed, preamble
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
+from cbt_crypto.units import whole
 
 #: Linux allows 128 KiB for one argument of a program, and quotes and pdsh add to ours.
 _ARGUMENT_BYTES = 60_000
@@ -358,6 +359,6 @@ def endings(outputs: Mapping[str, str]) -> list[Ending]:
         for line in text.splitlines():
             status, _, rest = line.partition(" ")
             program, _, words = rest.partition(" ")
-            if status.isdigit():
-                all_endings.append(Ending(host, int(status), program, words))
+            if (number := whole(status)) is not None:
+                all_endings.append(Ending(host, number, program, words))
     return all_endings

@@ -21,6 +21,7 @@ from cbt_crypto.results.readers.fio import SYNC, FioOutput, Job, Side
 from cbt_crypto.results.readers.fio_log import FioLog, read_fio_log
 from cbt_crypto.results.readers.histogram import PERCENTILES, Histogram, HistogramLog, merge
 from cbt_crypto.results.readers.process_output import read_results
+from cbt_crypto.units import whole
 
 #: A window longer than this is a damaged number, not a measurement.
 _LONGEST_S = 14 * 86400
@@ -201,9 +202,8 @@ def _beginning(prefix: str, names: Sequence[str]) -> Sequence[str]:
 def _interval_s(jobs: Iterable[Job]) -> float:
     """What `log_avg_msec` says; a second where it says nothing that makes sense."""
     for job in jobs:
-        text = job.options.get("log_avg_msec", "")
-        if text.isdigit() and 0 < int(text) <= 3_600_000:
-            return int(text) / 1000
+        if 0 < (whole(job.options.get("log_avg_msec", "")) or 0) <= 3_600_000:
+            return int(job.options["log_avg_msec"]) / 1000
     return 1.0
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Optional
 
-from cbt_crypto.archive.files import Malformed
+from cbt_crypto.archive.files import Malformed, check_values
 from cbt_crypto.results.readers.fio import FioOutput, Job, Side, parse_fio_json, parse_fio_normal
 
 _JSON = re.compile(rb"^\{", re.MULTILINE)
@@ -32,37 +32,43 @@ _MIB = 1 << 20
 
 def parse_rados_bench(data: bytes) -> FioOutput:
     """One job of one direction, without percentiles; Malformed without its figures."""
+    check_values(data)
     try:
         summary = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Malformed(f"is not JSON: {error}") from None
     if not isinstance(summary, dict):
         raise Malformed("is not a mapping")
     direction = "write" if "Total writes made" in summary else "read"
-    ios = int(_rados_number(summary, f"Total {direction}s made"))
-    seconds = _rados_number(summary, _RADOS_MARK)
-    bandwidth = _rados_number(summary, "Bandwidth (MB/sec)") * _MIB
+    ios = int(_number(summary.get(f"Total {direction}s made")))
+    seconds = _number(summary.get(_RADOS_MARK))
+    bandwidth = _number(summary.get("Bandwidth (MB/sec)")) * _MIB
     if ios <= 0 or seconds <= 0:
         raise Malformed("tells of no IO")
     side = Side(
         direction=direction,
         ios=ios,
-        bytes=round(bandwidth * seconds),
-        iops=ios / seconds,
+        bytes=round(_number(bandwidth * seconds)),
+        iops=_number(ios / seconds),
         bandwidth_bytes_per_s=bandwidth,
         runtime_s=seconds,
-        clat_ns_mean=_rados_number(summary, "Average Latency(s)") * 1e9,
-        clat_ns_max=_rados_number(summary, "Max latency(s)") * 1e9,
+        clat_ns_mean=_number(summary.get("Average Latency(s)")) * 1e9,
+        clat_ns_max=_number(summary.get("Max latency(s)")) * 1e9,
         percentiles_ns={},
     )
     return FioOutput("rados bench", None, (Job("rados", None, 0, {}, 0.0, 0.0, (side,)),))
 
 
-def _rados_number(summary: Mapping[str, object], key: str) -> float:
+def _number(value: object) -> float:
+    """Of a text or a number; Malformed if negative, not finite, or more than 64 bits hold."""
     try:
-        return float(str(summary[key]))
-    except (KeyError, ValueError):
-        raise Malformed(f"has no number for {key!r}") from None
+        number = float(value) if isinstance(value, (str, int, float)) else -1.0
+    except (ValueError, OverflowError):
+        number = -1.0
+    if not 0 <= number < 2**63:
+        said = value if isinstance(value, (str, int, float)) else type(value).__name__
+        raise Malformed(f"holds {str(said)[:40]!r} where a number belongs")
+    return number
 
 
 #: "  Requests/sec:	7996.3959", "  Total:	2.5011 secs."
@@ -70,7 +76,7 @@ _SUMMARY = re.compile(r"^\s+(Total|Slowest|Fastest|Average|Stddev|Requests/sec):
 #: "  99.9% in 0.3126 secs."
 _PERCENTILE = re.compile(r"^\s+([\d.]+)% in ([\d.]+) secs\.")
 #: A bar of its histogram: "  0.0402 [998]	|...".
-_BAR = re.compile(r"^\s+[\d.]+ \[(\d+)\]")
+_BAR = re.compile(r"^\s+[\d.]+ \[(\d{1,15})\]")
 #: The scenario's own line behind it.
 _ENDED = re.compile(r"^ended ([\d.]+)")
 #: "  [105] 	rpc error: ..." behind this heading.
@@ -84,9 +90,9 @@ def parse_etcd_benchmark(data: bytes) -> FioOutput:
         lines = text.partition(_ERRORS)[2].strip().splitlines()
         raise Malformed(f"tells of requests that failed: {(lines or ['?'])[0].strip()[:200]}")
     lines = text.splitlines()
-    summary = {match[1]: _etcd_number(match[2]) for match in map(_SUMMARY.match, lines) if match}
+    summary = {match[1]: _number(match[2]) for match in map(_SUMMARY.match, lines) if match}
     percentiles = {
-        _etcd_number(match[1]): _etcd_number(match[2]) * 1e9
+        _number(match[1]): _number(match[2]) * 1e9
         for match in map(_PERCENTILE.match, lines)
         if match
     }
@@ -98,7 +104,7 @@ def parse_etcd_benchmark(data: bytes) -> FioOutput:
     ended = next((match for match in map(_ENDED.match, lines) if match), None)
     side = Side(
         direction="write",
-        ios=requests,
+        ios=int(_number(requests)),
         bytes=0,
         iops=summary["Requests/sec"],
         bandwidth_bytes_per_s=0.0,
@@ -108,14 +114,7 @@ def parse_etcd_benchmark(data: bytes) -> FioOutput:
         percentiles_ns=percentiles,
     )
     job = Job("put", None, 0, {}, 0.0, 0.0, (side,))
-    return FioOutput("etcd benchmark", _etcd_number(ended[1]) if ended else None, (job,), "")
-
-
-def _etcd_number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise Malformed(f"holds {text[:40]!r} where a number belongs") from None
+    return FioOutput("etcd benchmark", _number(ended[1]) if ended else None, (job,), "")
 
 
 KBENCH_HEADING = b"FIO Benchmark Summary"

@@ -33,6 +33,7 @@ from cbt_crypto.results.readers.process_output import read_results
 from cbt_crypto.run import age, recovery
 from cbt_crypto.run.cell import conditions, proof, watch
 from cbt_crypto.run.targets.base import Target, commands_of
+from cbt_crypto.units import whole
 
 #: Host -> path below the cell's directory there -> bytes.
 Sizes = Mapping[str, Mapping[str, int]]
@@ -263,8 +264,8 @@ def failed_processes(outcome: CellOutcome, archive_dir: Path) -> None:
 def _status(printed: str, volume: str) -> Optional[int]:
     for line in printed.splitlines():
         name, _, status = line.strip().partition(":")
-        if name == f"exit_status.{volume}" and status.isdigit():
-            return int(status)
+        if name == f"exit_status.{volume}":
+            return whole(status)
     return None
 
 

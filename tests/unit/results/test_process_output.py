@@ -42,6 +42,29 @@ def test_requests_that_failed_are_no_result(data):
         read_output("etcd_benchmark", failed)
 
 
+@pytest.mark.parametrize("digits", [400, 5000])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (rb"\[\d+\]", "it lacks a distribution"),
+        (rb"(?<=Requests/sec:\t)[\d.]+", "a number belongs"),
+    ],
+)
+def test_a_number_of_many_digits_is_none(data, line, said, digits):
+    text = (data / "results/etcd_benchmark.txt").read_bytes()
+    number = b"9" * digits
+    many = re.sub(line, b"[%s]" % number if b"[" in line[:2] else number, text)
+    assert many != text
+    with pytest.raises(Malformed, match=said):
+        read_output("etcd_benchmark", many)
+
+
+def test_more_requests_than_are_counted(data):
+    text = (data / "results/etcd_benchmark.txt").read_bytes()
+    with pytest.raises(Malformed, match="where a number belongs"):
+        read_output("etcd_benchmark", text + b"  0.1 [999999999999999]\n" * 10_000)
+
+
 def test_an_unknown_kind_is_named(data):
     with pytest.raises(Malformed, match="of kind 'iozone'"):
         read_output("iozone", b"")

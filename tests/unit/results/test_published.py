@@ -180,3 +180,13 @@ def test_a_directory_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing")
     with pytest.raises(Malformed, match="no archive, and no file of fio, kbench or"):
         read_published(tmp_path, "a")
+
+
+@pytest.mark.parametrize("depth", ["\u00b2", "9" * 5000])
+def test_a_depth_that_is_no_number_is_left_out(tmp_path: Path, data: Path, depth: str) -> None:
+    document = json.loads((data / "fio/randread.json").read_text())
+    for part in (document["global options"], *(job["job options"] for job in document["jobs"])):
+        part |= {"iodepth": depth, "log_avg_msec": depth}
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    (run,) = read_published(tmp_path, "A")
+    assert run.failure is None and "iodepth" not in run.planned.parameters

@@ -45,3 +45,24 @@ def test_reads() -> None:
 def test_what_is_torn_is_refused(data: bytes) -> None:
     with pytest.raises(Malformed):
         read_output("rados_bench", data)
+
+
+@pytest.mark.parametrize("key", ["Total writes made", "Total time run", "Bandwidth (MB/sec)",
+                                 "Average Latency(s)"])  # fmt: skip
+@pytest.mark.parametrize("value", ["inf", "nan", "-1", 1e308, 10**400, [1], None])
+def test_a_number_that_no_bench_prints_is_refused(key: str, value: object) -> None:
+    with pytest.raises(Malformed, match="where a number belongs"):
+        read_output("rados_bench", json.dumps({**REAL, key: value}).encode())
+
+
+@pytest.mark.parametrize("data", [b"[" * 200_000, b'{"a":[' + b"[]," * 2_000_000 + b"1]}",
+                                  b'{"Total writes made": 1e400}'])  # fmt: skip
+def test_json_that_python_fails_at_is_refused(data: bytes) -> None:
+    with pytest.raises(Malformed):
+        read_output("rados_bench", data)
+
+
+def test_figures_whose_product_is_no_number() -> None:
+    for values in ({"Total time run": "5e-324"}, {"Bandwidth (MB/sec)": "9e18"}):
+        with pytest.raises(Malformed, match="where a number belongs"):
+            read_output("rados_bench", json.dumps({**REAL, **values}).encode())

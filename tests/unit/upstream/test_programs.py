@@ -101,3 +101,8 @@ def test_an_osd_starts_as_overlays_have_it_and_is_made_as_upstream_has_it(
     assert proved == [f"ready {device} bluestore", f"share {device} u"]
     assert started.endswith(f"|1|-c {own}/ceph.conf -i 1 --pid-file={own}/run/osd.1.pid")
     assert host.run("ceph-osd", "-i", "7").returncode == 2, "an OSD of another host"
+
+
+def test_a_status_that_is_no_number_is_no_ending() -> None:
+    said = f"\u00b2 ceph x\n{'9' * 5000} ceph x\n1 ceph it failed\n"
+    assert [(end.status, end.words) for end in endings({"o0": said})] == [(1, "it failed")]
