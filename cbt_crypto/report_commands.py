@@ -25,8 +25,9 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
-from cbt_crypto.command_line import archive_argument, archives_argument, examples, say
+from cbt_crypto.command_line import archive_argument, archives_argument, examples, say, say_error
 from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.hosts.remote import NONSENSE
 from cbt_crypto.run.detached import changed, running
 
 if TYPE_CHECKING:
@@ -251,10 +252,12 @@ def history(archives: tuple[Path, ...], only: tuple[str, ...], as_json: bool) ->
     with contextlib.ExitStack() as stack:
         paths = {str(path).rstrip("/"): path for path in archives}
         reports = {
-            name: build(_unpacked_path(path, stack), ReportOptions(only=only))
+            name: build(_unpacked_path(path, stack, "history"), ReportOptions(only=only))
             for name, path in paths.items()
         }
     grids, points = history_of(reports)
+    for name in sorted(reports.keys() - {point.archive for point in points}):
+        say_error(f"note: {name}: has no cells, so it is left out")
     if as_json:
         click.echo(json.dumps([asdict(point) for point in points], indent=2))
         return
@@ -263,13 +266,13 @@ def history(archives: tuple[Path, ...], only: tuple[str, ...], as_json: bool) ->
         show_grid(grid, console)
 
 
-def _unpacked_path(path: Path, stack: contextlib.ExitStack) -> Path:
+def _unpacked_path(path: Path, stack: contextlib.ExitStack, command: str = "compare") -> Path:
     """Where an archive is, unpacked for as long as `stack` lives."""
     if not is_pack(path) or _is_other(path):
         return path
     pack = stack.enter_context(opened(path))
     if pack.is_summary:
-        raise UsageError(f"{path}: is a summary; compare needs a pack of the runs")
+        raise UsageError(f"{path}: is a summary; {command} needs a pack of the runs")
     return pack.folder
 
 
@@ -407,8 +410,12 @@ def gate(
     if metric is None or not metric.better:
         known = ", ".join(name for name, metric in BY_KEY.items() if metric.better)
         raise UsageError(f"--metric {key}: is none of those that can lose; name one of {known}")
-    built = build(archive, ReportOptions(baseline=baseline))
-    findings = gate.findings(built, metric, may_lose, only)
+    try:
+        built = build(archive, ReportOptions(baseline=baseline))
+        findings = gate.findings(built, metric, may_lose, only)
+    except NONSENSE as error:
+        # The exit status of a traceback, 1, would tell CI that too much is lost.
+        raise UsageError(f"{archive}: cannot be judged ({type(error).__name__}: {error})") from None
     if only and not findings:
         raise UsageError(f"--only {' '.join(only)}: matches no workload that is compared")
     for finding in findings:

@@ -25,18 +25,20 @@ def ratio(one: Optional[Comparison], other: Optional[Comparison]) -> Optional[Co
 
     None where one of them is unknown; without an interval where one of them has no verdict.
     """
-    if one is None or other is None:
+    if one is None or other is None or other.percent <= 0:
         return None
     compared = Comparison(100 * one.percent / other.percent)
     errors = [
         max(each.errors, key=lambda error: error.half) for each in (one, other) if each.errors
     ]
     is_judged = one.p is not None and other.p is not None and len(errors) == 2
-    if not is_judged or any(error.is_sequence for error in errors):
+    is_known = is_judged and 0 < compared.percent < math.inf
+    if not is_known or any(error.is_sequence for error in errors):
         return compared
-    squares = [error.error**2 for error in errors]
-    parts = (square**2 / error.degrees for square, error in zip(squares, errors))
-    together = StandardError(math.sqrt(sum(squares)), sum(squares) ** 2 / (sum(parts) or 1.0))
+    squares = [error.error * error.error for error in errors]
+    parts = (square * square / error.degrees for square, error in zip(squares, errors))
+    whole = sum(squares)
+    together = StandardError(math.sqrt(whole), whole * whole / (sum(parts) or 1.0))
     times = math.exp(min(together.half, 50.0))
     return replace(
         compared,

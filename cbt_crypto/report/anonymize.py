@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from cbt_crypto.report.model import Report
-from cbt_crypto.report.wording import map_text
+from cbt_crypto.report.wording import map_text, mapping
 
 #: What may be an address; `ipaddress` knows.
 _ADDRESS = re.compile(
@@ -43,7 +43,7 @@ def anonymized(report: Report) -> Report:
 
 def hosts_of(report: Report) -> list[str]:
     """Every host that anything in the report names, each once."""
-    hosts = list(report.environment.get("hosts", {}))
+    hosts = list(mapping(report.environment.get("hosts")))
     texts = report.environment.get("ceph_conf")
     for text in texts.values() if isinstance(texts, Mapping) else ():
         # A host that no cell worked on, such as a monitor's.

@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import Any, Literal, Optional, TypeVar, Union
+from typing import Annotated, Any, Literal, Optional, TypeVar, Union
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -236,19 +236,22 @@ def _plain(value: Any) -> Any:
 
 _DataclassT = TypeVar("_DataclassT")
 _Value = Union[bool, int, float, str, None]
+#: No figure, percent or error is larger: what is made of some of them is a number too.
+_LARGEST = 1e60
+_Figure = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)]
 
 
 class _OpenModel(BaseModel):
     """Keep what is not named here, so that newer documents of the same format are read."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
 
 class ErrorPart(_OpenModel):
     """What an interval and its p follow from; null is what was without bound."""
 
-    error: Optional[float] = None
-    degrees: float
+    error: Optional[float] = Field(None, ge=0, le=_LARGEST)
+    degrees: float = Field(gt=0, le=_LARGEST)
     is_sequence: bool = False
     is_own: bool = False
 
@@ -256,10 +259,13 @@ class ErrorPart(_OpenModel):
 class ComparisonPart(_OpenModel):
     """A figure in percent of the baseline's, with the ends of its 95 % interval."""
 
-    percent: float
-    low: Optional[float] = None
-    high: Optional[float] = None
+    percent: float = Field(ge=0, le=_LARGEST)
+    low: Optional[float] = Field(None, ge=0, le=_LARGEST)
+    high: Optional[float] = Field(None, ge=0, le=_LARGEST)
     basis: Optional[str] = Field(None, description="what the interval rests on")
+    level: Optional[str] = Field(None, description="since format 2: what was repeated")
+    p: Optional[float] = Field(None, ge=0, le=1, description="since format 2: by chance alone")
+    looks: int = Field(1, ge=1, le=1000, description="by how much p is raised")
     within_noise: Optional[bool] = Field(None, description="format 1: whether it includes 100 %")
     differs: Optional[bool] = Field(None, description="since format 2: the verdict")
     errors: list[ErrorPart] = []
@@ -273,13 +279,13 @@ class CellPart(_OpenModel):
     state: Literal["measured", "failed", "missing"]
     reason: Optional[str] = None
     is_baseline: bool = False
-    figures: dict[str, Optional[float]] = {}
+    figures: dict[str, Optional[_Figure]] = {}
     withheld: dict[str, str] = Field({}, description="figures that are not shown, and why")
     comparisons: dict[str, ComparisonPart] = {}
     warnings: list[str] = []
     limit: str = Field("", description="what could do no more")
     why: list[str] = Field([], description="what changed beside the throughput, in sentences")
-    stages_us: dict[str, float] = Field({}, description="parts of the mean write's latency")
+    stages_us: dict[str, _Figure] = Field({}, description="parts of the mean write's latency")
     runs: list[dict[str, Any]] = Field([], description="every run behind it, with its proof")
 
 
@@ -297,7 +303,7 @@ class SectionPart(_OpenModel):
     label: str
     mode: str
     direction: str
-    baseline_drift_percent: Optional[float] = None
+    baseline_drift_percent: Optional[_Figure] = None
     cells: list[CellPart]
     pairs: list[PairPart] = []
     effects: list[PairPart] = Field([], description="levels of the matrix, alone and together")
@@ -320,7 +326,17 @@ class ConclusionPart(_OpenModel):
     kind: str
     effect: str
     iops: ComparisonPart
-    cpu_per_io_percent: Optional[float] = None
+    cpu_per_io_percent: Optional[_Figure] = None
+
+
+class OptionsPart(_OpenModel):
+    """What its reader chose."""
+
+    baseline: Optional[str] = None
+    only: tuple[str, ...] = ()
+    loss: bool = False
+    anonymize: bool = False
+    spread_from: Optional[str] = None
 
 
 class ReportDocument(_OpenModel):
@@ -329,7 +345,14 @@ class ReportDocument(_OpenModel):
     format: int = Field(ge=1, le=FORMAT)
     title: str = ""
     baseline: Baseline
-    options: dict[str, Any] = {}
+    verdicts: int = Field(0, ge=0, le=2**53, description="comparisons that have one")
+    headline: tuple[str, ...] = Field((), description="the answer, in sentences")
+    limits: tuple[str, ...] = Field((), description="what limits its validity")
+    control: tuple[str, ...] = Field((), description="where the control is not as it must be")
+    distrusted: tuple[str, ...] = Field((), description="figures in which the control differs")
+    is_unfinished: bool = False
+    emulated_only: tuple[str, ...] = Field((), description="archives of emulated hosts")
+    options: OptionsPart = OptionsPart()
     emulated_hosts: list[str] = []
     notes: list[str] = []
     configurations: dict[str, Any] = {}
@@ -361,23 +384,15 @@ def reopened(data: bytes) -> Report:
 
 
 def _report(document: ReportDocument) -> Report:
-    options = {key: value for key, value in document.options.items() if value is not None}
-    if isinstance(options.get("only"), list):
-        options["only"] = tuple(map(str, options["only"]))
-    report = Report(
-        title=document.title,
-        baseline=document.baseline,
-        options=_dataclass_of(ReportOptions, options),
-        tables=tuple(_table(table) for table in document.tables),
-        conclusions=tuple(_conclusion(part) for part in document.conclusions),
-        environment=document.environment,
-        configurations=document.configurations,
-        emulated_hosts=tuple(document.emulated_hosts),
-        notes=tuple(document.notes),
-        records=tuple(document.records),
-        **_more(Report, document),
-    )
-    return map_text(report, printable)
+    parts = {
+        "options": _dataclass_of(ReportOptions, dict(document.options)),
+        "tables": tuple(_table(table) for table in document.tables),
+        "conclusions": tuple(_conclusion(part) for part in document.conclusions),
+        "emulated_hosts": tuple(document.emulated_hosts),
+        "notes": tuple(document.notes),
+        "records": tuple(document.records),
+    }
+    return map_text(_dataclass_of(Report, {**dict(document), **parts}), printable)
 
 
 def _table(table: TablePart) -> Table:
@@ -416,8 +431,8 @@ def _cell(cell: CellPart, direction: str) -> ReportCell:
         state=cell.state,
         is_baseline=cell.is_baseline,
         reason=cell.reason,
-        figures={key: value for key, value in cell.figures.items() if value is not None},
-        withheld=cell.withheld,
+        figures={k: v for k, v in cell.figures.items() if v is not None and k in BY_KEY},
+        withheld={key: why for key, why in cell.withheld.items() if key in BY_KEY},
         comparisons={key: _comparison(part) for key, part in cell.comparisons.items()},
         warnings=tuple(cell.warnings),
         limit=cell.limit,
@@ -444,12 +459,3 @@ def _conclusion(part: ConclusionPart) -> Conclusion:
 def _dataclass_of(kind: type[_DataclassT], values: Mapping[str, Any]) -> _DataclassT:
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     return kind(**{key: value for key, value in values.items() if key in names})
-
-
-def _more(kind: type[Any], document: _OpenModel) -> dict[str, Any]:
-    extra, names = document.model_extra or {}, {field.name for field in fields(kind)}
-    return {
-        key: tuple(value) if isinstance(value, list) else value
-        for key, value in extra.items()
-        if key in names
-    }

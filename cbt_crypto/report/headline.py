@@ -15,8 +15,8 @@ from cbt_crypto.report.figures.factors import APART
 from cbt_crypto.report.figures.metric import FROM_MEMORY
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
 from cbt_crypto.report.why import limits_of_rows
-from cbt_crypto.report.wording import mapping
-from cbt_crypto.units import counted
+from cbt_crypto.report.wording import mapping, roles_of
+from cbt_crypto.units import counted, whole
 
 #: Names, or workloads, that are told of; the others are counted.
 _MOST = 3
@@ -81,7 +81,8 @@ def _growth(report: Report) -> Iterator[str]:
     several = len({table.scenario for table in report.tables}) > 1
     sections = [(table, section) for table in report.tables for section in table.sections]
     for table, section in sections[:_MOST]:
-        rows = sorted((c for c in section.cells if c.name.isdigit()), key=lambda c: int(c.name))
+        numbered = (cell for cell in section.cells if whole(cell.name) is not None)
+        rows = sorted(numbered, key=lambda cell: whole(cell.name) or 0)
         steps = list(_steps(rows, section))
         grows = [step.differs and step.percent > 100 for step in steps if step is not None]
         if not rows or not rows[0].is_baseline or len(grows) < len(rows) - 1:
@@ -252,7 +253,7 @@ def _proved(report: Report) -> Iterator[str]:
 
 def _osd_hosts(environment: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     hosts = map(mapping, mapping(environment.get("hosts")).values())
-    return [about for about in hosts if "osds" in (about.get("roles") or ())]
+    return [about for about in hosts if "osds" in roles_of(about)]
 
 
 def versions(environment: Mapping[str, Any]) -> Iterator[str]:
@@ -262,9 +263,9 @@ def versions(environment: Mapping[str, Any]) -> Iterator[str]:
     ceph = re.match(r"ceph version ([\w.]+)", said.pop()) if len(said) == 1 else None
     if ceph:
         yield f"Ceph {ceph[1]}"
-    kernels = {about.get("kernel") for about in hosts}
-    if len(kernels) == 1 and None not in kernels:
-        yield f"kernel {kernels.pop()}"
+    kernels = [about.get("kernel") for about in hosts]
+    if kernels and isinstance(kernels[0], str) and all(one == kernels[0] for one in kernels):
+        yield f"kernel {kernels[0]}"
 
 
 def _limits(report: Report) -> Iterator[str]:

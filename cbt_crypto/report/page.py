@@ -31,7 +31,7 @@ from cbt_crypto.report.figures.depth_path import depth_paths, in_words
 from cbt_crypto.report.markdown import summary
 from cbt_crypto.report.model import Report, Table
 from cbt_crypto.report.page_tables import E, Element, anchor, scrolling
-from cbt_crypto.report.wording import Grid, cipher_grid, energy_counters, hardware_grid
+from cbt_crypto.report.wording import Grid, cipher_grid, energy_counters, hardware_grid, mapping
 from cbt_crypto.results.cell.run import Run
 
 #: What of a host is shown in the table; the rest is a click away.
@@ -110,7 +110,8 @@ def _conf(report: Report, name: str) -> Iterator[Element]:
 
 def environment(report: Report) -> Iterator[Element]:
     """The hosts in a table, and all that was recorded of them a click away."""
-    hosts = report.environment.get("hosts", {})
+    named = mapping(report.environment.get("hosts"))
+    hosts = {name: mapping(about) for name, about in named.items()}
     if not hosts:
         yield E.P(E.CLASS("note"), "Nothing is known of the hosts.")
         return

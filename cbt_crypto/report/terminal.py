@@ -88,6 +88,7 @@ def _show_foot(report: Report, console: Console) -> None:
 
 def show_grid(grid: Grid, console: Console) -> None:
     """Print a table of texts; what is too wide goes on below itself."""
+    grid = map_text(grid, printable)
     shown = Rows(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     for number, heading in enumerate(grid.headings):
         shown.add_column(Text(heading), justify="left" if number < grid.words else "right")

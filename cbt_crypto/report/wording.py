@@ -200,9 +200,7 @@ def hardware(environment: Mapping[str, Any]) -> list[HardwareRow]:
 
 def _parts(host: str, about: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     """What is compared, where it was found, and the value."""
-    roles = about.get("roles")
-    is_osds = isinstance(roles, (list, tuple)) and "osds" in roles
-    kind = "OSD host" if is_osds else "other host"
+    kind = "OSD host" if "osds" in roles_of(about) else "other host"
     line = str(about.get("command_line") or "").partition(" -- ")[0].split()
     words = [word for word in line if not _OF_ONE_MACHINE.match(word)]
     mitigations = mapping(about.get("mitigations"))
@@ -214,7 +212,7 @@ def _parts(host: str, about: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]
     for node, said in mapping(about.get("nodes")).items():
         yield f"{kind}: NUMA node {node}", host, said
     memory = about.get("memory_bytes")
-    if isinstance(memory, int) and memory:
+    if isinstance(memory, int) and 0 < memory < 2**63:
         yield f"{kind}: memory", host, f"{memory / 2**30:.0f} GiB"
     yield f"{kind}: kernel command line", host, " ".join(words)
     if mitigations:
@@ -260,12 +258,18 @@ def mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def roles_of(about: Mapping[str, Any]) -> Collection[Any]:
+    """What a host is in the cluster."""
+    roles = about.get("roles")
+    return roles if isinstance(roles, (list, tuple)) else ()
+
+
 def _rows(value: Any) -> list[Mapping[str, Any]]:
     return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
 
 
 def _number(value: Any) -> Optional[float]:
-    return float(value) if isinstance(value, (int, float)) else None
+    return float(value) if isinstance(value, (int, float)) and abs(value) < 2**63 else None
 
 
 _Value = TypeVar("_Value")

@@ -149,8 +149,9 @@ def _end(cell: Optional[ReportCell], figure: str, scale: float, end: str) -> Opt
     """An end of the interval of the percent, on the scale of the figure; a range is none."""
     value = _scaled(cell, figure, scale)
     comparison = None if cell is None else cell.comparisons.get(figure)
-    bound = None if comparison is None else getattr(comparison, end)
-    if value is None or comparison is None or bound is None or comparison.is_of_one_deployment:
+    is_range = comparison is None or comparison.is_of_one_deployment
+    bound = None if is_range else getattr(comparison, end)
+    if value is None or comparison is None or bound is None or not comparison.percent:
         return None
     return float(value * bound / comparison.percent)
 

@@ -28,6 +28,8 @@ _HATCHES = ("", "M0 8 L8 0", "M0 0 L8 8", "M0 4 H8", "M4 0 V8", "M0 4 H8 M4 0 V8
 _FONT = "system-ui, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 #: Pixels of a chart, and about so wide is a letter of 12 px.
 _WIDTH, _HEIGHT, _LETTER = 600, 330, 6.4
+#: No axis goes nearer to 0, nor beyond: a figure from elsewhere may be any number.
+_NEAREST, _FARTHEST = 1e-30, 1e30
 _NINE_TICKS = {0.30103: "50", 1.0: "90", 2.0: "99", 3.0: "99.9", 4.0: "99.99", 5.0: "99.999"}
 
 #: File systems take 255 bytes, and it is written under a longer one first.
@@ -172,13 +174,18 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def _scale(values: Iterable[Optional[float]], start: float, end: float, is_log: bool) -> _Axis:
-    known = [value for value in values if value is not None and (value > 0 or not is_log)]
+    known = [
+        min(max(value, -_FARTHEST), _FARTHEST)
+        for value in values
+        if value is not None and (value > _NEAREST or not is_log)
+    ]
     if is_log:
         low, high = (min(known), max(known)) if known else (1.0, 10.0)
         if high < 2 * low:
             low, high = low / 1.5, high * 1.5
         return _Axis(low / 1.1, high * 1.1, start, end, True)
-    high = max([0.0, *known]) or 1.0
+    high = max([0.0, *known])
+    high = high if high > _NEAREST else 1.0
     step = _step(high)
     return _Axis(min(0.0, *known, 0.0), step * math.ceil(high / step), start, end)
 

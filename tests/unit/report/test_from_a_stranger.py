@@ -14,7 +14,7 @@ import struct
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,10 @@ from click.testing import CliRunner, Result
 from lxml import html
 
 from cbt_crypto.archive.documents import MOST_CELLS
+from cbt_crypto.archive.pack import opened, pack_summary
 from cbt_crypto.cli import cbt_crypto
+from cbt_crypto.errors import UsageError
+from cbt_crypto.report.document import reopened
 
 pytestmark = pytest.mark.unit
 
@@ -258,3 +261,136 @@ def test_a_zip_whose_list_is_longer_than_any(tmp_path: Path, large: bool) -> Non
     (tmp_path / "a.zip").write_bytes(bytes(1 << 26) + end)
     done = said("report", tmp_path / "a.zip")
     assert done.exit_code == 2 and "lists more files than any campaign has" in done.output
+
+
+@pytest.mark.parametrize("kernel", [{"a": 1}, [1], 5])
+def test_a_kernel_that_is_no_text(small: Path, kernel: Any) -> None:
+    path = small / "results" / "environment.json"
+    hosts = json.loads(path.read_text())["hosts"]
+    of_hosts = {host: {**about, "kernel": kernel} for host, about in hosts.items()}
+    changed(path, hosts=of_hosts)
+    assert said("report", small).exit_code == 0
+    assert said("history", small).exit_code == 0
+    assert said("gate", small, "--loss", "5%").exit_code == 3, "once deployed, and no traceback"
+
+
+def forged(data: Path, target: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """A summary of two labs whose manifest fits what was changed in it."""
+    with opened(data / "packs/report-format-2.zip") as pack:
+        document = json.loads(pack.report())
+    one, other = document["tables"][0], json.loads(json.dumps(document["tables"][0]))
+    one["dimensions"]["hardware"], other["dimensions"]["hardware"] = "A", "B"
+    document["tables"] = [one, other]
+    for table in document["tables"]:
+        for cell in table["sections"][0]["cells"]:
+            cell["comparisons"]["iops"]["errors"] = [{"error": 0.01, "degrees": 3}]
+    change(document)
+    pack_summary(document, target, anonymized=False)
+    return target
+
+
+def lost(document: dict[str, Any]) -> dict[str, Any]:
+    """The percent of the last row of the second lab's first section."""
+    found: dict[str, Any] = document["tables"][1]["sections"][0]["cells"][-1]["comparisons"]["iops"]
+    return found
+
+
+REFUSED: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "percent -5": lambda document: lost(document).update(percent=-5.0),
+    "percent 1e308": lambda document: lost(document).update(percent=1e308),
+    "degrees 0": lambda document: lost(document)["errors"][0].update(degrees=0),
+    "error 1e308": lambda document: lost(document)["errors"][0].update(error=1e308),
+    "error -1": lambda document: lost(document)["errors"][0].update(error=-1),
+    "p": lambda document: lost(document).update(p="x"),
+    "looks": lambda document: lost(document).update(looks="x"),
+    "headline": lambda document: document.update(headline=5),
+    "distrusted": lambda document: document.update(distrusted=5),
+    "verdicts": lambda document: document.update(verdicts="x"),
+    "only": lambda document: document["options"].update(only=5),
+    "figure": lambda document: document["tables"][0]["sections"][0]["cells"][0]["figures"].update(
+        iops=1e308
+    ),
+}
+READ: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "as it is": lambda document: None,
+    "percent 0": lambda document: (
+        [lost(document).update(percent=0.0), document["tables"].reverse()]
+    ),
+    "hosts are a list": lambda document: document["environment"].update(hosts=[1]),
+    "a host is a text": lambda document: document["environment"].update(hosts={"A: x": "t"}),
+    "roles": lambda document: document["environment"].update(hosts={"x": {"roles": 5}}),
+    "kernel": lambda document: document["environment"].update(
+        hosts={"x": {"roles": ["osds"], "kernel": {"a": 1}}}
+    ),
+    "a figure that is nearly nothing": lambda document: [
+        cell["figures"].update(iops=5e-324)
+        for table in document["tables"]
+        for section in table["sections"]
+        for cell in section["cells"]
+    ],
+    "an unknown figure": lambda document: (
+        lost(document)
+        or document["tables"][0]["sections"][0]["cells"][0]["figures"].update(new=1.0)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_forged_summary_is_refused_in_a_sentence(data: Path, tmp_path: Path, name: str) -> None:
+    pack = forged(data, tmp_path / "forged.zip", REFUSED[name])
+    done = said("report", pack, "-o", tmp_path / "out")
+    assert (done.exit_code, done.output.count("\n")) == (2, 1), done.output
+    assert "report.json" in done.output
+    assert said("gate", pack, "--loss", "5%").exit_code == 2
+
+
+@pytest.mark.parametrize("name", READ)
+def test_an_odd_summary_is_read(data: Path, tmp_path: Path, name: str) -> None:
+    pack = forged(data, tmp_path / "odd.zip", READ[name])
+    for options in ([], ["--anonymize"]):
+        done = said("report", pack, "-o", tmp_path / "out", *options)
+        assert done.exit_code == 0, done.output
+    assert "Side by side" in done.output
+
+
+def test_a_figure_of_a_summary_that_is_infinite(data: Path) -> None:
+    """1e999 is JSON, and infinite to Python."""
+    with opened(data / "packs/report-format-2.zip") as pack:
+        text = pack.report().decode()
+    infinite = re.sub(r'"iops": ?[\d.]+', '"iops": 1e999', text, count=1)
+    assert infinite != text
+    with pytest.raises(UsageError, match=r"^report\.json .*finite"):
+        reopened(infinite.encode())
+
+
+def test_the_path_of_an_archive_is_no_order_to_a_terminal(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = said("history", small.rename(tmp_path / "a\x1b[31mred\x07").name)
+    assert done.exit_code == 0 and "red" in done.output
+    assert "\x1b" not in done.output and "\x07" not in done.output
+
+
+def test_what_history_leaves_out_is_said(small: Path, data: Path, tmp_path: Path) -> None:
+    empty = Path(shutil.copytree(small, tmp_path / "empty\x1b[31m"))
+    changed(empty / "results" / "plan.json", cells=[])
+    done = said("history", small, empty)
+    assert done.exit_code == 0 and "\x1b" not in done.output
+    assert f"note: {tmp_path}/empty\ufffd[31m: has no cells, so it is left out" in done.output
+    done = said("history", small, data / "packs/report-format-2.zip")
+    assert done.exit_code == 2 and "is a summary; history needs a pack of the runs" in done.output
+
+
+def test_gate_tells_nothing_of_what_it_cannot_judge(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit status of a traceback, 1, would tell CI that too much is lost."""
+
+    def fails(*words: Any, **options: Any) -> None:
+        raise ZeroDivisionError("float division by zero")
+
+    monkeypatch.setattr("cbt_crypto.report.build", fails)
+    done = said("gate", small, "--loss", "5%")
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+    assert "cannot be judged (ZeroDivisionError: float division by zero)" in done.output
