@@ -5,8 +5,9 @@ Their options are upstream's, passed on as they are; here is only what a campaig
 
 from __future__ import annotations
 
-import shlex
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Optional
 
 from pydantic import (
@@ -22,7 +23,7 @@ from typing_extensions import Self, TypeGuard, override
 from cbt_crypto.archive.documents import KEPT
 from cbt_crypto.benchmarks.base import ClientProcess, Scenario
 from cbt_crypto.benchmarks.rbd import NEEDS_KRBD
-from cbt_crypto.hosts.devices import rbd_images
+from cbt_crypto.hosts.devices import destroy, rbd_images
 from cbt_crypto.hosts.requirement import Requirement, program_needed
 from cbt_crypto.hosts.site import Site
 
@@ -255,30 +256,8 @@ class Fio(UpstreamFio):
         return tuple(str(n) for n in range(self.endpoints_per_client))
 
 
-# One that is mounted, swapped to, or below another is refused by the kernel itself.
-_GUARD = """\
-for device in $DEVICES; do
-    [ -b "$device" ] || { echo "$device is no block device" >&2; exit 1; }
-    $SUDO python3 -I -S -c 'import os, sys; os.open(sys.argv[1], os.O_RDWR | os.O_EXCL)' \\
-        "$device" 2> /dev/null || { echo "$device is in use" >&2; exit 1; }
-    [ $WIPE = 0 ] || continue
-    uuid=$($SUDO blkid -p -s UUID -o value "$device" || :)
-    [ -z "$uuid" ] || ! grep -qsx "$uuid" "$LEFT" || continue
-    [ -z "$($SUDO wipefs --noheadings "$device")" ] ||
-        { echo "$device carries data; say wipe: true to lose it" >&2; exit 1; }
-done"""
-
-# CBT's own cleanup empties and unmounts whatever is below /srv.
-_UNMOUNT = """\
-while read -r source place _; do
-    for device in $DEVICES; do
-        case $place in /srv/rbdfio-*-"${device##*/}") ;; *) continue ;; esac
-        [ "$source" = "$device" ] || continue
-        $SUDO umount "$place"
-        $SUDO rmdir "$place"
-        $SUDO blkid -p -s UUID -o value "$device" >> "$LEFT"
-    done
-done < /proc/mounts"""
+#: A path that no shell and no program takes for more than one; /dev/shm has no devices.
+_DEVICE = re.compile(r"/dev/(?!shm/)(\w[\w.:+=@-]*/)*\w[\w.:+=@-]*", re.ASCII)
 
 
 class OnDevices(UpstreamFio):
@@ -299,8 +278,8 @@ class OnDevices(UpstreamFio):
     @classmethod
     def _paths(cls, value: str) -> str:
         for device in value.split(","):
-            if not device.strip().startswith("/dev/") or ".." in device:
-                raise ValueError("takes paths below /dev/, with commas between them")
+            if not _DEVICE.fullmatch(device.strip()):
+                raise ValueError("takes paths of devices below /dev/, with commas between them")
         return value
 
     @model_validator(mode="after")
@@ -323,18 +302,22 @@ class OnDevices(UpstreamFio):
 
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
-        asked = f"if said=$({{\n{self.guard(site.tmp_dir)}\n}} 2>&1); then echo ok\n"
-        script = f'{asked}else echo "$said" | tail -n 1; fi'
-        return (Requirement("block_devices", site.clients, script, "devices"),)
+        """What proves OSDs' devices proves these; they are noted when the run begins."""
+        asked = replace(site, wipe=self.wipe, discard=False)
+        return [
+            destroy.device_guard(asked, host, device, destroy.BLOCK_DEVICES)
+            for host in site.clients
+            for device in self.devices
+        ]
 
     @override
     def guard(self, tmp_dir: str) -> str:
-        """Check on the host that devices are unused, and blank or an earlier cell's."""
-        return f"{self._values(tmp_dir)}\nWIPE={int(self.wipe)}\n{_GUARD}"
+        """Claim devices that are unused, the ones seen before, and blank unless `wipe`."""
+        return destroy.lend(tmp_dir, self.devices)
 
-    def _values(self, tmp_dir: str) -> str:
-        left = shlex.quote(f"{tmp_dir}/left-on-devices")
-        return f"DEVICES={shlex.quote(' '.join(self.devices))}\nLEFT={left}"
+    @override
+    def after(self, tmp_dir: str) -> str:
+        return destroy.empty(tmp_dir, self.devices)
 
     def volume_numbers(self) -> tuple[str, ...]:
         """One for each process."""
@@ -352,10 +335,6 @@ class Kvmrbdfio(OnDevices):
 
     name: ClassVar[str] = "kvmrbdfio"
     results: ClassVar[str] = "output"
-
-    @override
-    def after(self, tmp_dir: str) -> str:
-        return f"{self._values(tmp_dir)}\n{_UNMOUNT}"
 
 
 _OF_WORKLOADS = ("workload", "pre_workload_script", "total_iodepth")

@@ -71,12 +71,20 @@ def start_script(site: Site, after_s: int, kind: Disturbance) -> str:
     )
 
 
+# What was killed could not set again what it had unset, and has told.
+_FLAGS = """\
+for flag in $(sed -n 's/^{{"unset": "\\([a-z -]*\\)"}}$/\\1/p' {out} 2>/dev/null || :); do
+    said=$(timeout 60 {site.ceph_command} osd set "$flag" 2>&1 > /dev/null) ||
+        {{ echo "the flag $flag is unset; set it with 'ceph osd set $flag': $said" >&2; exit 1; }}
+done"""
+
+
 def stop_script(site: Site, kind: Disturbance = "recovery") -> str:
-    """Shell text for the head: end it, print what it said, have the OSD in. Safe to repeat."""
+    """Shell text for the head: end it, print what it said, undo what it did. Safe to repeat."""
     end = shell.stop_in_background(pid_file(site), ("TERM", "KILL"))
     end += f"\ncat {shlex.quote(site.tmp_dir)}/recovery.out 2>/dev/null || :"
     if kind != "recovery":
-        return end
+        return f"{end}\n{_FLAGS.format(out=f'{shlex.quote(site.tmp_dir)}/recovery.out', site=site)}"
     osd = osd_of(site)
     why = f"osd.{osd} is still out; take it in with 'ceph osd in {osd}': $said"
     back = (

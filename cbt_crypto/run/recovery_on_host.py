@@ -1,6 +1,6 @@
 """Take an OSD out until all is clean, or scrub all. Runs on the head: Python 3.6.
 
-Only SIGKILL leaves the OSD out.
+Only SIGKILL leaves the OSD out, or flags unset.
 """
 
 import json
@@ -127,6 +127,7 @@ def main(asked: Dict[str, Any]) -> None:
     if asked.get("kind", "recovery") != "recovery":
         flags = [flag for flag in ("noscrub", "nodeep-scrub")
                  if flag in mon(cluster, "osd dump").get("flags", "").split(",")]  # fmt: skip
+        print(json.dumps({"unset": " ".join(flags)}), flush=True)
         try:
             for flag in flags:
                 mon(cluster, "osd unset", key=flag)

@@ -223,7 +223,7 @@ def test_upstream_s_benchmarks_of_devices(
             done = isolated(tmp_path, *campaign(str(checkout.path), tmp_path / name, config))
             assert done.returncode == exit_status, done.stdout + done.stderr
             if exit_status:
-                assert f"{foreign} carries data; say wipe: true to lose it" in done.stderr
+                assert f"{foreign} carries data (ext4); name another device" in done.stderr
         assert (tmp_path / "device2").read_bytes()[:4096] == before
     found = report_cells(tmp_path / "taken")
     names = [cell["dimensions"]["scenario"] for cell in found]

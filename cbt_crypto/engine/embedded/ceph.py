@@ -166,12 +166,9 @@ class Ceph:
         self.run(self._emptied(), "prepare tmp_dir")
 
     def _emptied(self) -> HostScripts:
-        script = self._empty_devices()
+        script = f"{destroy.empty_all(self.tmp_dir)}\n"
         script += directories.make_without(self.tmp_dir, os.path.basename(self._base))
         return dict.fromkeys(self.site.hosts, script + _remake(self._base))
-
-    def _empty_devices(self) -> str:
-        return f"{destroy.empty_all(self.tmp_dir)}\n"
 
     def purge(self) -> None:
         """Remove `tmp_dir` on every host, if it is ours."""
@@ -477,11 +474,6 @@ class ExistingCeph(Ceph):
         """Clients may have mapped images; nothing was laid over its devices, or made on them."""
         detach = dict.fromkeys(self.site.clients, rbd_images.detach_all(self.tmp_dir))
         return [("unmap the volumes", detach)]
-
-    @override
-    def _empty_devices(self) -> str:
-        """None is the campaign's."""
-        return ""
 
     @override
     def check_health(self) -> None:

@@ -113,8 +113,9 @@ class NativeBenchmark:
         if self.scenario.kind == KEPT and not is_kept(Path(self.archive_dir)):
             raise RunError(f"{self.scenario.name} left no output")
         mask(Path(self.archive_dir))
+        self._free()
         with contextlib.suppress(RunError):
-            self.cleanup()
+            self._remove()
         self.outcome = {
             "started": started,
             "ended": ended,
@@ -148,7 +149,15 @@ class NativeBenchmark:
 
     def cleanup(self) -> None:
         """Remove its directories on the nodes. Upstream's own ends programs by their names."""
-        self._on_clients(self.scenario.after(self.site.tmp_dir), "unmount what CBT has mounted")
+        try:
+            self._free()
+        finally:
+            self._remove()
+
+    def _free(self) -> None:
+        self._on_clients(self.scenario.after(self.site.tmp_dir), "free what CBT has worked on")
+
+    def _remove(self) -> None:
         with failures_named(f"end {self.scenario.name}"):
             self._common.clean_remote_dir(self.run_dir)
 

@@ -184,9 +184,11 @@ class UpstreamCeph:
 
     def shutdown(self) -> None:
         """End every process that carries our mark, and undo the overlays' work."""
-        if self._settings.client_endpoints:
-            self.unmount_all()
-        self.own.shutdown()
+        try:
+            if self._settings.client_endpoints:
+                self.unmount_all()
+        finally:
+            self.own.shutdown()
 
     def cleanup(self) -> None:
         """Remove the cluster's files and the BlueStore labels on its devices."""

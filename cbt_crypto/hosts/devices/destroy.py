@@ -23,6 +23,8 @@ from cbt_crypto.hosts.site import Site
 
 #: The name of the notes in `tmp_dir`.
 NOTES = "devices.json"
+#: The key of upstream's benchmarks that names devices of clients.
+BLOCK_DEVICES = "block_devices"
 
 # $1 is the path. What is wiped is the device by the kernel's own name, which proof has printed.
 #: Shell functions, which each command is sent with as far as it calls them.
@@ -55,8 +57,24 @@ discard() {
 }
 """
 
+# CBT's kvmrbdfio makes a file system on what it was lent, and mounts it there.
 _EMPTY = """
+unmount_lent() {
+    [ -e "$1" ] && prove is-lent "$1" || return 0
+    mounts=$(tac /proc/mounts) || return 1
+    while read -r source place rest; do
+        case $place in /srv/rbdfio-*-"${1##*/}") ;; *) continue ;; esac
+        [ "$source" -ef "$1" ] || continue
+        umount "$place" && rmdir "$place" || return 1
+        uuid=$(blkid -p -s UUID -o value "$1") ||
+            { echo "$1 was unmounted, and blkid cannot tell its uuid" >&2; return 1; }
+        prove made "$1" "$uuid" || return 1
+    done <<MOUNTS
+$mounts
+MOUNTS
+}
 empty() {
+    unmount_lent "$1" || return 1
     node=$(prove where "$1") || return 1
     [ -n "$node" ] || return 0
     prove begin "$1" && wipe_node "$node" && prove emptied "$1" "$node"
@@ -272,6 +290,13 @@ def claim(tmp_dir: str, devices: Iterable[str], discard: bool = False) -> str:
     return proved(tmp_dir, WIPE + _CLAIM + (_DISCARD if discard else ""), calls)
 
 
+def lend(tmp_dir: str, devices: Iterable[str]) -> str:
+    """Shell text that claims devices, which others overwrite until they are emptied."""
+    steps = ("claim {0}", "prove ready {0} lent > /dev/null")
+    calls = (step.format(shlex.quote(path)) for path in devices for step in steps)
+    return proved(tmp_dir, WIPE + _CLAIM, calls)
+
+
 def empty_all(tmp_dir: str) -> str:
     """Shell text after which nothing of ours is on any device that a campaign has claimed."""
     notes = shlex.quote(f"{tmp_dir}/{NOTES}")
@@ -386,9 +411,12 @@ class DeviceGuard(Fact):
         if self.wipe:
             return self._undiscardable(output)
         signature = first.removeprefix("signature ")
+        how = f"true, or wipe: [{self.device}], in the cluster section"
+        if self.key == BLOCK_DEVICES:
+            how = "true beside block_devices"
         return (
-            f"{self.device} carries data ({signature}); name another device, or say wipe: true, "
-            f"or wipe: [{self.device}], in the cluster section to have it overwritten"
+            f"{self.device} carries data ({signature}); name another device, or say wipe: {how} "
+            "to have it overwritten"
         )
 
     def _undiscardable(self, output: str) -> Optional[str]:

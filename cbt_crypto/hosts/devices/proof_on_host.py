@@ -346,6 +346,13 @@ def own_mapping(notes: Notes, name: str) -> bool:
     return kind.startswith("CRYPT-LUKS") and plain(kind.split("-")[2]) in our_uuids
 
 
+def is_lent(notes: Notes, path: str) -> bool:
+    """Whether others overwrite the device for a cell, by our leave."""
+    its = [note for note in notes.each(path) if note.get("claimed")]
+    now = identity(path)
+    return any(n.get("working") == "lent" and not difference(n["identity"], now) for n in its)
+
+
 def emptied(notes: Notes, path: str, node: str) -> None:
     """After a device was wiped: no copies of labels, our tag, and it is nobody's any more."""
     with open(node, "r+b", buffering=0) as device:
@@ -389,7 +396,7 @@ ACTIONS: Dict[str, Callable[..., Any]] = {
     "record": record, "restore": restore, "claim": claim, "claimed": claimed,
     "ready": ready, "made": made, "share": share, "where": where, "begin": begin,
     "emptied": emptied, "own-mapping": own_mapping, "stacked": stacked_note,
-    "is-stacked": lambda notes, path: os.path.exists(path) and is_stacked(path),
+    "is-lent": is_lent, "is-stacked": lambda notes, path: os.path.exists(path) and is_stacked(path),
     "all-claimed": lambda notes: "\n".join(all_claimed(notes)),
 }  # fmt: skip
 

@@ -252,14 +252,14 @@ for directory in $directories; do rm -f "$directory"/{prefix}-*; done
 def unmount_below(folder: str) -> str:
     """Unmount what CBT has mounted below a folder where only root can mount, and unmap it."""
     return _as_root(f"""\
-tac /proc/mounts | while read -r source place _; do
+tac /proc/mounts | {{ bad=0; while read -r source place _; do
     case $place in {shlex.quote(folder)}/*) ;; *) continue ;; esac
-    umount "$place"
+    umount "$place" || {{ bad=1; continue; }}
     case $source in
     /dev/rbd[0-9]*) rbd device unmap "$source" ;;
     /dev/nbd[0-9]*) rbd-nbd unmap "$source" ;;
-    esac
-done""")
+    esac || bad=1
+done; [ $bad = 0 ]; }}""")
 
 
 def _client(conf: str, client_id: str) -> str:

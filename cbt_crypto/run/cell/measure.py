@@ -287,8 +287,8 @@ def attempt(
     """
     if not healthy:
         target.check_health()
-    benchmark.initialize()
-    try:
+    with _cleared(benchmark):
+        benchmark.initialize()
         remote, stack, site = benchmark.remote, benchmark.stack, benchmark.site
         is_waived = proof.is_waived(benchmark.cluster.config)
         proving = proof.CellProof(remote, stack, site, is_waived)
@@ -321,11 +321,21 @@ def attempt(
         failed_processes(outcome, directory)
         if is_refused:
             raise RunError(proof.failure(judged))
-    except BaseException:
-        with contextlib.suppress(HostError):
-            benchmark.cleanup()
-        raise
     return outcome
+
+
+@contextlib.contextmanager
+def _cleared(benchmark: CellBenchmark) -> Iterator[None]:
+    """Clean up where the block fails, and say what could not be."""
+    try:
+        yield
+    except BaseException as error:
+        try:
+            benchmark.cleanup()
+        except RunError as left:
+            if isinstance(error, RunError) and str(left) != str(error):
+                raise RunError(f"{error}; {left}") from error
+        raise
 
 
 @contextlib.contextmanager

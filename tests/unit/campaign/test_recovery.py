@@ -183,6 +183,22 @@ def test_nothing_is_taken_in_again_after_a_scrub(tmp_path: Path) -> None:
     assert "osd in" not in recovery.stop_script(site, "deep_scrub")
 
 
+@pytest.mark.parametrize("flags", ["", "noscrub nodeep-scrub"])
+def test_flags_that_a_killed_scrub_left_unset_are_set_again(tmp_path: Path, flags: str) -> None:
+    ceph = tmp_path / "ceph"
+    ceph.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/log\n[ ! -e {tmp_path}/deaf ]\n')
+    ceph.chmod(0o755)
+    (tmp_path / "recovery.out").write_text(json.dumps({"unset": flags}) + "\n")
+    site: Any = SimpleNamespace(ceph_command=str(ceph), tmp_dir=str(tmp_path), osds=[])
+    script = f"set -eu\nSUDO=\nCBT_CRYPTO_MARK=x\n{recovery.stop_script(site, 'deep_scrub')}"
+    subprocess.run(["sh", "-c", script], check=True)
+    log = (tmp_path / "log").read_text() if flags else ""
+    assert log.splitlines() == [f"osd set {flag}" for flag in flags.split()]
+    (tmp_path / "deaf").touch()
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    assert bool(done.returncode) == ("the flag noscrub is unset" in done.stderr) == bool(flags)
+
+
 @pytest.mark.parametrize("ending", [signal.SIGTERM, None])
 def test_the_osd_is_in_again_however_it_ends(tmp_path: Path, ending: Any) -> None:
     """With a module in place of librados that notes commands, and never gets clean."""
