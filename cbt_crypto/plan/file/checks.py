@@ -173,7 +173,8 @@ def of_pools(
         for overlay in configurations[scenario.configuration]:
             name = overlay.pool_profile(name)
         has_headers = "data_pool_profile" in type(scenario).model_fields
-        if has_headers and cluster.pool_profiles[name].erasure_profile:
+        profile = cluster.pool_profiles.get(name)
+        if has_headers and profile is not None and profile.erasure_profile:
             yield (
                 ("benchmarks", scenario.name, "pool_profile"),
                 f"{scenario.pool_profile} is erasure-coded in {scenario.configuration}, and cannot "
