@@ -40,9 +40,15 @@ def parse_rados_bench(data: bytes) -> FioOutput:
     if not isinstance(summary, dict):
         raise Malformed("is not a mapping")
     direction = "write" if "Total writes made" in summary else "read"
-    ios = int(_number(summary.get(f"Total {direction}s made")))
-    seconds = _number(summary.get(_RADOS_MARK))
-    bandwidth = _number(summary.get("Bandwidth (MB/sec)")) * _MIB
+
+    def told(name: str) -> float:
+        if name not in summary:
+            raise Malformed(f"has no number for {name!r}")
+        return _number(summary[name])
+
+    ios = int(told(f"Total {direction}s made"))
+    seconds = told(_RADOS_MARK)
+    bandwidth = told("Bandwidth (MB/sec)") * _MIB
     if ios <= 0 or seconds <= 0:
         raise Malformed("tells of no IO")
     side = Side(
@@ -52,8 +58,8 @@ def parse_rados_bench(data: bytes) -> FioOutput:
         iops=_number(ios / seconds),
         bandwidth_bytes_per_s=bandwidth,
         runtime_s=seconds,
-        clat_ns_mean=_number(summary.get("Average Latency(s)")) * 1e9,
-        clat_ns_max=_number(summary.get("Max latency(s)")) * 1e9,
+        clat_ns_mean=told("Average Latency(s)") * 1e9,
+        clat_ns_max=told("Max latency(s)") * 1e9,
         percentiles_ns={},
     )
     return FioOutput("rados bench", None, (Job("rados", None, 0, {}, 0.0, 0.0, (side,)),))
