@@ -16,28 +16,29 @@ import numpy as np
 
 from cbt_crypto.results.cell.record import Floats
 
-#: With fewer seconds than so many periods, two spikes would already make a cycle.
+#: A cycle has at least this many periods in a run: two spikes alone would make one of fewer.
 _PERIODS = 4
 _FEWEST_SECONDS = 40
-#: Of so many seconds at least that share must have been measured.
+#: The least share of a run's seconds that have a latency.
 _KNOWN = 0.9
-#: A wave, and spikes of a third and an eighth of their period, are seen best by so many overtones.
+#: Overtones that are added up: 1 shows a wave best, 8 shows spikes of an eighth of their period.
 _COMBS = (1, 3, 8)
-#: Periods are sought so much finer than the periodogram's own steps: overtones drift off else.
+#: Steps of a period for each of the periodogram's own, as overtones would drift off between those.
 _FINER = 2
-#: Beyond so many deviations (of the middle half of the values) a spike is as high as any other.
+#: Spikes are cut at this many standard deviations, which are taken from the middle half of values.
 _HIGHEST = 6.0
 _DRAWS = 199
-#: What stands out by less than so much above the most of pure noise is not worth the draws.
+#: Noise alone often reaches the logarithm of the number of frequencies. Only what exceeds that by
+#: this much is compared with drawn noise, which takes time.
 _WORTH_DRAWS = 1.5
-#: A series is as alike after one period as after several, but for chance.
+#: A whole period resembles the best of its multiples at least by this share.
 _AS_ALIKE = 0.3
 _SEED = 20241124
 #: At most one run in a hundred without a cycle is said to have one.
 _LEVEL = 0.01
 #: Two periods that differ by less are one cycle.
 ALIKE = 0.15
-#: A working thread class moves by so many cores between its busy and its quiet seconds.
+#: Threads share a cycle only where their use differs by this many cores between seconds.
 _MOVES_CORES = 0.05
 
 
@@ -58,7 +59,7 @@ def cycle_of(direction: str, latency: Floats, beside: Mapping[str, Floats]) -> O
     period = period_of(latency)
     if period is None:
         return None
-    moving = {name: v for name, v in beside.items() if np.ptp(_middle(v)) >= _MOVES_CORES}
+    moving = {name: v for name, v in beside.items() if _range(v) >= _MOVES_CORES}
     periods = {name: period_of(values) for name, values in moving.items()}
     shared = [name for name, other in periods.items() if other and is_alike(other, period)]
     return Cycle(direction, round(period, 1), tuple(shared))
@@ -101,9 +102,10 @@ def _whole(part: float, series: Floats, memory: float) -> float:
     return float(periods[np.flatnonzero(after >= _AS_ALIKE * after.max())[0]])
 
 
-def _middle(values: Floats) -> Floats:
+def _range(values: Floats) -> float:
     """Without the highest and lowest twentieth: one busy second is no cycle."""
-    return np.asarray(np.quantile(values, (0.05, 0.95)))
+    low, high = np.quantile(values, (0.05, 0.95))
+    return float(high - low)
 
 
 def _even(rows: Floats) -> Floats:
