@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from one_host import ONE
 
 from cbt_crypto.archive.files import hash_of
 from cbt_crypto.cluster_overlays.stack import Stack
@@ -22,14 +23,6 @@ from cbt_crypto.run.targets.cluster import overlaid
 pytestmark = pytest.mark.contract
 
 Make = Callable[..., Any]
-#: One host with every role: as all hosts are this machine, more of them would share their files.
-ONE = {
-    "head": "c0",
-    "clients": ["c0"],
-    "osds": ["c0"],
-    "mons": {"head": ..., "c0": {"a": "10.0.0.1"}},
-    "mgrs": {"head": ..., "c0": {"x": None}},
-}
 
 
 def remote(made: Any) -> Remote:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from one_host import ONE
 
 from cbt_crypto.archive.documents import KEPT
 from cbt_crypto.benchmarks import SCENARIOS
@@ -20,13 +21,6 @@ from cbt_crypto.run.targets.cluster import overlaid
 pytestmark = pytest.mark.contract
 
 Make = Callable[..., Any]
-ONE = {
-    "head": "c0",
-    "clients": ["c0"],
-    "osds": ["c0"],
-    "mons": {"head": ..., "c0": {"a": "10.0.0.1"}},
-    "mgrs": {"head": ..., "c0": {"x": None}},
-}
 _S3 = {"driver": "s3", "urls": ["http://c0:7480"], "access_key": "a", "secret_key": "s"}
 
 
