@@ -19,14 +19,14 @@ ASK_ERRORS = (OSError, ValueError, struct.error)
 
 
 def ask(
-    path: str, command: Dict[str, str], is_text: bool = False, timeout_s: float = TIMEOUT_S
+    path: str, command: Dict[str, Any], is_text: bool = False, timeout_s: float = TIMEOUT_S
 ) -> Any:
     """What the daemon answers, from JSON or as text. Raises one of `ASK_ERRORS`."""
     with socket.socket(socket.AF_UNIX) as peer:
         return _answer_of(peer, path, command, is_text, timeout_s)
 
 
-def ask_and_identify(path: str, command: Dict[str, str], timeout_s: float) -> Tuple[Any, int]:
+def ask_and_identify(path: str, command: Dict[str, Any], timeout_s: float) -> Tuple[Any, int]:
     """The daemon's answer, and its pid as the kernel says; 0 for one in another pid namespace."""
     with socket.socket(socket.AF_UNIX) as peer:
         answer = _answer_of(peer, path, command, False, timeout_s)
@@ -35,7 +35,7 @@ def ask_and_identify(path: str, command: Dict[str, str], timeout_s: float) -> Tu
 
 
 def _answer_of(
-    peer: socket.socket, path: str, command: Dict[str, str], is_text: bool, timeout_s: float
+    peer: socket.socket, path: str, command: Dict[str, Any], is_text: bool, timeout_s: float
 ) -> Any:
     peer.settimeout(timeout_s)
     _connect(peer, path)

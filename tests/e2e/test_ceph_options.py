@@ -50,7 +50,7 @@ def test_what_is_changed_by_hand_fails_the_cell(machine_factory: Callable[[str],
 
     def change(value: str) -> None:
         (socket,) = machine.tmp_dir.glob("**/run/osd.0.asok")
-        ask(str(socket), {"prefix": "config set", "var": NAME, "val": [value]})  # type: ignore[dict-item]
+        ask(str(socket), {"prefix": "config set", "var": NAME, "val": [value]})
 
     said = changed_by_hand(machine, config, change, "balanced", WANTED)
     assert f"osd.0 ran with {NAME} = balanced meanwhile, and not {WANTED}" in said
