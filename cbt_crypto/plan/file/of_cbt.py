@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 from cbt_crypto.plan.file.document import KeyPath
+from cbt_crypto.units import whole
 
 _OWN = "or run the file with CBT's own cbt.py"
 _GATEWAY = f"object gateways are not deployed here; name urls of others, {_OWN}"
@@ -253,8 +254,8 @@ def _in_our_words(section: Any) -> Any:
     if not isinstance(section, dict):
         return section
     given = {key: value for key, value in section.items() if key != "acceptable"}
-    texts = {key: given[key] for key in ("time", "ramp") if str(given.get(key, "")).isdigit()}
-    return {**given, **{key: int(text) for key, text in texts.items()}}
+    seconds = {key: whole(str(given.get(key, ""))) for key in ("time", "ramp")}
+    return {**given, **{key: number for key, number in seconds.items() if number is not None}}
 
 
 def _hosts(cluster: Mapping[str, Any]) -> Iterator[Any]:

@@ -93,6 +93,8 @@ def test_sections_that_are_left_alone(loaded: Loaded) -> None:
         ({"user": "x"}, "cluster.user: hosts are reached as ceph and x; use one user for all"),
         ({"ceph-osd_cmd": "env -i ceph-osd"},
          "cluster.ceph-osd_cmd: is the path of one program here, not 'env -i ceph-osd'; write"),
+        # a digit for str.isdigit, and no number for int
+        ({"benchmarks": {"radosbench": {"time": "²"}}}, "benchmarks.radosbench.time: "),
         ({"clients": ["^vms"]}, "cluster.clients: names a file of pdsh's; write the hosts"),
         ({"rgws": {}, "use_existing": False}, "cluster.rgws: is not supported: object gateways "),
         ({"rgws": ["g"], "benchmarks": {"cosbench": {}}}, "cluster.rgws: is a list, which"),
