@@ -150,7 +150,12 @@ def locked(path: Path, busy: Union[str, Callable[[], None]]) -> Iterator[None]:
         yield
 
 
+#: A child of a killed holder has its lock until it becomes another program.
+_PASSES_S = 2.0
+
+
 def _lock_file(path: Path, busy: Union[str, Callable[[], None]]) -> IO[str]:
+    ends = time.monotonic() + _PASSES_S
     while True:
         file = path.open("a")
         try:
@@ -158,7 +163,10 @@ def _lock_file(path: Path, busy: Union[str, Callable[[], None]]) -> IO[str]:
         except BlockingIOError:
             if isinstance(busy, str):
                 file.close()
-                raise UsageError(busy) from None
+                if time.monotonic() > ends:
+                    raise UsageError(busy) from None
+                time.sleep(0.05)
+                continue
             busy()
             fcntl.flock(file, fcntl.LOCK_EX)
         if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):

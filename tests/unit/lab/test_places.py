@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
+import subprocess
 from collections.abc import Callable
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -55,6 +57,14 @@ def test_a_killed_holder_holds_nothing(
     process.join()
     with shape.locked(tmp_path / "lock", "busy"):
         pass
+
+
+def test_a_child_that_a_killed_holder_leaves_for_a_moment_locks_nobody_out(tmp_path: Path) -> None:
+    with open(tmp_path / "lock", "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        child = subprocess.Popen(["sleep", "0.4"], pass_fds=(file.fileno(),))
+    with shape.locked(tmp_path / "lock", "busy"):
+        assert child.wait(10) == 0
 
 
 def test_a_lock_on_a_removed_file_locks_nobody_out(tmp_path: Path) -> None:
