@@ -126,8 +126,7 @@ def apply(asked: Dict[str, Any]) -> None:
             else:
                 command = {"prefix": "config unset", "var": name}
             answer = ask(path, command)
-            # What it says of a restart means that nothing in it is told, as of options that it
-            # reads anew each time: which ones count at run time, its release says (`config help`).
+            # That it 'may require restart' is said of options read anew each time, too.
             if isinstance(answer, dict) and "error" in answer:
                 sys.exit("{}: {} {}: {}".format(daemon, command["prefix"], name, answer["error"]))
 

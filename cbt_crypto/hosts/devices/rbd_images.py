@@ -193,12 +193,8 @@ def path(tmp_dir: str, image: str) -> str:
     return f"{_folder(tmp_dir)}/{image}.device"
 
 
-def mapping(tmp_dir: str, image: str) -> str:
-    """The name of dm-crypt's mapping over an image."""
-    return f"{_prefix(tmp_dir)}-{image}"
-
-
-def _prefix(tmp_dir: str) -> str:
+def mapping_prefix(tmp_dir: str) -> str:
+    """How the names of dm-crypt's mappings over images begin; a dash and the image follow."""
     return f"cbt-crypto-{hashlib.sha256(tmp_dir.encode()).hexdigest()[:8]}-client"
 
 
@@ -235,7 +231,7 @@ def detach(images: Sequence[str], tmp_dir: str) -> str:
 
 def detach_all(tmp_dir: str) -> str:
     """Close and unmap all that notes in tmp_dir name, by their cluster, and destroy their keys."""
-    folder, prefix = shlex.quote(_folder(tmp_dir)), shlex.quote(_prefix(tmp_dir))
+    folder, prefix = shlex.quote(_folder(tmp_dir)), shlex.quote(mapping_prefix(tmp_dir))
     text = f"""\
 rm -f "$MAPPED"/*.device "$MAPPED"/*.new
 for note in "$MAPPED"/*; do
@@ -277,7 +273,7 @@ def _settings(tmp_dir: str) -> str:
         "SYS": "/sys",
         "GIVES_UP_S": str(_GIVES_UP_S),
         "MAPPED": _folder(tmp_dir),
-        "PREFIX": _prefix(tmp_dir),
+        "PREFIX": mapping_prefix(tmp_dir),
     }
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
 

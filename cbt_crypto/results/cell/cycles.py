@@ -28,8 +28,7 @@ _FINER = 2
 #: Spikes are cut at this many standard deviations, which are taken from the middle half of values.
 _HIGHEST = 6.0
 _DRAWS = 199
-#: Noise alone often reaches the logarithm of the number of frequencies. Only what exceeds that by
-#: this much is compared with drawn noise, which takes time.
+#: What exceeds the logarithm of the number of frequencies by less than this is mostly noise.
 _WORTH_DRAWS = 1.5
 #: A whole period resembles the best of its multiples at least by this share.
 _AS_ALIKE = 0.3

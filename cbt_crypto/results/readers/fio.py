@@ -217,11 +217,8 @@ def _json_syncs(job: _Job) -> Iterator[Side]:
 
 
 def _side(direction: str, side: _Side) -> Side:
-    """IOs are those that ended, as bytes and latencies are.
-
-    fio's own `total_ios` and `iops` are of those that it issued: without what was in flight when
-    the ramp ended, up to `iodepth` IOs a process, which weighs the most where IOs are slow.
-    """
+    """IOs are those that ended, as bytes and latencies are."""
+    # fio's own totals are of IOs that it issued, without what was in flight when the ramp ended.
     latency = side.clat_ns
     ended = max(latency.N or 0, side.total_ios)
     is_more = ended > side.total_ios and side.runtime > 0

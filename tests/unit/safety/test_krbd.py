@@ -109,7 +109,7 @@ def client(tmp_path: Path) -> Client:
 def test_what_a_note_names_and_the_kernel_confirms_is_unmapped(client: Client) -> None:
     client.note("ours")
     holders = client.mapped(3, FSID, "ours")
-    client.carries(holders, rbd_images.mapping(str(client.tmp_dir), "ours"))
+    client.carries(holders, f"{rbd_images.mapping_prefix(str(client.tmp_dir))}-ours")
     client.mapped(4, FSID, "theirs")
     client.mapped(5, OTHER, "ours")
     done = client.remove()
