@@ -130,19 +130,10 @@ def make_keys(lab: Lab) -> None:
     """Make the two key pairs of a lab, one for its users and one for its hosts, and known_hosts."""
     keys = lab.directory / "ssh"
     keys.mkdir(mode=0o700, exist_ok=True)
+    make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"cbt-crypto lab {lab.name}"]
     for name in ("id_ed25519", "host_key"):
-        command = [
-            "ssh-keygen",
-            "-q",
-            "-t",
-            "ed25519",
-            "-N",
-            "",
-            "-C",
-            f"cbt-crypto lab {lab.name}",
-        ]
         try:
-            subprocess.run([*command, "-f", str(keys / name)], check=True)
+            subprocess.run([*make, "-f", str(keys / name)], check=True)
         except FileNotFoundError:
             raise UsageError("ssh-keygen is missing; install the package openssh-client") from None
     names = [*(node.name for node in lab.nodes), *(node.address for node in lab.nodes)]

@@ -42,7 +42,8 @@ def link_name(directory: Path, index: int) -> str:
 
 def free_network() -> ipaddress.IPv4Network:
     """A /24 for a new lab. Raises UsageError when this machine routes all of the range."""
-    destinations = [route["dst"] for route in _ip("route", "show", "table", "all")]
+    printed = _call("ip", "-json", "route", "show", "table", "all")
+    destinations = [route["dst"] for route in json.loads(printed or "[]")]
     return choose_network(destination for destination in destinations if destination != "default")
 
 
@@ -64,17 +65,18 @@ def make(directory: Path) -> ipaddress.IPv4Network:
     # Another lab that starts now would take the same network until it is routed.
     with locked(cache_dir() / "network.lock", lambda: None):
         network = free_network()
-        _run("link", "add", name, "type", "bridge")
-        _run("address", "add", f"{network.network_address + 1}/{network.prefixlen}", "dev", name)
-        _run("link", "set", name, "up")
+        _call("ip", "link", "add", name, "type", "bridge")
+        first = f"{network.network_address + 1}/{network.prefixlen}"
+        _call("ip", "address", "add", first, "dev", name)
+        _call("ip", "link", "set", name, "up")
     return network
 
 
 def attach(directory: Path, index: int, pid: int) -> None:
     """Give the network namespace of process `pid` an eth0 on the lab's bridge."""
     name = link_name(directory, index)
-    _run("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
-    _run("link", "set", name, "master", bridge_name(directory), "up")
+    _call("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
+    _call("ip", "link", "set", name, "master", bridge_name(directory), "up")
 
 
 def remove(directory: Path) -> None:
@@ -91,16 +93,6 @@ def _links(directory: Path) -> list[str]:
     name = bridge_name(directory)
     links = sorted(os.listdir("/sys/class/net"))
     return [link for link in links if link == name or link.startswith(f"{name}-")]
-
-
-def _ip(*arguments: str) -> list[dict[str, str]]:
-    output = _call("ip", "-json", *arguments)
-    parsed: list[dict[str, str]] = json.loads(output or "[]")
-    return parsed
-
-
-def _run(*arguments: str) -> None:
-    _call("ip", *arguments)
 
 
 def _call(*command: str, given: str = "") -> str:

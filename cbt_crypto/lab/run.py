@@ -43,8 +43,10 @@ def put(lab: Lab, node: Node, directory: str, files: Mapping[str, Union[Path, st
     # When the node gives up, the reason is in its errors.
     with contextlib.suppress(BrokenPipeError):
         pack(cast(IO[bytes], process.stdin), files)
-    errors = process.communicate()[1]
-    _check(node, "carrying files in", process.returncode, errors)
+    errors = process.communicate()[1].decode(errors="replace").strip().splitlines()
+    if process.returncode != 0:
+        reason = errors[-1] if errors else f"exit status {process.returncode}"
+        raise RunError(f"{node.name}: carrying files in failed: {reason}")
 
 
 def pack(stream: IO[bytes], files: Mapping[str, Union[Path, str]]) -> None:
@@ -52,11 +54,6 @@ def pack(stream: IO[bytes], files: Mapping[str, Union[Path, str]]) -> None:
     with tarfile.open(fileobj=stream, mode="w|", dereference=True) as tar:
         for name, content in files.items():
             _add(tar, name, content)
-
-
-def has(lab: Lab, node: Node, path: str) -> bool:
-    """Whether `path` exists on the node."""
-    return access.run(lab, node, f"[ -e {path} ] && echo yes || echo no").strip() == "yes"
 
 
 def bring_results(lab: Lab, node: Node, remote_archive: str, archive: Path) -> None:
@@ -105,12 +102,6 @@ def _wanted(member: tarfile.TarInfo) -> Optional[tarfile.TarInfo]:
     member.uid = member.gid = 0
     member.uname = member.gname = "root"
     return member
-
-
-def _check(node: Node, what: str, status: int, errors: bytes) -> None:
-    if status != 0:
-        lines = errors.decode(errors="replace").strip().splitlines() or [f"exit status {status}"]
-        raise RunError(f"{node.name}: {what} failed: {lines[-1]}")
 
 
 #: On the head node: our package and the campaign's files; its results.
@@ -258,7 +249,7 @@ def _follow(lab: Lab, job: LabCampaign) -> int:
 
 def _bring_back(lab: Lab, job: LabCampaign, steps: Steps) -> None:
     steps.begin("Copying the archive back")
-    if has(lab, lab.head, f"{_ARCHIVE}/results"):
+    if access.run(lab, lab.head, f"[ ! -e {_ARCHIVE}/results ] || echo there"):
         bring_results(lab, lab.head, _ARCHIVE, job.archive)
     access.run(lab, lab.head, f"rm -f {_CAMPAIGN}/origin")
     steps.end()

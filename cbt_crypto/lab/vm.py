@@ -110,10 +110,7 @@ def command(machine: Machine, guest: Guest) -> list[str]:
     """The command line of one virtual node."""
     return [
         *_base(machine, guest.kernel, guest.system, _arguments(guest)),
-        *(
-            "-name",
-            f"{guest.lab}-{guest.name}",
-        ),
+        *("-name", f"{guest.lab}-{guest.name}"),
         *_processors(guest),
         *("-serial", f"file:{_path(guest.console)}"),
         *("-fw_cfg", f"name=opt/cbt-crypto/seed,file={_path(guest.seed)}"),

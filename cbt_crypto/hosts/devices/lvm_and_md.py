@@ -85,15 +85,12 @@ def make_volumes(groups: Sequence[Group], notes: str) -> str:
 
 
 def _volumes(group: Group) -> list[str]:
-    left = len(group.volumes)
-    lines = []
-    for volume in group.volumes:
-        how = f"by_size {group.name} {volume.name} {volume.size}" if volume.size else (
-            f"share {group.name} {volume.name} {left}"
-        )  # fmt: skip
-        lines.append(how)
-        left -= 1
-    return lines
+    return [
+        f"by_size {group.name} {volume.name} {volume.size}"
+        if volume.size
+        else f"share {group.name} {volume.name} {len(group.volumes) - before}"
+        for before, volume in enumerate(group.volumes)
+    ]
 
 
 def remove_volumes(notes: str) -> str:
