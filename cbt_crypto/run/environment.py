@@ -44,7 +44,7 @@ describe() {
         [ ! -r "$block/$file" ] || echo "$(basename "$file") $(cat "$block/$file")"
     done
     [ ! -e "$block/loop/backing_file" ] || echo "model $FILE"
-    for pci in "$block/device/device" "$block/device"; do
+    for pci in "$block/device/device" "$block/device" "$block"/device/nvme*/device; do
         [ -r "$pci/numa_node" ] || continue
         echo "numa_node $(cat "$pci/numa_node")"
         for which in current max; do

@@ -3,8 +3,10 @@
 `stat` counts 512-byte sectors, whatever a device's are (Linux, Documentation/block/stat.rst).
 """
 
+import glob
 import json
 import os
+import re
 import stat
 import sys
 from typing import Any, Dict, List, Optional, Tuple
@@ -17,11 +19,11 @@ _SECTOR = 512
 def layers(device: str, root: str = "/sys/dev/block") -> List[Dict[str, object]]:
     """The device and those below it, top down, with bytes passed; the lowest with its size."""
     folder = os.path.realpath(os.path.join(root, device))
-    fields = [int(word) for word in _read(folder, "stat").split()]
+    read, written = _sectors(folder)
     layer = {
         "device": os.path.basename(folder),
-        "read_bytes": fields[2] * _SECTOR,
-        "written_bytes": fields[6] * _SECTOR,
+        "read_bytes": read * _SECTOR,
+        "written_bytes": written * _SECTOR,
     }  # type: Dict[str, object]
     mapping = os.path.join(folder, "dm/name")
     if os.path.exists(mapping):
@@ -34,6 +36,20 @@ def layers(device: str, root: str = "/sys/dev/block") -> List[Dict[str, object]]
     for lower in below:
         path += layers(_read(slaves, lower + "/dev").strip(), root)
     return path
+
+
+def _sectors(folder: str) -> Tuple[int, int]:
+    """Sectors read and written. Before Linux 6.4 NVMe's own multipath counts by path alone."""
+    counted = [folder]
+    disk = re.match(r"(.*/(nvme[0-9]+)n([0-9]+))(/|$)", folder)
+    if disk and not any(map(int, _read(folder, "stat").split())):
+        head, subsystem, namespace = disk.group(1, 2, 3)
+        paths = glob.glob(f"{head}/device/nvme*/{subsystem}c*n{namespace}")
+        if paths and folder != head:
+            raise ValueError(f"{os.path.basename(folder)}: this kernel counts nothing of it")
+        counted = paths or counted
+    counts = [_read(path, "stat").split() for path in counted]
+    return sum(int(each[2]) for each in counts), sum(int(each[6]) for each in counts)
 
 
 def process(pid: str) -> Optional[Tuple[int, int]]:

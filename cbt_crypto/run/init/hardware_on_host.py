@@ -56,8 +56,9 @@ def is_set(value: Any) -> bool:
 
 def numa_of(folder: Path) -> Optional[int]:
     """The NUMA node that a device's folder in /sys names, there or further up."""
-    for name in ("device/numa_node", "device/device/numa_node"):
-        number = text_of(folder / name)
+    # Below NVMe's own multipath are its controllers.
+    for pattern in ("device/numa_node", "device/device/numa_node", "device/nvme*/numa_node"):
+        number = next(map(text_of, sorted(folder.glob(pattern))), "")
         if number.isdigit():
             return int(number)
     return None

@@ -76,15 +76,13 @@ model HUC101818CS4200
     assert facts["drives"]["/dev/sda"]["model"] == "HUC101818CS4200"
 
 
-def test_what_a_network_card_offloads(tmp_path: Path) -> None:
-    """The script's own sed, on what ethtool printed on a machine with such a card."""
-    printed = Path(__file__).parents[1] / "data/hardware/ethtool_k.txt"
-    (tmp_path / "ethtool").write_text(
-        f"#!/bin/sh\n[ $1 = -k ] && cat {printed} || echo 'firmware-version: 22.32.1206'\n"
-    )
+def test_firmware_and_offloads_of_a_network_card(tmp_path: Path) -> None:
+    """The script's own sed, on what ethtool printed on machines with such cards."""
+    printed = Path(__file__).parents[1] / "data/hardware/ethtool_"
+    (tmp_path / "ethtool").write_text(f"#!/bin/sh\ncat {printed}${{1#-}}.txt\n")
     (tmp_path / "ethtool").chmod(0o755)
     names = SCRIPT[SCRIPT.index("offloads=") : SCRIPT.index("for card in")]
-    ask = SCRIPT[SCRIPT.index('say "network.$name.offloads"') : SCRIPT.index("done\n# What OSDs")]
+    ask = SCRIPT[SCRIPT.index('say "network.$name.firmware"') : SCRIPT.index("done\n# What OSDs")]
     say = 'say() { printf \'%s\\t%s\\n\' "$1" "$(echo $2)"; }'
     script = f"{say}\n{names}name=eth0\n{ask}"
     done = subprocess.run(
@@ -93,8 +91,9 @@ def test_what_a_network_card_offloads(tmp_path: Path) -> None:
     )  # fmt: skip
     (card,) = host_facts(SITE, "localhost", done.stdout)["networks"].values()
     assert card == {
+        "firmware": "14.23.1020",
         "offloads": "rx-checksumming tx-checksumming tcp-segmentation-offload "
-        "generic-receive-offload hw-tc-offload"
+        "generic-receive-offload hw-tc-offload",
     }
 
 

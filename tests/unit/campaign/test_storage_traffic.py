@@ -45,6 +45,35 @@ def test_a_mapping_and_what_is_below_it(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("paths", [1, 2])
+def test_a_drive_of_nvme_s_own_multipath_counts_by_its_paths(tmp_path: Path, paths: int) -> None:
+    """Lines of /proc/diskstats as netdata's issue 5744 quotes them, of kernels before 6.4."""
+    counted = "682 0 16148 59 67891 258573 17174264 58210 0 584 36052 0 0 0 0\n"
+    head = _device(tmp_path, "259:13", "nvme3n1", 0, 0)
+    (head / "stat").write_text("0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n")
+    (head / "device").mkdir()
+    for controller in range(33, 33 + paths):
+        hidden = tmp_path / f"pci/nvme{controller}/nvme3c{controller}n1"
+        hidden.mkdir(parents=True)
+        (hidden / "stat").write_text(counted)
+        (head / f"device/nvme{controller}").symlink_to(hidden.parent)
+    (found,) = traffic_on_host.layers("259:13", str(tmp_path))
+    assert (found["read_bytes"], found["written_bytes"]) == (
+        16148 * 512 * paths, 17174264 * 512 * paths,
+    )  # fmt: skip
+    # Of a partition nothing is counted there, which is not that nothing passed.
+    part = head / "nvme3n1p1"
+    part.mkdir()
+    (part / "stat").write_text((head / "stat").read_text())
+    (tmp_path / "259:14").symlink_to(part)
+    with pytest.raises(ValueError, match="nvme3n1p1: this kernel counts nothing of it"):
+        traffic_on_host.layers("259:14", str(tmp_path))
+    # Since 6.4 the drive itself counts, beside its paths.
+    (head / "stat").write_text("1 0 8 0 1 0 16 0 0 0 0 0 0 0 0\n")
+    (found,) = traffic_on_host.layers("259:13", str(tmp_path))
+    assert (found["read_bytes"], found["written_bytes"]) == (8 * 512, 16 * 512)
+
+
 def test_this_process_as_the_kernel_counts_it(tmp_path: Path) -> None:
     """The script as hosts run it, on a process that writes to a disk."""
     script = shell.program(traffic_on_host)

@@ -17,6 +17,7 @@ from cbt_crypto.report.figures.group import groups
 from cbt_crypto.report.model import ReportCell, Section
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.run import environment as drive_facts
+from cbt_crypto.run.init.hardware_on_host import numa_of
 
 pytestmark = pytest.mark.unit
 
@@ -114,6 +115,34 @@ def test_where_a_drive_is_and_how_it_is_connected(tmp_path: Path, device: str) -
         "pcie_link": "8.0 GT/s PCIe x4",
         "pcie_link_at_most": "8.0 GT/s PCIe x4",
     }
+
+
+def test_where_a_drive_of_nvme_s_own_multipath_is(tmp_path: Path) -> None:
+    """/sys as of the machine in ledmon's pull request 152: nvme6n1 is below a subsystem."""
+    head = tmp_path / "devices/virtual/nvme-subsystem/nvme-subsys6/nvme6n1"
+    subsystem, root = head.parent, "devices/pci0000:ae/0000:ae:05.5/pci10001:00/10001:00:02.3"
+    controller = tmp_path / root / "10001:06:00.0/nvme/nvme6"
+    for folder in (head / "queue", controller / "nvme6c6n1"):
+        folder.mkdir(parents=True)
+    for name, text in P4510.items():
+        kind, _, rest = name.partition("/")
+        place = head / name if kind == "queue" else subsystem / rest
+        if rest.startswith("device/"):
+            place = controller.parents[1] / rest.removeprefix("device/")
+        place.write_text(f"{text}\n")
+    (controller / "numa_node").write_text("1\n")
+    (controller / "device").symlink_to(controller.parents[1])
+    (subsystem / "nvme6").symlink_to(controller)
+    (head / "device").symlink_to(subsystem)
+    blocks = tmp_path / "class/block"
+    blocks.mkdir(parents=True)
+    (blocks / "nvme6n1").symlink_to(head)
+    script = drive_facts.device_script(["/dev/nvme6n1"], str(tmp_path))
+    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
+    (facts,) = drive_facts.parse_drives(done.stdout).values()
+    assert facts["model"] == "INTEL SSDPE2KX080T8" and facts["firmware"] == "VDV10182"
+    assert facts["numa_node"] == 1 and facts["pcie_link"] == "8.0 GT/s PCIe x4"
+    assert numa_of(blocks / "nvme6n1") == 1
 
 
 def test_a_partition_of_a_loop_device_is_told_from_a_drive(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from cbt_crypto.report import build
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.page import page
 from cbt_crypto.report.wording import cipher_speeds, energy_counters, hardware
-from cbt_crypto.run.environment import parse_drives
+from cbt_crypto.run.environment import device_script, parse_drives
 
 pytestmark = pytest.mark.unit
 
@@ -139,6 +140,26 @@ def test_one_odd_drive_of_real_ones_shows_by_model_and_wear() -> None:
     assert odd["OSD drive: model"].value == "INTEL SSDPE2KX020T7"
     assert odd["OSD drive: wear percent"].value == "70 to 79 %"
     assert {row.where for row in odd.values()} == {"osd0 /dev/nvme3n1"}
+
+
+def test_one_drive_of_older_firmware_is_found_by_what_its_machine_says(tmp_path: Path) -> None:
+    """Drives as in openstreetmap/operations, issues 1132 and 1133: one still has what all had."""
+    hosts = {}
+    for host, firmwares in (("snap-01", ["EDA5602Q"] * 2), ("snap-02", ["EDA5602Q", "EDA5302Q"])):
+        for number, firmware in enumerate(firmwares):
+            disk = tmp_path / host / f"class/block/nvme{number}n1"
+            (disk / "device").mkdir(parents=True)
+            # The kernel pads what it prints of an NVMe drive.
+            (disk / "device/model").write_text("SAMSUNG MZQLB3T8HALS-00007              \n")
+            (disk / "device/firmware_rev").write_text(f"{firmware}\n")
+        devices = [f"/dev/nvme{number}n1" for number in range(len(firmwares))]
+        script = device_script(devices, str(tmp_path / host))
+        printed = subprocess.check_output(["sh", "-euc", script], text=True)
+        hosts[host] = {"roles": ["osds"], "drives": parse_drives(printed)}
+    rows = hardware({"hosts": hosts})
+    assert [(row.what, row.value, row.where) for row in rows if row.differs] == [
+        ("OSD drive: firmware", "EDA5302Q", "snap-02 /dev/nvme1n1")
+    ]
 
 
 @pytest.mark.parametrize("value", [3, [], {"h": 3}, {"h": {"drives": {"a": 3}, "roles": 5}}])
