@@ -92,7 +92,7 @@ class Layers:
 
     def _below_loop(self, name: str, file: str) -> str:
         try:
-            return number(os.stat(file).st_dev)
+            return number_at(file) or number(os.stat(file).st_dev)
         except OSError:
             # It was deleted, or this is a container that has no such path: the kernel knows.
             return loop_below(str(self.root / "dev" / name)) or "unknown"
@@ -119,8 +119,9 @@ class Layers:
 
 
 def loop_below(node: str) -> Optional[str]:
-    """The number of the device with a loop device's file, as the kernel's loop driver has it."""
-    # struct loop_info64 of linux/loop.h begins with it.
+    """The number of the device below a loop device, or with its file, as the kernel has it."""
+    # struct loop_info64 of linux/loop.h begins with the file's device, its inode, and what device
+    # it is itself.
     get_status, status = 0x4C05, bytearray(232)
     try:
         descriptor = os.open(node, os.O_RDONLY | os.O_NONBLOCK)
@@ -132,7 +133,8 @@ def loop_below(node: str) -> Optional[str]:
         return None
     finally:
         os.close(descriptor)
-    return number(struct.unpack_from("=Q", status)[0])
+    of_file, _, itself = struct.unpack_from("=QQQ", status)
+    return number(itself or of_file)
 
 
 def without_key(line: str) -> str:

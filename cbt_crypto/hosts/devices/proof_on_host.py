@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import glob
 import io
 import json
 import os
@@ -21,6 +22,7 @@ from cbt_crypto.hosts.devices.identity_on_host import (
     alike,
     check_unused,
     difference,
+    disk_of,
     folder_of,
     identity,
     is_tagged,
@@ -30,6 +32,7 @@ from cbt_crypto.hosts.devices.identity_on_host import (
     text_of,
     words,
 )
+from cbt_crypto.hosts.devices.layers_on_host import number_at
 from cbt_crypto.hosts.directory_on_host import MARKER, Refused, check_directory
 
 Note = Dict[str, Any]
@@ -121,9 +124,13 @@ def below(folder: str) -> List[str]:
 
 
 def is_stacked(path: str) -> bool:
-    """Whether the device is a mapping, a volume or an array."""
-    folder = folder_of(path)
-    return os.path.isdir(folder + "/dm") or os.path.isdir(folder + "/md")
+    """Whether the device, or the disk it is a part of, is on other devices."""
+    disk = disk_of(folder_of(path))
+    return (
+        any(os.path.isdir(f"{disk}/{kind}") for kind in ("dm", "md"))
+        or bool(glob.glob(glob.escape(disk) + "/slaves/*"))  # as those of bcache
+        or number_at(text_of(disk + "/loop/backing_file")) is not None
+    )
 
 
 def stacked_note(notes: Notes, path: str) -> Note:
@@ -174,7 +181,7 @@ def look(notes: Notes, path: str, key: str) -> None:
 def check_single(path: str) -> None:
     """Raise Refused for what is on other devices, and might be a part of them."""
     if is_stacked(path):
-        raise Refused("is a mapping, a volume or an array; name the device below it")
+        raise Refused("is on other devices, as a volume or an array is; name the device below it")
 
 
 def stable_name(path: str) -> str:

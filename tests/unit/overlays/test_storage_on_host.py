@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -114,6 +115,31 @@ def test_a_loop_device_whose_file_has_no_path_here(tmp_path: Path, loop_devices:
     finally:
         subprocess.run(["losetup", "--detach", device], check=True)
     assert below[1]["device"] == number(where)
+
+
+@pytest.mark.xdist_group("loop devices")
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_loop_device_over_another_device(
+    tmp_path: Path, loop_devices: None, is_named: bool
+) -> None:
+    """It was said to be on the file system of /dev, and so on nothing encrypted."""
+    (tmp_path / "disk").write_bytes(bytes(1 << 20))
+    attached: list[str] = []
+    try:
+        for path in (tmp_path / "disk", tmp_path / "node"):
+            if path.name == "node":
+                os.mknod(path, 0o600 | stat.S_IFBLK, os.stat(attached[0]).st_rdev)
+            attach = ["losetup", "--find", "--show", str(path)]
+            done = subprocess.run(attach, check=True, capture_output=True, text=True)
+            attached.append(done.stdout.strip())
+        if not is_named:
+            (tmp_path / "node").unlink()
+        numbers = [number(os.stat(device).st_rdev) for device in attached]
+        below = Layers().below(numbers[1])
+    finally:
+        for device in reversed(attached):
+            subprocess.run(["losetup", "--detach", device], check=True)
+    assert [layer["device"] for layer in below[:2]] == numbers[::-1]
 
 
 def test_a_loop_device_of_which_nothing_is_known(tree: Tree, layers: Layers) -> None:

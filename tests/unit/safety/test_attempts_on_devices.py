@@ -77,7 +77,7 @@ def test_namespaces_of_one_nvme_drive_are_told_apart(host: Told) -> None:
     assert digest(disk) == before
 
 
-@pytest.mark.parametrize("kind", ["dm", "md"])
+@pytest.mark.parametrize("kind", ["dm", "md", "bcache"])
 def test_a_mapping_or_array_with_our_name_over_somebody_s_disk(host: Told, kind: str) -> None:
     """Whoever has root may name his so; and a name is no proof."""
     disk, place = host.disk("theirs")
@@ -88,13 +88,13 @@ def test_a_mapping_or_array_with_our_name_over_somebody_s_disk(host: Told, kind:
     before = digest(disk)
     over, node = host.disk("over")[0], host.attached[-1]
     tree = {"dm": {"dm/name": "cbt-crypto-osd.0", "dm/uuid": "CRYPT-LUKS2-0000-cbt-crypto-osd.0"},
-            "md": {"md/level": "raid0", "md/uuid": "0"}}[kind]  # fmt: skip
+            "md": {"md/level": "raid0", "md/uuid": "0"}, "bcache": {}}[kind]  # fmt: skip
     below, name = os.path.basename(place), os.path.basename(node)
     link = f"ln -s ../../{below} $(readlink -f /sys/class/block/{name})/slaves/{below}\n"
     host.before = told(node, tree, "slaves") + link
     contents = digest(over)
     look = host.good(destroy.look(host.tmp_dir, node, "osd_devices"))
-    assert look.startswith("is a mapping, a volume or an array; name the device below it")
+    assert look.startswith("is on other devices, as a volume or an array is; name the device below")
     host.begin(node, wipe=True)
     host.refused(destroy.claim(host.tmp_dir, [node]))
     for text in ("prove stacked", "prove ready", "prove where"):

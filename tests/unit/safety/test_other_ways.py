@@ -49,6 +49,18 @@ def test_a_loop_over_the_device(bench: Bench) -> None:
         bench.detach(over)
 
 
+def test_a_loop_over_a_mounted_device_is_no_device_of_its_own(bench: Bench) -> None:
+    """With `wipe: true` the file system below it was wiped."""
+    file, device = bench.disk("disk")
+    run("mkfs.ext4", "-q", device)
+    over = bench.attach(Path(device))
+    try:
+        with mounted(bench, device):
+            refused_untouched(bench, file, over, "is on other devices")
+    finally:
+        bench.detach(over)
+
+
 @pytest.mark.parametrize("name", ["same", "hard link", "link"])
 def test_another_loop_over_the_same_file(bench: Bench, name: str) -> None:
     """As a drive has two paths without multipath: both are free, and one is mounted."""
