@@ -6,9 +6,11 @@ import ast
 import importlib
 import inspect
 import json
+import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Optional
 
@@ -18,6 +20,34 @@ from cbt_crypto.hosts.site import HostScripts
 
 #: The variable with what runs programs of `python` in a script, where that is something else.
 PYTHON = "CBT_CRYPTO_PYTHON"
+#: A function of a `.sh` file, on one line or on several; no other line of these files is sent.
+FUNCTION = re.compile(r"^(\w+)\(\) \{(?: [^\n]* \}|\n.*?^\})$", re.MULTILINE | re.DOTALL)
+
+
+def calling(module_file: str, text: str) -> str:
+    """`text` behind the functions of the `.sh` file beside a module that it names.
+
+    What these functions name of the same file comes too, in the file's order.
+    """
+    functions = _functions(module_file)
+    called: set[str] = set()
+    texts = [text]
+    while texts:
+        names = functions.keys() & set(re.findall(r"\w+", texts.pop())) - called
+        called |= names
+        texts += [functions[name] for name in names]
+    return "".join(f"{functions[name]}\n" for name in functions if name in called) + text
+
+
+def call(module_file: str, *words: str) -> str:
+    """Shell text that calls one function of that file, `words[0]`, with the other words."""
+    return calling(module_file, shlex.join(words))
+
+
+@lru_cache
+def _functions(module_file: str) -> Mapping[str, str]:
+    source = Path(module_file).with_suffix(".sh").read_text(encoding="utf-8")
+    return {match[1]: match[0] for match in FUNCTION.finditer(source)}
 
 
 @lru_cache

@@ -28,39 +28,6 @@ from cbt_crypto.run.targets.base import Target
 _BEGIN = "@device"
 #: The model of a loop device, which is as fast as the disk that its file is on.
 _FILE = "a file, by a loop device"
-#: A partition's model is that of its disk, and a volume's that of the first disk below it. NVMe and
-#: SCSI name the firmware's file differently, and their folders of the PCI device.
-_FUNCTION = r"""
-describe() {
-    real=$(readlink -f "$1" || echo "$1")
-    block=$(readlink -f "$SYS/class/block/$(basename "$real")" || :)
-    for below in "$block"/slaves/*; do
-        [ ! -e "$below" ] || { block=$(readlink -f "$below"); break; }
-    done
-    [ ! -e "$block/partition" ] || block=$(readlink -f "$block/..")
-    echo "@device $1"
-    for file in device/model device/firmware_rev device/rev queue/rotational queue/write_cache \
-        queue/logical_block_size queue/physical_block_size; do
-        [ ! -r "$block/$file" ] || echo "$(basename "$file") $(cat "$block/$file")"
-    done
-    [ ! -e "$block/loop/backing_file" ] || echo "model $FILE"
-    for pci in "$block/device/device" "$block/device" "$block"/device/nvme*/device; do
-        [ -r "$pci/numa_node" ] || continue
-        echo "numa_node $(cat "$pci/numa_node")"
-        for which in current max; do
-            [ ! -r "$pci/${which}_link_speed" ] || echo "${which}_link" \
-                "$(cat "$pci/${which}_link_speed") x$(cat "$pci/${which}_link_width")"
-        done
-        break
-    done
-    echo "size_bytes $(lsblk -bdnro SIZE "$real" 2> /dev/null || :)"
-    disk=/dev/$(basename "$block")
-    for ask in "smartctl -j -i -A" "nvme smart-log -o json"; do
-        said=$(${SUDO-} timeout 20 $ask "$disk" 2> /dev/null | tr -d '\n') || :
-        case $said in *percent*used* | *'"ata_smart_attributes"'*) echo "smart $said"; break ;; esac
-    done
-}
-"""
 #: What ATA drives call the share of their life that is left, as smartctl names it.
 _LEFT = {"Media_Wearout_Indicator", "Percent_Lifetime_Remain", "Percent_Life_Remaining",
          "SSD_Life_Left", "Remaining_Lifetime_Perc", "Wear_Leveling_Count"}  # fmt: skip
@@ -77,7 +44,8 @@ def drive_scripts(drives: Iterable[Drive]) -> HostScripts:
 def device_script(devices: Iterable[str], sys: str = "/sys") -> str:
     """Return shell text that describes devices by what `sys` says of them."""
     calls = (f"describe {shlex.quote(device)}" for device in dict.fromkeys(devices))
-    return f"SYS={shlex.quote(sys)} FILE={shlex.quote(_FILE)}{_FUNCTION}" + "\n".join(calls)
+    settings = f"SYS={shlex.quote(sys)} FILE={shlex.quote(_FILE)}\n"
+    return settings + shell.calling(__file__, "\n".join(calls))
 
 
 def parse_drives(output: str) -> dict[str, dict[str, Any]]:
@@ -155,9 +123,8 @@ _CIPHERS = ("_cipher", "_ciphers")
 
 _NETWORK_KEYS = {"speed": "speed_mbit_per_s", "numa": "numa_node"}
 _NETWORK_NUMBERS = {"speed", "numa", "mtu"}
-_SOURCE = Path(__file__).with_suffix(".sh").read_text(encoding="utf-8")
 #: Prints one fact of a host a line.
-SCRIPT = f'{_SOURCE}say energy "$(\n{samplers.names_script()}\n)"\n'
+SCRIPT = shell.calling(__file__, f'facts\nsay energy "$(\n{samplers.names_script()}\n)"\n')
 
 
 class EnvironmentFile:

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from cbt_crypto.cluster_overlays.luks import opal
 from cbt_crypto.cluster_overlays.luks.mapping import CryptMapping, crypt_of, devices_of
-from cbt_crypto.hosts import directories
+from cbt_crypto.hosts import directories, shell
 from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.hosts.devices.lvm_and_md import Group, LogicalVolume
 from cbt_crypto.hosts.keys_on_host import KEY_MOUNTS, NO_TMPFS
@@ -30,45 +30,7 @@ LIVE = {
     "high_priority": "--perf-high_priority",
 }
 
-_KEYS = """
-umask 077
-keys=$(key_directory make)
-"""
-
-# What only flash gets; device-mapper hands on what the devices below say of themselves.
-_MORE = """
-more() {
-    [ -z "$2" ] || [ "$(lsblk -dnro ROTA "$1" | tr -d ' ')" != 0 ] || echo "$2"
-}
-"""
-
-_MAKE = """
-# Text without a newline, as one ends it where it is read; drives need not take more than 32 bytes.
-# One that is there already may be the drive's.
-admin_key() {
-    [ -s "$1" ] || head -c 16 /dev/urandom | od -An -v -tx1 | tr -d ' \\n' > "$1"
-}
-make() {
-    head -c 64 /dev/urandom > "$keys/$1"
-    admin=/dev/null
-    [ -z "$OPAL" ] || { admin=$keys/$1.opal; admin_key "$admin"; }
-    format_luks "$1" "$2" "$admin"
-    cryptsetup open --type luks $FLAGS $(more "$2" "$FLASH") --key-file "$keys/$1" "$2" "$1"
-}
-"""
-
-# The flags in force are compared first: a refresh suspends the device for a moment.
-_REFRESH = """
-in_force() {
-    dmsetup table "$1" | tr ' ' '\\n' | grep -xE "$KNOWN" | sort | tr '\\n' ' '
-}
-refresh() {
-    wanted=$(printf '%s\\n' $WANTED $(more "$2" "$FLASH_WANTED") | grep . | sort | tr '\\n' ' ')
-    [ "$(in_force "$1")" = "$wanted" ] ||
-        cryptsetup refresh $FLAGS $(more "$2" "$FLASH") --key-file "$keys/$1" "$1"
-}
-"""
-
+_KEYS = "umask 077\nkeys=$(key_directory make)\n"
 # What others put there is not ours, whatever its name.
 _KEYS_LEFT = "key_directories=$(key_directory present)\n"
 _NO_KEYS_LEFT = '[ -z "$key_directories" ] || rmdir $key_directories 2>/dev/null || :'
@@ -93,7 +55,8 @@ def make(
         FLASH=map(_option, flags.on_flash),
         OPAL=["yes"] if hw_opal else [],
     )
-    return destroy.luks(tmp_dir, settings + _KEYS + _MORE + _MAKE + _each("make", mappings))
+    calls = shell.calling(__file__, _each("make", mappings))
+    return destroy.luks(tmp_dir, settings + _KEYS + calls)
 
 
 def refresh(mappings: Sequence[CryptMapping], flags: Flags) -> str:
@@ -105,8 +68,8 @@ def refresh(mappings: Sequence[CryptMapping], flags: Flags) -> str:
         FLASH_WANTED=flags.on_flash,
         KNOWN=["|".join(LIVE)],
     )
-    text = directories.functions() + _KEYS + _MORE + _REFRESH + _each("refresh", mappings)
-    return as_root(settings + text)
+    calls = shell.calling(__file__, _each("refresh", mappings))
+    return as_root(settings + directories.functions() + _KEYS + calls)
 
 
 def remove(mappings: Sequence[CryptMapping], tmp_dir: str) -> str:
@@ -144,22 +107,8 @@ def as_root(text: str) -> str:
 
 Version = tuple[int, ...]
 
-#: Prints one fact a line. The module is loaded as cryptsetup itself would; it shows the version.
-_FACTS = f"""
-PATH=$PATH:/usr/sbin:/sbin
-for program in cryptsetup dmsetup blkid wipefs; do
-    command -v $program > /dev/null && echo "has $program"
-done
-cryptsetup --version 2> /dev/null || :
-cryptsetup --help 2> /dev/null | grep -o -- '--perf-[a-z_]*' | sed 's/^--perf-/knows /' || :
-$SUDO modprobe -q dm-crypt 2> /dev/null || :
-$SUDO dmsetup targets 2> /dev/null | grep '^crypt ' || :
-echo "kernel $(uname -r)"
-for mount in {" ".join(KEY_MOUNTS)}; do
-    echo "on $(stat -f -c %T $mount 2> /dev/null || :)"
-done
-"""
-SCRIPT = _FACTS.strip() + "\n" + SWAP
+#: Prints one fact a line.
+SCRIPT = shell.call(__file__, "facts", *KEY_MOUNTS) + "\n" + SWAP
 
 _PACKAGES = {
     "cryptsetup": "cryptsetup-bin (cryptsetup elsewhere than in Debian)",

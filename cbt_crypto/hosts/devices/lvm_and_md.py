@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Drive
@@ -22,24 +23,6 @@ elif ! $SUDO dmsetup targets 2>/dev/null | grep -q '^linear '; then
     echo "its kernel, $(uname -r), has no device-mapper; take another, or a lab of virtual machines"
 else echo ok; fi
 """.strip()
-
-_MAKE = """
-group() {
-    echo "$1 $2" >> "$NOTED_GROUPS"
-    make_group "$1" "$2"
-}
-by_size() { lvcreate -q -y -W y -n "$2" -L "$3" "$1" > /dev/null; }
-share() { lvcreate -q -y -W y -n "$2" -l $(( $(free "$1") / $3 )) "$1" > /dev/null; }
-free() { vgs --noheadings -o vg_free_count "$1"; }
-"""
-
-_REMOVE = """
-[ -e "$NOTED_GROUPS" ] || exit 0
-while read -r group device; do
-    remove_group "$group" "$device" < /dev/null
-done < "$NOTED_GROUPS"
-rm -f "$NOTED_GROUPS"
-"""
 
 
 @dataclass(frozen=True)
@@ -77,7 +60,7 @@ def path(group: str, volume: str) -> str:
 
 def make_volumes(groups: Sequence[Group], notes: str) -> str:
     """Shell text that makes groups with their volumes, noted in the file `notes`."""
-    lines = [_MAKE]
+    lines = []
     for group in groups:
         lines.append(f"group {group.name} {shlex.quote(group.device)}")
         lines += _volumes(group)
@@ -95,12 +78,13 @@ def _volumes(group: Group) -> list[str]:
 
 def remove_volumes(notes: str) -> str:
     """Shell text that removes every group that the file `notes` names; safe to repeat."""
-    return _as_root(_REMOVE, notes)
+    return _as_root("remove_noted", notes)
 
 
 def _as_root(text: str, notes: str) -> str:
     # The notes on groups stand beside those on devices.
-    return destroy.groups(os.path.dirname(notes), f"NOTED_GROUPS={shlex.quote(notes)}\n{text}")
+    noted = f"NOTED_GROUPS={shlex.quote(notes)}"
+    return destroy.proved(os.path.dirname(notes), [noted, shell.calling(__file__, text)])
 
 
 _CHECK = """
@@ -115,15 +99,14 @@ else echo "its kernel, $(uname -r), has no MD RAID-0; take another kernel, or a 
 def make_array(drive: Drive, members: Sequence[str], tmp_dir: str) -> str:
     """Shell text that makes the drive's array of `members`."""
     words = (str(drive.array), str(drive.chunk_kib), *members)
-    return destroy.array(tmp_dir, f"make_array {' '.join(map(shlex.quote, words))}")
+    return destroy.proved(tmp_dir, [shlex.join(("make_array", *words))])
 
 
 def stop(drive: Drive, tmp_dir: str) -> str:
     """Shell text after which there is neither array nor superblock. Safe to repeat."""
     if not drive.array:
         return ""
-    words = map(shlex.quote, (drive.array, *drive.devices))
-    return destroy.array(tmp_dir, f"stop_array {' '.join(words)}")
+    return destroy.proved(tmp_dir, [shlex.join(("stop_array", drive.array, *drive.devices))])
 
 
 def requirement(drive: Drive) -> Requirement:

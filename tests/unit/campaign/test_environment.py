@@ -82,9 +82,9 @@ def test_firmware_and_offloads_of_a_network_card(tmp_path: Path) -> None:
     (tmp_path / "ethtool").write_text(f"#!/bin/sh\ncat {printed}${{1#-}}.txt\n")
     (tmp_path / "ethtool").chmod(0o755)
     names = SCRIPT[SCRIPT.index("offloads=") : SCRIPT.index("for card in")]
-    ask = SCRIPT[SCRIPT.index('say "network.$name.firmware"') : SCRIPT.index("done\n# What OSDs")]
+    ask = SCRIPT[SCRIPT.index('say "network.$name.firmware"') : SCRIPT.index("# What OSDs")]
     say = 'say() { printf \'%s\\t%s\\n\' "$1" "$(echo $2)"; }'
-    script = f"{say}\n{names}name=eth0\n{ask}"
+    script = f"{say}\n{names}for name in eth0; do\n{ask}"
     done = subprocess.run(
         ["sh", "-euc", script], capture_output=True, text=True, check=True,
         env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},

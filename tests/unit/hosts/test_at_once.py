@@ -32,7 +32,7 @@ def run(
 
 
 def parts(tmp_dir: str, *calls: str) -> str:
-    return "\n".join(f"(\n{destroy.proved(tmp_dir, '', [call])}\n)" for call in calls)
+    return "\n".join(f"(\n{destroy.proved(tmp_dir, [call])}\n)" for call in calls)
 
 
 def test_all_parts_share_one_python(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Callable
 
 import pytest
 
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.site import Osd, Site
 
@@ -31,17 +32,18 @@ prove() {
     esac
 }
 """
+_WIPE = 'wipe_node() { wipefs -q -a "$1"; }\n'
 
 
 @pytest.fixture(autouse=True)
 def proof_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    def proved(tmp_dir: str, functions: str, calls: Iterable[str]) -> str:
-        text = f"PATH=$PATH:/usr/sbin:/sbin\nSUDO=\n{_AGREES}{functions}" + "\n".join(calls)
-        return f"$SUDO sh -euc {shlex.quote(text)}"
+    def proved(tmp_dir: str, calls: Iterable[str]) -> str:
+        text = shell.calling(destroy.__file__, _AGREES + _WIPE + "\n".join(calls))
+        script = f"PATH=$PATH:/usr/sbin:/sbin\nSUDO=\n{text}"
+        return f"$SUDO sh -euc {shlex.quote(script)}"
 
     monkeypatch.setattr(destroy, "proof", lambda tmp_dir: _AGREES)
     monkeypatch.setattr(destroy, "proved", proved)
-    monkeypatch.setattr(destroy, "WIPE", 'wipe_node() { wipefs -q -a "$1"; }\n')
 
 
 def make_osd(number: int, host: str, **changes: object) -> Osd:

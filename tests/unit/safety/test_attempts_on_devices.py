@@ -100,8 +100,8 @@ def test_a_mapping_or_array_with_our_name_over_somebody_s_disk(host: Told, kind:
     for text in ("prove stacked", "prove ready", "prove where"):
         host.refused(destroy.proof(host.tmp_dir) + f"{text} {node} ext4")
     host.refused(destroy.file_system(host.tmp_dir, "ext4", node))
-    host.sh(destroy.array(host.tmp_dir, f"stop_array {node} {place}"))
-    host.sh(destroy.array(host.tmp_dir, f"stop_array {host.folder}/cbt-crypto-x {place}"))
+    host.sh(destroy.proved(host.tmp_dir, [f"stop_array {node} {place}"]))
+    host.sh(destroy.proved(host.tmp_dir, [f"stop_array {host.folder}/cbt-crypto-x {place}"]))
     host.sh(destroy.empty(host.tmp_dir, [node, place]))
     assert (digest(disk), digest(over)) == (before, contents)
 
@@ -143,10 +143,10 @@ def test_a_volume_group_that_is_called_like_ours(bench: Bench) -> None:
     run("vgcreate", "-q", "-y", name, place)
     try:
         before = digest(theirs)
-        remove = destroy.groups(bench.tmp_dir, f"remove_group {name} {own}")
+        remove = destroy.proved(bench.tmp_dir, [f"remove_group {name} {own}"])
         assert "lies not on our device alone" in bench.refused(remove)
         assert digest(theirs) == before
-        bench.refused(destroy.groups(bench.tmp_dir, f"make_group {name} {own}"))
+        bench.refused(destroy.proved(bench.tmp_dir, [f"make_group {name} {own}"]))
         assert digest(theirs) == before
         assert run("vgs", "--noheadings", "-o", "pv_name", name) == place
         bench.good(destroy.empty_all(bench.tmp_dir))

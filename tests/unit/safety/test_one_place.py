@@ -12,11 +12,11 @@ import pytest
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).resolve().parents[3]
-DEVICES = "cbt_crypto/hosts/devices/destroy.py"
+DEVICES = "cbt_crypto/hosts/devices/destroy.sh"
 #: Images that a client's kernel has mapped are proved by what the kernel says of them.
-IMAGES = "cbt_crypto/hosts/devices/rbd_images.py"
+IMAGES = "cbt_crypto/hosts/devices/rbd_images.sh"
 #: Those of somebody else's cluster, by what they say of themselves.
-OF_CLUSTER = "cbt_crypto/hosts/devices/rbd_images.py"
+OF_CLUSTER = "cbt_crypto/hosts/devices/rbd_images.sh"
 #: Command -> the modules that may have it.
 ALLOWED = {
     r"\bwipefs\b[^\n]* -a\b": {DEVICES},

@@ -1,0 +1,160 @@
+# shellcheck shell=sh disable=SC2154
+# RBD images, by $1 as pool/image unless a comment says otherwise. `rbd_of_cluster` is the caller's,
+# and so are KEY and RUN, by which an image tells who made it.
+
+# What could not get its name is somebody else's by that name. $2... are the options of its making.
+make_image() {
+    image=$1 new=$1-$RUN; shift
+    { rbd_of_cluster create "$@" "$new" && rbd_of_cluster image-meta set "$new" "$KEY" "$RUN" &&
+        rbd_of_cluster rename "$new" "$image"; } || {
+        echo "$image was not made; if the pool has one, remove or rename it" >&2
+        rbd_of_cluster rm --no-progress "$new" > /dev/null 2>&1
+        exit 1
+    }
+}
+
+# rbd ends with the number of its error: 2 where there is none, 16 while somebody has it open. A
+# dead client's watch ends by itself after 30 s.
+remove() {
+    n=0
+    until rbd_of_cluster rm --no-progress "$1"; do
+        case $? in 2) return 0 ;; 16) [ $n -lt 12 ] || return 1 ;; *) return 1 ;; esac
+        n=$((n + 1)); sleep 5
+    done
+}
+
+remove_image() {
+    made_by=$(rbd_of_cluster image-meta get "$1" "$KEY")
+    case $? in
+        0) [ "$made_by" != "$RUN" ] || remove "$1" || exit 1 ;;
+        2) ;;
+        *) exit 1 ;;
+    esac
+    remove "$1-$RUN"
+}
+
+# That it cannot be asked is no sign that there is none.
+present_image() {
+    said=$(rbd_of_cluster info "$1" 2>&1 > /dev/null)
+    case $? in
+        0) echo "there $1" ;;
+        2) ;;
+        *) echo "unknown $1: $(echo "${said:-no answer}" | tail -n 1)" ;;
+    esac
+}
+
+# The kernel shows of each mapped image where it is from: $1 is its number, $2 fsid, $3 pool, $4
+# image.
+is_image() {
+    origin=$SYS/bus/rbd/devices/$1
+    [ -e "$origin/name" ] || return 1
+    [ "$(cat "$origin/cluster_fsid" "$origin/pool" "$origin/name" | tr '\n' ' ')" = "$2 $3 $4 " ]
+}
+
+# The same, or the end.
+prove() {
+    is_image "$@" || { echo "/dev/rbd$1 is not $3/$4 of the cluster $2" >&2; exit 1; }
+}
+
+# $1 is the fsid, $2 the pool, $3 the image.
+numbers_of() {
+    for mapped in "$SYS/bus/rbd/devices/"*; do
+        ! is_image "${mapped##*/}" "$@" || echo "${mapped##*/}"
+    done
+}
+
+# A client of the cluster says what is in force: of somebody else's, the monitors may keep the mode,
+# and the file need not have the fsid.
+ask_cluster() {
+    said=$(python3 -I -S -c "$CLIENT" "$ASKED") || :
+    read -r fsid mode <<SAID
+$said
+SAID
+    [ -n "$fsid" ] || { echo "nothing is mapped, as the cluster of $CONF does not tell its fsid;\
+ is it up, and does $CONF let client.$CLIENT_ID in" >&2; exit 1; }
+    case $mode in secure*) mode=secure ;; *) mode=crc ;; esac
+}
+
+# $1 is the pool, $2 the image. A note is whole, or is not there.
+attach() {
+    detach "$2"
+    printf '%s %s %s\n' "$fsid" "$1" "$2" > "$MAPPED/$2.new"
+    mv "$MAPPED/$2.new" "$MAPPED/$2"
+    modprobe -q rbd 2> /dev/null || :
+    options=noudev,ms_mode=$mode,osd_request_timeout=$GIVES_UP_S
+    rbd_of_cluster device map -o "$options" "$1/$2" > /dev/null
+    number=$(numbers_of "$fsid" "$1" "$2")
+    [ -n "$number" ] || { echo "$1/$2 is mapped, and the kernel does not say where" >&2; exit 1; }
+    grep -q "[ ,]ms_mode=${mode}[ ,]" "$SYS/bus/rbd/devices/$number/config_info" ||
+        { echo "the kernel does not speak ms_mode=$mode for $1/$2; use Linux 5.11" >&2; exit 1; }
+    device=/dev/rbd$number
+}
+
+# $1 is the pool, $2 the image that was just mapped.
+format_luks() {
+    prove "$number" "$fsid" "$1" "$2"
+    said=$(blkid -p "$device" 2>&1) || :
+    [ -z "$said" ] || { echo "$1/$2 is not empty: $said" >&2; exit 1; }
+    head -c 64 /dev/urandom > "$keys/$PREFIX-$2"
+    cryptsetup luksFormat -q $FORMAT --key-file "$keys/$PREFIX-$2" "$device"
+}
+
+# $1 is the image.
+open_luks() {
+    cryptsetup open --type luks --key-file "$keys/$PREFIX-$1" "$device" "$PREFIX-$1"
+    device=/dev/mapper/$PREFIX-$1
+}
+
+# udev, and whoever it starts, may have the device open for a moment.
+again() {
+    n=0
+    until "$@" 2> /dev/null; do
+        [ $n -lt 40 ] || { "$@"; return; }
+        n=$((n + 1)); sleep 0.25
+    done
+}
+
+# $1 is the image.
+detach() {
+    rm -f "$MAPPED/$1.device"
+    [ -f "$MAPPED/$1" ] || return 0
+    # Nothing was mapped behind a note that was never finished.
+    read -r of_cluster pool image < "$MAPPED/$1" || image=
+    [ -n "$image" ] || { rm -f "$MAPPED/$1"; return 0; }
+    for number in $(numbers_of "$of_cluster" "$pool" "$image"); do
+        for holder in "$SYS/block/rbd$number/holders/"*; do
+            [ -e "$holder" ] || continue
+            name=$(cat "$holder/dm/name")
+            [ "$name" = "$PREFIX-$image" ] ||
+                { echo "/dev/rbd$number carries $name, which is not ours" >&2; return 1; }
+            prove "$number" "$of_cluster" "$pool" "$image"
+            again cryptsetup close "$name"
+        done
+        prove "$number" "$of_cluster" "$pool" "$image"
+        again rbd device unmap -o noudev "/dev/rbd$number"
+    done
+    rm -f "$MAPPED/$1"
+}
+
+detach_all() {
+    rm -f "$MAPPED"/*.device "$MAPPED"/*.new
+    for note in "$MAPPED"/*; do
+        [ ! -f "$note" ] || [ -h "$note" ] || detach "${note##*/}"
+    done
+    rmdir "$MAPPED"
+    directories=$(key_directory present)
+    for directory in $directories; do rm -f "$directory/$PREFIX"-*; done
+    [ -z "$directories" ] || rmdir $directories 2> /dev/null || :
+}
+
+# $1 is the folder.
+unmount_below() {
+    tac /proc/mounts | { bad=0; while read -r source place _; do
+        case $place in "$1"/*) ;; *) continue ;; esac
+        umount "$place" || { bad=1; continue; }
+        case $source in
+        /dev/rbd[0-9]*) rbd device unmap "$source" ;;
+        /dev/nbd[0-9]*) rbd-nbd unmap "$source" ;;
+        esac || bad=1
+    done; [ $bad = 0 ]; }
+}
