@@ -53,6 +53,13 @@ _REPLACED = (
 _MAPPERS = ("rbd-nbd", "rbd-fuse")
 
 
+def kernel_mode(sections: Mapping[str, Mapping[str, str]]) -> str:
+    """How a kernel's client must speak to a cluster of this ceph.conf: "secure" or "crc"."""
+    own = sections.get("client", {}), sections.get("global", {})
+    modes = next((part["ms_client_mode"] for part in own if "ms_client_mode" in part), "")
+    return "secure" if modes.startswith("secure") else "crc"
+
+
 class UpstreamCeph:
     """Has upstream's object, `theirs`, take the steps of a deployment."""
 
@@ -247,10 +254,8 @@ class UpstreamCeph:
             self.hooks.osd_device,
             self.hooks.osd_db_device,
         )
-        client = made.setdefault("client", {})
-        secure = client.get("ms_client_mode", "").startswith("secure")
         # By default a kernel speaks to msgr1 alone, which the monitors do not.
-        client["rbd_default_map_options"] = f"ms_mode={'secure' if secure else 'crc'}"
+        made.setdefault("client", {})["rbd_default_map_options"] = f"ms_mode={kernel_mode(made)}"
         self.conf_text = ceph_conf.render(made)
         nodes = self._nodes(self.site.hosts)
         with tempfile.NamedTemporaryFile("w", prefix="cbt-crypto-", suffix=".conf") as file:
