@@ -80,7 +80,7 @@ _BinNumber = Annotated[int, Field(ge=0, lt=2**53)]
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(allow_inf_nan=False, frozen=True)
+    model_config = ConfigDict(allow_inf_nan=False, frozen=True, defer_build=True)
 
 
 class _Latency(_Model):
