@@ -10,6 +10,7 @@ import os
 import re
 import resource
 import signal
+import subprocess
 import sys
 import time
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
@@ -361,7 +362,9 @@ class Recorder:
             "t": round(time.time(), 3),
             "hz": ticks,
             "cpus": os.cpu_count(),
+            "boot": read("/proc/sys/kernel/random/boot_id").strip(),
             "link_mbit": dict(speeds()),
+            "shaped_bytes_per_s": dict(shaped()),
             "idle_states": [name for name, _ in self.kernel.states],
         }
         self.recording = self.opened("recording", json.dumps(header) + "\n")
@@ -401,6 +404,20 @@ def speeds() -> Iterator[Tuple[str, int]]:
             continue
         if speed > 0:
             yield path.split("/")[4], speed
+
+
+def shaped() -> Iterator[Tuple[str, int]]:
+    """Of each link that a tc-tbf or tc-netem slows down, the bytes a second that it may send."""
+    command = ["tc", "-j", "qdisc", "show"]
+    try:
+        said = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=5)
+        for queue in json.loads(said.decode("utf-8", "replace")):
+            rate = queue["options"].get("rate")
+            rate = rate["rate"] if isinstance(rate, dict) else rate
+            if rate:
+                yield str(queue["dev"]), int(rate)
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError, AttributeError):
+        return
 
 
 def main(asked: Dict[str, Any]) -> None:

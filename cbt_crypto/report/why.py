@@ -28,6 +28,9 @@ FULL_THREAD = 0.9
 FULL_CPUS, FULL_CPU, FULL_LINK, FULL_DEVICE = 0.95, 0.95, 0.9, 0.95
 #: Cores from which on processes that are neither Ceph's nor a client's disturb.
 OTHERS_CORES = 0.5
+#: A full CPU holds up somebody where tasks wait for one for this share of the time, by the
+#: kernel's pressure stall information (psi); where it does not tell, only full hosts are named.
+WAITED = 0.5
 #: An OSD that waits for a throttle for this share of the time is held up by it.
 THROTTLED = 0.2
 #: Sentences under one percentage.
@@ -77,7 +80,7 @@ def _client_thread(host: HostRecord) -> Iterator[Limit]:
 def _others(host: HostRecord) -> Iterator[Limit]:
     """What proc(5) counts for processes that are neither Ceph's nor this campaign's clients."""
     use = host.threads.get("other")
-    if use is None or max(host.top_cpu, host.busy) < FULL_CPU:
+    if use is None or not (host.busy >= FULL_CPUS or _is_one_cpu_full(host)):
         return
     cores = use.user + use.sys
     if cores >= OTHERS_CORES:
@@ -120,8 +123,12 @@ def _all_cpus(host: HostRecord) -> Iterator[Limit]:
         yield Limit("all CPUs of a host", text)
 
 
+def _is_one_cpu_full(host: HostRecord) -> bool:
+    return host.top_cpu >= FULL_CPU and host.waits_cpu is not None and host.waits_cpu >= WAITED
+
+
 def _one_cpu(host: HostRecord) -> Iterator[Limit]:
-    if host.top_cpu >= FULL_CPU and (host.waits_cpu is None or host.waits_cpu >= 0.5):
+    if _is_one_cpu_full(host):
         yield Limit("one CPU", f"one CPU of {host.host}, while others had time")
 
 

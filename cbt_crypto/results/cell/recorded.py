@@ -57,6 +57,8 @@ class HostRecord:
     every: int
     busy: float
     top_cpu: float
+    #: User and system cores of all processes.
+    cores: tuple[float, float]
     switches_per_s: float
     sent_bytes_per_s: float
     waits_cpu: Optional[float] = None
@@ -98,6 +100,7 @@ def recorded(
     `series` are the run's; their cycles are sought in every archive, what shares them in these.
     """
     hosts, marks = [], []
+    boots: dict[str, list[HostRecord]] = {}
     cores: dict[str, Floats] = {}
     second = next((s.start_epoch_s + np.arange(len(s.iops) + 1) for s in series.values()), None)
     for host in dict.fromkeys((*cell.osd_hosts, *cell.clients)):
@@ -117,6 +120,7 @@ def recorded(
             problems.append(Problem(name, str(window.shortfall(seconds))))
             continue
         hosts.append(_record(host, cell, recording, inside, seconds))
+        boots.setdefault(recording.boot or host, []).append(hosts[-1])
         if host in cell.osd_hosts:
             marks += list(_marks(host, recording, times, inside))
             for kind, threads in recording.threads.items():
@@ -125,6 +129,7 @@ def recorded(
                     each = np.diff(np.interp(second, times, used))
                     cores[kind] = cores.get(kind, 0.0) + each
     found = (cycle_of(name, one.clat_ns_mean, cores) for name, one in series.items())
+    hosts = [one for together in boots.values() for one in _with_others(together)]
     return Recorded(tuple(hosts), tuple(marks), tuple(one for one in found if one is not None))
 
 
@@ -150,20 +155,16 @@ def _record(
         switches_per_s=_known_sum(plain["ctxt"]) / seconds,
         sent_bytes_per_s=sum(float(row[2]) for row in links.values()) / seconds,
         waits_cpu=_share(plain["psi_cpu_us"], seconds),
-        threads=_with_others(
-            {
-                kind: _threads(
-                    of_kind.cpu_s[inside], of_kind.busiest_s[inside], spans, of_kind.names
-                )
-                for kind, of_kind in recording.threads.items()
-            },
-            (cpu[:2] / seconds).tolist(),
-        ),
+        cores=(float(cpu[0]) / seconds, float(cpu[1]) / seconds),
+        threads={
+            kind: _threads(of_kind.cpu_s[inside], of_kind.busiest_s[inside], spans, of_kind.names)
+            for kind, of_kind in recording.threads.items()
+        },
         disks={name: _disk(rows[inside], seconds) for name, rows in recording.disks.items()},
         links={
-            name: float(max(row[0], row[2])) / seconds / limit
+            name: float(max(row[0] / limits[0], row[2] / limits[1])) / seconds
             for name, row in links.items()
-            if (limit := recording.link_bytes_per_s.get(name))
+            if all(limits := recording.link_bytes_per_s.get(name, (0.0, 0.0)))
         },
         idle={name: idle / all_s for name, idle in recording.idle_s.items()} if all_s else {},
     )
@@ -186,15 +187,18 @@ def _threads(cpu_s: Floats, busiest_s: Floats, spans: Floats, names: Sequence[st
     return ThreadUse(user, system, busiest, names[0] if names else "")
 
 
-def _with_others(threads: Mapping[str, ThreadUse], cores: Sequence[float]) -> dict[str, ThreadUse]:
-    """`other` is all of the host's `cores` that no class has; many processes end unseen."""
-    known = [use for kind, use in threads.items() if kind != "other"]
-    rest = [
-        max(total - sum(parts), 0.0)
-        for total, parts in zip(cores, ([u.user for u in known], [u.sys for u in known]))
-    ]
-    seen = threads.get("other", ThreadUse(0.0, 0.0, 0.0))
-    return {**threads, "other": replace(seen, user=rest[0], sys=rest[1])}
+def _with_others(hosts: Sequence[HostRecord]) -> Iterator[HostRecord]:
+    """`other` is all of the cores used that no class has; many processes end unseen.
+
+    `hosts` are on one kernel, which tells each of them what all of them used.
+    """
+    known = [use for one in hosts for kind, use in one.threads.items() if kind != "other"]
+    taken = sum(use.user for use in known), sum(use.sys for use in known)
+    for host in hosts:
+        user, system = (max(all_ - ours, 0.0) for all_, ours in zip(host.cores, taken))
+        seen = host.threads.get("other", ThreadUse(0.0, 0.0, 0.0))
+        threads = {**host.threads, "other": replace(seen, user=user, sys=system)}
+        yield replace(host, threads=threads)
 
 
 def _disk(rows: Floats, seconds: float) -> DiskUse:

@@ -50,11 +50,14 @@ class Recording:
     threads: Mapping[str, ThreadSeries] = field(default_factory=dict)
     disks: Mapping[str, Floats] = field(default_factory=dict)
     links: Mapping[str, Floats] = field(default_factory=dict)
-    link_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
+    #: What each link can receive and send; of one that sends as it likes, nothing.
+    link_bytes_per_s: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     #: What was counted once a line: ctxt, running, psi_cpu_us, psi_io_us, mhz; NaN where not.
     plain: Mapping[str, Floats] = field(default_factory=dict)
     #: Idle state -> seconds of all CPUs, over all that was recorded.
     idle_s: Mapping[str, float] = field(default_factory=dict)
+    #: Hosts with the same are nodes of one lab on one kernel, which counts for all of them.
+    boot: str = ""
 
 
 def read_recording(path: Path) -> Recording:
@@ -97,9 +100,7 @@ def _parsed(header: Mapping[str, Any], lines: list[Mapping[str, Any]]) -> Record
         threads=_by_name(lines, "threads", lambda rows: _threads(rows, tick)),
         disks=_by_name(lines, "disk", lambda rows: _table(rows, len(DISK))),
         links=_by_name(lines, "net", lambda rows: _table(rows, len(LINK))),
-        link_bytes_per_s={
-            str(name): _number(mbit) * 1e6 / 8 for name, mbit in header.get("link_mbit", {}).items()
-        },
+        link_bytes_per_s=_link_limits(header),
         plain={
             "ctxt": _plain(lines, "ctxt"),
             "running": _plain(lines, "running"),
@@ -108,7 +109,16 @@ def _parsed(header: Mapping[str, Any], lines: list[Mapping[str, Any]]) -> Record
             "psi_io_us": _plain(lines, "psi_io"),
         },
         idle_s=dict(zip(states, (np.sum(idle_us, axis=0) / 1e6).tolist() if idle_us else ())),
+        boot=str(header.get("boot", ""))[:40],
     )
+
+
+def _link_limits(header: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """A link sends no faster than it is, and than what shapes it lets it."""
+    speed = {str(name): _number(mbit) * 1e6 / 8 for name, mbit in header["link_mbit"].items()}
+    sent = {str(name): _number(rate) for name, rate in header.get("shaped_bytes_per_s", {}).items()}
+    known = ((name, speed.get(name, math.inf)) for name in {**speed, **sent})
+    return {name: (fast, min(fast, sent.get(name, math.inf))) for name, fast in known}
 
 
 def _number(value: Any, least: float = 0.0) -> float:

@@ -31,6 +31,8 @@ QUIET = {
 DMCRYPT = {**QUIET, "dmcrypt_write": [0, 97, 97, 5, "dmcrypt_write/25"]}
 #: A compaction of 3 s.
 COMPACTING = {6: {"rocksdb:low": [60, 20, 80, 4, "rocksdb:low0"]}}
+#: A CPU that somebody waits for, by the kernel's pressure stall information.
+WAITED_FOR = {"top_cpu": [0, 100], "psi_cpu": [800_000, 0]}
 
 
 def record(
@@ -38,12 +40,14 @@ def record(
     threads: Mapping[str, Any],
     *,
     also: Mapping[int, Mapping[str, Any]] = {},
+    header: Mapping[str, Any] = {},
     **line: Any,
 ) -> None:
     """Write the recording of every host of a cell; `also` has threads of single seconds."""
     document = json.loads((cell / "cell.json").read_text())
     began = int(document["started"])
-    header = {"format": 1, "t": began - 2, "hz": 100, "cpus": 8, "link_mbit": {"eth0": 1000}}
+    header = {"format": 1, "t": began - 2, "hz": 100, "cpus": 8, "link_mbit": {"eth0": 1000},
+              **header}  # fmt: skip
     lines = [json.dumps(header)]
     for second in range(-1, 30):
         sample = {
@@ -106,16 +110,29 @@ def test_where_nothing_moved_it_is_not_explained(recorded: Any) -> None:
         ({**QUIET, "client": [90, 8, 98, 9, "fio"]}, {}, "a client's thread"),
         (
             {**QUIET, "other": [99, 0, 99, 3, "stress-ng"]},
-            {"top_cpu": [1, 100], "cpu": [250, 0, 100, 450, 0, 0, 0, 0]},
+            {**WAITED_FOR, "cpu": [250, 0, 100, 450, 0, 0, 0, 0]},
             "other processes",
         ),
+        # As on a host with many cores: one is another's, and nobody waits, or nobody knows.
+        ({**QUIET, "other": [99, 0, 99, 3, "backup"]},
+         {"top_cpu": [1, 100], "psi_cpu": [9_000, 0], "cpu": [250, 0, 100, 450, 0, 0, 0, 0]}, ""),
+        ({**QUIET, "other": [99, 0, 99, 3, "backup"]},
+         {"top_cpu": [1, 100], "cpu": [250, 0, 100, 450, 0, 0, 0, 0]}, ""),
+        (QUIET, {"top_cpu": [1, 100]}, ""),
         (QUIET, {"net": {"eth0": [100, 1, 118_000_000, 9]}}, "a network link"),
+        # As `tc qdisc add dev eth0 root tbf rate 100mbit` lets it: what it sends, and that alone.
+        (QUIET, {"net": {"eth0": [100, 1, 12_000_000, 9]},
+                 "header": {"shaped_bytes_per_s": {"eth0": 12_500_000}}}, "a network link"),
+        (QUIET, {"net": {"eth0": [40_000_000, 9, 100, 1]},
+                 "header": {"shaped_bytes_per_s": {"eth0": 12_500_000}}}, ""),
+        (QUIET, {"net": {"lo": [12_000_000, 9, 12_000_000, 9]},
+                 "header": {"shaped_bytes_per_s": {"lo": 12_500_000}}}, "a network link"),
         (QUIET, {"disk": {"vdb": [0, 500, 0, 9000, 0, 8000, 990, 0]}}, "a device"),
         (QUIET, {"disk": {"vdb": [0, 500, 0, 500, 0, 8000, 990, 0]}}, ""),
         ({**QUIET, "tp_osd_tp": [450, 250, 15, 7, "tp_osd_tp"]},
          {"cpu": [500, 0, 290, 10, 0, 0, 0, 0], "top_cpu": [0, 100]}, "all CPUs of a host"),
         ({**QUIET, "tp_osd_tp": [140, 40, 15, 7, "tp_osd_tp"]},
-         {"top_cpu": [0, 100], "psi_cpu": [800_000, 0]}, "one CPU"),
+         WAITED_FOR, "one CPU"),
     ],
 )  # fmt: skip
 def test_only_what_was_full_is_the_limit(recorded: Any, threads: Any, line: Any, kind: str) -> None:
@@ -125,9 +142,18 @@ def test_only_what_was_full_is_the_limit(recorded: Any, threads: Any, line: Any,
 
 
 def test_other_processes_that_ended_unseen_are_not_named(recorded: Any) -> None:
-    rows = recorded(QUIET, top_cpu=[1, 100], cpu=[250, 0, 100, 450, 0, 0, 0, 0])
+    rows = recorded(QUIET, **WAITED_FOR, cpu=[250, 0, 100, 450, 0, 0, 0, 0])
     (limit,) = [text for text in rows["LUKS"].warnings if "other processes" in text]
     assert limit.endswith(" cores)") and "(;" not in limit and ", most of all" not in limit
+
+
+def test_nodes_of_a_lab_on_one_kernel_are_not_others_to_each_other(recorded: Any) -> None:
+    """The kernel tells each of them what all of them use; what they do themselves is known."""
+    ceph = {**QUIET, "tp_osd_tp": [100, 50, 60, 7, "tp_osd_tp"]}
+    # Three hosts with 2.2 cores each, and 0.2 of others.
+    used = {"cpu": [460, 0, 220, 120, 0, 0, 0, 0], **WAITED_FOR}
+    assert recorded(ceph, **used)["LUKS"].limit == "other processes"
+    assert recorded(ceph, **used, header={"boot": "26c0"})["LUKS"].limit == "one CPU"
 
 
 def test_a_limit_beside_the_storage_is_in_the_headline(repeated: Path, recorded: Any) -> None:
