@@ -116,6 +116,16 @@ class OsdStorage(_Document):
     seconds: Optional[float] = Field(None, gt=0)
 
 
+class SlowOp(_Document):
+    """An operation that an OSD took long for, by its host's clock; `what` is Ceph's kind of it."""
+
+    osd: str
+    host: str
+    began: float
+    seconds: float = Field(ge=0)
+    what: str
+
+
 class Overwritten(_Document):
     """What was written to one drive, or an OSD's file, since the deployment."""
 
@@ -203,6 +213,7 @@ class CellDocument(_Document):
     storage: Mapping[str, OsdStorage] = {}
     #: Counter of `perf dump` -> what the measured OSDs counted together.
     osd_perf: Mapping[str, float] = {}
+    slow_ops: tuple[SlowOp, ...] = Field((), max_length=10_000)
     group: Optional[str] = None
     #: Which slices of the drives the group had: the number of the planned deployment.
     slices: int = 0

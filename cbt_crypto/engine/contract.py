@@ -194,6 +194,7 @@ class CellOutcome(TypedDict, total=False):
     caches: Mapping[str, object]
     storage: Mapping[str, object]
     osd_perf: Mapping[str, float]
+    slow_ops: Sequence[Mapping[str, object]]
     group: str
     slices: int
     idle: Mapping[str, Mapping[str, object]]

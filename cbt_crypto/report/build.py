@@ -49,7 +49,7 @@ from cbt_crypto.report.model import (
     Section,
     Table,
 )
-from cbt_crypto.report.why import cycles_of_row, limit_of_row, stages_of, why
+from cbt_crypto.report.why import cycles_of_row, limit_of_row, slow_of_row, stages_of, why
 from cbt_crypto.report.wording import map_text
 from cbt_crypto.results.cell import record
 from cbt_crypto.results.cell.kept import Kept, ReadCell
@@ -294,7 +294,7 @@ class _Comparer:
         compared = {key: one for key, one in comparisons if one is not None}
         limit = limit_of_row(runs)
         warned = [] if limit is None else [f"limited by {limit.sentence}"]
-        warned += cycles_of_row(runs, direction)
+        warned += [*cycles_of_row(runs, direction), *slow_of_row(runs)]
         warned += [*_warnings(runs, direction), *self._unlike_baseline(figures, section, runs)]
         has_verdict = "iops" in compared and compared["iops"].differs
         base_runs = section.rows.get(self.baseline, ())

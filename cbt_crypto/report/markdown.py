@@ -13,7 +13,7 @@ from cbt_crypto.report.figures.depth_path import depth_paths, in_words
 from cbt_crypto.report.figures.doubts import notes_of
 from cbt_crypto.report.figures.metric import Where, columns
 from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
-from cbt_crypto.report.why import CORRELATION, explained, waterfall
+from cbt_crypto.report.why import CORRELATION, explained, grids
 from cbt_crypto.report.wording import Grid, cipher_grid, energy_counters, hardware_grid
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!&~])")
@@ -207,12 +207,10 @@ def _hosts(report: Report) -> list[str]:
 
 
 def _why(table: Table) -> list[str]:
-    """What changed beside verdicts, and where the time of writes was spent."""
+    """What changed beside verdicts, and where writes and processors spent their time."""
     lines = [f"- {escape(row)}: {escape(sentences)}" for row, sentences in explained(table)]
     lines = [f"{CORRELATION}:", "", *lines, ""] if lines else []
-    spent = waterfall(table)
-    lines += grid_lines(spent, "####") if spent else []
-    return lines
+    return lines + [line for one in grids(table) for line in grid_lines(one, "####")]
 
 
 def _notes(table: Table) -> list[str]:

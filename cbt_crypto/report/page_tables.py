@@ -16,7 +16,7 @@ from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
 from cbt_crypto.report.figures.doubts import notes_of, numbers
 from cbt_crypto.report.figures.metric import BY_KEY, Column, Where, columns
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
-from cbt_crypto.report.why import CORRELATION, explained, waterfall
+from cbt_crypto.report.why import CORRELATION, explained, grids
 from cbt_crypto.report.wording import Grid
 
 _MAKER = ElementMaker(makeelement=html_parser.makeelement)
@@ -300,14 +300,13 @@ def _all(section: Section, cell: ReportCell) -> Iterator[Element]:
 
 
 def why(report: Report, table: Table) -> Iterator[Element]:
-    """What changed beside verdicts, and where the time of writes was spent."""
+    """What changed beside verdicts, and where writes and processors spent their time."""
     items = [E.LI(E.B(f"{row}: "), sentences) for row, sentences in explained(table)]
     if items:
         yield E.P(E.CLASS("note"), f"{CORRELATION}.")
         yield E.UL(E.CLASS("why"), *items)
-    spent = waterfall(table)
-    if spent:
-        yield from grid(report, spent)
+    for one in grids(table):
+        yield from grid(report, one)
 
 
 def warnings(table: Table) -> Iterator[Element]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -16,11 +16,12 @@ import numpy as np
 
 from cbt_crypto.report.figures.of_runs import per, records_of, total_rate
 from cbt_crypto.report.figures.repeats import StandardError, differing
-from cbt_crypto.report.model import Table
+from cbt_crypto.report.model import ReportCell, Table
 from cbt_crypto.report.wording import Grid
 from cbt_crypto.results.cell.cycles import Cycle, is_alike
-from cbt_crypto.results.cell.recorded import HostRecord
+from cbt_crypto.results.cell.recorded import SLOW, HostRecord
 from cbt_crypto.results.cell.run import Run
+from cbt_crypto.units import counted
 
 #: From this share of a core on, in the median second, a thread can do no more.
 FULL_THREAD = 0.9
@@ -182,6 +183,19 @@ def cycles_of_row(runs: Sequence[Run], direction: str) -> Iterator[str]:
         f"latency comes back in cycles of {period:.3g} s (in {len(same)} of {len(whole)} runs)"
         f"{_sharing(same)}"
     )
+
+
+def slow_of_row(runs: Sequence[Run]) -> Iterator[str]:
+    """A sentence where OSDs told of slow operations in a row's windows."""
+    slow = [[mark for mark in run.recorded.marks if mark.what == SLOW] for run in runs]
+    marks = [mark for of_run in slow for mark in of_run]
+    if marks:
+        longest = max(marks, key=lambda mark: mark.end_s - mark.start_s)
+        yield (
+            f"{counted(len(marks), SLOW)} of a second or longer in {sum(map(bool, slow))} of "
+            f"{counted(len(runs), 'run')}; the longest took "
+            f"{longest.end_s - longest.start_s:.3g} s on {longest.host}"
+        )
 
 
 def _sharing(cycles: Sequence[Cycle]) -> str:
@@ -491,19 +505,43 @@ def explained(table: Table) -> Iterator[tuple[str, str]]:
                 yield f"{section.label}, {cell.name}", " ".join(cell.why)
 
 
-def waterfall(table: Table) -> Optional[Grid]:
-    """Where writes spent their latency: a row for each configuration that has stages, or None."""
+def grids(table: Table) -> Iterator[Grid]:
+    """Where writes spent their latency, and processors their time, where that was recorded."""
+    spent = "Where a write's mean latency was spent, in ms"
+    yield from _grid(table, spent, 'The parts "of which" overlap.', _spent_ms)
+    idle = "Idle states of OSD hosts, in % of all CPUs' time, and mean frequency"
+    yield from _grid(table, idle, "Of all that was recorded, ramp included.", _idle)
+
+
+def _grid(
+    table: Table, title: str, note: str, of: Callable[[ReportCell], Mapping[str, float]]
+) -> Iterator[Grid]:
+    """A row for each that has values, and a column for each of their names."""
     found = {
-        f"{section.label}, {cell.name}": cell.stages
+        f"{section.label}, {cell.name}": values
         for section in table.sections
         for cell in section.cells
-        if cell.stages
+        if (values := of(cell))
     }
-    stages = list(dict.fromkeys(name for of_row in found.values() for name in of_row))
+    names = list(dict.fromkeys(name for values in found.values() for name in values))
     rows = [
-        [name, *(f"{of_row[s] / 1000:.3g}" if s in of_row else "" for s in stages)]
-        for name, of_row in found.items()
+        [row, *(f"{values[n]:.3g}" if n in values else "" for n in names)]
+        for row, values in found.items()
     ]
-    title = "Where a write's mean latency was spent, in ms"
-    note = 'The parts "of which" overlap.'
-    return Grid(title, ["", *stages], [("", rows)], (note,)) if rows else None
+    if rows:
+        yield Grid(title, ["", *names], [("", rows)], (note,))
+
+
+def _spent_ms(cell: ReportCell) -> dict[str, float]:
+    return {name: us / 1000 for name, us in cell.stages.items()}
+
+
+def _idle(cell: ReportCell) -> dict[str, float]:
+    """The mean over runs and OSD hosts."""
+    parts: dict[str, list[float]] = {}
+    for host in (host for run in cell.runs for host in run.recorded.hosts if host.has_osds):
+        for state, share in host.idle.items():
+            parts.setdefault(state, []).append(100 * share)
+        if host.ghz is not None:
+            parts.setdefault("GHz", []).append(host.ghz)
+    return {name: float(np.mean(values)) for name, values in parts.items()}

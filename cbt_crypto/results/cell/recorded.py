@@ -22,6 +22,9 @@ _WORKING = 0.05
 #: Classes whose work is an event, as RocksDB names its pools: low compacts, high flushes.
 _EVENTS = {"rocksdb:low": "compaction", "rocksdb:high": "memtable flush"}
 
+#: What an operation is called as a mark that an OSD says took a second or longer.
+SLOW = "slow operation"
+
 
 @dataclass(frozen=True)
 class ThreadUse:
@@ -62,6 +65,7 @@ class HostRecord:
     switches_per_s: float
     sent_bytes_per_s: float
     waits_cpu: Optional[float] = None
+    ghz: Optional[float] = None
     threads: Mapping[str, ThreadUse] = field(default_factory=dict)
     disks: Mapping[str, DiskUse] = field(default_factory=dict)
     links: Mapping[str, float] = field(default_factory=dict)
@@ -71,7 +75,7 @@ class HostRecord:
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that happened on a host, in seconds since the epoch on the head's clock."""
+    """Something that happened on a host, or an OSD, by the head's clock in s since the epoch."""
 
     what: str
     host: str
@@ -99,7 +103,7 @@ def recorded(
 
     `series` are the run's; their cycles are sought in every archive, what shares them in these.
     """
-    hosts, marks = [], []
+    hosts, marks = [], list(_slow(cell, window))
     boots: dict[str, list[HostRecord]] = {}
     cores: dict[str, Floats] = {}
     second = next((s.start_epoch_s + np.arange(len(s.iops) + 1) for s in series.values()), None)
@@ -155,6 +159,7 @@ def _record(
         switches_per_s=_known_sum(plain["ctxt"]) / seconds,
         sent_bytes_per_s=sum(float(row[2]) for row in links.values()) / seconds,
         waits_cpu=_share(plain["psi_cpu_us"], seconds),
+        ghz=None if np.isnan(plain["mhz"]).all() else float(np.nanmean(plain["mhz"])) / 1000,
         cores=(float(cpu[0]) / seconds, float(cpu[1]) / seconds),
         threads={
             kind: _threads(of_kind.cpu_s[inside], of_kind.busiest_s[inside], spans, of_kind.names)
@@ -208,6 +213,13 @@ def _disk(rows: Floats, seconds: float) -> DiskUse:
         queue=(read_ms + write_ms) / 1000 / seconds,
         flushes_per_s=flushes / seconds,
     )
+
+
+def _slow(cell: CellDocument, window: Window) -> Iterator[Mark]:
+    for op in cell.slow_ops:
+        start = op.began - cell.clock_offset_s.get(op.host, 0.0)
+        if start < window.end_s and start + op.seconds > window.start_s:
+            yield Mark(SLOW, f"{op.osd} ({op.what})", start, start + op.seconds)
 
 
 def _marks(host: str, recording: Recording, times: Floats, inside: slice) -> Iterator[Mark]:

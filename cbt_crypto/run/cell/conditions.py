@@ -7,8 +7,9 @@ import json
 import re
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Optional
 
@@ -221,6 +222,15 @@ _PERF = (
     "rocksdb/*write_delay*", "rocksdb/*_latency/*", "AsyncMessenger::Worker-*/msgr_*",
     "throttle-*/wait/*",
 )  # fmt: skip
+#: An OSD's slowest operations of the last ten minutes, and of those beyond 10 s the latest.
+_SLOW = ("dump_historic_ops", "dump_historic_slow_ops")
+_SLOW_KEEP = tuple(
+    f"[Oo]ps/{number}/{what}"
+    for number in ("[0-9]", "[0-9][0-9]")
+    for what in ("description", "initiated_at", "duration")
+)
+#: What takes so long is told; only its kind, as the rest of its description names its client.
+SLOW_S = 1.0
 #: Of workers there are several in one OSD: they are counted together.
 _WORKER = re.compile(r"::Worker-\d+")
 
@@ -273,6 +283,16 @@ class Counter:
         before, after = self.readings
         return between(before, after)
 
+    def slow(self) -> list[dict[str, Any]]:
+        """The slow operations that ended between the readings, for cell.json."""
+        before, after = self.readings
+        return [
+            {"osd": name, "host": told["host"], **op}
+            for name, told in sorted(after.items())
+            for op in told.get("slow", ())
+            if op not in before.get(name, {}).get("slow", ())
+        ]
+
     def perf(self) -> dict[str, float]:
         """What the OSDs counted between the readings, by `perf dump`'s path; no fallen gauges."""
         before, after = self.readings
@@ -314,6 +334,10 @@ def _script(site: Site, host: str) -> str:
     keep = (*(path for paths in _COUNTERS.values() for path in paths), *_PERF)
     questions = [
         Question(f"osd.{osd.id}", osd.admin_socket, {"prefix": "perf dump"}, keep) for osd in osds
+    ] + [
+        Question(f"osd.{osd.id} {ask}", osd.admin_socket, {"prefix": ask}, _SLOW_KEEP)
+        for osd in osds
+        for ask in _SLOW
     ]
     carriers: dict[str, object] = {f"osd.{osd.id}": osd.pid_file for osd in osds}
     for drive in site.drives:
@@ -339,7 +363,8 @@ def parsed(site: Site, outputs: HostOutputs) -> dict[str, dict[str, Any]]:
             if name in answers and "error" not in told and told:
                 answer = answers[name]
                 counted = {"counters": _counters(answer), "perf": _perf(answer)}
-                by_carrier[name] = {"host": host, **counted, **told}
+                slow = _slow(answers.get(f"{name} {ask}", {}) for ask in _SLOW)
+                by_carrier[name] = {"host": host, **counted, "slow": slow, **told}
         for drive in site.drives:
             told = devices.get(f"drive {drive.name}", {})
             if drive.host == host and told and "error" not in told:
@@ -350,6 +375,21 @@ def parsed(site: Site, outputs: HostOutputs) -> dict[str, dict[str, Any]]:
                     **told,
                 }
     return by_carrier
+
+
+def _slow(answers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Operations of SLOW_S and longer, each once, by what both lists of one OSD tell."""
+    ops: dict[tuple[str, str], dict[str, Any]] = {}
+    for answer in answers:
+        for path, seconds in answer.items():
+            op, _, leaf = path.rpartition("/")
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                if leaf == "duration" and seconds >= SLOW_S:
+                    at, what = answer[f"{op}/initiated_at"], answer[f"{op}/description"]
+                    began = datetime.strptime(at, "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
+                    kind = what.partition("(")[0][:40]
+                    ops[at, what] = {"began": began, "seconds": float(seconds), "what": kind}
+    return sorted(ops.values(), key=lambda op: float(op["began"]))
 
 
 def _counters(answer: Mapping[str, Any]) -> dict[str, int]:

@@ -303,6 +303,8 @@ def attempt(
         if beside := counter.beside():
             outcome["beside"] = beside
         outcome["osd_perf"] = counter.perf()
+        if slow := counter.slow():
+            outcome["slow_ops"] = slow
         benchmark.counted = counter.readings
         if seen:
             outcome["neighbours"] = seen

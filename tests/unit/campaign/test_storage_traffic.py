@@ -136,6 +136,30 @@ def test_both_names_of_a_counter(prefix: str) -> None:
     assert conditions.parsed(SITE, {"h0": "@cbt-crypto-sockets\n{}\n"}) == {}
 
 
+def _slow_op(number: int, at: str, seconds: object) -> dict[str, object]:
+    what = "osd_op(client.4135.0:77 2.f 2:f0e:::rbd_data.1a:head [write 0~4096] snapc 0=[])"
+    path = f"ops/{number}"
+    return {f"{path}/description": what, f"{path}/initiated_at": at, f"{path}/duration": seconds}
+
+
+def test_slow_operations_are_those_since_the_first_reading() -> None:
+    osd = Osd(0, "h0", "/dev/x", "/d", "/s", "/p")
+    counter = conditions.Counter(Site("/t", "/c", "head", (), (osd,)))
+    first = _slow_op(0, "2026-11-24T15:50:11.500000+0000", 12.5)
+    later = _slow_op(0, "2026-11-24T16:50:11.500000+0100", 1.5)
+    quick = _slow_op(1, "2026-11-24T15:50:12.000000+0000", 0.02)
+    odd = {**_slow_op(2, "soon", 2), **_slow_op(3, "", "long"), "ops/4/duration": 3}
+    for ops in (first, {**later, **quick, **odd}):
+        asked = {"osd.0": {}, "osd.0 dump_historic_ops": ops, "osd.0 dump_historic_slow_ops": first}
+        sockets = json.dumps({"answers": asked, "errors": {}})
+        devices = json.dumps({"osd.0": {"devices": [], "process": None}})
+        counter.scripts()
+        counter.note({"h0": f"@cbt-crypto-sockets\n{sockets}\n@cbt-crypto-devices\n{devices}\n"})
+    told = {"osd": "osd.0", "host": "h0", "what": "osd_op", "seconds": 1.5, "began": 1795535411.5}
+    assert counter.slow() == [told]
+    assert counter.perf() == {}
+
+
 #: Of `ceph pg stat --format json`, 18.2.7.
 PG_STAT = """{"pg_ready":true,"pg_summary":{"num_pg_by_state":[{"name":"active+clean","num":13},
 {"name":"active+clean+scrubbing+deep","num":2},{"name":"active+remapped+backfilling","num":1},

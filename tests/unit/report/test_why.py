@@ -247,3 +247,35 @@ def test_a_cycle_is_said_where_most_runs_have_it(recorded: Any) -> None:
         "the work of RocksDB's compaction"
     )
     assert list(why.cycles_of_row(runs, "write")) == []
+
+
+def test_idle_states_and_frequency_have_a_table(repeated: Path, recorded: Any) -> None:
+    recorded(QUIET, header={"idle_states": ["POLL", "C6"]}, idle=[80_000, 4_000_000], mhz=2400)
+    (grid,) = list(why.grids(build(repeated).tables[0]))
+    assert grid.title.startswith("Idle states of OSD hosts")
+    ((_, rows),) = grid.sections
+    # 31 samples of 32 s, 8 CPUs
+    read = next(row for row in rows if "LUKS" in row[0])
+    assert (list(grid.headings[1:]), list(read[1:])) == (["POLL", "C6", "GHz"], ["1", "50", "2.4"])
+    assert "Idle states of OSD hosts" in markdown(build(repeated))
+
+
+def test_slow_operations_are_marks_and_in_the_row(repeated: Path, recorded: Any) -> None:
+    for file in repeated.glob("results/*/id-*/cell.json"):
+        cell = json.loads(file.read_text())
+        if cell["configuration"] == "LUKS":
+            (host, *_) = cell["osd_hosts"]
+            cell["slow_ops"] = [
+                {"osd": "osd.1", "host": host, "what": "osd_op", "began": cell["started"] + after,
+                 "seconds": seconds} for after, seconds in ((4.0, 1.25), (5.0, 2.5), (-90.0, 30.0))
+            ]  # fmt: skip
+        file.write_text(json.dumps(cell))
+    rows = recorded()
+    (said,) = [text for text in rows["LUKS"].warnings if "slow operation" in text]
+    assert said == (
+        "8 slow operations of a second or longer in 4 of 4 runs; "
+        "the longest took 2.5 s on osd.1 (osd_op)"
+    )
+    assert not any("slow" in text for text in rows["Unencrypted"].warnings)
+    (chart, *_) = [c for c in charts(build(repeated).tables[0]) if c.key.startswith("clat_ns_mean")]
+    assert "LUKS: slow operation on osd.1 (osd_op)" in chart_svg(chart, {})
