@@ -246,7 +246,7 @@ class Proof(_Document):
     proved: bool
     required: bool = True
     overlays: tuple[OverlayProof, ...] = ()
-    #: Client -> its busiest thread.
+    #: Client -> its busiest thread, in archives of before there were recordings.
     clients: Mapping[str, Any] = {}
 
 

@@ -136,6 +136,3 @@ def test_a_cell_that_was_left_alone_names_its_processes(cells: dict[int, Any]) -
         assert evidence["pid"] and evidence["start_ticks"] and evidence["up_from"]
         assert evidence["ops"] > 0
         assert evidence["pgs"] >= evidence["primary_pgs"] > 0
-    busiest = cell["proof"]["clients"]["localhost"]
-    assert busiest["thread"]
-    assert 0 < busiest["cpu_percent"] <= 110

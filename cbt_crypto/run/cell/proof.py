@@ -20,10 +20,10 @@ from cbt_crypto.cluster_overlays.base import (
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import Looked, Looks
 from cbt_crypto.errors import RunError
-from cbt_crypto.hosts import samplers, shell
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
-from cbt_crypto.run.cell import daemons_on_host, threads_on_host, watch
+from cbt_crypto.run.cell import daemons_on_host, watch
 from cbt_crypto.run.cell.watch import WatchRecord
 from cbt_crypto.run.targets.drive import DriveProof
 
@@ -112,8 +112,6 @@ _LOOK = "@cbt-crypto-look"
 _MARKERS = (_BEGIN, _LOOK, watch.MARKER)
 #: How many answers of the cluster a look at all hosts may take the time of.
 _ANSWERS = 5
-#: What is watched of client processes, and their key in proof.json.
-CLIENTS = "clients"
 
 
 @dataclass
@@ -143,7 +141,7 @@ class CellProof:
             overlay.name: overlay.watch(_below(stack, overlay, site))
             for overlay in _overlays(stack, site)
         }
-        return {NAME: watch_daemons(site), CLIENTS: _watch_clients(site), **of_overlays}
+        return {NAME: watch_daemons(site), **of_overlays}
 
     def begin(self, up_from: UpFrom, further: Looks = MappingProxyType({})) -> Looked:
         """Watch, and probe all overlays in one call with `further` looks; return the looks'
@@ -181,8 +179,7 @@ class CellProof:
         if self._is_waived:
             return waived(configuration)
         self.evidence.up_from = (self.evidence.up_from[0], dict(up_from))
-        judged = judge(self._stack, self._site, configuration, self.evidence)
-        return {**judged, CLIENTS: _busiest(self.evidence.watched)}
+        return judge(self._stack, self._site, configuration, self.evidence)
 
     def _probes(self) -> Looks:
         if self._is_waived:
@@ -291,16 +288,6 @@ def _fault_seen(
     """What was otherwise during the cell, though it was right before and after it."""
     gap = watch.fault(overlay.name, tuple(overlay.watch(site)), evidence.watched)
     return gap or overlay.judge_seen(site, seen)
-
-
-def _watch_clients(site: Site) -> dict[str, Watch]:
-    asked = {"programs": samplers.CLIENT_PROGRAMS, "tmp_dir": site.tmp_dir}
-    return dict.fromkeys(site.clients, Watch(shell.program(threads_on_host), asked))
-
-
-def _busiest(watched: Mapping[str, WatchRecord]) -> dict[str, Any]:
-    counted = {host: record.counted.get(CLIENTS, [])[-1:] for host, record in watched.items()}
-    return {host: last[0] for host, last in counted.items() if last and "cpu_percent" in last[0]}
 
 
 def _same_osds(site: Site, evidence: Evidence) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from cbt_crypto.cluster_overlays.base import Overlay, Seen, Watch
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices.storage_on_host import Changes
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.run.cell import daemons_on_host, proof, threads_on_host, watch
+from cbt_crypto.run.cell import daemons_on_host, proof, watch
 
 pytestmark = pytest.mark.unit
 
@@ -228,31 +228,3 @@ def test_a_resumed_mapping_counts_and_a_trigger_of_udev_does_not() -> None:
 def test_overlays_that_watch_nothing_are_judged_by_their_probes() -> None:
     assert Overlay().watch(SITE) == {}
     assert Overlay().judge_seen(SITE, {}) is None
-
-
-def test_the_busiest_thread_of_our_clients_is_found(
-    watched: Callable[..., watch.WatchRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A real process, called fio, with one thread that works and one that sleeps."""
-    psutil = pytest.importorskip("psutil")
-    busy = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\n"
-    fio = tmp_path / "fio"
-    fio.symlink_to(Path(sys.executable).resolve())
-    program = [str(fio), "-c", f"{busy}while True: pass"]
-    ours, theirs = ({"CBT_CRYPTO_MARK": f"{where}@here"} for where in (tmp_path, "/elsewhere"))
-    running = [subprocess.Popen(program, env=ours), subprocess.Popen(program, env=theirs)]
-    began = time.monotonic()
-    source = shell.program(threads_on_host).replace("_LEAST_S = 3.0", "_LEAST_S = 0.5")
-    asked = {"programs": ["fio"], "tmp_dir": str(tmp_path)}
-    try:
-        record = watched(Watch(source, asked), lambda: time.sleep(2))
-        # As the kernel counts it, since a busy machine may leave little of a CPU for it.
-        used = sum(psutil.Process(running[0].pid).cpu_times()[:2])
-        percent = 100 * used / (time.monotonic() - began)
-    finally:
-        for one in running:
-            one.kill()
-            one.wait()
-    found = record.counted["it"][-1]
-    assert found["thread"] == "fio"
-    assert percent / 5 < found["cpu_percent"] < 130
