@@ -204,7 +204,14 @@ def _reopened(pack: Pack, only: Sequence[str], baseline: Optional[str], **option
     epilog=examples("cbt-crypto compare reef=results/reef tentacle=results/tentacle -o comparison")
 )
 @click.argument("archives", nargs=-1, required=True, metavar="NAME=DIR ...")
-@click.option("--baseline", metavar="NAME", help="Which one counts as 100 %. Default: the first.")
+@click.option(
+    "--baseline",
+    "baselines",
+    multiple=True,
+    metavar="[ARCHIVE=]NAME",
+    help="What counts as 100 %: an archive, or a configuration of all or of one. Repeatable. "
+    "Default: the first archive, or each one's own baseline.",
+)
 @_with_options
 @click.option(
     "-o",
@@ -214,7 +221,9 @@ def _reopened(pack: Pack, only: Sequence[str], baseline: Optional[str], **option
     metavar="OUT",
     help="Where to write the report's files.",
 )
-def compare(archives: tuple[str, ...], out_dir: Path, **options: Any) -> None:
+def compare(
+    archives: tuple[str, ...], baselines: tuple[str, ...], out_dir: Path, **options: Any
+) -> None:
     """Compare archives, upstream CBT's among them.
 
     Archives of one configuration each are compared with one another. If each has several, for
@@ -226,7 +235,7 @@ def compare(archives: tuple[str, ...], out_dir: Path, **options: Any) -> None:
 
     with contextlib.ExitStack() as stack:
         paths = {name: _unpacked_path(path, stack) for name, path in _named(archives).items()}
-        _finish(compare_archives(paths, ReportOptions(**options)), out_dir)
+        _finish(compare_archives(paths, ReportOptions(**options), baselines), out_dir)
 
 
 @click.command(

@@ -13,10 +13,12 @@ from cbt_crypto.archive.documents import (
     PlanDocument,
     PlannedCell,
     RecordedHost,
+    Scalar,
 )
 from cbt_crypto.archive.files import Malformed, Problem
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.errors import UsageError
+from cbt_crypto.report import wording
 from cbt_crypto.report.across import sentences
 from cbt_crypto.report.build import assemble, read_runs
 from cbt_crypto.report.figures.group import baseline_of, chosen_cells
@@ -24,20 +26,35 @@ from cbt_crypto.report.model import Report, ReportOptions
 from cbt_crypto.results.cell.run import Run, dimensions_of
 from cbt_crypto.results.foreign import read_published, read_upstream
 
+#: Dimensions that tell rows and archives apart, and those that every workload is named by.
+_TOLD, _PLACED = ("configuration", "hardware"), ("scenario", "op_size", "mode")
 _UNPROVED = "its configuration is not proved: the archive is upstream CBT's"
 _PUBLISHED = "its configuration is not proved: this is what somebody published"
 
 
-def compare(archives: Mapping[str, Path], options: ReportOptions) -> Report:
+def compare(
+    archives: Mapping[str, Path], options: ReportOptions, baselines: Sequence[str] = ()
+) -> Report:
     """Compare archives by name, or the configurations within each as dimension `hardware`.
 
-    Raises UsageError when one is no archive, or when only some of them hold several.
+    `baselines`: `ARCHIVE=NAME`, or a name for all that have none of their own here. Raises
+    UsageError when one is no archive, when only some hold several, or if they share no workload.
     """
     for name, path in archives.items():
         _check_there(f"{name}={path}", path)
+    parts = [(text, *text.partition("=")) for text in baselines]
+    of_archive = {name: value for _, name, equals, value in parts if equals and name in archives}
+    of_all = [text for text, name, equals, _ in parts if not (equals and name in archives)]
+    options = replace(options, baseline=of_all[-1] if of_all else options.baseline)
     if len(archives) > 1 and all(_holds_several(path) for path in archives.values()):
-        return _by_hardware(archives, options)
+        return _by_hardware(archives, options, of_archive)
+    if of_archive:
+        raise UsageError(
+            f"--baseline {next(iter(of_archive))}=...: each archive holds one configuration, so "
+            "that an archive is the baseline; give its name alone"
+        )
     runs = [run for name, path in archives.items() for run in _runs(name, path)]
+    _check_loads((run.campaign, run.dimensions) for run in runs)
     plan = PlanDocument(
         format=FORMAT,
         title=" and ".join(archives),
@@ -68,36 +85,111 @@ def _holds_several(path: Path) -> bool:
     return len({cell.configuration for cell in open_archive(path).plan.cells}) > 1
 
 
-def _by_hardware(archives: Mapping[str, Path], options: ReportOptions) -> Report:
+def _check_common(what: str, of: Mapping[str, Iterable[str]]) -> None:
+    """Raise UsageError where the first archive has nothing of this in common with another one."""
+    first, *others = map(set, of.values())
+    if others and first.isdisjoint(*others):
+        each = "; ".join(f"{name} has {', '.join(dict.fromkeys(has))}" for name, has in of.items())
+        raise UsageError(f"the archives have no {what} in common, so none is compared: {each}")
+
+
+def _check_loads(cells: Iterable[tuple[str, Mapping[str, Scalar]]]) -> None:
+    """Of archives' names and the dimensions of their cells."""
+    found = [(name, {k: v for k, v in of.items() if k not in _TOLD}) for name, of in cells]
+    keys = dict.fromkeys(key for _, of in found for key in of)
+    varied = [k for k in keys if k not in _PLACED and len({of.get(k) for _, of in found}) > 1]
+    of_archive: dict[str, list[str]] = {}
+    for name, of in found:
+        size = [] if of.get("op_size") is None else [wording.op_size(of["op_size"])]
+        words = [str(of["scenario"]), *size, wording.mode(str(of.get("mode", "")), "")]
+        words += [f"{key} {of.get(key)}" for key in varied]
+        of_archive.setdefault(name, []).append(" ".join(filter(None, words)))
+    _check_common("workload", of_archive)
+
+
+def _by_hardware(
+    archives: Mapping[str, Path], options: ReportOptions, of_archive: Mapping[str, str]
+) -> Report:
     opened = {name: open_archive(path) for name, path in archives.items()}
+    plans = {name: archive.plan for name, archive in opened.items()}
+    _check_common(
+        "configuration",
+        {name: [cell.configuration for cell in plan.cells] for name, plan in plans.items()},
+    )
+    _check_loads((name, dimensions_of(c)) for name, plan in plans.items() for c in plan.cells)
+    baselines = {
+        name: _baseline_in(f"{name}={archives[name]}", plan, of_archive.get(name, options.baseline))
+        for name, plan in plans.items()
+    }
+    joint = _joint(baselines)
     cells = [
-        (archive.folder, cell, _placed(cell, name))
+        (archive.folder, cell, _placed(cell, name, baselines[name], joint))
         for name, archive in opened.items()
         for cell in archive.plan.cells
     ]
-    first = next(iter(opened.values())).plan
-    plan = first.model_copy(
+    configurations, unlike = _configurations(plans, baselines, joint)
+    usual = {name: _baseline_in(name, plan, None) for name, plan in plans.items()}
+    others = [usual[name] for name, baseline in baselines.items() if baseline != usual[name]]
+    plan = next(iter(plans.values())).model_copy(
         update={
             "title": " and ".join(archives),
-            "configurations": {
-                name: about
-                for archive in reversed(opened.values())
-                for name, about in archive.plan.configurations.items()
-            },
+            "configurations": configurations,
+            # A control repeats the baseline of its file; of another one it is none.
+            "baseline": others[0] if others else joint,
             "cells": tuple(placed for _, _, placed in cells),
         }
     )
-    baseline = baseline_of(plan, options)
-    chosen = {id(cell) for cell in chosen_cells(plan.cells, options, baseline)}
+    chosen = {id(cell) for cell in chosen_cells(plan.cells, options, joint)}
     runs = [
         _replaced(run, placed)
         for archive in opened.values()
         for run, placed in _read(archive, [c for c in cells if c[0] is archive.folder], chosen)
     ]
     environment, problems = _environment(archives)
-    together = Archive(Folder(Path()), plan, environment, problems)
-    report = _told_apart(assemble(together, baseline, runs, options), archives, environment)
+    together = Archive(Folder(Path()), plan, environment, (*problems, *unlike))
+    report = _told_apart(assemble(together, joint, runs, options), archives, environment)
     return replace(report, headline=(*report.headline, *sentences(report)))
+
+
+def _baseline_in(label: str, plan: PlanDocument, name: str | None) -> Baseline:
+    try:
+        return baseline_of(plan, ReportOptions(baseline=name))
+    except UsageError as error:
+        raise UsageError(f"{label}: {error}") from None
+
+
+def _joint(baselines: Mapping[str, Baseline]) -> Baseline:
+    """What all archives call their baseline, or one name made of their names for it."""
+    first, *others = baselines.values()
+    if all(other == first for other in others):
+        return first
+    by_value: dict[Scalar, list[str]] = {}
+    for name, baseline in baselines.items():
+        by_value.setdefault(baseline.value, []).append(name)
+    named = ", ".join(f"{value} in {' and '.join(names)}" for value, names in by_value.items())
+    if any(baseline.dimension != "configuration" for baseline in baselines.values()):
+        raise UsageError(f"the archives' baselines differ: {named}; name one for all: --baseline")
+    return Baseline(value=named)
+
+
+def _called(configuration: str, baseline: Baseline, joint: Baseline) -> str:
+    is_baseline = joint.dimension == "configuration" and configuration == baseline.value
+    return str(joint.value) if is_baseline else configuration
+
+
+def _configurations(
+    plans: Mapping[str, PlanDocument], baselines: Mapping[str, Baseline], joint: Baseline
+) -> tuple[dict[str, object], list[Problem]]:
+    """What each name is in the first archive that has it, and where another one's differs."""
+    found: dict[str, object] = {}
+    unlike = []
+    for name, plan in plans.items():
+        for configuration, about in plan.configurations.items():
+            called = _called(configuration, baselines[name], joint)
+            if found.setdefault(called, about) != about:
+                sentence = f"{called} has other overlays in {name} than in the first archive"
+                unlike.append(Problem("", sentence))
+    return found, unlike
 
 
 def _told_apart(report: Report, names: Iterable[str], environment: Environment | None) -> Report:
@@ -120,8 +212,10 @@ def _read(
     return zip(runs, (placed for _, placed in chosen))
 
 
-def _placed(cell: PlannedCell, name: str) -> PlannedCell:
-    return cell.model_copy(update={"parameters": {**cell.parameters, "hardware": name}})
+def _placed(cell: PlannedCell, name: str, baseline: Baseline, joint: Baseline) -> PlannedCell:
+    called = _called(cell.configuration, baseline, joint)
+    parameters = {**cell.parameters, "hardware": name}
+    return cell.model_copy(update={"configuration": called, "parameters": parameters})
 
 
 def _replaced(run: Run, placed: PlannedCell) -> Run:

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from cbt_crypto.cli import cbt_crypto
+from cbt_crypto.errors import UsageError
 from cbt_crypto.report import ReportOptions, build, show
 from cbt_crypto.report.across import history, ratio, side_by_side
 from cbt_crypto.report.comparison import compare
@@ -124,3 +125,86 @@ def test_what_was_measured_once_has_no_verdict(small: Path) -> None:
     assert compared.low is None
     _, points = history({"once": build(small)})
     assert all(point.changed is None for point in points)
+
+
+def _renamed(archive: Path, names: dict[str, str]) -> Path:
+    """The archive with other names of configurations, in its plan and its cells."""
+    for place in (archive / "results/plan.json", *archive.glob("results/*/*/cell.json")):
+        text = place.read_text()
+        for old, new in names.items():
+            text = text.replace(f'"{old}"', f'"{new}"')
+        place.write_text(text)
+    return archive
+
+
+def test_each_archive_is_compared_with_its_own_baseline(synthetic: Any, tmp_path: Path) -> None:
+    here = _archive(synthetic, tmp_path / "a", 0.8, 1)
+    there = _renamed(_archive(synthetic, tmp_path / "b", 0.6, 2), {"Plain": "Unencrypted"})
+    report = compare({"here": here, "there": there}, ReportOptions())
+    assert report.baseline_name == "Plain in here, Unencrypted in there"
+    percents, *_ = side_by_side(report)
+    rows = {row[0]: row for row in percents.sections[0][1]}
+    assert rows["LUKS"][2].startswith("60") or rows["LUKS"][2].startswith("59.")
+    assert not report.distrusted, "each control repeats the baseline of its archive"
+    assert not [note for note in report.notes if "other overlays" in note]
+    for words, said in (
+        (["there=LUKS"], "Plain in here, LUKS in there"),
+        (["LUKS"], "LUKS"),
+        (["LUKS", "here=Plain"], "Plain in here, LUKS in there"),
+    ):
+        changed = compare({"here": here, "there": there}, ReportOptions(), words)
+        assert changed.baseline_name == said
+        assert not changed.distrusted, "the control repeats another configuration"
+    words = ["compare", f"here={here}", f"there={there}", "-o", str(tmp_path / "out")]
+    result = CliRunner().invoke(cbt_crypto, [*words, "--baseline", "there=Plain"])
+    assert result.exit_code == 2
+    assert f"there={there}: --baseline: no cell has configuration 'Plain'" in result.output
+    result = CliRunner().invoke(cbt_crypto, [*words, "--baseline", "there=LUKS"])
+    assert result.exit_code == 0, result.output
+
+
+def test_a_configuration_that_is_not_the_same_is_told(synthetic: Any, tmp_path: Path) -> None:
+    paths = {n: _archive(synthetic, tmp_path / n, 0.8, k) for k, n in enumerate(("a", "b"))}
+    place = paths["b"] / "results/plan.json"
+    plan = json.loads(place.read_text())
+    plan["configurations"]["LUKS"] = {"luks": {"cipher": "aes-cbc"}}
+    place.write_text(json.dumps(plan))
+    notes = compare(paths, ReportOptions()).notes
+    assert "LUKS has other overlays in b than in the first archive" in notes
+
+
+def test_archives_that_share_nothing_are_refused(synthetic: Any, tmp_path: Path) -> None:
+    here = _archive(synthetic, tmp_path / "a", 0.8, 1)
+    there = _archive(synthetic, tmp_path / "b", 0.6, 2)
+    names = {"Plain": "Off", "LUKS": "On", "control": "Twice"}
+    out = ["-o", str(tmp_path / "out")]
+    other = _renamed(_archive(synthetic, tmp_path / "c", 0.6, 2), names)
+    result = CliRunner().invoke(cbt_crypto, ["compare", f"a={here}", f"c={other}", *out])
+    assert result.exit_code == 2
+    assert " ".join(result.output.split()).endswith(
+        "the archives have no configuration in common, so none is compared: "
+        "a has Plain, LUKS, control; c has Off, On, Twice"
+    )
+    _renamed(there, {"op_size": "op_size", "randread": "read", "randwrite": "write"})
+    result = CliRunner().invoke(cbt_crypto, ["compare", f"a={here}", f"b={there}", *out])
+    assert result.exit_code == 2
+    assert " ".join(result.output.split()).endswith(
+        "the archives have no workload in common, so none is compared: a has rbd 4 KiB random "
+        "reads, rbd 4 KiB random writes; b has rbd 4 KiB sequential reads, rbd 4 KiB sequential "
+        "writes"
+    )
+
+
+def test_single_archives_that_share_nothing_are_refused(synthetic: Any, tmp_path: Path) -> None:
+    paths = {}
+    for name, size in (("a", 4096), ("b", 1 << 20)):
+        shape = synthetic.SyntheticScenario("rbd", 1, 1, (size,), ("randread",))
+        campaign = synthetic.SyntheticCampaign(
+            scenarios=[shape], configurations=["Plain"], seconds=10,
+            load=lambda cell: synthetic.Load(1000.0, 2.0),
+        )  # fmt: skip
+        paths[name] = synthetic.write_archive(campaign, tmp_path / name)
+    with pytest.raises(UsageError, match="no workload in common.*a has rbd 4 KiB random reads; b"):
+        compare(paths, ReportOptions())
+    with pytest.raises(UsageError, match="give its name alone"):
+        compare(paths, ReportOptions(), ["a=Plain"])
