@@ -429,18 +429,15 @@ def gate(
         raise UsageError(f"--only {' '.join(only)}: matches no workload that is compared")
     for finding in findings:
         say(finding.line)
-    answer = gate.overall(findings)
-    say(
-        f"{gate.WORDS[answer]}: may lose {may_lose:g} % of {metric.label} against "
-        f"{built.baseline_name}"
-    )
+    for sentence in gate.closing(built, metric, may_lose, findings):
+        say(sentence)
     for option, path, text in (
         ("--json", json_file, gate.as_json(findings, metric, may_lose)),
         ("--junit", junit_file, gate.as_junit(findings, built.title)),
     ):
         if path is not None:
             _write(option, path, text)
-    sys.exit(gate.EXIT_STATUS[answer])
+    sys.exit(gate.EXIT_STATUS[gate.overall(findings)])
 
 
 def _write(option: str, path: Path, text: str) -> None:

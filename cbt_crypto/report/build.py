@@ -21,6 +21,7 @@ from cbt_crypto.archive.documents import (
 )
 from cbt_crypto.archive.files import Malformed, printable
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
+from cbt_crypto.errors import UsageError
 from cbt_crypto.report import wording
 from cbt_crypto.report.anonymize import anonymized
 from cbt_crypto.report.figures import doubts, interval
@@ -137,6 +138,8 @@ def assemble(
     known = None if options.spread_from is None else known_spread(options.spread_from)
     loads = _loads(grouped, runs, baseline)
     comparisons = Comparisons(loads, baseline.value, control is not None, known)
+    if known is not None:
+        _check_spread(known, loads, comparisons)
     matrix = archive.plan.matrix if baseline.dimension == "configuration" else {}
     comparer = _Comparer(
         baseline.value, loads, comparisons, groups(environment, baseline.dimension),
@@ -236,6 +239,21 @@ def known_spread(archive: Path) -> KnownSpread:
         str(archive),
         tuple(KnownLoad(load.dimensions, load.direction, load.cells) for load in loads),
     )
+
+
+def _check_spread(
+    known: KnownSpread, loads: Mapping[Hashable, LoadRuns], comparisons: Comparisons
+) -> None:
+    """Raise UsageError where the spread of that archive is of no use to any comparison."""
+    levels = comparisons.levels("iops")
+    if not levels or "elsewhere" in levels:
+        return
+    why = "none of its configurations was deployed three times or more"
+    if levels <= {"rounds", "turns"}:
+        why = "each configuration was deployed several times, so that its own spread is known"
+    elif not any(known.like(load.dimensions, load.direction) for load in loads.values()):
+        why = "it measured none of the workloads that are reported"
+    raise UsageError(f"--spread-from {known.name}: {why}")
 
 
 #: Of a row whose configuration nobody looked at.

@@ -166,6 +166,29 @@ def overall(findings: Sequence[LoadAnswer]) -> Answer:
     return Answer.NO if answers == {Answer.NO} else Answer.CANNOT_TELL
 
 
+def closing(
+    report: Report, metric: Metric, loss: float, found: Sequence[LoadAnswer]
+) -> Iterator[str]:
+    """The answer for all in a sentence, and over how many comparisons a FAIL was corrected."""
+    answer, counted_all = overall(found), counted(len(found), "comparison")
+    are = sum(one.answer is answer for one in found)
+    lost = f"more than {loss:g} % of {metric.label}"
+    base = report.baseline_name
+    said = {
+        Answer.NO: f"none of {counted_all} with {base} loses {lost}",
+        Answer.YES: f"{are} of {counted_all} with {base} lost {lost}",
+        Answer.CANNOT_TELL: f"{are} of {counted_all} with {base} may have lost {lost}, or not",
+    }
+    yield f"{WORDS[answer]}: {said[answer] if found else f'nothing is compared with {base}'}."
+    judged = sum(c.comparisons[metric.key].p is not None for _, c in _rows(report, metric)
+                 if metric.key in c.comparisons)  # fmt: skip
+    if judged > 1:
+        yield (
+            f"A FAIL takes into account that this archive has {judged} comparisons: the chance "
+            "that even one FAIL is wrong is at most 5 % (Holm's correction)."
+        )
+
+
 def _answer_of_row(
     load: str, cell: ReportCell, question: Question, is_beyond: bool, beside: int,
     why_not: Optional[str],

@@ -181,12 +181,18 @@ def _digits(lost: float) -> int:
 
 
 def _little(rows: Sequence[_Row]) -> Iterator[str]:
-    little = [row for row in rows if not row.iops.differs and _most_lost(row) <= _LITTLE]
+    little = [row for row in rows if not row.iops.differs and _is_little(row)]
     if little:
         each = "; ".join(
             f"{row.name}, {row.load} (less than {_most_lost(row):.1f} %)" for row in little[:_MOST]
         )
         yield f"No cost found: {each}{_others(little)}."
+
+
+def _is_little(row: _Row) -> bool:
+    """Whether little may be lost, or gained: a row that may gain much is merely uncertain."""
+    high = row.iops.high
+    return _most_lost(row) <= _LITTLE and high is not None and high - 100 <= _LITTLE
 
 
 def _most_lost(row: _Row) -> float:
@@ -195,7 +201,7 @@ def _most_lost(row: _Row) -> float:
 
 
 def _unclear(rows: Sequence[_Row]) -> Iterator[str]:
-    unclear = [row for row in rows if not row.iops.differs and _most_lost(row) > _LITTLE]
+    unclear = [row for row in rows if not row.iops.differs and not _is_little(row)]
     if unclear:
         each = "; ".join(f"{row.name}, {row.load} ({_range(row.iops)})" for row in unclear[:_MOST])
         yield f"Unclear, measure more rounds: {each}{_others(unclear)}."
@@ -204,7 +210,11 @@ def _unclear(rows: Sequence[_Row]) -> Iterator[str]:
 def _range(iops: Comparison) -> str:
     if iops.low is None or iops.high is None or iops.says_nothing:
         return wording.UNKNOWN_YET
-    return f"{iops.low - 100:+.1f} to {iops.high - 100:+.1f} %"
+    lost, gained = 100 - iops.low, iops.high - 100
+    if lost >= 0 and gained >= 0:
+        return f"{lost:.1f} % lost to {gained:.1f} % gained"
+    ends, word = ((-gained, lost), "lost") if lost > 0 else ((-lost, gained), "gained")
+    return f"{ends[0]:.1f} to {ends[1]:.1f} % {word}"
 
 
 def _others(rows: Sequence[_Row]) -> str:

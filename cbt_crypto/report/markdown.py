@@ -184,16 +184,17 @@ def _conclusions(report: Report) -> list[str]:
     by_load: dict[str, dict[str, Conclusion]] = {}
     for conclusion in report.conclusions:
         by_load.setdefault(conclusion.load, {})[conclusion.name] = conclusion
-    rows = [[load, *(_effect(of.get(name)) for name in names)] for load, of in by_load.items()]
+    loss = report.options.loss
+    rows = [
+        [load, *(_effect(of.get(name), loss) for name in names)] for load, of in by_load.items()
+    ]
     heads = ["Load", *map(report.named, names)]
     grid = Grid("Effect on throughput", heads, [("", rows)], (THRESHOLDS,), len(heads))
     return grid_lines(grid, emulated=_emulated(report))
 
 
-def _effect(conclusion: Conclusion | None) -> str:
-    if conclusion is None:
-        return "-"
-    return f"{conclusion.effect} ({change(conclusion)})"
+def _effect(conclusion: Conclusion | None, loss: bool) -> str:
+    return "-" if conclusion is None else f"{conclusion.effect} ({change(conclusion, loss)})"
 
 
 def _hosts(report: Report) -> list[str]:

@@ -135,7 +135,8 @@ def _percent_cell(cell: Optional[ReportCell], loss: bool) -> Element:
     comparison = cell.comparisons.get("iops")
     if comparison is None:
         return E.TD("-", title="the baseline was not measured", **{"data-value": ""})
-    width = f"width:{max(0.0, min(comparison.percent, 100.0)):.1f}%"
+    shown = 100 - comparison.percent if loss else comparison.percent
+    width = f"width:{max(0.0, min(shown, 100.0)):.1f}%"
     classes = "percent" if comparison.differs or cell.is_baseline else "percent noise"
     return E.TD(
         E.CLASS(classes),
@@ -197,7 +198,7 @@ def effects(report: Report) -> Iterator[Element]:
             for conclusion in report.conclusions
             if conclusion.load == load
         }
-        cells = (_effect(by_name.get(name)) for name in kinds)
+        cells = (_effect(by_name.get(name), report.options.loss) for name in kinds)
         rows.append(E.TR(E.TH(load, E.CLASS("name"), scope="row"), *cells))
     head = E.TR(E.TH("Load", E.CLASS("name"), scope="col"), *heads)
     table = E.TABLE(*caption(report), E.THEAD(head), E.TBODY(*rows))
@@ -210,13 +211,13 @@ def _kind(kind: str) -> list[Element]:
     return [E.BR(), E.SPAN(E.CLASS("small"), kind)] if kind else []
 
 
-def _effect(conclusion: Optional[Conclusion]) -> Element:
+def _effect(conclusion: Optional[Conclusion], loss: bool) -> Element:
     if conclusion is None:
         return E.TD("-")
     parts = [
         E.SPAN(E.CLASS(f"effect {conclusion.effect.split()[-1]}"), conclusion.effect),
         E.BR(),
-        E.SPAN(E.CLASS("small"), change(conclusion)),
+        E.SPAN(E.CLASS("small"), change(conclusion, loss)),
     ]
     if conclusion.cpu_per_io_percent is not None:
         times = f"CPU per IO x {conclusion.cpu_per_io_percent / 100:.2f}"

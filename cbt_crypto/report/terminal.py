@@ -129,11 +129,12 @@ def _say_emulated(note: str, console: Console) -> None:
 def _effects_across(
     report: Report, names: Sequence[str], by_load: Mapping[str, Mapping[str, Conclusion]]
 ) -> Rows:
+    loss = report.options.loss
     grid = Rows(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for name in ("", *map(report.named, names)):
         grid.add_column(Text(name), no_wrap=True)
     for load, by_name in by_load.items():
-        grid.add_row(Text(f"  {load}"), *(_effect(by_name.get(name)) for name in names))
+        grid.add_row(Text(f"  {load}"), *(_effect(by_name.get(name), loss) for name in names))
     return grid
 
 
@@ -143,15 +144,15 @@ def _effects_down(report: Report, by_load: Mapping[str, Mapping[str, Conclusion]
     for load, by_name in by_load.items():
         grid.add_row(Text(load, "bold cyan"), "")
         for name, conclusion in by_name.items():
-            grid.add_row(Text(f"  {report.named(name)}"), _effect(conclusion))
+            grid.add_row(Text(f"  {report.named(name)}"), _effect(conclusion, report.options.loss))
     return grid
 
 
-def _effect(conclusion: Optional[Conclusion]) -> Text:
+def _effect(conclusion: Optional[Conclusion], loss: bool) -> Text:
     if conclusion is None:
         return Text("-")
     text = Text(conclusion.effect, _EFFECT_STYLE.get(conclusion.effect, ""))
-    return text.append(f" {change(conclusion)}", "dim")
+    return text.append(f" {change(conclusion, loss)}", "dim")
 
 
 def _subtitle(report: Report) -> str:
@@ -208,19 +209,20 @@ _INTERVAL = "95 % interval"
 
 def _show_table(report: Report, table: Table, layout: _Layout, console: Console) -> None:
     notes: list[str] = []
+    loss = report.options.loss
     grid = Rows(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("", width=layout.name, overflow="fold")
     if layout.bar:
         grid.add_column("", width=layout.bar)
-    grid.add_column("% lost" if report.options.loss else "percent", justify="right", no_wrap=True)
+    grid.add_column("% lost" if loss else "percent", justify="right", no_wrap=True)
     grid.add_column(_INTERVAL, justify="right", no_wrap=True)
     for _, column in layout.figures:
         grid.add_column(column.heading_on_terminal, justify="right", no_wrap=True)
     for section in table.sections:
         grid.add_row(Text(section.label, "bold cyan"))
         for cell in section.cells:
-            bar = [_bar(cell, layout.bar)] if layout.bar else []
-            grid.add_row(_name(cell, notes), *bar, *_figures(cell, layout, report.options.loss))
+            bar = [_bar(cell, layout.bar, loss)] if layout.bar else []
+            grid.add_row(_name(cell, notes), *bar, *_figures(cell, layout, loss))
     console.print()
     console.print(Text(table.title, "bold"))
     _say_emulated(report.emulated_note(table), console)
@@ -261,11 +263,12 @@ def _marks(cell: ReportCell, notes: list[str]) -> str:
     return ",".join(numbers)
 
 
-def _bar(cell: ReportCell, width: int) -> Text:
+def _bar(cell: ReportCell, width: int, loss: bool) -> Text:
     comparison = cell.comparisons.get("iops")
     if comparison is None:
         return Text("")
-    eighths = round(min(comparison.percent, 100) / 100 * width * 8)
+    shown = 100 - comparison.percent if loss else comparison.percent
+    eighths = round(max(0, min(shown, 100)) / 100 * width * 8)
     full, rest = divmod(eighths, 8)
     text = "█" * full + (_EIGHTHS[rest] if rest else "")
     return Text(text.ljust(width), "dim" if cell.is_baseline else "blue")

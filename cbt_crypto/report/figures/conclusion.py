@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from cbt_crypto.report import wording
+from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
 from cbt_crypto.report.wording import Grid
 from cbt_crypto.results.cell.run import Run
@@ -93,14 +93,16 @@ def _band(lost: float) -> str:
     return next((name for start, name in _BANDS if lost >= start), _BANDS[-1][1])
 
 
-def change(conclusion: Conclusion) -> str:
-    """What stands beside the word: the change in percent, or what it may be where none is shown."""
+def change(conclusion: Conclusion, loss: bool = False) -> str:
+    """What stands beside the word: the change, or what is lost, in percent; or what it may be."""
     iops = conclusion.iops
     if iops.says_nothing and not iops.differs:
         return wording.UNKNOWN_YET
     if iops.low is not None and iops.high is not None and not iops.differs:
+        if loss:
+            return f"{text_of.interval(iops, loss)} % lost"
         return f"{iops.low - 100:+.1f} to {iops.high - 100:+.1f} %"
-    return f"{iops.percent - 100:+.1f} %"
+    return f"{100 - iops.percent:.1f} % lost" if loss else f"{iops.percent - 100:+.1f} %"
 
 
 def _cpu(cell: ReportCell) -> float | None:

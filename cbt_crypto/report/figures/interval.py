@@ -119,7 +119,7 @@ class KnownSpread:
 
         Each row has the variance of its own name there; of a name that is not there the largest.
         """
-        load = self._like(dimensions, direction)
+        load = self.like(dimensions, direction)
         if load is None:
             return None
         variances = [_variance(metric, load, value) for value in values]
@@ -130,7 +130,8 @@ class KnownSpread:
         basis = f"one deployment of each; deployments differ as those of {self.name} did"
         return of_known_spread(centers[0] - centers[1], parts, basis)
 
-    def _like(self, dimensions: Mapping[str, Scalar], direction: str) -> Optional[KnownLoad]:
+    def like(self, dimensions: Mapping[str, Scalar], direction: str) -> Optional[KnownLoad]:
+        """That workload there; None where it was not measured."""
         wanted = _plain(dimensions)
         for load in self.loads:
             if load.direction == direction and _plain(load.dimensions) == wanted:
@@ -260,6 +261,10 @@ class Comparisons:
             for (_, _, other, figure), comparison in self._by_key.items()
             if figure == key and other == self._baseline
         )
+
+    def levels(self, key: str) -> set[Optional[str]]:
+        """What was repeated of the comparisons of a figure, each once."""
+        return {one.level for (*_, figure), one in self._by_key.items() if figure == key}
 
     def _judged(
         self,

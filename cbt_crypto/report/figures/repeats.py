@@ -260,7 +260,7 @@ def estimate(
         ]
         return _in_turns(on_one_cluster, len(units))
     ratios = [(math.fsum(unit) / len(unit), 0.0) for unit in units]
-    basis = f"{len(ratios)} deployments that served both, in rounds"
+    basis = f"both rows on the same {len(ratios)} deployments, in rounds"
     return _rounds(ratios, basis, until, is_finished, GIVEN_SHARED)
 
 

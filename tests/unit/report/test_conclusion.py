@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -11,6 +13,7 @@ from rich.console import Console
 from cbt_crypto.report.build import build
 from cbt_crypto.report.document import document
 from cbt_crypto.report.figures.conclusion import change, conclude, effect
+from cbt_crypto.report.headline import headline
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Comparison, Conclusion
 from cbt_crypto.report.page import page
@@ -41,7 +44,10 @@ pytestmark = pytest.mark.unit
 def test_the_effect_in_a_word_and_the_change(percent, low, high, differs, name, beside):
     iops = Comparison(percent, low, high, "", "rounds", 0.01, differs)
     assert effect(iops) == name
-    assert change(Conclusion("small reads", "LUKS", "", name, iops, None)) == beside
+    one = Conclusion("small reads", "LUKS", "", name, iops, None)
+    assert change(one) == beside
+    ends = f"{100 - high:.1f} to {100 - low:.1f}"
+    assert change(one, loss=True) == f"{ends if not differs else f'{100 - percent:.1f}'} % lost"
 
 
 @pytest.mark.parametrize("percent", [50.0, 99.9, 130.0])
@@ -77,3 +83,30 @@ def test_every_output_says_the_same(repeated):
         assert f"{one.effect} ({change(one)})" in text
         assert f"{one.effect} {change(one)}" in html
         assert (plain["effect"], plain["iops"]["percent"]) == (one.effect, one.iops.percent)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (95.5, 226.0, "Unclear, measure more rounds: {} (4.5 % lost to 126.0 % gained)."),
+        (80.0, 99.0, "Unclear, measure more rounds: {} (1.0 to 20.0 % lost)."),
+        (101.0, 130.0, "Unclear, measure more rounds: {} (1.0 to 30.0 % gained)."),
+        (95.5, 104.0, "No cost found: {} (less than 4.5 %)."),
+    ],
+)
+def test_no_cost_is_found_where_neither_much_is_lost_nor_gained(repeated, low, high, said):
+    """A row at 147 % (95.5 to 226) was `No cost found: less than 4.5 %`."""
+    report = build(repeated)
+    iops = Comparison(math.sqrt(low * high), low, high, "", "rounds", 0.2, False)
+
+    def of_section(section):
+        cells = (
+            replace(cell, comparisons={"iops": iops}) if cell.name == "LUKS" else cell
+            for cell in section.cells
+        )
+        return replace(section, cells=tuple(cells))
+
+    (table,) = report.tables
+    changed = replace(table, sections=(of_section(table.sections[0]),))
+    sentences = headline(replace(report, tables=(changed,)))
+    assert sentences[0] == said.format(f"LUKS, 4 KiB {changed.sections[0].label}")

@@ -8,8 +8,10 @@ import json
 import re
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
+from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.report import ReportOptions, build, gate
 from cbt_crypto.report.charts.chart_values import Bars, BarSeries
 from cbt_crypto.report.charts.draw import chart_svg
@@ -90,10 +92,24 @@ def test_the_spread_of_deployments_may_come_from_another_archive(synthetic, tmp_
     assert luks.level == "elsewhere" and luks.differs is None
     assert str(rounds) in str(luks.basis)
     assert luks.low < 70 < luks.high
-    # what was measured once there too says nothing
-    same = build(once, ReportOptions(spread_from=once))
-    (section,) = same.tables[0].sections
-    assert section.cells[2].comparisons["iops"].level == "run"
+
+
+def test_a_spread_that_does_not_fit_is_refused(synthetic, tmp_path):
+    """It was ignored, and the report had ranges within runs as if it had not been asked for."""
+    once = _campaign(synthetic, tmp_path / "once", 1.0)
+    rounds = _campaign(synthetic, tmp_path / "rounds", 1.0, iterations=5, rounds=True)
+    other = _campaign(synthetic, tmp_path / "other", 1.0, iterations=5, rounds=True)
+    for place in (other / "results/plan.json", *other.glob("results/*/*/cell.json")):
+        place.write_text(place.read_text().replace("4096", "8192"))
+    for archive, spread, why in (
+        (once, once, "none of its configurations was deployed three times or more"),
+        (once, other, "it measured none of the workloads that are reported"),
+        (rounds, rounds, "each configuration was deployed several times"),
+    ):
+        words = ["report", str(archive), "--spread-from", str(spread), "-o", str(tmp_path / "o")]
+        result = CliRunner().invoke(cbt_crypto, words)
+        assert result.exit_code == 2
+        assert f"--spread-from {spread}: {why}" in " ".join(result.output.split())
 
 
 def test_every_output_begins_with_the_answer(synthetic, tmp_path):
@@ -136,3 +152,23 @@ def test_a_control_that_is_far_off_is_said_without_a_verdict_too(synthetic, tmp_
     said = [[one for one in r.headline if one.startswith("Control: ")] for r in (far, near)]
     assert len(said[0]) == 1 and "the baseline, measured again, came out at 59 %" in said[0][0]
     assert said[1] == []
+
+
+@pytest.mark.parametrize("loss", [False, True])
+def test_a_loss_has_one_sign_in_all_of_a_report(synthetic, tmp_path, loss):
+    """With --loss the table had losses, the summary changes, and bars what is left."""
+    archive = _campaign(synthetic, tmp_path / "a", 1.0, iterations=5, rounds=True)
+    report = build(archive, ReportOptions(loss=loss))
+    luks = next(cell for cell in report.cells if cell.name == "LUKS").comparisons["iops"]
+    lost = 100 - luks.percent
+    shown = lost if loss else luks.percent
+    text, html = markdown(report), page(report)
+    out = io.StringIO()
+    show(report, Console(file=out, width=140))
+    line = next(line for line in out.getvalue().splitlines() if line.startswith("  LUKS"))
+    assert f"{shown:.2f}" in line and f"{shown:.2f} %" in html
+    assert f"width:{shown:.1f}%" in html
+    assert line.count("█") == int(shown / 10)
+    said = f"{lost:.1f} % lost" if loss else f"{-lost:+.1f} %"
+    assert f"({said})" in text and said in out.getvalue() and said in html
+    assert f"LUKS costs {lost:.0f}" in report.headline[0], "a cost is one in both"

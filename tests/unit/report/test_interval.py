@@ -233,7 +233,7 @@ def test_deployments_that_serve_both_are_pairs():
         for n, level, name, share in shares
     ]
     comparison = _compare(runs)
-    assert comparison.basis == "5 deployments that served both, in rounds"
+    assert comparison.basis == "both rows on the same 5 deployments, in rounds"
     assert comparison.differs is True
 
 
