@@ -330,6 +330,8 @@ def _neighbours(directory: Path, state: Mapping[str, Any], block_s: int) -> list
 _GUESSED, _SEEN = 0.5, 0.2
 #: Steps of a kind that must have been seen before their own spread is believed.
 _ENOUGH = 3
+#: From this uncertainty on, in seconds, the time left is a range of hours.
+_HOURS = 5400
 
 
 @dataclass(frozen=True)
@@ -344,8 +346,11 @@ class Left:
 
     @property
     def give_or_take(self) -> str:
-        """`±4 min`."""
-        return f"±{_rough(self.uncertainty)}"
+        """`±4 min`, or from and to where that is hours: `(10 to 38 h)`."""
+        if self.uncertainty < _HOURS:
+            return f"±{_rough(self.uncertainty)}"
+        low, high = self.seconds - self.uncertainty, self.seconds + self.uncertainty
+        return f"({max(low, 0) / 3600:.0f} to {high / 3600:.0f} h)"
 
 
 @dataclass

@@ -248,11 +248,17 @@ def history(reports: Mapping[str, Report]) -> tuple[list[Grid], list[Point]]:
     for point in points:
         sections = by_load.setdefault(point.load, {})
         sections.setdefault(point.configuration, []).append(_texts(point, reports))
-    heads = ["", "archive", "Ceph", "kernel", "IOPS", "percent", "of first"]
-    note = "of first: in percent of the first archive's; * by more than chance, at 95 % over all."
-    return [
-        Grid(load, heads, list(sections.items()), (note,), 4) for load, sections in by_load.items()
-    ], points
+    heads = ["", "archive", "Ceph", "kernel", "IOPS", "% of baseline", "since the first"]
+    note = (
+        "% of baseline: IOPS in percent of the baseline of the same archive. Since the first: the "
+        "change of that percentage from the first archive's, in percent of it; * is more than "
+        "chance, at 95 % over all rows and archives."
+    )
+    grids = [
+        Grid(f"{load} over time", heads, list(sections.items()), (note,), 4)
+        for load, sections in by_load.items()
+    ]
+    return grids, points
 
 
 def _point(row: _Row, name: str, report: Report, change: Optional[Comparison]) -> Point:
@@ -275,7 +281,7 @@ def _texts(point: Point, reports: Mapping[str, Report]) -> list[str]:
         percent = _in_percent(Comparison(point.percent, point.low, point.high))
     of_first = ""
     if point.of_first_percent is not None:
-        of_first = _in_percent(Comparison(point.of_first_percent, differs=point.changed))
+        of_first = f"{point.of_first_percent - 100:+.1f} %{'*' if point.changed else ''}"
     place = (point.date or "-", point.archive, point.ceph, point.kernel)
     return [*place, wording.number(point.iops), percent, of_first]
 

@@ -6,7 +6,8 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, TypeVar, Union
 
 import numpy as np
@@ -113,72 +114,35 @@ def document(report: Report) -> dict[str, Any]:
     """Everything the report knows, of plain JSON types."""
     everything = {
         "format": FORMAT,
-        "title": report.title,
-        "headline": list(report.headline),
-        "limits": list(report.limits),
-        "control": list(report.control),
-        "distrusted": list(report.distrusted),
-        "verdicts": report.verdicts,
-        "is_unfinished": report.is_unfinished,
+        **_fields(report),
         "verdicts_in_words": text_of.verdicts(report),
-        "baseline": report.baseline.model_dump(),
-        "options": _options(report.options),
-        "emulated_hosts": list(report.emulated_hosts),
-        "emulated_only": list(report.emulated_only),
         "emulated_note": report.emulated_note() or None,
-        "notes": list(report.notes),
-        "configurations": report.configurations,
-        "environment": report.environment,
-        "conclusions": [asdict(conclusion) for conclusion in report.conclusions],
         "conclusion_thresholds": THRESHOLDS,
         "tables": [_written_table(table) for table in report.tables],
-        "records": list(report.records),
     }
     plain: dict[str, Any] = _plain(everything)
     return plain
 
 
-def _options(options: ReportOptions) -> dict[str, Any]:
-    spread = None if options.spread_from is None else str(options.spread_from)
-    return {**asdict(options), "spread_from": spread}
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def _written_table(table: Table) -> dict[str, Any]:
-    return {
-        "title": table.title,
-        "dimensions": table.dimensions,
-        "groups": table.groups,
-        "sections": [
-            {
-                "label": section.label,
-                "mode": section.mode,
-                "direction": section.direction,
-                "baseline_drift_percent": section.drift_percent,
-                "cells": [_written_cell(cell) for cell in section.cells],
-                "pairs": [asdict(pair) for pair in section.pairs],
-                "effects": [asdict(effect) for effect in section.effects],
-            }
-            for section in table.sections
-        ],
-    }
+    sections = [
+        {
+            **_fields(section),
+            "baseline_drift_percent": section.drift_percent,
+            "cells": [_written_cell(cell) for cell in section.cells],
+        }
+        for section in table.sections
+    ]
+    return {**_fields(table), "sections": sections}
 
 
 def _written_cell(cell: ReportCell) -> dict[str, Any]:
-    return {
-        "name": cell.name,
-        "dimensions": cell.dimensions,
-        "state": cell.state,
-        "reason": cell.reason,
-        "is_baseline": cell.is_baseline,
-        "figures": cell.figures,
-        "withheld": cell.withheld,
-        "comparisons": {key: asdict(comparison) for key, comparison in cell.comparisons.items()},
-        "warnings": cell.warnings,
-        "limit": cell.limit,
-        "why": cell.why,
-        "stages_us": cell.stages,
-        "runs": [_run(run, cell.direction) for run in cell.runs],
-    }
+    runs = [_run(run, cell.direction) for run in cell.runs]
+    return {**_fields(cell), "stages_us": cell.stages, "runs": runs}
 
 
 def _run(run: Run, direction: str) -> dict[str, Any]:
@@ -189,15 +153,15 @@ def _run(run: Run, direction: str) -> dict[str, Any]:
         "iteration": run.planned.iteration,
         "failure": run.failure,
         "started_epoch_s": run.started,
-        "window": None if run.window is None else asdict(run.window),
+        "window": run.window,
         "start_skew_s": run.start_skew_s,
         "apart_s": run.apart_s,
         "warmup_s": run.warmup_s,
         "from_logs": direction in run.in_window,
-        "proof": None if run.proof is None else run.proof.model_dump(mode="json"),
-        "nodes": [asdict(node) for node in run.nodes],
+        "proof": run.proof,
+        "nodes": run.nodes,
         "cpu_percent_per_second": run.cpu_percent,
-        "osd_energy": [asdict(use) for use in run.osd_energy],
+        "osd_energy": run.osd_energy,
         "bootstrap": None if within is None else _bootstrap(within),
         "series": _series(run.series.get(direction)),
         "clat_histogram": None
@@ -207,7 +171,7 @@ def _run(run: Run, direction: str) -> dict[str, Any]:
 
 
 def _bootstrap(within: Within) -> dict[str, Any]:
-    return {**asdict(within), "log_sd": {**within.log_sd, **log_sds(within)}}
+    return {**_fields(within), "log_sd": {**within.log_sd, **log_sds(within)}}
 
 
 def _series(series: Series | None) -> dict[str, Any] | None:
@@ -222,7 +186,13 @@ def _series(series: Series | None) -> dict[str, Any] | None:
 
 
 def _plain(value: Any) -> Any:
-    """Arrays become lists and NaN becomes null, which is what JSON has."""
+    """Arrays become lists, what has fields a mapping, and NaN null, which is what JSON has."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if is_dataclass(value):
+        return _plain(_fields(value))
+    if isinstance(value, Path):
+        return str(value)
     if isinstance(value, np.ndarray):
         return _plain(value.tolist())
     if isinstance(value, Mapping):
@@ -287,6 +257,7 @@ class CellPart(_OpenModel):
     why: list[str] = Field([], description="what changed beside the throughput, in sentences")
     stages_us: dict[str, _Figure] = Field({}, description="parts of the mean write's latency")
     runs: list[dict[str, Any]] = Field([], description="every run behind it, with its proof")
+    alone: str = Field("", description="its name where no heading says what it is")
 
 
 class PairPart(_OpenModel):
@@ -387,7 +358,10 @@ def _report(document: ReportDocument) -> Report:
     parts = {
         "options": _dataclass_of(ReportOptions, dict(document.options)),
         "tables": tuple(_table(table) for table in document.tables),
-        "conclusions": tuple(_conclusion(part) for part in document.conclusions),
+        "conclusions": tuple(
+            _dataclass_of(Conclusion, {**dict(part), "iops": _comparison(part.iops)})
+            for part in document.conclusions
+        ),
         "emulated_hosts": tuple(document.emulated_hosts),
         "notes": tuple(document.notes),
         "records": tuple(document.records),
@@ -397,63 +371,48 @@ def _report(document: ReportDocument) -> Report:
 
 def _table(table: TablePart) -> Table:
     size = table.dimensions.get("op_size")
-    return Table(
-        title=table.title,
-        scenario=str(table.dimensions.get("scenario")),
-        op_size=size if isinstance(size, int) else None,
-        dimensions=table.dimensions,
-        sections=tuple(_section(section) for section in table.sections),
-        groups=table.groups,
-    )
+    parts = {
+        "scenario": str(table.dimensions.get("scenario")),
+        "op_size": size if isinstance(size, int) else None,
+        "sections": tuple(_section(section) for section in table.sections),
+    }
+    return _dataclass_of(Table, {**dict(table), **parts})
 
 
 def _section(section: SectionPart) -> Section:
-    return Section(
-        label=section.label,
-        mode=section.mode,
-        direction=section.direction,
-        cells=tuple(_cell(cell, section.direction) for cell in section.cells),
-        drift_percent=section.baseline_drift_percent,
-        pairs=tuple(map(_pair, section.pairs)),
-        effects=tuple(map(_pair, section.effects)),
+    pairs, effects = (
+        tuple(Pair(part.name, part.other, _comparison(part.iops)) for part in of)
+        for of in (section.pairs, section.effects)
     )
-
-
-def _pair(part: PairPart) -> Pair:
-    return Pair(part.name, part.other, _comparison(part.iops))
+    cells = tuple(_cell(cell, section.direction) for cell in section.cells)
+    parts = {"cells": cells, "pairs": pairs, "effects": effects}
+    drift = section.baseline_drift_percent
+    return _dataclass_of(Section, {**dict(section), **parts, "drift_percent": drift})
 
 
 def _cell(cell: CellPart, direction: str) -> ReportCell:
-    return ReportCell(
-        name=cell.name,
-        dimensions=cell.dimensions,
-        direction=direction,
-        state=cell.state,
-        is_baseline=cell.is_baseline,
-        reason=cell.reason,
-        figures={k: v for k, v in cell.figures.items() if v is not None and k in BY_KEY},
-        withheld={key: why for key, why in cell.withheld.items() if key in BY_KEY},
-        comparisons={key: _comparison(part) for key, part in cell.comparisons.items()},
-        warnings=tuple(cell.warnings),
-        limit=cell.limit,
-        why=tuple(cell.why),
-        stages=cell.stages_us,
-    )
+    parts = {
+        "direction": direction,
+        "figures": {k: v for k, v in cell.figures.items() if v is not None and k in BY_KEY},
+        "withheld": {key: why for key, why in cell.withheld.items() if key in BY_KEY},
+        "comparisons": {key: _comparison(part) for key, part in cell.comparisons.items()},
+        "warnings": tuple(cell.warnings),
+        "why": tuple(cell.why),
+        "stages": cell.stages_us,
+        "runs": (),
+    }
+    return _dataclass_of(ReportCell, {**dict(cell), **parts})
 
 
 def _comparison(compared: ComparisonPart) -> Comparison:
-    errors = tuple(_error(part) for part in compared.errors)
-    return _dataclass_of(Comparison, {**compared.model_dump(), "errors": errors})
-
-
-def _error(part: ErrorPart) -> StandardError:
-    error = math.inf if part.error is None else part.error
-    return StandardError(error, part.degrees, part.is_sequence, part.is_own)
-
-
-def _conclusion(part: ConclusionPart) -> Conclusion:
-    values = {**part.model_dump(), "iops": _comparison(part.iops)}
-    return _dataclass_of(Conclusion, values)
+    errors = tuple(
+        StandardError(
+            math.inf if part.error is None else part.error, part.degrees, part.is_sequence,
+            part.is_own,
+        )
+        for part in compared.errors
+    )  # fmt: skip
+    return _dataclass_of(Comparison, {**dict(compared), "errors": errors})
 
 
 def _dataclass_of(kind: type[_DataclassT], values: Mapping[str, Any]) -> _DataclassT:

@@ -253,7 +253,8 @@ def _head(report: Report) -> Element:
                     E.CLASS("lede"),
                     f"Throughput as {what} ",
                     E.B(report.baseline_name),
-                    ", with 95 % intervals. A click on a configuration leads to its proof.",
+                    ".",
+                    E.SPAN(E.CLASS("screen"), " A click on a configuration leads to its proof."),
                 ),
                 E.UL(E.CLASS("headline"), *map(E.LI, report.headline)),
                 *(E.P(E.CLASS("small"), sentence) for sentence in report.limits),
@@ -329,7 +330,9 @@ def _picture(report: Report, figures: _PageCharts) -> Iterator[Element]:
     """What people paste: every percent with its interval."""
     overview = forest(report)
     if overview is not None:
-        figure = figures.place(forest_svg(overview), f"{report.title}_every_percent")
+        narrow = f'<div class="narrow">{forest_svg(overview, is_narrow=True)}</div>'
+        drawn = forest_svg(overview) + narrow
+        figure = figures.place(drawn, f"{report.title}_every_percent")
         figure.classes.add("forest")
         yield figure
 

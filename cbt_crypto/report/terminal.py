@@ -16,6 +16,7 @@ from cbt_crypto.archive.files import printable
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.across import side_by_side
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
+from cbt_crypto.report.figures.doubts import notes_of, numbers
 from cbt_crypto.report.figures.metric import Column, Metric, Where, columns
 from cbt_crypto.report.model import (
     Comparison,
@@ -34,6 +35,8 @@ _WITH_BARS = 116
 _BAR = 10
 #: Widest that a name may be before it takes room from figures, and a bar that makes room for it.
 _NAME, _SHORT_BAR = 27, 6
+#: Notes below a table, and numbers of them beside a row.
+_MOST_NOTES, _MOST_MARKS = 12, 4
 #: A width at which nothing is wrapped.
 _ANY = 10_000
 _EFFECT_STYLE = {
@@ -172,7 +175,12 @@ class _Layout:
     @classmethod
     def of(cls, report: Report, width: int) -> _Layout:
         """Columns are taken by their rank until the width is full."""
-        names = [name.cell_len for table in report.tables for name in _names(table, [])]
+        names = [
+            _name(cell, numbers(cell, notes)).cell_len
+            for table in report.tables
+            for notes in [notes_of(table)]
+            for cell in table.cells
+        ]
         names += [len(section.label) for table in report.tables for section in table.sections]
         longest = max(names, default=0)
         bar = _BAR if width >= _WITH_BARS else 0
@@ -208,7 +216,7 @@ _INTERVAL = "95 % interval"
 
 
 def _show_table(report: Report, table: Table, layout: _Layout, console: Console) -> None:
-    notes: list[str] = []
+    notes = notes_of(table)
     loss = report.options.loss
     grid = Rows(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("", width=layout.name, overflow="fold")
@@ -222,7 +230,8 @@ def _show_table(report: Report, table: Table, layout: _Layout, console: Console)
         grid.add_row(Text(section.label, "bold cyan"))
         for cell in section.cells:
             bar = [_bar(cell, layout.bar, loss)] if layout.bar else []
-            grid.add_row(_name(cell, notes), *bar, *_figures(cell, layout, loss))
+            name = _name(cell, numbers(cell, notes))
+            grid.add_row(name, *bar, *_figures(cell, layout, loss))
     console.print()
     console.print(Text(table.title, "bold"))
     _say_emulated(report.emulated_note(table), console)
@@ -233,34 +242,16 @@ def _show_table(report: Report, table: Table, layout: _Layout, console: Console)
         if not number:
             console.print(Padding(Text(f"{CORRELATION}:", "dim"), (0, 0, 0, 2)))
         console.print(Padding(Text(f"{row}: {sentences}"), (0, 0, 0, 2)))
-    for number, note in enumerate(notes, 1):
-        console.print(Padding(Text(f"[{number}] {note}", "yellow"), (0, 0, 0, 2)))
+    said = [f"[{note.number}] {note.text}" for note in notes]
+    left = len(said) - _MOST_NOTES
+    more = [f"{counted(left, 'more note')}, all in report.html"] if left > 0 else []
+    for text in (*said[:_MOST_NOTES], *more):
+        console.print(Padding(Text(text, "yellow"), (0, 0, 0, 2)))
 
 
-def _names(table: Table, notes: list[str]) -> list[Text]:
-    """Those of its rows, with the numbers of their notes, which are appended to `notes`."""
-    return [_name(cell, notes) for cell in table.cells]
-
-
-def _name(cell: ReportCell, notes: list[str]) -> Text:
-    marks = _marks(cell, notes)
-    return Text.assemble(f"  {cell.name}", (f" [{marks}]" if marks else "", "yellow"))
-
-
-def _marks(cell: ReportCell, notes: list[str]) -> str:
-    """Numbers of this cell's notes; the notes are appended to `notes`, each once."""
-    texts = [cell.reason] if cell.reason else []
-    texts += cell.warnings[:3]
-    if len(cell.warnings) > 3:
-        more = len(cell.warnings) - 3
-        words = counted(more, "more warning")
-        texts.append(f"{cell.name}: {words}, all in report.html")
-    numbers = []
-    for note in texts:
-        if note not in notes:
-            notes.append(note)
-        numbers.append(str(notes.index(note) + 1))
-    return ",".join(numbers)
+def _name(cell: ReportCell, marks: Sequence[int]) -> Text:
+    shown = ",".join(map(str, marks[:_MOST_MARKS])) + (",..." if marks[_MOST_MARKS:] else "")
+    return Text.assemble(f"  {cell.name}", (f" [{shown}]" if marks else "", "yellow"))
 
 
 def _bar(cell: ReportCell, width: int, loss: bool) -> Text:

@@ -338,20 +338,22 @@ def _lines(canvas: Canvas, chart: Lines, inks: Inks, top: float) -> float:
 
 
 def _events(canvas: Canvas, drawn: Sequence[tuple[Line, int]], flat: _Axis, top: float) -> float:
-    """A lane below the curves for each that has events, in its colour; return where they end."""
-    eventful = [(line, ink) for line, ink in drawn if line.events]
-    if not eventful:
-        return top
-    kinds = sorted({what.partition(" on ")[0] for line, _ in eventful for *_, what in line.events})
-    canvas.text(flat.start, top + 10, f"Seconds of {' or '.join(kinds)}:", "soft", font_size=11)
-    top += 18
-    for line, ink in eventful:
-        for start, end, what in line.events:
-            x = flat.at(start)
-            title = f"{line.name}: {what}, {start:.0f} to {end:.0f} s"
-            _rect(canvas, (x, top, max(flat.at(end) - x, 2.0), 8), ink, title=title)
-        top += 12
-    return top + 4
+    """Lanes below the curves, a group for each kind of event; return where they end."""
+    lanes: dict[str, dict[tuple[Line, int], list[tuple[float, float, str]]]] = {}
+    for line, ink in drawn:
+        for event in line.events:
+            of_kind = lanes.setdefault(event[2].partition(" on ")[0], {})
+            of_kind.setdefault((line, ink), []).append(event)
+    for kind, of_kind in sorted(lanes.items()):
+        canvas.text(flat.start, top + 10, f"Seconds of {kind}:", "soft", font_size=11)
+        top += 18
+        for (line, ink), events in of_kind.items():
+            for start, end, what in events:
+                x = flat.at(start)
+                title = f"{line.name}: {what}, {start:.0f} to {end:.0f} s"
+                _rect(canvas, (x, top, max(flat.at(end) - x, 2.0), 8), ink, title=title)
+            top += 12
+    return top + 4 if lanes else top
 
 
 def _moves(line: Line, flat: _Axis, upright: _Axis) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from textwrap import shorten
+from textwrap import shorten, wrap
 from typing import Optional
 
 from cbt_crypto.report import wording
@@ -69,11 +69,11 @@ def forest(report: Report) -> Optional[Forest]:
     what = "lost against" if loss else "of"
     bounded = [point for row in rows for point in row.points if point.low is not None]
     within = bool(bounded) and all(point.is_of_one_deployment for point in bounded)
-    ends = "the range within single runs" if within else "95 % intervals"
+    ends = ", with the range within single runs" if within else ", with 95 % intervals"
     reference = 0.0 if loss else 100.0
     low, high = _ends((p for row in rows for p in row.points), reference, loss)
     return Forest(
-        title=f"Throughput, percent {what} {report.baseline_name}, with {ends}",
+        title=f"Throughput, percent {what} {report.baseline_name}{ends if bounded else ''}",
         reference=reference,
         low=low,
         high=high,
@@ -123,46 +123,67 @@ def _ends(points: Iterable[ForestPoint], reference: float, loss: bool) -> tuple[
     return low, high
 
 
-#: Pixels: the whole width, the labels' part of it, and what stays free at the right.
-_WIDTH, _LABELS, _MARGIN = 960, 268, 24
+@dataclass(frozen=True)
+class _Shape:
+    """Pixels: the whole width, and where the axis begins, beside the rows' labels or below them.
+
+    `letters` fit into a line, `label` into a row's label; the axis has `ticks` at most.
+    """
+
+    width: float
+    start: float
+    above: float
+    letters: int
+    label: int
+    ticks: int
+
+
+#: For pages and slides, and for phones.
+_WIDE, _NARROW = _Shape(960, 268, 0, 120, 34, 12), _Shape(360, 28, 18, 46, 46, 6)
+#: What stays free at the right.
+_MARGIN = 24
 _LANE, _GAP, _HEADING, _TITLE, _LEGEND, _AXIS = 15, 12, 30, 34, 22, 44
 #: About so wide is a letter of 13 px.
 _LETTER = 7.0
 
 
-def forest_svg(forest: Forest, *, is_file: bool = False) -> str:
+def forest_svg(forest: Forest, *, is_file: bool = False, is_narrow: bool = False) -> str:
     """The picture as SVG; a file brings its own ground."""
-    return _Drawing(forest).document(is_file)
+    return _Drawing(forest, _NARROW if is_narrow else _WIDE).document(is_file)
 
 
 class _Drawing:
-    def __init__(self, forest: Forest) -> None:
-        self._forest = forest
+    def __init__(self, forest: Forest, shape: _Shape) -> None:
+        self._forest, self._shape = forest, shape
         self._canvas = canvas = Canvas()
-        legend = list(_legend_rows(forest.series))
-        top = _TITLE + (18 if forest.note else 0)
-        canvas.text(16, 23, forest.title, font_size=16, font_weight="600")
-        if forest.note:
-            canvas.text(16, 42, forest.note, "soft", font_size=13)
+        legend = list(_legend_rows(forest.series, shape.width))
+        # A title has larger letters.
+        title = wrap(forest.title, shape.letters * 5 // 6)
+        for number, line in enumerate(title):
+            canvas.text(16, 23 + 20 * number, line, font_size=16, font_weight="600")
+        top = _TITLE + 20.0 * (len(title) - 1)
+        for line in wrap(forest.note, shape.letters):
+            canvas.text(16, top + 8, line, "soft", font_size=13)
+            top += 18
         for number, line in enumerate(legend):
             for series, x in line:
                 y = top + _LEGEND * number + 10
                 self._marker(series, x + 6, y, True)
                 canvas.text(x + 18, y + 4.5, forest.series[series], font_size=13)
         top += _LEGEND * len(legend) + 8
-        rows = list(_placed_rows(forest.rows, top))
-        bottom = rows[-1][1] + _row_height(forest.rows[-1]) if rows else top
-        self._height = bottom + _AXIS
+        rows = list(self._placed(top))
+        bottom = rows[-1][1] + self._row_height(rows[-1][0]) if rows else top
+        self._height = 0.0
         self._axis(top - 4, bottom)
         for row, at, has_heading in rows:
             self._row(row, at, has_heading)
 
     def document(self, is_file: bool) -> str:
-        return self._canvas.document(_WIDTH, self._height, self._forest.title, is_file)
+        return self._canvas.document(self._shape.width, self._height, self._forest.title, is_file)
 
     def _axis(self, top: float, bottom: float) -> None:
         low, high = self._forest.low, self._forest.high
-        step = next(s for s in (5, 10, 20, 25, 50, 100) if (high - low) / s <= 12)
+        step = next(s for s in (5, 10, 20, 25, 50, 100) if (high - low) / s <= self._shape.ticks)
         tick = -(-low // step) * step
         while tick <= high:
             x = self._x(tick)
@@ -172,7 +193,10 @@ class _Drawing:
                 self._canvas.line(x, top, x, bottom)
             self._canvas.text(x, bottom + 17, f"{tick:g}", "soft", text_anchor="middle")
             tick += step
-        self._canvas.text(self._x(high), bottom + 36, self._key(), "soft", text_anchor="end")
+        for number, line in enumerate(wrap(self._key(), self._shape.letters)):
+            at = bottom + 36 + 16 * number
+            self._canvas.text(self._x(high), at, line, "soft", text_anchor="end")
+            self._height = at + _AXIS - 36
 
     def _key(self) -> str:
         """What the marks mean; the words of the report's tables."""
@@ -182,18 +206,19 @@ class _Drawing:
         return f"{key}; dashed: range within single runs" if dashed else key
 
     def _row(self, row: Row, at: float, has_heading: bool) -> None:
-        canvas = self._canvas
+        canvas, shape = self._canvas, self._shape
         if has_heading:
-            canvas.text(16, at - 8, shorten(row.heading, 120), font_size=13, font_weight="600")
-            canvas.line(16, at - _HEADING + 2, _WIDTH - _MARGIN, at - _HEADING + 2)
-        middle = at + _LANE * len(row.points) / 2
-        canvas.text(28, middle + 4.5, shorten(row.label, 34), "soft", font_size=13)
+            heading = shorten(row.heading, shape.letters)
+            canvas.text(16, at - 8, heading, font_size=13, font_weight="600")
+            canvas.line(16, at - _HEADING + 2, shape.width - _MARGIN, at - _HEADING + 2)
+        middle = at + (shape.above or _LANE * len(row.points)) / 2
+        canvas.text(28, middle + 4.5, shorten(row.label, shape.label), "soft", font_size=13)
         for lane, point in enumerate(row.points):
-            self._point(point, at + _LANE * (lane + 0.5))
+            self._point(point, at + shape.above + _LANE * (lane + 0.5))
 
     def _point(self, point: ForestPoint, y: float) -> None:
         if point.percent is None:
-            self._canvas.text(_LABELS + 6, y + 4.5, point.text)
+            self._canvas.text(self._shape.start + 6, y + 4.5, point.text)
             return
         if point.low is not None and point.high is not None:
             name, stroke = self._colour(point.series)
@@ -235,10 +260,23 @@ class _Drawing:
     def _x(self, percent: float) -> float:
         low, high = self._forest.low, self._forest.high
         part = (min(max(percent, low), high) - low) / (high - low)
-        return _LABELS + part * (_WIDTH - _LABELS - _MARGIN)
+        return self._shape.start + part * (self._shape.width - self._shape.start - _MARGIN)
 
     def _is_beyond(self, percent: float) -> bool:
         return not self._forest.low <= percent <= self._forest.high
+
+    def _placed(self, top: float) -> Iterator[tuple[Row, float, bool]]:
+        """Each row with its top, and whether a heading stands above it."""
+        before, at = None, top
+        for row in self._forest.rows:
+            has_heading = row.heading != before
+            before = row.heading
+            at += _HEADING if has_heading else 0
+            yield row, at, has_heading
+            at += self._row_height(row)
+
+    def _row_height(self, row: Row) -> float:
+        return self._shape.above + _LANE * len(row.points) + _GAP
 
 
 #: Around 0: circle, square, diamond, triangles, cross, hexagon, bar.
@@ -254,30 +292,15 @@ _SHAPES = (
 )
 
 
-def _legend_rows(names: Sequence[str]) -> Iterator[list[tuple[int, float]]]:
+def _legend_rows(names: Sequence[str], most: float) -> Iterator[list[tuple[int, float]]]:
     line: list[tuple[int, float]] = []
     x = 16.0
     for number, name in enumerate(names):
         width = 18 + len(name) * _LETTER + 22
-        if line and x + width > _WIDTH - _MARGIN:
+        if line and x + width > most - _MARGIN:
             yield line
             line, x = [], 16.0
         line.append((number, x))
         x += width
     if line:
         yield line
-
-
-def _placed_rows(rows: Sequence[Row], top: float) -> Iterator[tuple[Row, float, bool]]:
-    """Each row with its top, and whether a heading stands above it."""
-    before, at = None, top
-    for row in rows:
-        has_heading = row.heading != before
-        before = row.heading
-        at += _HEADING if has_heading else 0
-        yield row, at, has_heading
-        at += _row_height(row)
-
-
-def _row_height(row: Row) -> float:
-    return _LANE * len(row.points) + _GAP

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -534,25 +535,52 @@ def control_sentences(tables: Iterable[Table], control: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Note:
-    """One sentence. `where` names the cells that it is of: `LUKS, random reads`."""
+    """One sentence. `where` names the cells that it is of: `LUKS, random reads`.
+
+    `key` is the sentence without its numbers: those that differ in nothing else are one note.
+    """
 
     number: int
     text: str
     where: str
+    key: str
+
+
+#: A number or an OSD; a number that is part of a name or an address tells which one it is.
+_NUMBER = re.compile(r"osd\.\d+|(?<![\w.:/-])[+-]?\d[\d,]*(?:\.\d+)?(?![\w:/-]|\.\d)")
 
 
 def notes_of(table: Table) -> list[Note]:
     """Why cells failed and what is doubtful about others, in the order of the cells."""
-    sections_by_text: dict[str, dict[str, list[str]]] = {}
+    texts: dict[str, list[str]] = {}
+    where: dict[str, dict[str, dict[str, None]]] = {}
     for section in table.sections:
         for cell in section.cells:
             for text in cell_sentences(cell):
-                sections_by_text.setdefault(text, {}).setdefault(section.label, []).append(
-                    cell.name
-                )
+                key = _NUMBER.sub("#", text)
+                texts.setdefault(key, []).append(text)
+                where.setdefault(key, {}).setdefault(section.label, {})[cell.name] = None
     return [
-        Note(n, text, _where(modes)) for n, (text, modes) in enumerate(sections_by_text.items(), 1)
+        Note(n, _merged(alike), _where({m: list(names) for m, names in where[key].items()}), key)
+        for n, (key, alike) in enumerate(texts.items(), 1)
     ]
+
+
+def _merged(alike: Sequence[str]) -> str:
+    """Sentences that differ in numbers alone as one: `38 to 75 % more`."""
+    columns = zip(*(_NUMBER.findall(text) for text in alike))
+    spans = iter([_span(list(dict.fromkeys(column))) for column in columns])
+    return _NUMBER.sub(lambda _: next(spans), alike[0])
+
+
+def _span(values: Sequence[str]) -> str:
+    if len(values) > 2 and not any(value.startswith("osd.") for value in values):
+        ends = sorted(values, key=lambda value: float(value.replace(",", "")))
+        return f"{ends[0]} to {ends[-1]}"
+    if len(values) > _MOST_NAMED:
+        return f"one of {counted(len(values), 'OSD')}"
+    *others, last = values
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def cell_sentences(cell: ReportCell) -> tuple[str, ...]:
@@ -562,8 +590,8 @@ def cell_sentences(cell: ReportCell) -> tuple[str, ...]:
 
 def numbers(cell: ReportCell, notes: Sequence[Note]) -> list[int]:
     """Which of its table's notes are of this cell."""
-    texts = set(cell_sentences(cell))
-    return [note.number for note in notes if note.text in texts]
+    keys = {_NUMBER.sub("#", text) for text in cell_sentences(cell)}
+    return [note.number for note in notes if note.key in keys]
 
 
 def _where(modes: Mapping[str, Sequence[str]]) -> str:

@@ -96,6 +96,12 @@ def test_as_people_read_it(seconds: float, shown: str) -> None:
     assert re.fullmatch(re.escape(shown) + r" left ±\d+ s", str(Left(seconds, 10)))
 
 
+def test_what_is_known_to_hours_is_a_range_of_hours() -> None:
+    """It was `24:00:00 left ±864 min`."""
+    assert str(Left(24 * 3600, 864 * 60)) == "24:00:00 left (10 to 38 h)"
+    assert str(Left(24 * 3600, 20 * 60)) == "24:00:00 left ±20 min"
+
+
 def test_pauses_between_visits_are_time_too(write_campaign: Callable[..., Path]) -> None:
     """They were left out, and a campaign in rounds took minutes more than it said."""
     both = {"configurations": {"A": {}, "B": {}}, "iterations": 4, "order": "rounds"}

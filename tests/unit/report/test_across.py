@@ -106,7 +106,11 @@ def test_a_slow_change_shows_against_the_first(synthetic: Any, tmp_path: Path) -
         for n in (2, 0, 1)
     }
     grids, points = history({name: build(path) for name, path in weeks.items()})
-    assert [grid.title for grid in grids] == ["4 KiB random reads", "4 KiB random writes"]
+    titles = ["4 KiB random reads over time", "4 KiB random writes over time"]
+    assert [grid.title for grid in grids] == titles
+    assert list(grids[0].headings[-2:]) == ["% of baseline", "since the first"]
+    rows = [row for label, rows in grids[0].sections if label == "LUKS" for row in rows]
+    assert rows[0][-1] == "" and float(rows[2][-1].removesuffix(" %*")) == pytest.approx(-10, 1)
     luks = [p for p in points if p.configuration == "LUKS" and p.load.endswith("reads")]
     assert [p.archive for p in luks] == ["w0", "w1", "w2"], "in the order of dates"
     assert luks[0].changed is None and luks[2].changed is True
@@ -204,7 +208,7 @@ def test_single_archives_that_share_nothing_are_refused(synthetic: Any, tmp_path
             load=lambda cell: synthetic.Load(1000.0, 2.0),
         )  # fmt: skip
         paths[name] = synthetic.write_archive(campaign, tmp_path / name)
-    with pytest.raises(UsageError, match="no workload in common.*a has rbd 4 KiB random reads; b"):
+    with pytest.raises(UsageError, match=r"no workload in common.*a has rbd 4 KiB random reads; b"):
         compare(paths, ReportOptions())
     with pytest.raises(UsageError, match="give its name alone"):
         compare(paths, ReportOptions(), ["a=Plain"])

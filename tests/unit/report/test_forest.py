@@ -95,6 +95,8 @@ def test_it_stands_on_top_of_the_page_and_in_the_markdown(small: Path) -> None:
     report = build(small)
     text = page(report)
     assert text.index("<svg") < text.index("<table")
+    narrow = text.partition('<div class="narrow">')[2].partition("</div>")[0]
+    assert narrow.startswith("<svg") and 'viewBox="0 0 360 ' in narrow, "for phones"
     assert "](charts/forest.svg)" in markdown(report)
 
 

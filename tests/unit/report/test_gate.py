@@ -172,12 +172,16 @@ def test_an_archive_in_which_luks_loses_half(
     assert all(re.search(r"loses (49|50)\.\d % \(4\d\.\d to 5\d\.\d\)", line) for line in found)
     ends = {"FAIL": f", allowed {allowed:g} %", "PASS": ")", "UNKNOWN": " more rounds"}
     assert all(line.endswith(ends[word]) for line in found)
-    what = f"more than {allowed:g} % of IOPS."
-    assert lines[-2] == {
-        "FAIL": f"FAIL: 2 of 2 comparisons with Unencrypted lost {what}",
-        "PASS": f"PASS: none of 2 comparisons with Unencrypted loses {what}",
-        "UNKNOWN": f"UNKNOWN: 2 of 2 comparisons with Unencrypted may have lost {what[:-1]}, or not.",
-    }[word]
+    of = "of 2 comparisons with Unencrypted"
+    what = f"more than {allowed:g} % of IOPS"
+    assert (
+        lines[-2]
+        == {
+            "FAIL": f"FAIL: 2 {of} lost {what}.",
+            "PASS": f"PASS: none {of} loses {what}.",
+            "UNKNOWN": f"UNKNOWN: 2 {of} may have lost {what}, or not.",
+        }[word]
+    )
     assert "A FAIL takes into account that this archive has 2 comparisons" in lines[-1]
     assert "(Holm's correction)" in lines[-1]
     document = json.loads(files["--json"].read_text())

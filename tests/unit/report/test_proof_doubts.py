@@ -11,8 +11,9 @@ import pytest
 
 from cbt_crypto.archive.documents import OverlayProof, Proof
 from cbt_crypto.report import build
-from cbt_crypto.report.figures.doubts import doubts
+from cbt_crypto.report.figures.doubts import doubts, notes_of, numbers
 from cbt_crypto.report.markdown import markdown
+from cbt_crypto.report.model import ReportCell, Section, Table
 
 pytestmark = pytest.mark.unit
 
@@ -153,3 +154,28 @@ def test_a_row_whose_osds_ceph_kept_elsewhere(
         (warning,) = luks.warnings
         assert warning.startswith(sentence)
         assert warning in markdown(built)
+
+
+def test_notes_that_differ_in_numbers_alone_are_one() -> None:
+    """Each of twenty runs had a footnote of its own on its OSD with the most groups."""
+    more = "more placement groups than the mean of 4 OSDs: balance them, or make more"
+
+    def row(name: str, *said: str) -> ReportCell:
+        return ReportCell(name, {}, "read", "measured", warnings=said)
+
+    cells = (
+        row("A", f"osd.1 is primary of 38 % {more}", f"osd.3 is primary of 41 % {more}"),
+        row("B", f"osd.1 is primary of 1,075.5 % {more}", "client 10.0.0.1 did 3 % more"),
+        row("C", "client 10.0.0.2 did 4 % more", "2 of 5 runs failed", "3 of 5 runs failed"),
+    )
+    section = Section("random reads", "randread", "read", cells)
+    table = Table("rbd", "rbd", 4096, {}, (section,))
+    notes = notes_of(table)
+    assert [(note.number, note.text) for note in notes] == [
+        (1, f"osd.1 or osd.3 is primary of 38 to 1,075.5 % {more}"),
+        (2, "client 10.0.0.1 did 3 % more"),
+        (3, "client 10.0.0.2 did 4 % more"),
+        (4, "2 or 3 of 5 runs failed"),
+    ]
+    assert notes[0].where == "A, B, random reads"
+    assert [numbers(cell, notes) for cell in cells] == [[1], [1, 2], [3, 4]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from cbt_crypto.archive.files import Malformed
 from cbt_crypto.report import why
 from cbt_crypto.report.build import build
-from cbt_crypto.report.charts.chart_values import Lines, charts
+from cbt_crypto.report.charts.chart_values import Line, Lines, charts
 from cbt_crypto.report.charts.draw import chart_svg
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import ReportCell
@@ -225,6 +226,18 @@ def test_a_compaction_has_its_seconds_below_the_latency(repeated: Path, recorded
     drawn = chart_svg(chart, {})
     assert drawn.count("LUKS: compaction on ") >= len(luks.events)
     assert "Seconds of compaction:" in drawn
+
+
+def test_compactions_and_flushes_have_lanes_of_their_own() -> None:
+    """They shared one, under the heading `Seconds of compaction or flush`."""
+    events = ((1.0, 4.0, "flush on a"), (2.0, 3.0, "compaction on a"))
+    lines = tuple(Line(name, (1, 2, 3, 4), (1.0,) * 4, events=events) for name in ("A", "B"))
+    drawn = chart_svg(Lines("key", "title", "seconds", "ms", lines), {})
+    at = re.findall(r'y="([\d.]+)"[^>]*><title>(\w: \w+) on a', drawn)
+    assert len(at) >= 4 and len({y for y, _ in at}) == 4, "a lane for each line and kind"
+    order = [what for y, what in sorted(at, key=lambda one: float(one[0]))]
+    assert list(dict.fromkeys(order)) == ["A: compaction", "B: compaction", "A: flush", "B: flush"]
+    assert drawn.index("Seconds of compaction:") < drawn.index("Seconds of flush:")
 
 
 def test_a_cycle_is_said_where_most_runs_have_it(recorded: Any) -> None:
