@@ -73,12 +73,11 @@ def _rows(reports: Iterable[tuple[str, Report]], apart: str = "") -> list[_Row]:
     """Rows of the same workload together; `apart` is the dimension that tells archives apart."""
     found: dict[tuple[str, str], dict[str, ReportCell]] = {}
     for name, report in reports:
-        several = len({table.scenario for table in report.tables}) > 1
         for table in report.tables:
             rest = {key: value for key, value in table.dimensions.items() if key != apart}
             plain = replace(table, dimensions=rest)
             for section in table.sections:
-                load = load_of(plain, section, several)
+                load = load_of(report, plain, section)
                 for cell in section.cells:
                     of_row = found.setdefault((load, cell.in_legend), {})
                     of_row[str(table.dimensions.get(apart, name))] = cell

@@ -37,7 +37,7 @@ from cbt_crypto.report.figures.group import (
     groups,
     values_of,
 )
-from cbt_crypto.report.figures.interval import Comparisons, KnownLoad, KnownSpread, LoadRuns
+from cbt_crypto.report.figures.interval import Comparisons, KnownSpread, LoadRuns
 from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, METRICS, OVERWRITTEN, without
 from cbt_crypto.report.figures.of_runs import withheld
 from cbt_crypto.report.headline import headline, limits
@@ -234,11 +234,7 @@ def known_spread(archive: Path) -> KnownSpread:
     baseline = baseline_of(opened.plan, ReportOptions())
     runs = read_runs(opened.folder, opened.plan.cells)
     grouped = group(runs, baseline.dimension, order_of_rows(opened.plan, baseline.dimension))
-    loads = _loads(grouped, runs, baseline).values()
-    return KnownSpread(
-        str(archive),
-        tuple(KnownLoad(load.dimensions, load.direction, load.cells) for load in loads),
-    )
+    return KnownSpread(str(archive), tuple(_loads(grouped, runs, baseline).values()))
 
 
 def _check_spread(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,7 +88,7 @@ def _holds_several(path: Path) -> bool:
 def _check_common(what: str, of: Mapping[str, Iterable[str]]) -> None:
     """Raise UsageError where the first archive has nothing of this in common with another one."""
     first, *others = map(set, of.values())
-    if others and first.isdisjoint(*others):
+    if others and first.isdisjoint(set().union(*others)):
         each = "; ".join(f"{name} has {', '.join(dict.fromkeys(has))}" for name, has in of.items())
         raise UsageError(f"the archives have no {what} in common, so none is compared: {each}")
 
@@ -102,7 +102,7 @@ def _check_loads(cells: Iterable[tuple[str, Mapping[str, Scalar]]]) -> None:
     for name, of in found:
         size = [] if of.get("op_size") is None else [wording.op_size(of["op_size"])]
         words = [str(of["scenario"]), *size, wording.mode(str(of.get("mode", "")), "")]
-        words += [f"{key} {of.get(key)}" for key in varied]
+        words += [f"{key} {of[key]}" for key in varied if key in of]
         of_archive.setdefault(name, []).append(" ".join(filter(None, words)))
     _check_common("workload", of_archive)
 
@@ -122,11 +122,10 @@ def _by_hardware(
         for name, plan in plans.items()
     }
     joint = _joint(baselines)
-    cells = [
-        (archive.folder, cell, _placed(cell, name, baselines[name], joint))
-        for name, archive in opened.items()
-        for cell in archive.plan.cells
-    ]
+    placed = {
+        name: [_placed(cell, name, baselines[name], joint) for cell in plan.cells]
+        for name, plan in plans.items()
+    }
     configurations, unlike = _configurations(plans, baselines, joint)
     usual = {name: _baseline_in(name, plan, None) for name, plan in plans.items()}
     others = [usual[name] for name, baseline in baselines.items() if baseline != usual[name]]
@@ -136,15 +135,18 @@ def _by_hardware(
             "configurations": configurations,
             # A control repeats the baseline of its file; of another one it is none.
             "baseline": others[0] if others else joint,
-            "cells": tuple(placed for _, _, placed in cells),
+            "cells": tuple(cell for of_archive in placed.values() for cell in of_archive),
         }
     )
     chosen = {id(cell) for cell in chosen_cells(plan.cells, options, joint)}
-    runs = [
-        _replaced(run, placed)
-        for archive in opened.values()
-        for run, placed in _read(archive, [c for c in cells if c[0] is archive.folder], chosen)
-    ]
+    runs: list[Run] = []
+    for name, archive in opened.items():
+        pairs = [(c, to) for c, to in zip(archive.plan.cells, placed[name]) if id(to) in chosen]
+        found = read_runs(archive.folder, [cell for cell, _ in pairs])
+        runs += [
+            replace(run, planned=to, dimensions=dimensions_of(to))
+            for run, (_, to) in zip(found, pairs)
+        ]
     environment, problems = _environment(archives)
     together = Archive(Folder(Path()), plan, environment, (*problems, *unlike))
     report = _told_apart(assemble(together, joint, runs, options), archives, environment)
@@ -201,25 +203,10 @@ def _told_apart(report: Report, names: Iterable[str], environment: Environment |
     return report if only == names else replace(report, emulated_only=only)
 
 
-_Placed = tuple[Folder, PlannedCell, PlannedCell]
-
-
-def _read(
-    archive: Archive, cells: Sequence[_Placed], chosen_ids: Container[int]
-) -> Iterable[tuple[Run, PlannedCell]]:
-    chosen = [(cell, placed) for _, cell, placed in cells if id(placed) in chosen_ids]
-    runs = read_runs(archive.folder, [cell for cell, _ in chosen])
-    return zip(runs, (placed for _, placed in chosen))
-
-
 def _placed(cell: PlannedCell, name: str, baseline: Baseline, joint: Baseline) -> PlannedCell:
     called = _called(cell.configuration, baseline, joint)
     parameters = {**cell.parameters, "hardware": name}
     return cell.model_copy(update={"configuration": called, "parameters": parameters})
-
-
-def _replaced(run: Run, placed: PlannedCell) -> Run:
-    return replace(run, planned=placed, dimensions=dimensions_of(placed))
 
 
 def _runs(name: str, path: Path) -> list[Run]:

@@ -30,11 +30,7 @@ def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list
     """
     _check_place(out_dir)
     shown = without_missing(report)
-    texts = {
-        **dict(zip(_FILES, _texts(report, shown, reload_s))),
-        **_picture(shown),
-        **dict(_drawn(shown)),
-    }
+    texts = {**dict(zip(_FILES, _texts(report, shown, reload_s))), **dict(_drawn(shown))}
     try:
         (out_dir / "charts").mkdir(parents=True, exist_ok=True)
         return [write_whole(out_dir / name, text) for name, text in texts.items()]
@@ -67,12 +63,10 @@ def _check_place(out_dir: Path) -> None:
         ) from None
 
 
-def _picture(report: Report) -> dict[str, str]:
-    picture = forest(report)
-    return {} if picture is None else {"charts/forest.svg": forest_svg(picture, is_file=True)}
-
-
 def _drawn(report: Report) -> Iterator[tuple[str, str]]:
+    picture = forest(report)
+    if picture is not None:
+        yield "charts/forest.svg", forest_svg(picture, is_file=True)
     of_loads = (
         (chart, table.title, report.emulated_note(table))
         for table in report.tables

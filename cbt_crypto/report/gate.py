@@ -1,9 +1,8 @@
 """`gate`: does a change lose more than `--loss`? Yes, no, or unknown, for each workload.
 
-The answers rest on what the report's verdicts rest on: the same repetition and the same rule for
-many comparisons, with the margin where the verdicts have 100 %. The question has one side, so that
-the tests have one too: yes and no are answered at 95 % each. What the report gives no verdict, the
-gate gives no answer. A test of one run each against a fixed percent answers with its noise.
+The answers rest on what the report's verdicts rest on, with the margin where these have 100 %. The
+question has one side, and so have the tests: yes and no are answered at 95 % each. What the report
+gives no verdict, the gate gives no answer.
 
 No is a test of non-inferiority: the most that may have been lost is within the margin. The answer
 for all workloads is no only where each one's is, so no load's needs a stricter test for there being
@@ -24,7 +23,7 @@ from lxml import etree
 from lxml.builder import E
 
 from cbt_crypto.archive.folder import label_of, matches
-from cbt_crypto.report.figures.doubts import CONTROL
+from cbt_crypto.report.figures.doubts import is_control
 from cbt_crypto.report.figures.metric import Metric
 from cbt_crypto.report.figures.repeats import UNTIL_KNOWN, differing, p_of
 from cbt_crypto.report.model import Comparison, Report, ReportCell
@@ -128,16 +127,8 @@ def _rows(report: Report, metric: Metric) -> Iterator[tuple[str, ReportCell]]:
             continue
         for section in table.sections:
             for cell in section.cells:
-                if not cell.is_baseline and not _is_control(report, cell):
+                if not cell.is_baseline and not is_control(report, cell):
                     yield f"{table.title}, {section.label}", cell
-
-
-def _is_control(report: Report, cell: ReportCell) -> bool:
-    if report.baseline.dimension != "configuration" or cell.name != CONTROL:
-        return False
-    # older archives have it in their cells alone
-    its_own = report.configurations.get(str(report.baseline.value))
-    return bool(report.configurations.get(CONTROL, its_own) == its_own)
 
 
 def _beyond(comparisons: Mapping[int, Comparison], question: Question) -> dict[int, bool]:
@@ -170,16 +161,16 @@ def closing(
     report: Report, metric: Metric, loss: float, found: Sequence[LoadAnswer]
 ) -> Iterator[str]:
     """The answer for all in a sentence, and over how many comparisons a FAIL was corrected."""
-    answer, counted_all = overall(found), counted(len(found), "comparison")
+    answer = overall(found)
     are = sum(one.answer is answer for one in found)
-    lost = f"more than {loss:g} % of {metric.label}"
-    base = report.baseline_name
+    base, lost = report.baseline_name, f"more than {loss:g} % of {metric.label}"
+    asked = f"{counted(len(found), 'comparison')} with {base}"
     said = {
-        Answer.NO: f"none of {counted_all} with {base} loses {lost}",
-        Answer.YES: f"{are} of {counted_all} with {base} lost {lost}",
-        Answer.CANNOT_TELL: f"{are} of {counted_all} with {base} may have lost {lost}, or not",
-    }
-    yield f"{WORDS[answer]}: {said[answer] if found else f'nothing is compared with {base}'}."
+        Answer.NO: f"none of {asked} loses {lost}",
+        Answer.YES: f"{are} of {asked} lost {lost}",
+        Answer.CANNOT_TELL: f"{are} of {asked} may have lost {lost}, or not",
+    }[answer]
+    yield f"{WORDS[answer]}: {said if found else f'nothing is compared with {base}'}."
     judged = sum(c.comparisons[metric.key].p is not None for _, c in _rows(report, metric)
                  if metric.key in c.comparisons)  # fmt: skip
     if judged > 1:

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Optional
 
 from cbt_crypto.report import text_of, wording
-from cbt_crypto.report.figures.doubts import CONTROL
+from cbt_crypto.report.figures.doubts import is_control
 from cbt_crypto.report.figures.factors import APART
 from cbt_crypto.report.figures.metric import FROM_MEMORY
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
@@ -50,9 +50,8 @@ def headline(report: Report) -> tuple[str, ...]:
 
 def _together(report: Report) -> Iterator[str]:
     """What two levels of a matrix do to one another, of the workloads where that is shown first."""
-    several = len({table.scenario for table in report.tables}) > 1
     all_of = [
-        (effect, load_of(table, section, several))
+        (effect, load_of(report, table, section))
         for table in report.tables
         for section in table.sections
         for effect in section.effects
@@ -78,7 +77,6 @@ def _growth(report: Report) -> Iterator[str]:
     """From which value on throughput is not shown to grow any more, where rows are such values."""
     if report.baseline.dimension not in _GROWING:
         return
-    several = len({table.scenario for table in report.tables}) > 1
     sections = [(table, section) for table in report.tables for section in table.sections]
     for table, section in sections[:_MOST]:
         numbered = (cell for cell in section.cells if whole(cell.name) is not None)
@@ -88,7 +86,7 @@ def _growth(report: Report) -> Iterator[str]:
         if not rows or not rows[0].is_baseline or len(grows) < len(rows) - 1:
             continue
         last = max((n + 1 for n, more in enumerate(grows) if more), default=0)
-        load = load_of(table, section, several)
+        load = load_of(report, table, section)
         said = f"{load} are shown to grow up to {report.named(rows[last].name)}"
         if last + 1 < len(rows):
             step = steps[last]
@@ -114,27 +112,22 @@ def limits(report: Report) -> tuple[str, ...]:
 
 
 def _rows(report: Report) -> Iterator[_Row]:
-    several = len({table.scenario for table in report.tables}) > 1
     for table in report.tables:
         if table.dimensions.get("rate", "max") == "max":
             for section in table.sections:
                 for cell in section.cells:
                     iops = cell.comparisons.get("iops")
-                    if iops is not None and not cell.is_baseline and not _is_control(report, cell):
-                        load = load_of(table, section, several)
+                    if iops is not None and not cell.is_baseline and not is_control(report, cell):
+                        load = load_of(report, table, section)
                         yield _Row(cell.in_legend, load, iops)
 
 
-def _is_control(report: Report, cell: ReportCell) -> bool:
-    return cell.name == CONTROL and report.baseline.dimension == "configuration"
-
-
-def load_of(table: Table, section: Section, several: bool) -> str:
+def load_of(report: Report, table: Table, section: Section) -> str:
     """`4 KiB random reads`, and what else tells it from the report's others."""
     size = "" if table.op_size is None else f"{wording.op_size(table.op_size)} "
     placed = ("scenario", "op_size", "mode")
     more = [f"{key} {value}" for key, value in table.dimensions.items() if key not in placed]
-    more = [table.scenario, *more] if several else more
+    more = [table.scenario, *more] if len(report.by_scenario) > 1 else more
     apart = f" ({', '.join(more)})" if more else ""
     return f"{size}{section.label}{apart}"
 
@@ -225,7 +218,7 @@ def _control(report: Report) -> Iterator[str]:
     controls = [
         cell.comparisons["iops"]
         for cell in report.cells
-        if _is_control(report, cell) and "iops" in cell.comparisons
+        if is_control(report, cell) and "iops" in cell.comparisons
     ]
     if "iops" in report.distrusted:
         yield "Control: DIFFERS from the baseline that it repeats; do not trust these verdicts."

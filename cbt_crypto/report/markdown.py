@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.across import side_by_side
 from cbt_crypto.report.charts.forest import forest
-from cbt_crypto.report.figures.conclusion import THRESHOLDS, change, loss_tables
+from cbt_crypto.report.figures.conclusion import THRESHOLDS, by_load, change, loss_tables
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
 from cbt_crypto.report.figures.doubts import notes_of
 from cbt_crypto.report.figures.metric import Where, columns
@@ -24,13 +24,12 @@ def markdown(report: Report) -> str:
     lines = [*_head(report), *(line for grid in side_by_side(report) for line in grid_lines(grid))]
     if forest(report) is not None:
         lines += ["![Every percentage with its interval](charts/forest.svg)", ""]
-    for scenario in dict.fromkeys(table.scenario for table in report.tables):
-        tables = [table for table in report.tables if table.scenario == scenario]
+    for scenario, tables in report.by_scenario.items():
         lines += [f"## {escape(scenario)}", "", *_emulated(report)]
         lines += [*_percents(report, tables), ""]
         lines += _curves(report, tables)
         for losses in loss_tables(report, scenario):
-            lines += grid_lines(losses.grid(), "###", _emulated(report))
+            lines += grid_lines(losses, "###", _emulated(report))
         for table in tables:
             lines += [f"### {escape(table.title)}", "", *_emulated(report, table)]
             lines += [*_figures(report, table), "", *_bases(table), *_why(table), *_notes(table)]
@@ -58,8 +57,7 @@ def _head(report: Report) -> list[str]:
 def summary(report: Report) -> str:
     """The answer and the percentages alone, to be pasted elsewhere."""
     lines = _head(report)
-    for scenario in dict.fromkeys(table.scenario for table in report.tables):
-        tables = [table for table in report.tables if table.scenario == scenario]
+    for scenario, tables in report.by_scenario.items():
         lines += [f"**{escape(scenario)}**", "", *_percents(report, tables), ""]
     return "\n".join([*lines, text_of.verdicts(report)]) + "\n"
 
@@ -181,14 +179,11 @@ def _conclusions(report: Report) -> list[str]:
     if not report.conclusions:
         return []
     names = list(dict.fromkeys(conclusion.name for conclusion in report.conclusions))
-    by_load: dict[str, dict[str, Conclusion]] = {}
-    for conclusion in report.conclusions:
-        by_load.setdefault(conclusion.load, {})[conclusion.name] = conclusion
-    loss = report.options.loss
     rows = [
-        [load, *(_effect(of.get(name), loss) for name in names)] for load, of in by_load.items()
+        [load, *(_effect(of.get(name), report.options.loss) for name in names)]
+        for load, of in by_load(report.conclusions).items()
     ]
-    heads = ["Load", *map(report.named, names)]
+    heads = ["Workload", *map(report.named, names)]
     grid = Grid("Effect on throughput", heads, [("", rows)], (THRESHOLDS,), len(heads))
     return grid_lines(grid, emulated=_emulated(report))
 

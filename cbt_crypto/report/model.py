@@ -256,6 +256,14 @@ class Report:
         return by_note
 
     @property
+    def by_scenario(self) -> dict[str, list[Table]]:
+        """Its tables by their scenario."""
+        scenarios: dict[str, list[Table]] = {}
+        for table in self.tables:
+            scenarios.setdefault(table.scenario, []).append(table)
+        return scenarios
+
+    @property
     def baseline_name(self) -> str:
         """What is 100 %: a configuration, or another dimension with its value."""
         return self.named(str(self.baseline.value))

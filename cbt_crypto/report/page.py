@@ -279,16 +279,9 @@ def _kicker(report: Report) -> str:
     return f"cbt-crypto report, measured on {day}"
 
 
-def _scenarios(report: Report) -> dict[str, list[Table]]:
-    scenarios: dict[str, list[Table]] = {}
-    for table in report.tables:
-        scenarios.setdefault(table.scenario, []).append(table)
-    return scenarios
-
-
 def _navigation(report: Report) -> Element:
     first, *others = (E.A(text, href=f"#{fragment}") for fragment, text in _NAVIGATION)
-    loads = (E.A(name, href=f"#load-{n}") for n, name in enumerate(_scenarios(report)))
+    loads = (E.A(name, href=f"#load-{n}") for n, name in enumerate(report.by_scenario))
     return E.NAV(E.DIV(E.CLASS("wide"), first, *loads, *others), **{"aria-label": "Sections"})
 
 
@@ -306,11 +299,11 @@ def _sections(report: Report, figures: _PageCharts) -> Iterator[Element]:
         *page_tables.effects(report),
         id="summary",
     )
-    for number, (name, tables) in enumerate(_scenarios(report).items()):
+    for number, (name, tables) in enumerate(report.by_scenario.items()):
         loads = (part for table in tables for part in _load(report, table, figures))
         yield E.SECTION(
             E.H2(name),
-            *_grids(report, [table.grid() for table in loss_tables(report, name)]),
+            *_grids(report, loss_tables(report, name)),
             *_by_size(report, tables, figures),
             *_by_depth(report, tables, figures),
             *loads,

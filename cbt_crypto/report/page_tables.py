@@ -12,7 +12,7 @@ from lxml.html import html_parser
 from lxml.html.builder import CLASS
 
 from cbt_crypto.report import text_of, wording
-from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
+from cbt_crypto.report.figures.conclusion import THRESHOLDS, by_load, change
 from cbt_crypto.report.figures.doubts import notes_of, numbers
 from cbt_crypto.report.figures.metric import BY_KEY, Column, Where, columns
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
@@ -63,61 +63,49 @@ def name_cell(report: Report, name: str, marks: Sequence[Element] = ()) -> Eleme
 
 def summary(report: Report) -> Element:
     """Percent of the baseline by configuration and load; many workloads are rows, a few columns."""
-    loads = [(table, section) for table in report.tables for section in table.sections]
+    loads = sum(len(table.sections) for table in report.tables)
     names = list(dict.fromkeys(cell.name for cell in report.cells))
-    layout = _loads_down if len(loads) > max(_MANY_LOADS, len(names)) else _loads_across
-    return scrolling(layout(report, names, loads), "Throughput against the baseline, all workloads")
+    layout = _loads_down if loads > max(_MANY_LOADS, len(names)) else _loads_across
+    return scrolling(layout(report, names), "Throughput against the baseline, all workloads")
 
 
 #: More loads than this do not fit side by side.
 _MANY_LOADS = 6
-_Loads = Sequence[tuple[Table, Section]]
 
 
-def _loads_across(report: Report, names: Sequence[str], loads: _Loads) -> Element:
-    groups = E.TR(E.TD(), *(_group(table) for table in report.tables))
+def _loads_across(report: Report, names: Sequence[str]) -> Element:
+    sections = [section for table in report.tables for section in table.sections]
+    of = [(table.title, str(len(table.sections))) for table in report.tables]
+    groups = (E.TH(title, E.CLASS("group"), colspan=n, scope="colgroup") for title, n in of)
     heads = E.TR(
         E.TH(report.compared, E.CLASS("name"), scope="col"),
-        *(E.TH(section.label.capitalize(), scope="col") for _, section in loads),
+        *(E.TH(section.label.capitalize(), scope="col") for section in sections),
     )
     rows = [
         E.TR(
             name_cell(report, name),
-            *(_percent_cell(_row(section, name), report.options.loss) for _, section in loads),
+            *(_percent_cell(_row(section, name), report.options.loss) for section in sections),
         )
         for name in names
     ]
-    return E.TABLE(*caption(report), E.THEAD(groups, heads), E.TBODY(*rows))
+    return E.TABLE(*caption(report), E.THEAD(E.TR(E.TD(), *groups), heads), E.TBODY(*rows))
 
 
-def _loads_down(report: Report, names: Sequence[str], loads: _Loads) -> Element:
-    heads = E.TR(E.TH("Load", E.CLASS("name"), scope="col"))
+def _loads_down(report: Report, names: Sequence[str]) -> Element:
+    heads = E.TR(E.TH("Workload", E.CLASS("name"), scope="col"))
     for name in names:
         fragment = anchor(report, name)
         shown = report.named(name) if fragment is None else E.A(name, href=f"#{fragment}")
         heads.append(E.TH(shown, scope="col"))
-    body = E.TBODY()
-    before = None
-    for table, section in loads:
-        if table is not before:
-            body.append(
-                E.TR(
-                    E.TH(table.title, colspan=str(len(names) + 1), scope="rowgroup"),
-                    E.CLASS("section"),
-                )
-            )
-        before = table
-        body.append(
-            E.TR(
-                E.TH(section.label.capitalize(), E.CLASS("name"), scope="row"),
-                *(_percent_cell(_row(section, name), report.options.loss) for name in names),
-            )
-        )
+    body, wide, loss = E.TBODY(), str(len(names) + 1), report.options.loss
+    for table in report.tables:
+        head = E.TH(table.title, colspan=wide, scope="rowgroup")
+        body.append(E.TR(head, E.CLASS("section")))
+        for section in table.sections:
+            head = E.TH(section.label.capitalize(), E.CLASS("name"), scope="row")
+            cells = (_percent_cell(_row(section, name), loss) for name in names)
+            body.append(E.TR(head, *cells))
     return E.TABLE(*caption(report), E.THEAD(heads), body)
-
-
-def _group(table: Table) -> Element:
-    return E.TH(table.title, E.CLASS("group"), colspan=str(len(table.sections)), scope="colgroup")
 
 
 def _row(section: Section, name: str) -> Optional[ReportCell]:
@@ -192,15 +180,10 @@ def effects(report: Report) -> Iterator[Element]:
     kinds = {conclusion.name: conclusion.kind for conclusion in report.conclusions}
     heads = [E.TH(report.named(name), *_kind(kind), scope="col") for name, kind in kinds.items()]
     rows = []
-    for load in dict.fromkeys(conclusion.load for conclusion in report.conclusions):
-        by_name = {
-            conclusion.name: conclusion
-            for conclusion in report.conclusions
-            if conclusion.load == load
-        }
+    for load, by_name in by_load(report.conclusions).items():
         cells = (_effect(by_name.get(name), report.options.loss) for name in kinds)
         rows.append(E.TR(E.TH(load, E.CLASS("name"), scope="row"), *cells))
-    head = E.TR(E.TH("Load", E.CLASS("name"), scope="col"), *heads)
+    head = E.TR(E.TH("Workload", E.CLASS("name"), scope="col"), *heads)
     table = E.TABLE(*caption(report), E.THEAD(head), E.TBODY(*rows))
     yield E.H3("Effect on throughput")
     yield scrolling(table, "Effect on throughput")

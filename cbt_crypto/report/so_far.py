@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from cbt_crypto.report import text_of, wording
@@ -38,15 +37,10 @@ def _line(cell: ReportCell) -> str:
     name = f"  {cell.name}"[:_NAME].ljust(_NAME)
     if cell.state != "measured":
         return f"{name} {cell.state:>7}"
-    return f"{name} {' '.join(_figures(cell))}".rstrip()
-
-
-def _figures(cell: ReportCell) -> Iterator[str]:
     compared = cell.comparisons.get("iops")
-    yield f"{'-' if compared is None else wording.percent(compared.percent, loss=False):>7}"
+    percent = "-" if compared is None else wording.percent(compared.percent, loss=False)
     bounds = "baseline" if cell.is_baseline else text_of.interval(compared, loss=False)
-    yield f"{bounds:>18}"
-    yield f"{wording.number(cell.figures.get('iops')):>10} IOPS"
+    return f"{name} {percent:>7} {bounds:>18} {wording.number(cell.figures.get('iops')):>10} IOPS"
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -15,7 +15,7 @@ from rich.text import Text
 from cbt_crypto.archive.files import printable
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.across import side_by_side
-from cbt_crypto.report.figures.conclusion import THRESHOLDS, change
+from cbt_crypto.report.figures.conclusion import THRESHOLDS, by_load, change
 from cbt_crypto.report.figures.doubts import notes_of, numbers
 from cbt_crypto.report.figures.metric import Column, Metric, Where, columns
 from cbt_crypto.report.model import (
@@ -70,7 +70,7 @@ def show(report: Report, console: Console) -> None:
         words = ", ".join(layout.dropped)
         said = f"Too narrow for: {words}. report.html and report.md have all."
         console.print()
-        console.print(Padding(Text(said, "dim"), (0, 0, 0, 2)))
+        _say(said, console)
     if report.conclusions:
         _show_conclusions(report, console)
     levels = text_of.pair_grids(report, report.tables).get(text_of.LEVELS)
@@ -84,7 +84,7 @@ def _show_foot(report: Report, console: Console) -> None:
     said = text_of.verdicts(report)
     if said not in report.headline:
         console.print()
-        console.print(Padding(Text(said, "dim"), (0, 0, 0, 2)))
+        _say(said, console)
     for note in report.notes:
         console.print(Text(f"note: {note}", "yellow"))
 
@@ -104,24 +104,26 @@ def show_grid(grid: Grid, console: Console) -> None:
     console.print(Text(grid.title, "bold"))
     console.print(shown)
     for note in grid.notes:
-        console.print(Padding(Text(note, "dim"), (0, 0, 0, 2)))
+        _say(note, console)
 
 
 def _show_conclusions(report: Report, console: Console) -> None:
     """Effects by load and configuration."""
     names = list(dict.fromkeys(conclusion.name for conclusion in report.conclusions))
-    by_load: dict[str, dict[str, Conclusion]] = {}
-    for conclusion in report.conclusions:
-        by_load.setdefault(conclusion.load, {})[conclusion.name] = conclusion
-    grid = _effects_across(report, names, by_load)
+    grid = _effects_across(report, names)
     unbounded = console.options.update(max_width=_ANY)
     if Measurement.get(console, unbounded, grid).maximum > console.width:
-        grid = _effects_down(report, by_load)
+        grid = _effects_down(report)
     console.print()
     console.print(Text("effect on throughput", "bold"))
     _say_emulated(report.emulated_note(), console)
     console.print(grid)
-    console.print(Padding(Text(THRESHOLDS, "dim"), (0, 0, 0, 2)))
+    _say(THRESHOLDS, console)
+
+
+def _say(text: str, console: Console, style: str = "dim") -> None:
+    """A paragraph below a table."""
+    console.print(Padding(Text(text, style), (0, 0, 0, 2)))
 
 
 def _say_emulated(note: str, console: Console) -> None:
@@ -129,25 +131,24 @@ def _say_emulated(note: str, console: Console) -> None:
         console.print(Text(note, "italic yellow"))
 
 
-def _effects_across(
-    report: Report, names: Sequence[str], by_load: Mapping[str, Mapping[str, Conclusion]]
-) -> Rows:
-    loss = report.options.loss
+def _effects_across(report: Report, names: Sequence[str]) -> Rows:
     grid = Rows(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for name in ("", *map(report.named, names)):
         grid.add_column(Text(name), no_wrap=True)
-    for load, by_name in by_load.items():
-        grid.add_row(Text(f"  {load}"), *(_effect(by_name.get(name), loss) for name in names))
+    for load, of in by_load(report.conclusions).items():
+        effects = (_effect(of.get(name), report.options.loss) for name in names)
+        grid.add_row(Text(f"  {load}"), *effects)
     return grid
 
 
-def _effects_down(report: Report, by_load: Mapping[str, Mapping[str, Conclusion]]) -> Rows:
+def _effects_down(report: Report) -> Rows:
     """A row for each configuration, where columns for all of them would be too narrow."""
     grid = Rows(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
-    for load, by_name in by_load.items():
+    for load, by_name in by_load(report.conclusions).items():
         grid.add_row(Text(load, "bold cyan"), "")
         for name, conclusion in by_name.items():
-            grid.add_row(Text(f"  {report.named(name)}"), _effect(conclusion, report.options.loss))
+            effect = _effect(conclusion, report.options.loss)
+            grid.add_row(Text(f"  {report.named(name)}"), effect)
     return grid
 
 
@@ -237,16 +238,16 @@ def _show_table(report: Report, table: Table, layout: _Layout, console: Console)
     _say_emulated(report.emulated_note(table), console)
     console.print(grid)
     for text in text_of.bases(table, [metric for metric, _ in layout.figures]):
-        console.print(Padding(Text(text, "dim"), (0, 0, 0, 2)))
+        _say(text, console)
     for number, (row, sentences) in enumerate(explained(table)):
         if not number:
-            console.print(Padding(Text(f"{CORRELATION}:", "dim"), (0, 0, 0, 2)))
-        console.print(Padding(Text(f"{row}: {sentences}"), (0, 0, 0, 2)))
+            _say(f"{CORRELATION}:", console)
+        _say(f"{row}: {sentences}", console, "")
     said = [f"[{note.number}] {note.text}" for note in notes]
     left = len(said) - _MOST_NOTES
     more = [f"{counted(left, 'more note')}, all in report.html"] if left > 0 else []
     for text in (*said[:_MOST_NOTES], *more):
-        console.print(Padding(Text(text, "yellow"), (0, 0, 0, 2)))
+        _say(text, console, "yellow")
 
 
 def _name(cell: ReportCell, marks: Sequence[int]) -> Text:

@@ -223,23 +223,14 @@ def _ios(run: Run) -> float:
     return total_rate(run, "iops")
 
 
-def _cores(run: Run, kind: str) -> Optional[tuple[float, float]]:
-    """User and system cores of a class, on all hosts where it counts; None without recordings."""
-    hosts = [
-        host
-        for host in run.recorded.hosts
-        if (host.has_clients if kind == "client" else host.has_osds)
-    ]
-    if not hosts:
-        return None
-    uses = [host.threads[kind] for host in hosts if kind in host.threads]
-    return sum(use.user for use in uses), sum(use.sys for use in uses)
-
-
 def _cpu(kind: str) -> Callable[[Run], Optional[float]]:
+    """User and system time of a class on all hosts where it counts; None without recordings."""
+    where = "has_clients" if kind == "client" else "has_osds"
+
     def of(run: Run) -> Optional[float]:
-        cores = _cores(run, kind)
-        return None if cores is None else per(1e6 * sum(cores), _ios(run))
+        hosts = [host for host in run.recorded.hosts if getattr(host, where)]
+        uses = [host.threads[kind] for host in hosts if kind in host.threads]
+        return per(1e6 * sum(use.user + use.sys for use in uses), _ios(run)) if hosts else None
 
     return of
 
@@ -333,14 +324,10 @@ def why(runs: Sequence[Run], base: Sequence[Run], direction: str) -> tuple[str, 
     Empty where one of both has no recording.
     """
     runs, base = ([run for run in side if run.failure is None] for side in (runs, base))
-    if not runs or not base or not any(_is_recorded(run) for run in runs):
+    if not base or not any(run.recorded.hosts or run.osd_perf for run in runs):
         return ()
     moved = changes(runs, base, direction)
     return tuple(_sentence(one, runs) for one in moved[:_MOST]) or (NOT_EXPLAINED,)
-
-
-def _is_recorded(run: Run) -> bool:
-    return bool(run.recorded.hosts or run.osd_perf)
 
 
 def changes(runs: Sequence[Run], base: Sequence[Run], direction: str) -> list[Moved]:
@@ -417,12 +404,9 @@ _CLASSES = tuple(rule.key[4:] for rule in RULES if rule.basis == "cpu")
 def _sentence(moved: Moved, runs: Sequence[Run]) -> str:
     rule = moved.rule
     unit = f" {rule.unit}" if rule.unit else ""
-    if rule.basis == "latency":
-        text = f"{rule.label[:1].upper()}{rule.label[1:]} took {_signed(moved.difference)}{unit}"
-    elif rule.basis == "cpu":
-        text = f"CPU of {rule.label} per IO {_signed(moved.difference)}{unit}"
-    else:
-        text = f"{rule.label[:1].upper()}{rule.label[1:]} per IO {_signed(moved.difference)}{unit}"
+    what = f"CPU of {rule.label}" if rule.basis == "cpu" else rule.label
+    verb = "took" if rule.basis == "latency" else "per IO"
+    text = f"{what[:1].upper()}{what[1:]} {verb} {_signed(moved.difference)}{unit}"
     if moved.low is None or moved.high is None:
         text += " (measured once)"
     else:

@@ -99,28 +99,10 @@ class Grid:
     strong: Collection[int] = ()
 
 
-@dataclass(frozen=True)
-class CipherSpeed:
-    """A row of `cryptsetup benchmark`: MiB/s in memory on one core, or None.
-
-    `driver` is what the kernel has in use for the cipher; empty where that is not known.
-    """
-
-    host: str
-    cipher: str
-    key_bits: int
-    speeds: tuple[Optional[float], Optional[float]]
-    driver: str
-
-
 def cipher_grid(environment: Mapping[str, Any]) -> Optional[Grid]:
     """What `cryptsetup benchmark` measured; None where no host was asked."""
     by_host = cipher_speeds(environment)
-    rows = [
-        [row.host, row.cipher, str(row.key_bits), *map(_speed, row.speeds), row.driver]
-        for speeds in by_host.values()
-        for row in speeds
-    ]
+    rows = [row for speeds in by_host.values() for row in speeds]
     notes = ["By cryptsetup benchmark: in memory, on one core, without IO."] if rows else []
     notes += [
         f"{host}: cryptsetup benchmark measured no cipher there."
@@ -155,8 +137,11 @@ def energy_counters(environment: Mapping[str, Any]) -> dict[str, str]:
     return zones_by_host
 
 
-def cipher_speeds(environment: Mapping[str, Any]) -> dict[str, list[CipherSpeed]]:
-    """Host -> its rows, for the hosts that were asked; an empty list where nothing was measured."""
+def cipher_speeds(environment: Mapping[str, Any]) -> dict[str, list[list[str]]]:
+    """Host -> its rows, for the hosts that were asked; an empty list where nothing was measured.
+
+    MiB/s in memory on one core, and the driver that the kernel has in use; empty if unknown.
+    """
     speeds_by_host = {}
     for host, about in mapping(environment.get("hosts")).items():
         luks = mapping(mapping(mapping(about).get("overlays")).get("luks"))
@@ -229,22 +214,16 @@ def _parts(host: str, about: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]
                 yield f"{kind_of_part}: {key.replace('_', ' ')}", f"{host} {name}", said
 
 
-def _speeds(
-    host: str, luks: Mapping[str, Any], drivers: Mapping[Any, str]
-) -> Iterator[CipherSpeed]:
+def _speeds(host: str, luks: Mapping[str, Any], drivers: Mapping[Any, str]) -> Iterator[list[str]]:
     for row in _rows(luks["benchmark"]):
         cipher, bits = row.get("cipher"), row.get("key_bits")
         if not isinstance(cipher, str) or not isinstance(bits, int):
             continue
         name, _, mode = cipher.rpartition("-")
-        yield CipherSpeed(
-            host,
-            cipher,
-            bits,
-            (_number(row.get("encrypt_mib_per_s")), _number(row.get("decrypt_mib_per_s"))),
-            # "aes-xts" is "xts(aes)" to the kernel
-            drivers.get(f"{mode}({name})", ""),
-        )
+        speeds = (_number(row.get(f"{way}_mib_per_s")) for way in ("encrypt", "decrypt"))
+        # "aes-xts" is "xts(aes)" to the kernel
+        driver = drivers.get(f"{mode}({name})", "")
+        yield [host, cipher, str(bits), *map(_speed, speeds), driver]
 
 
 def _driver(row: Mapping[str, Any]) -> str:

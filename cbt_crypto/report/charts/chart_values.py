@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional, Union
 import numpy as np
 
 from cbt_crypto.report import wording
-from cbt_crypto.report.figures.depth_path import DepthPath, depth_paths
+from cbt_crypto.report.figures.depth_path import DepthPath, alike, depth_paths
 from cbt_crypto.report.model import Report, ReportCell, Section, Table
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.readers.histogram import Histogram, merge
@@ -323,7 +323,8 @@ def size_charts(tables: Iterable[Table]) -> Iterator[tuple[str, Bars]]:
 
     A cluster's small sizes as IOPS, large ones as throughput; a drive's in one of each.
     """
-    for members in _alike(tables).values():
+    for by_size in alike(tables, "op_size").values():
+        members = list(by_size.values())
         small = [table for table in members if (table.op_size or 0) < LARGE]
         large = [table for table in members if (table.op_size or 0) >= LARGE]
         chosen = [("small", _IOPS, small), ("large", _THROUGHPUT, large)]
@@ -332,16 +333,6 @@ def size_charts(tables: Iterable[Table]) -> Iterator[tuple[str, Bars]]:
         for key, shown, sizes in chosen:
             if len(sizes) > 1:
                 yield from _charts(sizes, key, shown)
-
-
-def _alike(tables: Iterable[Table]) -> dict[object, list[Table]]:
-    """Tables of one workload, by everything but the size."""
-    by_load: dict[object, list[Table]] = {}
-    for table in tables:
-        if table.op_size is not None:
-            rest = tuple((k, v) for k, v in table.dimensions.items() if k != "op_size")
-            by_load.setdefault(rest, []).append(table)
-    return by_load
 
 
 def _charts(tables: Sequence[Table], key: str, shown: _Shown) -> Iterator[tuple[str, Bars]]:
@@ -377,8 +368,8 @@ Over = Callable[[Sequence[Table]], Iterator[tuple[str, Chart]]]
 
 def noted(report: Report, tables: Iterable[Table], over: Over) -> Iterator[tuple[Chart, str, str]]:
     """Chart, heading and note, which is empty where there is none; no chart is of two notes."""
-    for note, alike in report.by_emulation(tables).items():
-        for heading, chart in over(alike):
+    for note, members in report.by_emulation(tables).items():
+        for heading, chart in over(members):
             yield chart, heading, note
 
 

@@ -159,11 +159,11 @@ class _Drawing:
         legend = list(_legend_rows(forest.series, shape.width))
         # A title has larger letters.
         title = wrap(forest.title, shape.letters * 5 // 6)
-        for number, line in enumerate(title):
-            canvas.text(16, 23 + 20 * number, line, font_size=16, font_weight="600")
+        for number, text in enumerate(title):
+            canvas.text(16, 23 + 20 * number, text, font_size=16, font_weight="600")
         top = _TITLE + 20.0 * (len(title) - 1)
-        for line in wrap(forest.note, shape.letters):
-            canvas.text(16, top + 8, line, "soft", font_size=13)
+        for text in wrap(forest.note, shape.letters):
+            canvas.text(16, top + 8, text, "soft", font_size=13)
             top += 18
         for number, line in enumerate(legend):
             for series, x in line:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Optional
 
 from cbt_crypto.report import text_of, wording
@@ -93,6 +92,14 @@ def _band(lost: float) -> str:
     return next((name for start, name in _BANDS if lost >= start), _BANDS[-1][1])
 
 
+def by_load(conclusions: Iterable[Conclusion]) -> dict[str, dict[str, Conclusion]]:
+    """Workload -> the conclusions on it by configuration."""
+    found: dict[str, dict[str, Conclusion]] = {}
+    for one in conclusions:
+        found.setdefault(one.load, {})[one.name] = one
+    return found
+
+
 def change(conclusion: Conclusion, loss: bool = False) -> str:
     """What stands beside the word: the change, or what is lost, in percent; or what it may be."""
     iops = conclusion.iops
@@ -138,53 +145,21 @@ _MODES = {"read": "read", "write": "write", "randread": "random read", "randwrit
 _PLACED = ("scenario", "op_size", "drive")
 
 
-@dataclass(frozen=True)
-class LossRow:
-    """One drive under one workload; a percent lost for each column, None where there is none."""
-
-    label: str
-    losses: tuple[Optional[float], ...]
-
-
-@dataclass(frozen=True)
-class LossTable:
-    """`what` is lost by `name`, a value of the compared dimension; columns are IO sizes."""
-
-    scenario: str
-    what: str
-    name: str
-    columns: tuple[int, ...]
-    rows: tuple[LossRow, ...]
-
-    @property
-    def title(self) -> str:
-        """As `Performance losses read bandwidth, LUKS`."""
-        return f"Performance losses {self.what}, {self.name}"
-
-    def grid(self) -> Grid:
-        """As a table, with two decimals; a dash where nothing was measured."""
-        heads = ["Device", *(f"{wording.op_size(column)} % loss" for column in self.columns)]
-        rows = [
-            [row.label, *("-" if loss is None else f"{loss:.2f}" for loss in row.losses)]
-            for row in self.rows
-        ]
-        return Grid(self.title, heads, [("", rows)])
-
-
-def loss_tables(report: Report, scenario: str) -> Iterator[LossTable]:
-    """The tables of a scenario on drives; none for another, or where drives are compared."""
-    tables = [table for table in report.tables if table.scenario == scenario]
+def loss_tables(report: Report, scenario: str) -> Iterator[Grid]:
+    """Percent lost by drive and IO size, of a scenario on drives; none where those are compared."""
+    tables = report.by_scenario.get(scenario, [])
     if report.baseline.dimension == "drive" or not any(map(_drive, tables)):
         return
     columns = tuple(sorted({table.op_size for table in tables if table.op_size is not None}))
     cells = [cell for table in tables for s in table.sections for cell in s.cells]
     names = dict.fromkeys(cell.name for cell in cells if not cell.is_baseline)
     modes = dict.fromkeys(section.mode for table in tables for section in table.sections)
+    heads = ["Device", *(f"{wording.op_size(column)} % loss" for column in columns)]
     for figure, word in _METRICS.items():
         for mode in modes:
             for name in names:
-                rows = _rows(tables, mode, name, figure, columns)
-                yield LossTable(scenario, f"{_MODES.get(mode, mode)} {word}", name, columns, rows)
+                title = f"Performance losses {_MODES.get(mode, mode)} {word}, {name}"
+                yield Grid(title, heads, [("", _rows(tables, mode, name, figure, columns))])
 
 
 def _drive(table: Table) -> Optional[str]:
@@ -194,7 +169,7 @@ def _drive(table: Table) -> Optional[str]:
 
 def _rows(
     tables: Sequence[Table], mode: str, name: str, figure: str, columns: Sequence[int]
-) -> tuple[LossRow, ...]:
+) -> list[list[str]]:
     """By everything but the IO size; shallow queues first, as they were published."""
     rows: dict[tuple[int, str], dict[int, float]] = {}
     for table in tables:
@@ -204,10 +179,10 @@ def _rows(
                 row = rows.setdefault((_depth(cell), _label(table, cell)), {})
                 if comparison is not None:
                     row[table.op_size] = 100 - comparison.percent
-    ordered = sorted(rows, key=lambda key: key[0])
-    return tuple(
-        LossRow(key[1], tuple(rows[key].get(column) for column in columns)) for key in ordered
-    )
+    return [
+        [key[1], *(f"{rows[key][c]:.2f}" if c in rows[key] else "-" for c in columns)]
+        for key in sorted(rows, key=lambda key: key[0])
+    ]
 
 
 def _depth(cell: ReportCell) -> int:

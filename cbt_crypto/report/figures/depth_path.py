@@ -62,19 +62,19 @@ class DepthPath:
 def depth_paths(tables: Iterable[Table]) -> Iterator[DepthPath]:
     """One for each workload that was measured at three depths or more."""
     for dimension in DEPTHS:
-        for members in _alike(tables, dimension).values():
+        for members in alike(tables, dimension).values():
             if len(members) >= _LEAST:
                 yield from _paths(members, dimension)
 
 
-def _alike(tables: Iterable[Table], dimension: str) -> dict[object, dict[int, Table]]:
-    """Tables of one workload by their depth."""
+def alike(tables: Iterable[Table], dimension: str) -> dict[object, dict[int, Table]]:
+    """Tables that differ in nothing but a number, by that."""
     by_load: dict[object, dict[int, Table]] = {}
     for table in tables:
-        depth = table.dimensions.get(dimension)
-        if isinstance(depth, int) and not isinstance(depth, bool):
+        number = table.dimensions.get(dimension)
+        if isinstance(number, int) and not isinstance(number, bool):
             rest = tuple((k, v) for k, v in table.dimensions.items() if k != dimension)
-            by_load.setdefault(rest, {})[depth] = table
+            by_load.setdefault(rest, {})[number] = table
     return by_load
 
 

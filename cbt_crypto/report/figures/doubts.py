@@ -13,7 +13,7 @@ import numpy as np
 from cbt_crypto.archive.documents import Baseline, OverlayProof, PlanDocument, Proof
 from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY
 from cbt_crypto.report.figures.of_runs import other_clients_iops, records_of, total_rate
-from cbt_crypto.report.model import Comparison, ReportCell, Section, Table
+from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
 from cbt_crypto.report.wording import mapping
 from cbt_crypto.results.cell.node import BUSY_STATES, IdleUse, NodeUse
 from cbt_crypto.results.cell.record import Floats, Record
@@ -482,6 +482,15 @@ def _nodes(nodes: Sequence[NodeUse]) -> Iterator[str]:
 CONTROL = "control"
 #: Figures that are named in one sentence.
 _MOST_NAMED = 4
+
+
+def is_control(report: Report, cell: ReportCell) -> bool:
+    """Whether a row is the baseline that the campaign measured a second time."""
+    if report.baseline.dimension != "configuration" or cell.name != CONTROL:
+        return False
+    # older archives have it in their cells alone
+    its_own = report.configurations.get(str(report.baseline.value))
+    return bool(report.configurations.get(CONTROL, its_own) == its_own)
 
 
 def control_of(plan: PlanDocument, baseline: Baseline) -> Optional[str]:

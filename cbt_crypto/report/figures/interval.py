@@ -60,19 +60,6 @@ def split(runs: Iterable[Run], numbers: Mapping[int, int]) -> Stretches:
     return tuple(tuple(by_stretch[number]) for number in sorted(by_stretch))
 
 
-def values_of(metric: Metric, cell: Stretches, direction: str) -> list[Value]:
-    """The logarithms of a cell's runs that have this figure, with their rounds and deployments."""
-    values = []
-    for number, stretch in enumerate(cell):
-        for run in stretch:
-            log = log_value(metric, run, direction)
-            if log is not None:
-                deployment = _deployment(run, number)
-                when = (run.planned.iteration, deployment, run.beside, run.started)
-                values.append(Value(log, *when, run.campaign))
-    return values
-
-
 def _deployment(run: Run, stretch: int) -> Hashable:
     if run.deployment is not None:
         return run.deployment
@@ -92,20 +79,11 @@ _FEWEST_DEGREES = 2
 
 
 @dataclass(frozen=True)
-class KnownLoad:
-    """The cells of one workload of that archive, by configuration."""
-
-    dimensions: Mapping[str, Scalar]
-    direction: str
-    cells: Mapping[Scalar, Stretches]
-
-
-@dataclass(frozen=True)
 class KnownSpread:
     """The workloads of an archive that was measured in rounds; `name` is the archive's."""
 
     name: str
-    loads: tuple[KnownLoad, ...]
+    loads: tuple[LoadRuns, ...]
 
     def estimate(
         self,
@@ -130,7 +108,7 @@ class KnownSpread:
         basis = f"one deployment of each; deployments differ as those of {self.name} did"
         return of_known_spread(centers[0] - centers[1], parts, basis)
 
-    def like(self, dimensions: Mapping[str, Scalar], direction: str) -> Optional[KnownLoad]:
+    def like(self, dimensions: Mapping[str, Scalar], direction: str) -> Optional[LoadRuns]:
         """That workload there; None where it was not measured."""
         wanted = _plain(dimensions)
         for load in self.loads:
@@ -139,11 +117,8 @@ class KnownSpread:
         return None
 
 
-def _variance(metric: Metric, load: KnownLoad, value: Scalar) -> Optional[tuple[float, int]]:
-    by_row = {
-        name: variance_of(values_of(metric, cell, load.direction))
-        for name, cell in load.cells.items()
-    }
+def _variance(metric: Metric, load: LoadRuns, value: Scalar) -> Optional[tuple[float, int]]:
+    by_row = {name: variance_of(load.values(metric, name)) for name in load.cells}
     of_row = by_row.get(value)
     if of_row is not None and of_row[1] >= _FEWEST_DEGREES:
         return of_row
@@ -217,10 +192,18 @@ class LoadRuns:
         return [run for stretch in self.cells.get(value, ()) for run in stretch]
 
     def values(self, metric: Metric, value: Scalar) -> list[Value]:
-        """The figures of one row's runs; made once, as every row is compared with every other."""
+        """The logarithms of one row's runs that have this figure; made once."""
         key = (metric.key, value)
         if key not in self._values:
-            self._values[key] = values_of(metric, self.cells.get(value, ()), self.direction)
+            self._values[key] = [
+                Value(
+                    log, run.planned.iteration, _deployment(run, number), run.beside, run.started,
+                    run.campaign,
+                )
+                for number, stretch in enumerate(self.cells.get(value, ()))
+                for run in stretch
+                if (log := log_value(metric, run, self.direction)) is not None
+            ]  # fmt: skip
         return self._values[key]
 
 

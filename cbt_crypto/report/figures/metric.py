@@ -1,14 +1,10 @@
-"""Every figure of a report, defined once: tables, files, page, gate and docs take it from here.
-
-`python -m cbt_crypto.report.figures.metric` prints the table of docs/figures.md.
-"""
+"""Every figure of a report, defined once: tables, files, page, gate and docs take it from here."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Optional
 
 from cbt_crypto.report import wording
@@ -379,31 +375,3 @@ def left_out(cells: Iterable[ReportCell], shown: Iterable[Metric]) -> str:
 def without(figures: Mapping[str, float], keys: Iterable[str]) -> dict[str, float]:
     """The figures but those of `keys`."""
     return {key: value for key, value in figures.items() if key not in set(keys)}
-
-
-_BETTER = {1: "more", -1: "less", 0: ""}
-_TABLES = {Where.TERMINAL: "all", Where.MARKDOWN: "Markdown, page", Where.PAGE: "page"}
-
-
-def reference() -> str:
-    """The table of docs/figures.md, as Markdown."""
-    head = ("| key | of one run | of several | better | tables |", "|---|---|---|---|---|")
-    return "\n".join((*head, *_rows())) + "\n"
-
-
-def _rows() -> Iterator[str]:
-    for (about, several, better, has_test), alike in groupby(
-        METRICS, lambda m: (m.about, m.several, m.better, m.test)
-    ):
-        metrics = list(alike)
-        wheres = dict.fromkeys(
-            "" if metric.column is None else _TABLES[metric.column.where] for metric in metrics
-        )
-        keys = ", ".join(f"`{metric.key}`" for metric in metrics)
-        interval = "; no interval" if has_test is Test.NONE else ""
-        where = ", ".join(filter(None, wheres))
-        yield f"| {keys} | {about} | {several}{interval} | {_BETTER[better]} | {where} |"
-
-
-if __name__ == "__main__":
-    print(reference(), end="")

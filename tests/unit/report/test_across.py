@@ -189,7 +189,11 @@ def test_archives_that_share_nothing_are_refused(synthetic: Any, tmp_path: Path)
         "the archives have no configuration in common, so none is compared: "
         "a has Plain, LUKS, control; c has Off, On, Twice"
     )
-    _renamed(there, {"op_size": "op_size", "randread": "read", "randwrite": "write"})
+    third = {"c": other, "a": here, "b": there}
+    with pytest.raises(UsageError, match=r"no configuration in common.*; b has Plain, LUKS"):
+        compare(third, ReportOptions())
+    compare({"a": here, "b": there, "c": other}, ReportOptions())
+    _renamed(there, {"randread": "read", "randwrite": "write"})
     result = CliRunner().invoke(cbt_crypto, ["compare", f"a={here}", f"b={there}", *out])
     assert result.exit_code == 2
     assert " ".join(result.output.split()).endswith(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from figures_reference import reference
 
-from cbt_crypto.report.figures.metric import METRICS, Where, reference
+from cbt_crypto.report.figures.metric import METRICS, Where
 
 pytestmark = pytest.mark.unit
 
@@ -16,7 +17,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "figures.md"
 def test_the_page_has_the_table_of_all_figures() -> None:
     _, _, after = PAGE.read_text(encoding="utf-8").partition("<!-- figures -->\n")
     table, _, _ = after.partition("<!-- end of figures -->")
-    command = "python -m cbt_crypto.report.figures.metric"
+    command = "python tests/programs/figures_reference.py"
     assert table == reference(), f"what `{command}` prints belongs there"
 
 
