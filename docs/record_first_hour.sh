@@ -5,7 +5,7 @@
 #
 # Wants cbt-crypto on the PATH. DIRECTORY is where the user works; its archive is kept. The nodes are
 # four namespaces, which wants root, unless options say otherwise, such as --kind vm --nodes 3. $ONLY
-# says which cells, as options of cbt.py.
+# says which cells, as options of cbt-crypto run.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cast=$(realpath "$1")
@@ -32,5 +32,5 @@ only="$only --only 'sync / control / randread'"
 python3 "$here/record.py" "$cast" \
     "cbt-crypto init --hosts 'node[0-$last]' --time 3" \
     "cbt-crypto check campaign.yaml" \
-    "cbt.py --plan campaign.yaml | tail -n 12" \
-    "cbt.py -a archive ${ONLY:-$only} campaign.yaml"
+    "cbt-crypto plan campaign.yaml | tail -n 12" \
+    "cbt-crypto run -a archive ${ONLY:-$only} campaign.yaml"

@@ -165,7 +165,8 @@ def _hardware(report: Report, places: Sequence[str]) -> Iterator[Grid]:
     alike = [row[0] for row in rows if len(set(row[1:])) == 1]
     notes = [f"Alike: {', '.join(alike)}."] if alike else []
     if rows:
-        yield Grid("Hosts differ in", ["", *places], [("", unlike)], notes, len(places) + 1)
+        title = "Hosts differ in" if unlike else "Hosts do not differ in what was recorded"
+        yield Grid(title, ["", *places], [("", unlike)], notes, len(places) + 1)
 
 
 def _versions(hosts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

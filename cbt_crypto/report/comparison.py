@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from cbt_crypto.archive.documents import (
     FORMAT,
@@ -54,7 +55,7 @@ def compare(
             "that an archive is the baseline; give its name alone"
         )
     runs = [run for name, path in archives.items() for run in _runs(name, path)]
-    _check_loads((run.campaign, run.dimensions) for run in runs)
+    _check_loads({n: [run.dimensions for run in runs if run.campaign == n] for n in archives})
     plan = PlanDocument(
         format=FORMAT,
         title=" and ".join(archives),
@@ -85,26 +86,40 @@ def _holds_several(path: Path) -> bool:
     return len({cell.configuration for cell in open_archive(path).plan.cells}) > 1
 
 
-def _check_common(what: str, of: Mapping[str, Iterable[str]]) -> None:
-    """Raise UsageError where the first archive has nothing of this in common with another one."""
+def _check_common(what: str, of: Mapping[str, Iterable[Any]], told: Mapping[str, str]) -> None:
+    """Raise UsageError where the first archive has nothing `of` this in common with another one."""
     first, *others = map(set, of.values())
     if others and first.isdisjoint(set().union(*others)):
-        each = "; ".join(f"{name} has {', '.join(dict.fromkeys(has))}" for name, has in of.items())
+        each = "; ".join(f"{name} has {has}" for name, has in told.items())
         raise UsageError(f"the archives have no {what} in common, so none is compared: {each}")
 
 
-def _check_loads(cells: Iterable[tuple[str, Mapping[str, Scalar]]]) -> None:
-    """Of archives' names and the dimensions of their cells."""
-    found = [(name, {k: v for k, v in of.items() if k not in _TOLD}) for name, of in cells]
-    keys = dict.fromkeys(key for _, of in found for key in of)
-    varied = [k for k in keys if k not in _PLACED and len({of.get(k) for _, of in found}) > 1]
-    of_archive: dict[str, list[str]] = {}
-    for name, of in found:
-        size = [] if of.get("op_size") is None else [wording.op_size(of["op_size"])]
-        words = [str(of["scenario"]), *size, wording.mode(str(of.get("mode", "")), "")]
-        words += [f"{key} {of[key]}" for key in varied if key in of]
-        of_archive.setdefault(name, []).append(" ".join(filter(None, words)))
-    _check_common("workload", of_archive)
+def _check_loads(dimensions: Mapping[str, Iterable[Mapping[str, Scalar]]]) -> None:
+    """`dimensions` are of the cells of each archive."""
+    found = {
+        name: [{k: v for k, v in cell.items() if k not in _TOLD} for cell in cells]
+        for name, cells in dimensions.items()
+    }
+    cells = [cell for of_archive in found.values() for cell in of_archive]
+    varied = [
+        key
+        for key in dict.fromkeys(key for cell in cells for key in cell if key not in _PLACED)
+        if len({cell.get(key) for cell in cells}) > 1
+    ]
+    keys = (*_PLACED, *varied)
+    told = {}
+    for name, of_archive in found.items():
+        loads = dict.fromkeys(map(_load, of_archive))
+        values = {key: dict.fromkeys(str(c[key]) for c in of_archive if key in c) for key in varied}
+        apart = ", ".join(f"{key} {' and '.join(of)}" for key, of in values.items() if of)
+        told[name] = f"{', '.join(loads)}{f' (with {apart})' if apart else ''}"
+    of = {name: [tuple(c.get(k) for k in keys) for c in cells] for name, cells in found.items()}
+    _check_common("workload", of, told)
+
+
+def _load(cell: Mapping[str, Scalar]) -> str:
+    size = [] if cell.get("op_size") is None else [wording.op_size(cell["op_size"])]
+    return " ".join([str(cell["scenario"]), *size, wording.mode(str(cell.get("mode", "")), "")])
 
 
 def _by_hardware(
@@ -112,11 +127,9 @@ def _by_hardware(
 ) -> Report:
     opened = {name: open_archive(path) for name, path in archives.items()}
     plans = {name: archive.plan for name, archive in opened.items()}
-    _check_common(
-        "configuration",
-        {name: [cell.configuration for cell in plan.cells] for name, plan in plans.items()},
-    )
-    _check_loads((name, dimensions_of(c)) for name, plan in plans.items() for c in plan.cells)
+    names = {n: dict.fromkeys(c.configuration for c in plan.cells) for n, plan in plans.items()}
+    _check_common("configuration", names, {name: ", ".join(has) for name, has in names.items()})
+    _check_loads({name: map(dimensions_of, plan.cells) for name, plan in plans.items()})
     baselines = {
         name: _baseline_in(f"{name}={archives[name]}", plan, of_archive.get(name, options.baseline))
         for name, plan in plans.items()

@@ -102,7 +102,8 @@ def show_grid(grid: Grid, console: Console) -> None:
             shown.add_row(Text(f"  {first}"), *map(Text, others))
     console.print()
     console.print(Text(grid.title, "bold"))
-    console.print(shown)
+    if shown.rows:
+        console.print(shown)
     for note in grid.notes:
         _say(note, console)
 

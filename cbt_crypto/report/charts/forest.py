@@ -157,8 +157,8 @@ class _Drawing:
         self._forest, self._shape = forest, shape
         self._canvas = canvas = Canvas()
         legend = list(_legend_rows(forest.series, shape.width))
-        # A title has larger letters.
-        title = wrap(forest.title, shape.letters * 5 // 6)
+        # A title has larger letters, and the key below smaller ones.
+        title = wrap(forest.title, shape.letters * 3 // 4)
         for number, text in enumerate(title):
             canvas.text(16, 23 + 20 * number, text, font_size=16, font_weight="600")
         top = _TITLE + 20.0 * (len(title) - 1)
@@ -193,7 +193,7 @@ class _Drawing:
                 self._canvas.line(x, top, x, bottom)
             self._canvas.text(x, bottom + 17, f"{tick:g}", "soft", text_anchor="middle")
             tick += step
-        for number, line in enumerate(wrap(self._key(), self._shape.letters)):
+        for number, line in enumerate(wrap(self._key(), self._shape.letters + 5)):
             at = bottom + 36 + 16 * number
             self._canvas.text(self._x(high), at, line, "soft", text_anchor="end")
             self._height = at + _AXIS - 36

@@ -83,6 +83,8 @@ def test_labs_that_agree_are_said_to(synthetic: Any, tmp_path: Path) -> None:
     said = " ".join(report.headline)
     assert "b against a: none of 2 percentages is shown to differ." in said
     assert "Their hosts differ" not in said
+    printed = _printed(report)
+    assert "Hosts do not differ in what was recorded\n  Alike:" in printed
 
 
 def test_a_missing_file_is_named(synthetic: Any, tmp_path: Path) -> None:
@@ -213,6 +215,15 @@ def test_single_archives_that_share_nothing_are_refused(synthetic: Any, tmp_path
         )  # fmt: skip
         paths[name] = synthetic.write_archive(campaign, tmp_path / name)
     with pytest.raises(UsageError, match=r"no workload in common.*a has rbd 4 KiB random reads; b"):
+        compare(paths, ReportOptions())
+    shape = synthetic.SyntheticScenario("rbd", 1, 1, (4096,), ("randread",), 8)
+    campaign = synthetic.SyntheticCampaign(
+        scenarios=[shape], configurations=["Plain"], seconds=10,
+        load=lambda cell: synthetic.Load(1000.0, 2.0),
+    )  # fmt: skip
+    paths["b"] = synthetic.write_archive(campaign, tmp_path / "deep")
+    said = r"a has rbd 4 KiB random reads \(with iodepth \d+\); b has .* \(with iodepth 8\)"
+    with pytest.raises(UsageError, match=said):
         compare(paths, ReportOptions())
     with pytest.raises(UsageError, match="give its name alone"):
         compare(paths, ReportOptions(), ["a=Plain"])
