@@ -42,7 +42,7 @@ class _Row:
 def headline(report: Report) -> tuple[str, ...]:
     """Three to six sentences: differences, the biggest first, what costs nothing, the control."""
     rows = [row for row in _rows(report) if row.iops.differs is not None]
-    sentences = [*_differences(rows), *_little(rows), *_unclear(rows)]
+    sentences = [*_differences(rows), *_undecided(rows)]
     if not rows:
         sentences = [text_of.verdicts(report)]
     return (*sentences, *_together(report), *_growth(report), *_control(report), *_proved(report))
@@ -173,13 +173,22 @@ def _digits(lost: float) -> int:
     return 0 if abs(lost) >= _LITTLE else 1
 
 
-def _little(rows: Sequence[_Row]) -> Iterator[str]:
+def _undecided(rows: Sequence[_Row]) -> Iterator[str]:
+    """A sentence for rows that cost little at most, and one for those of which too little is known.
+
+    The end of the interval is what the true loss is below with a chance of 97.5 %.
+    """
     little = [row for row in rows if not row.iops.differs and _is_little(row)]
-    if little:
-        each = "; ".join(
-            f"{row.name}, {row.load} (less than {_most_lost(row):.1f} %)" for row in little[:_MOST]
-        )
-        yield f"No cost found: {each}{_others(little)}."
+    unclear = [row for row in rows if not row.iops.differs and not _is_little(row)]
+    for words, of in (("No cost found", little), ("Unclear, measure more rounds", unclear)):
+        each = [
+            f"{row.name}, {row.load} "
+            f"({f'less than {_most_lost(row):.1f} %' if of is little else _range(row.iops)})"
+            for row in of[:_MOST]
+        ]
+        if of:
+            more = f"; and {len(of) - _MOST} more" if len(of) > _MOST else ""
+            yield f"{words}: {'; '.join(each)}{more}."
 
 
 def _is_little(row: _Row) -> bool:
@@ -189,15 +198,7 @@ def _is_little(row: _Row) -> bool:
 
 
 def _most_lost(row: _Row) -> float:
-    """The end of the interval, which the true loss is below with a chance of 97.5 %."""
     return 100.0 if row.iops.low is None else max(100 - row.iops.low, 0.1)
-
-
-def _unclear(rows: Sequence[_Row]) -> Iterator[str]:
-    unclear = [row for row in rows if not row.iops.differs and not _is_little(row)]
-    if unclear:
-        each = "; ".join(f"{row.name}, {row.load} ({_range(row.iops)})" for row in unclear[:_MOST])
-        yield f"Unclear, measure more rounds: {each}{_others(unclear)}."
 
 
 def _range(iops: Comparison) -> str:
@@ -208,10 +209,6 @@ def _range(iops: Comparison) -> str:
         return f"{lost:.1f} % lost to {gained:.1f} % gained"
     ends, word = ((-gained, lost), "lost") if lost > 0 else ((-lost, gained), "gained")
     return f"{ends[0]:.1f} to {ends[1]:.1f} % {word}"
-
-
-def _others(rows: Sequence[_Row]) -> str:
-    return f"; and {len(rows) - _MOST} more" if len(rows) > _MOST else ""
 
 
 def _control(report: Report) -> Iterator[str]:

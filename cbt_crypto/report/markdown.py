@@ -101,9 +101,7 @@ def _percents(report: Report, tables: Sequence[Table]) -> list[str]:
         sections = {section.label: section for section in table.sections}
         names = dict.fromkeys(cell.name for section in table.sections for cell in section.cells)
         for name in names:
-            cells = [
-                _named(sections[mode].cells, name) if mode in sections else None for mode in modes
-            ]
+            cells = (sections[mode].row(name) if mode in sections else None for mode in modes)
             percents = (_percent(cell, report.options.loss) for cell in cells)
             lines.append(_row([_apart(table), escape(name), *percents]))
     return lines
@@ -125,10 +123,6 @@ def _curves(report: Report, tables: Sequence[Table]) -> list[str]:
         lines += grid_lines(Grid(heading, heads, [("", rows)]), "###", _emulated(report))
         lines += [*(f"- {escape(in_words(path, curve))}" for curve in path.curves), ""]
     return lines
-
-
-def _named(cells: Iterable[ReportCell], name: str) -> ReportCell | None:
-    return next((cell for cell in cells if cell.name == name), None)
 
 
 def _apart(table: Table) -> str:

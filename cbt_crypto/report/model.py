@@ -143,6 +143,10 @@ class Section:
     #: What levels of the campaign's matrix do, alone and together.
     effects: tuple[Pair, ...] = ()
 
+    def row(self, name: str) -> Optional[ReportCell]:
+        """The row of that name."""
+        return next((cell for cell in self.cells if cell.name == name), None)
+
 
 @dataclass(frozen=True)
 class Table:

@@ -84,7 +84,7 @@ def _loads_across(report: Report, names: Sequence[str]) -> Element:
     rows = [
         E.TR(
             name_cell(report, name),
-            *(_percent_cell(_row(section, name), report.options.loss) for section in sections),
+            *(_percent_cell(section.row(name), report.options.loss) for section in sections),
         )
         for name in names
     ]
@@ -103,13 +103,9 @@ def _loads_down(report: Report, names: Sequence[str]) -> Element:
         body.append(E.TR(head, E.CLASS("section")))
         for section in table.sections:
             head = E.TH(section.label.capitalize(), E.CLASS("name"), scope="row")
-            cells = (_percent_cell(_row(section, name), loss) for name in names)
+            cells = (_percent_cell(section.row(name), loss) for name in names)
             body.append(E.TR(head, *cells))
     return E.TABLE(*caption(report), E.THEAD(heads), body)
-
-
-def _row(section: Section, name: str) -> Optional[ReportCell]:
-    return next((cell for cell in section.cells if cell.name == name), None)
 
 
 def _percent_cell(cell: Optional[ReportCell], loss: bool) -> Element:

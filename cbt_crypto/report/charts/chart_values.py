@@ -116,7 +116,7 @@ def _groups(table: Table) -> tuple[str, ...]:
 
 
 def _cells(table: Table, name: str) -> list[Optional[ReportCell]]:
-    return [next((c for c in s.cells if c.name == name), None) for s in table.sections]
+    return [section.row(name) for section in table.sections]
 
 
 def _bars(table: Table, key: str, figure: str, title: str, unit: str, scale: float) -> Bars:

@@ -167,10 +167,6 @@ def values_of(dimension: str, cells: Iterable[PlannedCell]) -> list[Scalar]:
     return list(dict.fromkeys(d[dimension] for d in dimensions if dimension in d))
 
 
-def _matches(cell: PlannedCell, pattern: str) -> bool:
-    return matches(label_of(cell), pattern)
-
-
 def chosen_cells(
     cells: Sequence[PlannedCell], options: ReportOptions, baseline: Baseline
 ) -> tuple[PlannedCell, ...]:
@@ -178,10 +174,10 @@ def chosen_cells(
     if not options.only:
         return tuple(cells)
     for pattern in options.only:
-        if not any(_matches(cell, pattern) for cell in cells):
+        if not any(matches(label_of(cell), pattern) for cell in cells):
             example = f', e.g. "{label_of(cells[0])}"' if cells else ""
             raise UsageError(f'--only "{pattern}" matches no cell of the plan{example}')
-    matching = [c for c in cells if any(_matches(c, pattern) for pattern in options.only)]
+    matching = [c for c in cells if any(matches(label_of(c), p) for p in options.only)]
     needed = {_load(cell, baseline.dimension) for cell in matching}
     paths = {cell.path for cell in matching} | {
         cell.path

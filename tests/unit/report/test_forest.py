@@ -117,6 +117,6 @@ def test_the_summary_turns_round_when_there_are_many_loads(small: Path) -> None:
     many = replace(report, tables=(replace(report.tables[0], sections=sections),))
     table = summary(many)
     assert [th.text_content() for th in table.findall(".//thead/tr/th")] == [
-        "Load", "Unencrypted", "LUKS",
+        "Workload", "Unencrypted", "LUKS",
     ]  # fmt: skip
     assert len(table.findall(".//tbody/tr")) == 1 + len(sections)

@@ -50,7 +50,7 @@ def test_headings_name_the_compared_dimension(sizes: Path) -> None:
     text = markdown(built)
     assert "Percent of **op\\_size 4096**" in text
     assert "| Mode | IO size | IOPS |" in text
-    assert "| Load | op\\_size 8 KiB |" in text
+    assert "| Workload | op\\_size 8 KiB |" in text
     assert "Configuration |" not in text
     assert '<button type="button">IO size</button>' in page(built)
 
