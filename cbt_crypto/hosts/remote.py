@@ -25,8 +25,7 @@ from types import MappingProxyType
 from typing import Optional, Protocol, TypeVar
 
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.hosts import command_log
-from cbt_crypto.hosts.shell import ENDING
+from cbt_crypto.hosts import command_log, shell
 from cbt_crypto.hosts.site import HostScripts, Site
 
 
@@ -251,33 +250,8 @@ def kill_script(
 
     The next signal is sent after `timeout` seconds.
     """
-    environs = "/proc/[0-9]*/environ"
-    if pid_files:
-        files = " ".join(map(shlex.quote, pid_files))
-        environs = f"$(sed -n 's|^[0-9][0-9]*$|/proc/&/environ|p' {files} 2>/dev/null) /dev/null"
-    return f"""\
-mark=$CBT_CRYPTO_MARK; unset CBT_CRYPTO_MARK; SUDO=${{BARE_SUDO:-}}
-now() {{ cut -d. -f1 /proc/uptime; }}
-marked() {{
-    $SUDO grep -lzxF "CBT_CRYPTO_MARK=$mark" {environs} 2>/dev/null | cut -d/ -f3 || :
-}}
-{ENDING}# All environments are searched only when nothing of what is known is left: that costs more.
-remaining() {{ ending | grep . || marked; }}
-seen=""
-for signal in {" ".join(signals)}; do
-    ends=$(( $(now) + {timeout} ))
-    pids=$(marked); seen="$seen $pids"
-    [ -z "$pids" ] || $SUDO kill -$signal $pids 2>/dev/null || :
-    while pids=$(remaining); [ -n "$pids" ] && [ "$(now)" -lt $ends ]; do
-        # Children that were born meanwhile; SIGTERM would disturb what is shutting down.
-        [ $signal != KILL ] || {{
-            pids=$(marked); seen="$seen $pids"
-            [ -z "$pids" ] || $SUDO kill -KILL $pids 2>/dev/null || :
-        }}
-        sleep 0.1
-    done
-done
-[ -z "$pids" ] || {{ echo "these processes do not end:" $pids >&2; exit 1; }}"""
+    words = ("end_marked", " ".join(signals), str(timeout), *pid_files)
+    return shell.call(shell.__file__, *words)
 
 
 def kill_osds_scripts(

@@ -53,13 +53,7 @@ _TIMEOUT_S = 60
 
 def names_script(powercap: str = POWERCAP) -> str:
     """Shell text that prints the name of each zone that can be read, a line each; maybe none."""
-    # intel-rapl-mmio:* is the same energy, counted again; the pattern does not match it.
-    text = """\
-for zone in "$1"/intel-rapl:*; do
-    { read -r _ < "$zone/energy_uj" && read -r _ < "$zone/max_energy_range_uj"; } 2>/dev/null &&
-        cat "$zone/name" || :
-done"""
-    return f"$SUDO sh -c {shlex.quote(text)} sh {shlex.quote(powercap)}"
+    return f"$SUDO sh -c {shlex.quote(shell.call(__file__, 'zones', powercap))}"
 
 
 def start_recorder(
@@ -80,18 +74,8 @@ def start_recorder(
     }
     program = shell.call_of_main(recorder_on_host, asked)
     start = shell.start_python(program, _pid_file(run_dir), "/dev/null", as_root=True)
-    path, pid_file = shlex.quote(f"{run_dir}/{RECORDING_FILE}"), shlex.quote(_pid_file(run_dir))
-    return f"""\
-umask 022
-# Two names of one host meet here, and share one.
-if (set -C; : > {pid_file}) 2>/dev/null; then
-{start}
-# Its start would take time from what is measured.
-n=0
-until [ -s {path} ] || [ $n -ge 200 ] || ! kill -0 $! 2>/dev/null; do
-    n=$((n + 1)); sleep 0.05
-done
-fi"""
+    words = ("start_once", f"{run_dir}/{RECORDING_FILE}", _pid_file(run_dir))
+    return f"start() {{\n{start}\n}}\n{shell.call(__file__, *words)}"
 
 
 def stop_recorder(run_dir: str) -> str:

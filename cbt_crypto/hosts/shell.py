@@ -140,17 +140,6 @@ def sequence(texts: Sequence[str], keep_going: bool) -> str:
     return f"bad=0; set +e\n{tries}\nset -e\n[ $bad = 0 ]"
 
 
-# A process loses its environment, and with it our mark, before it lets go of files and devices.
-#: Defines `ending`, which prints those of `$seen` that have a thread which is not at its end.
-ENDING = """\
-ending() {
-    for pid in $seen; do
-        ! grep -hs '^State:' /proc/$pid/task/*/status | grep -qv '[ZX] (' || echo $pid
-    done
-}
-"""
-
-
 def start_python(source: str, pid_file: str, output: str, as_root: bool = False) -> str:
     """`python_in_background`, with its process in a file, as `stop_in_background` wants it."""
     return f"{python_in_background(source, output, as_root)}\necho $! > {shlex.quote(pid_file)}"
@@ -178,32 +167,7 @@ def stop_in_background(pid_file: str, signals: Sequence[str] = ("TERM",)) -> str
 
     Only what is of the session that was started and carries our mark ends. Safe to repeat.
     """
-    where = shlex.quote(pid_file)
-    return f"""\
-# Two names of one host meet here: the other may just have removed it.
-pid=$(cat {where} 2>/dev/null) || :
-members() {{
-    for environ in $($SUDO grep -lszxF "CBT_CRYPTO_MARK=$CBT_CRYPTO_MARK" /proc/[0-9]*/environ); do
-        {{ read -r stat < "${{environ%environ}}stat"; }} 2>/dev/null || continue
-        set -- ${{stat##*) }}  # state, parent, group, session
-        [ "$4" != "$pid" ] || basename "${{environ%/environ}}"
-    done
-}}
-{ENDING}# All environments are searched only when nothing of what is known is left: that costs more.
-remaining() {{ ending | grep . || members; }}
-if [ -n "$pid" ]; then
-    seen=""
-    for signal in {" ".join(signals)}; do
-        pids=$(members); seen="$seen $pids"
-        [ -z "$pids" ] || $SUDO kill -s $signal $pids 2>/dev/null || :
-        n=0
-        while pids=$(remaining); [ -n "$pids" ] && [ $n -lt 100 ]; do
-            sleep 0.05; n=$((n+1))
-        done
-    done
-    rm -f {where}
-    pid=$pids
-fi"""
+    return call(__file__, "end_session", pid_file, " ".join(signals))
 
 
 #: Seconds in which collectl writes a sample, once it has made its file.
@@ -215,21 +179,9 @@ def first_sample(directory: str, patience_s: int, while_true: str = ":", lead_s:
 
     Where what follows takes `lead_s` before it counts, a file is enough.
     """
-    where = shlex.quote(directory)
-    is_sampled = "" if lead_s >= LEAD_S else """ && zcat -f "$file" 2>/dev/null | grep -qv '^#'"""
-    return f"""\
-sampled() {{
-    for file in {where}/*; do
-        [ -f "$file" ]{is_sampled} && return 0
-    done
-    return 1
-}}
-n=0
-# Ever more seldom: programs that look take an emulated CPU away from the one that starts.
-while ! sampled && {while_true} && [ $n -lt {2 * patience_s} ]; do
-    case $n in 0|1|2|3) sleep 0.1 ;; *) sleep 0.5 ;; esac
-    n=$((n+1))
-done"""
+    kind = "file" if lead_s >= LEAD_S else "sample"
+    wait = call(__file__, "first_sample", directory, str(2 * patience_s), kind)
+    return f"still_runs() {{ {while_true}; }}\n{wait}"
 
 
 def section(marker: str, text: str) -> str:

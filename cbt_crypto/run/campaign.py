@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import CellBenchmark, CellOutcome, Engine
 from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import NONSENSE, Remote, misread
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.cells import Cell, share
@@ -51,9 +51,8 @@ _FULL_KB = 2048
 
 def diagnosis(remote: Remote, site: Site) -> str:
     """What is wrong on the hosts now: clauses that each begin with `; `, or nothing."""
-    results = remote.attempt(
-        dict.fromkeys(site.hosts, _script(site.tmp_dir)), _TIMEOUT_S, "diagnose"
-    )
+    script = shell.call(__file__, "diagnose", f"{site.tmp_dir}/ceph/run", str(_FULL_KB))
+    results = remote.attempt(dict.fromkeys(site.hosts, script), _TIMEOUT_S, "diagnose")
     clauses: list[str] = []
     for host, result in results.items():
         if result.status is None:
@@ -62,21 +61,6 @@ def diagnosis(remote: Remote, site: Site) -> str:
         lines = (line.strip() for line in result.stdout.splitlines())
         clauses += [f"{line} on {host}" for line in lines if line]
     return "".join(f"; {clause}" for clause in clauses)
-
-
-def _script(tmp_dir: str) -> str:
-    """A process id may be another's by now, so the program's name is looked at too."""
-    return f"""\
-cd {shlex.quote(tmp_dir)}/ceph/run 2>/dev/null || exit 0
-for file in *.pid; do
-    [ -s "$file" ] || continue
-    case $(cat "/proc/$(cat "$file")/comm" 2>/dev/null) in
-        ceph-*) ;;
-        *) echo "${{file%.pid}} has ended" ;;
-    esac
-done
-free=$(df -Pk . | awk 'NR == 2 {{ print $4 }}')
-[ "$free" -ge {_FULL_KB} ] || echo 'the disk of tmp_dir is full'"""
 
 
 #: How old the last look may be at whether the hosts are still held, in seconds.

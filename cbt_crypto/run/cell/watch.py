@@ -71,57 +71,26 @@ def _start(watches: Mapping[str, Any], directory: str) -> str:
     )
 
 
-#: Nothing here waits for a watcher that has ended. Its pipes are opened both ways, as that waits
-#: for nobody; the answer is then read from an end that is closed when the watcher ends, and that is
-#: open before it is asked, so that no answer is lost.
-_ASKING = """
-is_watching() {
-    [ -r "$watched.pid" ] && read -r watcher < "$watched.pid" || return 1
-    [ -r "/proc/$watcher/stat" ] && read -r stat < "/proc/$watcher/stat" || return 1
-    case ${stat##*) } in [ZX]*) return 1 ;; esac
-}
-ask_watcher() {
-    { exec 8< "$watched.told"; } 9<> "$watched.told"
-    echo "$1" 1<> "$watched.ask"
-    read -r told <&8 || told=
-    exec 8<&-
-}
-python_of_watcher() {
-    is_watching || { $SUDO python3 -I -S "$@"; return; }
-    cat > "$watched.program"; : > "$watched.out"; : > "$watched.err"
-    printf %s "$2" > "$watched.argument"
-    ask_watcher run
-    [ -n "$told" ] || { $SUDO python3 -I -S "$@" < "$watched.program"; return; }
-    cat "$watched.out"
-    [ ! -s "$watched.err" ] || cat "$watched.err" >&2
-    return "$told"
-}"""
-
-
 def asked(directory: str) -> str:
     """Shell text: the watcher runs programs of `shell.python` that follow, if it is still there."""
-    return f"watched={shlex.quote(_base(directory))}{_ASKING}\n{shell.PYTHON}=python_of_watcher\n"
+    return _with_watcher(directory)
+
+
+def _with_watcher(directory: str, text: str = "") -> str:
+    text = shell.calling(__file__, f"{shell.PYTHON}=python_of_watcher\n{text}")
+    return f"watched={shlex.quote(_base(directory))}\n{text}"
 
 
 def ready(directory: str) -> str:
     """Shell text that waits for a look at everything; later programs run in the watcher."""
-    return f"""{asked(directory)}
-n=0; until [ -s "$watched.jsonl" ]; do
-    is_watching && [ $n -lt {10 * _PATIENCE_S} ] || {{ tail -n 3 "$watched.said" >&2; exit 1; }}
-    n=$((n + 1)); sleep 0.1
-done"""
+    return _with_watcher(directory, f"wait_for_look {10 * _PATIENCE_S}")
 
 
 def stop(directory: str) -> str:
     """Shell text that ends the watcher after a last look, and prints what it wrote."""
-    return f"""{asked(directory)}
-! is_watching || ask_watcher end
-# It ends by itself now; what is looked up of a process to be killed would cost more than a wait.
-n=0; while is_watching && [ $n -lt 20 ]; do sleep 0.05; n=$((n + 1)); done
-is_watching || rm -f "$watched.pid"
-{shell.stop_in_background(f"{_base(directory)}.pid")}
-cat "$watched.jsonl" 2>/dev/null || :
-rm -f "$watched".*"""
+    end = shell.stop_in_background(f"{_base(directory)}.pid")
+    show = 'cat "$watched.jsonl" 2>/dev/null || :\nrm -f "$watched".*'
+    return _with_watcher(directory, f"ask_to_end\n{end}\n{show}")
 
 
 def parse(text: str) -> WatchRecord:

@@ -38,46 +38,6 @@ from cbt_crypto.run.targets.cluster import overlaid, take_down
 _FIND = "find the OSDs' admin sockets"
 _FSID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-# The head may be a command that enters a container: what `ceph` says is all that is known of it.
-_ANSWERS = """\
-wrong=
-if said=$(timeout LIMIT_S ASK osd dump 2>&1); then
-    for pool in $POOLS; do
-        echo "$said" | grep -q "^pool [0-9]* '$pool' " || wrong="has no pool $pool; make it"
-    done
-else
-    case $?:$said in
-    124:*) wrong="does not answer within LIMIT_S s; is it up, and are these its monitors" ;;
-    *'unable to find a keyring on '*)
-        keys=${said#*unable to find a keyring on }; keys=${keys%%: *}
-        wrong="takes a key, and that of $CLIENT is not in ${keys%,}; put it there" ;;
-    *'errno 95'*) wrong="takes a key, and none of $CLIENT is where Ceph looks for it" ;;
-    *) wrong="does not let $CLIENT in: $(echo "$said" | tail -n 1)" ;;
-    esac
-fi
-[ -z "$wrong" ] || echo "the cluster of $CONF $wrong"
-"""
-_HAS_NO_IMAGE = """\
-if [ -z "$wrong" ]; then
-    there=$(PRESENT
-    )
-    first=$(echo "$there" | sort | head -n 1)
-    case $first in
-    '') echo "$said" | sed -n 's/^fsid //p' ;;
-    'there '*) echo "image ${first#there } is on the cluster already, and this campaign would \
-make it; if a killed run left it, cbt-crypto cleanup of its archive removes it, else remove or \
-rename it" ;;
-    *) echo "rbd info does not tell whether there is an image ${first#unknown }; fix that" ;;
-    esac
-fi"""
-_LETS_CLIENT_IN = """\
-said=$( CONNECT
-) || :
-case $said in
-????????-????-????-????-????????????) echo "$said" ;;
-*) echo "$CLIENT is not let in: $(echo "$said" | tail -n 1)" ;;
-esac"""
-
 
 @dataclass(frozen=True)
 class LetIn(Fact):
@@ -99,11 +59,10 @@ def of_head(
     words = ceph_conf.client_words(site.conf, site.client_id)
     limit, of_rbd = shell.answer_limit(site.ceph_cmd), shell.answer_limit(section.rbd_cmd)
     rbd = f"timeout {of_rbd} {shell.command(section.rbd_cmd)} {words}"
-    script = (
-        _settings(site, POOLS=" ".join(pools))
-        + _ANSWERS.replace("LIMIT_S", str(limit)).replace("ASK", site.ceph_command)
-        + _HAS_NO_IMAGE.replace("PRESENT", rbd_images.present(names, rbd) or ":")
-    )
+    ask = f'ask() {{ timeout {limit} {site.ceph_command} "$@"; }}'
+    present = f"present() {{\n{rbd_images.present(names, rbd) or ':'}\n}}"
+    calls = shell.call(__file__, "check_cluster", str(limit), *pools)
+    script = f"{_settings(site)}{ask}\n{present}\n{calls}"
     takes_s = limit + of_rbd * rbd_images.turns(names)
     return LetIn("existing cluster", (site.head,), script, CLUSTER, takes_s)
 
@@ -116,13 +75,14 @@ def of_clients(site: Site, cells: Sequence[Cell]) -> Requirement:
     # fio is no root, who may read every key; what the kernel maps is mapped by root.
     if any(cell.scenario.uses_client_libraries for cell in cells):
         connect = f"{shell.PYTHON}='python3 -I -S'\n{connect}"
-    script = _settings(site) + _LETS_CLIENT_IN.replace("CONNECT", f"(\n{connect}) 2>&1")
+    calls = shell.call(__file__, "check_client")
+    script = f"{_settings(site)}connect() {{\n{connect}}}\n{calls}"
     hosts = tuple(dict.fromkeys(loading))
     return LetIn("client", hosts, script, CLUSTER, rados_client_on_host.TIMEOUT_S + 10)
 
 
-def _settings(site: Site, **more: str) -> str:
-    values = {"CONF": site.conf, "CLIENT": f"client.{site.client_id}", **more}
+def _settings(site: Site) -> str:
+    values = {"CONF": site.conf, "CLIENT": f"client.{site.client_id}"}
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
 
 

@@ -1,0 +1,42 @@
+# shellcheck shell=sh
+# Whether a cluster lets its head and clients in. CONF and CLIENT are the caller's, and so are
+# `ask`, `present` and `connect`. The head may be a command that enters a container: what `ceph`
+# says is all that is known of it.
+
+# $1 are the seconds that `ask` has; pools follow.
+check_cluster() {
+    limit=$1; shift
+    wrong=
+    if said=$(ask osd dump 2>&1); then
+        for pool; do
+            echo "$said" | grep -q "^pool [0-9]* '$pool' " || wrong="has no pool $pool; make it"
+        done
+    else
+        case $?:$said in
+        124:*) wrong="does not answer within $limit s; is it up, and are these its monitors" ;;
+        *'unable to find a keyring on '*)
+            keys=${said#*unable to find a keyring on }; keys=${keys%%: *}
+            wrong="takes a key, and that of $CLIENT is not in ${keys%,}; put it there" ;;
+        *'errno 95'*) wrong="takes a key, and none of $CLIENT is where Ceph looks for it" ;;
+        *) wrong="does not let $CLIENT in: $(echo "$said" | tail -n 1)" ;;
+        esac
+    fi
+    [ -z "$wrong" ] || { echo "the cluster of $CONF $wrong"; return 0; }
+    there=$(present)
+    first=$(echo "$there" | sort | head -n 1)
+    case $first in
+    '') echo "$said" | sed -n 's/^fsid //p' ;;
+    'there '*) echo "image ${first#there } is on the cluster already, and this campaign would \
+make it; if a killed run left it, cbt-crypto cleanup of its archive removes it, else remove or \
+rename it" ;;
+    *) echo "rbd info does not tell whether there is an image ${first#unknown }; fix that" ;;
+    esac
+}
+
+check_client() {
+    said=$(connect 2>&1) || :
+    case $said in
+    ????????-????-????-????-????????????) echo "$said" ;;
+    *) echo "$CLIENT is not let in: $(echo "$said" | tail -n 1)" ;;
+    esac
+}
