@@ -1,10 +1,11 @@
-"""Which of Ceph's libraries client processes have mapped: a `Watch`. Runs on hosts: Python 3.6.
+"""How processes of Ceph run: files that they have mapped, environment, limits. Runs on hosts.
 
-What a program is linked with says less: fio's engines are loaded at run time.
+What a program is linked with says less: fio's engines are loaded at run time. Python 3.6.
 """
 
 import json
 import os
+import pwd
 import re
 import sys
 from typing import Any, Dict, List, Set  # noqa: F401 - in comments
@@ -16,6 +17,9 @@ from cbt_crypto.hosts.clients_on_host import Clients
 _OF_CEPH = re.compile(
     r"/(ceph-(mon|mgr|osd)|libceph[^/]*|librados[^/]*|librbd[^/]*|libcls_[^/]*|libec_[^/]*)$"
 )
+
+#: Variables that decide how a daemon allocates memory.
+_KEPT = ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "LD_PRELOAD", "MALLOC_CONF", "GLIBC_TUNABLES")
 
 
 def mapped(pid: str) -> List[str]:
@@ -39,6 +43,43 @@ def read_daemon(folder: str, name: str) -> Dict[str, object]:
         raise ValueError("its admin socket does not tell the version")
     about["version"] = answer["version"]
     return about
+
+
+def read_settings(pid_files: Dict[str, str]) -> Dict[str, Dict[str, Any]]:
+    """What each process has for environment and limits; empty where it does not run."""
+    return {name: _settings(path) for name, path in pid_files.items()}
+
+
+def _settings(pid_file: str) -> Dict[str, Any]:
+    try:
+        with open(pid_file) as file:
+            pid = file.read().strip()
+        with open(f"/proc/{pid}/environ", "rb") as binary:
+            environ = binary.read().split(b"\0")
+        with open(f"/proc/{pid}/limits") as file:
+            limits = file.read().splitlines()
+        user = os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return {}
+    named = dict(one.decode(errors="replace").split("=", 1) for one in environ if b"=" in one)
+    files = [line.split()[3:5] for line in limits if line.startswith("Max open files")]
+    return {
+        "pid": int(pid),
+        "environment": {name: named[name] for name in _KEPT if name in named},
+        "open_files": files[0][0] if files else None,
+        "open_files_allowed": files[0][1] if files else None,
+        "user_id": user,
+        "user": _name_of(user),
+    }
+
+
+def _name_of(user: int) -> str:
+    """Names of people are nobody's business: an archive may be sent."""
+    try:
+        name = pwd.getpwuid(user).pw_name
+    except KeyError:
+        name = ""
+    return name if name in ("root", "ceph") else f"uid {user}"
 
 
 def main() -> None:

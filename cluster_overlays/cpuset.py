@@ -25,49 +25,6 @@ from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
 
-# Campaigns on one host differ by tmp_dir, which is in the mark of all they start. Nodes of labs
-# share a kernel and its cgroups, and may have the same name in each of them: what tells them apart
-# is their network namespace. `_group` and `cpus_on_host` make the same names.
-_JOIN = """
-campaign=$(printf %s "${CBT_CRYPTO_MARK%@*}" | sha256sum | cut -c1-8)
-own="$0.$campaign.$(stat -Lc %i /proc/self/ns/net)"
-for group in /sys/fs/cgroup/"$own"/clients /sys/fs/cgroup/*/"$own"/clients; do
-    [ -d "$group" ] || continue
-    echo $$ | $SUDO tee "$group/cgroup.procs" > /dev/null || exit 1
-    exec "$@"
-done
-echo "there is no cgroup $0/clients" >&2
-exit 1
-""".strip()
-
-# A process that is about to end still fills its group: wait for it a little.
-_REMOVE = """
-own=NAME.$(stat -Lc %i /proc/self/ns/net)
-for ours in /sys/fs/cgroup/"$own" /sys/fs/cgroup/*/"$own"; do
-    [ -d "$ours" ] || continue
-    # Ours is root's or the campaign's user's, and has no groups but those that we make.
-    strange=$(cd "$ours" && for one in */ */*/; do case $one in
-        clients/|osd.[0-9]*/|'*/'|'*/*/') ;; *) echo "$one" ;; esac; done)
-    owner=$(stat -c %u "$ours")
-    if [ -n "$strange" ] || { [ "$owner" != 0 ] && [ "$owner" != "${CBT_CRYPTO_UID:-0}" ]; }; then
-        echo "$ours is not ours alone:" $strange "owner $owner; it is left" >&2
-        exit 1
-    fi
-    for group in "$ours"/*/ "$ours"; do
-        [ -d "$group" ] || continue
-        tries=50
-        until $SUDO rmdir "$group" 2>/dev/null; do
-            tries=$((tries - 1))
-            if [ $tries = 0 ]; then
-                echo "$group is still in use by processes" $(cat "$group/cgroup.procs") >&2
-                exit 1
-            fi
-            sleep 0.1
-        done
-    done
-done
-""".strip()
-
 
 class CpuSet(Overlay):
     """Confine the OSDs of each host to whole cores, and keep client processes off them."""
@@ -133,7 +90,8 @@ class CpuSet(Overlay):
     def wrap_client(self, host: str, command: str) -> str:
         if not self._confines_clients:
             return command
-        return f'SUDO="$SUDO" sh -c {shlex.quote(_JOIN)} {shlex.quote(_base(host))} {command}'
+        join = shlex.quote(shell.calling(__file__, 'join_clients "$0" "$@"'))
+        return f'SUDO="$SUDO" sh -c {join} {shlex.quote(_base(host))} {command}'
 
     @override
     def probe(self, site: Site) -> HostScripts:
@@ -211,7 +169,7 @@ class CpuSet(Overlay):
     @override
     def take_down(self, site: Site) -> HostScripts:
         hosts = dict.fromkeys((*site.osd_hosts, *site.clients))
-        return {host: _REMOVE.replace("NAME", shlex.quote(_group(site, host))) for host in hosts}
+        return {host: shell.call(__file__, "remove_groups", _group(site, host)) for host in hosts}
 
     @override
     def transition_to(self, new: Self) -> Transition:

@@ -243,19 +243,7 @@ def _subnet(text: str) -> str:
 
 _Address = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$")]
 
-# In a network namespace of its own, which goes with it: nothing of the host is touched.
-_CHECK = """
-PATH=$PATH:/usr/sbin:/sbin
-for program in ip unshare python3 PROGRAMS; do
-    command -v $program > /dev/null && continue
-    case $program in wg) package=wireguard-tools ;; ip|bridge) package=iproute2 ;;
-        unshare) package=util-linux ;; *) package=$program ;; esac
-    echo "$program is missing; install $package"; exit 0
-done
-said=$($SUDO unshare -n sh -c TRY 2>&1) && echo ok ||
-    echo "its kernel, $(uname -r), cannot make a KIND tunnel ($(echo "$said" | tail -n 1));" \\
-        "take another kernel, or a lab of virtual machines"
-""".strip()
+#: What is tried in a network namespace of its own, which goes with it.
 _TRY = {
     "vxlan": "ip link add trial0 type vxlan id 1 dstport 4790",
     "ipip": "ip link add trial0 type ipip local 192.0.2.1 remote 192.0.2.2",
@@ -338,8 +326,8 @@ class Network(Overlay):
     def requirements(self, site: Site) -> Sequence[Requirement]:
         if not self.is_present:
             return ()
-        check = _CHECK.replace("PROGRAMS", _PROGRAMS[self.type]).replace("KIND", self.type)
-        script = check.replace("TRY", shlex.quote(_TRY[self.type]))
+        words = ("check_tunnel", self.type, _TRY[self.type], *_PROGRAMS[self.type].split())
+        script = shell.call(__file__, *words)
         needs = [
             Requirement(f"a {self.type} tunnel", site.hosts, script),
             Requirement(f"addresses of {self.subnet}", site.hosts, self._unused(site)),
@@ -364,20 +352,8 @@ class Network(Overlay):
         return None
 
     def _unused(self, site: Site) -> str:
-        network, link = ipaddress.IPv4Network(self.subnet), self._link(site)
-        program = (
-            "import ipaddress, json, subprocess, sys\n"
-            "text = subprocess.check_output(['ip', '-j', '-4', 'addr'])\n"
-            "for one in json.loads(text.decode()):\n"
-            "    for info in one.get('addr_info', ()):\n"
-            "        own = one['ifname'].startswith(sys.argv[2])\n"
-            "        if not own and ipaddress.ip_address(info['local']) in "
-            "ipaddress.ip_network(sys.argv[1]):\n"
-            "            sys.exit(print('has an address in', sys.argv[1], 'on', one['ifname'] + "
-            "'; name another network.subnet'))\n"
-            "print('ok')"
-        )
-        return f"python3 -I -c {shlex.quote(program)} {network} {link}"
+        asked = {"action": "unused", "subnet": self.subnet, "own": self._link(site)}
+        return shell.python(shell.program(tunnel_on_host), asked)
 
     @override
     def check_ceph_conf(self, conf: Mapping[str, Mapping[str, str]]) -> Optional[str]:

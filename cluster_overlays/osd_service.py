@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Optional
 from pydantic import Field
 from typing_extensions import Self, override
 
+from cbt_crypto.cluster_overlays import ceph_running_on_host
 from cbt_crypto.cluster_overlays.base import (
     Finding,
     Overlay,
@@ -37,35 +38,6 @@ prlimit --pid $$ --nofile={files}:{files} 2> /dev/null || ulimit -n "$(ulimit -H
 """.strip()
 
 _CHECK = "prlimit --nofile={files}:{files} true 2> /dev/null && echo ok || echo {sentence}"
-
-_READ = """
-import json, os, pwd, sys
-
-def name_of(user):
-    try:
-        name = pwd.getpwuid(user).pw_name
-    except KeyError:
-        name = ""
-    # Names of people are nobody's business: an archive may be sent.
-    return name if name in ("root", "ceph") else "uid %d" % user
-
-def read_process(pid_file):
-    try:
-        pid = open(pid_file).read().strip()
-        environ = open("/proc/%s/environ" % pid, "rb").read().split(b"\\0")
-        limits = open("/proc/%s/limits" % pid).read().splitlines()
-        user = os.stat("/proc/%s" % pid).st_uid
-    except OSError:
-        return {}
-    named = dict(one.decode(errors="replace").split("=", 1) for one in environ if b"=" in one)
-    files = [line.split()[3:5] for line in limits if line.startswith("Max open files")]
-    return {"pid": int(pid), "environment": {name: named[name] for name in KEEP if name in named},
-            "open_files": files[0][0] if files else None, "user_id": user, "user": name_of(user),
-            "open_files_allowed": files[0][1] if files else None}
-
-KEEP = ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "LD_PRELOAD", "MALLOC_CONF", "GLIBC_TUNABLES")
-print(json.dumps({osd: read_process(path) for osd, path in json.loads(sys.argv[1]).items()}))
-"""
 
 
 class OsdService(Overlay):
@@ -124,8 +96,13 @@ class OsdService(Overlay):
 
     @override
     def probe(self, site: Site) -> HostScripts:
+        name = ceph_running_on_host.read_settings.__name__
+        start = f"print(json.dumps({name}(json.loads(sys.argv[1]))))"
+        source = shell.definitions(ceph_running_on_host) + start
         return {
-            host: shell.python(_READ, {f"osd.{osd.id}": osd.pid_file for osd in site.osds_of(host)})
+            host: shell.python(
+                source, {f"osd.{osd.id}": osd.pid_file for osd in site.osds_of(host)}
+            )
             for host in site.osd_hosts
         }
 

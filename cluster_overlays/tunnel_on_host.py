@@ -347,7 +347,21 @@ def address_of(text: str) -> str:
     return str(mapped or address)
 
 
-ACTIONS = {"introduce": introduce, "make": make, "remove": remove, "show": show}
+def unused(request: Request) -> None:
+    """Print ok, or who has an address in the subnet already, but for links of our own."""
+    subnet = ipaddress.IPv4Network(request["subnet"])
+    for link in json.loads(run(["ip", "-j", "-4", "addr"])):
+        for info in link.get("addr_info", ()):
+            own = link["ifname"].startswith(request["own"])
+            if not own and ipaddress.ip_address(info["local"]) in subnet:
+                name = "{}; name another network.subnet".format(link["ifname"])
+                sys.exit(print("has an address in", subnet, "on", name))
+    print("ok")
+
+
+ACTIONS = {
+    "introduce": introduce, "make": make, "remove": remove, "show": show, "unused": unused,
+}  # fmt: skip
 
 
 if __name__ == "__main__":

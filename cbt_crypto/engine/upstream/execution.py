@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.hosts import fetch
+from cbt_crypto.hosts import fetch, shell
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.remote import LONGEST, TOO_LONG, answered, packed, preamble
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
@@ -302,26 +302,13 @@ def _osd(
         cases.append(f'*" -i {osd.id} "*)\n{start};;')
     mkfs = _noted_daemon(f'{{ ours "$@" && {_word(program)} "$@"; }}', "ceph-osd")
     which = 'device=\ncase " $* " in\n' + "\n".join(proofs) + "\nesac\n"
+    by_osd = f'case " $* " in\n*" --mkfs "*)\n{which}{mkfs};;\n' + "\n".join(cases) + "\nesac\n"
     return (
-        f"log=$base/log/ceph-osd.out\ncd /\n{destroy.proof(site.tmp_dir)}{_OURS}"
-        f'case " $* " in\n*" --mkfs "*)\n{which}{mkfs};;\n' + "\n".join(cases) + "\nesac\n"
+        f"log=$base/log/ceph-osd.out\ncd /\n{destroy.proof(site.tmp_dir)}"
+        # What runs this as root is sudo, of the campaign's user.
+        f"CBT_CRYPTO_UID=${{SUDO_UID:-$CBT_CRYPTO_UID}}\n{shell.calling(__file__, by_osd)}"
         'echo "ceph-osd $*: not an OSD of this host" >&2\nexit 2\n'
     )
-
-
-# Upstream chooses the OSD's uuid itself. What runs this as root is sudo, of the campaign's user.
-_OURS = """
-CBT_CRYPTO_UID=${SUDO_UID:-$CBT_CRYPTO_UID}
-ours() {
-    [ -n "$device" ] || return 0
-    uuid=
-    for word; do
-        [ "$uuid" != next ] || uuid=$word
-        [ "$word" != --osd-uuid ] || uuid=next
-    done
-    prove ready "$device" bluestore > /dev/null && prove share "$device" "$uuid"
-}
-"""
 
 
 def _write(base: str, files: Mapping[str, str]) -> str:

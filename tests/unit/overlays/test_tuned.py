@@ -106,8 +106,8 @@ def test_the_roles_get_the_profile_and_the_others_their_own_back(site: Site) -> 
     restored = ABSENT.after_osds(site)
     assert set(applied) == set(restored) == {"node0", "node1", "node2", "node3"}
     assert applied["node0"] == restored["node0"]
-    assert applied["node2"].startswith("set -- network-latency /tmp/cbt/tuned.node2\n")
-    assert restored["node2"].startswith("set -- /tmp/cbt/tuned.node2\n")
+    assert applied["node2"].endswith("\nactivate network-latency /tmp/cbt/tuned.node2")
+    assert restored["node2"].endswith("\nrestore /tmp/cbt/tuned.node2")
     assert ABSENT.take_down(site) == on_osds.take_down(site) == restored
 
 
