@@ -269,6 +269,50 @@ def test_a_monitor_that_does_not_start_ends_the_campaign(
     assert cells(tmp_path / "archive") == []
 
 
+#: Runs a campaign, and sends it a signal when a line is there; prints its status and what is left.
+_SIGNALLED = """
+signal=$1 line=$2; shift 2
+# A shell's background is deaf to interrupts, and a campaign respects that.
+env --default-signal=INT,TERM,HUP "$@" > out 2> err & pid=$!
+until grep -q "$line" out; do kill -0 $pid; sleep 0.2; done
+case $line in cell*) until pgrep -x fio > /dev/null; do kill -0 $pid; sleep 0.2; done ;; esac
+sleep 2
+kill -"$signal" $pid
+status=0; wait $pid || status=$?
+echo "status $status"
+pgrep -a "ceph-|fio|collectl" || :
+"""
+
+
+@pytest.mark.parametrize(
+    ("signal", "line"),
+    [("TERM", "deploy Secure"), ("TERM", "cell 1/2"), ("INT", "cell 2/2"), ("HUP", "cell 1/2")],
+)
+def test_a_signal_takes_down_what_upstream_made(
+    needs_ceph: None, checkout: Checkout, tmp_path: Path, signal: str, line: str
+) -> None:
+    """By upstream's own killing by name, which its namespace confines to this cluster."""
+    secure = {"Plain": {}, "Secure": {"secure_messenger": {}}}
+    config = write(
+        tmp_path, "campaign.yaml", {"configurations": secure, "control": False},
+        {"rbd_single_client": {**_SHORT, "mode": "randread"}},
+    )  # fmt: skip
+    command = campaign(str(checkout.path), tmp_path / "archive", config)
+    script = f"set -eu; cd {shlex.quote(str(tmp_path))}\n{_SIGNALLED}"
+    done = isolated(tmp_path, "sh", "-c", script, "sh", signal, line, *command)
+    said = (tmp_path / "err").read_text()
+    assert done.stdout == "status 1\n", (done.stdout, said, (tmp_path / "out").read_text())
+    assert "interrupted; " in said and "Traceback" not in said, said
+    assert not (tmp_path / "cluster").exists()
+    measured = [cell["state"] for cell in cells(tmp_path / "archive")]
+    assert measured == ["finished"] * (line in ("deploy Secure", "cell 2/2"))
+    if signal == "INT":
+        again = isolated(tmp_path, *command)
+        assert again.returncode == 0, again.stdout + again.stderr
+        states = [cell["state"] for cell in cells(tmp_path / "archive")]
+        assert states == ["finished"] * 2
+
+
 def stock(python: Path, directory: Path, clone: Path, archive: Path, config: Path) -> Any:
     words = shlex.join([str(python), "./cbt.py", "-a", str(archive), str(config)])
     return isolated(directory, "sh", "-c", f"cd {clone} && {words}")
