@@ -37,6 +37,8 @@ _THREADS_A_SECOND = 600
 #: What is rarely of interest is read each fifth time while it does nothing.
 _SELDOM = 5
 _KERNEL_THREAD = 0x00200000
+#: Whether the kernel counts how long a thread waited for a CPU.
+_HAS_DELAYS = os.path.exists("/proc/self/schedstat")
 
 
 def read(path: str) -> str:
@@ -51,13 +53,15 @@ class Task:
     def __init__(self, path: str, kind: str, is_eager: bool, from_start: bool) -> None:
         """`kind` is its class, or empty where its name decides; OSError if it is gone."""
         self.fd = os.open(path, os.O_RDONLY)
+        self.path = path
         self.kind = kind
         self.is_eager = is_eager
         self.name = ""
-        self.user = self.sys = self.looked = 0
+        self.user = self.sys = self.looked = self.delay_us = 0
         self.is_quiet = False
         if not from_start:
             self.moved()
+            self.waited_us()
 
     def moved(self) -> Tuple[int, int]:
         """Ticks in user and system mode since the last time. OSError if it has ended."""
@@ -69,6 +73,14 @@ class Task:
         moved = user - self.user, system - self.sys
         self.user, self.sys = user, system
         return moved
+
+    def waited_us(self) -> int:
+        """Microseconds in which it could run and had no CPU, since the last time."""
+        if not self.is_eager or not _HAS_DELAYS:
+            return 0
+        before, self.delay_us = self.delay_us, int(read(f"{self.path[:-4]}schedstat").split()[1])
+        self.delay_us //= 1000
+        return self.delay_us - before
 
     def close(self) -> None:
         """Let go of its file."""
@@ -141,8 +153,8 @@ class Tasks:
         self.whole.get(pid, set()).discard(thread)
 
     def sample(self) -> Optional[Dict[str, List[Any]]]:
-        """By class: ticks (user, system; its busiest thread's), its number, name; None if not
-        due."""
+        """By class: ticks (user, system; its busiest thread's), its number, name, and us that
+        threads of Ceph and of clients waited for a CPU; None if not due."""
         self.looks += 1
         if self.looks % self.every:
             return None
@@ -154,13 +166,14 @@ class Tasks:
                 continue
             try:
                 user, system = task.moved()
+                waited = task.waited_us() if user or system else 0
             except (OSError, ValueError, IndexError):
                 self.drop(key)
                 continue
             task.is_quiet = not task.is_eager and not (user or system)
             if user or system:
                 share = (user + system) // max(turn - task.looked, 1)
-                count(classes, key, task, (user, system, share))
+                count(classes, key, task, (user, system, share, waited))
             task.looked = turn
         eager = sum(task.is_eager for task in self.tasks.values())
         cost = eager + (len(self.tasks) - eager) // _SELDOM
@@ -168,14 +181,17 @@ class Tasks:
         return classes
 
 
-def count(classes: Dict[str, List[Any]], key: str, task: Task, used: Tuple[int, int, int]) -> None:
-    """Add what one thread used to its class: user and system ticks, and those of one look."""
+def count(classes: Dict[str, List[Any]], key: str, task: Task, used: Tuple[int, ...]) -> None:
+    """Add to its class a thread's user and system ticks, those of one look, and us of waiting."""
     kind = task.kind or class_of(task.name, "ceph-rest" if task.is_eager else "kernel")
-    total = classes.setdefault(kind, [0, 0, 0, 0, ""])
+    waits = [0] if task.is_eager and _HAS_DELAYS else []
+    total = classes.setdefault(kind, [0, 0, 0, 0, "", *waits])
     total[0] += used[0]
     total[1] += used[1]
     if used[2] > total[2]:
-        total[2:] = [used[2], int(key.rpartition("/")[2]), task.name]
+        total[2:5] = [used[2], int(key.rpartition("/")[2]), task.name]
+    if waits:
+        total[5] += used[3]
 
 
 class Kernel:

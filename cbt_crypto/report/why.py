@@ -29,9 +29,10 @@ FULL_THREAD = 0.9
 FULL_CPUS, FULL_CPU, FULL_LINK, FULL_DEVICE = 0.95, 0.95, 0.9, 0.95
 #: Cores from which on processes that are neither Ceph's nor a client's disturb.
 OTHERS_CORES = 0.5
-#: A full CPU holds up somebody where tasks wait for one for this share of the time, by the
-#: kernel's pressure stall information (psi); where it does not tell, only full hosts are named.
-WAITED = 0.5
+#: A full CPU holds up Ceph and clients where their threads wait for one this long, as a share of
+#: the time that they run (schedstat's run delay); else where any task waits for this share of the
+#: time (psi). Work of a lower priority does not hold up anybody.
+WAITED, PRESSED = 0.25, 0.5
 #: An OSD that waits for a throttle for this share of the time is held up by it.
 THROTTLED = 0.2
 #: Sentences under one percentage.
@@ -64,7 +65,7 @@ def limit_of(run: Run) -> Optional[Limit]:
 def _limits(run: Run) -> Iterator[Limit]:
     """In the order in which one hides the others: a full client asks no more of the rest."""
     hosts = run.recorded.hosts
-    for test in (_client_thread, _others, _link, _osd_thread, _all_cpus, _one_cpu, _device):
+    for test in (_client_thread, _link, _others, _osd_thread, _all_cpus, _one_cpu, _device):
         for host in hosts:
             yield from test(host)
     yield from _throttle(run)
@@ -81,7 +82,7 @@ def _client_thread(host: HostRecord) -> Iterator[Limit]:
 def _others(host: HostRecord) -> Iterator[Limit]:
     """What proc(5) counts for processes that are neither Ceph's nor this campaign's clients."""
     use = host.threads.get("other")
-    if use is None or not (host.busy >= FULL_CPUS or _is_one_cpu_full(host)):
+    if use is None or not (_are_all_cpus_full(host) or _is_one_cpu_full(host)):
         return
     cores = use.user + use.sys
     if cores >= OTHERS_CORES:
@@ -119,13 +120,26 @@ def _osd_thread(host: HostRecord) -> Iterator[Limit]:
 
 def _all_cpus(host: HostRecord) -> Iterator[Limit]:
     """Busy is all that /proc/stat counts but idle, iowait and steal."""
-    if host.busy >= FULL_CPUS:
+    if _are_all_cpus_full(host):
         text = f"all CPUs of {host.host} ({host.busy:.0%} busy)"
         yield Limit("all CPUs of a host", text)
 
 
+def _is_held_up(host: HostRecord) -> Optional[bool]:
+    """Whether somebody waits for a CPU; None where nothing tells."""
+    waits = [use for use in host.threads.values() if use.waits is not None]
+    if waits:
+        ran = sum(use.user + use.sys for use in waits)
+        return sum(use.waits or 0.0 for use in waits) >= WAITED * ran
+    return None if host.waits_cpu is None else host.waits_cpu >= PRESSED
+
+
+def _are_all_cpus_full(host: HostRecord) -> bool:
+    return host.busy >= FULL_CPUS and _is_held_up(host) is not False
+
+
 def _is_one_cpu_full(host: HostRecord) -> bool:
-    return host.top_cpu >= FULL_CPU and host.waits_cpu is not None and host.waits_cpu >= WAITED
+    return host.top_cpu >= FULL_CPU and bool(_is_held_up(host))
 
 
 def _one_cpu(host: HostRecord) -> Iterator[Limit]:

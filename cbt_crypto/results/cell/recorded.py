@@ -15,7 +15,7 @@ from cbt_crypto.results.cell.cycles import Cycle, cycle_of
 from cbt_crypto.results.cell.in_window import Series
 from cbt_crypto.results.cell.record import Floats
 from cbt_crypto.results.cell.window import Window
-from cbt_crypto.results.readers.recording import Recording, read_recording
+from cbt_crypto.results.readers.recording import Recording, ThreadSeries, read_recording
 
 #: A RocksDB thread that takes more of a second compacts, or flushes; idle ones take a tick at most.
 _WORKING = 0.05
@@ -28,12 +28,16 @@ SLOW = "slow operation"
 
 @dataclass(frozen=True)
 class ThreadUse:
-    """Cores of a class of threads; `busiest` is its busiest thread's, by the median second."""
+    """Cores of a class of threads; `busiest` is its busiest thread's, by the median second.
+
+    `waits` is how many of them waited for a CPU, in the mean; None where that was not counted.
+    """
 
     user: float
     sys: float
     busiest: float
     name: str = ""
+    waits: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -162,8 +166,7 @@ def _record(
         ghz=None if np.isnan(plain["mhz"]).all() else float(np.nanmean(plain["mhz"])) / 1000,
         cores=(float(cpu[0]) / seconds, float(cpu[1]) / seconds),
         threads={
-            kind: _threads(of_kind.cpu_s[inside], of_kind.busiest_s[inside], spans, of_kind.names)
-            for kind, of_kind in recording.threads.items()
+            kind: _threads(of_kind, inside, spans) for kind, of_kind in recording.threads.items()
         },
         disks={name: _disk(rows[inside], seconds) for name, rows in recording.disks.items()},
         links={
@@ -186,10 +189,11 @@ def _share(microseconds: Floats, seconds: float) -> Optional[float]:
     return _known_sum(microseconds) / 1e6 / seconds
 
 
-def _threads(cpu_s: Floats, busiest_s: Floats, spans: Floats, names: Sequence[str]) -> ThreadUse:
-    user, system = (cpu_s.sum(axis=0) / spans.sum()).tolist()
-    busiest = float(np.median(busiest_s / spans)) if len(spans) else 0.0
-    return ThreadUse(user, system, busiest, names[0] if names else "")
+def _threads(threads: ThreadSeries, inside: slice, spans: Floats) -> ThreadUse:
+    user, system = (threads.cpu_s[inside].sum(axis=0) / spans.sum()).tolist()
+    busiest = float(np.median(threads.busiest_s[inside] / spans)) if len(spans) else 0.0
+    waits = None if threads.waits_s is None else float(threads.waits_s[inside].sum() / spans.sum())
+    return ThreadUse(user, system, busiest, threads.names[0] if threads.names else "", waits)
 
 
 def _with_others(hosts: Sequence[HostRecord]) -> Iterator[HostRecord]:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
@@ -27,10 +27,14 @@ _BIGGEST = 1e18
 
 @dataclass(frozen=True)
 class ThreadSeries:
-    """One class of threads: user and system seconds a line, its busiest's, and `names`."""
+    """One class of threads: user and system seconds a line, its busiest's, and `names`.
+
+    `waits_s` is how long they waited for a CPU; None where that was not counted.
+    """
 
     cpu_s: Floats
     busiest_s: Floats
+    waits_s: Optional[Floats] = None
     names: tuple[str, ...] = ()
 
 
@@ -159,14 +163,15 @@ def _table(rows: list[Any], columns: int) -> Floats:
 
 def _threads(rows: list[Any], tick: float) -> ThreadSeries:
     counted: dict[str, int] = {}
-    numbers = []
+    numbers, has_waits = [], False
     for row in rows:
         if row is None:
-            numbers.append([0.0, 0.0, 0.0])
+            numbers.append([0.0, 0.0, 0.0, 0.0])
             continue
-        user, system, busiest, _, name = row
-        numbers.append(_numbers((user, system, busiest), 3))
+        user, system, busiest, _, name, *waited = row
+        has_waits |= bool(waited)
+        numbers.append(_numbers((user, system, busiest, *(waited or (0,))), 4))
         counted[str(name)[:60]] = counted.get(str(name)[:60], 0) + 1
-    table = np.array(numbers) * tick
+    table = np.array(numbers) * (tick, tick, tick, 1e-6)
     names = sorted(counted, key=lambda name: -counted[name])[:5]
-    return ThreadSeries(table[:, :2], table[:, 2], tuple(names))
+    return ThreadSeries(table[:, :2], table[:, 2], table[:, 3] if has_waits else None, tuple(names))

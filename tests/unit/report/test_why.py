@@ -36,6 +36,11 @@ COMPACTING = {6: {"rocksdb:low": [60, 20, 80, 4, "rocksdb:low0"]}}
 WAITED_FOR = {"top_cpu": [0, 100], "psi_cpu": [800_000, 0]}
 
 
+def waiting(us: int) -> dict[str, Any]:
+    """Threads of OSDs that waited so long for a CPU each second."""
+    return {"tp_osd_tp": [40, 20, 15, 7, "tp_osd_tp", us]}
+
+
 def record(
     cell: Path,
     threads: Mapping[str, Any],
@@ -120,6 +125,11 @@ def test_where_nothing_moved_it_is_not_explained(recorded: Any) -> None:
         ({**QUIET, "other": [99, 0, 99, 3, "backup"]},
          {"top_cpu": [1, 100], "cpu": [250, 0, 100, 450, 0, 0, 0, 0]}, ""),
         (QUIET, {"top_cpu": [1, 100]}, ""),
+        # Ceph's threads wait 50 ms a second, as beside work of a lower priority; then 400 ms.
+        ({**QUIET, "other": [99, 0, 99, 3, "nice"], **waiting(50_000)},
+         {**WAITED_FOR, "cpu": [250, 0, 100, 0, 0, 0, 0, 0]}, ""),
+        ({**QUIET, "other": [99, 0, 99, 3, "hog"], **waiting(400_000)},
+         {"top_cpu": [1, 100], "cpu": [250, 0, 100, 450, 0, 0, 0, 0]}, "other processes"),
         (QUIET, {"net": {"eth0": [100, 1, 118_000_000, 9]}}, "a network link"),
         # As `tc qdisc add dev eth0 root tbf rate 100mbit` lets it: what it sends, and that alone.
         (QUIET, {"net": {"eth0": [100, 1, 12_000_000, 9]},

@@ -1,0 +1,176 @@
+"""What limited a cell is named, and nothing else: on real Ceph, each limit is made three times.
+
+The cluster has a network namespace whose `lo` sends 100 Mbit/s, and its files on a loop device
+over a file that one cell's OSDs may write slowly only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+import yaml
+from loops import loop_lock
+from one_machine import cluster_section
+
+from cbt_crypto.report.build import build
+from cbt_crypto.report.why import limit_of
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parents[2]
+TIMES = 3
+_IO = {"time": 6, "ramp": 3, "vol_size": 64}
+#: Operation size -> what is the limit of its cell; each cell has a size of its own.
+LIMITS = {
+    16384: "",
+    8192: "other processes",
+    32768: "a device",
+    65536: "a network link",
+    4096: "a client's thread",
+}
+BENCHMARKS = {
+    "rbd_single_client_sync": {**_IO, "mode": "randwrite", "op_size": [16384, 8192]},
+    "rbd_single_client": {**_IO, "iodepth": 16, "mode": "randwrite", "op_size": [32768, 65536]},
+    # From librbd's cache, so that the OSDs have nothing to do.
+    "rbd_multi_client": {
+        **_IO, "vol_size": 8, "volumes_per_client": 1, "iodepth": 64, "mode": "randread",
+        "op_size": 4096,
+    },
+}  # fmt: skip
+CACHE = {"rbd_cache": True, "rbd_cache_policy": "writethrough"}
+_THROTTLE = Path("/sys/fs/cgroup/blkio")
+_SHAPED = "ip link set lo up && tc qdisc add dev lo root tbf rate 100mbit burst 256k limit 10m"
+_WRITES_A_SECOND = 60
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A file system on a loop device, whose own IO goes past the page cache to the disk below."""
+    folder = tmp_path_factory.mktemp("limits")
+    file, mounted = folder / "disk", folder / "mounted"
+    mounted.mkdir()
+    with file.open("wb") as opened:
+        opened.truncate(12 << 30)
+    with loop_lock():
+        attach = ["losetup", "--find", "--show", "--direct-io=on", str(file)]
+        device = subprocess.check_output(attach, text=True).strip()
+    try:
+        subprocess.run(["mkfs.ext4", "-q", device], check=True)
+        subprocess.run(["mount", device, str(mounted)], check=True)
+        try:
+            yield mounted
+        finally:
+            subprocess.run(["umount", str(mounted)], check=True)
+    finally:
+        with loop_lock():
+            subprocess.run(["losetup", "--detach", device], check=True)
+
+
+@contextlib.contextmanager
+def hogs() -> Iterator[None]:
+    """A busy loop on each CPU that the OSDs' messengers may use."""
+    loop = ["sh", "-c", "while :; do :; done"]
+    cpus = sorted(os.sched_getaffinity(0))
+    processes = [subprocess.Popen(["taskset", "-c", str(cpu), *loop]) for cpu in cpus]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+class SlowDisk:
+    """OSDs in a group of their own, which may write so often to what is below the loop device."""
+
+    def __init__(self, disk: Path) -> None:
+        number = os.stat(disk.parent).st_dev
+        self.device = f"{os.major(number)}:{os.minor(number)}"
+        self.disk = disk
+        self.group = _THROTTLE / f"cbt-crypto-limits-{os.getpid()}"
+
+    @contextlib.contextmanager
+    def throttled(self) -> Iterator[None]:
+        self.group.mkdir(exist_ok=True)
+        for pid_file in self.disk.glob("**/osd.*.pid"):
+            (self.group / "cgroup.procs").write_text(pid_file.read_text().strip())
+        self.limit(_WRITES_A_SECOND)
+        try:
+            yield
+        finally:
+            self.limit(0)
+
+    def limit(self, writes_a_second: int) -> None:
+        (self.group / "blkio.throttle.write_iops_device").write_text(
+            f"{self.device} {writes_a_second}"
+        )
+
+
+def measured(op_size: int, tmp_dir: Path) -> bool:
+    """Whether the cell of that size runs now."""
+    mark = f"CBT_CRYPTO_MARK={tmp_dir}@".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = process.joinpath("cmdline").read_bytes().split(b"\0")
+            asked = f"--bs={op_size}B".encode() in words and b"--time_based" in words
+            if asked and mark in process.joinpath("environ").read_bytes():
+                return True
+    return False
+
+
+@pytest.fixture(scope="module")
+def named(disk: Path) -> dict[int, list[str]]:
+    """Operation size -> what was named as the limit of each of its cells."""
+    cluster = cluster_section(
+        disk, 13371, control=False, order="sequential", iterations=TIMES,
+        pool_profiles={"rbd": {"pg_size": 16, "pgp_size": 16, "replication": 1}},
+        configurations={"Plain": {"ceph_options": {"client": CACHE}}},
+    )  # fmt: skip
+    config, archive, said = disk / "campaign.yaml", disk / "archive", disk / "said"
+    document = {"cluster": cluster, "benchmarks": BENCHMARKS}
+    config.write_text(yaml.safe_dump(document, sort_keys=False))
+    command = [sys.executable, str(ROOT / "cbt.py"), "-a", str(archive), str(config)]
+    shaped = ["unshare", "--net", "sh", "-c", f'{_SHAPED} && exec "$@"', "sh", *command]
+    slow = SlowDisk(disk)
+    made: dict[int, Callable[[], AbstractContextManager[None]]] = {
+        8192: hogs, 32768: slow.throttled,
+    }  # fmt: skip
+    with said.open("wb") as output, subprocess.Popen(shaped, stdout=output, stderr=output) as run:
+        try:
+            while run.poll() is None:
+                for op_size, limit in made.items():
+                    if measured(op_size, disk / "cluster"):
+                        with limit():
+                            while run.poll() is None and measured(op_size, disk / "cluster"):
+                                time.sleep(0.3)
+                time.sleep(0.3)
+        finally:
+            run.terminate()
+            run.wait(60)
+            if slow.group.exists():
+                slow.group.rmdir()
+    assert run.returncode == 0, said.read_text()
+    found: dict[int, list[str]] = {}
+    for cell in build(archive).cells:
+        op_size = int(str(cell.dimensions["op_size"]))
+        for one in cell.runs:
+            limit_found = limit_of(one)
+            print(op_size, limit_found, one.recorded.hosts)
+            found.setdefault(op_size, []).append(limit_found.kind if limit_found else "")
+    return found
+
+
+@pytest.mark.parametrize(("op_size", "limit"), LIMITS.items(), ids=str)
+def test_only_the_limit_that_was_made_is_named(
+    named: dict[int, list[str]], op_size: int, limit: Any
+) -> None:
+    assert named[op_size] == [limit] * TIMES
