@@ -163,12 +163,12 @@ def closing(
     """The answer for all in a sentence, and over how many comparisons a FAIL was corrected."""
     answer = overall(found)
     are = sum(one.answer is answer for one in found)
-    base, lost = report.baseline_name, f"more than {loss:g} % of {metric.label}"
+    base, worse = report.baseline_name, f"worse by more than {loss:g} % in {metric.label}"
     asked = f"{counted(len(found), 'comparison')} with {base}"
     said = {
-        Answer.NO: f"none of {asked} loses {lost}",
-        Answer.YES: f"{are} of {asked} lost {lost}",
-        Answer.CANNOT_TELL: f"{are} of {asked} may have lost {lost}, or not",
+        Answer.NO: f"none of {asked} is {worse}",
+        Answer.YES: f"{are} of {asked} {'is' if are == 1 else 'are'} {worse}",
+        Answer.CANNOT_TELL: f"{are} of {asked} may be {worse}, or not",
     }[answer]
     yield f"{WORDS[answer]}: {said if found else f'nothing is compared with {base}'}."
     judged = sum(c.comparisons[metric.key].p is not None for _, c in _rows(report, metric)

@@ -173,13 +173,13 @@ def test_an_archive_in_which_luks_loses_half(
     ends = {"FAIL": f", allowed {allowed:g} %", "PASS": ")", "UNKNOWN": " more rounds"}
     assert all(line.endswith(ends[word]) for line in found)
     of = "of 2 comparisons with Unencrypted"
-    what = f"more than {allowed:g} % of IOPS"
+    what = f"worse by more than {allowed:g} % in IOPS"
     assert (
         lines[-2]
         == {
-            "FAIL": f"FAIL: 2 {of} lost {what}.",
-            "PASS": f"PASS: none {of} loses {what}.",
-            "UNKNOWN": f"UNKNOWN: 2 {of} may have lost {what}, or not.",
+            "FAIL": f"FAIL: 2 {of} are {what}.",
+            "PASS": f"PASS: none {of} is {what}.",
+            "UNKNOWN": f"UNKNOWN: 2 {of} may be {what}, or not.",
         }[word]
     )
     assert "A FAIL takes into account that this archive has 2 comparisons" in lines[-1]
