@@ -185,12 +185,13 @@ def page(report: Report, reload_s: Optional[int] = None) -> str:
         E.SCRIPT(_plain(summary(report)), type="text/markdown", id="as-markdown"),
         E.SCRIPT((_TEMPLATES / "report.js").read_text(encoding="utf-8")),
     )
+    refresh = {"http-equiv": "refresh", "content": str(reload_s)}
     head = E.HEAD(
         E.META(charset="utf-8"),
         E.META(name="viewport", content="width=device-width, initial-scale=1"),
         E.META(**{"http-equiv": "Content-Security-Policy", "content": _POLICY}),
         E.META(name="color-scheme", content="light dark"),
-        *_reloads(reload_s),
+        *([] if reload_s is None else [E.META(**refresh)]),
         E.TITLE(f"{report.title or 'campaign'}: cbt-crypto report"),
         E.STYLE((_TEMPLATES / "report.css").read_text(encoding="utf-8") + draw.style()),
     )
@@ -203,11 +204,6 @@ def page(report: Report, reload_s: Optional[int] = None) -> str:
 def _plain(text: str) -> str:
     """Text that cannot end the script it is in."""
     return text.replace("<", "&lt;")
-
-
-def _reloads(seconds: Optional[int]) -> Iterator[Element]:
-    if seconds is not None:
-        yield E.META(**{"http-equiv": "refresh", "content": str(seconds)})
 
 
 class _PageCharts:

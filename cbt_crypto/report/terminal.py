@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table as Rows
@@ -94,7 +94,8 @@ def show_grid(grid: Grid, console: Console) -> None:
     grid = map_text(grid, printable)
     shown = Rows(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     for number, heading in enumerate(grid.headings):
-        shown.add_column(Text(heading), justify="left" if number < grid.words else "right")
+        side: JustifyMethod = "left" if number < grid.words else "right"
+        shown.add_column(Text(heading), justify=side, overflow="fold")
     for label, rows in grid.sections:
         if label:
             shown.add_row(Text(label, "bold cyan"))

@@ -19,6 +19,7 @@ from cbt_crypto.report.comparison import compare
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.page import page
+from cbt_crypto.report.terminal import show_grid
 
 pytestmark = pytest.mark.unit
 
@@ -122,6 +123,17 @@ def test_a_slow_change_shows_against_the_first(synthetic: Any, tmp_path: Path) -
     )
     result = CliRunner().invoke(cbt_crypto, ["history", *map(str, weeks.values()), "--json"])
     assert len(json.loads(result.output)) == len(points)
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_a_history_is_never_cut(small: Path, width: int) -> None:
+    """Paths and kernels ended in dots at 80 columns."""
+    name = f"/srv/results/of-the-nightly-campaign/{small.name}-2026-11-24"
+    grids, _ = history({name: build(small), f"{name}-again": build(small)})
+    output = io.StringIO()
+    show_grid(grids[0], Console(file=output, width=width))
+    lines = output.getvalue().splitlines()
+    assert "…" not in output.getvalue() and max(map(len, lines)) <= width
 
 
 def test_what_was_measured_once_has_no_verdict(small: Path) -> None:
