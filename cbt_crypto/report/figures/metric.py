@@ -14,6 +14,7 @@ from cbt_crypto.report.model import ReportCell, Table
 from cbt_crypto.results.cell.client import STATES
 from cbt_crypto.results.cell.node import BUSY_STATES, SHOWN_STATES
 from cbt_crypto.results.cell.within_run import Within
+from cbt_crypto.results.readers.histogram import PERCENTILES
 
 _GIB = 1 << 30
 #: Keys that others ask for by name.
@@ -93,12 +94,12 @@ _PER_IO, _PER_GIB = "osd_cpu_us_per_io", "osd_cpu_s_per_gib"
 _MS = 1e-6
 
 
-def _percentile(percent: float, words: str, where: Where, rank: int = 9) -> Metric:
-    key = f"clat_ns_{words.replace('.', '')}"
+def _percentile(key: str, percent: float) -> Metric:
+    where, rank = (Where.TERMINAL, 3) if percent == 99 else (Where.PAGE, 9)
     return Metric(
-        key, f"{words} latency", "ns", -1, of_runs.percentile(percent, key),
+        key, f"p{percent:g} latency", "ns", -1, of_runs.percentile(key),
         "from the added histogram bins of all processes", "from all bins", varies=key,
-        column=Column(f"{words} ms", where, _MS, rank=rank),
+        column=Column(f"p{percent:g} ms", where, _MS, rank=rank),
     )  # fmt: skip
 
 
@@ -124,11 +125,7 @@ METRICS = (
         "mean of fio's completion latencies, weighted by IOs", "mean over all IOs",
         varies="clat_ns_mean", column=Column("mean ms", Where.TERMINAL, _MS, rank=2),
     ),
-    _percentile(50, "p50", Where.PAGE),
-    _percentile(90, "p90", Where.PAGE),
-    _percentile(95, "p95", Where.PAGE),
-    _percentile(99, "p99", Where.TERMINAL, rank=3),
-    _percentile(99.9, "p99.9", Where.PAGE),
+    *(_percentile(key, percent) for key, percent in PERCENTILES.items()),
     Metric(
         "clat_ns_max", "max latency", "ns", -1, of_runs.max_latency, "largest of fio's maxima",
         "largest", test=Test.NONE, column=Column("max ms", Where.PAGE, _MS),

@@ -205,17 +205,16 @@ def _maxima(run: Run, direction: str) -> list[float]:
     return [record.clat_ns_max for record in records_of(run, direction)]
 
 
-def percentile(percent: float, field: str) -> Of:
+def percentile(key: str) -> Of:
     """Of the merged bins of all processes and runs, else what one process alone said."""
 
     def of(runs: Sequence[Run], direction: str) -> Optional[float]:
         histograms = [run.histograms[direction] for run in runs if direction in run.histograms]
         if runs and len(histograms) == len(runs):
-            return merge(histograms).percentile_ns(percent)
+            return merge(histograms).percentile_ns(PERCENTILES[key])
         records = [record for run in runs for record in records_of(run, direction)]
         # one process alone gave this percentile itself; of several it cannot be known
-        value = getattr(records[0], field) if len(records) == 1 else None
-        return None if value is None else float(value)
+        return records[0].percentiles_ns.get(key) if len(records) == 1 else None
 
     return of
 

@@ -258,7 +258,7 @@ def _figures(sides: list[Side]) -> dict[str, Any]:
         "iops": sum(side.iops for side in sides),
         "bandwidth_bytes_per_s": sum(side.bandwidth_bytes_per_s for side in sides),
         "clat_ns_mean": float(np.average([side.clat_ns_mean for side in sides], weights=weights)),
-        **{column: percentiles.get(percent) for column, percent in PERCENTILES.items()},
+        "percentiles_ns": {key: percentiles.get(value) for key, value in PERCENTILES.items()},
         "clat_ns_max": max(side.clat_ns_max for side in sides),
     }
 

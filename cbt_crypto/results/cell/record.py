@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Optional
 
@@ -34,11 +34,8 @@ class Record:
     iops: float
     bandwidth_bytes_per_s: float
     clat_ns_mean: float
-    clat_ns_p50: Optional[float]
-    clat_ns_p90: Optional[float]
-    clat_ns_p95: Optional[float]
-    clat_ns_p99: Optional[float]
-    clat_ns_p999: Optional[float]
+    #: By their keys in `PERCENTILES`, each of which is a column.
+    percentiles_ns: Mapping[str, Optional[float]]
     clat_ns_max: float
     fio_usr_cpu_percent: float
     fio_sys_cpu_percent: float
@@ -48,14 +45,18 @@ def table(records: Iterable[Record]) -> list[dict[str, Scalar]]:
     """The rows as flat dictionaries, every dimension a column; the same columns in each row."""
     rows = list(records)
     dimensions = dict.fromkeys(name for row in rows for name in row.dimensions)
-    names = [field.name for field in fields(Record) if field.name != "dimensions"]
     return [
-        {
-            **{name: row.dimensions.get(name) for name in dimensions},
-            **{name: getattr(row, name) for name in names},
-        }
+        {**{name: row.dimensions.get(name) for name in dimensions}, **dict(_columns(row))}
         for row in rows
     ]
+
+
+def _columns(row: Record) -> Iterator[tuple[str, Scalar]]:
+    for field in fields(row):
+        if field.name == "percentiles_ns":
+            yield from row.percentiles_ns.items()
+        elif field.name != "dimensions":
+            yield field.name, getattr(row, field.name)
 
 
 @dataclass(frozen=True)

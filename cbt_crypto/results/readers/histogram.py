@@ -25,13 +25,9 @@ from cbt_crypto.results.readers.number_columns import (
     starts_of,
 )
 
-#: The percentiles of a record, by the name of their column.
+#: The percentiles that records, reports and intervals have, by their key, as `clat_ns_p999`.
 PERCENTILES = {
-    "clat_ns_p50": 50.0,
-    "clat_ns_p90": 90.0,
-    "clat_ns_p95": 95.0,
-    "clat_ns_p99": 99.0,
-    "clat_ns_p999": 99.9,
+    f"clat_ns_p{percent:g}".replace(".", ""): percent for percent in (50.0, 90.0, 95.0, 99.0, 99.9)
 }
 #: Bins to an octave.
 _OCTAVE = 64

@@ -21,9 +21,8 @@ def _run(configuration: str, iops: float, started: float, log_sd: float = 0.001)
     record = Record(
         run="p", iteration=0, dimensions={}, host="h", volume="0", direction="read",
         start_epoch_s=started, runtime_s=10, ios=int(iops * 10), bytes=1, iops=iops,
-        bandwidth_bytes_per_s=iops * 4096, clat_ns_mean=1e6, clat_ns_p50=None,
-        clat_ns_p90=None, clat_ns_p95=None,
-        clat_ns_p99=None, clat_ns_p999=None, clat_ns_max=2e6, fio_usr_cpu_percent=1.0,
+        bandwidth_bytes_per_s=iops * 4096, clat_ns_mean=1e6, percentiles_ns={},
+        clat_ns_max=2e6, fio_usr_cpu_percent=1.0,
         fio_sys_cpu_percent=1.0,
     )  # fmt: skip
     return Run(

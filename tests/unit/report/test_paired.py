@@ -28,8 +28,8 @@ def _block(name: str, turn: int, iops: float, deployment: str = "d", **changes: 
     record = Record(
         run="p", iteration=turn, dimensions={}, host="h", volume="0", direction="read",
         start_epoch_s=turn, runtime_s=10, ios=int(iops * 10), bytes=1, iops=iops,
-        bandwidth_bytes_per_s=iops * 4096, clat_ns_mean=1e9 / iops, clat_ns_p50=None,
-        clat_ns_p90=None, clat_ns_p95=None, clat_ns_p99=None, clat_ns_p999=None, clat_ns_max=2e6,
+        bandwidth_bytes_per_s=iops * 4096, clat_ns_mean=1e9 / iops, percentiles_ns={},
+        clat_ns_max=2e6,
         fio_usr_cpu_percent=1.0, fio_sys_cpu_percent=1.0,
     )  # fmt: skip
     run = Run(
