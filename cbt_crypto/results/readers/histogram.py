@@ -27,7 +27,8 @@ from cbt_crypto.results.readers.number_columns import (
 
 #: The percentiles that records, reports and intervals have, by their key, as `clat_ns_p999`.
 PERCENTILES = {
-    f"clat_ns_p{percent:g}".replace(".", ""): percent for percent in (50.0, 90.0, 95.0, 99.0, 99.9)
+    f"clat_ns_p{percent:g}".replace(".", ""): percent
+    for percent in (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 }
 #: Bins to an octave.
 _OCTAVE = 64

@@ -156,20 +156,20 @@ def test_a_total_of_perf_over_other_seconds_is_said(archive: Any, synthetic: Any
 def test_a_percentile_without_its_tail_is_an_empty_field_with_a_reason(
     archive: Any, synthetic: Any
 ) -> None:
-    """12,000 IOs: 120 are beyond p99, and 12 beyond p99.9."""
+    """12,000 IOs: 120 are beyond p99, 12 beyond p99.9, and one beyond p99.99."""
     root = archive(12, 1, 12.5)
     built = build(root)
     (cell,) = built.cells
     assert "clat_ns_p99" in cell.figures
     assert "clat_ns_p999" not in cell.figures
-    why = "12 of 12,000 IOs are beyond it, 100 are needed"
-    assert cell.withheld == {"clat_ns_p999": why}
+    why, one = (f"{ios} of 12,000 IOs are beyond it, 100 are needed" for ios in (12, 1))
+    assert cell.withheld == {"clat_ns_p999": why, "clat_ns_p9999": one}
     rows = {row["figure"]: row for row in csv.DictReader(io.StringIO(tidy(built)))}
     assert (rows["clat_ns_p999"]["value"], rows["clat_ns_p999"]["withheld"]) == ("", why)
     assert rows["clat_ns_p99"]["withheld"] == ""
     (told,) = document(built)["tables"][0]["sections"][0]["cells"]
-    assert told["withheld"] == {"clat_ns_p999": why}
-    foot = "Empty where fewer than 100 IOs took longer: p99.9 latency."
+    assert told["withheld"] == cell.withheld
+    foot = "Empty where fewer than 100 IOs took longer: p99.9 latency, p99.99 latency."
     assert foot in page(built) and why in page(built)
     assert foot not in markdown(built), "it has no column of p99.9"
 
@@ -177,7 +177,7 @@ def test_a_percentile_without_its_tail_is_an_empty_field_with_a_reason(
 def test_p99_too_needs_its_tail(archive: Any, synthetic: Any) -> None:
     root = archive(9, 1, 12.5)
     built = build(root)
-    assert set(built.cells[0].withheld) == {"clat_ns_p99", "clat_ns_p999"}
+    assert set(built.cells[0].withheld) == {"clat_ns_p99", "clat_ns_p999", "clat_ns_p9999"}
     assert "Empty where fewer than 100 IOs took longer: p99 latency." in markdown(built)
 
 
