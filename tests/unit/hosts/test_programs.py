@@ -23,7 +23,7 @@ pytestmark = pytest.mark.unit
 ROOT = Path(__file__).parents[3]
 NAMES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    for folder in ("cbt_crypto/hosts", "cbt_crypto/run", "cluster_overlays")
+    for folder in ("cbt_crypto", "cluster_overlays")
     for path in sorted((ROOT / folder).rglob("*_on_host.py"))
 ]
 MODULES = [

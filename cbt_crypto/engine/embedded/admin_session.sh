@@ -1,0 +1,30 @@
+# shellcheck shell=sh
+
+# $1 is how the names of a session's files begin, $2 what is asked. Ends the script with the answer,
+# where there is a session. One that has ended has closed its end of the pipe, so nothing here waits
+# for it. The pipe is opened both ways at first, as that waits for nobody.
+ask_session() {
+    umask 077
+    told=
+    if [ -p "$1.told" ]; then
+        printf %s "$2" > "$1.steps"
+        { exec 8< "$1.told"; } 9<> "$1.told"
+        echo 1<> "$1.ask"
+        read -r told <&8 || told=
+        exec 8<&-
+    fi
+    if [ -n "$told" ]; then
+        cat "$1.out"
+        cat "$1.err" >&2
+        exit "$told"
+    fi
+}
+
+# $1 is the command for ceph; the program comes by stdin, its arguments follow.
+python_of_ceph() {
+    ceph=$(command -v "$1") || { echo 'ceph is missing; install ceph-common' >&2; exit 1; }
+    shift
+    # The first line of `ceph` names the interpreter whose packages it was installed with.
+    python=$(sed -n '1s/^#! *//p' "$ceph")
+    ${python:-python3} - "$@"
+}
