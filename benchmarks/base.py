@@ -166,6 +166,11 @@ class Scenario(BaseModel):
         return None
 
     @property
+    def devices(self) -> tuple[str, ...]:
+        """Paths of the clients' own devices that it overwrites; none as a rule."""
+        return ()
+
+    @property
     def until(self) -> Optional[MeasureUntil]:
         """When to stop; None for a fixed time."""
         return self.time if isinstance(self.time, MeasureUntil) else None

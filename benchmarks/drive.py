@@ -104,20 +104,27 @@ class FileSystemScenario(DriveScenario):
         )
         return (*super().requirements(site), Requirement(program, (drive.host,), script))
 
-    def mounted(self, drive: Drive, tmp_dir: str, work: str) -> str:
-        """Shell text that does `work` in a fresh file system on the drive, caches dropped."""
+    def measure(
+        self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
+    ) -> HostScripts:
+        """Do `work` in a fresh file system on the drive, with the caches dropped."""
+        (drive,) = site.drives
         path, mount_point = shlex.quote(drive.path), shlex.quote(drive.mount_point)
-        return "\n".join(
-            (
-                "PATH=$PATH:/usr/sbin:/sbin",
-                destroy.file_system(tmp_dir, self.filesystem, drive.path),
-                f"mkdir -p {mount_point}",
-                f"$SUDO mount {path} {mount_point}",
-                f"trap '$SUDO umount {mount_point}' EXIT",
-                DROP_CACHES,
-                work,
-            )
+        text = (
+            f"cd {shlex.quote(run_dir)}",
+            "PATH=$PATH:/usr/sbin:/sbin",
+            destroy.file_system(site.tmp_dir, self.filesystem, drive.path),
+            f"mkdir -p {mount_point}",
+            f"$SUDO mount {path} {mount_point}",
+            f"trap '$SUDO umount {mount_point}' EXIT",
+            DROP_CACHES,
+            *self.work(site, drive, wrap),
         )
+        return {drive.host: "\n".join(text)}
+
+    def work(self, site: Site, drive: Drive, wrap: WrapClient) -> Sequence[str]:
+        """Shell text that works below the drive's mount point, in the directory of a run."""
+        raise NotImplementedError
 
 
 #: MiB that LUKS's header takes of a device, and MD's superblock: the last of a drive is not ours.

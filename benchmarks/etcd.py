@@ -9,11 +9,11 @@ from typing import ClassVar
 from pydantic import Field
 
 from cbt_crypto.benchmarks import base
-from cbt_crypto.benchmarks.base import ClientProcess, ClusterCommands, WrapClient
+from cbt_crypto.benchmarks.base import ClientProcess, WrapClient
 from cbt_crypto.benchmarks.drive import FileSystemScenario, FioOnDrive, capacity
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.requirement import Requirement
-from cbt_crypto.hosts.site import Drive, HostScripts, Site
+from cbt_crypto.hosts.site import Drive, Site
 
 #: MiB that etcd's log and database may take in one cell.
 _ROOM_MB = 2048
@@ -54,19 +54,10 @@ class Fdatasync(FioOnDrive, FileSystemScenario):
         (drive,) = site.drives
         return (*super().requirements(site), capacity(drive, self.size + _FILE_ROOM_MB))
 
-    def measure(
-        self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
-    ) -> HostScripts:
+    def work(self, site: Site, drive: Drive, wrap: WrapClient) -> Sequence[str]:
         """fio in the file system; what it opens is noted meanwhile."""
-        (drive,) = site.drives
         fio = wrap(drive.host, f"$SUDO {self.fio_command(drive.mount_point)}")
-        work = (
-            self.watch(site, drive),
-            base.run(0, fio),
-            "wait",
-        )
-        cell = self.mounted(drive, site.tmp_dir, "\n".join(work))
-        return {drive.host: f"cd {shlex.quote(run_dir)}\n{cell}"}
+        return self.watch(site, drive), base.run(0, fio), "wait"
 
     def fio_command(self, directory: str) -> str:
         """The fio that measures: synchronous writes with fdatasync, in a file in `directory`."""
@@ -125,14 +116,11 @@ class Etcd(FileSystemScenario):
             for drive in site.drives
         )
 
-    def measure(
-        self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
-    ) -> HostScripts:
+    def work(self, site: Site, drive: Drive, wrap: WrapClient) -> Sequence[str]:
         """Run etcd on the file system, and the tool when it is healthy; the clock is printed."""
-        (drive,) = site.drives
         health = [f"http://127.0.0.1:{self.port}/health", _STARTS_WITHIN]
         tool = wrap(drive.host, self.benchmark_command())
-        work = (
+        return (
             f"$SUDO {self.etcd_command(drive)} > etcd.0 2>&1 &",
             "etcd=$!",
             f"{shell.python(_HEALTHY, health).replace('$SUDO ', '', 1).rstrip()}",
@@ -144,8 +132,6 @@ class Etcd(FileSystemScenario):
             "$SUDO kill $etcd; wait $etcd || :",
             "echo $s > exit_status.0",
         )
-        cell = self.mounted(drive, site.tmp_dir, "\n".join(work))
-        return {drive.host: f"cd {shlex.quote(run_dir)}\n{cell}"}
 
     def etcd_command(self, drive: Drive) -> str:
         """A cluster of this one member, on the loopback interface alone."""

@@ -290,9 +290,9 @@ class OnDevices(UpstreamFio):
         return self
 
     @property
-    def devices(self) -> list[str]:
-        """The paths in `block_devices`."""
-        return [device.strip() for device in self.block_devices.split(",")]
+    @override
+    def devices(self) -> tuple[str, ...]:
+        return tuple(device.strip() for device in self.block_devices.split(","))
 
     @override
     def options(self) -> dict[str, Any]:

@@ -14,7 +14,14 @@ from cbt_crypto.hosts.site import Drive, Osd, Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.checks import origin_of
-from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile, Variant, at
+from cbt_crypto.plan.file.cluster import (
+    ClusterSection,
+    PoolProfile,
+    Variant,
+    at,
+    code_of,
+    pieces_of,
+)
 from cbt_crypto.plan.side_by_side import memory_target
 from cbt_crypto.units import counted, size_text
 
@@ -143,10 +150,7 @@ def cell_site(
 
 def copies(cluster: ClusterSection, pool: Optional[PoolProfile]) -> float:
     """Bytes on OSDs for each byte of a volume in a pool."""
-    code = cluster.erasure_profiles.get((pool and pool.erasure_profile) or "")
-    if code is not None:
-        return (code.erasure_k + code.erasure_m) / code.erasure_k
-    return 1 if pool is None else pool.replication
+    return 1 if pool is None else pieces_of(cluster, pool) / code_of(cluster, pool).get("k", 1)
 
 
 def memory_warnings(campaign: Campaign, cells: Iterable[Cell]) -> Iterator[str]:

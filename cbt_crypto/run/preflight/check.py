@@ -16,7 +16,7 @@ from cbt_crypto.engine import Engine
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import ceph_conf, directories
 from cbt_crypto.hosts.devices import lvm_and_md
-from cbt_crypto.hosts.devices.destroy import BLOCK_DEVICES, device_guards
+from cbt_crypto.hosts.devices.destroy import device_guards
 from cbt_crypto.hosts.remote import PDSH_PROGRAMS, Remote, fan_out, is_local
 from cbt_crypto.hosts.requirement import Requirement, program_needed, rbd_engine
 from cbt_crypto.hosts.site import Site
@@ -63,8 +63,8 @@ def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]
             needs.append(program_needed(shlex.split(command)[0], (site.head,)))
         needs += target_of(cluster).requirements(campaign, site, cells)
     scenarios = {
-        (c.scenario.name, c.scenario.drive_name, getattr(c.scenario, BLOCK_DEVICES, "")): c.scenario
-        for c in cells
+        (scenario.name, scenario.drive_name, scenario.devices): scenario
+        for scenario in (cell.scenario for cell in cells)
     }
     for scenario in scenarios.values():
         site_of_cell = cell_site(cluster, scenario)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from cbt_crypto.benchmarks.base import ClusterCommands
 from cbt_crypto.benchmarks.drive import RawDevice
 from cbt_crypto.benchmarks.etcd import Etcd, Fdatasync
 from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.hosts.site import Drive
 from cbt_crypto.plan.layout import drives_of, site_of
@@ -77,7 +79,11 @@ def test_an_array_is_made_and_taken_down(
     on_drives: Any, programs: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agrees = "prove() { case $1 in ready) echo 1:2:3:4 ;; where) : ;; esac; }\n"
-    monkeypatch.setattr(destroy, "PROVE", agrees)
+
+    def proved(tmp_dir: str, calls: Iterable[str]) -> str:
+        return f"(\n{shell.calling(destroy.__file__, agrees + chr(10).join(calls))}\n)"
+
+    monkeypatch.setattr(destroy, "proved", proved)
     programs("mdadm", f'echo "$@" >> {tmp_path}/calls')
     programs("modprobe", "exit 0")
     drive = Drive(
