@@ -22,7 +22,7 @@ SECTIONS = {
     },
     "Run": {
         "plan": Lazy(
-            "cbt_crypto.main:plan", "Show what a run would do and how long. Changes nothing."
+            "cbt_crypto.main:plan", "Show what would run, and for how long. Changes nothing."
         ),
         "run": Lazy(
             "cbt_crypto.main:run", "Deploy, prove, measure and compare configurations."

@@ -27,7 +27,7 @@ _PATH = click.Path(path_type=Path)
 checkout_option = click.option(
     "--cbt", "checkout", type=_PATH, metavar="DIR",
     help="Upstream CBT checkout to use as the engine [default: $CBT_HOME, or ../cbt if it is "
-    "there]. `embedded` chooses the engine of this program.",
+    "there]. `embedded` uses the built-in engine.",
 )  # fmt: skip
 _PLANNED = (
     click.argument("config_file", type=_PATH, metavar="CONFIG.yaml"),
@@ -46,7 +46,7 @@ _PLANNED = (
     ),
     click.option(
         "--again", multiple=True, metavar="PATTERN",
-        help="Measure finished cells again whose label contains this. The old ones are kept, too.",
+        help="Measure finished cells whose label contains this again. Old results are kept.",
     ),
 )  # fmt: skip
 _RUN = (

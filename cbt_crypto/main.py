@@ -64,7 +64,7 @@ def cbt(*, plan_only: bool, archive: Optional[Path], **options: Any) -> None:
     cls=SentenceCommand,
     help="Deploy, prove, measure and compare configurations.\n\n"
     "Without -a, continues the newest unfinished results/NAME-* of this file, or begins "
-    f"results/NAME-DATE; NAME is the file's.\n\n{_STATUSES}",
+    f"results/NAME-DATE. NAME is the file's name.\n\n{_STATUSES}",
     epilog=examples("cbt-crypto run campaign.yaml", "cbt-crypto run --detach campaign.yaml"),
 )
 @run_options
@@ -80,9 +80,9 @@ def run(**options: Any) -> None:
 
 @click.command(
     "plan",
-    help="Show what a run would do and how long. Changes nothing.\n\n"
-    "Cells that the archive has already are left out. Without -a, the archive is the one that "
-    "`run` would continue.",
+    help="Show what would run, and for how long. Changes nothing.\n\n"
+    "Leaves out cells that the archive has already. Without -a, that is the archive which `run` "
+    "would continue.",
     epilog=examples(
         "cbt-crypto plan campaign.yaml", "cbt-crypto plan --like results/pilot campaign.yaml"
     ),

@@ -54,7 +54,7 @@ _OPTIONS = (
         "spread_from",
         type=click.Path(path_type=Path),
         metavar="ARCHIVE",
-        help="If each configuration was deployed once: take the spread of this archive.",
+        help="For what was deployed once: take the spread between deployments from ARCHIVE.",
     ),
 )
 
@@ -94,7 +94,7 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--fresh",
     is_flag=True,
-    help="Read the files of all cells again, also of those that have not changed.",
+    help="Read the files of all cells again, even if they have not changed.",
 )
 @click.option("--pdf", is_flag=True, help="Also print the page to report.pdf; needs Chromium.")
 @click.option(
@@ -209,8 +209,8 @@ def _reopened(pack: Pack, only: Sequence[str], baseline: Optional[str], **option
     "baselines",
     multiple=True,
     metavar="[ARCHIVE=]NAME",
-    help="What counts as 100 %: an archive, or a configuration of all or of one. Repeatable. "
-    "Default: the first archive, or each one's own baseline.",
+    help="What counts as 100 %: an archive; a configuration; or, for one archive only, "
+    "ARCHIVE=CONFIGURATION. Repeatable. Default: the first archive, or each one's own baseline.",
 )
 @_with_options
 @click.option(
@@ -226,9 +226,9 @@ def compare(
 ) -> None:
     """Compare archives, upstream CBT's among them.
 
-    Archives of one configuration each are compared with one another. If each has several, for
-    example from two labs, they are compared within each archive, and `hardware` is the dimension
-    that tells the archives apart. Packs are read, too.
+    If each archive has one configuration, the archives are compared with one another. If each has
+    several, for example from two labs, configurations are compared within each archive, and the
+    dimension `hardware` names the archive. Packs are read, too.
     """
     from cbt_crypto.report import ReportOptions  # noqa: PLC0415
     from cbt_crypto.report.comparison import compare as compare_archives  # noqa: PLC0415

@@ -84,7 +84,7 @@ def lab() -> None:
     "--also",
     type=click.Choice([release.value for release in Release]),
     multiple=True,
-    help="Another release, as /opt/ceph-RELEASE of each namespace node, for ceph_build.",
+    help="Another release, in /opt/ceph-RELEASE on each namespace node, for ceph_build.",
 )
 @click.option(
     "--nodes", type=click.IntRange(1, MOST_NODES), default=1, show_default=True, help="Nodes."
@@ -123,7 +123,7 @@ def lab() -> None:
     help="NUMA nodes of each vm node.",
 )
 @click.option(
-    "--mirror", metavar="URL", help="Debian archive to build from [default: this machine's apt's]."
+    "--mirror", metavar="URL", help="Debian archive to build from [default: as apt here]."
 )
 @_NAME
 def up(  # noqa: PLR0913 - one parameter an option
@@ -142,7 +142,7 @@ def up(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Start a lab. The first time, this builds its image.
 
-    A lab of the same shape that is up already is left as it is.
+    If a lab of the same shape is up already, nothing changes.
     """
     if numa > 1 and kind == Kind.NAMESPACE.value:
         raise UsageError("--numa needs --kind vm: namespace nodes have this machine's NUMA nodes")
@@ -245,9 +245,9 @@ def ssh_command(name: str, node: str, command: tuple[str, ...]) -> None:
 def run(name: str, **chosen: Any) -> None:
     """Run a campaign in the lab and print its report here.
 
-    Copies CONFIG.yaml, this program and what the archive has already to node0, runs cbt.py there,
-    and copies the archive back however that ends, also after a failure or Ctrl-C. Without -a, the
-    archive is chosen as by cbt-crypto run. The exit status is that of cbt.py.
+    Copies CONFIG.yaml, cbt-crypto and the results so far to node0, runs cbt.py there, and copies
+    the archive back, even after a failure or Ctrl-C. Without -a, chooses the archive as cbt-crypto
+    run does. Exits with the status of cbt.py.
     """
     options = RunOptions(**chosen)
     archive = options.archive or archive_of(load(options.config_file), options)

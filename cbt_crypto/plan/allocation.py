@@ -135,7 +135,7 @@ def spread_of(deployments: Sequence[Sequence[float]], of_run: float, seconds: fl
     `of_run` is the variance of a turn's mean by its own `seconds`.
     """
     if len(deployments) < 2:
-        raise ValueError("one deployment tells nothing of the next")
+        raise ValueError("one deployment tells nothing about the next")
     means = [math.fsum(turns) / len(turns) for turns in deployments]
     squares = sum((x - m) ** 2 for turns, m in zip(deployments, means) for x in turns)
     degrees = sum(len(turns) - 1 for turns in deployments)
@@ -177,18 +177,18 @@ def advice(
     spreads = [one.spread for one in seen if one.metric == "iops"]
     costs = costs_of(archive, planned)
     if not spreads or costs is None:
-        yield "It holds no two deployments side by side, so nothing is known of what another is."
+        yield "It has no two deployments side by side, and so does not show how much they differ."
         return
     worst = max(spreads, key=own.variance)
     yield (
-        f"There a percent differed by {_percent(worst.deployment)} from one deployment to the next "
-        f"and by {_percent(worst.turn)} from turn to turn, the worst of {len(spreads)}."
+        f"There, percentages differed by up to {_percent(worst.deployment)} between deployments "
+        f"and {_percent(worst.turn)} between turns (the worst of {len(spreads)})."
     )
     for percent in _ASKED:
         yield _least_time(percent, spreads, costs, is_added=deployments is None)
     if deployments is not None and deployments > 1:
         reached = 100 * math.expm1(min(own.half(worst, deployments), 5.0))
-        yield f"As the file has it, {deployments} deployments reach about ±{reached:.2g} %."
+        yield f"The file's {deployments} deployments reach about ±{reached:.2g} %."
 
 
 def _least_time(percent: int, spreads: Sequence[Spread], costs: Costs, *, is_added: bool) -> str:
@@ -204,7 +204,7 @@ def _least_time(percent: int, spreads: Sequence[Spread], costs: Costs, *, is_add
         return f"±{percent} % cannot be reached: it takes more than {MOST} deployments."
     low, usual, high = (time_text(each * best.cost(costs)) for each in (ends[0], needed, ends[1]))
     return (
-        f"±{percent} % takes the least time, {usual} ({low} to {high} with a chance of 80 %), "
+        f"±{percent} % is reached soonest, in {usual} ({low} to {high} with a chance of 80 %), "
         f"with {needed} deployments of {best.turns} turns of {best.seconds} s each."
     )
 
@@ -234,7 +234,7 @@ def needed(
     allocation = Allocation(turns, until.block)
     spreads = sorted(seen, key=allocation.variance)
     if not spreads:
-        return Needed((most,) * 3, f"{most // turns} deployments at most; nothing is known of them")
+        return Needed((most,) * 3, f"{most // turns} deployments at most; their spread is unknown")
     worst = spreads[-1]
     less, more = _by_chance(worst.degrees, first)
     fewest = max(until.fewest_of(turns), first * turns)

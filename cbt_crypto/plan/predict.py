@@ -40,9 +40,9 @@ _LIKENESS = ("op_size", "mode", "iodepth", "volumes_per_client")
 
 #: What is not known of clusters where no archive has such.
 _WHERE = {
-    "beside": "what groups of one cluster differ by",
+    "beside": "groups of one cluster",
     "shared": "clusters that serve the baseline and others",
-    "apart": "what clusters of their own differ by",
+    "apart": "clusters of one configuration each",
 }
 
 
@@ -206,10 +206,10 @@ def _of_deployments(plan: Plan, cell: Cell, earlier: Earlier, turns: int, most: 
     need = max(found, key=lambda one: one.rounds[1])
     words = need.words
     if seen and not is_alike:
-        words += f"; no such workload there, so by the worst of {len(seen)} others"
+        words += f"; no such workload there, so from the noisiest of {len(seen)} others"
     lacking = places - {one.where for one in seen}
     if seen and lacking:
-        words += f"; nothing there tells of {' and '.join(_WHERE[one] for one in sorted(lacking))}"
+        words += f"; no spread there of {' and '.join(_WHERE[one] for one in sorted(lacking))}"
     return Needed(need.rounds, words)
 
 
@@ -253,7 +253,7 @@ def _taken(
 
 def _shown(until: MeasureUntil, rounds: int, spread: Optional[float]) -> str:
     if spread is None:
-        return f"{rounds} rounds at most; nothing is known of its spread"
+        return f"{rounds} rounds at most; its spread is not known"
     reached = boundary(rounds) * spread / math.sqrt(rounds)
     if reached <= until.half:
         return f"+-{until.precision} after about {rounds} rounds of {until.block} s"
@@ -268,7 +268,7 @@ def in_words(prediction: Prediction, archive: Path) -> str:
     lines = [f"  {load}: {text}" for load, text in prediction.rounds.items()]
     parts = f"{time_text(prediction.deploying)} of it deploying, {time_text(prediction.filling)} "
     first = f"Judging by {archive}, it takes about {usual}, {low} to {high} with a chance of 80 %; "
-    first += f"{parts}filling volumes, at {prediction.fill_mib_per_s:.3g} MiB/s as there."
+    first += f"{parts}filling volumes, at {prediction.fill_mib_per_s:.3g} MiB/s."
     return "\n".join((first, *lines))
 
 

@@ -193,7 +193,7 @@ def _summary(plan: Plan) -> str:
         if (count := plan.deployments(how))
     ]
     return (
-        f"{counted(cells, 'cell')} to measure{f', {already} not' if already else ''}; "
+        f"{counted(cells, 'cell')} to measure{f', {already} left out' if already else ''}; "
         f"{', '.join(kinds) or 'nothing to deploy'}; prefill of {plan.prefill_mb / 1024:.1f} GiB. "
         f"Measuring takes {_most(plan)}{measured}; "
         f"deployments and prefill{_pauses(plan)} are extra."
@@ -237,15 +237,15 @@ def _buys(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
         )
         return
     if not _comparisons(plan):
-        yield "Nothing is compared with the baseline, and so there is no verdict."
+        yield "Nothing is compared with the baseline, so there is no verdict."
     elif until := _until_known(plan):
         most = max((deployments_of(section, cell.scenario) for cell in plan.cells), default=1)
         yield f"{what}, from {FIRST} to {most if campaign.groups else rounds}, {until}"
     elif campaign.groups and turns_of(section) == 1:
-        yield f"{what}: intervals and no verdict, which takes turns: 2 or more."
+        yield f"{what}: intervals, but no verdict; a verdict needs turns: 2 or more."
     elif rounds < FEWEST_ROUNDS:
         yield (
-            f"{what}, {rounds} of them: an interval and no verdict, which takes iterations: "
+            f"{what}, {rounds} of them: intervals, but no verdict; a verdict needs iterations: "
             f"{FEWEST_ROUNDS}."
         )
     else:
@@ -261,7 +261,7 @@ def _of_turns(plan: Plan) -> str:
     known = min(counts, default=0) >= FEWEST_PAIRS
     ends = "The campaign ends in verdicts" if known else "No verdict"
     return (
-        f"Turns: percentages of one cluster, from pairs of blocks on it. {ends}; one takes "
+        f"Turns on one cluster: percentages from pairs of blocks. {ends}; a verdict needs "
         f"{FEWEST_PAIRS} pairs."
     )
 
@@ -296,9 +296,9 @@ def _seen(plan: Plan, rounds: int) -> str:
         f"looks like a loss; with {_SURE} rounds in 3 %."
     )
     return (
-        f"The campaign ends in verdicts on {counted(_comparisons(plan), 'comparison')}. For each "
-        f"workload a loss of {now} would be seen if {what} by {_SUPPOSED[0]:g} % "
-        f"({far} at {_SUPPOSED[1]:g} %); with one more round {then} ({farther}).{low}"
+        f"The campaign ends in verdicts on {counted(_comparisons(plan), 'comparison')}. Each finds "
+        f"a loss of {now} if {what} by {_SUPPOSED[0]:g} % ({far} if by {_SUPPOSED[1]:g} %), "
+        f"and with one more round {then} ({farther}).{low}"
     )
 
 
@@ -313,9 +313,9 @@ def _seen_by_load(plan: Plan, rounds: int, earlier: Optional[Earlier]) -> Iterat
         worst = max(seen, key=lambda one: Allocation(turns, _seconds(cell)).variance(one.spread))
         spread = math.sqrt(Allocation(turns, _seconds(cell)).variance(worst.spread))
         now, then = _losses(plan, rounds, spread, worst.where == "shared")
-        by = "" if is_alike else ", by the worst of others there"
+        by = "" if is_alike else ", judging by the noisiest there"
         shown[load_key(cell)] = (
-            f"  {load_words(cell)}: a loss of {now} would be seen{by}; with one more round {then}"
+            f"  {load_words(cell)}: finds a loss of {now}{by}; with one more round {then}"
         )
     yield from shown.values()
 
@@ -331,9 +331,7 @@ def _until_known(plan: Plan) -> str:
         if cell.scenario.until and turns_on_each(plan.campaign, cell.scenario)
     }
     known = " or ".join(f"±{precision}" for precision in sorted(precisions))
-    return (
-        f"until percentages are known to {known} with what deployments differ by." if known else ""
-    )
+    return f"until percentages are known to {known} over all deployments." if known else ""
 
 
 def _comparisons(plan: Plan) -> int:

@@ -168,7 +168,7 @@ def test_a_load_is_judged_by_loads_like_it_and_others_by_the_worst(
     assert read.startswith("±2% after about 4 deployments") and "no such workload" not in read
     assert write.startswith("±2% after about 25 deployments") and "no such workload" not in write
     assert other.startswith("±2% after about 25 deployments")
-    assert "; no such workload there, so by the worst of 2 others" in other
+    assert "; no such workload there, so from the noisiest of 2 others" in other
     # Each workload's own rounds: 25 of two deployments, each with the workloads that still go on.
     assert found.deploying == pytest.approx(25 * 2 * 40)
     assert found.filling == pytest.approx(25 * 2 * 5)
@@ -182,4 +182,4 @@ def test_deployments_that_serve_both_are_six_at_least_and_what_is_not_known_is_s
     found = predict(plan(_in_rounds(campaign_of, {"live": {"value": 1}})), earlier)
     words = next(iter(found.rounds.values()))
     assert words.startswith("±2% after about 4 deployments")
-    assert "nothing there tells of clusters that serve the baseline and others" in words
+    assert "no spread there of clusters that serve the baseline and others" in words

@@ -58,7 +58,7 @@ def test_what_gives_a_verdict_is_said_of_this_order(shown: Callable[..., list[st
 
 def test_what_is_not_measured_is_counted(shown: Callable[..., list[str]]) -> None:
     lines = shown(only=("/ A /",), cluster={"configurations": {"A": {}, "B": {}}})
-    assert any(line.startswith("1 cell to measure, 1 not; 1 rebuild; ") for line in lines)
+    assert any(line.startswith("1 cell to measure, 1 left out; 1 rebuild; ") for line in lines)
 
 
 def test_a_label_is_whole_in_a_pipe(campaign_of: Callable[..., Campaign]) -> None:
@@ -82,7 +82,7 @@ def test_the_losses_that_would_be_seen_are_said_with_one_more_round(
     shown: Callable[..., list[str]],
 ) -> None:
     (line,) = [line for line in shown(cluster={**PAIR, "iterations": 4}) if "verdicts" in line]
-    assert "ends in verdicts on 1 comparison. For each workload a loss of" in line
+    assert "ends in verdicts on 1 comparison. Each finds a loss of" in line
     assert "with one more round" in line
     assert "are on one level in 12 % of campaigns" in line
     (line,) = [line for line in shown(cluster={**PAIR, "iterations": 6}) if "verdicts" in line]
@@ -93,7 +93,7 @@ def test_no_verdict_is_promised_that_cannot_come(shown: Callable[..., list[str]]
     turns = {"configurations": {"A": {}, "B": {}}, "order": "interleaved", "rebuild": "needed"}
     short = {"precision": "2%", "min": 10, "max": 50, "block": 10}
     load = {"rbd_single_client": {"time": short}}
-    assert "No verdict; one takes 6 pairs." in shown(cluster=turns, benchmarks=load)[-1]
+    assert "No verdict; a verdict needs 6 pairs." in shown(cluster=turns, benchmarks=load)[-1]
     load = {"rbd_single_client": {"time": {**short, "max": 60}}}
     assert "ends in verdicts" in shown(cluster=turns, benchmarks=load)[-1]
     alone = {"configurations": {"A": {}}, "iterations": 4, "control": False}

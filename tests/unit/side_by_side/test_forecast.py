@@ -45,7 +45,7 @@ def test_what_is_out_of_reach_is_said() -> None:
     found = allocation.needed([Spread(0.0, 0.0, 0.01, 3)], UNTIL, 6, 60)
     assert found.rounds[1:] == (60, 60)
     assert found.words.startswith("not ±2%, but about ±7.4 % after 10")
-    assert "nothing is known of them" in allocation.needed([], UNTIL, 6, 60).words
+    assert "their spread is unknown" in allocation.needed([], UNTIL, 6, 60).words
 
 
 def _archive(root: Path, prediction: object, steps: list[tuple[float, float]]) -> Folder:
