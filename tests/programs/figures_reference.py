@@ -1,12 +1,15 @@
-"""Print the table of docs/figures.md: python tests/programs/figures_reference.py"""
+"""Write the table of docs/figures.md: python tests/programs/figures_reference.py"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 
 from cbt_crypto.report.figures.metric import METRICS, Test, Where
 
+PAGE = Path(__file__).parents[2] / "docs" / "figures.md"
+BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->"
 _BETTER = {1: "more", -1: "less", 0: ""}
 _TABLES = {Where.TERMINAL: "all", Where.MARKDOWN: "Markdown, page", Where.PAGE: "page"}
 
@@ -32,4 +35,6 @@ def _rows() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print(reference(), end="")
+    text = PAGE.read_text(encoding="utf-8")
+    (before, _, _), (_, _, after) = text.partition(BEGIN), text.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}{reference()}{END}{after}", encoding="utf-8")

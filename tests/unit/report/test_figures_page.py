@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from figures_reference import reference
+from figures_reference import BEGIN, END, PAGE, reference
 
 from cbt_crypto.report.figures.metric import METRICS, Where
 
 pytestmark = pytest.mark.unit
 
-PAGE = Path(__file__).parents[3] / "docs" / "figures.md"
-
 
 def test_the_page_has_the_table_of_all_figures() -> None:
-    _, _, after = PAGE.read_text(encoding="utf-8").partition("<!-- figures -->\n")
-    table, _, _ = after.partition("<!-- end of figures -->")
+    _, _, after = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    table, _, _ = after.partition(END)
     command = "python tests/programs/figures_reference.py"
-    assert table == reference(), f"what `{command}` prints belongs there"
+    assert table == reference(), f"`{command}` writes it"
 
 
 def test_every_figure_has_a_row_and_no_two_have_one_key() -> None:
