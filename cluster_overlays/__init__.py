@@ -1,4 +1,4 @@
-"""The overlays by their names in the file, in the order of deployment: devices, then daemons."""
+"""The overlays by their names in the file, whose order counts; absent ones come in this order."""
 
 from __future__ import annotations
 
