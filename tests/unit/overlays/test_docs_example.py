@@ -66,7 +66,9 @@ def test_its_silence_proves_nothing(example: Any, site: Site) -> None:
 
 def test_every_overlay_is_described_and_links_to_its_options() -> None:
     text = (DOCS / "overlays.md").read_text()
+    changes = text.partition("\n## ")[0]
     for name, overlay in OVERLAYS.items():
+        assert f"(#{name})" in changes, f"what a change of {name} takes is not in the first table"
         _, heading, rest = text.partition(f"\n## {name}\n")
         assert heading, f"no section on {name}"
         section = rest.partition("\n## ")[0]
