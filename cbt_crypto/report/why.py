@@ -29,10 +29,10 @@ FULL_THREAD = 0.9
 FULL_CPUS, FULL_CPU, FULL_LINK, FULL_DEVICE = 0.95, 0.95, 0.9, 0.95
 #: Cores from which on processes that are neither Ceph's nor a client's disturb.
 OTHERS_CORES = 0.5
-#: A full CPU holds up Ceph and clients where their threads wait for one this long, as a share of
-#: the time that they run (schedstat's run delay); else where any task waits for this share of the
-#: time (psi). Work of a lower priority does not hold up anybody.
-WAITED, PRESSED = 0.25, 0.5
+#: A full CPU holds up Ceph and clients where their threads wait for one (schedstat's run delay) for
+#: these shares of the time that they run, and that IOs are under way. Work of a lower priority
+#: fills CPUs as well, and while a device is slow, nobody minds a short wait.
+WAITED, WAITED_OF_IO = 0.25, 0.03
 #: An OSD that waits for a throttle for this share of the time is held up by it.
 THROTTLED = 0.2
 #: Sentences under one percentage.
@@ -64,11 +64,22 @@ def limit_of(run: Run) -> Optional[Limit]:
 
 def _limits(run: Run) -> Iterator[Limit]:
     """In the order in which one hides the others: a full client asks no more of the rest."""
-    hosts = run.recorded.hosts
+    #: Whether threads wait for CPUs -> what full CPUs are no limit then.
+    no_limits = {True: (), None: (_others, _one_cpu), False: (_others, _one_cpu, _all_cpus)}
+    without = no_limits[_is_held_up(run)]
     for test in (_client_thread, _link, _others, _osd_thread, _all_cpus, _one_cpu, _device):
-        for host in hosts:
+        for host in run.recorded.hosts if test not in without else ():
             yield from test(host)
     yield from _throttle(run)
+
+
+def _is_held_up(run: Run) -> Optional[bool]:
+    """Whether threads of Ceph and clients wait for CPUs; None where nobody counted."""
+    uses = [use for host in run.recorded.hosts for use in host.threads.values()]
+    waits = sum(use.waits or 0.0 for use in uses)
+    ran = sum(use.user + use.sys for use in uses if use.waits is not None)
+    under_way = sum(record.iops * record.clat_ns_mean / 1e9 for record in run.records)
+    return waits >= max(WAITED * ran, WAITED_OF_IO * under_way) if ran else None
 
 
 def _client_thread(host: HostRecord) -> Iterator[Limit]:
@@ -82,7 +93,7 @@ def _client_thread(host: HostRecord) -> Iterator[Limit]:
 def _others(host: HostRecord) -> Iterator[Limit]:
     """What proc(5) counts for processes that are neither Ceph's nor this campaign's clients."""
     use = host.threads.get("other")
-    if use is None or not (_are_all_cpus_full(host) or _is_one_cpu_full(host)):
+    if use is None or max(host.top_cpu, host.busy) < FULL_CPU:
         return
     cores = use.user + use.sys
     if cores >= OTHERS_CORES:
@@ -120,30 +131,13 @@ def _osd_thread(host: HostRecord) -> Iterator[Limit]:
 
 def _all_cpus(host: HostRecord) -> Iterator[Limit]:
     """Busy is all that /proc/stat counts but idle, iowait and steal."""
-    if _are_all_cpus_full(host):
+    if host.busy >= FULL_CPUS:
         text = f"all CPUs of {host.host} ({host.busy:.0%} busy)"
         yield Limit("all CPUs of a host", text)
 
 
-def _is_held_up(host: HostRecord) -> Optional[bool]:
-    """Whether somebody waits for a CPU; None where nothing tells."""
-    waits = [use for use in host.threads.values() if use.waits is not None]
-    if waits:
-        ran = sum(use.user + use.sys for use in waits)
-        return sum(use.waits or 0.0 for use in waits) >= WAITED * ran
-    return None if host.waits_cpu is None else host.waits_cpu >= PRESSED
-
-
-def _are_all_cpus_full(host: HostRecord) -> bool:
-    return host.busy >= FULL_CPUS and _is_held_up(host) is not False
-
-
-def _is_one_cpu_full(host: HostRecord) -> bool:
-    return host.top_cpu >= FULL_CPU and bool(_is_held_up(host))
-
-
 def _one_cpu(host: HostRecord) -> Iterator[Limit]:
-    if _is_one_cpu_full(host):
+    if host.top_cpu >= FULL_CPU:
         yield Limit("one CPU", f"one CPU of {host.host}, while others had time")
 
 

@@ -51,7 +51,7 @@ class DiskUse:
 
 @dataclass(frozen=True)
 class HostRecord:
-    """One host over the window: shares of all CPUs' time, of links, of time waiting (PSI, or None).
+    """One host over the window: shares of all CPUs' time and of links.
 
     `top_cpu` is of the busiest CPU in the median second.
     """
@@ -68,7 +68,6 @@ class HostRecord:
     cores: tuple[float, float]
     switches_per_s: float
     sent_bytes_per_s: float
-    waits_cpu: Optional[float] = None
     ghz: Optional[float] = None
     threads: Mapping[str, ThreadUse] = field(default_factory=dict)
     disks: Mapping[str, DiskUse] = field(default_factory=dict)
@@ -162,7 +161,6 @@ def _record(
         top_cpu=float(np.median(recording.top_cpu_s[inside] / spans)),
         switches_per_s=_known_sum(plain["ctxt"]) / seconds,
         sent_bytes_per_s=sum(float(row[2]) for row in links.values()) / seconds,
-        waits_cpu=_share(plain["psi_cpu_us"], seconds),
         ghz=None if np.isnan(plain["mhz"]).all() else float(np.nanmean(plain["mhz"])) / 1000,
         cores=(float(cpu[0]) / seconds, float(cpu[1]) / seconds),
         threads={
@@ -180,13 +178,6 @@ def _record(
 
 def _known_sum(values: Floats) -> float:
     return float(np.nansum(values))
-
-
-def _share(microseconds: Floats, seconds: float) -> Optional[float]:
-    """None where the kernel never told; it says nothing where nobody waited."""
-    if np.isnan(microseconds).all():
-        return None
-    return _known_sum(microseconds) / 1e6 / seconds
 
 
 def _threads(threads: ThreadSeries, inside: slice, spans: Floats) -> ThreadUse:

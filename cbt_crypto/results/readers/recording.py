@@ -56,7 +56,7 @@ class Recording:
     links: Mapping[str, Floats] = field(default_factory=dict)
     #: What each link can receive and send; of one that sends as it likes, nothing.
     link_bytes_per_s: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    #: What was counted once a line: ctxt, running, psi_cpu_us, psi_io_us, mhz; NaN where not.
+    #: What was counted once a line: ctxt, mhz; NaN where not.
     plain: Mapping[str, Floats] = field(default_factory=dict)
     #: Idle state -> seconds of all CPUs, over all that was recorded.
     idle_s: Mapping[str, float] = field(default_factory=dict)
@@ -107,10 +107,7 @@ def _parsed(header: Mapping[str, Any], lines: list[Mapping[str, Any]]) -> Record
         link_bytes_per_s=_link_limits(header),
         plain={
             "ctxt": _plain(lines, "ctxt"),
-            "running": _plain(lines, "running"),
             "mhz": _plain(lines, "mhz"),
-            "psi_cpu_us": _plain(lines, "psi_cpu"),
-            "psi_io_us": _plain(lines, "psi_io"),
         },
         idle_s=dict(zip(states, (np.sum(idle_us, axis=0) / 1e6).tolist() if idle_us else ())),
         boot=str(header.get("boot", ""))[:40],
@@ -143,8 +140,7 @@ def _numbers(values: Any, count: int) -> list[float]:
 
 def _plain(lines: list[Mapping[str, Any]], key: str) -> Floats:
     values = (line.get(key) for line in lines)
-    first = (value[0] if isinstance(value, list) and value else value for value in values)
-    return np.array([np.nan if value in (None, []) else _number(value) for value in first])
+    return np.array([np.nan if value is None else _number(value) for value in values])
 
 
 def _by_name(
