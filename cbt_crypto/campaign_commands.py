@@ -27,7 +27,7 @@ from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import command_log, directories
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.plan.file import Campaign, load
+from cbt_crypto.plan.file import Campaign, read_campaign
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.run import devices, take_down
@@ -66,7 +66,7 @@ def check(
     """
     if as_json and fix_commands:
         raise UsageError("--json and --fix-commands both print to the terminal; give one of them")
-    campaign = load(config_file)
+    campaign = read_campaign(config_file)
     say_notes(config_file, campaign.notes)
     cells = cells_of(campaign)
     plan(campaign)

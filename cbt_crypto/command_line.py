@@ -233,7 +233,7 @@ class Lazy:
     place: str
     line: str
 
-    def load(self) -> click.Command:
+    def command(self) -> click.Command:
         """Import the command."""
         module, _, attribute = self.place.partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
@@ -255,7 +255,7 @@ class LazyGroup(SentenceGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:
         """Return the command of that name."""
         lazy = self._lazy.get(cmd_name)
-        return None if lazy is None else lazy.load()
+        return None if lazy is None else lazy.command()
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections, with all names as wide as the widest."""

@@ -28,7 +28,7 @@ from cbt_crypto.hosts import command_log, directories, marked_processes
 from cbt_crypto.hosts.command_log import CommandLog
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import Cell
-from cbt_crypto.plan.file import Campaign, load
+from cbt_crypto.plan.file import Campaign, read_campaign
 from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.predict import Earlier, Forecast, in_words, noted, predict
@@ -54,7 +54,7 @@ def launch(options: RunOptions) -> None:
 
 
 def _launch(options: RunOptions, console: Console) -> None:
-    campaign = with_conf(load(options.config_file), options.conf)
+    campaign = with_conf(read_campaign(options.config_file), options.conf)
     say_notes(options.config_file, campaign.notes)
     archive = archive_of(campaign, options)
     if options.archive is None:
@@ -155,7 +155,7 @@ def _run(
         if host_check.warning:
             _say(console, f"warning: {host_check.host}: {host_check.warning}")
     if not options.no_report:
-        load_in_background()
+        import_in_background()
     return _measure(todo, archive, options.config_file, engine, console, log)
 
 
@@ -237,12 +237,12 @@ def _status(outcome: Outcome) -> int:
     return 1 if outcome.error is not None or outcome.failed else 0
 
 
-def load_in_background() -> None:
+def import_in_background() -> None:
     """Start importing what takes seconds; who needs it sooner waits, as for any import."""
-    threading.Thread(target=_load, daemon=True).start()
+    threading.Thread(target=_import_report, daemon=True).start()
 
 
-def _load() -> None:
+def _import_report() -> None:
     # What is missing is told by the report itself, when it is made.
     with contextlib.suppress(ImportError):
         importlib.import_module("cbt_crypto.report")

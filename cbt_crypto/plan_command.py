@@ -13,7 +13,7 @@ from rich.console import Console
 from cbt_crypto.command_line import RunOptions, say, say_notes
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import choose
-from cbt_crypto.plan.file import Campaign, load
+from cbt_crypto.plan.file import Campaign, read_campaign
 from cbt_crypto.plan.order import Pacing, cells_of
 from cbt_crypto.plan.show import plan_document, show_plan
 from cbt_crypto.plan.steps import plan
@@ -58,7 +58,7 @@ def tell_engine(engine: Engine, console: Console) -> None:
 def show(options: RunOptions, as_json: bool = False) -> None:
     """Print what is left of a campaign to run, and touch nothing."""
     console = Console()
-    campaign = with_conf(load(options.config_file), options.conf)
+    campaign = with_conf(read_campaign(options.config_file), options.conf)
     say_notes(options.config_file, campaign.notes)
     engine = choose(options.checkout)
     check_benchmarks(engine, cells_of(campaign))
@@ -72,7 +72,7 @@ def show(options: RunOptions, as_json: bool = False) -> None:
 
 def show_next(options: RunOptions, as_json: bool) -> None:
     """Print what `run` would do now, and into which archive."""
-    archive = archive_of(load(options.config_file), options)
+    archive = archive_of(read_campaign(options.config_file), options)
     if options.archive is None and not as_json:
         say(f"archive: {archive}")
     show(replace(options, archive=archive), as_json)

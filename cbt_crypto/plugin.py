@@ -15,7 +15,7 @@ from cbt_crypto.command_line import exit_status, say_error
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import CampaignError, RunError
 from cbt_crypto.main import cbt
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.plan_command import with_conf
 from cbt_crypto.run.preflight import check
@@ -53,7 +53,7 @@ def overlays(config: dict[str, Any]) -> Any:
 
 def _check(settings: Any) -> None:
     conf = settings.cluster.get("conf_file")
-    campaign = with_conf(load(Path(settings.test_plan)), Path(conf) if conf else None)
+    campaign = with_conf(read_campaign(Path(settings.test_plan)), Path(conf) if conf else None)
     check.check(campaign, choose(_checkout(settings)), plan(campaign).to_measure)
 
 

@@ -26,7 +26,7 @@ from rich.table import Table as Grid
 
 from cbt_crypto.archive.folder import open_archive
 from cbt_crypto.plan.cells import Cell
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.report.build import assemble, read_runs
 from cbt_crypto.report.figures.group import baseline_of
@@ -126,7 +126,7 @@ def measure(campaign: Path, archive: Path, prefix: Sequence[str] = ()) -> None:
 
     Raises SystemExit when a round failed.
     """
-    cells = cells_of(load(campaign))
+    cells = cells_of(read_campaign(campaign))
     for number in sorted({cell.iteration for cell in cells}):
         command = [*prefix, sys.executable, str(ROOT / "cbt.py"), "--no-report", "-a", str(archive)]
         for cell in cells:

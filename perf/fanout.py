@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cbt_crypto.engine.choice import embedded
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.steps import Measure, plan
 from cbt_crypto.run.campaign import run_campaign
 from cbt_crypto.run.progress import CampaignProgress
@@ -81,7 +81,7 @@ def campaign_file(osd_hosts: int, directory: Path) -> Path:
 
 def deploy_and_remove(path: Path) -> None:
     """What a campaign does around its cells. Raises what ended it early."""
-    todo = plan(load(path))
+    todo = plan(read_campaign(path))
     steps = tuple(step for step in todo.steps if not isinstance(step, Measure))
     with (path.parent / "progress").open("w") as silent:
         progress = CampaignProgress(Console(file=silent), cells=0, seconds=0)

@@ -34,7 +34,7 @@ from synthetic_archive import Load, SyntheticCampaign, SyntheticScenario, write_
 
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.remote import FRAME, Remote
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import plan
@@ -105,13 +105,13 @@ class Answers:
 def plan_stage(nodes: int, directory: Path) -> int:
     """Steps of the whole campaign."""
 
-    return 0 if plan(load(campaign_file(nodes, directory))).steps else 1
+    return 0 if plan(read_campaign(campaign_file(nodes, directory))).steps else 1
 
 
 def check_stage(nodes: int, directory: Path) -> int:
     """Ask all hosts for what every configuration needs; the longest script of one host."""
 
-    campaign = load(campaign_file(nodes, directory))
+    campaign = read_campaign(campaign_file(nodes, directory))
     stacks = [Stack(overlays) for overlays in campaign.configurations.values()]
     wanted = checks(campaign, cells_of(campaign), stacks)
     answers = Answers()
@@ -122,7 +122,7 @@ def check_stage(nodes: int, directory: Path) -> int:
 def deploy_stage(nodes: int, directory: Path) -> int:
     """The longest script for one host of those that overlays send."""
 
-    campaign = load(campaign_file(nodes, directory))
+    campaign = read_campaign(campaign_file(nodes, directory))
     site, answers = site_of(campaign.cluster), Answers()
     remote = Remote(answers, campaign.cluster.tmp_dir)
     stack = Stack(campaign.configurations["both"])

@@ -33,7 +33,7 @@ from cbt_crypto.engine.upstream.checkout import (
     read_checkout,
     siblings,
 )
-from cbt_crypto.plan.file import Campaign, load
+from cbt_crypto.plan.file import Campaign, read_campaign
 
 # A machine that does something else besides must not fail a test.
 settings.register_profile("suite", deadline=None, max_examples=50)
@@ -289,7 +289,7 @@ def write_campaign(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture
 def campaign_of(write_campaign: Callable[..., Path]) -> Callable[..., Campaign]:
     """Load the written campaign."""
-    return lambda **sections: load(write_campaign(**sections))
+    return lambda **sections: read_campaign(write_campaign(**sections))
 
 
 @pytest.fixture

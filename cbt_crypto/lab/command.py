@@ -19,7 +19,7 @@ from cbt_crypto.lab import access, image, lifecycle
 from cbt_crypto.lab.run import LabCampaign
 from cbt_crypto.lab.run import run as run_job
 from cbt_crypto.lab.shape import MOST_NODES, MOST_NUMA, Kind, Lab, Release, Shape, Steps
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan_command import archive_of
 from cbt_crypto.units import size_bytes
 
@@ -250,7 +250,7 @@ def run(name: str, **chosen: Any) -> None:
     run does. Exits with the status of cbt.py.
     """
     options = RunOptions(**chosen)
-    archive = options.archive or archive_of(load(options.config_file), options)
+    archive = options.archive or archive_of(read_campaign(options.config_file), options)
     if options.archive is None:
         say(f"archive: {archive}")
     job = LabCampaign(

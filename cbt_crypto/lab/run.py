@@ -22,7 +22,7 @@ from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts import ceph_conf, fetch
 from cbt_crypto.lab import access
 from cbt_crypto.lab.shape import Lab, Node, Steps, locked
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.run.locks import locked as archive_locked
 from cbt_crypto.run.resume import check_archive
@@ -188,7 +188,7 @@ def alone(lab: Lab) -> contextlib.AbstractContextManager[None]:
 
 
 def _checked(lab: Lab, job: LabCampaign) -> LabCampaign:
-    campaign = load(job.config)
+    campaign = read_campaign(job.config)
     names = {node.name for node in lab.nodes}
     unknown = [host for host in site_of(campaign.cluster).hosts if host not in names]
     if unknown:

@@ -31,7 +31,7 @@ from cbt_crypto.hosts.secret import document_without
 from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.hosts.trust_on_host import distrust
-from cbt_crypto.plan.file import Campaign, load_data
+from cbt_crypto.plan.file import Campaign, validate_campaign
 from cbt_crypto.plan.layout import drives_of, site_of
 
 _NAME = re.compile(r"[0-9a-zA-Z]{1,64}")
@@ -139,7 +139,7 @@ class Deployment:
 
     def campaign(self, archive: Path) -> Campaign:
         """The campaign as its file was then. Raises UsageError when it is none any more."""
-        return load_data(path_of(archive), self.document)
+        return validate_campaign(path_of(archive), self.document)
 
     def describe(self) -> str:
         """Where something is left and what, in one line."""

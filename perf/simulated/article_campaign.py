@@ -29,7 +29,7 @@ from rich.table import Table
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.allocation import Seen, Spread
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.predict import Earlier, predict
 from cbt_crypto.plan.steps import plan
 
@@ -88,7 +88,7 @@ def predictions(earlier: Earlier, precision: str, scratch: Path) -> Iterator[tup
     for number, way in enumerate(WAYS):
         path = scratch / f"{number}.yaml"
         path.write_text(yaml.safe_dump(campaign(way, precision)), encoding="utf-8")
-        found = predict(plan(load(path)), earlier)
+        found = predict(plan(read_campaign(path)), earlier)
         hours = (found.seconds, found.low, found.high, found.deploying, found.filling)
         yield (
             way,

@@ -17,7 +17,7 @@ from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.engine.choice import PROJECT
 from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.file import load, of_cbt
+from cbt_crypto.plan.file import of_cbt, read_campaign
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import plan
 
@@ -36,7 +36,7 @@ def examples(checkout: Checkout) -> list[Path]:
 def outcome(file: Path) -> str:
     """Return what becomes of a file, without its place on this machine."""
     try:
-        campaign = load(file)
+        campaign = read_campaign(file)
         plan(campaign)
     except UsageError as error:
         (sentence,) = str(error).splitlines()

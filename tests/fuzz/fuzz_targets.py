@@ -20,7 +20,7 @@ from cbt_crypto.archive import documents, files
 from cbt_crypto.archive.files import Malformed, read_yaml
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import ceph_conf, directories
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.results.cell.client import read_client_cpu
 from cbt_crypto.results.cell.hardware_counters import crypto_percent, parse_perf_stat, read_energy
@@ -69,7 +69,7 @@ def _by_path(read: Callable[[Path], Any]) -> Callable[[bytes], Any]:
 
 
 def _campaign(path: Path) -> Any:
-    return plan(load(path))
+    return plan(read_campaign(path))
 
 
 def _journal(data: bytes) -> None:

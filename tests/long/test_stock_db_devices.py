@@ -27,7 +27,7 @@ from cbt_crypto.lab import access
 from cbt_crypto.lab import run as transfer
 from cbt_crypto.lab.run import CBT_SCRIPT
 from cbt_crypto.lab.shape import Kind, Lab, Shape
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.run.targets.existing import discover
 
@@ -107,7 +107,7 @@ def site(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Site:
     """The cluster as a campaign finds it."""
     config = tmp_path_factory.mktemp("claims") / "plain.yaml"
     config.write_text(campaigns(HOST, "/root/claims")["plain.yaml"])
-    section = load(config).cluster
+    section = read_campaign(config).cluster
     remote = cast(Remote, _OnNode(lab))
     found = discover(remote, site_of(section), section)
     remote.run({HOST: "mkdir -p /root/claims/ceph/run"}, "", 60)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.choice import embedded
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.run.targets.cluster import overlaid
 
 
 def main() -> None:
     path, configuration, archive = sys.argv[1:]
-    campaign = load(Path(path))
+    campaign = read_campaign(Path(path))
     engine = embedded()
     engine.settings.initialize(argparse.Namespace(config_file=path, archive=archive, conf=None))
     stack = Stack(campaign.configurations[configuration])

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from cbt_crypto.cli import SECTIONS, cbt_crypto
 from cbt_crypto.main import cbt
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.run.resume import default_archive, write_plan
@@ -57,7 +57,7 @@ def test_cbt_py_has_an_example_too() -> None:
 
 @pytest.mark.parametrize("name", LAZY)
 def test_the_group_says_of_a_command_what_it_says_itself(name: str) -> None:
-    said = LAZY[name].load().help or ""
+    said = LAZY[name].command().help or ""
     first_paragraph = " ".join(said.partition("\n\n")[0].split())
     assert first_paragraph.startswith(LAZY[name].line)
 
@@ -86,14 +86,14 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
 
 
 def archive_of(path: Path, complete: bool = False, again: bool = False) -> Path:
-    return default_archive(load(path), path, lambda _: complete, again)
+    return default_archive(read_campaign(path), path, lambda _: complete, again)
 
 
 def begun(path: Path, archive: str) -> Path:
     """An archive that a run of this file has begun."""
     made = Path("results") / archive
     (made / "results").mkdir(parents=True)
-    write_plan(made, plan(load(path)))
+    write_plan(made, plan(read_campaign(path)))
     return made
 
 
@@ -151,7 +151,7 @@ def test_plan_says_which_archive_and_prints_json(campaign_file: Path) -> None:
     assert result.output.startswith(f"archive: results/{campaign_file.stem}-")
     words = ["plan", "--json", "--cbt", "embedded", str(campaign_file)]
     document = json.loads(CliRunner().invoke(cbt_crypto, words).output)
-    assert document["to_measure"] == len(cells_of(load(campaign_file)))
+    assert document["to_measure"] == len(cells_of(read_campaign(campaign_file)))
     assert {step["step"] for step in document["steps"]} >= {"measure"}
     assert not Path("results").exists()
 

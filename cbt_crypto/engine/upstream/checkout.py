@@ -214,7 +214,7 @@ class Modules:
             factory.ce_objects.clear()
 
 
-def load(path: Path) -> Modules:
+def import_checkout(path: Path) -> Modules:
     """Import a checkout, one in a process; UsageError that says why it cannot be."""
     if str(path) not in sys.path:
         sys.path.insert(0, str(path))

@@ -16,7 +16,7 @@ from cbt_crypto.engine.upstream.checkout import (
     Checkout,
     Modules,
     Settings,
-    load,
+    import_checkout,
     missing_library,
 )
 from cbt_crypto.engine.upstream.cluster import ExistingUpstreamCeph, UpstreamCeph
@@ -131,21 +131,21 @@ def _has_total_iodepth(campaign: Campaign, modules: Modules) -> bool:
 
 def upstream(checkout: Checkout) -> Engine:
     """The engine. Raises UsageError for a checkout that cannot be imported."""
-    loaded = load(checkout.path)
-    common = Common(loaded.common, loaded.settings)
-    settings = Settings(loaded.settings, loaded.perf_by_pid_files)
+    modules = import_checkout(checkout.path)
+    common = Common(modules.common, modules.settings)
+    settings = Settings(modules.settings, modules.perf_by_pid_files)
     return Engine(
         name="upstream",
         version=checkout.version,
         commit=checkout.commit,
         settings=settings,
         common=common,
-        monitoring=Monitoring(loaded.monitoring, common, settings),
-        Ceph=partial(UpstreamCeph, loaded, common, settings),
-        ExistingCeph=partial(ExistingUpstreamCeph, loaded, common, settings),
+        monitoring=Monitoring(modules.monitoring, common, settings),
+        Ceph=partial(UpstreamCeph, modules, common, settings),
+        ExistingCeph=partial(ExistingUpstreamCeph, modules, common, settings),
         Benchmark=partial(Benchmark, execution=common),
         checkout=checkout.path,
-        native=partial(native, loaded, common),
-        problems=lambda campaign: problems(campaign, common, loaded),
+        native=partial(native, modules, common),
+        problems=lambda campaign: problems(campaign, common, modules),
         requirements=requirements,
     )

@@ -24,7 +24,7 @@ from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.remote import NONSENSE, Remote
-from cbt_crypto.plan.file import Campaign, ClusterSection, load, load_data
+from cbt_crypto.plan.file import Campaign, ClusterSection, read_campaign, validate_campaign
 from cbt_crypto.plan.file.field_types import UserName
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.predict import Forecast
@@ -264,7 +264,7 @@ def init(
         return proposed.text(proposal, start, output.name, user, origin)
 
     def campaign_of(start: Start) -> Campaign:
-        return load_data(output, proposed.data(text(start)))
+        return validate_campaign(output, proposed.data(text(start)))
 
     with console.status("asking which configurations they can run"):
         start = fitting(start, campaign_of(start), remote)
@@ -315,7 +315,7 @@ def _check_user(user: str) -> None:
 
 
 def _remaining(output: Path, engine: Engine) -> list[HostFinding]:
-    campaign = load(output)
+    campaign = read_campaign(output)
     return [
         finding
         for finding in check.survey_campaign(campaign, engine, cells_of(campaign))

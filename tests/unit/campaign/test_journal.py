@@ -16,7 +16,7 @@ from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.plan.file import Campaign, load
+from cbt_crypto.plan.file import Campaign, read_campaign
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.run.journal import Journal, left_over, own_left_over, path_of, places_of
 from cbt_crypto.run.locks import hosts_held, this_run
@@ -131,7 +131,7 @@ def test_cleanup_takes_down_what_a_dead_run_left(
     tmp_path: Path, host: Any, no_overlays: None
 ) -> None:
     """On this machine: a directory that is marked as ours goes, another stays."""
-    campaign = load(host.write())
+    campaign = read_campaign(host.write())
     begun(host.archive, campaign)
     left_behind(host)
     asked = cleanup(host.archive)
@@ -174,7 +174,7 @@ def test_an_archive_s_word_is_neither_code_nor_an_order(
     path.parent.mkdir(parents=True)
     entry = {
         "event": "begin", "run": "r9", "by": {**this_run(host.archive), "pid": 1, "started": 1},
-        "hosts": {"his-host": {"devices": []}}, "document": load(host.write()).document,
+        "hosts": {"his-host": {"devices": []}}, "document": read_campaign(host.write()).document,
         "checkout": str(checkout_with_a_trap), "time": 1.0,
     }  # fmt: skip
     path.write_text(json.dumps(entry) + "\n")
@@ -198,7 +198,7 @@ def test_an_archive_s_word_is_neither_code_nor_an_order(
 def test_a_living_campaign_on_the_same_hosts_is_left_alone(
     tmp_path: Path, host: Any, no_overlays: None
 ) -> None:
-    campaign = load(host.write())
+    campaign = read_campaign(host.write())
     begun(host.archive, campaign)
     left_behind(host)
     site, cluster = site_of(campaign.cluster), campaign.cluster
@@ -211,7 +211,7 @@ def test_a_living_campaign_on_the_same_hosts_is_left_alone(
 
 
 def test_what_is_given_up_is_not_touched(host: Any, no_overlays: None) -> None:
-    begun(host.archive, load(host.write()))
+    begun(host.archive, read_campaign(host.write()))
     left_behind(host)
     assert cleanup("--forget", "--yes", host.archive).exit_code == 0
     assert host.tmp_dir.exists() and own_left_over(host.archive) == []

@@ -18,7 +18,7 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.embedded import monitoring
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.remote import preamble
-from cbt_crypto.plan.file import Campaign, load
+from cbt_crypto.plan.file import Campaign, read_campaign
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.run.preflight.check import checks
@@ -146,7 +146,7 @@ def test_no_text_of_the_file_is_run(
         sections = at(place, shape(text))
         merged = {**base, **sections, "cluster": {**base["cluster"], **sections.get("cluster", {})}}
         try:
-            campaign = load(write_campaign(**merged))
+            campaign = read_campaign(write_campaign(**merged))
         except UsageError as error:
             assert all(line.isprintable() for line in str(error).split("\n"))
             continue
@@ -169,7 +169,7 @@ def test_a_name_that_looks_like_a_host_s_is_none(
     for place in ("cluster.head", "cluster.clients", "cluster.osds", "cluster.user"):
         value = [name] if place.endswith("s") else name
         with pytest.raises(UsageError, match=r"must be|should be"):
-            load(write_campaign(**at(place, value)))
+            read_campaign(write_campaign(**at(place, value)))
 
 
 def run(script: str, bin_dir: Path, here: Path, tmp_dir: str) -> None:

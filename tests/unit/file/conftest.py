@@ -8,7 +8,7 @@ from typing import Any, Callable
 import pytest
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def refusal_of(tmp_path: Path) -> Callable[[str], str]:
         path = tmp_path / "campaign.yaml"
         path.write_text(text, encoding="utf-8")
         with pytest.raises(UsageError) as caught:
-            load(path)
+            read_campaign(path)
         return str(caught.value).replace(str(tmp_path) + "/", "")
 
     return refused
@@ -33,7 +33,7 @@ def problems_of(
 
     def problems(**sections: Any) -> dict[str, str]:
         with pytest.raises(UsageError) as caught:
-            load(write_campaign(**sections))
+            read_campaign(write_campaign(**sections))
         found = {}
         for line in str(caught.value).splitlines():
             _, _, rest = line.removeprefix(f"{tmp_path}/campaign.yaml").partition(": ")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.file.document import MAX_BYTES, dotted, read
 
 pytestmark = pytest.mark.unit
@@ -21,32 +21,32 @@ Refusal = Callable[[str], str]
 
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nothing\.yaml: no such file; name a campaign's YAML"):
-        load(tmp_path / "nothing.yaml")
+        read_campaign(tmp_path / "nothing.yaml")
 
 
 def test_a_directory(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a regular file"):
-        load(tmp_path)
+        read_campaign(tmp_path)
 
 
 def test_below_a_file(tmp_path: Path) -> None:
     (tmp_path / "campaign.yaml").touch()
     with pytest.raises(UsageError, match="no such file"):
-        load(tmp_path / "campaign.yaml" / "x")
+        read_campaign(tmp_path / "campaign.yaml" / "x")
 
 
 def test_no_text(tmp_path: Path) -> None:
     path = tmp_path / "campaign.yaml"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="not a text in UTF-8"):
-        load(path)
+        read_campaign(path)
 
 
 def test_too_large(tmp_path: Path) -> None:
     path = tmp_path / "campaign.yaml"
     path.write_text("# " + "x" * MAX_BYTES)
     with pytest.raises(UsageError, match="larger than 1 MiB"):
-        load(path)
+        read_campaign(path)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_whatever_stands_there_it_is_refused_in_sentences(
     path = tmp_path_factory.mktemp("file") / "c.yaml"
     path.write_text(yaml.safe_dump(value, allow_unicode=False), encoding="utf-8")
     with pytest.raises(UsageError) as caught:
-        load(path)
+        read_campaign(path)
     for line in str(caught.value).split("\n"):
         assert line.startswith(str(path))
         assert line.isprintable()

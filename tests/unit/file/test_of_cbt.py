@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.file import Campaign, load
+from cbt_crypto.plan.file import Campaign, read_campaign
 
 pytestmark = pytest.mark.unit
 
@@ -41,7 +41,7 @@ def loaded(tmp_path: Path) -> Loaded:
         path = tmp_path / "cbt.yaml"
         data = {"cluster": cluster, "benchmarks": benchmarks or _BENCHMARKS, **(more or {})}
         path.write_text(yaml.safe_dump(data, sort_keys=False))
-        return load(path)
+        return read_campaign(path)
 
     return of
 

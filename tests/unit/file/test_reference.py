@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.cluster_overlays import OVERLAYS
-from cbt_crypto.plan.file import ClusterSection, json_schema, load
+from cbt_crypto.plan.file import ClusterSection, json_schema, read_campaign
 from cbt_crypto.plan.file.cluster import CephSettings, CollectlProfile, PerfProfile, PoolProfile
 
 pytestmark = pytest.mark.unit
@@ -31,7 +31,7 @@ def test_its_example_is_a_campaign(tmp_path: Path) -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", reference(), re.DOTALL)
     path = tmp_path / "example.yaml"
     path.write_text(example)
-    assert list(load(path).configurations)[1] == "control"
+    assert list(read_campaign(path).configurations)[1] == "control"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def validator() -> Draft202012Validator:
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_published_campaign_is_valid(validator: Draft202012Validator, path: Path) -> None:
-    load(path)
+    read_campaign(path)
     validator.validate(yaml.safe_load(path.read_text()))
 
 
@@ -94,7 +94,7 @@ def test_the_schema_agrees_with_load(
     path = write_campaign(**sections)
     assert validator.is_valid(yaml.safe_load(path.read_text())) is good
     if good:
-        load(path)
+        read_campaign(path)
     else:
         with pytest.raises(Exception, match=r"campaign\.yaml"):
-            load(path)
+            read_campaign(path)

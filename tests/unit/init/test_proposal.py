@@ -12,7 +12,7 @@ import yaml
 from rich.console import Console
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.file import load, load_data
+from cbt_crypto.plan.file import read_campaign, validate_campaign
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.show import show_plan
 from cbt_crypto.plan.steps import Plan, plan
@@ -116,7 +116,7 @@ def test_hosts_without_collectl_are_watched_by_the_sampler(tmp_path: Path) -> No
     assert "collectl is missing on osd0." in text
     path = tmp_path / "my.yaml"
     path.write_text(text)
-    monitoring = load(path).monitoring
+    monitoring = read_campaign(path).monitoring
     assert monitoring.sampler is not None
     assert monitoring.collectl is None
 
@@ -150,7 +150,7 @@ def test_no_free_drive_means_files(tmp_path: Path) -> None:
     assert found.file_bytes == 10 * GIB
     path = tmp_path / "my.yaml"
     path.write_text(written(found))
-    assert load(path).cluster.osd_file_size == "10G"
+    assert read_campaign(path).cluster.osd_file_size == "10G"
 
 
 @pytest.mark.parametrize("article", [None, *ARTICLES])
@@ -160,7 +160,7 @@ def test_the_file_is_a_campaign(
 ) -> None:
     path = tmp_path / "my.yaml"
     path.write_text(written(propose(hosts), article))
-    campaign = load(path)
+    campaign = read_campaign(path)
     assert cells_of(campaign)
     assert "&" not in path.read_text(), "no aliases"
     data = yaml.safe_load(path.read_text())
@@ -175,7 +175,7 @@ def test_the_file_is_a_campaign(
 def test_hostile_words_of_a_host_stay_in_their_comment(tmp_path: Path) -> None:
     evil = drive("osd0", 0, model="X\ncluster: {}\r\x85\u2028benchmarks: {}")
     text = written(propose([host("osd0", (evil,)), host("client0")]))
-    assert load_data(tmp_path / "x", yaml.safe_load(text)).cluster.osds == ["osd0"]
+    assert validate_campaign(tmp_path / "x", yaml.safe_load(text)).cluster.osds == ["osd0"]
     assert sum(line.startswith("cluster:") for line in text.splitlines()) == 1
 
 
@@ -338,7 +338,7 @@ def test_a_file_ends_in_verdicts_within_two_hours(hosts: list[HostHardware]) -> 
 
     def planned(start: Start) -> Plan:
         text = proposed.text(proposal, start, "my.yaml", "root", "an article")
-        return plan(load_data(Path("my.yaml"), proposed.data(text)))
+        return plan(validate_campaign(Path("my.yaml"), proposed.data(text)))
 
     sizes = (start_from(None, proposal, None, size) for size in SIZES)
     start, takes = within(2.0, sizes, lambda one: hours_of(planned(one).campaign))

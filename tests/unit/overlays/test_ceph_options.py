@@ -16,7 +16,7 @@ from cbt_crypto.cluster_overlays.ceph_options import CephOptions
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 
 pytestmark = pytest.mark.unit
 
@@ -269,11 +269,11 @@ benchmarks:
 def test_a_file_with_options(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(FILE.format(options="{osd: {osd_op_queue: wpq}}", scenario="rbd_single_client"))
-    plain, other = (load(path).configurations[name][0] for name in ("plain", "other"))
+    plain, other = (read_campaign(path).configurations[name][0] for name in ("plain", "other"))
     assert (plain.is_present, other.is_present) == (False, True)
     path.write_text(FILE.format(options="{client: {rbd_cache: true}}", scenario="rbd_krbd"))
     with pytest.raises(UsageError, match="leave client out"):
-        load(path)
+        read_campaign(path)
     path.write_text(FILE.format(options="{osdd: {a: 1}}", scenario="rbd_single_client"))
     with pytest.raises(UsageError, match="osdd: is no section"):
-        load(path)
+        read_campaign(path)

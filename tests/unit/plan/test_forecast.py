@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.archive.files import read_json, write_json
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.predict import Forecast, Left, clock
 from cbt_crypto.plan.steps import Measure, plan
 from cbt_crypto.run.progress import CampaignProgress
@@ -36,7 +36,7 @@ def steps(write_campaign: Callable[..., Path]) -> Any:
         "vol_size": 100,
         "workloads": {"mode": ["randread", "read"]},
     }
-    return plan(load(write_campaign(benchmarks={"rbd_single_client": load_of})))
+    return plan(read_campaign(write_campaign(benchmarks={"rbd_single_client": load_of})))
 
 
 def test_from_the_first_second(steps: Any, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_what_is_known_to_hours_is_a_range_of_hours() -> None:
 def test_pauses_between_visits_are_time_too(write_campaign: Callable[..., Path]) -> None:
     """They were left out, and a campaign in rounds took minutes more than it said."""
     both = {"configurations": {"A": {}, "B": {}}, "iterations": 4, "order": "rounds"}
-    rounds = plan(load(write_campaign(cluster=both)))
+    rounds = plan(read_campaign(write_campaign(cluster=both)))
     assert rounds.pauses_s > 0
     without = replace(
         rounds,

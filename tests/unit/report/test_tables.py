@@ -16,7 +16,7 @@ from rich.console import Console
 from cbt_crypto.archive.documents import PlannedCell
 from cbt_crypto.archive.folder import label_of
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.report import ReportOptions, build, show, write
 from cbt_crypto.report.comparison import compare as compare_archives
@@ -144,7 +144,7 @@ def test_only_keeps_matching_cells_and_their_baseline(small):
 
 
 def test_labels_are_those_of_the_plan():
-    cells = cells_of(load(Path(__file__).parents[3] / "configs/localhost.yaml"))
+    cells = cells_of(read_campaign(Path(__file__).parents[3] / "configs/localhost.yaml"))
     for cell in cells:
         planned = PlannedCell(
             id=cell.id,

@@ -20,7 +20,7 @@ from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.devices.identity_on_host import TAG
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.plan.file import Campaign, load
+from cbt_crypto.plan.file import Campaign, read_campaign
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.run import devices, journal
@@ -67,7 +67,7 @@ def campaign(bench: Bench, write_campaign: Callable[..., Path], tuned: Path) -> 
         "tmp_dir": bench.tmp_dir, "osd_devices": [place], "osds_per_node": 1,
         "configurations": {"Default": {}, "Fast": {"tuned": {"profile": "throughput"}}},
     }  # fmt: skip
-    return load(write_campaign(cluster=cluster))
+    return read_campaign(write_campaign(cluster=cluster))
 
 
 def killed_run(bench: Bench, campaign: Campaign, archive: Path) -> None:

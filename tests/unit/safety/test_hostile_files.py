@@ -19,7 +19,7 @@ from rich.console import Console
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.errors import UsageError
 from cbt_crypto.main import cbt
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.file.cluster import ClusterSection
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import plan
@@ -68,7 +68,7 @@ def test_any_value_at_any_key(tmp_path: Path, value: Any) -> None:
     for key, content in changed(CAMPAIGN, value):
         path.write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
         try:
-            campaign = load(path)
+            campaign = read_campaign(path)
             cells_of(campaign)
             plan(campaign)
         except UsageError as error:

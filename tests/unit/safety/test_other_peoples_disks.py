@@ -14,7 +14,7 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.devices.identity_on_host import TAG
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.plan.file import load
+from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.run import devices
 from cbt_crypto.run.journal import Journal
@@ -274,7 +274,7 @@ def test_an_archive_knows_its_devices(
         "mgrs": {"head": ..., "localhost": {"x": None}},
         "tmp_dir": bench.tmp_dir, "osd_devices": [place], "osds_per_node": 1, "wipe": True,
     }  # fmt: skip
-    campaign = load(write_campaign(cluster=cluster))
+    campaign = read_campaign(write_campaign(cluster=cluster))
     remote, archive = Remote(embedded().common, bench.tmp_dir), tmp_path / "archive"
 
     def look() -> None:

@@ -287,7 +287,7 @@ def test_pipes_and_endless_files_keep_nobody_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     code = (
         "import sys\nfrom pathlib import Path\nfrom cbt_crypto.hosts import ceph_conf\n"
-        "from cbt_crypto.plan.file import load\nfrom cbt_crypto.errors import UsageError\n"
+        "from cbt_crypto.plan.file import read_campaign\nfrom cbt_crypto.errors import UsageError\n"
         "for read in (load, ceph_conf.read):\n"
         "    for path in sys.argv[1:]:\n"
         "        try: read(Path(path)); sys.exit('read')\n"

@@ -24,7 +24,7 @@ from cbt_crypto.hosts import ceph_conf, keys_on_host, requirement
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.secret import document_without, is_secret, options_without
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.plan.file import Campaign, load
+from cbt_crypto.plan.file import Campaign, read_campaign
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.run.journal import Journal, path_of
 from cbt_crypto.run.resume import check_archive, write_plan
@@ -117,7 +117,7 @@ def test_what_the_archive_gets(
     path = write_campaign()
     document = yaml.safe_load(path.read_text())
     document["title"] = "t"
-    campaign: Campaign = load(path)
+    campaign: Campaign = read_campaign(path)
     campaign.document["benchmarks"]["rbd_single_client"]["secret_key"] = "hunter2"
     archive = tmp_path / "archive"
     write_plan(archive, plan(campaign))

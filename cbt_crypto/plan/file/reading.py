@@ -147,7 +147,7 @@ class CampaignFile:
             return None
 
 
-def load(path: Path) -> Campaign:
+def read_campaign(path: Path) -> Campaign:
     """Read and validate a campaign file.
 
     Raises UsageError, a line for each mistake: file, line, key, and the nearest valid name.
@@ -155,7 +155,7 @@ def load(path: Path) -> Campaign:
     return _loaded(CampaignFile(read(path)))
 
 
-def load_data(path: Path, data: Any) -> Campaign:
+def validate_campaign(path: Path, data: Any) -> Campaign:
     """A campaign from what was read of its file earlier; `path` is what errors name."""
     return _loaded(CampaignFile(YamlDocument(path, data)))
 
