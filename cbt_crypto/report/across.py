@@ -190,7 +190,7 @@ def sentences(report: Report) -> Iterator[str]:
         shown = {k: v for k, v in own.items() if v is not None and v.differs}
         against = f"{place} against {places[0]}"
         if not judged:
-            yield f"{against}: no verdict, each takes four rounds."
+            yield f"{against}: no verdict; each archive needs four rounds."
         elif not shown:
             words = counted(len(judged), "percentage")
             yield f"{against}: none of {words} is shown to differ."
@@ -198,7 +198,7 @@ def sentences(report: Report) -> Iterator[str]:
             key, most = max(shown.items(), key=lambda one: abs(math.log(one[1].percent / 100)))
             yield (
                 f"{against}: {len(shown)} of {counted(len(judged), 'percentage')} differ by more "
-                f"than chance, which is of the labs and dates, not of the configurations; the most "
+                f"than chance. The labs or dates cause that, not the configurations. Most differs "
                 f"{key[1]}, {key[0]}: {_in_percent(most)} % of {places[0]}'s."
             )
     unlike = [row[0] for grid in _hardware(report, places) for row in grid.sections[0][1]]
@@ -250,9 +250,9 @@ def history(reports: Mapping[str, Report]) -> tuple[list[Grid], list[Point]]:
         sections.setdefault(point.configuration, []).append(_texts(point, reports))
     heads = ["", "archive", "Ceph", "kernel", "IOPS", "% of baseline", "since the first"]
     note = (
-        "% of baseline: IOPS in percent of the baseline of the same archive. Since the first: the "
-        "change of that percentage from the first archive's, in percent of it; * is more than "
-        "chance, at 95 % over all rows and archives."
+        "% of baseline: IOPS in percent of the same archive's baseline. Since the first: by how "
+        "many percent that differs from the first archive's; * marks more than chance, at 95 % "
+        "over all rows and archives."
     )
     grids = [
         Grid(f"{load} over time", heads, list(sections.items()), (note,), 4)

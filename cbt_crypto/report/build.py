@@ -73,10 +73,10 @@ def how_it_came_out(folder: Folder) -> Iterator[str]:
         return
     usual, low, high = map(time_text, (predicted.seconds, predicted.low, predicted.high))
     took = seconds_of(timeline)
-    inside = "" if predicted.low <= took <= predicted.high else ", which is outside of that"
+    inside = "" if predicted.low <= took <= predicted.high else ", outside that range"
     yield (
-        f"judging by {predicted.like} it was to take {usual}, {low} to {high} with a chance of "
-        f"80 %; so far it took {time_text(took)}{inside}"
+        f"predicted from {predicted.like}: {usual}, or {low} to {high} with a chance of 80 %; "
+        f"so far it took {time_text(took)}{inside}"
     )
 
 

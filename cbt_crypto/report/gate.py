@@ -217,9 +217,9 @@ def _repeated_too_little(comparison: Comparison, shown: str) -> str:
     rounds = _repeated(comparison)
     if 0 < rounds < FEWEST_ROUNDS:
         return f"needs {counted(FEWEST_ROUNDS - rounds, 'more round')}"
-    basis = comparison.basis or "one run of each, which says nothing of another"
+    basis = comparison.basis or "one run of each, which says nothing about another run"
     basis = basis.removesuffix("; no verdict")
-    takes = f"an answer takes iterations: {FEWEST_ROUNDS} or more, or six pairs of turns"
+    takes = f"an answer needs iterations: {FEWEST_ROUNDS} or more, or six pairs of turns"
     return f"{shown}, {basis}; {takes}"
 
 
@@ -232,7 +232,7 @@ def _repeated(comparison: Comparison) -> int:
 def _missing(comparison: Comparison, question: Question, beside: int) -> str:
     """What an answer takes, if the percentage stays where it is."""
     if UNTIL_KNOWN in (comparison.basis or ""):
-        return "the precision asked for is reached and does not tell; ask for a smaller one"
+        return "the precision is reached, and too coarse to tell; set a smaller one"
     repeated, distance = _repeated(comparison), abs(math.log(comparison.percent / question.limit))
     is_no = question.lost(comparison.percent) <= question.loss
     wanted = ALPHA if is_no else VERDICT / beside

@@ -59,7 +59,7 @@ def _together(report: Report) -> Iterator[str]:
     ]
     for effect, load in sorted(all_of, key=lambda one: not one[0].iops.differs)[:_MOST]:
         iops = effect.iops
-        found = f"{iops.percent:.0f} % of" if iops.differs else "not shown to differ from"
+        found = f"reach {iops.percent:.0f} % of" if iops.differs else "are not shown to differ from"
         yield (
             f"{effect.name}: {load} together {found} what {APART}, would give "
             f"({text_of.interval(iops, loss=False)})."
@@ -87,7 +87,7 @@ def _growth(report: Report) -> Iterator[str]:
             continue
         last = max((n + 1 for n, more in enumerate(grows) if more), default=0)
         load = load_of(report, table, section)
-        said = f"{load} are shown to grow up to {report.named(rows[last].name)}"
+        said = f"{load} grow significantly up to {report.named(rows[last].name)}"
         if last + 1 < len(rows):
             step = steps[last]
             assert step is not None

@@ -113,7 +113,7 @@ def environment(report: Report) -> Iterator[Element]:
     named = mapping(report.environment.get("hosts"))
     hosts = {name: mapping(about) for name, about in named.items()}
     if not hosts:
-        yield E.P(E.CLASS("note"), "Nothing is known of the hosts.")
+        yield E.P(E.CLASS("note"), "Nothing is known about the hosts.")
         return
     columns = [c for c in _HOST_COLUMNS if any(about.get(c) for about in hosts.values())]
     heads = ["Host", *(column.replace("_", " ") for column in columns), "Ceph", "fio"]
@@ -366,11 +366,11 @@ def _method(report: Report) -> Iterator[Element]:
 _METHOD = (
     "Throughput is the sum of what fio reports for each client process, ramp excluded. Percentiles"
     " are read from the added latency bins of all processes and iterations, never averaged.",
-    "CPU is of all OSD nodes together, over the seconds in which all processes measured, as a share"
-    " of all hardware threads. CPU time per IO counts user, sys, irq and softirq.",
-    "A percentage in bold differs significantly from the baseline. What was"
-    " deployed once has a range within its run, and no verdict. Error bars of charts are the"
-    " interval of the percent of the baseline. A cell whose configuration is not proved, or of"
-    " which a fio process failed, has no figures.",
+    "CPU is a share of the time of all hardware threads of all OSD nodes, in the seconds in which"
+    " all processes measured. CPU time per IO counts user, sys, irq and softirq.",
+    "A percentage in bold differs significantly from the baseline. A configuration that was"
+    " deployed once has only the range within its run, and no verdict. Error bars of charts are"
+    " intervals of the percentage. A cell has no figures if its configuration is not proved or"
+    " one of its fio processes failed.",
     "docs/figures.md of cbt-crypto says how each figure and each interval is computed.",
 )

@@ -18,25 +18,23 @@ _WIDE = 99.95
 OF_ONE = "of this deployment"
 #: Stands where no comparison of a report carries a verdict.
 NO_VERDICT = (
-    "No verdict: each configuration was deployed once, and nothing here says how much another "
-    f"deployment would differ. With iterations: {FEWEST_ROUNDS} or more, each round measures every "
-    "configuration on a deployment of its own; --spread-from takes the spread from an archive that "
-    "was measured so."
+    "No verdict: each configuration was deployed once, so nothing here shows how much deployments "
+    f"differ. With iterations: {FEWEST_ROUNDS} or more, each round measures every configuration "
+    "on a new deployment; --spread-from takes the spread from an archive that has such rounds."
 )
 #: Stands there while rounds of the campaign are still to come.
 NO_VERDICT_YET = (
-    "No verdict yet: runs of these rows are still to be measured; run the campaign again with the "
-    "same file and archive. Until each configuration has been deployed often enough, "
-    "nothing here says how much another deployment would differ."
+    "No verdict yet: some runs of these rows are not measured. Run the campaign again with the "
+    "same file and archive. A verdict needs more deployments of each configuration."
 )
 #: Stands there after two or three rounds.
 TOO_FEW_ROUNDS = (
     "No verdict: each configuration was deployed two or three times. With so few, chance alone "
-    "can put all results of one above all of the other's. "
-    f"A verdict takes iterations: {FEWEST_ROUNDS} or more."
+    "can put all results of one configuration above all of another's. "
+    f"A verdict needs iterations: {FEWEST_ROUNDS} or more."
 )
 #: Stands where a campaign has only begun, or measured its baseline alone.
-NOTHING = "Nothing is compared: no configuration beside the baseline has been measured."
+NOTHING = "Nothing is compared: nothing but the baseline has been measured."
 
 LEVELS = "Levels, alone and together"
 #: Comparisons of a section beside those with the baseline, by their heading.
@@ -73,8 +71,8 @@ def verdicts(report: Report) -> str:
         return _why_none(report)
     count = f"all {report.verdicts} comparisons" if report.verdicts > 1 else "the one comparison"
     return (
-        "Each interval is a 95 % interval by itself. Differences in bold, marked *, are "
-        f"significant together, at 95 % over {count} of throughput with the baseline (Holm)."
+        "Each interval alone holds with a chance of 95 %. With the same chance, no bold "
+        f"difference (*) is false, over {count} of throughput with the baseline (Holm)."
     )
 
 

@@ -138,7 +138,7 @@ def _all_cpus(host: HostRecord) -> Iterator[Limit]:
 
 def _one_cpu(host: HostRecord) -> Iterator[Limit]:
     if host.top_cpu >= FULL_CPU:
-        yield Limit("one CPU", f"one CPU of {host.host}, while others had time")
+        yield Limit("one CPU", f"one CPU of {host.host}, while its other CPUs were not")
 
 
 def _device(host: HostRecord) -> Iterator[Limit]:
@@ -159,7 +159,7 @@ def _throttle(run: Run) -> Iterator[Limit]:
         name, _, rest = path.partition("/")
         share = waited_s / seconds if seconds else 0.0
         if name.startswith("throttle-") and rest == "wait/sum" and share >= THROTTLED:
-            about = f"{share:.1f} s of waiting a second"
+            about = f"operations waited {share:.1f} s per second in all"
             yield Limit("a throttle", f"a throttle of Ceph ({name[9:]}, {about})")
 
 
@@ -188,7 +188,7 @@ def cycles_of_row(runs: Sequence[Run], direction: str) -> Iterator[str]:
     if len(same) < _MOST_RUNS * len(whole):
         return
     yield (
-        f"latency comes back in cycles of {period:.3g} s (in {len(same)} of {len(whole)} runs)"
+        f"latency rises and falls every {period:.3g} s (in {len(same)} of {len(whole)} runs)"
         f"{_sharing(same)}"
     )
 
@@ -502,7 +502,7 @@ def grids(table: Table) -> Iterator[Grid]:
     spent = "Where a write's mean latency was spent, in ms"
     yield from _grid(table, spent, 'The parts "of which" overlap.', _spent_ms)
     idle = "Idle states of OSD hosts, in % of all CPUs' time, and mean frequency"
-    yield from _grid(table, idle, "Of all that was recorded, ramp included.", _idle)
+    yield from _grid(table, idle, "Over all that was recorded, ramp included.", _idle)
 
 
 def _grid(

@@ -30,7 +30,7 @@ class Session:
         self.known_places = {}  # type: Dict[Tuple[int, Any], List[int]]
 
     def allow(self, limit: int) -> None:
-        """Give what follows `limit` seconds."""
+        """Let all that follows take at most `limit` seconds together."""
         self.limit = limit
         self.deadline = time.monotonic() + limit
 
@@ -119,7 +119,7 @@ class Session:
         return str(json.loads(out)["state"] if status == 0 and out else text or "unknown")
 
     def summary_missing(self, count: int) -> Optional[str]:
-        """Why not all are clean, where the manager is asked for a summary."""
+        """Say why not all of at least `count` placement groups are clean; None if they are."""
         stat = self.query("pg stat")
         stat = stat.get("pg_summary", stat)
         states = {state["name"]: state["num"] for state in stat.get("num_pg_by_state", [])}

@@ -77,7 +77,7 @@ def _encrypted_below(network: Optional[OverlayProof]) -> Iterator[str]:
     paths = mapping(network.evidence).get("encrypted_paths") if network else None
     if isinstance(paths, list) and paths:
         more = f" (and {len(paths) - 1} more paths)" if len(paths) > 1 else ""
-        yield f"{paths[0]}{more}: what Ceph sends is encrypted below it already"
+        yield f"{paths[0]}{more}: the network already encrypts what Ceph sends"
 
 
 def _imbalance(osds: Optional[OverlayProof]) -> Iterator[str]:
@@ -103,7 +103,7 @@ def _imbalance(osds: Optional[OverlayProof]) -> Iterator[str]:
         if most and most[1] > IMBALANCE_PERCENT:
             yield (
                 f"{most[0]} {what} {most[1]:.0f} % more placement groups than the mean of "
-                f"{len(counts)} OSDs: balance them, or make more"
+                f"{len(counts)} OSDs: balance them, or raise pg_num"
             )
             return
 
@@ -161,7 +161,7 @@ def steadiness_sentences(iops: Floats) -> Iterator[str]:
     if change.after_s is None:
         yield (
             f"throughput {word} by {size} over the {len(iops)} s that were measured: "
-            "its mean is of no steady level"
+            "its mean is no steady level"
         )
     else:
         yield (
@@ -407,8 +407,8 @@ def from_memory(own: Optional[float], base: Optional[float]) -> Iterator[str]:
         return
     if base is not None and abs(own - base) > MEMORY_POINTS:
         yield (
-            f"{own:.0f} % of reads came from OSDs' memory, of the baseline's {base:.0f} %: this"
-            " compares caches too"
+            f"{own:.0f} % of reads came from OSDs' memory, of the baseline's {base:.0f} %: the "
+            "percentage compares caches, too"
         )
     elif own >= MOSTLY_PERCENT:
         yield f"{own:.0f} % of reads came from OSDs' memory: this measures memory more than drives"

@@ -105,7 +105,7 @@ class KnownSpread:
             return None
         centers = [sum(value.log for value in side) / len(side) for side in sides]
         parts = [(variance[0], variance[1], 1) for variance in (variances[0], variances[1])]
-        basis = f"one deployment of each; deployments differ as those of {self.name} did"
+        basis = f"one deployment of each; spread between deployments from {self.name}"
         return of_known_spread(centers[0] - centers[1], parts, basis)
 
     def like(self, dimensions: Mapping[str, Scalar], direction: str) -> Optional[LoadRuns]:

@@ -38,7 +38,7 @@ _TAIL = 0.975
 #: verdict must hold beside as many looks.
 LOOKS = 50
 #: Of a basis, where the precision that was asked for ended the campaign.
-UNTIL_KNOWN = ", until it was known well enough"
+UNTIL_KNOWN = ", until the precision was reached"
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -319,7 +319,7 @@ def _beside(
         found = _rounds(means, basis, until, is_finished, least=least)
         if found is not None and len(pairs) == count:
             # A place in the round looks like a difference: 10 % of such verdicts were false.
-            basis = f"{found.basis}, one on each; no verdict"
+            basis = f"{found.basis}, one pair on each; no verdict"
             return replace(found, basis=basis, p=None, variance=None)
         return found
     if len(pairs) < 2:
@@ -367,7 +367,7 @@ def _in_turns(differences: Sequence[float], clusters: int) -> Optional[Estimate]
     estimated = interval(differences)
     if len(differences) < FEWEST_PAIRS or not math.isfinite(estimated.half):
         return None
-    batches = f", {estimated.batch} at a time" if estimated.batch > 1 else ""
+    batches = f", averaged {estimated.batch} at a time" if estimated.batch > 1 else ""
     where = "one cluster" if clusters == 1 else f"{clusters} clusters"
     basis = f"{len(differences)} pairs of blocks{batches}, in turns on {where}"
     errors = (_of_sequence(estimated),)

@@ -88,7 +88,7 @@ def test_where_the_precision_is_reached_more_rounds_are_no_advice() -> None:
     reached = replace(row.comparisons["iops"], basis=f"5 deployments of each{UNTIL_KNOWN}")
     found = _answer("iops", 5, replace(row, comparisons={"iops": reached}))
     assert found.answer is Answer.CANNOT_TELL and "round" not in found.reason
-    assert "the precision asked for is reached and does not tell; ask for a smaller" in found.reason
+    assert "the precision is reached, and too coarse to tell; set a smaller" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_what_the_report_gives_no_verdict_the_gate_gives_no_answer() -> None:
             "iops", 5, ReportCell("B", {}, "read", "measured", comparisons={"iops": without})
         )
         assert found.answer is Answer.CANNOT_TELL
-        assert ", 2 deployments of each, in rounds; an answer takes iterations: 4" in found.line
+        assert ", 2 deployments of each, in rounds; an answer needs iterations: 4" in found.line
         assert (found.low, found.high) == (None, None)
 
 
@@ -228,7 +228,7 @@ def test_too_few_deployments_answer_three_and_why(
 ) -> None:
     result = _run(_made(tmp_path, synthetic, {"B": 60.0}, iterations=iterations), "--loss", "5")
     assert result.exit_code == 3, result.output
-    one, more = "an answer takes iterations: 4 or more, or six pairs of turns", "needs 1 more round"
+    one, more = "an answer needs iterations: 4 or more, or six pairs of turns", "needs 1 more round"
     assert (one if iterations == 1 else more) in result.output
 
 

@@ -19,8 +19,8 @@ WOBBLE = (1.0, 1.01, 0.995, 1.004)
 @pytest.mark.parametrize(
     ("most", "sentence"),
     [
-        (10, "grow up to clients 5; 10 did 100 % of that ("),
-        (5, "grow up to clients 5."),
+        (10, "grow significantly up to clients 5; 10 did 100 % of that ("),
+        (5, "grow significantly up to clients 5."),
     ],
 )
 def test_the_headline_says_from_where_on(

@@ -188,7 +188,7 @@ def test_one_turn_on_each_deployment_gives_no_verdict():
     """Its place in the round looked like a difference in 18 % of campaigns."""
     found = _compare(_beside(6, 1, (0, 1)))
     assert found.differs is None and found.low < 80 < found.high
-    assert found.basis.endswith("one on each; no verdict")
+    assert found.basis.endswith("one pair on each; no verdict")
     assert _compare(_beside(6, 2, (0, 1))).differs is True
 
 

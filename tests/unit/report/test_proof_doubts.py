@@ -78,14 +78,15 @@ def test_placement_groups_that_are_spread_unevenly_under_an_even_load() -> None:
     """A few objects may fall evenly on OSDs whose groups do not; 14 and 2 were seen."""
     said = "osd.0 is primary of 75 % more placement groups than the mean of 2 OSDs"
     for ops in ([1000, 1000], [1, 1], [0, 0]):
-        assert _said("read", _osds(ops, [14, 2])) == [f"{said}: balance them, or make more"]
+        assert _said("read", _osds(ops, [14, 2])) == [f"{said}: balance them, or raise pg_num"]
     assert _said("read", _osds([1000, 1000], [9, 7])) == []
     assert _said("read", _osds([1000, 1000], [0, 0])) == []
     copies = _osds([1000, 1000, 1000], [8, 8, 8])
     for name, count in zip(copies["evidence"], (32, 16, 16)):
         copies["evidence"][name]["pgs"] = count
     assert _said("write", copies) == [
-        "osd.0 has 50 % more placement groups than the mean of 3 OSDs: balance them, or make more"
+        "osd.0 has 50 % more placement groups than the mean of 3 OSDs: balance them, "
+        "or raise pg_num"
     ]
 
 
@@ -100,7 +101,7 @@ def test_what_the_site_encrypts_below_the_cluster() -> None:
     evidence = {"node0": "none", "encrypted_paths": ["node0 reaches 10.9.0.2 through IPsec"]}
     network = {"overlay": "network", "present": False, "proved": True, "evidence": evidence}
     assert _said("read", network) == [
-        "node0 reaches 10.9.0.2 through IPsec: what Ceph sends is encrypted below it already"
+        "node0 reaches 10.9.0.2 through IPsec: the network already encrypts what Ceph sends"
     ]
 
 
@@ -158,7 +159,7 @@ def test_a_row_whose_osds_ceph_kept_elsewhere(
 
 def test_notes_that_differ_in_numbers_alone_are_one() -> None:
     """Each of twenty runs had a footnote of its own on its OSD with the most groups."""
-    more = "more placement groups than the mean of 4 OSDs: balance them, or make more"
+    more = "more placement groups than the mean of 4 OSDs: balance them, or raise pg_num"
 
     def row(name: str, *said: str) -> ReportCell:
         return ReportCell(name, {}, "read", "measured", warnings=said)

@@ -65,7 +65,7 @@ def test_nothing_at_all_was_run(small: Path, tmp_path: Path) -> None:
         shutil.rmtree(small / cell["path"])
     text = printed(small)
     assert "4 of 4 cells have not been run" in text
-    assert "Nothing is compared: no configuration beside the baseline has been measured." in text
+    assert "Nothing is compared: nothing but the baseline has been measured." in text
     assert "was deployed once" not in text
     assert write(build(small), tmp_path / "out")
 
@@ -75,7 +75,7 @@ def test_a_stopped_campaign_that_has_rounds_is_not_told_to_ask_for_them(repeated
         if cell["iteration"]:
             shutil.rmtree(repeated / cell["path"])
     text = printed(repeated)
-    assert "No verdict yet: runs of these rows are still to be measured" in text
+    assert "No verdict yet: some runs of these rows are not measured." in text
     assert "iterations: 4" not in text
     assert "3 of 4 runs still to be measured" in text and "no figures" not in text
     plain = json.dumps(document(build(repeated)))

@@ -260,7 +260,7 @@ def test_a_cycle_is_said_where_most_runs_have_it(recorded: Any) -> None:
     assert said(shared, *[None] * (len(runs) - 1)) == []
     (sentence,) = said(*[shared] * len(runs))
     assert sentence == (
-        f"latency comes back in cycles of 12.2 s (in {len(runs)} of {len(runs)} runs), and so does "
+        f"latency rises and falls every 12.2 s (in {len(runs)} of {len(runs)} runs), and so does "
         "the work of RocksDB's compaction"
     )
     assert list(why.cycles_of_row(runs, "write")) == []

@@ -63,7 +63,7 @@ def test_the_report_says_how_it_came_out(tmp_path: Path) -> None:
     folder = _archive(tmp_path, predicted, steps)
     # 40, a pause of 10, 50, and 10 after the campaign stood still
     assert list(how_it_came_out(folder)) == [
-        "judging by pilot it was to take 0:01:40, 0:01:30 to 0:02:00 with a chance of 80 %; so far "
+        "predicted from pilot: 0:01:40, or 0:01:30 to 0:02:00 with a chance of 80 %; so far "
         "it took 0:01:50"
     ]
 
@@ -71,7 +71,7 @@ def test_the_report_says_how_it_came_out(tmp_path: Path) -> None:
 def test_it_says_where_it_was_wrong(tmp_path: Path) -> None:
     predicted = {"format": 1, "like": "pilot", "seconds": 10, "low": 9, "high": 12}
     (said,) = how_it_came_out(_archive(tmp_path, predicted, [(5.0, 40.0)]))
-    assert said.endswith("it took 0:00:40, which is outside of that")
+    assert said.endswith("it took 0:00:40, outside that range")
 
 
 @pytest.mark.parametrize("wrong", [{"format": 1}, {"format": 1, "seconds": math.inf}, [1]])

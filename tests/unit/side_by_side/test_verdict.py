@@ -73,7 +73,7 @@ def test_deployments_until_a_precision_carry_a_verdict_when_it_is_reached() -> N
     row, base = values("group1", 5, 4, -0.3, 0.01), values("group0", 5, 4, 0, 0.01)
     found = estimate(row, base, Wish(0.05))
     assert found is not None and found.p is not None and found.p < 0.01
-    assert found.basis.endswith("in all, until it was known well enough")
+    assert found.basis.endswith("in all, until the precision was reached")
     fixed = estimate(row, base)
     assert fixed is not None and found.half >= fixed.half
 
@@ -124,7 +124,7 @@ def test_a_deployment_that_broke_between_two_turns_counts() -> None:
     found, whole = estimate(row, base), estimate(values("group1", 5, 1, -0.1, 0.01), base)
     assert found == whole is not None
     assert whole.basis == (
-        "5 deployments side by side, 5 pairs of turns in all, one on each; no verdict"
+        "5 deployments side by side, 5 pairs of turns in all, one pair on each; no verdict"
     )
 
 
