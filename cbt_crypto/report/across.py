@@ -115,7 +115,8 @@ def side_by_side(report: Report) -> list[Grid]:
         by_load.setdefault(row.load, []).append([row.name, *texts])
     what = "percent lost" if report.options.loss else "percent of the baseline"
     title = f"Side by side: {what} in each archive"
-    heads = ["", *places, *(f"{place} in percent of {first}" for place in others)]
+    left = "left in {}, in percent of {}" if report.options.loss else "{} in percent of {}"
+    heads = ["", *places, *(left.format(place, first) for place in others)]
     note = (
         "* in the last columns: the archives differ by more than chance, at 95 % over all of them."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,9 @@ def test_labs_stand_side_by_side(synthetic: Any, tmp_path: Path) -> None:
     report = compare({"here": here, "there": there}, ReportOptions())
     percents, hardware = side_by_side(report)
     assert percents.headings[:3] == ["", "here", "there"]
+    lost = side_by_side(replace(report, options=ReportOptions(loss=True)))[0]
+    assert lost.title.startswith("Side by side: percent lost")
+    assert lost.headings[3] == "left in there, in percent of here", "it is no ratio of losses"
     label, rows = percents.sections[0]
     assert label == "4 KiB random reads"
     by_name = {row[0]: row for row in rows}
