@@ -95,18 +95,14 @@ def class_of(name: str, default: str) -> str:
 class Tasks:
     """Every thread that may be of interest."""
 
-    def __init__(self, clients: Clients) -> None:
-        self.clients = clients
+    def __init__(self) -> None:
         self.tasks = {}  # type: Dict[str, Task]
         self.whole = {}  # type: Dict[str, Set[str]]
         self.looks = 0
         self.every = 1
-        self.scan()
 
-    def scan(self) -> None:
+    def scan(self, pids: Set[str], clients: Set[str]) -> None:
         """Open what began since the last time."""
-        pids = set(filter(str.isdigit, os.listdir("/proc")))
-        clients = set(self.clients.among(pids))
         for pid in clients:
             if pid not in self.whole:
                 self.drop(pid)  # It was a script until now, or sudo.
@@ -152,13 +148,13 @@ class Tasks:
         pid, _, thread = key.partition("/")
         self.whole.get(pid, set()).discard(thread)
 
-    def sample(self) -> Optional[Dict[str, List[Any]]]:
+    def sample(self, pids: Set[str], clients: Set[str]) -> Optional[Dict[str, List[Any]]]:
         """By class: ticks (user, system; its busiest thread's), its number, name, and us that
         threads of Ceph and of clients waited for a CPU; None if not due."""
         self.looks += 1
         if self.looks % self.every:
             return None
-        self.scan()
+        self.scan(pids, clients)
         classes = {}  # type: Dict[str, List[Any]]
         turn = self.looks // self.every
         for number, (key, task) in enumerate(list(self.tasks.items())):
@@ -321,13 +317,11 @@ def idle_states() -> List[Tuple[str, List[str]]]:
 class Times:
     """What each client process had used when it was last seen, by its number and its start."""
 
-    def __init__(self, clients: Clients) -> None:
-        self.clients = clients
+    def __init__(self) -> None:
         self.used = {}  # type: Dict[Tuple[str, str], Tuple[int, int]]
 
-    def sample(self) -> str:
+    def sample(self, pids: Set[str]) -> str:
         """A time in s, and the user and system ticks of all so far, of those that ended too."""
-        pids = self.clients.present()
         now = time.time()
         for pid in pids:
             try:
@@ -364,15 +358,16 @@ class Recorder:
 
     def __init__(self, asked: Dict[str, Any]) -> None:
         self.folder = asked["folder"]
-        clients = Clients(asked)
+        self.clients = Clients(asked)
         self.zones = Zones(asked["powercap"])
         self.energy = self.opened("energy", self.zones.header) if self.zones.files else None
-        self.times = Times(clients)
+        self.times = Times()
         ticks = os.sysconf("SC_CLK_TCK")
         self.used = None
         if asked["has_clients"]:
             self.used = self.opened("clients_cpu", f"# ticks a second: {ticks}\n")
-        self.kernel, self.tasks = Kernel(), Tasks(clients)
+        self.kernel, self.tasks = Kernel(), Tasks()
+        self.tasks.scan(*self.present())
         header = {
             "format": 1,
             "t": round(time.time(), 3),
@@ -391,15 +386,21 @@ class Recorder:
         file.write(header.encode("utf-8", "replace"))
         return file
 
+    def present(self) -> Tuple[Set[str], Set[str]]:
+        """All processes that are there now, and the clients among them."""
+        pids = set(filter(str.isdigit, os.listdir("/proc")))
+        return pids, set(self.clients.among(pids))
+
     def sample(self) -> None:
         """One line for each file."""
+        pids, clients = self.present()
         if self.energy is not None:
             self.energy.write(self.zones.sample().encode())
         if self.used is not None:
-            self.used.write(self.times.sample().encode())
+            self.used.write(self.times.sample(clients).encode())
         line = {"t": round(time.time(), 3)}  # type: Dict[str, Any]
         line.update(self.kernel.sample())
-        threads = self.tasks.sample()
+        threads = self.tasks.sample(pids, clients)
         if threads is not None:
             line["threads"] = threads
             line["every"] = self.tasks.every
