@@ -134,7 +134,7 @@ METRICS = (
         Metric(
             f"fio_{part}_cpu_percent", f"fio's CPU, {part}", "% of a thread", 0,
             of_runs.of_fio(f"fio_{part}_cpu_percent"),
-            "what fio's jobs report about themselves, added up: 100 is one thread",
+            "sum of what fio's jobs report about themselves; 100 is one thread",
             column=Column(f"fio {part} %", decimals=1, only_drives=True),
         )
         for part in ("usr", "sys")
@@ -155,7 +155,7 @@ METRICS = (
     *(
         Metric(
             f"osd_cpu_{state}_cores", f"{_CPU}, {state}", "cores", -1, of_runs.cores(state),
-            "the same in threads: CPU seconds per second", varies=f"osd_cpu_{state}_percent",
+            "CPU seconds per second in this state", varies=f"osd_cpu_{state}_percent",
         )
         for state in SHOWN_STATES
     ),
@@ -211,7 +211,7 @@ METRICS = (
     Metric(
         "client_hosts_cpu_us_per_io", "client hosts' CPU per IO", "us", -1,
         of_runs.of_hosts(BUSY_STATES),
-        "both together with irq and softirq; includes the kernel's own client and dm-crypt",
+        "all CPU time of these hosts, with the kernel's RBD client and dm-crypt",
         varies="client_hosts_cpu_us_per_io", column=Column("client hosts' CPU µs/IO"),
     ),
     Metric(
@@ -258,14 +258,14 @@ METRICS = (
     Metric(
         "osd_drive_read_bytes_per_byte", "bytes read from drives per byte read", "B/B", 0,
         of_runs.stored(lambda used: of_runs.of_drives(used.drive_read, used.client_read), "read"),
-        "bytes that passed the OSDs' devices for each byte that they gave to clients",
+        "bytes read from the OSDs' devices for each byte that clients read",
     ),
     Metric(
         "osd_drive_written_bytes_per_byte", "bytes written to drives per byte written", "B/B", 0,
         of_runs.stored(
             lambda used: of_runs.of_drives(used.drive_written, used.client_written), "write"
         ),
-        "the same of writes: includes replicas, log and compaction",
+        "bytes written to them for each byte that clients wrote: with replicas, log and compaction",
     ),
     Metric(
         "idle_osds_cpu_percent", "CPU of the idle OSDs beside them", "% of a thread", 0,
@@ -275,16 +275,16 @@ METRICS = (
     Metric(
         "idle_osds_drive_bytes_per_s", "drive traffic of the idle OSDs beside them", "B/s", 0,
         of_runs.beside(lambda idle: idle.drive_bytes_per_s),
-        "the same of bytes that they read from drives and wrote to them",
+        "bytes that these idle OSDs read from and wrote to drives",
     ),
     Metric(
         "other_clients_iops", "IOPS of other clients", "1/s", 0,
         of_runs.mean_of_runs(lambda run, _: of_runs.other_clients_iops(run)),
-        "with `use_existing`, about what the OSDs did beyond the campaign's own IOs",
+        "with `use_existing`, an estimate of what the OSDs did beyond the campaign's own IOs",
     ),
     Metric(
         "steady_state_rounds", "rounds until the steady state", "rounds", 0, of_runs.rounds,
-        "rounds of the workload before the cell until it was steady, or was given up",
+        "rounds of the workload before the cell, until it was steady or they ran out",
         column=Column("rounds to steady state", decimals=1),
     ),
     Metric(
