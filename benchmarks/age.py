@@ -32,11 +32,11 @@ class Aged(Scenario):
         None,
         ge=1,
         le=100,
-        description="whole overwrites of the volumes, or of the part of the drive, in sequence by "
-        "128 KiB when they have been filled; SNIA's PTS has 2",
+        description="times the filled volumes, or the measured part of the drive, are "
+        "overwritten in sequence by 128 KiB; SNIA's PTS has 2",
     )
     precondition_random: Optional[int] = Field(
-        None, ge=1, le=100, description="whole overwrites in random order after those"
+        None, ge=1, le=100, description="times they are then overwritten in random order"
     )
     precondition_op_size: Optional[int] = Field(
         None, ge=512, le=1 << 30, description="bytes of one of these random writes; else 4096"

@@ -45,7 +45,7 @@ class RbdFio(Aged):
     data_pool_profile: Optional[str] = Field(
         None,
         description="pool profile of the volumes' data, also the pool's name, e.g. an erasure-"
-        "coded one; the same as pool_profile: no second pool; CBT's key",
+        "coded one; if the same as pool_profile, there is no second pool; CBT's key",
     )
     rate: base.Rate = Field(
         "max",
@@ -82,15 +82,15 @@ class RbdFio(Aged):
         None,
         ge=1,
         le=86_400,
-        description="seconds behind the ramp after which an OSD is taken out; when all placement "
-        "groups are clean it is taken in again, and when they are so again that is the end",
+        description="seconds after the ramp at which an OSD is marked out; when all placement "
+        "groups are clean it is marked in, and when they are clean again the recovery ends",
     )
     scrub: Optional[int] = Field(
         None, ge=1, le=86_400,
-        description="seconds behind the ramp after which every placement group is scrubbed",
+        description="seconds after the ramp at which a scrub of every placement group starts",
     )  # fmt: skip
     deep_scrub: Optional[int] = Field(
-        None, ge=1, le=86_400, description="the same, with all data read and compared"
+        None, ge=1, le=86_400, description="seconds after the ramp at which a deep scrub starts"
     )
     log_avg_msec: int = Field(
         1000, ge=1, le=3_600_000, description="milliseconds that each line of fio's logs averages"
@@ -362,8 +362,8 @@ class RbdMultiClient(RbdFio):
     iodepth: int = Field(128, ge=1, le=65536, description="IOs in flight per fio process")
     clients: Optional[int] = Field(
         None, ge=1, le=10_000,
-        description="how many of cluster.clients run it, the first ones; all when absent. With "
-        "baseline: {clients: 1} the report says from how many on throughput does not grow",
+        description="how many of cluster.clients run it, from the first on; all when absent. "
+        "With baseline: {clients: 1} the report says up to how many throughput grows",
     )  # fmt: skip
 
     def active_clients(self, clients: Sequence[str]) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ class CephBuild(Overlay):
     version: Optional[str] = Field(
         None,
         pattern=r"^[0-9]+(\.[0-9]+)*(-.*)?$",
-        description="how the version that daemons tell of themselves must begin, such as 20.2",
+        description="what the version that daemons report must begin with, such as 20.2",
     )
     clients: bool = Field(
         False,

@@ -144,12 +144,12 @@ class ErasureProfile(FileSection):
 
     erasure_k: int = Field(ge=2, le=32, description="pieces that an object is cut into")
     erasure_m: int = Field(
-        ge=1, le=16, description="coding pieces on top; as many pieces may be lost"
+        ge=1, le=16, description="coding pieces added; this number of pieces may be lost"
     )
     erasure_plugin: Literal["jerasure", "isa", "clay", "shec"] = Field(
         "jerasure",
-        description="Ceph's erasure-code plugin; new profiles of Ceph 20.2 have isa when they name "
-        "none, this file jerasure in every release",
+        description="Ceph's erasure-code plugin; when none is named, Ceph 20.2 itself takes "
+        "isa, this file jerasure in every release",
     )
     erasure_stripe_unit: Optional[int] = Field(
         None, ge=512, le=1 << 26, multiple_of=512,
@@ -256,12 +256,12 @@ class ClusterSection(FileSection):
         1,
         ge=1,
         le=256,
-        description="OSDs on each of `osds`, one to a device; with osds_per_device the devices",
+        description="OSDs on each of `osds`, one per device; with osds_per_device, devices on each",
     )
     osds_per_device: Union[_Count, _Counts] = Field(
         1,
-        description="OSDs that share a device, on logical volumes of equal size, or a file of "
-        "osd_file_size in parts; a list is a dimension, with a new cluster for each value",
+        description="OSDs that share a device (equal logical volumes) or a file of osd_file_size "
+        "(equal parts); a list is a dimension, with a new cluster for each value",
     )
     replication: Union[_Count, _Counts, None] = Field(
         None,
@@ -270,7 +270,7 @@ class ClusterSection(FileSection):
     )
     osd_drives: list[DriveName] = Field(
         default_factory=list,
-        description="names from drives: the OSDs are on these alone, one after another, with a new "
+        description="names from drives: all OSDs are on one of them at a time, with a new "
         "cluster for each; this is the dimension `drive`",
     )
     osd_devices: Union[AbsolutePath, list[AbsolutePath], dict[HostName, list[AbsolutePath]]] = (
@@ -315,14 +315,14 @@ class ClusterSection(FileSection):
     )
     client_id: ClientId = Field(
         "admin",
-        description="with use_existing, the client that everything is done as: `bench` is "
+        description="with use_existing, the Ceph client of all commands and fio: `bench` is "
         "client.bench, whose key is where Ceph looks for it, on the head and the clients; "
         "`profile rbd` for monitors and OSDs is enough",
     )
     tmp_dir: OwnDirectory = Field(
         directories.DEFAULT,
-        description="the one directory, on every host, that is written to; nobody else may "
-        "be able to write there, or to put another in its place",
+        description="the only directory that is written to, on every host; refused if somebody "
+        "else could write to it or replace it",
     )
     neighbours: Optional[Neighbours] = Field(
         None, description="stress-ng beside every cell, the same in all configurations"
@@ -331,8 +331,8 @@ class ClusterSection(FileSection):
         1,
         ge=1,
         le=1000,
-        description="rounds, or times each cell is measured; a verdict takes at least 4. Where "
-        "`time` is a precision, the most deployments, of which a verdict takes 4",
+        description="rounds, or times each cell is measured; a verdict needs at least 4. If "
+        "`time` has a precision, the most deployments; a verdict needs 4",
     )
     warm_up: int = Field(
         0,
@@ -362,8 +362,8 @@ class ClusterSection(FileSection):
     )
     matrix: dict[ConfigurationName, dict[ConfigurationName, dict[str, dict[str, Any]]]] = Field(
         default_factory=dict,
-        description="instead of configurations: factors, each with levels as configurations have "
-        "names, the one to compare with first, `{wire: {crc: {}, secure: {secure_messenger: {}}}, "
+        description="instead of configurations: factors, each a mapping of levels to overlays, "
+        "the baseline's level first, `{wire: {crc: {}, secure: {secure_messenger: {}}}, "
         "cores: {all: {}, one: {cpuset: {osd_cores: 1}}}}`. Every combination is a configuration, "
         "as `secure, one`; the report says what each level does, and two together",
     )
@@ -382,7 +382,7 @@ class ClusterSection(FileSection):
         description="rounds: iterations are rounds, each of which measures every configuration "
         "once, in random order, on a deployment of its own; interleaved: all that need no rebuild "
         "take turns on one cluster, in short blocks that are compared pair by pair; sequential: "
-        "each configuration by itself with all its iterations, which carries no verdict",
+        "one configuration after another, each with all its iterations, without a verdict",
     )
     layout: Layout = Field(
         "separate",
