@@ -14,7 +14,7 @@ import pytest
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import samplers
-from cbt_crypto.hosts.recorder_on_host import class_of
+from cbt_crypto.hosts.recorder_on_host import class_of, shaped
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.results.cell.client import read_client_cpu
 from cbt_crypto.results.cell.hardware_counters import read_energy
@@ -200,6 +200,10 @@ def test_it_counts_all_threads_of_clients_and_nobody_elses(
     assert recording.threads["other"].cpu_s.sum() > 0.3 * sum(worked)
     assert client.busiest_s.max() <= 1.2
     assert client.names
+    # Three threads of a core each do not wait for longer than they are there, in seconds.
+    assert client.waits_s is not None and 0 <= client.waits_s.sum() < 3 * 6
+    assert recording.threads["other"].waits_s is None
+    assert recording.boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def test_a_thread_has_the_class_of_its_work() -> None:
@@ -213,6 +217,35 @@ def test_a_thread_has_the_class_of_its_work() -> None:
         "ms_dispatch": "ceph-rest",
     }
     assert {name: class_of(name, "ceph-rest") for name in said} == said
+
+
+#: Of iproute2 6.1: lo is limited by tbf, eth1 by netem, eth2 and eth3 are not.
+QDISCS = """[{"kind":"tbf","handle":"8004:","dev":"lo","root":true,"refcnt":2,"options":
+{"rate":12500000,"burst":262137,"lat":817889}},{"kind":"netem","handle":"8005:","dev":"eth1",
+"root":true,"options":{"limit":1000,"rate":{"rate":125000000,"packetoverhead":0}}},{"kind":"htb",
+"handle":"8006:","dev":"eth2","root":true,"options":{"r2q":10,"default":"0x1","direct_qlen":1000}},
+{"kind":"noqueue","handle":"0:","dev":"eth3","root":true,"options":{}}]"""
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (QDISCS, {"lo": 12_500_000, "eth1": 125_000_000}),
+        ("[]", {}),
+        ("no JSON, as of an old tc", {}),
+        ('[{"dev": "lo"}]', {}),
+    ],
+)
+def test_what_slows_a_link_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, found: dict[str, int]
+) -> None:
+    (tmp_path / "tc").write_text(f"#!/bin/sh\ncat <<'SAID'\n{said}\nSAID\n")
+    (tmp_path / "tc").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert dict(shaped()) == found
+    (tmp_path / "tc").unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert dict(shaped()) == {}
 
 
 def test_what_a_host_says_that_it_has(powercap: Powercap, tmp_path: Path) -> None:
