@@ -151,7 +151,7 @@ def rate_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[str]:
         if reference is None:
             yield (
                 f"{cell.scenario.name}: rate: {rate} is a part of what {baseline} does at max, "
-                f"which is not measured; say rate: [max, {rate}], for {baseline} too"
+                f"which is not measured; say rate: [max, {rate}], and run {baseline} with both"
             )
         elif positions[reference.path] > number:
             yield (

@@ -472,13 +472,13 @@ def deployment_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterator[s
         return
     if campaign.compared != "configuration":
         yield (
-            f"cluster.baseline: compares {campaign.compared}, and deployments are added until "
-            "percentages of configurations are known; give seconds as time, or iterations: 1"
+            f"cluster.baseline: compares {campaign.compared}, but a precision adds deployments "
+            "only to compare configurations; give seconds as time, or iterations: 1"
         )
     elif not wheres(campaign):
         yield (
-            "cluster.configurations: has one, and deployments are added until percentages of it "
-            "are known; name another, or give seconds as time"
+            "cluster.configurations: has only one, so no percentage can reach the precision that "
+            "time asks for; name another, or give seconds as time"
         )
     elif alone := _without_percents(campaign, cells):
         yield from alone
@@ -489,9 +489,9 @@ def deployment_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterator[s
         for scenario in asked:
             if scenario.until is not None and scenario.until.most < least:
                 yield (
-                    f"{scenario.name}: time: max has room for {scenario.until.most} blocks, of "
-                    f"which each deployment takes one, and it takes {least} to know how much "
-                    "deployments differ; raise max, or lower block"
+                    f"{scenario.name}: time: max has room for {scenario.until.most} blocks, one "
+                    f"for each deployment, but {least} deployments are needed to know how much "
+                    "they differ; raise max, or lower block"
                 )
 
 
@@ -502,8 +502,8 @@ def _without_percents(campaign: Campaign, cells: Sequence[Cell]) -> list[str]:
             of_load.setdefault(load_key(cell), []).append(cell)
     baseline = campaign.first_configuration
     return [
-        f"{alike[0].scenario.name}: configuration: is {baseline} alone, and deployments are added "
-        f"until percentages of {baseline} are known; name another too, or give seconds as time"
+        f"{alike[0].scenario.name}: configuration: is only {baseline}, so no percentage can reach "
+        "the precision that time asks for; name another too, or give seconds as time"
         for alike in of_load.values()
         if len({cell.configuration for cell in alike}) == 1
     ]

@@ -202,7 +202,7 @@ def _overlays(configurations: Configurations) -> Iterator[tuple[KeyPath, str]]:
                 yield (
                     ("cluster", "layout"),
                     f'is side_by_side, but "{this}" and "{other}" differ in {name}, which cannot '
-                    "be of some OSDs of a host alone; leave layout out",
+                    "differ between OSDs of one host; leave layout out",
                 )
 
 

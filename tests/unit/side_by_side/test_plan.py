@@ -213,7 +213,7 @@ def test_other_archives_keep_their_cells(campaign_of: Make) -> None:
         ),
         (
             {"configurations": {"A": {}, "B": {"network": {"type": "wireguard"}}}},
-            'differ in network, which cannot be of some OSDs of a host alone',
+            'differ in network, which cannot differ between OSDs of one host',
         ),
         (
             {"configurations": {"A": {"db_device": DB}, "B": {"db_device": DB, "luks": {}}}},
@@ -221,7 +221,7 @@ def test_other_archives_keep_their_cells(campaign_of: Make) -> None:
         ),
         (
             {"configurations": {"A": {}, "B": {"luks": {"like": "ceph-volume"}}}},
-            'differ in luks, which cannot be of some OSDs of a host alone',
+            'differ in luks, which cannot differ between OSDs of one host',
         ),
     ],
 )  # fmt: skip
