@@ -324,7 +324,8 @@ class RbdFio(Aged):
             **_client(commands),
             "pool": volume.pool,
             "rbdname": volume.name,
-            "direct": 1,
+            # With 1, fio turns librbd's cache off, whatever ceph.conf says.
+            "direct": 0,
             "invalidate": 0,
             **self._buffers(),
             **job,

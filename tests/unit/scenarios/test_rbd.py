@@ -81,7 +81,8 @@ def test_every_option_of_a_measurement(site: Site, fakes: Fakes, commands: Clust
         "clientname": "admin",
         "pool": "fast",
         "rbdname": "cbt-c1-0-1024",
-        "direct": "1",
+        # With 1, fio would turn off the cache that ceph.conf turned on.
+        "direct": "0",
         "invalidate": "0",
         "name": "rbd-randwrite",
         "rw": "randwrite",
