@@ -163,7 +163,7 @@ class Remote:
             return dict
         began = time.monotonic()
         mark = FRAME + secrets.token_hex(8)
-        commands = {self._node(h): self._command(guarded(t), mark) for h, t in scripts.items()}
+        commands = {self._node(h): self._command(t, mark) for h, t in scripts.items()}
         handle = self._common.pdsh_each(commands)
 
         def results() -> dict[str, HostResult]:
@@ -181,7 +181,7 @@ class Remote:
 
     def _command(self, text: str, mark: str) -> str:
         return (
-            f"echo; echo {mark} begin\n{preamble(self._tmp_dir)}\n{text}\n"
+            f"echo; echo {mark} begin\n{preamble(self._tmp_dir)}\n(\nset -eu\n{text}\n)\n"
             f"status=$?; echo; echo {mark} $status"
         )
 
@@ -270,11 +270,6 @@ def kill_osds_scripts(
         osds = kill_script(pid_files=[osd.pid_file for osd in site.osds_of(host)])
         scripts.setdefault(host, []).append(osds)
     return {host: "\n".join(texts) for host, texts in scripts.items()}
-
-
-def guarded(text: str) -> str:
-    """The text in a shell of its own that ends at the first command that fails."""
-    return f"(\nset -eu\n{text}\n)"
 
 
 def answered(data: bytes) -> list[str]:

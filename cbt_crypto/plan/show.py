@@ -110,17 +110,15 @@ def _configurations(plan: Plan, console: Console) -> None:
     table = Table(title="Configurations", title_justify="left", box=None, pad_edge=False)
     table.add_column("name")
     table.add_column("overlays", overflow="fold")
-    for name, overlays in plan.campaign.configurations.items():
+    campaign = plan.campaign
+    baseline = campaign.baseline if campaign.compared == "configuration" else None
+    for name, overlays in campaign.configurations.items():
         named = (overlay for overlay in overlays if overlay.is_present)
         shown = "; ".join(f"{overlay.name}{_options(overlay)}" for overlay in named) or "none"
-        mark = "  (baseline)" if _is_baseline(plan, name) else ""
+        mark = "  (baseline)" if name == baseline else ""
         table.add_row(Text(f"{name}{mark}"), Text(shown))
     console.print(table)
     console.print()
-
-
-def _is_baseline(plan: Plan, name: str) -> bool:
-    return plan.campaign.compared == "configuration" and name == plan.campaign.baseline
 
 
 def _options(overlay: Overlay) -> str:

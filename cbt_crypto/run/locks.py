@@ -236,7 +236,9 @@ def hosts_held(
     try:
         busy = _hold(remote, resources_of(site), this_holder)
         claims = [(hold.host, str(hold.holder.get("run") or "")) for hold in busy]
-        dead = {claim for claim, hold in zip(claims, busy) if claim[1] and _is_dead(hold)}
+        dead = {
+            claim for claim, hold in zip(claims, busy) if claim[1] and is_dead(hold.holder) is True
+        }
         # Only the caller knows of a run that it is dead everywhere; a host can say so of itself.
         for host, its_run in dead:
             free_hosts(remote, site, its_run, (host,))
@@ -307,10 +309,6 @@ def _read_hold(text: str) -> Optional[tuple[Resource, dict[str, Any]]]:
     if not (isinstance(kind, str) and isinstance(path, str) and isinstance(holder, dict)):
         raise ValueError("not a resource and its holder")
     return (kind, path), holder
-
-
-def _is_dead(busy: _Busy) -> bool:
-    return is_dead(busy.holder) is True
 
 
 def _script(order: Mapping[str, Any]) -> str:

@@ -96,11 +96,6 @@ def source() -> str:
     return shell.program(opal_on_host)
 
 
-def facts_script(parts: Mapping[str, Mapping[str, str]]) -> str:
-    """Shell text that prints what drives say of themselves: place -> part -> facts."""
-    return shell.python(source(), {"parts": parts})
-
-
 def drive_fault(facts: Mapping[str, Any], parts: Sequence[str], hw_opal: HwOpal) -> Optional[str]:
     """What contradicts that these parts are encrypted by the drives themselves."""
     for part in parts:

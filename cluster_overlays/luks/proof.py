@@ -42,7 +42,8 @@ def script(site: Site, host: str, with_opal: bool = False) -> str:
     if not with_opal:
         return storage_script(parameters)
     parts = {name: of_carrier["devices"] for name, of_carrier in parameters.items()}
-    return f"{storage_script(parameters)}\n{shell.section(_OPAL, luks_opal.facts_script(parts))}"
+    of_drives = shell.python(luks_opal.source(), {"parts": parts})
+    return f"{storage_script(parameters)}\n{shell.section(_OPAL, of_drives)}"
 
 
 def _asked(site: Site, host: str) -> dict[str, dict[str, Any]]:

@@ -108,7 +108,8 @@ class Ceph:
         self.distribute_conf()
         # What is made of devices and files needs no monitor yet.
         limit = self.section.deploy_timeout
-        made = self.remote.begin(self._osds_made(), "make the OSDs", limit)
+        making = self._at_once(joined([*self._prepared(), self._mkfs_scripts()]))
+        made = self.remote.begin(making, "make the OSDs", limit)
         try:
             self.make_mons()
             self.start_mgrs()
@@ -168,7 +169,9 @@ class Ceph:
     def _emptied(self) -> HostScripts:
         script = f"{destroy.empty_all(self.tmp_dir)}\n"
         script += directories.make_without(self.tmp_dir, os.path.basename(self._base))
-        return dict.fromkeys(self.site.hosts, script + _remake(self._base))
+        base = quote(self._base)
+        script += f"(umask 077; mkdir -p {base}/run {base}/log {base}/crash)"
+        return dict.fromkeys(self.site.hosts, script)
 
     def purge(self) -> None:
         """Remove `tmp_dir` on every host, if it is ours."""
@@ -232,9 +235,6 @@ class Ceph:
     def _prepared(self) -> list[HostScripts]:
         claims = {host: self.claim_devices(host) for host in self.site.osd_hosts}
         return [claims, self.volumes(), self.hooks.before_osds()]
-
-    def _osds_made(self) -> HostScripts:
-        return self._at_once(joined([*self._prepared(), self._mkfs_scripts()]))
 
     def _at_once(self, scripts: HostScripts) -> HostScripts:
         return {
@@ -458,10 +458,6 @@ class Ceph:
     ) -> dict[str, str]:
         """Run scripts within `deploy_timeout`. Raises HostError."""
         return self.remote.run(scripts, what, timeout or self.section.deploy_timeout)
-
-
-def _remake(base: str) -> str:
-    return f"(umask 077; mkdir -p {quote(base)}/run {quote(base)}/log {quote(base)}/crash)"
 
 
 class ExistingCeph(Ceph):

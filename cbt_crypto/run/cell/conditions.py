@@ -22,7 +22,7 @@ from cbt_crypto.hosts import admin_socket, shell
 from cbt_crypto.hosts.admin_socket import Question
 from cbt_crypto.hosts.devices import traffic_on_host
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 from cbt_crypto.plan.cells import Cell, reference_of, share
 from cbt_crypto.plan.file.cluster import Neighbours
 from cbt_crypto.results.until import read_block
@@ -172,8 +172,11 @@ def emptying(site: Site, scenario: Scenario) -> HostScripts:
     """Scripts for `cache drop` at every OSD, where the file wants caches empty."""
     if scenario.cache_state(site) != "drop":
         return {}
+    drop = {"prefix": "cache drop"}
     return {
-        host: admin_socket.script([_emptying(osd) for osd in site.osds_of(host)])
+        host: admin_socket.script(
+            [Question(name_of(o), o.admin_socket, drop, is_text=True) for o in site.osds_of(host)]
+        )
         for host in site.osd_hosts
     }
 
@@ -191,10 +194,6 @@ def _faults(site: Site, printed: HostOutputs) -> list[str]:
         for osd in site.osds
     }
     return [f"osd.{osd} did not empty its cache: {why}" for osd, why in faults.items() if why]
-
-
-def _emptying(osd: Osd) -> Question:
-    return Question(name_of(osd), osd.admin_socket, {"prefix": "cache drop"}, is_text=True)
 
 
 _SOCKETS, _DEVICES = "@cbt-crypto-sockets", "@cbt-crypto-devices"

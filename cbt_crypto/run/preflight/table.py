@@ -58,15 +58,11 @@ def _down(findings: Sequence[HostFinding]) -> Table:
     for host, of_host in _by_host(findings).items():
         fields = []
         for column in dict.fromkeys(finding.column for finding in of_host):
-            fields.append(
-                Text.assemble((f"{column}\u00a0", "dim"), _unbroken(_field(of_host, column)))
-            )
+            field = _field(of_host, column)
+            unbroken = field.plain.replace(" ", "\u00a0")
+            fields.append(Text.assemble((f"{column}\u00a0", "dim"), (unbroken, field.style)))
         table.add_row(Text(host, style="bold"), Text("  ").join(fields))
     return table
-
-
-def _unbroken(field: Text) -> Text:
-    return Text(field.plain.replace(" ", "\u00a0"), style=field.style)
 
 
 def _by_host(findings: Sequence[HostFinding]) -> dict[str, list[HostFinding]]:

@@ -75,8 +75,8 @@ class Notebook(Remote):
         for step, scripts in self.steps:
             if step == "wait for the cluster":
                 (text,) = scripts.values()
-                line = next(line for line in text.splitlines() if line.startswith("${python"))
-                words = shlex.split(line.partition("<<")[0])
+                call = text.partition("\npython_of_ceph ")[2].partition("\n")[0]
+                words = shlex.split(call.partition("<<")[0])
                 found += json.loads(words[-2])
         return found
 
