@@ -19,9 +19,10 @@ import sys
 import tempfile
 import time
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from rich.console import Console
 from rich.table import Table
@@ -153,7 +154,7 @@ def _collectl(scratch: Path, table: Table) -> bool:
 
 def _archives(scratch: Path, times: int, table: Table) -> list[bool]:
     """A report of the published size, made anew and again, and one of a multiple of it."""
-    one, changed, again = _reports(scratch, 1)
+    one, changed, again = reports(scratch, 1)
     limit = (f"{LIMIT_S:g} s, {LIMIT_MIB:g} MiB", "", "below")
     met = [
         _row(
@@ -165,7 +166,7 @@ def _archives(scratch: Path, times: int, table: Table) -> list[bool]:
         _of_first(table, "the same, none being new", again, one, LIMIT_NONE_NEW),
     ]
     if times:
-        many, *_ = _reports(scratch, times)
+        many, *_ = reports(scratch, times)
         ratios = many.seconds / one.seconds, many.mib / one.mib
         cells = (
             f"report of {times} times that",
@@ -188,10 +189,12 @@ def _of_first(table: Table, what: str, usage: Usage, first: Usage, limit: float)
     return _row(table, cells, ratio <= limit)
 
 
-def _reports(scratch: Path, iterations: int) -> tuple[Usage, Usage, Usage]:
+def reports(
+    scratch: Path, iterations: int, environment: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Usage, Usage, Usage]:
     """Of an archive: its first report, the next when one cell has changed, and one more."""
     root = write_archive(_published(iterations), scratch / f"archive-{iterations}")
-    cache = {"XDG_CACHE_HOME": str(scratch / "cache")}
+    cache = {**environment, "XDG_CACHE_HOME": str(scratch / "cache")}
     command = [sys.executable, "-m", "cbt_crypto", "report", str(root)]
     first = _usage(command, cache)
     next(root.glob("results/*/id-*/proof.json")).touch()
