@@ -126,6 +126,8 @@ class ClusterCommands:
     run: str = ""
     #: Seconds that making or removing all images may take.
     images_s: int = 600
+    #: Whether librbd's cache was asked for, in the file or in its ceph.conf.
+    rbd_cache: bool = False
 
 
 class Scenario(BaseModel):

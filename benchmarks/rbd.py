@@ -325,7 +325,7 @@ class RbdFio(Aged):
             "pool": volume.pool,
             "rbdname": volume.name,
             # With 1, fio turns librbd's cache off, whatever ceph.conf says.
-            "direct": 0,
+            "direct": 0 if commands and commands.rbd_cache else 1,
             "invalidate": 0,
             **self._buffers(),
             **job,

@@ -30,13 +30,8 @@ def normal_name(option: str) -> str:
 
 def read(path: Path) -> Sections:
     """Read a ceph.conf. Raises UsageError naming the file and the line where it cannot be."""
-    parser = configparser.RawConfigParser(
-        strict=False, interpolation=None, inline_comment_prefixes=("#", ";"), allow_no_value=False,
-        delimiters=("=",), default_section="",
-    )  # fmt: skip
-    parser.optionxform = normal_name  # type: ignore[assignment,method-assign]
     try:
-        parser.read_string(_unfolded(_text(path)), source=str(path))
+        return parsed(_text(path))
     except FileNotFoundError as error:
         raise UsageError(f"{path}: no such ceph.conf; fix conf_file or -c") from error
     except OSError as error:
@@ -51,6 +46,16 @@ def read(path: Path) -> Sections:
             f"{path}: not a ceph.conf: line {_line_of(error)} is neither [section] nor "
             "option = value"
         ) from None
+
+
+def parsed(text: str) -> Sections:
+    """The sections of a ceph.conf's text. Raises configparser.Error."""
+    parser = configparser.RawConfigParser(
+        strict=False, interpolation=None, inline_comment_prefixes=("#", ";"), allow_no_value=False,
+        delimiters=("=",), default_section="",
+    )  # fmt: skip
+    parser.optionxform = normal_name  # type: ignore[assignment,method-assign]
+    parser.read_string(_unfolded(text))
     return {name: dict(parser.items(name)) for name in parser.sections()}
 
 

@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -25,7 +26,7 @@ from cbt_crypto.engine.contract import (
     ProcessOutcome,
 )
 from cbt_crypto.errors import HostError, RunError
-from cbt_crypto.hosts import samplers
+from cbt_crypto.hosts import ceph_conf, samplers
 from cbt_crypto.hosts.remote import NONSENSE, Remote, check_clocks, clock_offsets, misread
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.cluster import ClusterSection
@@ -125,9 +126,9 @@ class ScenarioBenchmark:
         self.remote = work.remote
         self._run = work.run
         # A group's clients speak as its OSDs do; of any other site it is the cluster's own.
-        self.commands = commands_of(
-            work.cluster, self.site.client_id, self.site.conf if self.site.group else ""
-        )
+        conf = self.site.conf if self.site.group else ""
+        commands = commands_of(work.cluster, self.site.client_id, conf)
+        self.commands = replace(commands, rbd_cache=wants_rbd_cache(work))
         self.outcome: CellOutcome = {}
         self._is_prepared = False
         self._rounds: Optional[dict[str, Any]] = None
@@ -221,6 +222,14 @@ class ScenarioBenchmark:
         finally:
             with contextlib.suppress(HostError):
                 self.cleanup()
+
+
+def wants_rbd_cache(work: CellWork) -> bool:
+    """Whether the file, its ceph.conf or an overlay turns librbd's cache on."""
+    deployed = ceph_conf.parsed(work.cluster.conf_text)
+    conf = ceph_conf.merged(deployed, *(overlay.ceph_conf() for overlay in work.stack.overlays))
+    stated = {**conf.get("global", {}), **conf.get("client", {})}
+    return stated.get("rbd_cache", "").lower() in ("true", "1", "yes", "on")
 
 
 def _pools(scenario: Scenario, volumes: Sequence[Volume]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, cast
@@ -15,6 +16,7 @@ from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume
 from cbt_crypto.benchmarks.rbd import RbdFio, RbdMultiClient, RbdSingleClient, RbdSingleClientSync
 from cbt_crypto.hosts.site import Site
+from cbt_crypto.run.cell import measure
 from cbt_crypto.run.targets.base import commands_of
 
 pytestmark = pytest.mark.unit
@@ -66,6 +68,36 @@ def options_of(call: list[str]) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
+def test_a_cache_that_was_asked_for_is_left_on(
+    site: Site, fakes: Fakes, commands: ClusterCommands
+) -> None:
+    """With direct=1 fio turns librbd's cache off, whatever ceph.conf says."""
+    noted = fakes()
+    asked = replace(commands, rbd_cache=True)
+    noted.run(
+        multi(volumes_per_client=1).measure(site, str(noted.directory), asked, unwrapped)["c1"]
+    )
+    assert options_of(noted.calls[0])["direct"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("conf", "overlay", "asked"),
+    [
+        ("", {}, False),
+        ("[client]\nrbd cache = true", {}, True),
+        ("[global]\nrbd_cache = true\n[client]\nrbd_cache = false", {}, False),
+        ("[client]\nrbd_cache = false", {"client": {"rbd_cache": "true"}}, True),
+    ],
+)
+def test_who_asks_for_librbd_s_cache(
+    conf: str, overlay: dict[str, dict[str, str]], asked: bool
+) -> None:
+    """An existing cluster's default does not: its figures are as fio and CBT always have them."""
+    stack = SimpleNamespace(overlays=[SimpleNamespace(ceph_conf=lambda: overlay)])
+    work = SimpleNamespace(cluster=SimpleNamespace(conf_text=conf), stack=stack)
+    assert measure.wants_rbd_cache(cast(Any, work)) is asked
+
+
 def test_every_option_of_a_measurement(site: Site, fakes: Fakes, commands: ClusterCommands) -> None:
     scenario = multi(
         volumes_per_client=1, op_size=65536, iodepth=32, mode="randwrite", time=300, ramp=30,
@@ -81,8 +113,7 @@ def test_every_option_of_a_measurement(site: Site, fakes: Fakes, commands: Clust
         "clientname": "admin",
         "pool": "fast",
         "rbdname": "cbt-c1-0-1024",
-        # With 1, fio would turn off the cache that ceph.conf turned on.
-        "direct": "0",
+        "direct": "1",
         "invalidate": "0",
         "name": "rbd-randwrite",
         "rw": "randwrite",
