@@ -43,7 +43,6 @@ GOAL_PERCENT, GOAL_THREADS = 1.0, 600
 PORT = 13374
 #: Of OSDs: about as many as of two OSDs of today's releases.
 _THREADS_A_PROCESS = 75
-_TICKS = os.sysconf("SC_CLK_TCK")
 _SLEEPER = """
 import sys, threading, time
 for _ in range(int(sys.argv[1]) - 1):
@@ -64,9 +63,8 @@ class Alone:
 
 
 def cpu_s(pid: int) -> float:
-    """User and system seconds of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    """Seconds that a process of one thread ran: ticks would miss what is done between them."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 @contextlib.contextmanager
@@ -134,12 +132,14 @@ class Watched:
             for file in self._directory.glob("**/.recording.pid"):
                 with contextlib.suppress(OSError, ValueError, IndexError):
                     pid = int(file.read_text())
+                    if not file.with_name(samplers.RECORDING_FILE).stat().st_size:
+                        continue
                     looks = self.seen.setdefault(pid, [])
                     looks[1:] = [(time.monotonic(), cpu_s(pid))]
 
     @property
     def percent(self) -> float:
-        """Of one core, over all their cells, without the start of Python."""
+        """Of one core, over all their cells; clients begin after the first sample."""
         spans = [(last[0] - first[0], last[1] - first[1]) for first, *_, last in self._whole()]
         return 100 * sum(cpu for _, cpu in spans) / sum(seconds for seconds, _ in spans)
 
@@ -168,7 +168,8 @@ def on_ceph(seconds: int) -> tuple[Comparison, float]:
         config, archive = folder / "campaign.yaml", folder / "archive"
         config.write_text(yaml.safe_dump(document, sort_keys=False))
         words = ["run", "--cbt", "embedded", "-a", str(archive), str(config)]
-        with mock.patch("cbt_crypto.run.campaign.attempt", attempt), Watched(folder) as watched:
+        patched = mock.patch("cbt_crypto.run.campaign.attempt", attempt)
+        with Watched(folder) as watched, patched, contextlib.suppress(SystemExit):
             cbt_crypto.main(words, standalone_mode=False)
         recordings = list(archive.glob("results/*/id-*/recording.*"))
         cells = {cell.name: cell for cell in build(archive).cells}

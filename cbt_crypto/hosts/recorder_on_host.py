@@ -162,12 +162,14 @@ class Tasks:
                 continue
             try:
                 user, system = task.moved()
-                waited = task.waited_us() if user or system else 0
+                # Of one that gets no CPU at all as well, and rarely of one that sleeps.
+                is_due = user or system or not (number + turn) % _SELDOM
+                waited = task.waited_us() if is_due else 0
             except (OSError, ValueError, IndexError):
                 self.drop(key)
                 continue
             task.is_quiet = not task.is_eager and not (user or system)
-            if user or system:
+            if user or system or waited:
                 share = (user + system) // max(turn - task.looked, 1)
                 count(classes, key, task, (user, system, share, waited))
             task.looked = turn

@@ -35,17 +35,11 @@ LIMITS = {
     8192: "other processes",
     32768: "a device",
     65536: "a network link",
-    4096: "a client's thread",
 }
 BENCHMARKS = {
     "rbd_single_client_sync": {**_IO, "mode": "randwrite", "op_size": [16384, 8192]},
     "rbd_single_client": {**_IO, "iodepth": 16, "mode": "randwrite", "op_size": [32768, 65536]},
-    "rbd_multi_client": {
-        **_IO, "volumes_per_client": 1, "iodepth": 64, "mode": "randread", "op_size": 4096,
-    },
-}  # fmt: skip
-#: A client that has so much to do for each IO that its one thread is never idle.
-_BUSY_CLIENT = '#!/bin/sh\nexec fio "$@" --thinktime=2000 --thinktime_spin=2000\n'
+}
 _THROTTLE = Path("/sys/fs/cgroup/blkio")
 _SHAPED = "ip link set lo up && tc qdisc add dev lo root tbf rate 100mbit burst 256k limit 10m"
 _WRITES_A_SECOND = 30
@@ -129,15 +123,11 @@ def measured(op_size: int, tmp_dir: Path) -> bool:
 @pytest.fixture(scope="module")
 def named(disk: Path) -> dict[int, list[str]]:
     """Operation size -> what was named as the limit of each of its cells."""
-    client = disk / "busy-fio"
-    client.write_text(_BUSY_CLIENT)
-    client.chmod(0o755)
     cluster = cluster_section(
         disk, 13371, control=False, order="sequential", iterations=TIMES,
         pool_profiles={"rbd": {"pg_size": 16, "pgp_size": 16, "replication": 1}},
     )  # fmt: skip
-    busy = {**BENCHMARKS["rbd_multi_client"], "cmd_path": str(client)}
-    document = {"cluster": cluster, "benchmarks": {**BENCHMARKS, "rbd_multi_client": busy}}
+    document = {"cluster": cluster, "benchmarks": BENCHMARKS}
     config, archive, said = disk / "campaign.yaml", disk / "archive", disk / "said"
     config.write_text(yaml.safe_dump(document, sort_keys=False))
     command = [sys.executable, str(ROOT / "cbt.py"), "-a", str(archive), str(config)]
