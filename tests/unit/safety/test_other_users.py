@@ -288,7 +288,7 @@ def test_pipes_and_endless_files_keep_nobody_waiting(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\nfrom cbt_crypto.hosts import ceph_conf\n"
         "from cbt_crypto.plan.file import read_campaign\nfrom cbt_crypto.errors import UsageError\n"
-        "for read in (load, ceph_conf.read):\n"
+        "for read in (read_campaign, ceph_conf.read):\n"
         "    for path in sys.argv[1:]:\n"
         "        try: read(Path(path)); sys.exit('read')\n"
         "        except UsageError as error: print(error)\n"

@@ -110,7 +110,7 @@ def test_levels_are_told_apart() -> None:
     assert math.sqrt(found.deployment) == pytest.approx(0.05, rel=0.1)
     assert math.sqrt(found.turn + 0.0004) == pytest.approx(0.03, rel=0.1)
     assert found.second == pytest.approx(0.004)
-    with pytest.raises(ValueError, match="nothing of the next"):
+    with pytest.raises(ValueError, match="nothing about the next"):
         spread_of([[0.1, 0.2]], 0, 10)
 
 
