@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -202,6 +203,38 @@ def test_upstream_s_benchmarks_run_under_overlays(
     }
     assert set(figures) == {(name, c) for name in statuses for c in ("Plain", "Secure")}
     assert min(figures.values()) > 0, "a finished cell has figures"
+
+
+@pytest.mark.skipif(
+    shutil.which("rbd-fuse") is None or not Path("/dev/fuse").exists(),
+    reason="needs rbd-fuse and /dev/fuse",
+)
+def test_fio_of_upstream_on_fuse_endpoints(
+    needs_ceph: None, checkout: Checkout, tmp_path: Path, report_cells: Callable[[Path], Any]
+) -> None:
+    """XFS on files of rbd-fuse; tests/long/test_kernel_endpoints.py has the kernel's."""
+    files = {"driver": "rbd-fuse", "endpoints_per_client": 1, "endpoint_size": 512}
+    config = write(
+        tmp_path, "campaign.yaml",
+        {
+            "configurations": {"Plain": {}, "Secure": {"secure_messenger": {}}},
+            "control": False,
+            "use_existing": False,
+        },
+        {"fio": {"client_endpoints": "files", "size": 32, "time": 5, "op_size": 65536,
+                 "mode": "randwrite", "iodepth": 4}},
+        client_endpoints={"files": {**files, "pool_profile": "rbd"}},
+    )  # fmt: skip
+    done = isolated(tmp_path, *campaign(str(checkout.path), tmp_path / "archive", config))
+    assert done.returncode == 0, done.stdout + done.stderr
+    measured = cells(tmp_path / "archive")
+    assert sorted(cell["configuration"] for cell in measured) == ["Plain", "Secure"]
+    for cell in measured:
+        assert [process["exit_status"] for process in cell["processes"]] == [0]
+        proof = json.loads((cell["directory"] / "proof.json").read_text())
+        (found,) = [o for o in proof["overlays"] if o["overlay"] == "secure_messenger"]
+        assert found["proved"] and found["present"] is (cell["configuration"] == "Secure")
+    assert min(cell["figures"]["iops"] for cell in report_cells(tmp_path / "archive")) > 0
 
 
 def test_upstream_s_benchmarks_of_devices(
