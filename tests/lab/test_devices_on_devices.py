@@ -1,6 +1,7 @@
 """Devices that LVM, MD, multipath, bcache or a loop uses: no campaign takes one, or what is on it.
 
 By the kernel and tools of a virtual machine. Even with `wipe: true`, as that is for one device.
+What is mounted is read-only: ext4 would go on writing what mkfs leaves to it.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def test_multipath(two: Lab) -> None:
         told = asked(two, [one, other, "/dev/mapper/mpathx"])
         refused(told, r"is in use by dm-\d+", one, other)
         refused(told, ON_OTHERS, "/dev/mapper/mpathx")
-        on(two, f"dmsetup remove --retry mpathx; mkfs.ext4 -q {one}; mount {one} /mnt")
+        on(two, f"dmsetup remove --retry mpathx; mkfs.ext4 -q {one}; mount -o ro {one} /mnt")
         known = json.loads(on(two, destroy.identify(DIR, [one, other])))
         assert known[one]["wwn"] == known[other]["wwn"]
         try:
@@ -160,7 +161,6 @@ def test_multipath(two: Lab) -> None:
 
 
 def test_a_loop_over_what_is_mounted(two: Lab, loops: list[str]) -> None:
-    # Read-only, as ext4 would go on writing what mkfs leaves to it, and nothing else may.
     on(two, f"mkfs.ext4 -q {loops[0]}; mount -o ro {loops[0]} /mnt")
     over = on(two, f"losetup --find --show {loops[0]}")
     try:
