@@ -186,8 +186,7 @@ class BoundStack:
         alike = self._alike()
         of_osds: dict[str, dict[str, str]] = {}
         for part in self.groups:
-            conf = _conf_beside(part)
-            options = {**conf.get("global", {}), **conf.get("osd", {})}
+            options = ceph_conf.of_kind(_conf_beside(part), "osd")
             of_osds.update({f"osd.{osd.id}": options for osd in part.site.osds})
         return ceph_conf.merged(
             *(overlay.ceph_conf() for overlay in alike),
@@ -199,8 +198,7 @@ class BoundStack:
         """Name -> sections over ceph.conf, for clients that need another one: ceph.<name>.conf."""
         confs = {}
         for part in self.groups:
-            conf = _conf_beside(part)
-            options = {**conf.get("global", {}), **conf.get("client", {})}
+            options = ceph_conf.of_kind(_conf_beside(part), "client")
             confs[part.site.group] = {"global": options, "client": options}
         return confs
 

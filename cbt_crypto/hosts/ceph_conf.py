@@ -91,6 +91,11 @@ def merged(*layers: Mapping[str, Mapping[str, str]]) -> Sections:
     return result
 
 
+def of_kind(sections: Mapping[str, Mapping[str, str]], kind: str) -> dict[str, str]:
+    """What a `client`, or every daemon of a kind, takes: its own section before [global]."""
+    return {**sections.get("global", {}), **sections.get(kind, {})}
+
+
 def render(sections: Mapping[str, Mapping[str, str]]) -> str:
     """The text of a ceph.conf."""
     lines: list[str] = []

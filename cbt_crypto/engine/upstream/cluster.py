@@ -55,8 +55,7 @@ _MAPPERS = ("rbd-nbd", "rbd-fuse")
 
 def kernel_mode(sections: Mapping[str, Mapping[str, str]]) -> str:
     """How a kernel's client must speak to a cluster of this ceph.conf: "secure" or "crc"."""
-    own = sections.get("client", {}), sections.get("global", {})
-    modes = next((part["ms_client_mode"] for part in own if "ms_client_mode" in part), "")
+    modes = ceph_conf.of_kind(sections, "client").get("ms_client_mode", "")
     return "secure" if modes.startswith("secure") else "crc"
 
 

@@ -228,8 +228,8 @@ def wants_rbd_cache(work: CellWork) -> bool:
     """Whether the file, its ceph.conf or an overlay turns librbd's cache on."""
     deployed = ceph_conf.parsed(work.cluster.conf_text)
     conf = ceph_conf.merged(deployed, *(overlay.ceph_conf() for overlay in work.stack.overlays))
-    stated = {**conf.get("global", {}), **conf.get("client", {})}
-    return stated.get("rbd_cache", "").lower() in ("true", "1", "yes", "on")
+    stated = ceph_conf.of_kind(conf, "client").get("rbd_cache", "")
+    return stated.lower() in ("true", "1", "yes", "on")
 
 
 def _pools(scenario: Scenario, volumes: Sequence[Volume]) -> dict[str, str]:
