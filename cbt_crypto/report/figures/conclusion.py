@@ -101,7 +101,7 @@ def by_load(conclusions: Iterable[Conclusion]) -> dict[str, dict[str, Conclusion
 
 
 def change(conclusion: Conclusion, loss: bool = False) -> str:
-    """What stands beside the word: the change, or what is lost, in percent; or what it may be."""
+    """The change in percent, or the percent lost; its interval where no difference is shown."""
     iops = conclusion.iops
     if iops.says_nothing and not iops.differs:
         return wording.UNKNOWN_YET
