@@ -14,7 +14,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 _BUSY = (sys.executable, "-S", "-c", "while True: pass")
 
@@ -32,15 +32,15 @@ def main() -> int:
         while command.poll() is None:
             count = drawn.randint(0, arguments.most)
             print(f"{time.strftime('%H:%M:%S')} neighbour: {count} busy", file=sys.stderr)
-            with _busy(count), contextlib.suppress(subprocess.TimeoutExpired):
+            with busy([_BUSY] * count), contextlib.suppress(subprocess.TimeoutExpired):
                 command.wait(arguments.seconds)
     return command.returncode
 
 
 @contextlib.contextmanager
-def _busy(count: int) -> Iterator[None]:
-    """So many processes that take a CPU each, until the block ends."""
-    processes = [subprocess.Popen(_BUSY) for _ in range(count)]
+def busy(commands: Iterable[Sequence[str]]) -> Iterator[None]:
+    """Processes that take a CPU each, until the block ends."""
+    processes = [subprocess.Popen(command) for command in commands]
     try:
         yield
     finally:

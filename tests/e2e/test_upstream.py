@@ -109,10 +109,7 @@ def test_every_cell_runs_once_and_is_proved(both: Any, checkout: Checkout) -> No
     for number in range(1, 5):
         assert done.stdout.count(f"cell {number}/4:") == 1
     for cell in measured:
-        proof = json.loads((cell["directory"] / "proof.json").read_text())
-        (found,) = [o for o in proof["overlays"] if o["overlay"] == "secure_messenger"]
-        assert found["present"] is (cell["configuration"] == "Secure")
-        assert found["proved"]
+        _is_proved_of_the_messenger(cell)
 
 
 def test_both_engines_give_the_same_table(both: Any, checkout: Checkout) -> None:
@@ -193,9 +190,7 @@ def test_upstream_s_benchmarks_run_under_overlays(
         name = cell["scenario"]
         assert [process["exit_status"] for process in cell["processes"]] == statuses[name]
         assert f"{name}, " in done.stdout, "a table of its own"
-        proof = json.loads((cell["directory"] / "proof.json").read_text())
-        (found,) = [o for o in proof["overlays"] if o["overlay"] == "secure_messenger"]
-        assert found["proved"] and found["present"] is (cell["configuration"] == "Secure")
+        _is_proved_of_the_messenger(cell)
         _is_counted_at_the_osds(cell)
     figures = {
         (cell["dimensions"]["scenario"], cell["name"]): cell["figures"]["iops"]
@@ -231,9 +226,7 @@ def test_fio_of_upstream_on_fuse_endpoints(
     assert sorted(cell["configuration"] for cell in measured) == ["Plain", "Secure"]
     for cell in measured:
         assert [process["exit_status"] for process in cell["processes"]] == [0]
-        proof = json.loads((cell["directory"] / "proof.json").read_text())
-        (found,) = [o for o in proof["overlays"] if o["overlay"] == "secure_messenger"]
-        assert found["proved"] and found["present"] is (cell["configuration"] == "Secure")
+        _is_proved_of_the_messenger(cell)
     assert min(cell["figures"]["iops"] for cell in report_cells(tmp_path / "archive")) > 0
 
 
@@ -262,6 +255,13 @@ def test_upstream_s_benchmarks_of_devices(
     names = [cell["dimensions"]["scenario"] for cell in found]
     assert sorted(names) == ["kvmrbdfio", "kvmrbdfio", "rawfio"]
     assert min(cell["figures"]["iops"] for cell in found) > 0
+
+
+def _is_proved_of_the_messenger(cell: dict[str, Any]) -> None:
+    """Encrypted in the configuration that is called so, and in no other."""
+    proof = json.loads((cell["directory"] / "proof.json").read_text())
+    (found,) = [o for o in proof["overlays"] if o["overlay"] == "secure_messenger"]
+    assert found["proved"] and found["present"] is (cell["configuration"] == "Secure")
 
 
 def _is_counted_at_the_osds(cell: dict[str, Any]) -> None:

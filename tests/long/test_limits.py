@@ -19,6 +19,7 @@ from typing import Any, Callable
 import pytest
 import yaml
 from loops import loop_lock
+from neighbour import busy
 from one_machine import cluster_section
 
 from cbt_crypto.report.build import build
@@ -68,18 +69,11 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             subprocess.run(["losetup", "--detach", device], check=True)
 
 
-@contextlib.contextmanager
-def hogs() -> Iterator[None]:
+def hogs() -> AbstractContextManager[None]:
     """A busy loop on each CPU that the OSDs' messengers may use."""
     loop = ["sh", "-c", "while :; do :; done"]
     cpus = sorted(os.sched_getaffinity(0))
-    processes = [subprocess.Popen(["taskset", "-c", str(cpu), *loop]) for cpu in cpus]
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    return busy(["taskset", "-c", str(cpu), *loop] for cpu in cpus)
 
 
 class SlowDisk:

@@ -13,8 +13,13 @@ import yaml
 
 def run_campaign(lab: str, archive: Path, scenario: str = "rbd_single_client", **own: Any) -> str:
     """What `lab run` of a short campaign prints; `own` is of its file's section `cluster`."""
-    config = archive.with_suffix(".yaml")
-    cluster = {
+    load = {"vol_size": 16, "iodepth": 4, "time": 5, "op_size": 4096, "mode": "randread"}
+    return run_file(lab, archive, {"cluster": section(**own), "benchmarks": {scenario: load}})
+
+
+def section(**own: Any) -> dict[str, Any]:
+    """`cluster` of a file: two OSDs on the drives of node0, and what is of its `own`."""
+    return {
         "head": "node0",
         "clients": ["node0"],
         "osds": ["node0"],
@@ -27,11 +32,15 @@ def run_campaign(lab: str, archive: Path, scenario: str = "rbd_single_client", *
         "control": False,
         **own,
     }
-    load = {"vol_size": 16, "iodepth": 4, "time": 5, "op_size": 4096, "mode": "randread"}
-    text = yaml.safe_dump({"cluster": cluster, "benchmarks": {scenario: load}})
-    config.write_text(text)
+
+
+def run_file(lab: str, archive: Path, document: dict[str, Any], *options: str) -> str:
+    """What `lab run` of a whole file prints."""
+    config = archive.with_suffix(".yaml")
+    config.write_text(yaml.safe_dump(document))
     done = subprocess.run(
-        [sys.executable, "-m", "cbt_crypto", "lab", "run", config, "-a", archive, "--name", lab],
+        [sys.executable, "-m", "cbt_crypto", "lab", "run", config, "-a", archive, "--name", lab,
+         *options],
         capture_output=True, text=True, check=False, timeout=1500,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
