@@ -111,7 +111,7 @@ def refusal(data: Mapping[str, Any]) -> Optional[tuple[KeyPath, str]]:
 
 def _refusals(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     cluster = data["cluster"]
-    for name in data.get("benchmarks") or {}:
+    for name in _mapping(data, "benchmarks"):
         if name in BENCHMARKS:
             yield ("benchmarks", name), f"does not run here: {BENCHMARKS[name]}"
     for key in cluster:
@@ -133,7 +133,7 @@ def _refused_gateways(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     cluster = data["cluster"]
     if "rgws" in cluster and not cluster.get("use_existing", True):
         yield ("cluster", "rgws"), f"is not supported: {_GATEWAY}"
-    elif isinstance(cluster.get("rgws"), list) and "cosbench" in (data.get("benchmarks") or {}):
+    elif isinstance(cluster.get("rgws"), list) and "cosbench" in _mapping(data, "benchmarks"):
         wrong = "is a list, which CBT's own cosbench cannot read; write {host: {client.NAME: ~}}"
         yield ("cluster", "rgws"), wrong
 
@@ -154,7 +154,7 @@ def _refused_users(cluster: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _refused_endpoints(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    for part in _parts((data.get("benchmarks") or {}).get("fio")):
+    for part in _parts(_mapping(data, "benchmarks").get("fio")):
         name = part.get("client_endpoints")
         endpoint = _endpoint(data, name)
         if endpoint is None:
@@ -171,6 +171,12 @@ def _endpoint(data: Mapping[str, Any], name: Any) -> Optional[Mapping[str, Any]]
     return found if isinstance(found, dict) else None
 
 
+def _mapping(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a section; empty where it is no mapping, which whoever checks it reports."""
+    section = data.get(name)
+    return section if isinstance(section, dict) else {}
+
+
 def _parts(section: Any) -> list[dict[str, Any]]:
     return [part for part in (section if isinstance(section, list) else [section])
             if isinstance(part, dict)]  # fmt: skip
@@ -182,15 +188,15 @@ def translated(data: Mapping[str, Any]) -> dict[str, Any]:
     cluster = translated_cluster(data["cluster"])
     dropped = {*PASSED, *UNUSED} - {"fs"}
     kept["cluster"] = {key: value for key, value in cluster.items() if key not in dropped}
-    benchmarks = data.get("benchmarks") or {}
-    kept["benchmarks"] = {name: _in_our_words(each) for name, each in benchmarks.items()}
-    for part in _parts(kept["benchmarks"].get("fio")):
+    if benchmarks := _mapping(data, "benchmarks"):
+        kept["benchmarks"] = {name: _in_our_words(each) for name, each in benchmarks.items()}
+    for part in _parts(_mapping(kept, "benchmarks").get("fio")):
         endpoint = _endpoint(data, part.get("client_endpoints")) or {}
         part["driver"] = endpoint.get("driver")
         part["endpoints_per_client"] = endpoint.get("endpoints_per_client", 1)
         part.setdefault("pool_profile", endpoint.get("pool_profile", "default"))
-    profiles = data.get("monitoring_profiles")
-    if isinstance(profiles, dict) and "top" in profiles:
+    profiles = _mapping(data, "monitoring_profiles")
+    if "top" in profiles:
         kept["monitoring_profiles"] = {k: v for k, v in profiles.items() if k != "top"}
     return kept
 
@@ -202,8 +208,8 @@ def translated_cluster(section: Mapping[str, Any]) -> dict[str, Any]:
     if users:
         cluster["user"] = users.pop()
     mons = cluster.get("mons")
-    if isinstance(mons, (str, list)):
-        hosts = [mons] if isinstance(mons, str) else mons
+    hosts = [mons] if isinstance(mons, str) else mons
+    if isinstance(hosts, list) and all(isinstance(host, str) for host in hosts):
         cluster["mons"] = {h: {chr(ord("a") + n): _bare(h)} for n, h in enumerate(hosts)}
     if "head" not in cluster and cluster.get("clients"):
         # CBT asks it nothing about devices without a cluster.
@@ -215,15 +221,18 @@ def translated_cluster(section: Mapping[str, Any]) -> dict[str, Any]:
         del cluster["fs"]
     # What CBT takes for granted, and this program does not.
     cluster.setdefault("use_existing", True)
-    cluster["pool_profiles"] = {
-        name: {
-            k: v
-            for k, v in profile.items()
-            if k != "replication" or v not in ("replicated", "erasure")
-        }
-        for name, profile in (cluster.get("pool_profiles") or _DEFAULT_POOL).items()
-    }
+    profiles = cluster.get("pool_profiles") or _DEFAULT_POOL
+    if isinstance(profiles, dict):
+        profiles = {name: _with_numbers(profile) for name, profile in profiles.items()}
+    cluster["pool_profiles"] = profiles
     return cluster
+
+
+def _with_numbers(profile: Any) -> Any:
+    """Return a pool's profile without a kind of pool where the number of replicas belongs."""
+    if isinstance(profile, dict) and profile.get("replication") in ("replicated", "erasure"):
+        return {key: value for key, value in profile.items() if key != "replication"}
+    return profile
 
 
 def notes(data: Mapping[str, Any]) -> Iterator[str]:
@@ -238,12 +247,12 @@ def notes(data: Mapping[str, Any]) -> Iterator[str]:
     for section in data:
         if section == "report":
             yield f"report has no effect here: {SECTIONS[section]}"
-    if "top" in (data.get("monitoring_profiles") or {}):
+    if "top" in _mapping(data, "monitoring_profiles"):
         yield (
             "monitoring_profiles.top has no effect: CBT ends it by its name, and more with it;"
             " use collectl or sampler"
         )
-    for name, section in (data.get("benchmarks") or {}).items():
+    for name, section in _mapping(data, "benchmarks").items():
         if isinstance(section, dict) and "acceptable" in section:
             yield f"benchmarks.{name}.acceptable has no effect: cbt-crypto gate compares archives"
 

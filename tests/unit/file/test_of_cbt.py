@@ -112,6 +112,19 @@ def test_what_cannot_be_honoured_is_one_sentence(
     assert len(str(refused.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("mons", [{"mon0": "10.0.0.1"}]), ("pool_profiles", "rbd"), ("pool_profiles", {"rbd": None}),
+     ("benchmarks", ["radosbench"]), ("benchmarks", "radosbench"), ("benchmarks", 3),
+     ("monitoring_profiles", True)],
+)  # fmt: skip
+def test_a_section_of_another_kind_is_one_sentence(loaded: Loaded, key: str, value: Any) -> None:
+    """What is CBT's alone was translated before anything was checked: a traceback."""
+    changes = {key: value} if key in _CLUSTER else {"more": {key: value}}
+    with pytest.raises(UsageError, match=rf":\d+: \S*{key}\S*: must be a "):
+        loaded(**changes)
+
+
 def test_other_files_are_not_touched(campaign_of: Callable[..., Campaign]) -> None:
     campaign = campaign_of()
     assert not campaign.notes and not campaign.cluster.use_existing
