@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from typing import Any, Optional, TypeVar, Union
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from cbt_crypto.archive.files import Malformed, check_values
 
@@ -48,6 +49,16 @@ class PlannedCell(_Document):
 Matrix = Mapping[str, Mapping[str, Any]]
 
 
+#: Configurations that a matrix makes at most.
+MOST_CROSSED = 64
+
+
+def can_be_crossed(matrix: Matrix) -> bool:
+    """Return whether it has factors and levels enough, and no more than can be measured."""
+    levels = [len(of_factor) for of_factor in matrix.values()]
+    return len(levels) > 1 and min(levels) > 1 and math.prod(levels) <= MOST_CROSSED
+
+
 def crossed(matrix: Matrix) -> dict[str, tuple[str, ...]]:
     """Configuration -> its level of each factor, which name it; the last factor varies fastest."""
     return {", ".join(levels): levels for levels in itertools.product(*matrix.values())}
@@ -63,6 +74,14 @@ class PlanDocument(_Document):
     matrix: Matrix = {}
     cells: tuple[PlannedCell, ...] = Field((), max_length=MOST_CELLS)
     order: str = "sequential"
+
+    @field_validator("matrix")
+    @classmethod
+    def _matrix_is_one(cls, value: Matrix) -> Matrix:
+        """What somebody sent may cross to more configurations than there is memory for."""
+        if value and not can_be_crossed(value):
+            raise ValueError(f"must make 4 to {MOST_CROSSED} configurations of two factors or more")
+        return value
 
 
 #: The kind of a process whose output is in the archive and is not read.

@@ -11,7 +11,14 @@ from typing import Any, Optional, TypeVar, Union
 
 from pydantic import BaseModel, ValidationError
 
-from cbt_crypto.archive.documents import NEVER_COMPARED, Baseline, Matrix, crossed
+from cbt_crypto.archive.documents import (
+    MOST_CROSSED,
+    NEVER_COMPARED,
+    Baseline,
+    Matrix,
+    can_be_crossed,
+    crossed,
+)
 from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.benchmarks.base import Scenario
@@ -101,8 +108,6 @@ _SAMPLER = "upstream's {} is watched by collectl alone; remove `sampler` or this
 SECTIONS = ("cluster", "benchmarks", "monitoring_profiles")
 #: More cells of one scenario than anybody waits for: lists that were meant otherwise.
 MAX_CELLS = 100_000
-#: Configurations that a matrix makes at most.
-_MOST_CROSSED = 64
 REQUIRED_SECTIONS = ("cluster", "benchmarks")
 
 
@@ -246,17 +251,16 @@ def _of_matrix(matrix: Matrix) -> tuple[dict[str, dict[str, Any]], list[tuple[Ke
     """The configurations of all combinations; and a sentence for each key that allows none."""
     made: dict[str, dict[str, Any]] = {}
     wrong: list[tuple[KeyPath, str]] = []
-    count = math.prod(map(len, matrix.values()))
-    if len(matrix) < 2 or min(map(len, matrix.values())) < 2 or count > _MOST_CROSSED:
+    if not can_be_crossed(matrix):
         sentence = "takes two factors or more, each with two levels or more, and makes at most"
-        return {}, [((), f"{sentence} {_MOST_CROSSED} configurations")]
+        return {}, [((), f"{sentence} {MOST_CROSSED} configurations")]
     for name, levels in crossed(matrix).items():
         made[name] = {}
         for factor, level in zip(matrix, levels):
             twice = _lay_over(made[name], matrix[factor][level])
             if twice:
                 wrong.append(((factor, level), f"sets {twice}, as another factor does; keep one"))
-    if len(made) < count:
+    if len(made) < math.prod(map(len, matrix.values())):
         wrong.append(((), "has names of levels that make one configuration twice; rename one"))
     return made, wrong
 

@@ -157,6 +157,20 @@ def test_a_plan_of_many_cells_is_refused(small: Path, cells: int) -> None:
     assert "plan.json is " in done.stderr
 
 
+@pytest.mark.parametrize("factors", [1, 2, 30])
+def test_a_matrix_that_no_campaign_has(small: Path, factors: int) -> None:
+    """Its 10^30 configurations were made, all of them, before any was looked for."""
+    levels = {f"level {n}": {} for n in range(10)}
+    changed(small / "results" / "plan.json", matrix={str(n): levels for n in range(factors)})
+    done = said("report", small)
+    assert done.exit_code == 2 and "plan.json is not as docs/archive.md has it" in done.output
+
+
+def test_a_factor_without_levels(small: Path) -> None:
+    changed(small / "results" / "plan.json", matrix={"a": {"x": {}, "y": {}}, "b": {}})
+    assert said("report", small).exit_code == 2
+
+
 def test_an_alias_bomb_in_upstream_s_yaml(tmp_path: Path) -> None:
     """It took 2.9 GB."""
     for name in ("a", "b"):
