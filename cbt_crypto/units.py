@@ -9,6 +9,10 @@ from typing import Optional, Union
 _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
+#: A million years: Python has no longer time.
+_LONGEST_S = 3e13
+
+
 def counted(number: int, word: str) -> str:
     """1, "cell" -> `1 cell`; 2 -> `2 cells`."""
     return f"{number} {word}{'' if number == 1 else 's'}"
@@ -24,7 +28,7 @@ def short_size(size: Union[int, str, float, None]) -> str:
 
 def time_text(seconds: float) -> str:
     """3725.4 -> `1:02:05`."""
-    return str(datetime.timedelta(seconds=round(seconds)))
+    return str(datetime.timedelta(seconds=round(min(seconds, _LONGEST_S))))
 
 
 def whole(text: str) -> Optional[int]:

@@ -253,10 +253,19 @@ def _appended(path: Path, data: bytes) -> bool:
     return True
 
 
+#: The numbers of a step, and what none of them reaches.
+_NUMBERS, _MOST = ("seconds", "seconds_measured", "seconds_ramp", "mib"), 1e12
+
+
 def steps_of(archive: Path) -> list[dict[str, Any]]:
-    """The steps in an archive's timeline.json; empty without a readable one."""
+    """Return the steps in an archive's timeline.json whose numbers are numbers."""
     steps = (read_json(_path(archive)) or {}).get("steps")
-    return [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
+    return [step for step in steps if _is_step(step)] if isinstance(steps, list) else []
+
+
+def _is_step(step: Any) -> bool:
+    numbers = [step.get(key) or 0 for key in _NUMBERS] if isinstance(step, dict) else [None]
+    return all(isinstance(number, (int, float)) and 0 <= number < _MOST for number in numbers)
 
 
 def beyond_the_file(step: Mapping[str, Any]) -> float:
@@ -281,7 +290,6 @@ def usual_seconds(steps: list[dict[str, Any]], kind: str, **about: Any) -> Optio
     seconds = [
         step["seconds"]
         for step in steps
-        if all(step.get(key) == value for key, value in wanted.items())
-        and isinstance(step.get("seconds"), (int, float))
+        if "seconds" in step and all(step.get(key) == value for key, value in wanted.items())
     ]
     return float(median(seconds)) if seconds else None

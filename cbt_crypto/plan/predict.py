@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections import Counter, deque
@@ -12,8 +13,15 @@ from pathlib import Path
 from statistics import median, pvariance, variance
 from typing import Any, Callable, Optional
 
-from cbt_crypto.archive.files import read_json
-from cbt_crypto.archive.folder import beyond_the_file, steps_of, usual_fill_rate, usual_seconds
+from cbt_crypto.archive.documents import CellDocument
+from cbt_crypto.archive.files import Malformed
+from cbt_crypto.archive.folder import (
+    Folder,
+    beyond_the_file,
+    steps_of,
+    usual_fill_rate,
+    usual_seconds,
+)
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.allocation import Needed, Seen, needed, spreads_of
@@ -35,6 +43,8 @@ _AROUND_A_CELL_S = 4.0
 #: The normal distribution's quantile for a tenth at each end.
 _TENTH = 1.2816
 _PREFILL_MIB_PER_S = 100.0
+#: The longest time that a line of a log stands for.
+_HOUR_MS = 3_600_000
 #: What two loads must have in common for the spread of one to say something of the other.
 _LIKENESS = ("op_size", "mode", "iodepth", "volumes_per_client")
 
@@ -121,11 +131,12 @@ class Earlier:
     def __init__(self, archive: Path) -> None:
         self.archive = archive
         self.durations = Durations(steps_of(archive))
-        self._cells: list[tuple[Path, dict[str, Any]]] = []
+        self._cells: list[tuple[Path, CellDocument]] = []
         for path in sorted(archive.glob("results/[0-9]*/id-*/cell.json")):
-            state = read_json(path)
-            if state and state.get("state") == "finished":
-                self._cells.append((path.parent, state))
+            with contextlib.suppress(Malformed):
+                cell = Folder(path.parent).document(path.name, CellDocument)
+                if cell is not None and cell.state == "finished":
+                    self._cells.append((path.parent, cell))
         if not self._cells:
             raise UsageError(f"{archive}: holds no measured cell to predict from; name another")
 
@@ -143,11 +154,13 @@ class Earlier:
     def spread(self, cell: Cell, block_s: int) -> Optional[float]:
         """Standard deviation of a pair's log ratio under such a workload, or of neighbouring
         blocks'."""
-        alike = [row for row in self._cells if _alike(cell, row[1])] or self._cells
-        pairs = _pairs([state for _, state in alike])
+        alike = [
+            row for row in self._cells if _like(cell, row[1].scenario, row[1].parameters)
+        ] or self._cells
+        pairs = _pairs([measured for _, measured in alike])
         if len(pairs) >= 3:
             return math.sqrt(variance(pairs))
-        differences = [d for path, state in alike for d in _neighbours(path, state, block_s)]
+        differences = [d for path, measured in alike for d in _neighbours(path, measured, block_s)]
         return math.sqrt(pvariance(differences, 0.0)) if len(differences) >= 3 else None
 
 
@@ -285,24 +298,19 @@ def load_words(cell: Cell) -> str:
     return f"{scenario} / {rest.partition(' iteration ')[0]}"
 
 
-def _alike(cell: Cell, state: Mapping[str, Any]) -> bool:
-    return _like(cell, state.get("scenario"), state.get("parameters") or {})
-
-
 def _like(cell: Cell, scenario: object, other: Mapping[str, Any]) -> bool:
     parameters = cell.parameters
     same = all(parameters.get(key) == other.get(key) for key in _LIKENESS)
     return same and scenario == cell.scenario.name
 
 
-def _pairs(states: list[dict[str, Any]]) -> list[float]:
+def _pairs(cells: Iterable[CellDocument]) -> list[float]:
     by_round: dict[Any, dict[str, float]] = {}
-    for state in states:
-        iops = (state.get("block") or {}).get("iops") or {}
-        total = sum(iops.values())
-        if total > 0 and state.get("deployment"):
-            key = (state["deployment"], state.get("iteration"), str(state.get("parameters")))
-            by_round.setdefault(key, {})[str(state.get("configuration"))] = math.log(total)
+    for cell in cells:
+        total = sum(cell.block.iops.values()) if cell.block else 0.0
+        if 0 < total < math.inf and cell.deployment:
+            key = (cell.deployment, cell.iteration, str(cell.parameters))
+            by_round.setdefault(key, {})[cell.configuration] = math.log(total)
     ratios: dict[str, list[float]] = {}
     for logs in by_round.values():
         names = sorted(logs)
@@ -312,9 +320,12 @@ def _pairs(states: list[dict[str, Any]]) -> list[float]:
     return [value - means[name] for name, values in ratios.items() for value in values]
 
 
-def _neighbours(directory: Path, state: Mapping[str, Any], block_s: int) -> list[float]:
-    interval_ms = int((state.get("parameters") or {}).get("log_avg_msec", 1000))
-    block = read_block(directory, state.get("processes") or (), interval_ms)
+def _neighbours(directory: Path, cell: CellDocument, block_s: int) -> list[float]:
+    interval_ms = cell.parameters.get("log_avg_msec", 1000)
+    if not isinstance(interval_ms, int) or not 0 < interval_ms <= _HOUR_MS:
+        return []
+    processes = [process.model_dump(by_alias=True) for process in cell.processes]
+    block = read_block(directory, processes, interval_ms)
     if block is None:
         return []
     length = max(1, round(block_s * 1000 / interval_ms))

@@ -7,6 +7,7 @@ stop, and about where the warm-up ends, which the report then takes from cell.js
 from __future__ import annotations
 
 import contextlib
+import glob
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from pydantic import (
 from typing_extensions import Self
 
 from cbt_crypto.archive.files import Malformed
+from cbt_crypto.archive.folder import Folder
 from cbt_crypto.results import repetition
 from cbt_crypto.results.readers.fio import parse_fio_json
 from cbt_crypto.results.readers.fio_log import DIRECTIONS, EPOCH_FROM_MS, read_entries
@@ -267,6 +269,9 @@ def _ratio(value: float, base: float) -> float:
 #: Number of a direction in a log -> its name.
 _NAMES = {number: name for name, number in DIRECTIONS.items()}
 
+#: Of one block, of which each may take memory: a day's at 10 ms.
+_MOST_INTERVALS = 10_000_000
+
 #: Direction -> number of the interval -> IOPS.
 _Rates = dict[str, dict[int, float]]
 
@@ -298,17 +303,18 @@ def read_block(
     `warmup_s` is left out of every block of a workload, at most half of it: where each block's
     own seconds decide, those that stalled are left out as if they were warm-up.
     """
+    folder = Folder(directory)
     logs = [
-        (process_logs, _begun(directory, process, process_logs, interval_ms))
+        (process_logs, _begun(folder, process, process_logs, interval_ms))
         for process in processes
-        for process_logs in [_jobs(directory, process["logs"], process["host"])]
+        for process_logs in [_jobs(folder, process["logs"] or "", process["host"])]
     ]
     parts = [
         _by_interval((line for path in paths for line in _lines(path)), interval_ms, begun)
         for paths, begun in logs
     ]
     length = min((_length(part) for part in parts), default=0)
-    if not length:
+    if not 0 < length <= _MOST_INTERVALS:
         return None
     names = sorted({name for part in parts for name in part})
     rates = {
@@ -324,12 +330,18 @@ def read_block(
     return Block(cut * interval_ms / 1000, iops, series, means)
 
 
-def _jobs(directory: Path, logs: str, host: str) -> list[Path]:
-    return sorted(directory.glob(f"{logs}_iops.*.log.{host}"))
+def _jobs(folder: Folder, logs: str, host: str) -> list[Path]:
+    """Return the logs of a process; none by names that lead out of the directory."""
+    logs, host = map(glob.escape, (logs, host))
+    try:
+        folder.path(logs)
+    except Malformed:
+        return []
+    return sorted(folder.root.glob(f"{logs}_iops.*.log.{host}"))
 
 
 def _begun(
-    directory: Path, process: Mapping[str, Any], logs: Iterable[Path], interval_ms: int
+    folder: Folder, process: Mapping[str, Any], logs: Iterable[Path], interval_ms: int
 ) -> int:
     """When the first interval of a process ended: by its logs, or before them where it stalled.
 
@@ -338,8 +350,8 @@ def _begun(
     """
     first = min((at for path in logs for at, _, _ in _lines(path)), default=0)
     try:
-        output = parse_fio_json((directory / process["json"]).read_bytes())
-    except (KeyError, OSError, Malformed):
+        output = parse_fio_json(folder.read(process["json"]) or b"")
+    except (KeyError, Malformed):
         return first
     runtime = max(1000 * side.runtime_s for job in output.jobs for side in job.sides)
     if output.printed_epoch_s is None or first < EPOCH_FROM_MS:

@@ -31,8 +31,8 @@ def _cell(archive: Path, name: str, turn: int, iops: float, **more: Any) -> Path
     directory = archive / "results" / f"{turn:08d}" / f"id-{name}"
     directory.mkdir(parents=True)
     state = {
-        "state": "finished", "scenario": "rbd_single_client", "configuration": name,
-        "iteration": turn, "parameters": LOAD, "deployment": "d",
+        "format": 1, "id": f"id-{name}", "state": "finished", "scenario": "rbd_single_client",
+        "configuration": name, "iteration": turn, "parameters": LOAD, "deployment": "d",
         "block": {"warmup_s": 0.0, "iops": {"read": iops}}, **more,
     }  # fmt: skip
     (directory / "cell.json").write_text(json.dumps(state))
@@ -107,7 +107,7 @@ def test_seconds_of_single_runs_tell_of_the_spread_where_there_are_no_pairs(
     tmp_path: Path, campaign: Campaign
 ) -> None:
     archive = tmp_path / "single"
-    processes = [{"host": "h", "volume": "0", "logs": "output.0"}]
+    processes = [{"host": "h", "volume": "0", "json": "json_output.0", "logs": "output.0"}]
     directory = _cell(archive, "A", 0, 1.0, block=None, processes=processes, deployment=None)
     levels = [1000 * math.exp(0.05 * (-1) ** (n // 10)) for n in range(100)]
     lines = "".join(f"{n}000, {level:.0f}, 0, 0\n" for n, level in enumerate(levels))
@@ -129,6 +129,35 @@ def test_what_is_printed(pilot: Path, campaign: Campaign) -> None:
 def test_an_archive_that_says_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no measured cell to predict from; name another"):
         Earlier(tmp_path)
+
+
+_STEPS: list[Any] = [
+    {"seconds": "x"}, {"seconds": [1]}, {"seconds": 1e400}, {"seconds": math.nan},
+    {"seconds": 1e308}, {"seconds": -1e9}, {"seconds": 5, "seconds_ramp": {"a": 1}},
+    {"step": "prefill", "seconds": "1", "mib": "2"},
+    {"step": "prefill", "seconds": 1e9, "mib": 1e-300},
+]  # fmt: skip
+_CELLS: list[dict[str, Any]] = [
+    {"block": 5}, {"block": {"iops": 5}}, {"block": {"iops": {"read": "x"}}}, {"parameters": 5},
+    {"parameters": {"log_avg_msec": 0}}, {"parameters": {"log_avg_msec": "x"}}, {"processes": 5},
+    {"processes": [5]}, {"processes": [{}]},
+    {"processes": [{"host": "h", "volume": "0", "json": "/dev/zero", "logs": "/etc"}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", [*_STEPS, *_CELLS], ids=str)
+def test_an_archive_of_a_stranger_s(
+    tmp_path: Path, campaign: Campaign, wrong: dict[str, Any]
+) -> None:
+    """Each ended `plan --like` with a traceback."""
+    archive = tmp_path / "theirs"
+    _cell(archive, "good", 0, 1000.0)
+    _cell(archive, "A", 1, 1000.0, **({**wrong, "deployment": None} if wrong in _CELLS else {}))
+    steps = [{"step": "measure", **wrong}] * 3 if wrong in _STEPS else []
+    (archive / "results" / "timeline.json").write_text(json.dumps({"format": 1, "steps": steps}))
+    output = io.StringIO()
+    show_plan(plan(campaign), Console(file=output, width=200), archive)
+    assert f"Judging by {archive}, it takes about " in output.getvalue()
 
 
 def _in_rounds(campaign_of: Callable[..., Campaign], other: dict[str, Any]) -> Campaign:

@@ -34,6 +34,22 @@ def test_a_real_log(tmp_path: Path) -> None:
     assert block.iops == {"read": pytest.approx(sum(values[cut:]) / len(values[cut:]))}
 
 
+@pytest.mark.parametrize("logs", ["../output.0", "{}/output.0", "*"])
+def test_logs_elsewhere_are_no_logs(tmp_path: Path, logs: str) -> None:
+    """A process is named by an archive, which is data."""
+    (tmp_path / "cell").mkdir()
+    write(tmp_path, 0, LOG.read_text())
+    write(tmp_path / "cell", 1, LOG.read_text())
+    named = {**process(), "logs": logs.format(tmp_path)}
+    assert read_block(tmp_path / "cell", [named], 1000) is None
+
+
+def test_a_log_of_an_endless_time(tmp_path: Path) -> None:
+    """Every second up to its last was a number in memory."""
+    write(tmp_path, 0, "1000, 10, 0, 0\n9000000000000000, 10, 0, 0\n")
+    assert read_block(tmp_path, [process()], 1000) is None
+
+
 def test_processes_and_jobs_add_up_in_the_seconds_that_all_have(tmp_path: Path) -> None:
     write(tmp_path, 0, "5000, 10, 0, 0\n6001, 11, 0, 0\n7000, 12, 0, 0\n8000, 9, 0, 0\n")
     write(tmp_path, 0, "5010, 1, 0, 0\n6001, 1, 0, 0\n7000, 1, 0, 0\n8000, 1, 0, 0\n", job=2)
