@@ -22,6 +22,7 @@ from cbt_crypto.benchmarks.upstream import (
     Librbdfio,
     Radosbench,
     Rawfio,
+    Rbdfio,
 )
 
 #: Section name in the YAML file -> scenario.
@@ -40,6 +41,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
         Radosbench,
         Fio,
         Rawfio,
+        Rbdfio,
         Kvmrbdfio,
         Hsbench,
         Getput,

@@ -6,6 +6,7 @@ Their options are upstream's, passed on as they are; here is only what a campaig
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Optional
@@ -70,6 +71,19 @@ class OfUpstream(Scenario):
         """The options for upstream's object."""
         options = self.model_dump(mode="json", exclude={"configuration"})
         return {**self.defaults, **options}
+
+    def adapt(self, theirs: Any) -> None:
+        """Set what upstream's object has besides its options."""
+        for name, value in self.attributes.items():
+            setattr(theirs, name, value)
+
+    def image_of(self, host: str) -> Optional[rbd_images.NewImage]:
+        """The image that a client works on, where this program has to make it for upstream."""
+        return None
+
+    def mounted(self, image: rbd_images.NewImage, site: Site, rbd: str) -> str:
+        """Shell text that mounts it on its client, and fills it."""
+        raise NotImplementedError
 
     def before(self) -> Optional[str]:
         """What each client runs before a cell; None for nothing."""
@@ -192,6 +206,9 @@ class Cosbench(Kept):
     is_noted: ClassVar[bool] = False
 
 
+_NEEDS_FUSE = """\
+if [ ! -c /dev/fuse ]; then echo 'it has no /dev/fuse; load the module fuse, or take another driver'
+else echo ok; fi"""
 #: Drivers of CBT's client endpoints -> what a client lacks for it, or ok.
 DRIVERS: Mapping[str, str] = {
     "librbd": "echo ok",
@@ -200,9 +217,22 @@ DRIVERS: Mapping[str, str] = {
 $SUDO modprobe -q nbd 2> /dev/null || :
 if [ ! -b /dev/nbd0 ]; then echo "its kernel, $(uname -r), has no module nbd; take another driver"
 else echo ok; fi""",
-    "rbd-fuse": """\
-if [ ! -c /dev/fuse ]; then echo 'it has no /dev/fuse; load the module fuse, or take another driver'
+    "rbd-fuse": _NEEDS_FUSE,
+    "cephfs-fuse": _NEEDS_FUSE,
+    "cephfs-kernel": """\
+$SUDO modprobe -q ceph 2> /dev/null || :
+if ! grep -qw ceph /proc/filesystems; then
+    echo "its kernel, $(uname -r), has no CephFS (module ceph); take the driver cephfs-fuse"
 else echo ok; fi""",
+}
+#: Of drivers, what a client starts.
+_STARTED: Mapping[str, tuple[str, ...]] = {
+    "librbd": (),
+    "rbd-kernel": ("mkfs.xfs",),
+    "rbd-nbd": ("mkfs.xfs", "rbd-nbd"),
+    "rbd-fuse": ("mkfs.xfs", "rbd-fuse"),
+    "cephfs-fuse": ("ceph-fuse",),
+    "cephfs-kernel": ("mount.ceph",),
 }
 
 
@@ -219,7 +249,7 @@ class UpstreamFio(OfUpstream):
 
 
 class Fio(UpstreamFio):
-    """Upstream CBT's fio on client endpoints: RBD images, or XFS that it makes on such images."""
+    """Upstream CBT's fio on client endpoints: RBD images, XFS on such images, or CephFS."""
 
     name: ClassVar[str] = "fio"
     volume_pattern: ClassVar[str] = r"--name=\S*-(\d+)-\d+(?:\s|$)"
@@ -227,8 +257,11 @@ class Fio(UpstreamFio):
     defaults: ClassVar[Mapping[str, Any]] = {"time_based": True, "log_avg_msec": 1000}
 
     client_endpoints: str = Field(description="a name of CBT's section client_endpoints")
-    driver: Literal["librbd", "rbd-kernel", "rbd-nbd", "rbd-fuse"] = Field(
-        description="taken from the section client_endpoints"
+    driver: Literal[
+        "librbd", "rbd-kernel", "rbd-nbd", "rbd-fuse", "cephfs-fuse", "cephfs-kernel"
+    ] = Field(description="taken from the section client_endpoints")
+    mds_hosts: str = Field(
+        "", description="taken from cluster.mdss, for CephFS that is made; with commas"
     )
     endpoints_per_client: int = Field(
         1, ge=1, le=1000, description="taken from the section client_endpoints"
@@ -242,10 +275,20 @@ class Fio(UpstreamFio):
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
         kernel = Requirement(self.driver, site.clients, DRIVERS[self.driver])
-        if self.driver == "librbd":
-            return (kernel,)
-        programs = ["mkfs.xfs"] + [self.driver] * (self.driver != "rbd-kernel")
-        return (kernel, *(program_needed(program, site.clients) for program in programs))
+        programs = [program_needed(name, site.clients) for name in _STARTED[self.driver]]
+        if self.mds_hosts:
+            programs.append(program_needed("ceph-mds", tuple(self.mds_hosts.split(","))))
+        return (kernel, *programs)
+
+    @override
+    def options(self) -> dict[str, Any]:
+        return {key: value for key, value in super().options().items() if key != "mds_hosts"}
+
+    @model_serializer(mode="wrap")
+    def _without_hosts_that_are_not(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """So that cells of other drivers are named as before there were any."""
+        options: dict[str, Any] = handler(self)
+        return {k: v for k, v in options.items() if v or k != "mds_hosts"}
 
     @override
     def after(self, tmp_dir: str) -> str:
@@ -335,6 +378,64 @@ class Kvmrbdfio(OnDevices):
 
     name: ClassVar[str] = "kvmrbdfio"
     results: ClassVar[str] = "output"
+
+
+#: Upstream's name for rbdfio's pool, and the beginning of that of its images.
+_KERNEL = "cbt-kernelrbdfio"
+
+
+class Rbdfio(UpstreamFio):
+    """Upstream CBT's fio on XFS on an image a client, which the kernel has mapped.
+
+    Its own preparation maps by the cluster in /etc/ceph and waits for a minute: ours takes its
+    place.
+    """
+
+    name: ClassVar[str] = "rbdfio"
+    volume_pattern: ClassVar[str] = "()"
+    results: ClassVar[str] = "output"
+    initialize_only_waits: ClassVar[bool] = True
+    defaults: ClassVar[Mapping[str, Any]] = {"log_avg_msec": 1000}
+    # Upstream's own sets it for every mapped image of a client, also for other people's.
+    attributes: ClassVar[Mapping[str, Any]] = {"set_client_param": lambda *_: None}
+
+    concurrent_procs: int = Field(1, ge=1, le=1000, description="files of each client's fio")
+    vol_size: int = Field(65536, ge=512, le=1 << 30, description="MiB of each client's image")
+    client_ra: int = Field(128, ge=0, le=1 << 20, description="KiB that the kernel reads ahead")
+
+    @override
+    def adapt(self, theirs: Any) -> None:
+        super().adapt(theirs)
+        theirs.names = f"--output-format=json+ {theirs.names}"
+        # Upstream's own gives each file the size of all.
+        theirs.vol_size = self.vol_size // self.concurrent_procs
+
+    @override
+    def requirements(self, site: Site) -> Sequence[Requirement]:
+        kernel = Requirement("krbd", site.clients, NEEDS_KRBD)
+        return (kernel, program_needed("mkfs.xfs", site.clients))
+
+    @override
+    def image_of(self, host: str) -> Optional[rbd_images.NewImage]:
+        return rbd_images.NewImage(_KERNEL, f"{_KERNEL}-{host}", self.vol_size)
+
+    @override
+    def mounted(self, image: rbd_images.NewImage, site: Site, rbd: str) -> str:
+        size = int(self.vol_size // self.concurrent_procs * 0.9)
+        fill = f"{shlex.quote(self.path)} --ioengine=libaio --rw=write --bs=4M --size={size}M"
+        names = (f'--name="$place/{_KERNEL}-{n}"' for n in range(self.concurrent_procs))
+        place = f"{site.tmp_dir}/mnt/{_KERNEL}-$(hostname -s)"
+        return rbd_images.mount_filled(
+            image, site, rbd, self.client_ra, place, f"{fill} {' '.join(names)} > /dev/null"
+        )
+
+    @override
+    def after(self, tmp_dir: str) -> str:
+        return rbd_images.unmount_below(f"{tmp_dir}/mnt")
+
+    def volume_numbers(self) -> tuple[str, ...]:
+        """One process on each client; upstream gives it no number."""
+        return ("",)
 
 
 _OF_WORKLOADS = ("workload", "pre_workload_script", "total_iodepth")

@@ -43,6 +43,18 @@ def _hide(match: re.Match[str]) -> str:
     return match[0] if value.startswith(("/", "$", "-", MASK)) else match["name"] + MASK
 
 
+def keep_secrets(value: Any, name: str = "") -> None:
+    """Keep what keys of a document name as secrets: programs are started with them."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            keep_secrets(inner, f"{key}")
+    elif isinstance(value, (list, tuple)):
+        for element in value:
+            keep_secrets(element, name)
+    elif isinstance(value, str) and len(value) >= _SHORTEST and is_secret(name, value):
+        keep(value)
+
+
 # -- options ------------------------------------------------------------------------------------
 
 #: A line of a ceph.conf, or of what `config show` prints as JSON.

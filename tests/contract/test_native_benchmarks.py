@@ -16,12 +16,13 @@ from cbt_crypto.engine.contract import CellWork, Engine
 from cbt_crypto.engine.upstream.checkout import BENCHMARKS, missing_library
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.secret import keep_secrets
 from cbt_crypto.run.targets.cluster import overlaid
 
 pytestmark = pytest.mark.contract
 
 Make = Callable[..., Any]
-_S3 = {"driver": "s3", "urls": ["http://c0:7480"], "access_key": "a", "secret_key": "s"}
+_S3 = {"driver": "s3", "urls": ["http://c0:7480"], "access_key": "a", "secret_key": "forty-two-s3"}
 
 
 @pytest.fixture
@@ -32,6 +33,7 @@ def native(upstream_bench: Make) -> Make:
         made = upstream_bench(cluster=ONE)
         engine = made.engine
         engine.settings.client_endpoints["gateways"] = _S3
+        keep_secrets(engine.settings.client_endpoints)
         cluster, bound = overlaid(engine.Ceph, engine.settings.cluster, [Stack(())])
         for folder in ("run", "log"):
             (Path(cluster.base) / folder).mkdir(parents=True)
@@ -51,6 +53,7 @@ def native(upstream_bench: Make) -> Make:
         ("radosbench", {}, {"rados": "rados"}),
         ("fio", {"client_endpoints": "gateways", "driver": "librbd"}, {"fio": "fio"}),
         ("rawfio", {"block_devices": "/dev/x", "fio_cmd": "/opt/fio"}, {"fio": "/opt/fio"}),
+        ("rbdfio", {}, {"fio": "fio"}),
         ("kvmrbdfio", {"block_devices": "/dev/x"}, {"fio": "fio"}),
         ("hsbench", {"client_endpoints": "gateways"}, {"hsbench": "hsbench"}),
         ("getput", {}, {"getput": "getput"}),
@@ -70,6 +73,7 @@ def test_upstream_starts_what_notes_how_it_ended(
 
 def test_what_is_not_read_is_kept(native: Make, programs: Callable[[str, str], Path]) -> None:
     """A stand-in for hsbench, of which no Debian package is."""
+    programs("collectl", ":")  # nothing here would end a real one
     programs("hsbench", 'while [ "$1" != -o ]; do shift; done\necho figures > "$2"')
     made = native("hsbench", client_endpoints="gateways")
     made.initialize()
@@ -82,11 +86,13 @@ def test_what_is_not_read_is_kept(native: Make, programs: Callable[[str, str], P
 def test_a_benchmark_that_leaves_nothing_fails(
     native: Make, programs: Callable[[str, str], Path]
 ) -> None:
-    programs("hsbench", ":")
+    programs("collectl", ":")
+    programs("hsbench", "exit 7")
     made = native("hsbench", client_endpoints="gateways")
     made.initialize()
-    with pytest.raises(RunError, match="hsbench left no output"):
+    with pytest.raises(RunError, match="hsbench left no output; c0: hsbench exited with 7: ") as no:
         made.run()
+    assert "-s ***" in str(no.value) and _S3["secret_key"] not in str(no.value)
 
 
 def test_what_a_checkout_lacks_is_said_before_anything_is_touched(upstream: Engine) -> None:

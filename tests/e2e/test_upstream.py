@@ -230,6 +230,37 @@ def test_fio_of_upstream_on_fuse_endpoints(
     assert min(cell["figures"]["iops"] for cell in report_cells(tmp_path / "archive")) > 0
 
 
+@pytest.mark.skipif(
+    None in map(shutil.which, ("ceph-fuse", "ceph-mds")) or not Path("/dev/fuse").exists(),
+    reason="needs ceph-fuse, ceph-mds and /dev/fuse",
+)
+def test_fio_of_upstream_on_cephfs(
+    needs_ceph: None, checkout: Checkout, tmp_path: Path, report_cells: Callable[[Path], Any]
+) -> None:
+    """Each cell makes the file system anew; in the order of turns the MDS is restarted, too."""
+    config = write(
+        tmp_path, "campaign.yaml",
+        {
+            "configurations": {"Plain": {}, "Secure": {"secure_messenger": {}}},
+            "control": False,
+            "use_existing": False,
+            "mdss": {"localhost": {"a": None}},
+        },
+        {"fio": {"client_endpoints": "files", "size": 32, "time": 5, "op_size": 65536,
+                 "mode": ["randwrite", "randread"], "iodepth": 4}},
+        client_endpoints={"files": {"driver": "cephfs-fuse", "pool_profile": "rbd"}},
+    )  # fmt: skip
+    done = isolated(tmp_path, *campaign(str(checkout.path), tmp_path / "archive", config))
+    assert done.returncode == 0, done.stdout + done.stderr
+    measured = cells(tmp_path / "archive")
+    assert sorted(cell["configuration"] for cell in measured) == ["Plain"] * 2 + ["Secure"] * 2
+    for cell in measured:
+        assert [process["exit_status"] for process in cell["processes"]] == [0]
+        _is_proved_of_the_messenger(cell)
+    assert min(cell["figures"]["iops"] for cell in report_cells(tmp_path / "archive")) > 0
+    assert not (tmp_path / "cluster").exists(), "nothing is left"
+
+
 def test_upstream_s_benchmarks_of_devices(
     needs_ceph: None, checkout: Checkout, tmp_path: Path, report_cells: Callable[[Path], Any]
 ) -> None:
@@ -441,6 +472,61 @@ def test_upstream_s_benchmarks_on_a_cluster_that_exists(
     assert "second 0" in done.stdout, done.stdout + done.stderr
     assert not re.findall(r"after (?:first: cbt|second: (?:cbt|rados)).*", done.stdout)
     assert {cell["state"] for cell in cells(tmp_path / "archive")} == {"finished"}
+
+
+#: Starts a gateway of the cluster, makes its user, and runs a campaign against it.
+_GATEWAY = """
+set -eu
+export CEPH_CONF={conf}
+ceph auth get-or-create client.rgw.a mon 'allow rw' osd 'allow rwx' -o {base}/rgw.keyring
+radosgw -n client.rgw.a -k {base}/rgw.keyring --rgw_data={base} --rgw_frontends='beast port=7480' \
+    --log_file={base}/rgw.log
+until curl -s -o {base}/said http://localhost:7480; do sleep 1; done
+radosgw-admin user create --uid=cbt --display-name=cbt --access-key=cbt-access --secret={secret} \
+    > {base}/user
+"""
+
+
+@pytest.mark.skipif(
+    None in map(shutil.which, ("hsbench", "radosgw", "curl")), reason="needs hsbench and radosgw"
+)
+def test_hsbench_on_a_gateway_that_is_there(
+    needs_ceph: None, checkout: Checkout, tmp_path: Path
+) -> None:
+    """Its output is kept, and named as not read; the gateway's key stands nowhere."""
+    configurations: dict[str, Any] = {"As it is": {}}
+    single = {"rbd_single_client": {**_SHORT, "mode": "randread"}}
+    deployed = write(tmp_path, "deploy.yaml", {"configurations": configurations}, single)
+    conf, secret = f"{tmp_path}/cluster/ceph/ceph.conf", "a-secret-of-the-gateway"
+    gateway = {"driver": "s3", "urls": ["http://localhost:7480"], "access_key": "cbt-access"}
+    existing = {
+        "use_existing": True, "conf_file": conf, "tmp_dir": f"{tmp_path}/mine",
+        "configurations": configurations,
+        **dict.fromkeys(("mons", "mgrs", "osds_per_node", "osd_file_size"), ...),
+    }  # fmt: skip
+    load = {"client_endpoints": "gateway", "cmd_path": shutil.which("hsbench"), "duration": 3,
+            "size": "64K", "threads": 2, "buckets": 1, "modes": "cxipgdx"}  # fmt: skip
+    config = write(
+        tmp_path, "existing.yaml", existing, {"hsbench": load},
+        client_endpoints={"gateway": {**gateway, "secret_key": secret}},
+    )  # fmt: skip
+    script = "\n".join(
+        (
+            shlex.join([sys.executable, str(_DEPLOY), str(deployed), "As it is", f"{tmp_path}/x"]),
+            _GATEWAY.format(conf=conf, base=tmp_path, secret=secret),
+            shlex.join(campaign(str(checkout.path), tmp_path / "archive", config)),
+        )
+    )
+    done = isolated(tmp_path, "sh", "-c", f"export PYTHONPATH={ROOT}; {script}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (cell,) = cells(tmp_path / "archive")
+    (process,) = cell["processes"]
+    assert (process["kind"], process["exit_status"]) == ("kept", 0)
+    assert "not read" in done.stdout
+    (output,) = cell["directory"].glob("output.0.csv.*")
+    assert "PUT" in output.read_text()
+    find = ["grep", "-rl", secret, str(tmp_path / "archive")]
+    assert subprocess.run(find, capture_output=True, text=True, check=False).stdout == ""
 
 
 def check_existing(directory: Path, engine: str) -> None:

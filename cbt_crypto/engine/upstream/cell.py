@@ -29,7 +29,7 @@ from cbt_crypto.hosts.remote import clock_offsets, preamble
 from cbt_crypto.hosts.secret import options_without
 
 #: fio's results of one volume, and not its logs: `output.0.client0`, `output.0_iops.1.log.client0`.
-_OUTPUT = re.compile(r"output\.\d+\..+")
+_OUTPUT = re.compile(r"output(?:\.\d+)?\.(?!\d+_).+")
 #: In fio's output, a JSON document whose braces stand alone on their lines.
 _JSON = re.compile(r"^\{$.*?^\}$\n?", re.MULTILINE | re.DOTALL)
 
@@ -38,6 +38,8 @@ _JSON = re.compile(r"^\{$.*?^\}$\n?", re.MULTILINE | re.DOTALL)
 _ALWAYS = ("benchmark_config.yaml", "ceph_settings", "historic_ops", "collectl", "perf")
 #: Seconds that a script before a cell may take.
 _SCRIPT_S = 600
+#: Seconds that making and filling a client's file system may take.
+_FILL_S = 3600
 
 
 class NativeBenchmark:
@@ -70,8 +72,7 @@ class NativeBenchmark:
         with failures_named(f"make a {scenario.name}"):
             kind = modules.benchmark(scenario.name)
             self._theirs = kind(work.archive_dir, cluster.theirs, options)
-        for name, value in scenario.attributes.items():
-            setattr(self._theirs, name, value)
+        scenario.adapt(self._theirs)
         self._theirs.osd_ra_changed = False
         self._theirs.archive_dir = self._theirs.out_dir = self.archive_dir
         self.run_dir = str(self._theirs.run_dir)
@@ -89,12 +90,25 @@ class NativeBenchmark:
             # One that would only watch an idle cluster for a minute is not asked to.
             if not self.scenario.initialize_only_waits:
                 self._theirs.initialize()
+            self._make_images()
             self._theirs.initialize_endpoints()
             if self.scenario.fills_apart:
                 self._theirs.prefill()
         failed = [end for end in self._loads() if end.status != 0]
         if failed:
             raise RunError(f"prepare {self.scenario.name}: {failed[0].sentence()}")
+
+    def _make_images(self) -> None:
+        images = {host: self.scenario.image_of(host) for host in self.site.clients}
+        made = {host: image for host, image in images.items() if image is not None}
+        for pool in dict.fromkeys(image.pool for image in made.values()):
+            self.cluster.theirs.rmpool(pool, self._theirs.pool_profile)
+            self.cluster.theirs.mkpool(pool, self._theirs.pool_profile, "rbd")
+        for image in made.values():
+            self.cluster.mkimage(image.name, image.size, image.pool)
+        rbd = f"{self.cluster.rbd_cmd} -c {self.cluster.tmp_conf}"
+        mounted = {host: self.scenario.mounted(i, self.site, rbd) for host, i in made.items()}
+        self.remote.run(mounted, "make and fill the file systems", _FILL_S)
 
     def run(self) -> None:
         """Have upstream run it and bring its files; `outcome` has the window and exit statuses.
@@ -111,7 +125,8 @@ class NativeBenchmark:
         loads = self._loads()
         take_json(Path(self.archive_dir))
         if self.scenario.kind == KEPT and not is_kept(Path(self.archive_dir)):
-            raise RunError(f"{self.scenario.name} left no output")
+            how = "".join(f"; {end.sentence()}" for end in loads[:1])
+            raise RunError(f"{self.scenario.name} left no output{how}")
         mask(Path(self.archive_dir))
         self._free()
         with contextlib.suppress(RunError):
@@ -128,8 +143,8 @@ class NativeBenchmark:
                     "volume": volume,
                     "exit_status": self._status(loads, host, volume, phase),
                     "kind": self.scenario.kind,
-                    "json": f"{folder}{self.scenario.results}.{volume}.{host}",
-                    "logs": f"output.{volume}",
+                    "json": f"{folder}{self.scenario.results}{_number(volume)}.{host}",
+                    "logs": f"output{_number(volume)}",
                 }
                 for phase, folder in self.scenario.phases()
                 for host in self.site.clients
@@ -186,6 +201,11 @@ class NativeBenchmark:
             for end in self.cluster.endings()
             if end.program == self.scenario.program and self.scenario.is_load(end.words)
         ]
+
+
+def _number(volume: str) -> str:
+    """In names of files: upstream gives numbers where a client has several processes."""
+    return f".{volume}" if volume else ""
 
 
 def is_kept(directory: Path) -> bool:

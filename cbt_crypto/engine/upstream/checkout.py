@@ -29,7 +29,7 @@ from cbt_crypto.errors import CampaignError, RunError, UsageError
 from cbt_crypto.hosts import ceph_conf, command_log
 from cbt_crypto.hosts.directory_on_host import Refused, check_directory
 from cbt_crypto.hosts.remote import MARK
-from cbt_crypto.hosts.secret import document_without, options_without
+from cbt_crypto.hosts.secret import document_without, keep_secrets, masked, options_without
 from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.hosts.trust_on_host import distrust
 from cbt_crypto.plan.file import of_cbt
@@ -174,6 +174,7 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = {
     "radosbench": ("benchmark.radosbench", "Radosbench"),
     "fio": ("benchmark.fio", "Fio"),
     "rawfio": ("benchmark.rawfio", "RawFio"),
+    "rbdfio": ("benchmark.rbdfio", "RbdFio"),
     "kvmrbdfio": ("benchmark.kvmrbdfio", "KvmRbdFio"),
     "hsbench": ("benchmark.hsbench", "Hsbench"),
     "getput": ("benchmark.getput", "Getput"),
@@ -289,7 +290,7 @@ def failures_named(what: str) -> Iterator[None]:
 def _sentence(error: BaseException) -> str:
     """The last lines of what it says: a failed command's output comes at the end."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return "; ".join(lines)[-_LONGEST:] or type(error).__name__
+    return masked("; ".join(lines))[-_LONGEST:] or type(error).__name__
 
 
 def sections(
@@ -315,6 +316,11 @@ def _upstream_places(cluster: ClusterSection) -> Sections:
     del sections["global"]["fsid"]
     sections["mgr"]["keyring"] = f"{directory}/mgr.$id/keyring"
     sections["osd"]["keyring"] = f"{directory}/osd.$id/keyring"
+    sections["mds"] = {
+        "mds_data": f"{directory}/mds.$id", "keyring": f"{directory}/mds.$id/keyring"
+    }  # fmt: skip
+    # Clients that stay, one for each mounted CephFS, would share a file.
+    sections["client"]["pid_file"] = f"{directory}/run/$name.$pid.pid"
     # Its benchmarks remove a pool before they make it.
     sections["mon"]["mon_allow_pool_delete"] = "true"
     return sections
@@ -362,6 +368,8 @@ class Settings:
             )
             with failures_named("read the campaign's file"):
                 self._module.initialize(given)
+        for section in (self._module.client_endpoints, self._module.benchmarks):
+            keep_secrets(section)
         _mask(Path(ctx.archive) / "results" / "cbt_config.yaml")
         cluster = self._module.cluster
         document = yaml.safe_load(Path(ctx.config_file).read_text(encoding="utf-8"))

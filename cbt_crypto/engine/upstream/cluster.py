@@ -51,6 +51,12 @@ _REPLACED = (
 
 #: What maps images for CBT's client endpoints.
 _MAPPERS = ("rbd-nbd", "rbd-fuse")
+#: What CephFS has besides: upstream's attribute, its key in the file, and the program.
+_OF_FILES = (
+    ("ceph_mds_cmd", "ceph-mds_cmd", "ceph-mds"),
+    ("ceph_fuse_cmd", "ceph-fuse_cmd", "ceph-fuse"),
+    ("mount_cmd", "mount_cmd", "mount.ceph"),
+)
 
 
 def kernel_mode(sections: Mapping[str, Mapping[str, str]]) -> str:
@@ -109,6 +115,8 @@ class UpstreamCeph:
         theirs.ceph_cmd = self.ceph_cmd
         theirs.rbd_cmd = self.rbd_cmd
         theirs.rbd_nbd_cmd, theirs.rbd_fuse_cmd = (f"{where}/{name}" for name in _MAPPERS)
+        for attribute, _, program in _OF_FILES:
+            setattr(theirs, attribute, f"{where}/{program}")
         # Restarts a daemon that crashed: a measurement wants to know instead.
         theirs.ceph_run_cmd = "env"
         theirs.mnt_dir = f"{self.section.tmp_dir}/mnt"
@@ -156,6 +164,7 @@ class UpstreamCeph:
         self.make_osds()
         with failures_named("make the profiles of pools"):
             self.theirs.make_profiles()
+        self.start_mdss()
         self.own.run(self.hooks.after_osds(), "finish the deployment")
 
     def write_programs(self) -> None:
@@ -167,6 +176,7 @@ class UpstreamCeph:
             {"ceph": section.ceph_cmd, "rbd": section.rbd_cmd, **more},
             {"fio": "fio", "rados": rados, **self.programs},
             section.ceph_mon_cmd, section.ceph_mgr_cmd, section.ceph_osd_cmd,
+            *(str(self.config.get(key, program)) for _, key, program in _OF_FILES),
         )  # fmt: skip
         scripts = execution.install(
             self.site,
@@ -218,6 +228,7 @@ class UpstreamCeph:
         self.own.run(self._start_scripts("mon"), "start the monitors")
         self.own.run(self._start_scripts("mgr"), "start the managers")
         self.own.run(self._start_scripts("osd"), "start the OSDs")
+        self.own.run(self._start_scripts("mds"), "start the MDSs")
         self.own.ask([self.own.all_osds()])
         self.own.run(self.hooks.after_osds(), "finish the restart")
 
@@ -233,7 +244,7 @@ class UpstreamCeph:
                 )
                 for host in self.site.osd_hosts
             }
-        daemons = self.section.mons if kind == "mon" else self.section.mgrs
+        daemons = {"mon": self.section.mons, "mgr": self.section.mgrs, "mds": self._mdss}[kind]
         keys = f" --keyring={keyring}" if kind == "mon" else ""
         return {
             host: "\n".join(
@@ -303,6 +314,22 @@ class UpstreamCeph:
         with failures_named("start the managers"):
             self._kind.start_mgrs(self.theirs)
         self._nothing_failed("start the managers")
+
+    def start_mdss(self) -> None:
+        """Start the MDSs, by upstream's own step, where an endpoint is CephFS. Raises RunError."""
+        if self._mdss:
+            with failures_named("start the MDSs"):
+                self._kind.start_mds(self.theirs)
+            self._nothing_failed("start the MDSs")
+
+    @property
+    def _mdss(self) -> Mapping[str, Mapping[str, Any]]:
+        return (self._settings.cluster.get("mdss") or {}) if self._serves_files else {}
+
+    @property
+    def _serves_files(self) -> bool:
+        endpoints = (self._settings.client_endpoints or {}).values()
+        return any(str(each.get("driver")).startswith("cephfs-") for each in endpoints)
 
     def make_osds(self) -> None:
         """Make and start the OSDs, and wait until they are up."""
@@ -377,9 +404,21 @@ class UpstreamCeph:
 
     def rmpool(self, name: str, profile: str) -> None:
         """Remove a pool, and the note that we made it. Raises RunError."""
+        if self._serves_files:
+            self._remove_files(name)
         with failures_named(f"remove the pool {name}"):
             self._kind.rmpool(self.theirs, name, profile)
         self.own.pools.discard(name)
+
+    def _remove_files(self, pool: str) -> None:
+        """Remove the file system on a pool, which upstream makes anew and never removes."""
+        (said,) = self.own.ask([{"mon": {"prefix": "fs ls", "format": "json"}}])
+        for each in json.loads(said):
+            if pool in (each["metadata_pool"], *each["data_pools"]):
+                fs = {"fs_name": each["name"]}
+                sure = {"yes_i_really_mean_it": True}
+                self.own.ask([{"mon": {"prefix": "fs fail", **fs}},
+                              {"mon": {"prefix": "fs rm", **fs, **sure}}])  # fmt: skip
 
     _make_pool, _remove_pool = mkpool, rmpool
 
@@ -410,7 +449,8 @@ class UpstreamCeph:
         return ",".join(f"{user}{host}" for host in hosts)
 
     def _daemon_hosts(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.site.mons, *self.site.mgrs, *self.site.osd_hosts)))
+        hosts = (*self.site.mons, *self.site.mgrs, *self.site.osd_hosts, *self._mdss)
+        return tuple(dict.fromkeys(hosts))
 
     def _forget_local_keys(self) -> None:
         """This machine may be none of the hosts; upstream left the keys here all the same."""

@@ -23,6 +23,7 @@ from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import fetch, shell
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.remote import LONGEST, TOO_LONG, answered, packed, preamble
+from cbt_crypto.hosts.secret import masked
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.units import whole
 
@@ -222,6 +223,7 @@ class Names:
 
     plain: what upstream starts by these names, and finds the cluster by its environment.
     clients: programs that load the cluster: how each of their processes ended is noted.
+    fuse, mount: what mounts CephFS, by upstream's two ways.
     """
 
     plain: Mapping[str, str]
@@ -229,6 +231,9 @@ class Names:
     mon: str
     mgr: str
     osd: str
+    mds: str = "ceph-mds"
+    fuse: str = "ceph-fuse"
+    mount: str = "mount.ceph"
 
 
 def directory(base: str) -> str:
@@ -245,11 +250,16 @@ def install(
     device: Callable[[Osd], str],
 ) -> HostScripts:
     """Shell text for every host that writes them below `base`; an OSD is made on `device`."""
-    daemons = {"ceph-mon": names.mon, "ceph-mgr": names.mgr}
+    daemons = {"ceph-mon": names.mon, "ceph-mgr": names.mgr, "ceph-mds": names.mds}
+    mounting = {
+        "ceph-fuse": _mounting("fuse_namespace", f'{_word(names.fuse)} "$@"', "ceph-fuse"),
+        "mount.ceph": _mounting("kernel_namespace", _kernel_mount(site, names.mount), "mount.ceph"),
+    }
     scripts = {}
     for host in site.hosts:
         files = {name: _noting(f'{_word(real)} "$@"', name) for name, real in names.plain.items()}
         files.update({name: _daemon(real, name) for name, real in daemons.items()})
+        files.update(mounting)
         for name, real in names.clients.items():
             files[name] = _noting(wrap_client(host, f'{_word(real)} "$@"'), name, always=True)
         files["ceph-osd"] = _osd(site, site.osds_of(host), names.osd, wrap_osd, device)
@@ -272,6 +282,17 @@ def _head(site: Site, host: str, base: str) -> str:
 def _noting(command: str, name: str, always: bool = False) -> str:
     when = "" if always else "[ $s = 0 ] || "
     return f'{{ {command}; }}\ns=$?\n{when}echo "$s {name} $*" > "$base/ended/{name}.$$"\nexit $s\n'
+
+
+def _mounting(namespace: str, command: str, name: str) -> str:
+    text = f'fs=$({namespace} "$@")\n{_noting(f"is_served && {command}", name)}'
+    return shell.calling(__file__, text)
+
+
+def _kernel_mount(site: Site, program: str) -> str:
+    """Upstream's own names the monitors in a form that mount.ceph does not know, and no mode."""
+    options = f"name={site.client_id},mds_namespace=$fs,ms_mode=$(kernel_mode),conf=$CEPH_CONF"
+    return f'{_word(program)} :/ "$2" -o "{options}"'
 
 
 def _daemon(program: str, name: str) -> str:
@@ -336,7 +357,8 @@ class Ending:
 
     def sentence(self) -> str:
         """One sentence: host, program, exit status, and the first 400 characters it said."""
-        return f"{self.host}: {self.program} exited with {self.status}: {self.words[:400]}"
+        words = masked(self.words)[:400]
+        return f"{self.host}: {self.program} exited with {self.status}: {words}"
 
 
 def endings(outputs: Mapping[str, str]) -> list[Ending]:

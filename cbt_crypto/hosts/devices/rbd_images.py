@@ -6,11 +6,20 @@ import hashlib
 import json
 import shlex
 from collections.abc import Sequence
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from cbt_crypto.hosts import directories, rados_client_on_host, shell
 from cbt_crypto.hosts.ceph_conf import ADMIN
-from cbt_crypto.hosts.site import VolumeEncryption
+from cbt_crypto.hosts.site import Site, VolumeEncryption
+
+
+class NewImage(NamedTuple):
+    """An image that is still to be made; `size` in MiB."""
+
+    pool: str
+    name: str
+    size: int
+
 
 _KEY = "cbt-crypto.run"
 _AT_ONCE = 8
@@ -105,6 +114,22 @@ def detach_all(tmp_dir: str) -> str:
     settings = _settings(tmp_dir) + directories.functions()
     inner = _as_root(settings + shell.call(__file__, "detach_all"))
     return f"[ ! -d {shlex.quote(_folder(tmp_dir))} ] || {inner}"
+
+
+def mount_filled(
+    image: NewImage, site: Site, rbd: str, read_ahead_kib: int, place: str, fill: str
+) -> str:
+    """Map an image, make XFS on it, mount it at `place`, in double quotes, and run `fill` there."""
+    call = shlex.join(["mount_new", image.pool, image.name])
+    lines = (
+        f"mkdir -p {shlex.quote(_folder(site.tmp_dir))}",
+        f"umask 077; ask_cluster; attach {shlex.quote(image.pool)} {shlex.quote(image.name)}",
+        f'place="{place}"',
+        f'{call} "$place" {read_ahead_kib}',
+        fill,
+    )
+    settings = _settings(site.tmp_dir) + _client(site.conf, site.client_id) + _rbd(rbd)
+    return _as_root(settings + shell.calling(__file__, "\n".join(lines)))
 
 
 def unmount_below(folder: str) -> str:

@@ -92,17 +92,31 @@ attach() {
 
 # $1 is the pool, $2 the image that was just mapped.
 format_luks() {
+    is_new "$1" "$2"
+    head -c 64 /dev/urandom > "$keys/$PREFIX-$2"
+    cryptsetup luksFormat -q $FORMAT --key-file "$keys/$PREFIX-$2" "$device"
+}
+
+# The end, unless the image that was just mapped is $1/$2, and is empty.
+is_new() {
     prove "$number" "$fsid" "$1" "$2"
     said=$(blkid -p "$device" 2>&1) || :
     [ -z "$said" ] || { echo "$1/$2 is not empty: $said" >&2; exit 1; }
-    head -c 64 /dev/urandom > "$keys/$PREFIX-$2"
-    cryptsetup luksFormat -q $FORMAT --key-file "$keys/$PREFIX-$2" "$device"
 }
 
 # $1 is the image.
 open_luks() {
     cryptsetup open --type luks --key-file "$keys/$PREFIX-$1" "$device" "$PREFIX-$1"
     device=/dev/mapper/$PREFIX-$1
+}
+
+# $1 is the pool, $2 the image that was just mapped, $3 the folder, $4 KiB to read ahead.
+mount_new() {
+    is_new "$1" "$2"
+    mkfs.xfs -q "$device"
+    echo "$4" > "$SYS/block/rbd$number/queue/read_ahead_kb"
+    mkdir -p "$3"
+    mount -t xfs -o noatime,inode64 "$device" "$3"
 }
 
 # udev, and whoever it starts, may have the device open for a moment.

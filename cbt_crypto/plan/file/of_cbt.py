@@ -10,22 +10,20 @@ from cbt_crypto.units import whole
 
 _OWN = "or run the file with CBT's own cbt.py"
 _GATEWAY = f"object gateways are not deployed here; name urls of others, {_OWN}"
-_FILES = f"CephFS is not deployed here; remove it, {_OWN}"
 _TIERS = f"cache tiers are not deployed here; remove it, {_OWN}"
 _VALGRIND = f"daemons do not run under valgrind here; remove it, {_OWN}"
 
 #: CBT's benchmarks that do not run here -> what to use instead.
 BENCHMARKS: Mapping[str, str] = {
-    "rbdfio": "use fio on client_endpoints of the driver rbd-kernel, or rbd_krbd",
     "cephtestrados": f"it measures nothing; remove it, {_OWN}",
     "nullbench": f"it measures nothing; remove it, {_OWN}",
 }
 #: Drivers of CBT's client endpoints that cannot be had here -> why.
 DRIVERS: Mapping[str, str] = {
     "rbd-tcmu": "what targetcli made would have to be removed by clearing its whole configuration",
-    "cephfs-kernel": _FILES,
-    "cephfs-fuse": _FILES,
 }
+#: Those that are file systems of Ceph's own.
+_CEPHFS = ("cephfs-fuse", "cephfs-kernel")
 #: Keys of `cluster` that would change what is measured -> what to do instead.
 REFUSED: Mapping[str, str] = {
     "crimson_cpusets": f"use the overlay cpuset, {_OWN}",
@@ -35,18 +33,20 @@ REFUSED: Mapping[str, str] = {
     "crush_profiles": f"use Ceph's default rules, {_OWN}",
     "newstore_block": f"OSDs are BlueStore here; remove it, {_OWN}",
     "rgw_pools": _GATEWAY,
-    "mdss": _FILES,
-    "cephfs_pools": _FILES,
     **dict.fromkeys(("osd_valgrind", "mon_valgrind", "mgr_valgrind", "rgw_valgrind"), _VALGRIND),
 }
 #: Keys of `cluster` that CBT's modules read, where its checkout is the engine.
 PASSED = (
     "rados_cmd", "ceph-authtool_cmd", "osd_online_rate", "osd_online_timeout",
     "osd_parallel_creates", "rbd-nbd_cmd", "rbd-fuse_cmd", "radosgw-admin_cmd", "rgws",
+    "mdss", "ceph-mds_cmd", "ceph-fuse_cmd", "mount_cmd",
 )  # fmt: skip
 #: Commands of `cluster` that this program wraps.
-_PROGRAMS = ("ceph-osd_cmd", "ceph-mon_cmd", "ceph-mgr_cmd", "rados_cmd")
-_ROLES = ("head", "clients", "osds", "mons", "mgrs")
+_PROGRAMS = (
+    "ceph-osd_cmd", "ceph-mon_cmd", "ceph-mgr_cmd", "ceph-mds_cmd", "ceph-fuse_cmd", "mount_cmd",
+    "rados_cmd",
+)  # fmt: skip
+_ROLES = ("head", "clients", "osds", "mons", "mgrs", "mdss")
 _PLACES = "everything is below tmp_dir"
 _NOT_STARTED = "nothing here starts it"
 _NO_FILES = "OSDs are BlueStore and need no file system"
@@ -66,15 +66,8 @@ UNUSED: Mapping[str, str] = {
     "health_wait": "the wait for a healthy cluster is exact",
     "version_compat": "pools are made as the cluster's release wants them",
     "is_teuthology": "every cell runs",
-    **dict.fromkeys(
-        (
-            "ceph-fuse_cmd",
-            "ceph-rgw_cmd",
-            "ceph-mds_cmd",
-            "mount_cmd",
-        ),
-        _NOT_STARTED,
-    ),
+    "ceph-rgw_cmd": _NOT_STARTED,
+    "cephfs_pools": "CBT does not read it either; a CephFS endpoint makes its own pools",
     "idle_duration": "nothing is measured before the first cell",
     "disable_balancer": "settings.balancer says it",
 }
@@ -119,6 +112,7 @@ def _refusals(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
             yield ("cluster", key), f"is not supported: {REFUSED[key]}"
     yield from _refused_endpoints(data)
     yield from _refused_gateways(data)
+    yield from _refused_mdss(data)
     yield from _refused_programs(cluster)
     if "configurations" in cluster and "use_existing" not in cluster:
         wrong = "is missing; CBT takes true for granted and this program false: write one of them"
@@ -138,6 +132,24 @@ def _refused_gateways(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
         yield ("cluster", "rgws"), wrong
 
 
+def _refused_mdss(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    cluster = data["cluster"]
+    if cluster.get("use_existing", True):
+        return
+    mdss = cluster.get("mdss")
+    drivers = (_endpoint_of(data, part).get("driver") for part in _fio_parts(data))
+    driver = next((driver for driver in drivers if driver in _CEPHFS), None)
+    if driver and not (isinstance(mdss, dict) and all(isinstance(v, dict) for v in mdss.values())):
+        wrong = f"has to name who serves the driver {driver}: write {{host: {{a: ~}}}}"
+        yield ("cluster", "mdss"), wrong
+    elif driver and mdss is not None:
+        others = {_bare(host) for host in _hosts({**cluster, "mdss": None})}
+        for host in map(_bare, mdss):
+            if host not in others:
+                wrong = f"names {host}, which has no other role; name a host of head, clients, "
+                yield ("cluster", "mdss"), f"{wrong}osds, mons or mgrs"
+
+
 def _refused_programs(cluster: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     for key in _PROGRAMS:
         if len(str(cluster.get(key, "")).split()) > 1:
@@ -153,8 +165,16 @@ def _refused_users(cluster: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
         yield ("cluster", "user"), f"hosts are reached as {names}; use one user for all"
 
 
+def _fio_parts(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return _parts(_mapping(data, "benchmarks").get("fio"))
+
+
+def _endpoint_of(data: Mapping[str, Any], part: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _endpoint(data, part.get("client_endpoints")) or {}
+
+
 def _refused_endpoints(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    for part in _parts(_mapping(data, "benchmarks").get("fio")):
+    for part in _fio_parts(data):
         name = part.get("client_endpoints")
         endpoint = _endpoint(data, name)
         if endpoint is None:
@@ -190,11 +210,13 @@ def translated(data: Mapping[str, Any]) -> dict[str, Any]:
     kept["cluster"] = {key: value for key, value in cluster.items() if key not in dropped}
     if benchmarks := _mapping(data, "benchmarks"):
         kept["benchmarks"] = {name: _in_our_words(each) for name, each in benchmarks.items()}
-    for part in _parts(_mapping(kept, "benchmarks").get("fio")):
-        endpoint = _endpoint(data, part.get("client_endpoints")) or {}
+    for part in _fio_parts(kept):
+        endpoint = _endpoint_of(data, part)
         part["driver"] = endpoint.get("driver")
         part["endpoints_per_client"] = endpoint.get("endpoints_per_client", 1)
         part.setdefault("pool_profile", endpoint.get("pool_profile", "default"))
+        if endpoint.get("driver") in _CEPHFS and not cluster["use_existing"]:
+            part["mds_hosts"] = ",".join(map(str, _mapping(cluster, "mdss")))
     profiles = _mapping(data, "monitoring_profiles")
     if "top" in profiles:
         kept["monitoring_profiles"] = {k: v for k, v in profiles.items() if k != "top"}

@@ -86,8 +86,15 @@ def test_sections_that_are_left_alone(loaded: Loaded) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"benchmarks": {"rbdfio": {}, "radosbench": {}}},
-         r":\d+: benchmarks.rbdfio: does not run here: use fio on client_endpoints of the driver "),
+        ({"benchmarks": {"nullbench": {}, "radosbench": {}}},
+         r":\d+: benchmarks.nullbench: does not run here: it measures nothing"),
+        ({"use_existing": False, "benchmarks": {"fio": {"client_endpoints": "x"}},
+          "more": {"client_endpoints": {"x": {"driver": "cephfs-fuse"}}}},
+         r"cluster.mdss: has to name who serves the driver cephfs-fuse: write {host: {a: ~}}"),
+        ({"use_existing": False, "mdss": {"other": {"a": None}},
+          "benchmarks": {"fio": {"client_endpoints": "x"}},
+          "more": {"client_endpoints": {"x": {"driver": "cephfs-kernel"}}}},
+         "cluster.mdss: names other, which has no other role; name a host of head, clients, osds"),
         ({"osd_valgrind": "massif", "rgws": {}}, "cluster.osd_valgrind: is not supported: daemons"),
         ({"head": "root@head"}, "cluster.user: hosts are reached as ceph and root; use one user"),
         ({"user": "x"}, "cluster.user: hosts are reached as ceph and x; use one user for all"),
@@ -137,6 +144,19 @@ def test_fio_has_what_its_client_endpoints_say(loaded: Loaded) -> None:
     made: Any = loaded(benchmarks=benchmarks, more=more).scenarios["fio"]
     assert [scenario.volume_numbers() for scenario in made] == [("0", "1", "2")] * 2
     assert {(scenario.time, scenario.pool_profile) for scenario in made} == {(60, "rbd")}
+
+
+def test_cephfs_is_served_by_the_hosts_that_the_file_names(loaded: Loaded) -> None:
+    more = {"client_endpoints": {"x": {"driver": "cephfs-fuse", "pool_profile": "rbd"}}}
+    benchmarks = {"fio": {"client_endpoints": "x"}}
+    mdss = {"ceph@osd": {"a": None}}
+    (made,) = loaded(benchmarks=benchmarks, more=more, mdss=mdss, use_existing=False).scenarios[
+        "fio"
+    ]
+    asked: Any = made
+    assert asked.mds_hosts == "osd" and "mds_hosts" not in asked.options()
+    (existing,) = loaded(benchmarks=benchmarks, more=more).scenarios["fio"]
+    assert "mds_hosts" not in existing.model_dump(), "cells are named as before"
 
 
 def test_erasure_coded_pools_of_a_cluster_that_exists(loaded: Loaded) -> None:

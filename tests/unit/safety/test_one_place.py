@@ -27,7 +27,7 @@ ALLOWED = {
     r"\brm --no-progress\b": {OF_CLUSTER},
     r"\b(pvcreate|vgremove|pvremove|lvremove)\b": {DEVICES},
     r"\bmdadm --(create|stop|zero-superblock)\b": {DEVICES},
-    r"\bmkfs\.(ext4|xfs) -": {DEVICES},
+    r"\bmkfs\.(ext4|xfs) -": {DEVICES, IMAGES},
     r"\bblkdiscard\b": {DEVICES},
     r"\b(sgdisk|parted|zap)\b": set(),
     r"\brm -[a-z]*r": set(),
@@ -92,13 +92,14 @@ def test_every_function_that_destroys_proves_first() -> None:
 
 def test_what_destroys_on_images_proves_right_before() -> None:
     text = (ROOT / IMAGES).read_text()
-    destroying = re.compile(r"luksFormat|cryptsetup close|device unmap")
-    for name, count in {"format_luks": 1, "detach": 2}.items():
+    destroying = re.compile(r"luksFormat|mkfs|cryptsetup close|device unmap")
+    for name, count in {"format_luks": 1, "mount_new": 1, "detach": 2}.items():
         body = re.findall(rf"^{name}\(\) \{{\n(.*?)^\}}", text, re.M | re.S)[0]
         places = [match.start() for match in destroying.finditer(body)]
         assert len(places) == count
         for before, place in zip([0, *places], places):
-            assert 'prove "$number"' in body[before:place], name
+            assert re.search(r'prove "\$number"|is_new "\$1"', body[before:place]), name
+    assert 'is_new() {\n    prove "$number" "$fsid" "$1" "$2"' in text
 
 
 #: Modules that write down when something was; what waits asks the monotonic clock.
