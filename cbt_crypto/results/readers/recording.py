@@ -15,8 +15,8 @@ from cbt_crypto.archive.files import Malformed, read_document
 from cbt_crypto.results.cell.record import Floats
 
 FORMAT = 1
-#: More kinds, names or lines than a recorder writes are no recording.
-_MOST_KEYS, _MOST_LINES = 512, 14 * 86_400
+#: More kinds, names, lines, lists and mappings than a recorder writes are no recording.
+_MOST_KEYS, _MOST_LINES, _MOST_LISTS = 512, 4 * 86_400, 4_000_000
 #: The numbers of a device, in the file's order.
 DISK = ("reads", "writes", "read_ms", "write_ms", "read_sectors", "write_sectors", "busy_ms",
         "flushes")  # fmt: skip
@@ -67,7 +67,10 @@ class Recording:
 def read_recording(path: Path) -> Recording:
     """Read a recording; its last line may be torn. Raises Malformed."""
     # What follows the last newline is torn.
-    texts = read_document(path).split(b"\n")[:-1]
+    data = read_document(path)
+    if data.count(b"\n") > _MOST_LINES or sum(map(data.count, (b"[", b"{"))) > _MOST_LISTS:
+        raise Malformed("holds too many samples or values, so it was not read")
+    texts = data.split(b"\n")[:-1]
     try:
         header, *lines = [json.loads(text, parse_constant=_no_constant) for text in texts] or [{}]
         return _parsed(header, lines)
@@ -85,7 +88,7 @@ def _no_constant(name: str) -> float:
 def _parsed(header: Mapping[str, Any], lines: list[Mapping[str, Any]]) -> Recording:
     if header["format"] != FORMAT:
         raise Malformed("is of another format")
-    if not lines or len(lines) > _MOST_LINES:
+    if not lines:
         raise Malformed("holds no samples")
     tick = 1 / _number(header["hz"], 1)
     times = np.array([_number(line["t"]) for line in (header, *lines)])

@@ -157,6 +157,18 @@ def test_a_plan_of_many_cells_is_refused(small: Path, cells: int) -> None:
     assert "plan.json is " in done.stderr
 
 
+@pytest.mark.parametrize("lists", [20 << 20, 1])
+def test_a_recording_of_many_values(small: Path, lists: int) -> None:
+    """60 MiB of empty lists, or of short lines, took 2 GB."""
+    line = b'{"t":2,"cpu":[1,1,1,1,1,1,1,1],"x":[' + b"[]," * lists + b"[]]}\n"
+    header = b'{"format":1,"t":1,"hz":100,"cpus":1,"link_mbit":{}}\n'
+    for cell in small.glob("results/0*/id-*"):
+        (cell / "recording.osd0").write_bytes(header + line * ((60 << 20) // len(line) or 1))
+    done = limited("report", small, most_bytes=900 << 20)
+    assert done.returncode == 0, done.stderr[-500:]
+    assert "recording.osd0 holds too many samples or values" in (small / "report.json").read_text()
+
+
 @pytest.mark.parametrize("factors", [1, 2, 30])
 def test_a_matrix_that_no_campaign_has(small: Path, factors: int) -> None:
     """Its 10^30 configurations were made, all of them, before any was looked for."""
