@@ -148,6 +148,9 @@ def _checked(option: str, names: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+_SSH_PORT = "22"
+
+
 def of_inventory(path: Path, limit: Optional[str]) -> tuple[str, ...]:
     """Return the hosts of an Ansible inventory, each once, by the addresses that Ansible uses.
 
@@ -176,8 +179,16 @@ def of_inventory(path: Path, limit: Optional[str]) -> tuple[str, ...]:
         known = groups["_meta"]["hostvars"]
         names = [name for group in groups.values() for name in group.get("hosts", ())]
         hosts = [str(known.get(name, {}).get("ansible_host", name)) for name in names]
+        ports = {name: str(known.get(name, {}).get("ansible_port", _SSH_PORT)) for name in names}
     except NONSENSE:
-        hosts = []
+        hosts, ports = [], {}
+    for name, port in ports.items():
+        # Behind one address they may be machines of their own; port 22 is the address's.
+        if port != _SSH_PORT:
+            raise UsageError(
+                f"--inventory {path}: {name} has ssh at port {port}; campaigns know only what "
+                "~/.ssh/config says: write Host and Port there, and name it with --hosts alone"
+            )
     if not hosts:
         why = (answer.stderr.strip().splitlines() or ["no host of that name"])[-1]
         raise UsageError(f"--inventory {path} has no such hosts; ansible-inventory says: {why}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -298,6 +299,15 @@ def test_the_hosts_of_an_ansible_inventory(programs: Any, tmp_path: Path) -> Non
     )  # fmt: skip
     asked = (tmp_path / "asked").read_text()
     assert asked == f"-i {inventory} --list --limit osds:clients\n"
+
+
+def test_an_inventory_with_ports(programs: Any, tmp_path: Path) -> None:
+    """Machines behind one address became one host: the one that forwards the ports."""
+    hosts = {f"osd{n}": {"ansible_host": "10.0.0.9", "ansible_port": 2200 + n} for n in (0, 1)}
+    document = {"_meta": {"hostvars": hosts}, "osds": {"hosts": ["osd0", "osd1"]}}
+    programs("ansible-inventory", f"echo '{json.dumps(document)}'")
+    with pytest.raises(UsageError, match=r"osd0 has ssh at port 2200; .* ~/.ssh/config"):
+        of_inventory(tmp_path, None)
 
 
 def test_an_inventory_that_cannot_be_had_is_a_sentence(
