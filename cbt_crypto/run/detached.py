@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from cbt_crypto.archive.files import printable, read_json
+from cbt_crypto.archive.files import Malformed, open_regular, printable, read_json
 from cbt_crypto.archive.folder import open_archive
 from cbt_crypto.engine.contract import LiveFigures
 from cbt_crypto.errors import RunError, UsageError
@@ -51,7 +51,7 @@ def running(archive: Path) -> Optional[Running]:
     if not stat.S_ISREG(lock.st_mode) or lock.st_nlink != 1:
         return None
     for pid in _holders():
-        if holds(pid, lock):
+        if holds(pid, lock) and _is_named(archive / ".lock", pid):
             with contextlib.suppress(OSError):
                 return Running(pid, os.stat(f"/proc/{pid}").st_uid)
     return None
@@ -66,6 +66,22 @@ def holds(pid: int, lock: os.stat_result) -> bool:
                 if os.path.samestat(opened_file, lock) and _locked(pid, name):
                     return True
     return False
+
+
+def _is_named(path: Path, pid: int) -> bool:
+    """Return whether a lock says that a campaign of that process holds it.
+
+    Programs of others have locks of the same name, as in ~/.cache/uv. In a container the process
+    has a number of its own.
+    """
+    try:
+        with open_regular(path) as file:
+            said = file.read(4096)
+        state = Path(f"/proc/{pid}/status").read_text()
+    except (Malformed, OSError):
+        return False
+    numbers = state.partition("\nNSpid:")[2].partition("\n")[0].split() or [str(pid)]
+    return any(f" (process {number}, archive ".encode() in said for number in numbers)
 
 
 def _locked(pid: int, descriptor: str) -> bool:
@@ -165,6 +181,8 @@ def stop(archive: Path, say: Callable[[str], None]) -> None:
         if not holds(campaign.pid, os.lstat(archive / ".lock")):
             raise _ended_already(archive)
         signal.pidfd_send_signal(process, signal.SIGTERM)
+        # One that Ctrl-Z stopped would not see it.
+        signal.pidfd_send_signal(process, signal.SIGCONT)
         say(f"asked process {campaign.pid} to end; it tears its cluster down")
         select.select([process], [], [])
     except ProcessLookupError:

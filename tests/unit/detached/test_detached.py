@@ -31,10 +31,12 @@ from cbt_crypto.run.detached import (
 pytestmark = pytest.mark.unit
 
 _LOCKS = """
-import fcntl, signal, sys, time
+import fcntl, os, signal, sys, time
 file = open(sys.argv[1], "a+")
-if sys.argv[2] == "lock":
+if sys.argv[2] != "open":
     fcntl.flock(file, fcntl.LOCK_EX)
+if sys.argv[2] == "lock":
+    print(f"root@here (process {os.getpid()}, archive x)", file=file, flush=True)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 print("ready", flush=True)
 time.sleep(60)
@@ -85,6 +87,25 @@ def test_the_one_that_holds_the_lock_is_asked_to_end_and_waited_for(
     assert process.wait(5) == 7
     assert other.poll() is None, "it only had the file open"
     assert f"asked process {process.pid}" in said[0]
+
+
+def test_a_lock_of_another_program_is_not_ours(archive: Path, holder: Any) -> None:
+    """`stop ~/.cache/uv`, or any directory where a program locks its `.lock`, killed that."""
+    other = holder(archive / ".lock", "other")
+    for said in ("", f"root@here (process {other.pid + 1}, archive x)"):
+        (archive / ".lock").write_text(said)
+        assert running(archive) is None
+        with pytest.raises(UsageError, match="no campaign is running"):
+            stop(archive, print)
+    assert other.poll() is None
+
+
+def test_a_campaign_that_ctrl_z_stopped_ends_too(archive: Path, holder: Any) -> None:
+    """It was waited for without end."""
+    process = holder(archive / ".lock")
+    process.send_signal(signal.SIGSTOP)
+    stop(archive, print)
+    assert process.wait(5) == 7
 
 
 def test_what_the_lock_says_in_words_is_no_proof(archive: Path, holder: Any) -> None:
