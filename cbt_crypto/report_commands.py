@@ -153,19 +153,23 @@ def _browser() -> str:
 
 def _print(browser: str, place: Path, paper: str) -> None:
     """Write report.pdf beside report.html; the browser keeps nothing and asks no network."""
+    from cbt_crypto.report.files import write_whole  # noqa: PLC0415
+
     target = place / "report.pdf"
     with tempfile.TemporaryDirectory() as scratch:
-        page = Path(scratch, "report.html")
+        # Not in its place: the browser would follow a link that is there already.
+        page, printed = Path(scratch, "report.html"), Path(scratch, "report.pdf")
         text = (place / "report.html").read_text(encoding="utf-8")
         size = f"<style>@page {{ size: {paper} }}</style></head>"
         page.write_text(text.replace("</head>", size, 1), encoding="utf-8")
         command = [
             browser, "--headless", "--disable-gpu", "--disable-background-networking",
             *(["--no-sandbox"] if os.geteuid() == 0 else []), f"--user-data-dir={scratch}/profile",
-            "--no-pdf-header-footer", f"--print-to-pdf={target.resolve()}", page.as_uri(),
+            "--no-pdf-header-footer", f"--print-to-pdf={printed}", page.as_uri(),
         ]  # fmt: skip
         try:
             subprocess.run(command, capture_output=True, check=True, timeout=_PRINT_S)
+            write_whole(target, printed.read_bytes())
         except (OSError, subprocess.SubprocessError) as error:
             raise RunError(f"--pdf: {browser} wrote no {target}: {error}") from None
     say(f"written: {target}")

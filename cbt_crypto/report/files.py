@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.report.charts.chart_values import charts, depth_charts, inks, noted, size_charts
@@ -79,12 +79,13 @@ def _drawn(report: Report) -> Iterator[tuple[str, str]]:
         yield f"charts/{file_name(f'{heading}_{chart.key}')}.svg", chart_svg(chart, colours, lines)
 
 
-def write_whole(path: Path, text: str) -> Path:
-    """Write a text instead of what has that name, a link too; it is there whole or not at all."""
+def write_whole(path: Path, content: Union[str, bytes]) -> Path:
+    """Replace what has that name, a link too; the content is there whole or not at all."""
+    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", newline="") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:

@@ -251,3 +251,17 @@ def test_a_pipe_that_somebody_reads(small: Path, tmp_path: Path) -> None:
         assert json.loads(os.read(reader, 1 << 20))["metric"] == "iops"
     finally:
         os.close(reader)
+
+
+def test_a_pdf_goes_into_no_other_s_file(small: Path, tmp_path: Path, programs: Any) -> None:
+    """The browser wrote through a link that the archive had in this place."""
+    prints = 'for word; do case $word in --print-to-pdf=*) echo pdf > "${word#*=}" ;; esac; done'
+    programs("chromium", prints)
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    (small / "report.pdf").symlink_to(precious)
+    done = CliRunner().invoke(cbt_crypto, ["report", "--pdf", str(small)])
+    assert done.exit_code == 0, done.output
+    assert precious.read_text() == "precious"
+    assert not (small / "report.pdf").is_symlink()
+    assert (small / "report.pdf").read_text() == "pdf\n"
