@@ -130,10 +130,9 @@ def _print_json(config_file: Path, answers: Sequence[HostFinding]) -> None:
 @click.option("--plan", "plan_only", is_flag=True, help="List what would be removed. No changes.")
 @click.option("-v", "--verbose", is_flag=True, help="With --plan: print the commands, too.")
 @click.option(
-    "--foreign",
-    is_flag=True,
+    "--foreign", is_flag=True,
     help="Include runs that only ARCHIVE knows: another user's, or from another machine.",
-)
+)  # fmt: skip
 @click.option("--forget", is_flag=True, help="Leave everything there, and stop tracking it.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def cleanup(

@@ -186,12 +186,7 @@ def clear_archive(archive: Path, console: Console, log: CommandLog) -> None:
 
 
 def _measure(
-    todo: Plan,
-    archive: Path,
-    config_file: Path,
-    engine: Engine,
-    console: Console,
-    log: CommandLog,
+    todo: Plan, archive: Path, config_file: Path, engine: Engine, console: Console, log: CommandLog
 ) -> Outcome:
     forecast = Forecast(todo, archive)
     progress = CampaignProgress(console, len(todo.to_measure), todo.seconds, forecast, archive)

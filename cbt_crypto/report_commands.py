@@ -42,21 +42,16 @@ _RELOAD_S, _LOOK_S = 10, 2.0
 
 _OPTIONS = (
     click.option(
-        "--only",
-        multiple=True,
-        metavar="PATTERN",
+        "--only", multiple=True, metavar="PATTERN",
         help="Only cells whose label, as the plan prints it, contains this, and their baseline.",
     ),
     click.option("--loss", is_flag=True, help="Print percent lost instead of percent of baseline."),
     click.option("--anonymize", is_flag=True, help="Hide host names and addresses."),
     click.option(
-        "--spread-from",
-        "spread_from",
-        type=click.Path(path_type=Path),
-        metavar="ARCHIVE",
+        "--spread-from", "spread_from", type=click.Path(path_type=Path), metavar="ARCHIVE",
         help="For what was deployed once: take the spread between deployments from ARCHIVE.",
     ),
-)
+)  # fmt: skip
 
 
 def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,37 +68,27 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @archive_argument
 @click.option(
-    "--baseline",
-    metavar="NAME",
+    "--baseline", metavar="NAME",
     help="What counts as 100 %: a configuration, or DIMENSION=VALUE. Default: the campaign's.",
-)
+)  # fmt: skip
 @_with_options
 @click.option(
-    "-o",
-    "out_dir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
+    "-o", "out_dir", type=click.Path(path_type=Path), metavar="DIR",
     help="Where to write the report's files. Default: the archive itself.",
-)
+)  # fmt: skip
 @click.option(
-    "--watch",
-    "watched",
-    is_flag=True,
+    "--watch", "watched", is_flag=True,
     help="Write it again after each cell until the campaign ends; the page reloads itself.",
-)
+)  # fmt: skip
 @click.option(
-    "--fresh",
-    is_flag=True,
+    "--fresh", is_flag=True,
     help="Read the files of all cells again, even if they have not changed.",
-)
+)  # fmt: skip
 @click.option("--pdf", is_flag=True, help="Also print the page to report.pdf; needs Chromium.")
 @click.option(
-    "--paper",
-    type=click.Choice(_PAPERS, case_sensitive=False),
-    default="A4",
-    show_default=True,
+    "--paper", type=click.Choice(_PAPERS, case_sensitive=False), default="A4", show_default=True,
     help="Size of report.pdf.",
-)
+)  # fmt: skip
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 def report(
     archive: Path, out_dir: Optional[Path], watched: bool, fresh: bool, pdf: bool, paper: str,
@@ -209,22 +194,15 @@ def _reopened(pack: Pack, only: Sequence[str], baseline: Optional[str], **option
 )
 @click.argument("archives", nargs=-1, required=True, metavar="NAME=DIR ...")
 @click.option(
-    "--baseline",
-    "baselines",
-    multiple=True,
-    metavar="[ARCHIVE=]NAME",
+    "--baseline", "baselines", multiple=True, metavar="[ARCHIVE=]NAME",
     help="What counts as 100 %: an archive; a configuration; or, for one archive only, "
     "ARCHIVE=CONFIGURATION. Repeatable. Default: the first archive, or each one's own baseline.",
-)
+)  # fmt: skip
 @_with_options
 @click.option(
-    "-o",
-    "out_dir",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="OUT",
+    "-o", "out_dir", type=click.Path(path_type=Path), required=True, metavar="OUT",
     help="Where to write the report's files.",
-)
+)  # fmt: skip
 def compare(
     archives: tuple[str, ...], baselines: tuple[str, ...], out_dir: Path, **options: Any
 ) -> None:
@@ -371,41 +349,26 @@ def _percent(ctx: click.Context, option: click.Parameter, value: Any) -> float:
 )
 @archive_argument
 @click.option(
-    "--loss",
-    "may_lose",
-    callback=_percent,
-    required=True,
-    metavar="PERCENT",
+    "--loss", "may_lose", callback=_percent, required=True, metavar="PERCENT",
     help="How much of the baseline's figure a workload may lose, such as 5%.",
-)
+)  # fmt: skip
 @click.option(
-    "--baseline",
-    metavar="NAME",
+    "--baseline", metavar="NAME",
     help="What counts as 100 %, as for report [default: the campaign's].",
-)
+)  # fmt: skip
 @click.option("--only", multiple=True, metavar="PATTERN", help="Only these cells, as for report.")
 @click.option(
-    "--metric",
-    "key",
-    default="iops",
-    show_default=True,
-    metavar="KEY",
+    "--metric", "key", default="iops", show_default=True, metavar="KEY",
     help="The figure to judge by: a key of report.json, such as clat_ns_p99.",
-)
+)  # fmt: skip
 @click.option(
-    "--json",
-    "json_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
+    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE",
     help="Also write the answers to FILE as JSON.",
-)
+)  # fmt: skip
 @click.option(
-    "--junit",
-    "junit_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
+    "--junit", "junit_file", type=click.Path(path_type=Path), metavar="FILE",
     help="Also write them as JUnit XML: FAIL is a failure, UNKNOWN is skipped.",
-)
+)  # fmt: skip
 def gate(
     archive: Path, may_lose: float, baseline: Optional[str], only: tuple[str, ...], key: str,
     json_file: Optional[Path], junit_file: Optional[Path],

@@ -63,10 +63,7 @@ def command(lab: Lab, node: Node, *remote: str, tty: bool = False) -> list[str]:
 def run(lab: Lab, node: Node, script: str) -> str:
     """Run shell text on `node` and return its output; RunError with the end of its errors."""
     result = subprocess.run(
-        command(lab, node, "sh -eus"),
-        input=script.encode(),
-        capture_output=True,
-        check=False,
+        command(lab, node, "sh -eus"), input=script.encode(), capture_output=True, check=False
     )
     if result.returncode != 0:
         errors = result.stderr.decode(errors="replace").strip()[-600:]
@@ -75,10 +72,7 @@ def run(lab: Lab, node: Node, script: str) -> str:
 
 
 def wait(
-    lab: Lab,
-    timeout: float,
-    check: Callable[[Node], Optional[str]],
-    tell: Callable[[str], None],
+    lab: Lab, timeout: float, check: Callable[[Node], Optional[str]], tell: Callable[[str], None]
 ) -> None:
     """Wait until every node answers, or raise RunError for one that did not in `timeout` seconds.
 

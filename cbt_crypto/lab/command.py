@@ -68,60 +68,40 @@ def lab() -> None:
     epilog=examples("cbt-crypto lab up --kind vm --nodes 3 --disks 2 --disk-size 8G --memory 3G")
 )
 @click.option(
-    "--kind",
-    type=click.Choice([kind.value for kind in Kind]),
+    "--kind", type=click.Choice([kind.value for kind in Kind]),
     help="vm: QEMU, needs no root. namespace: native speed, needs root.  [default: vm if KVM "
     "works, else namespace if this machine has dm-crypt, else vm]",
-)
+)  # fmt: skip
 @click.option(
-    "--ceph",
-    type=click.Choice([release.value for release in Release]),
-    default=Release.REEF.value,
-    show_default=True,
-    help="The release; each has an image of its own.",
-)
+    "--ceph", type=click.Choice([release.value for release in Release]), default=Release.REEF.value,
+    show_default=True, help="The release; each has an image of its own.",
+)  # fmt: skip
 @click.option(
-    "--also",
-    type=click.Choice([release.value for release in Release]),
-    multiple=True,
+    "--also", type=click.Choice([release.value for release in Release]), multiple=True,
     help="Another release, in /opt/ceph-RELEASE on each namespace node, for ceph_build.",
-)
+)  # fmt: skip
 @click.option(
     "--nodes", type=click.IntRange(1, MOST_NODES), default=1, show_default=True, help="Nodes."
 )
 @click.option(
-    "--disks",
-    type=click.IntRange(0, 16),
-    default=2,
-    show_default=True,
+    "--disks", type=click.IntRange(0, 16), default=2, show_default=True,
     help="Data disks of each node.",
-)
+)  # fmt: skip
 @click.option(
-    "--disk-size",
-    metavar="SIZE",
-    callback=_size,
-    default="8G",
-    show_default=True,
+    "--disk-size", metavar="SIZE", callback=_size, default="8G", show_default=True,
     help="Size of each data disk, a sparse file.",
-)
+)  # fmt: skip
 @click.option(
-    "--memory",
-    metavar="SIZE",
-    callback=_size,
-    default="3G",
-    show_default=True,
+    "--memory", metavar="SIZE", callback=_size, default="3G", show_default=True,
     help="Memory of each vm node.",
-)
+)  # fmt: skip
 @click.option(
     "--cpus", type=click.IntRange(1), default=2, show_default=True, help="CPUs of each vm node."
 )
 @click.option(
-    "--numa",
-    type=click.IntRange(1, MOST_NUMA),
-    default=1,
-    show_default=True,
+    "--numa", type=click.IntRange(1, MOST_NUMA), default=1, show_default=True,
     help="NUMA nodes of each vm node.",
-)
+)  # fmt: skip
 @click.option(
     "--mirror", metavar="URL", help="Debian archive to build from [default: as apt here]."
 )

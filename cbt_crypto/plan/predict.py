@@ -395,10 +395,7 @@ class Forecast:
     """Time left of a plan, by the file's times and its steps so far, preparation included."""
 
     def __init__(
-        self,
-        plan: Plan,
-        archive: Optional[Path] = None,
-        now: Callable[[], float] = time.monotonic,
+        self, plan: Plan, archive: Optional[Path] = None, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._archive = archive
         self._now = now

@@ -154,11 +154,7 @@ class Plan:
         return sum(isinstance(step, Deploy) and step.how is how for step in self.steps)
 
 
-def plan(
-    campaign: Campaign,
-    only: Sequence[str] = (),
-    finished: Iterable[str] = (),
-) -> Plan:
+def plan(campaign: Campaign, only: Sequence[str] = (), finished: Iterable[str] = ()) -> Plan:
     """The steps for the cells that `only` (patterns of labels) selects, without `finished` paths.
 
     Raises UsageError when `rebuild: never` cannot be kept, or a pattern matches no cell.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union
+from typing import Annotated, Any, Literal, Optional, Union
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 from typing_extensions import Self
@@ -28,9 +28,6 @@ from cbt_crypto.plan.file.field_types import (
     Size,
     UserName,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 class DriveSection(FileSection):

@@ -208,39 +208,28 @@ _TMP_DIR = str(ClusterSection.model_fields["tmp_dir"].default)
     "  cbt-crypto init --inventory hosts.ini --hosts 'osds,clients'",
 )
 @click.option(
-    "--hosts",
-    "host_list",
-    metavar="LIST",
+    "--hosts", "host_list", metavar="LIST",
     help="The hosts, as for pdsh -w: 'osd[0-4],client[0-4]', or ^FILE with one a line. With "
     "--inventory: which of its hosts, as for ansible --limit.",
-)
+)  # fmt: skip
 @click.option(
-    "--inventory",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
+    "--inventory", type=click.Path(path_type=Path), metavar="FILE",
     help="Take the hosts from an Ansible inventory; needs ansible-inventory.",
-)
+)  # fmt: skip
 @click.option("--user", metavar="NAME", help="User for ssh [default: yours].")
 @click.option(
-    "--article",
-    type=click.Choice(ARTICLES),
-    help="Start from a published experiment's file.",
-)
+    "--article", type=click.Choice(ARTICLES), help="Start from a published experiment's file.",
+)  # fmt: skip
 @click.option(
-    "--time",
-    "seconds",
-    type=click.IntRange(1, 86400),
-    metavar="SECONDS",
+    "--time", "seconds", type=click.IntRange(1, 86400), metavar="SECONDS",
     help="Seconds to measure each cell (default: 60, or the article's). Ramps are capped at this, "
     "too.",
-)
+)  # fmt: skip
 @click.option(
-    "--hours",
-    type=click.FloatRange(0.1, 1000),
-    metavar="HOURS",
+    "--hours", type=click.FloatRange(0.1, 1000), metavar="HOURS",
     help="Most hours that the run may take (default: 2; with --article, as published). Cells, "
     "rounds, volumes and workloads are cut to fit.",
-)
+)  # fmt: skip
 @click.option(
     "-o", "output", type=click.Path(path_type=Path), default=Path("campaign.yaml"),
     show_default=True, metavar="FILE", help="The file to write; it must not exist.",
