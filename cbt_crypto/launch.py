@@ -38,7 +38,7 @@ from cbt_crypto.run import devices
 from cbt_crypto.run.campaign import Holding, Outcome, run_campaign
 from cbt_crypto.run.detached import detach
 from cbt_crypto.run.interrupt import Abandoned, interrupts, like_ctrl_c
-from cbt_crypto.run.journal import devices_before
+from cbt_crypto.run.journal import devices_before, own_left_over
 from cbt_crypto.run.locks import hosts_held, locked, own_id, this_run
 from cbt_crypto.run.preflight import check
 from cbt_crypto.run.progress import CampaignProgress
@@ -59,12 +59,19 @@ def _launch(options: RunOptions, console: Console) -> None:
     archive = archive_of(campaign, options)
     if options.archive is None:
         _say(console, f"archive: {archive}")
-        archive.parent.mkdir(exist_ok=True)
+        _make(archive.parent)
     notification = _words(options.notify)
     if options.detached:
         sys.exit(detach(archive, _arguments(options, archive), partial(_say, console)))
     with _notifying(notification, archive):
         sys.exit(_run_and_report(campaign, archive, options, console))
+
+
+def _make(results: Path) -> None:
+    try:
+        results.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{results}: {error.strerror}; name an archive with -a") from None
 
 
 def _run_and_report(
@@ -136,7 +143,13 @@ def _run(
     campaign: Campaign, archive: Path, options: RunOptions, console: Console, log: CommandLog
 ) -> Outcome:
     engine = choose(options.checkout)
-    check_archive(archive, campaign)
+    try:
+        check_archive(archive, campaign)
+    except UsageError as error:
+        if own_left_over(archive):
+            hint = f"what a killed run left is still there: cbt-crypto cleanup {archive}"
+            raise UsageError(f"{error}\n{hint}") from None
+        raise
     check_same_engine(archive, engine)
     _rename_short(archive, cells_of(campaign))
     todo = plan(campaign, options.only, finished(archive, campaign, options.again))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import getpass
 import gzip
+import os
 import re
 import secrets
 import shlex
@@ -66,10 +67,18 @@ def local_names() -> frozenset[str]:
     return frozenset({"localhost", "127.0.0.1", name, name.split(".")[0], socket.getfqdn()})
 
 
+def own_name() -> str:
+    """Return this user's name, or the number of one without a name, as in containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.geteuid())
+
+
 def is_local(node: str) -> bool:
     """Whether `user@host` or `host` is this machine, as the user who runs this."""
     user, _, host = node.rpartition("@")
-    return host in local_names() and user in ("", getpass.getuser())
+    return host in local_names() and user in ("", own_name())
 
 
 #: What pdsh's package brings; a fan-out over it needs all of them.

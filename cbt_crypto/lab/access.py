@@ -195,6 +195,9 @@ def make_disks(lab: Lab, node: Node) -> list[Path]:
     directory.mkdir(parents=True, exist_ok=True)
     disks = [directory / f"osd-device-{number}" for number in range(lab.shape.disks)]
     for disk in disks:
-        with disk.open("ab") as file:
-            file.truncate(lab.shape.disk_size)
+        try:
+            with disk.open("ab") as file:
+                file.truncate(lab.shape.disk_size)
+        except (OSError, OverflowError) as error:
+            raise RunError(f"{disk}: --disk-size is too large here: {error}") from None
     return disks

@@ -39,10 +39,15 @@ _NAME = re.compile(r"[0-9a-zA-Z]{1,64}")
 
 def directory() -> Path:
     """Where they are. Not in $HOME, which sudo may leave as the caller's."""
-    home = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".local" / "state"
     chosen = os.environ.get("XDG_STATE_HOME", "")
     # One that is not absolute says nothing, by the XDG Base Directory Specification.
-    return Path(chosen if os.path.isabs(chosen) else home) / "cbt-crypto" / "open-runs"
+    if not os.path.isabs(chosen):
+        try:
+            chosen = f"{pwd.getpwuid(os.geteuid()).pw_dir}/.local/state"
+        except KeyError:
+            sentence = f"user {os.geteuid()} has no home directory; set XDG_STATE_HOME"
+            raise UsageError(sentence) from None
+    return Path(chosen) / "cbt-crypto" / "open-runs"
 
 
 def note(run: str, **entry: Any) -> None:

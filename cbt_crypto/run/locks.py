@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import getpass
 import json
 import os
 import socket
@@ -19,7 +18,7 @@ from typing import Any, Optional
 from cbt_crypto.archive.files import printable
 from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.remote import Remote, answer_of
+from cbt_crypto.hosts.remote import Remote, answer_of, own_name
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.run import hold_on_host
 from cbt_crypto.run.interrupt import Abandoned
@@ -28,7 +27,7 @@ from cbt_crypto.run.interrupt import Abandoned
 def this_run(archive: Path) -> dict[str, Any]:
     """This process as a holder: who, where, since when, and how to tell that it has ended."""
     return {
-        "user": getpass.getuser(),
+        "user": own_name(),
         "host": socket.gethostname(),
         "machine": _text("/etc/machine-id"),
         "boot": _boot(),

@@ -20,11 +20,12 @@ import yaml
 from click.testing import CliRunner
 
 from cbt_crypto.cli import cbt_crypto
+from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.remote import kill_script, preamble
 from cbt_crypto.main import cbt
 from cbt_crypto.run import journal
-from cbt_crypto.run.locks import locked
+from cbt_crypto.run.locks import locked, this_run
 
 pytestmark = pytest.mark.unit
 
@@ -367,6 +368,42 @@ def test_a_state_directory_that_leads_elsewhere(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     journal.note("r1", archive="/a")
     assert etc.stat().st_mode & 0o777 == 0o755
+
+
+def test_another_file_for_an_archive_whose_cluster_is_still_up(
+    tmp_path: Path, campaign: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run was refused, and nothing said that a killed one had left its cluster."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    archive = forged(tmp_path / "archive", yaml.safe_load(campaign.read_text()))
+    assert "a killed run left" not in run(campaign, "-a", archive, "--cbt", "embedded")
+    journal.note("f0e1", archive=str(archive), document={}, started=1.0, by={}, hosts={})
+    said = run(campaign, "-a", archive, "--cbt", "embedded")
+    assert f"what a killed run left is still there: cbt-crypto cleanup {archive}" in said
+
+
+def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch, campaign: Path) -> None:
+    """As in a container, or while a directory service is down: a traceback."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    for name in ("XDG_STATE_HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert this_run(campaign)["user"] == str(os.geteuid())
+    with pytest.raises(UsageError, match="has no home directory; set XDG_STATE_HOME"):
+        journal.directory()
+
+
+def test_a_place_for_archives_that_is_a_file(
+    tmp_path: Path, campaign: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no -a is given; a directory that cannot be written to ended with a traceback, too."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").touch()
+    said = refused("run", campaign, "--cbt", "embedded")
+    assert "results: File exists; name an archive with -a" in said
 
 
 @pytest.mark.parametrize(
