@@ -79,8 +79,7 @@ def cbt_crypto() -> None:
 
 
 @click.command(
-    "lay-out",
-    epilog=examples("cbt-crypto lay-out results/campaign-2026-11-24 upstream-results"),
+    "lay-out", epilog=examples("cbt-crypto lay-out results/campaign-2026-11-24 upstream-results")
 )
 @archive_argument
 @click.argument("out", type=click.Path(path_type=Path), metavar="OUT")

@@ -94,9 +94,7 @@ class Luks(Overlay):
     )
     pbkdf_memory: int = Field(65536, ge=32, description="memory of argon2id, in KiB")
     devices: tuple[Literal["data", "db"], ...] = Field(
-        ("data", "db"),
-        min_length=1,
-        description="which of an OSD's devices are encrypted",
+        ("data", "db"), min_length=1, description="which of an OSD's devices are encrypted"
     )
 
     hw_opal: Optional[opal.HwOpal] = Field(
@@ -162,7 +160,7 @@ class Luks(Overlay):
         options += ("sector_size",) if self._chosen_sector_size not in (None, 512) else ()
         options += ("hw_opal",) if self.hw_opal else ()
         needs: list[Requirement] = [
-            DmCrypt("dm-crypt", site.storage_hosts, SCRIPT, options=options),
+            DmCrypt("dm-crypt", site.storage_hosts, SCRIPT, options=options)
         ]
         if self.hw_opal:
             mappings = self._mappings(site).items()

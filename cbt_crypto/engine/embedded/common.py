@@ -276,10 +276,7 @@ def _scp_argv(flags: Optional[str], source: str, target: str) -> list[str]:
 
 
 def _copy_environment() -> dict[str, str]:
-    return {
-        "PDSH_RCMD_TYPE": "ssh",
-        "PDSH_SSH_ARGS_APPEND": " ".join(_ssh_arguments()),
-    }
+    return {"PDSH_RCMD_TYPE": "ssh", "PDSH_SSH_ARGS_APPEND": " ".join(_ssh_arguments())}
 
 
 def pdcp(nodes: str, flags: Optional[str], local: str, remote: str) -> Handle:

@@ -250,10 +250,7 @@ class Comparisons:
         return {one.level for (*_, figure), one in self._by_key.items() if figure == key}
 
     def _judged(
-        self,
-        keys: Iterable[_Key],
-        loads: Mapping[Hashable, LoadRuns],
-        known: Optional[KnownSpread],
+        self, keys: Iterable[_Key], loads: Mapping[Hashable, LoadRuns], known: Optional[KnownSpread]
     ) -> dict[_Key, Comparison]:
         by_figure: dict[str, list[_Key]] = {}
         for key in keys:

@@ -108,10 +108,7 @@ def _parsed(header: Mapping[str, Any], lines: list[Mapping[str, Any]]) -> Record
         disks=_by_name(lines, "disk", lambda rows: _table(rows, len(DISK))),
         links=_by_name(lines, "net", lambda rows: _table(rows, len(LINK))),
         link_bytes_per_s=_link_limits(header),
-        plain={
-            "ctxt": _plain(lines, "ctxt"),
-            "mhz": _plain(lines, "mhz"),
-        },
+        plain={"ctxt": _plain(lines, "ctxt"), "mhz": _plain(lines, "mhz")},
         idle_s=dict(zip(states, (np.sum(idle_us, axis=0) / 1e6).tolist() if idle_us else ())),
         boot=str(header.get("boot", ""))[:40],
     )

@@ -351,10 +351,7 @@ def _cleared(benchmark: CellBenchmark) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _proved(
-    proving: proof.CellProof,
-    target: Target,
-    benchmark: CellBenchmark,
-    counter: conditions.Counter,
+    proving: proof.CellProof, target: Target, benchmark: CellBenchmark, counter: conditions.Counter
 ) -> Iterator[None]:
     """The hosts are looked at before, during and after the block; caches are emptied first."""
     try:

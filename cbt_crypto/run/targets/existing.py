@@ -250,10 +250,7 @@ class ExistingCluster:
         data = (scenario.data_pool for scenario in ours)
         pools = dict.fromkeys([*(each.pool_profile for each in ours), *filter(None, data)])
         names = [volume.image for volume in volumes_of(campaign, cells)]
-        return [
-            of_head(campaign.cluster, site, list(pools), names),
-            of_clients(site, cells),
-        ]
+        return [of_head(campaign.cluster, site, list(pools), names), of_clients(site, cells)]
 
     @property
     def deployment(self) -> Optional[str]:
