@@ -103,7 +103,8 @@ def write_archive(campaign: SyntheticCampaign, root: Path) -> Path:
             "format": 1,
             "title": "synthetic",
             "baseline": {"dimension": "configuration", "value": campaign.configurations[0]},
-            "configurations": {name: {} for name in campaign.configurations},
+            # A campaign writes what its file has, which is all but the control.
+            "configurations": {n: {} for n in campaign.configurations if n != "control"},
             "cells": planned,
         },
     )

@@ -486,11 +486,7 @@ _MOST_NAMED = 4
 
 def is_control(report: Report, cell: ReportCell) -> bool:
     """Whether a row is the baseline that the campaign measured a second time."""
-    if report.baseline.dimension != "configuration" or cell.name != CONTROL:
-        return False
-    # older archives have it in their cells alone
-    its_own = report.configurations.get(str(report.baseline.value))
-    return bool(report.configurations.get(CONTROL, its_own) == its_own)
+    return cell.name == CONTROL and _repeats(report.configurations, report.baseline)
 
 
 def control_of(plan: PlanDocument, baseline: Baseline) -> Optional[str]:
@@ -498,10 +494,18 @@ def control_of(plan: PlanDocument, baseline: Baseline) -> Optional[str]:
     planned = plan.baseline
     compared_with = planned is None or planned == baseline
     measured = any(cell.configuration == CONTROL for cell in plan.cells)
-    alike = str(baseline.value) in plan.configurations and (
-        plan.configurations.get(CONTROL) == plan.configurations[str(baseline.value)]
-    )
-    return CONTROL if measured and alike and compared_with else None
+    repeats = compared_with and _repeats(plan.configurations, baseline)
+    return CONTROL if measured and repeats else None
+
+
+def _repeats(configurations: Mapping[str, Any], baseline: Baseline) -> bool:
+    """Whether the row `control` is the campaign's: its plan has what the file has, which is none.
+
+    A file may have a configuration of that name where it says `control: false`.
+    """
+    its_own = configurations.get(str(baseline.value))
+    is_configuration = baseline.dimension == "configuration"
+    return bool(is_configuration and configurations.get(CONTROL, its_own) == its_own)
 
 
 def control_differs(

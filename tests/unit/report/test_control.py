@@ -6,21 +6,28 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from cbt_crypto.archive.documents import Baseline, PlanDocument
 from cbt_crypto.cli import cbt_crypto
+from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.steps import plan
 from cbt_crypto.report import ReportOptions, build, gate
 from cbt_crypto.report.charts.chart_values import Bars, BarSeries
 from cbt_crypto.report.charts.draw import chart_svg
 from cbt_crypto.report.document import document, tidy
+from cbt_crypto.report.figures.doubts import control_of
 from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.page import page
 from cbt_crypto.report.terminal import show
+from cbt_crypto.run.resume import write_plan
 
 pytestmark = pytest.mark.unit
 
@@ -61,6 +68,26 @@ def test_a_control_that_differs_is_said_at_the_top_of_every_output(synthetic, tm
     assert {row["control_differs"] for row in rows} == {"True"}
 
 
+def test_the_plan_that_a_campaign_writes_has_a_control(
+    campaign_of: Callable[..., Campaign], tmp_path: Path
+) -> None:
+    """Of real archives none was found: plan.json has the file's configurations, and no control."""
+    rounds = {"iterations": 4, "order": "rounds", "control": True}
+    configurations = {"Unencrypted": {}, "LUKS": {"luks": {}}}
+    campaign = campaign_of(cluster={**rounds, "configurations": configurations})
+    (tmp_path / "results").mkdir()
+    write_plan(tmp_path, plan(campaign))
+    text = (tmp_path / "results" / "plan.json").read_text()
+    written = PlanDocument.model_validate_json(text)
+    assert written.baseline is not None
+    assert control_of(written, written.baseline) == "control"
+    other = Baseline(value="LUKS")
+    assert control_of(written, other) is None, "it repeats another row"
+    own = {**configurations, "control": {"luks": {}}}
+    named = written.model_copy(update={"configurations": own})
+    assert control_of(named, written.baseline) is None, "the file's own of that name"
+
+
 def test_a_control_that_is_the_baseline_says_nothing(synthetic, tmp_path):
     report = build(_campaign(synthetic, tmp_path / "a", 1.0, iterations=5, rounds=True))
     assert report.control == ()
@@ -68,7 +95,7 @@ def test_a_control_that_is_the_baseline_says_nothing(synthetic, tmp_path):
     by_name = {cell.name: cell.comparisons["iops"] for cell in section.cells}
     assert by_name["control"].differs is False and by_name["LUKS"].differs is True
     assert "all 2 comparisons of throughput" in _printed(report)
-    assert [(pair.name, pair.other) for pair in section.pairs] == [("LUKS", "control")]
+    assert [(pair.name, pair.other) for pair in section.pairs] == [("control", "LUKS")]
     assert r"\*" in markdown(report).partition("## Rows compared with one another")[2]
 
 
