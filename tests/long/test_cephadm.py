@@ -37,7 +37,9 @@ _CLUSTER = SCRIPT.with_name("cephadm_cluster.sh")
 _SHAPE = Shape(
     kind=Kind.VM, ceph=Release.REEF, nodes=1, disks=3, disk_size=6 << 30, memory=6 << 30, cpus=2
 )
-_KEYS = {"ceph_cmd": "cephadm shell -- ceph", "rbd_cmd": "cephadm shell -- rbd"}
+_KEYS: dict[str, str] = {"ceph_cmd": "cephadm shell -- ceph", "rbd_cmd": "cephadm shell -- rbd"}
+#: Also what would be true if one of an OSD's two devices were not looked at.
+_CLAIMS = {**CLAIMS, "data": {"As it is": {"luks": {"devices": ["data"]}}}}
 _UNITS = """
 systemctl list-units --plain --no-legend 'ceph-*' | tr -s ' '
 podman ps -a --format '{{.Names}}' | sort
@@ -77,7 +79,7 @@ def _make(plain: image.Image, made: image.Image) -> None:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    """The machine with that cluster, three OSDs of it, and this package."""
+    """The machine with that cluster, two OSDs of it with their DBs on a third drive, and us."""
     if os.geteuid() != 0:
         pytest.skip("a root file system with containers needs root")
     with pytest.MonkeyPatch.context() as patch:
@@ -86,7 +88,7 @@ def lab() -> Iterator[Lab]:
         with running_lab(f"cephadm-{os.getpid()}", _SHAPE) as started:
             put(started)
             make(started, "bootstrap")
-            make(started, "osds /dev/vda /dev/vdb /dev/vdc")
+            make(started, "osds /dev/vda /dev/vdb --db-devices /dev/vdc")
             yield started
 
 
@@ -97,7 +99,7 @@ def put(lab: Lab) -> None:
         "cbt_crypto": Path(cbt_crypto.__file__).parent,
         "cephadm_cluster.sh": _CLUSTER,
         "state.sh": STATE + _UNITS,
-        **campaigns("node0", "/root/mine", keys=_KEYS, vol_size=16, iodepth=4, op_size=65536),
+        **campaigns("node0", "/root/mine", _CLAIMS, _KEYS, vol_size=16, iodepth=4, op_size=65536),
     }
     transfer.put(lab, lab.head, "/root/campaign", files)
 
@@ -136,12 +138,16 @@ def timed(what: str) -> Iterator[None]:
 
 def test_cephadm_s_cluster_is_recognised_and_left_as_it_was(lab: Lab) -> None:
     before = state(lab)
-    assert before.count("osd.") > 3
-    plain, secure, luks = (run(lab, name) for name in CLAIMS)
+    assert before.count("osd.") > 2
+    paths = access.run(lab, lab.head, "ls -l /var/lib/ceph/*/osd.*/block.db")
+    assert paths.count("->") == 2, paths
+    plain, secure, luks, data = (run(lab, name) for name in _CLAIMS)
     assert plain.startswith("plain: proved"), plain
-    assert "3 of 3 OSDs did not encrypt what they exchanged" in plain
+    assert "2 of 2 OSDs did not encrypt what they exchanged" in plain
     assert secure.startswith("secure: refused"), secure
     assert "its traffic is plain" in secure
     assert luks.startswith("luks: refused"), luks
     assert "below which is no dm-crypt" in luks
+    assert data.startswith("data: refused"), data
+    assert "below which is no dm-crypt" in data
     assert state(lab) == before

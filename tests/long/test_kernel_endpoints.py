@@ -27,6 +27,7 @@ CAMPAIGN = {
         configurations={"Plain": {}, "Encrypted": {"luks": {}, "secure_messenger": {}}},
         baseline="Plain",
         mdss={"node0": {"a": None}},
+        rebuild="configuration",
     ),
     "client_endpoints": {
         "files": {

@@ -3,7 +3,7 @@
 # the devices by `ceph-volume` and `deploy`. Nothing of this project has a part in it.
 #
 #   cephadm_cluster.sh bootstrap         a monitor and a manager
-#   cephadm_cluster.sh osds DEVICE ...   and the pool rbd
+#   cephadm_cluster.sh osds DEVICE ...   and the pool rbd; also `--db-devices DEVICE`
 set -eu
 image=localhost/ceph:lab
 cephadm="cephadm --image $image"
