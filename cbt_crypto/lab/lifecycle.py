@@ -53,6 +53,7 @@ def choose_kind(name: str, shape: Shape, steps: Steps, mirror: Optional[str]) ->
         if shape.also:
             return Kind.NAMESPACE, "--also is for these alone"
         no_kvm = vm.without_kvm(shape, lambda: _bootable(shape, steps, mirror), steps)
+        steps.end()
         if no_kvm is None:
             return Kind.VM, "KVM works here"
         no_luks = namespace.without_luks(lab_dir(name))

@@ -130,7 +130,9 @@ def without_luks(directory: Path) -> Optional[str]:
         # By stdin, so that the key is in no list of processes.
         _call("dmsetup", "create", f"{_OURS[0]}{bridge_name(directory)}", given=sectors)
     except RunError as error:
-        return f"this machine has no dm-crypt for the lab ({error})"
+        # Of dmsetup's lines, the first says what the kernel answered.
+        first, *_ = str(error).splitlines()
+        return f"this machine has no dm-crypt for the lab ({first})"
     finally:
         release(directory)
         file.unlink(missing_ok=True)

@@ -243,10 +243,8 @@ def detect(image: Image, steps: Steps) -> Machine:
     """How guests shall run here. KVM is believed after a short boot with it, not before."""
     version = _version()
     kvm = Machine("kvm", version)
-    if os.access(KVM, os.R_OK | os.W_OK):
-        steps.begin("Trying KVM")
-        if _remembered(kvm, image):
-            return kvm
+    if os.access(KVM, os.R_OK | os.W_OK) and _remembered(kvm, image, steps):
+        return kvm
     return Machine("tcg", version)
 
 
@@ -258,7 +256,7 @@ def _version() -> tuple[int, int]:
         raise RunError(f"{BINARY} --version: {error}") from None
 
 
-def _remembered(machine: Machine, image: Image) -> bool:
+def _remembered(machine: Machine, image: Image, steps: Steps) -> bool:
     """The probe's answer, kept until this machine boots again or its QEMU changes."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     case = f"{boot} {machine.qemu_version}"
@@ -268,6 +266,7 @@ def _remembered(machine: Machine, image: Image) -> bool:
     except FileNotFoundError:
         remembered, answer = "", ""
     if remembered != case:
+        steps.begin("Trying KVM")
         answer = "works" if probe(machine, image) else "hangs"
         memory.write_text(f"{case}: {answer}", encoding="ascii")
     return answer == "works"

@@ -92,6 +92,15 @@ def test_the_answer_is_remembered(install_qemu: Callable[[str], Path], image: Im
     assert boots.read_text().splitlines() == ["boot"]
 
 
+def test_only_a_try_is_shown(install_qemu: Callable[[str], Path], image: Image) -> None:
+    install_qemu("echo Kernel panic - not syncing")
+    output = StringIO()
+    for _ in range(2):
+        with Steps(Console(file=output)) as shown:
+            vm.detect(image, shown)
+    assert output.getvalue().count("Trying KVM") == 1
+
+
 def test_a_missing_qemu_is_said_with_its_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
