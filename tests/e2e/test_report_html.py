@@ -171,6 +171,38 @@ def test_a_phone_needs_no_sideways_scrolling_of_the_page(browser):
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+def test_paper_repeats_headings_and_keeps_words_of_effects_whole(browser):
+    """Chromium leaves a button's box out of the head that it repeats on the next page."""
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    style = "return getComputedStyle(arguments[0]).getPropertyValue(arguments[1])"
+    try:
+        buttons = _all(browser, "table.sortable thead button")
+        assert buttons
+        assert {browser.execute_script(style, b, "display") for b in buttons} == {"contents"}
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_seven_configurations_fit_on_a_laptop(browser, tmp_path: Path):
+    """The last column of the summary was cut at 1280 px."""
+    names = ["Unencrypted", "control", "LUKS as deployed", "LUKS tuned", "Secure messenger",
+             "LUKS + secure messenger", "Client encryption"]  # fmt: skip
+    loads = [synthetic_archive.SyntheticScenario(f"rbd_{n}", op_sizes=(4096,)) for n in range(4)]
+    campaign = synthetic_archive.SyntheticCampaign(
+        loads, names, lambda cell: synthetic_archive.Load(1000.0, 2.0), seconds=6
+    )
+    root = synthetic_archive.write_archive(campaign, tmp_path / "archive")
+    report.write(report.build(root), root)
+    before = browser.current_url
+    try:
+        browser.get((root / "report.html").as_uri())
+        (summary, *_) = _all(browser, "div.scroll")
+        wide, seen = (summary.get_property(name) for name in ("scrollWidth", "clientWidth"))
+        assert wide <= seen
+    finally:
+        browser.get(before)
+
+
 def test_nothing_is_fetched_and_the_console_is_silent(browser):
     script = "return performance.getEntriesByType('resource').map(entry => entry.name)"
     assert browser.execute_script(script) == []

@@ -202,7 +202,7 @@ class _Drawing:
         """What the marks mean; the words of the report's tables."""
         points = [point for row in self._forest.rows for point in row.points]
         dashed = any(point.is_of_one_deployment for point in points)
-        key = "%; filled: a difference is shown; hollow: none is"
+        key = "%; filled: significant; hollow: not significant"
         return f"{key}; dashed: range within single runs" if dashed else key
 
     def _row(self, row: Row, at: float, has_heading: bool) -> None:
