@@ -147,8 +147,9 @@ def _differences(rows: Sequence[_Row]) -> Iterator[str]:
     if rest:
         costs = sum(row.lost > 0 for row in rest)
         gains = len(rest) - costs
-        words = [f"{costs} cost" if costs else "", f"{gains} gain" if gains else ""]
-        yield f"{len(rest)} more differences are shown: {', '.join(filter(None, words))}."
+        lost = "1 loss" if costs == 1 else f"{costs} losses" if costs else ""
+        words = filter(None, (lost, counted(gains, "gain") if gains else ""))
+        yield f"Also significant: {' and '.join(words)} in other rows."
 
 
 def _difference(alike: Sequence[_Row], asked: int) -> str:
@@ -157,7 +158,7 @@ def _difference(alike: Sequence[_Row], asked: int) -> str:
     assert row.iops.low is not None and row.iops.high is not None
     ends = sorted((abs(100 - row.iops.low), abs(100 - row.iops.high)))
     verb, joint = ("costs", "of") if row.lost > 0 else ("adds", "to")
-    most = f"{_amount(row)} % {joint} {row.load} ({ends[0]:.1f} to {ends[1]:.1f})"
+    most = f"{_amount(row)} % ({ends[0]:.1f} to {ends[1]:.1f}) {joint} {row.load}"
     if len(alike) == 1:
         return f"{verb} {most}"
     spread = list(dict.fromkeys((_amount(alike[-1]), _amount(row))))
@@ -182,8 +183,8 @@ def _undecided(rows: Sequence[_Row]) -> Iterator[str]:
     unclear = [row for row in rows if not row.iops.differs and not _is_little(row)]
     for words, of in (("No cost found", little), ("Unclear, measure more rounds", unclear)):
         each = [
-            f"{row.name}, {row.load} "
-            f"({f'less than {_most_lost(row):.1f} %' if of is little else _range(row.iops)})"
+            f"{row.name}, {row.load}: "
+            f"{f'less than {_most_lost(row):.1f} %' if of is little else _range(row.iops)}"
             for row in of[:_MOST]
         ]
         if of:
@@ -238,7 +239,12 @@ def _control(report: Report) -> Iterator[str]:
 
 
 def _proved(report: Report) -> Iterator[str]:
-    runs = {run.planned.path: run for cell in report.cells for run in cell.runs}
+    # Archives of a comparison may have cells at the same path.
+    runs = {
+        (run.campaign, run.dimensions.get("hardware"), run.planned.path): run
+        for cell in report.cells
+        for run in cell.runs
+    }
     asked = [run.proof for run in runs.values() if run.proof is not None]
     words = []
     if asked:

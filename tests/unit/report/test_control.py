@@ -142,7 +142,8 @@ def test_a_spread_that_does_not_fit_is_refused(synthetic, tmp_path):
 def test_every_output_begins_with_the_answer(synthetic, tmp_path):
     report = build(_campaign(synthetic, tmp_path / "a", 1.0, iterations=5, rounds=True))
     first, *others = report.headline
-    assert first.startswith("LUKS costs 30 % of 4 KiB random reads (")
+    assert first.startswith("LUKS costs 30 % (")
+    assert first.endswith(") of 4 KiB random reads.")
     (agrees,) = [one for one in others if one.startswith("Control: ")]
     assert re.fullmatch(r"Control: agrees within \d+ %\.", agrees)
     assert _printed(report).index(first) < _printed(report).index("percent 95 % interval")
