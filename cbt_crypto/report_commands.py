@@ -24,6 +24,7 @@ import click
 from rich.console import Console
 from rich.filesize import decimal
 
+from cbt_crypto.archive.folder import label_of
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
 from cbt_crypto.command_line import archive_argument, archives_argument, examples, say, say_error
 from cbt_crypto.errors import RunError, UsageError
@@ -385,7 +386,7 @@ def gate(
     metric = BY_KEY.get(key)
     if metric is None or not metric.better:
         known = ", ".join(name for name, metric in BY_KEY.items() if metric.better)
-        raise UsageError(f"--metric {key}: is none of those that can lose; name one of {known}")
+        raise UsageError(f"--metric {key}: the gate cannot judge by this; name one of {known}")
     try:
         built = build(archive, ReportOptions(baseline=baseline))
         findings = gate.findings(built, metric, may_lose, only)
@@ -393,7 +394,11 @@ def gate(
         # The exit status of a traceback, 1, would tell CI that too much is lost.
         raise UsageError(f"{archive}: cannot be judged ({type(error).__name__}: {error})") from None
     if only and not findings:
-        raise UsageError(f"--only {' '.join(only)}: matches no workload that is compared")
+        like = next((label_of(run.planned) for cell in built.cells for run in cell.runs), "")
+        raise UsageError(
+            f"--only {' '.join(only)}: matches no workload that is compared; it is searched for "
+            f'in labels such as "{like}"'
+        )
     for finding in findings:
         say(finding.line)
     for sentence in gate.closing(built, metric, may_lose, findings):

@@ -195,9 +195,9 @@ def label(scenario: str, configuration: str, options: Mapping[str, Any], iterati
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Whether a pattern of `--only` is a part of a label, or as a glob all of it; in any case."""
+    """Whether a label contains a pattern of `--only`, in which `*` is any text; in any case."""
     text, pattern = text.lower(), pattern.lower()
-    return pattern in text or fnmatch.fnmatchcase(text, pattern)
+    return pattern in text or fnmatch.fnmatchcase(text, f"*{pattern}*")
 
 
 def _path(archive: Path) -> Path:

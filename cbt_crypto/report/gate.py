@@ -165,10 +165,13 @@ def closing(
     are = sum(one.answer is answer for one in found)
     base, worse = report.baseline_name, f"worse by more than {loss:g} % in {metric.label}"
     asked = f"{counted(len(found), 'comparison')} with {base}"
+    unknown = sum(one.answer is Answer.CANNOT_TELL for one in found)
+    untold = f"; no answer for {unknown}" if unknown else ""
+    others = f"; none of the others is {worse}" if are < len(found) else ""
     said = {
         Answer.NO: f"none of {asked} is {worse}",
-        Answer.YES: f"{are} of {asked} {'is' if are == 1 else 'are'} {worse}",
-        Answer.CANNOT_TELL: f"{are} of {asked} may be {worse}, or not",
+        Answer.YES: f"{are} of {asked} {'is' if are == 1 else 'are'} {worse}{untold}",
+        Answer.CANNOT_TELL: f"no answer for {are} of {asked}{others}",
     }[answer]
     yield f"{WORDS[answer]}: {said if found else f'nothing is compared with {base}'}."
     judged = sum(c.comparisons[metric.key].p is not None for _, c in _rows(report, metric)
@@ -194,7 +197,8 @@ def _answer_of_row(
     p = comparison.p_beyond(question.limit)
     lost = question.lost(comparison.percent)
     low, high = (None, None) if p is None else _ends(comparison, question)
-    shown = f"gains {-lost:.1f} %" if lost < 0 else f"loses {lost:.1f} %"
+    loses, gains = ("loses", "gains") if question.metric.better > 0 else ("rises", "falls")
+    shown = f"{gains} {-lost:.1f} %" if lost < 0 else f"{loses} {lost:.1f} %"
     if low is not None and high is not None:
         least, most = (-high, -low) if lost < 0 else (low, high)
         shown += f" ({least:.1f} to {most:.1f})"

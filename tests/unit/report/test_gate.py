@@ -101,6 +101,11 @@ def test_of_latency_more_is_a_loss(percent: float, error: float, answer: Answer)
     assert found.loss_percent == percent - 100
 
 
+def test_a_latency_rises_or_falls() -> None:
+    said = [_answer("clat_ns_p99", 5, _row("clat_ns_p99", p, 0.001)).reason for p in (120.0, 90.0)]
+    assert said[0].startswith("rises 20.0 %") and said[1].startswith("falls 10.0 %")
+
+
 def test_what_the_report_gives_no_verdict_the_gate_gives_no_answer() -> None:
     """However far from it the percent is: an interval of two rounds, or within one run."""
     sure = _row("iops", 50.0, 0.0001).comparisons["iops"]
@@ -179,7 +184,7 @@ def test_an_archive_in_which_luks_loses_half(
         == {
             "FAIL": f"FAIL: 2 {of} are {what}.",
             "PASS": f"PASS: none {of} is {what}.",
-            "UNKNOWN": f"UNKNOWN: 2 {of} may be {what}, or not.",
+            "UNKNOWN": f"UNKNOWN: no answer for 2 {of}.",
         }[word]
     )
     assert "A FAIL takes into account that this archive has 2 comparisons" in lines[-1]
@@ -222,6 +227,29 @@ def test_archives_whose_loss_is_known(
     assert "has 2 comparisons" in result.output, "those that --only leaves out count too"
 
 
+def test_what_has_no_answer_is_counted_beside_the_others(tmp_path: Path, synthetic: Any) -> None:
+    archive = _made(tmp_path, synthetic, {"B": 0.0, "C": 20.0, "D": 5.0})
+    *_, closing, _ = _run(archive, "--loss", "5").output.splitlines()
+    worse = "worse by more than 5 % in IOPS"
+    assert closing == f"FAIL: 2 of 6 comparisons with A are {worse}; no answer for 2."
+    *_, closing, _ = _run(
+        archive, "--loss", "5", "--only", "/ B /", "--only", "/ D /"
+    ).output.splitlines()
+    assert closing == (
+        f"UNKNOWN: no answer for 2 of 4 comparisons with A; none of the others is {worse}."
+    )
+
+
+def test_only_takes_a_part_of_a_label_with_a_star(tmp_path: Path, synthetic: Any) -> None:
+    archive = _made(tmp_path, synthetic, {"B": 0.0, "C": 20.0})
+    result = _run(archive, "--loss", "5", "--only", "c / randw*4k")
+    assert result.output.count("C, rbd_multi_client") == 1
+    assert "B, rbd" not in result.output and "random reads" not in result.output
+    result = _run(archive, "--loss", "5", "--only", "random writes")
+    assert result.exit_code == 2
+    assert 'searched for in labels such as "rbd_multi_client / A / randread 4K' in result.output
+
+
 @pytest.mark.parametrize("iterations", [1, 3])
 def test_too_few_deployments_answer_three_and_why(
     tmp_path: Path, synthetic: Any, iterations: int
@@ -249,7 +277,7 @@ def test_a_figure_that_cannot_be_lost(small: Path) -> None:
     result = _run(small, "--loss", "5", "--metric", "osd_cpu_share_rest_percent")
     assert result.exit_code == 2
     assert re.search(
-        "--metric osd_cpu_share_rest_percent: is none of those that can lose; name one of iops, ",
+        "--metric osd_cpu_share_rest_percent: the gate cannot judge by this; name one of iops, ",
         result.output,
     )
 
