@@ -193,7 +193,7 @@ def _reopened(pack: Pack, only: Sequence[str], baseline: Optional[str], **option
 @click.command(
     epilog=examples("cbt-crypto compare reef=results/reef tentacle=results/tentacle -o comparison")
 )
-@click.argument("archives", nargs=-1, required=True, metavar="NAME=DIR ...")
+@click.argument("archives", nargs=-1, required=True, metavar="[NAME=]DIR ...")
 @click.option(
     "--baseline", "baselines", multiple=True, metavar="[ARCHIVE=]NAME",
     help="What counts as 100 %: an archive; a configuration; or, for one archive only, "
@@ -208,6 +208,8 @@ def compare(
     archives: tuple[str, ...], baselines: tuple[str, ...], out_dir: Path, **options: Any
 ) -> None:
     """Compare archives, upstream CBT's among them.
+
+    NAME is what the report calls an archive. Default: the directory's name.
 
     If each archive has one configuration, the archives are compared with one another. If each has
     several, for example from two labs, configurations are compared within each archive, and the
@@ -255,7 +257,9 @@ def history(archives: tuple[Path, ...], only: tuple[str, ...], as_json: bool) ->
         return
     console = widened(Console())
     for grid in grids:
-        show_grid(grid, console)
+        show_grid(replace(grid, notes=()), console)
+    for note in dict.fromkeys(note for grid in grids for note in grid.notes):
+        click.echo(f"\n{note}")
 
 
 def _unpacked_path(path: Path, stack: contextlib.ExitStack, command: str = "compare") -> Path:
@@ -314,7 +318,9 @@ def _named(texts: Sequence[str]) -> dict[str, Path]:
     named: dict[str, Path] = {}
     for text in texts:
         name, equals, path = text.partition("=")
-        if not (name and equals and path):
+        if not equals:
+            name, path = Path(text).resolve().name.removesuffix(".zip"), text
+        if not (name and path):
             raise UsageError(f"{text!r}: write NAME=DIR, a name for the archive and where it is")
         if name in named:
             raise UsageError(f"{name!r} names two archives; give each a name of its own")

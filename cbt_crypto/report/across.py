@@ -199,8 +199,8 @@ def sentences(report: Report) -> Iterator[str]:
             key, most = max(shown.items(), key=lambda one: abs(math.log(one[1].percent / 100)))
             yield (
                 f"{against}: {len(shown)} of {counted(len(judged), 'percentage')} differ by more "
-                f"than chance. The labs or dates cause that, not the configurations. Most differs "
-                f"{key[1]}, {key[0]}: {_in_percent(most)} % of {places[0]}'s."
+                f"than chance. The labs or dates cause that, not the configurations. The largest "
+                f"difference: {key[1]}, {key[0]}, {_in_percent(most)} % of {places[0]}'s."
             )
     unlike = [row[0] for grid in _hardware(report, places) for row in grid.sections[0][1]]
     if unlike:
@@ -249,11 +249,11 @@ def history(reports: Mapping[str, Report]) -> tuple[list[Grid], list[Point]]:
     for point in points:
         sections = by_load.setdefault(point.load, {})
         sections.setdefault(point.configuration, []).append(_texts(point, reports))
-    heads = ["", "archive", "Ceph", "kernel", "IOPS", "% of baseline", "since the first"]
+    heads = ["", "archive", "Ceph", "kernel", "IOPS", "% of baseline", "against the first"]
     note = (
-        "% of baseline: IOPS in percent of the same archive's baseline. Since the first: by how "
-        "many percent that differs from the first archive's; * marks more than chance, at 95 % "
-        "over all rows and archives."
+        "% of baseline: IOPS in percent of the same archive's baseline. Against the first: how far "
+        "that percentage is from the first archive's, in percent of it (72 after 80 is -10.0 %); "
+        "* marks more than chance, at 95 % over all rows and archives."
     )
     grids = [
         Grid(f"{load} over time", heads, list(sections.items()), (note,), 4)

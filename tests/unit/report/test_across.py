@@ -76,7 +76,9 @@ def test_labs_stand_side_by_side(synthetic: Any, tmp_path: Path) -> None:
     assert [row[1:] for row in unlike] == [["A", "B"], ["A", "B"]]
     assert "kernel" in hardware.notes[0]
     said = " ".join(report.headline)
+    assert "48 of 48 cells proved; 2 OSD hosts" in said, "cells of both are at the same paths"
     assert "there against here: 2 of 2 percentages differ by more than chance" in said
+    assert "The largest difference: LUKS, 4 KiB random " in said
     assert "Their hosts differ in" in said and "cpu model" in said
     for text in (_printed(report), markdown(report), page(report)):
         assert "Side by side" in text and "Hosts differ in" in text
@@ -115,7 +117,7 @@ def test_a_slow_change_shows_against_the_first(synthetic: Any, tmp_path: Path) -
     grids, points = history({name: build(path) for name, path in weeks.items()})
     titles = ["4 KiB random reads over time", "4 KiB random writes over time"]
     assert [grid.title for grid in grids] == titles
-    assert list(grids[0].headings[-2:]) == ["% of baseline", "since the first"]
+    assert list(grids[0].headings[-2:]) == ["% of baseline", "against the first"]
     rows = [row for label, rows in grids[0].sections if label == "LUKS" for row in rows]
     assert rows[0][-1] == "" and float(rows[2][-1].removesuffix(" %*")) == pytest.approx(-10, 1)
     luks = [p for p in points if p.configuration == "LUKS" and p.load.endswith("reads")]
@@ -127,6 +129,8 @@ def test_a_slow_change_shows_against_the_first(synthetic: Any, tmp_path: Path) -
     )
     result = CliRunner().invoke(cbt_crypto, ["history", *map(str, weeks.values()), "--json"])
     assert len(json.loads(result.output)) == len(points)
+    result = CliRunner().invoke(cbt_crypto, ["history", *map(str, weeks.values())])
+    assert result.output.count("% of baseline: IOPS") == 1, "a note for all tables is said once"
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])

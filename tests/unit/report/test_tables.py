@@ -431,7 +431,9 @@ def test_archives_of_upstream_are_compared_by_name(small, tmp_path):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["crc"], "write NAME=DIR"),
+        (["=/x"], "write NAME=DIR"),
+        (["/x/crc"], "crc=/x/crc: there is no such directory"),
+        (["/x/a", "/y/a/"], "'a' names two archives"),
         (["crc=/nowhere"], "there is no such directory"),
         (["a=/x", "a=/y"], "names two archives"),
     ],
