@@ -66,6 +66,8 @@ def _together(report: Report) -> Iterator[str]:
         )
 
 
+#: Off by more, a control does not agree: it is not known.
+_CONTROL_NOISY = 25.0
 #: From so many percent on a control that carries no verdict is worth a sentence.
 _CONTROL_OFF = 5.0
 
@@ -222,13 +224,17 @@ def _control(report: Report) -> Iterator[str]:
         yield "Control: DIFFERS from the baseline that it repeats; do not trust these verdicts."
         return
     judged = [one for one in controls if one.differs is not None]
-    ends = [
-        max(one.high - 100, 100 - one.low)
-        for one in judged
-        if one.high is not None and one.low is not None
-    ]
-    if ends:
-        yield f"Control: agrees within {max(*ends, 1):.0f} %."
+    known = [(one.low, one.high) for one in judged if one.low is not None and one.high is not None]
+    if known:
+        low, high = min(low for low, _ in known), max(high for _, high in known)
+        most = max(high - 100, 100 - low, 1)
+        if most <= _CONTROL_NOISY:
+            yield f"Control: agrees within {most:.0f} %."
+        else:
+            yield (
+                f"Control: too noisy. Measured a second time, the baseline may be anywhere from "
+                f"{low:.0f} to {high:.0f} % of itself; measure more rounds, or longer."
+            )
     elif controls and not judged:
         worst = max(controls, key=lambda one: abs(one.percent - 100)).percent
         if abs(worst - 100) >= _CONTROL_OFF:

@@ -155,6 +155,38 @@ def test_every_output_begins_with_the_answer(synthetic, tmp_path):
     assert starred == {"LUKS"}
 
 
+def test_a_control_that_may_be_anything_does_not_agree(synthetic, tmp_path):
+    """On a busy machine, a quickstart said `Control: agrees within 151 %`."""
+    campaign = synthetic.SyntheticCampaign(
+        scenarios=[synthetic.SyntheticScenario("rbd", op_sizes=(4096,), modes=("randread",))],
+        configurations=["Plain", "LUKS", "control"], rounds=True, iterations=4, seconds=6,
+        load=lambda cell: synthetic.Load(
+            500.0 * (1 + (cell.iteration * 7 + 3 * len(cell.configuration)) % 5), 2.0
+        ),
+    )  # fmt: skip
+    report = build(synthetic.write_archive(campaign, tmp_path / "a"))
+    (said,) = [one for one in report.headline if one.startswith("Control: ")]
+    assert re.fullmatch(
+        r"Control: too noisy\. Measured a second time, the baseline may be anywhere from \d+ to "
+        r"\d{3,} % of itself; measure more rounds, or longer\.",
+        said,
+    )
+
+
+def test_the_last_losses_are_counted_in_words(synthetic, tmp_path):
+    """It said `15 more differences are shown: 15 cost`."""
+    share = {"A": 1.0, "B": 1.1, "C": 0.8, "D": 0.7, "E": 0.6, "F": 0.5}
+    campaign = synthetic.SyntheticCampaign(
+        scenarios=[synthetic.SyntheticScenario("rbd", op_sizes=(4096,), modes=("randread",))],
+        configurations=list(share), rounds=True, iterations=4, seconds=6,
+        load=lambda cell: synthetic.Load(
+            5000.0 * share[cell.configuration] * (1 + 0.001 * (cell.iteration * 7 % 3)), 2.0
+        ),
+    )  # fmt: skip
+    report = build(synthetic.write_archive(campaign, tmp_path / "a"))
+    assert "Also significant: 1 loss and 1 gain in other rows." in report.headline
+
+
 def test_a_choice_of_rows_changes_no_verdict(synthetic, tmp_path):
     """--only dropped the control, and with it the other comparisons: a gate went from 3 to 1."""
     archive = _campaign(synthetic, tmp_path / "a", 0.9, iterations=5, rounds=True)
