@@ -401,10 +401,8 @@ def gate(
         raise UsageError(f"{archive}: cannot be judged ({type(error).__name__}: {error})") from None
     if only and not findings:
         like = next((label_of(run.planned) for cell in built.cells for run in cell.runs), "")
-        raise UsageError(
-            f"--only {' '.join(only)}: matches no workload that is compared; it is searched for "
-            f'in labels such as "{like}"'
-        )
+        said = f"--only {' '.join(only)}: matches no workload that is compared"
+        raise UsageError(f'{said}; it is searched for in labels such as "{like}"')
     for finding in findings:
         say(finding.line)
     for sentence in gate.closing(built, metric, may_lose, findings):

@@ -131,8 +131,7 @@ def without_luks(directory: Path) -> Optional[str]:
         _call("dmsetup", "create", f"{_OURS[0]}{bridge_name(directory)}", given=sectors)
     except RunError as error:
         # Of dmsetup's lines, the first says what the kernel answered.
-        first, *_ = str(error).splitlines()
-        return f"this machine has no dm-crypt for the lab ({first})"
+        return f"this machine has no dm-crypt for the lab ({str(error).splitlines()[0]})"
     finally:
         release(directory)
         file.unlink(missing_ok=True)

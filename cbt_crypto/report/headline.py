@@ -50,13 +50,10 @@ def headline(report: Report) -> tuple[str, ...]:
 
 def _together(report: Report) -> Iterator[str]:
     """What two levels of a matrix do to one another, of the workloads where that is shown first."""
-    all_of = [
-        (effect, load_of(report, table, section))
-        for table in report.tables
-        for section in table.sections
-        for effect in section.effects
-        if effect.other == APART and effect.iops.differs is not None
-    ]
+    all_of = [(effect, load_of(report, table, section))
+              for table in report.tables for section in table.sections
+              for effect in section.effects
+              if effect.other == APART and effect.iops.differs is not None]  # fmt: skip
     for effect, load in sorted(all_of, key=lambda one: not one[0].iops.differs)[:_MOST]:
         iops = effect.iops
         found = f"reach {iops.percent:.0f} % of" if iops.differs else "are not shown to differ from"
@@ -215,11 +212,8 @@ def _range(iops: Comparison) -> str:
 
 
 def _control(report: Report) -> Iterator[str]:
-    controls = [
-        cell.comparisons["iops"]
-        for cell in report.cells
-        if is_control(report, cell) and "iops" in cell.comparisons
-    ]
+    controls = [cell.comparisons["iops"] for cell in report.cells
+                if is_control(report, cell) and "iops" in cell.comparisons]  # fmt: skip
     if "iops" in report.distrusted:
         yield "Control: DIFFERS from the baseline that it repeats; do not trust these verdicts."
         return
@@ -228,13 +222,9 @@ def _control(report: Report) -> Iterator[str]:
     if known:
         low, high = min(low for low, _ in known), max(high for _, high in known)
         most = max(high - 100, 100 - low, 1)
-        if most <= _CONTROL_NOISY:
-            yield f"Control: agrees within {most:.0f} %."
-        else:
-            yield (
-                f"Control: too noisy. Measured a second time, the baseline may be anywhere from "
-                f"{low:.0f} to {high:.0f} % of itself; measure more rounds, or longer."
-            )
+        noisy = (f"too noisy. Measured a second time, the baseline may be from {low:.0f} "
+                 f"to {high:.0f} % of itself; measure more rounds or longer.")  # fmt: skip
+        yield f"Control: {noisy if most > _CONTROL_NOISY else f'agrees within {most:.0f} %.'}"
     elif controls and not judged:
         worst = max(controls, key=lambda one: abs(one.percent - 100)).percent
         if abs(worst - 100) >= _CONTROL_OFF:
@@ -246,11 +236,8 @@ def _control(report: Report) -> Iterator[str]:
 
 def _proved(report: Report) -> Iterator[str]:
     # Archives of a comparison may have cells at the same path.
-    runs = {
-        (run.campaign, run.dimensions.get("hardware"), run.planned.path): run
-        for cell in report.cells
-        for run in cell.runs
-    }
+    runs = {(run.campaign, run.dimensions.get("hardware"), run.planned.path): run
+            for cell in report.cells for run in cell.runs}  # fmt: skip
     asked = [run.proof for run in runs.values() if run.proof is not None]
     words = []
     if asked:
@@ -290,11 +277,8 @@ def _limits(report: Report) -> Iterator[str]:
     failed = [cell for cell in cells if cell.state == "failed"]
     if failed:
         yield f"{len(failed)} of {len(cells)} cells failed: {failed[0].reason}."
-    memory = [
-        cell
-        for cell in cells
-        if cell.direction == "read" and cell.figures.get(FROM_MEMORY, 0.0) >= _FROM_MEMORY
-    ]
+    memory = [cell for cell in cells if cell.direction == "read"
+              and cell.figures.get(FROM_MEMORY, 0.0) >= _FROM_MEMORY]  # fmt: skip
     if memory:
         rows = f"{len(memory)} of {len(cells)} rows"
         yield f"Reads came from memory, not from drives, in {rows}."
