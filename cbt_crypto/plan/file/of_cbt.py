@@ -137,7 +137,7 @@ def _refused_mdss(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     if cluster.get("use_existing", True):
         return
     mdss = cluster.get("mdss")
-    drivers = (_endpoint_of(data, part).get("driver") for part in _fio_parts(data))
+    drivers = (_endpoint(data, part).get("driver") for part in _fio_parts(data))
     driver = next((driver for driver in drivers if driver in _CEPHFS), None)
     if driver and not (isinstance(mdss, dict) and all(isinstance(v, dict) for v in mdss.values())):
         wrong = f"has to name who serves the driver {driver}: write {{host: {{a: ~}}}}"
@@ -169,15 +169,10 @@ def _fio_parts(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     return _parts(_mapping(data, "benchmarks").get("fio"))
 
 
-def _endpoint_of(data: Mapping[str, Any], part: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _endpoint(data, part.get("client_endpoints")) or {}
-
-
 def _refused_endpoints(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     for part in _fio_parts(data):
-        name = part.get("client_endpoints")
-        endpoint = _endpoint(data, name)
-        if endpoint is None:
+        name, endpoint = part.get("client_endpoints"), _endpoint(data, part)
+        if not endpoint:
             wrong = f"has no {name!r}, which benchmarks.fio names; it is one name, and no list"
             yield ("client_endpoints",), wrong
         elif (driver := str(endpoint.get("driver"))) in DRIVERS:
@@ -185,15 +180,13 @@ def _refused_endpoints(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]
             yield path, f"{driver} is not supported: {DRIVERS[driver]}; use librbd or rbd-kernel"
 
 
-def _endpoint(data: Mapping[str, Any], name: Any) -> Optional[Mapping[str, Any]]:
-    sections = data.get("client_endpoints")
-    found = sections.get(name) if isinstance(sections, dict) and isinstance(name, str) else None
-    return found if isinstance(found, dict) else None
+def _endpoint(data: Mapping[str, Any], part: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _mapping(_mapping(data, "client_endpoints"), part.get("client_endpoints"))
 
 
-def _mapping(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _mapping(data: Mapping[str, Any], name: object) -> Mapping[str, Any]:
     """Return a section; empty where it is no mapping, which whoever checks it reports."""
-    section = data.get(name)
+    section = data.get(name) if isinstance(name, str) else None
     return section if isinstance(section, dict) else {}
 
 
@@ -211,7 +204,7 @@ def translated(data: Mapping[str, Any]) -> dict[str, Any]:
     if benchmarks := _mapping(data, "benchmarks"):
         kept["benchmarks"] = {name: _in_our_words(each) for name, each in benchmarks.items()}
     for part in _fio_parts(kept):
-        endpoint = _endpoint_of(data, part)
+        endpoint = _endpoint(data, part)
         part["driver"] = endpoint.get("driver")
         part["endpoints_per_client"] = endpoint.get("endpoints_per_client", 1)
         part.setdefault("pool_profile", endpoint.get("pool_profile", "default"))
