@@ -180,7 +180,7 @@ def _undecided(rows: Sequence[_Row]) -> Iterator[str]:
     """
     little = [row for row in rows if not row.iops.differs and _is_little(row)]
     unclear = [row for row in rows if not row.iops.differs and not _is_little(row)]
-    for words, of in (("No cost found", little), ("Unclear, measure more rounds", unclear)):
+    for words, of in (("No cost found for", little), ("Unclear, measure more rounds for", unclear)):
         each = [
             f"{row.name}, {row.load}: "
             f"{f'less than {_most_lost(row):.1f} %' if of is little else _range(row.iops)}"
@@ -188,7 +188,7 @@ def _undecided(rows: Sequence[_Row]) -> Iterator[str]:
         ]
         if of:
             more = f"; and {len(of) - _MOST} more" if len(of) > _MOST else ""
-            yield f"{words}: {'; '.join(each)}{more}."
+            yield f"{words} {'; '.join(each)}{more}."
 
 
 def _is_little(row: _Row) -> bool:

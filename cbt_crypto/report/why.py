@@ -17,7 +17,7 @@ import numpy as np
 from cbt_crypto.report.figures.of_runs import per, records_of, total_rate
 from cbt_crypto.report.figures.repeats import StandardError, differing
 from cbt_crypto.report.model import ReportCell, Table
-from cbt_crypto.report.wording import Grid
+from cbt_crypto.report.wording import Grid, number
 from cbt_crypto.results.cell.cycles import Cycle, is_alike
 from cbt_crypto.results.cell.recorded import SLOW, HostRecord
 from cbt_crypto.results.cell.run import Run
@@ -517,7 +517,7 @@ def _grid(
     }
     names = list(dict.fromkeys(name for values in found.values() for name in values))
     rows = [
-        [row, *(f"{values[n]:.3g}" if n in values else "" for n in names)]
+        [row, *(number(values[n]) if n in values else "" for n in names)]
         for row, values in found.items()
     ]
     if rows:

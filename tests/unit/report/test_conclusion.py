@@ -88,10 +88,10 @@ def test_every_output_says_the_same(repeated):
 @pytest.mark.parametrize(
     ("low", "high", "said"),
     [
-        (95.5, 226.0, "Unclear, measure more rounds: {}: 4.5 % lost to 126.0 % gained."),
-        (80.0, 99.0, "Unclear, measure more rounds: {}: 1.0 to 20.0 % lost."),
-        (101.0, 130.0, "Unclear, measure more rounds: {}: 1.0 to 30.0 % gained."),
-        (95.5, 104.0, "No cost found: {}: less than 4.5 %."),
+        (95.5, 226.0, "Unclear, measure more rounds for {}: 4.5 % lost to 126.0 % gained."),
+        (80.0, 99.0, "Unclear, measure more rounds for {}: 1.0 to 20.0 % lost."),
+        (101.0, 130.0, "Unclear, measure more rounds for {}: 1.0 to 30.0 % gained."),
+        (95.5, 104.0, "No cost found for {}: less than 4.5 %."),
     ],
 )
 def test_no_cost_is_found_where_neither_much_is_lost_nor_gained(repeated, low, high, said):
