@@ -22,7 +22,7 @@ from pydantic import (
 from typing_extensions import Self, TypeGuard, override
 
 from cbt_crypto.archive.documents import KEPT
-from cbt_crypto.benchmarks.base import ClientProcess, Scenario
+from cbt_crypto.benchmarks.base import ClientProcess, Scenario, Volume
 from cbt_crypto.benchmarks.rbd import NEEDS_KRBD
 from cbt_crypto.hosts.devices import destroy, rbd_images
 from cbt_crypto.hosts.requirement import Requirement, program_needed
@@ -77,11 +77,11 @@ class OfUpstream(Scenario):
         for name, value in self.attributes.items():
             setattr(theirs, name, value)
 
-    def image_of(self, host: str) -> Optional[rbd_images.NewImage]:
+    def image_of(self, host: str) -> Optional[Volume]:
         """The image that a client works on, where this program has to make it for upstream."""
         return None
 
-    def mounted(self, image: rbd_images.NewImage, site: Site, rbd: str) -> str:
+    def mounted(self, image: Volume, site: Site, rbd: str) -> str:
         """Shell text that mounts it on its client, and fills it."""
         raise NotImplementedError
 
@@ -416,18 +416,18 @@ class Rbdfio(UpstreamFio):
         return (kernel, program_needed("mkfs.xfs", site.clients))
 
     @override
-    def image_of(self, host: str) -> Optional[rbd_images.NewImage]:
-        return rbd_images.NewImage(_KERNEL, f"{_KERNEL}-{host}", self.vol_size)
+    def image_of(self, host: str) -> Optional[Volume]:
+        return Volume(f"{_KERNEL}-{host}", _KERNEL, host, self.vol_size)
 
     @override
-    def mounted(self, image: rbd_images.NewImage, site: Site, rbd: str) -> str:
+    def mounted(self, image: Volume, site: Site, rbd: str) -> str:
         size = int(self.vol_size // self.concurrent_procs * 0.9)
         fill = f"{shlex.quote(self.path)} --ioengine=libaio --rw=write --bs=4M --size={size}M"
         names = (f'--name="$place/{_KERNEL}-{n}"' for n in range(self.concurrent_procs))
         place = f"{site.tmp_dir}/mnt/{_KERNEL}-$(hostname -s)"
-        return rbd_images.mount_filled(
-            image, site, rbd, self.client_ra, place, f"{fill} {' '.join(names)} > /dev/null"
-        )
+        fill = f"{fill} {' '.join(names)} > /dev/null"
+        read_ahead = self.client_ra
+        return rbd_images.mount_filled(image.pool, image.name, site, rbd, read_ahead, place, fill)
 
     @override
     def after(self, tmp_dir: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -105,8 +106,8 @@ class NativeBenchmark:
             self.cluster.theirs.rmpool(pool, self._theirs.pool_profile)
             self.cluster.theirs.mkpool(pool, self._theirs.pool_profile, "rbd")
         for image in made.values():
-            self.cluster.mkimage(image.name, image.size, image.pool)
-        rbd = f"{self.cluster.rbd_cmd} -c {self.cluster.tmp_conf}"
+            self.cluster.mkimage(image.name, image.size_mb, image.pool)
+        rbd = shlex.join([self.cluster.rbd_cmd, "-c", self.cluster.tmp_conf])
         mounted = {host: self.scenario.mounted(i, self.site, rbd) for host, i in made.items()}
         self.remote.run(mounted, "make and fill the file systems", _FILL_S)
 

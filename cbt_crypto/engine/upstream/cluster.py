@@ -328,8 +328,10 @@ class UpstreamCeph:
 
     @property
     def _serves_files(self) -> bool:
-        endpoints = (self._settings.client_endpoints or {}).values()
-        return any(str(each.get("driver")).startswith("cephfs-") for each in endpoints)
+        section = self._settings.client_endpoints
+        endpoints = section.values() if isinstance(section, dict) else ()
+        drivers = (each.get("driver") for each in endpoints if isinstance(each, dict))
+        return any(str(driver).startswith("cephfs-") for driver in drivers)
 
     def make_osds(self) -> None:
         """Make and start the OSDs, and wait until they are up."""

@@ -6,20 +6,11 @@ import hashlib
 import json
 import shlex
 from collections.abc import Sequence
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from cbt_crypto.hosts import directories, rados_client_on_host, shell
 from cbt_crypto.hosts.ceph_conf import ADMIN
 from cbt_crypto.hosts.site import Site, VolumeEncryption
-
-
-class NewImage(NamedTuple):
-    """An image that is still to be made; `size` in MiB."""
-
-    pool: str
-    name: str
-    size: int
-
 
 _KEY = "cbt-crypto.run"
 _AT_ONCE = 8
@@ -117,15 +108,14 @@ def detach_all(tmp_dir: str) -> str:
 
 
 def mount_filled(
-    image: NewImage, site: Site, rbd: str, read_ahead_kib: int, place: str, fill: str
+    pool: str, image: str, site: Site, rbd: str, read_ahead_kib: int, place: str, fill: str
 ) -> str:
     """Map an image, make XFS on it, mount it at `place`, in double quotes, and run `fill` there."""
-    call = shlex.join(["mount_new", image.pool, image.name])
+    both = shlex.join([pool, image])
     lines = (
         f"mkdir -p {shlex.quote(_folder(site.tmp_dir))}",
-        f"umask 077; ask_cluster; attach {shlex.quote(image.pool)} {shlex.quote(image.name)}",
-        f'place="{place}"',
-        f'{call} "$place" {read_ahead_kib}',
+        f"umask 077; ask_cluster; attach {both}",
+        f'place="{place}"; mount_new {both} "$place" {read_ahead_kib}',
         fill,
     )
     settings = _settings(site.tmp_dir) + _client(site.conf, site.client_id) + _rbd(rbd)
