@@ -431,7 +431,7 @@ class Rbdfio(UpstreamFio):
 
     @override
     def after(self, tmp_dir: str) -> str:
-        return rbd_images.unmount_below(f"{tmp_dir}/mnt")
+        return rbd_images.detach_all(tmp_dir)
 
     def volume_numbers(self) -> tuple[str, ...]:
         """One process on each client; upstream gives it no number."""

@@ -14,9 +14,8 @@ from cbt_crypto.cluster_overlays.base import Overlay, Seen, Transition, Verdict,
 from cbt_crypto.cluster_overlays.luks.mapping import CryptTable, crypt_of, may_encrypt
 from cbt_crypto.cluster_overlays.luks.preparation import SCRIPT, DmCrypt
 from cbt_crypto.hosts import samplers, shell
-from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.requirement import Requirement
-from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site, VolumeEncryption
+from cbt_crypto.hosts.site import HostOutputs, Site, VolumeEncryption
 
 #: MiB in front of the data: cryptsetup's default for LUKS2, said so that it stays so.
 _HEADER_MB = 16
@@ -75,10 +74,6 @@ class RbdEncryption(Overlay):
     def transition_to(self, new: Self) -> Transition:
         # Their volumes are others, and those of both are on the same cluster.
         return Transition.NONE
-
-    @override
-    def take_down(self, site: Site) -> HostScripts:
-        return dict.fromkeys(site.clients, rbd_images.detach_all(site.tmp_dir))
 
     @override
     def watch(self, site: Site) -> Mapping[str, Watch]:

@@ -159,7 +159,11 @@ class Ceph:
         """What undoes what was laid over and made on the devices, step by step."""
         hosts = [osd.host for osd in self.site.osds if not osd.is_file]
         remove = dict.fromkeys(hosts, lvm_and_md.remove_volumes(self._volume_notes))
-        return [("take the overlays down", self.hooks.take_down()), ("remove the volumes", remove)]
+        undone = joined((self.hooks.take_down(), self._unmapped()), keep_going=True)
+        return [("take the overlays down", undone), ("remove the volumes", remove)]
+
+    def _unmapped(self) -> HostScripts:
+        return dict.fromkeys(self.site.clients, rbd_images.detach_all(self.tmp_dir))
 
     def cleanup(self) -> None:
         """Remove the cluster's files and the BlueStore labels on its devices."""
@@ -468,8 +472,7 @@ class ExistingCeph(Ceph):
     @override
     def _undoing(self) -> list[tuple[str, HostScripts]]:
         """Clients may have mapped images; nothing was laid over its devices, or made on them."""
-        detach = dict.fromkeys(self.site.clients, rbd_images.detach_all(self.tmp_dir))
-        return [("unmap the volumes", detach)]
+        return [("unmap the volumes", self._unmapped())]
 
     @override
     def check_health(self) -> None:

@@ -101,10 +101,12 @@ def detach(images: Sequence[str], tmp_dir: str) -> str:
 
 
 def detach_all(tmp_dir: str) -> str:
-    """Close and unmap all that notes in tmp_dir name, by their cluster, and destroy their keys."""
+    """Unmount what CBT mounted below tmp_dir, unmap what notes there name, and destroy keys."""
     settings = _settings(tmp_dir) + directories.functions()
-    inner = _as_root(settings + shell.call(__file__, "detach_all"))
-    return f"[ ! -d {shlex.quote(_folder(tmp_dir))} ] || {inner}"
+    calls = f'unmount_below {shlex.quote(tmp_dir)}/mnt\n[ ! -d "$MAPPED" ] || detach_all'
+    inner = _as_root(settings + shell.calling(__file__, calls))
+    is_mounted = f"grep -qsF ' {tmp_dir}/mnt/' /proc/mounts"
+    return f"if [ -d {shlex.quote(_folder(tmp_dir))} ] || {is_mounted}; then {inner}; fi"
 
 
 def mount_filled(

@@ -226,7 +226,7 @@ def test_an_existing_cluster_is_left_alone(
     ended = {"end the daemons", ours, "prepare tmp_dir", "remove tmp_dir"}
     assert set(notebook.names) == {*ended, asked}
     # What our own notes name, where there are any.
-    noted = f"[ ! -d {cluster.tmp_dir}/mapped ] || "
+    noted = f"if [ -d {cluster.tmp_dir}/mapped ] || "
     for scripts in [scripts for what, scripts in notebook.steps if what == ours]:
         assert set(scripts) == {"c0", "c1"}
         assert all(text.startswith(noted) for text in scripts.values())
@@ -337,3 +337,12 @@ def test_osds_of_a_host_are_started_at_once_and_each_failure_counts(
     done = run_here(notebook.scripts("start the OSDs")["o0"])
     assert sorted(done.stdout.split()) == ["0", "1"]
     assert (done.returncode == 0) is (not failing)
+
+
+def test_a_torn_down_cluster_leaves_no_image_mapped(
+    campaign_of: Make, cluster_of: Cluster, notebook: Any
+) -> None:
+    """Also where no configuration encrypts on clients."""
+    cluster_of(campaign_of(cluster=CLUSTER)).shutdown()
+    undone = notebook.scripts("take the overlays down")
+    assert all("unmount_below" in undone[client] for client in ("c0", "c1"))

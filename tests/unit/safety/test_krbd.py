@@ -260,3 +260,27 @@ def test_a_volume_that_cannot_be_detached_fails_the_script(client: Client) -> No
     done = client.measure("echo measured")
     assert (done.returncode, done.stdout) == (1, "measured\n")
     assert "carries vg-of-somebody, which is not ours" in done.stderr
+
+
+@pytest.mark.parametrize("mark", ["ours", "theirs"])
+def test_what_a_killed_run_has_mounted_is_unmounted(tmp_path: Path, mark: str) -> None:
+    """Of its clients that still use it only those that carry our mark end."""
+    place = tmp_path / "own/mnt/cbt-kernelrbdfio-c0"
+    place.mkdir(parents=True)
+    text = f"""set -eu
+SUDO=
+export CBT_CRYPTO_MARK=ours
+mount -t tmpfs none {place}
+CBT_CRYPTO_MARK={mark} sh -c 'cd {place}; exec sleep 60' &
+user=$!
+sleep 0.3
+bad=0
+( {rbd_images.detach_all(str(tmp_path / "own"))} ) || bad=1
+echo bad $bad
+! grep -q {place} /proc/mounts || echo mounted
+! kill $user 2> /dev/null || echo alive
+"""
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", text],
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    expected = {"ours": "bad 0\n", "theirs": "bad 1\nmounted\nalive\n"}
+    assert done.stdout == expected[mark], done.stderr
