@@ -24,6 +24,7 @@ import click
 from rich.console import Console
 from rich.filesize import decimal
 
+from cbt_crypto.archive.files import write_whole
 from cbt_crypto.archive.folder import label_of
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
 from cbt_crypto.command_line import archive_argument, archives_argument, examples, say, say_error
@@ -117,6 +118,8 @@ def report(
             else:
                 built = build(pack.folder, ReportOptions(**options))
             place = out_dir or Path(f"{archive.name.partition('.')[0]}-report")
+            if out_dir is None and any(place.glob("*")) and not (place / "report.json").is_file():
+                raise UsageError(f"{place}: is no report's directory; name another with -o")
             _finish(built, place)
     if browser is not None:
         _print(browser, place, paper)
@@ -139,8 +142,6 @@ def _browser() -> str:
 
 def _print(browser: str, place: Path, paper: str) -> None:
     """Write report.pdf beside report.html; the browser keeps nothing and asks no network."""
-    from cbt_crypto.report.files import write_whole  # noqa: PLC0415
-
     target = place / "report.pdf"
     with tempfile.TemporaryDirectory() as scratch:
         # Not in its place: the browser would follow a link that is there already.
@@ -418,8 +419,6 @@ def gate(
 
 def _write(option: str, path: Path, text: str) -> None:
     """Raises UsageError: a traceback's exit status, 1, would tell CI that too much is lost."""
-    from cbt_crypto.report.files import write_whole  # noqa: PLC0415
-
     try:
         if path.exists() and not path.is_file():
             _write_to_pipe(path, text)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, ClassVar, Optional
+from typing import Any, BinaryIO, ClassVar, Optional, Union
 
 import yaml
 
@@ -266,17 +266,27 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON file so that a reader, or a crash, sees the old one or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"format": FORMAT, **value}, indent=1, ensure_ascii=False)
+    write_whole(path, f"{text}\n".encode(), durable=True)
+
+
+def write_whole(
+    path: Path, content: Union[str, bytes], mode: int = 0o644, durable: bool = False
+) -> Path:
+    """Replace what has that name, a link too; the content is there whole or not at all."""
+    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.chmod(temporary, mode)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+    return path
 
 
 def read_json(path: Path) -> Optional[dict[str, Any]]:

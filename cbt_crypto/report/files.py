@@ -8,8 +8,9 @@ import tempfile
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Optional, Union
+from typing import Optional
 
+from cbt_crypto.archive.files import write_whole
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.report.charts.chart_values import charts, depth_charts, inks, noted, size_charts
 from cbt_crypto.report.charts.draw import chart_svg, file_name
@@ -77,18 +78,3 @@ def _drawn(report: Report) -> Iterator[tuple[str, str]]:
     for chart, heading, note in (*of_loads, *chain.from_iterable(over)):
         lines = tuple(filter(None, (chart.title, heading, note)))
         yield f"charts/{file_name(f'{heading}_{chart.key}')}.svg", chart_svg(chart, colours, lines)
-
-
-def write_whole(path: Path, content: Union[str, bytes]) -> Path:
-    """Replace what has that name, a link too; the content is there whole or not at all."""
-    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path

@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 
 import cbt_crypto
 from cbt_crypto.archive.documents import PlannedCell
-from cbt_crypto.archive.files import Malformed, Unreadable, read_document
+from cbt_crypto.archive.files import Malformed, Unreadable, read_document, write_whole
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.archive.pack import is_unpacked
 from cbt_crypto.errors import UsageError
@@ -46,7 +46,7 @@ _LIBRARIES = ("isal", "numpy", "pydantic")
 #: The file that says of which archive a directory's records are; as old as their last use.
 _ARCHIVE = "archive"
 _DIRECTORY_NAME = re.compile(r"[0-9a-f]{32}")
-_RECORD_NAME = re.compile(r"[0-9a-f]{32}\.json(\.\d+)?|archive(\.\d+)?")
+_RECORD_NAME = re.compile(r"\.?([0-9a-f]{32}\.json|archive)(\.\w+)?")
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Kept:
             value = {"of": read.key, "run": _adapter().dump_python(read.run)}
             data = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
             if len(data) <= min(RECORD_LIMIT, self._room):
-                _write(self._directory / _name(planned), data)
+                write_whole(self._directory / _name(planned), data, 0o600)
                 self._room -= len(data)
 
 
@@ -121,7 +121,7 @@ def _directory(archive: Path) -> Path:
     make_own(directory)
     # Where there is no room for more, what is there can be read.
     with contextlib.suppress(OSError):
-        _write(directory / _ARCHIVE, os.fsencode(archive))
+        write_whole(directory / _ARCHIVE, os.fsencode(archive), 0o600)
     return directory
 
 
@@ -216,15 +216,3 @@ def code() -> str:
 @lru_cache(maxsize=1)
 def _adapter() -> TypeAdapter[Run]:
     return TypeAdapter(Run)
-
-
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

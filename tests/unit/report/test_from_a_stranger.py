@@ -420,3 +420,18 @@ def test_gate_tells_nothing_of_what_it_cannot_judge(
     done = said("gate", small, "--loss", "5%")
     assert (done.exit_code, done.output.count("\n")) == (2, 1)
     assert "cannot be judged (ZeroDivisionError: float division by zero)" in done.output
+
+
+def test_the_report_of_a_pack_goes_into_no_other_s_directory(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(data / "packs/report-format-2.zip", tmp_path / "a.zip")
+    theirs = tmp_path / "a-report/report.md"
+    theirs.parent.mkdir()
+    theirs.write_text("mine")
+    done = said("report", Path("a.zip"))
+    assert (done.exit_code, theirs.read_text()) == (2, "mine")
+    assert "a-report: is no report's directory; name another with -o" in done.output
+    theirs.unlink()
+    assert [said("report", Path("a.zip")).exit_code for _ in range(2)] == [0, 0]
