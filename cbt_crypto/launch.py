@@ -93,6 +93,10 @@ def _run_and_report(
         except KeyboardInterrupt:
             say_error(f"interrupted; for the report run: cbt-crypto report {archive}")
             return _status(outcome) or RunError.exit_status
+        except UsageError:
+            # An archive that was moved away meanwhile is the outcome's to tell of.
+            if outcome.error is None:
+                raise
     return _status(outcome)
 
 

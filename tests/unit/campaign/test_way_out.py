@@ -183,8 +183,9 @@ def test_what_a_full_disk_leaves_is_not_called_down(
     assert left_over(host.archive)
 
 
+@pytest.mark.parametrize("report", [False, True])
 def test_an_archive_that_is_removed_meanwhile_is_no_success(
-    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
+    report: bool, host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = CampaignProgress.done
 
@@ -193,9 +194,10 @@ def test_an_archive_that_is_removed_meanwhile_is_no_success(
         done(self, seconds)
 
     monkeypatch.setattr(CampaignProgress, "done", remove)
-    result = host.cbt(host.write())
+    result = host.cbt(host.write(), report=report)
     assert result.exit_code == 1
     assert "journal.jsonl: was removed or replaced while the campaign ran" in result.stderr
+    assert "upstream CBT" not in result.stderr
     assert not host.tmp_dir.exists()
 
 
