@@ -261,7 +261,9 @@ def watch_steps(archive: Path, write: Callable[[str], None]) -> None:
         state = read_json(archive / "results" / "progress.json") or {}
         if state != seen or not is_running:
             seen = state
-            write(json.dumps({**state, "running": is_running}))
+            with contextlib.suppress(ValueError):
+                # What no campaign wrote, as NaN, is no JSON to others.
+                write(json.dumps({**state, "running": is_running}, allow_nan=False))
         if not is_running:
             return
         time.sleep(_REFRESH_S)

@@ -263,3 +263,11 @@ def test_steps_as_lines_of_json(archive: Path, holder: Any) -> None:
         ("cell 1/2: a", True),
         ("ended", False),
     ]
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e999"])
+def test_steps_that_are_no_json_are_left_out(archive: Path, number: str) -> None:
+    (archive / "results/progress.json").write_text(f'{{"phase": "x", "at": {number}}}')
+    lines: list[str] = []
+    watch_steps(archive, lines.append)
+    assert lines == []
