@@ -97,6 +97,8 @@ def _say(console: Console, line: str) -> None:
 
 
 _HEADING = "-- Target nodes --"
+#: Seconds for programs that list hosts: a list may be a file without an end.
+_ANSWER_S = 60
 #: As field_types.HostName: nothing that a shell or a host list would expand once more.
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 
@@ -110,9 +112,7 @@ def expand(text: str) -> tuple[str, ...]:
     # No module that would log in anywhere; -Q lists the hosts and ends.
     command = ["pdsh", "-R", "exec", "-Q", "-w", text]
     try:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-        )
+        answer = _answer(command)
     except FileNotFoundError:
         return _without_pdsh(text)
     listed = answer.stdout.partition(_HEADING)[2].split()
@@ -124,6 +124,16 @@ def expand(text: str) -> tuple[str, ...]:
             "for pdsh -w, such as 'osd[0-4],client[0-4]'"
         )
     return _checked(f"--hosts {text!r}", names)
+
+
+def _answer(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False,
+            stdin=subprocess.DEVNULL, timeout=_ANSWER_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"{command[0]} names no hosts within {_ANSWER_S} s") from None
 
 
 def _without_pdsh(text: str) -> tuple[str, ...]:
@@ -158,17 +168,10 @@ def of_inventory(path: Path, limit: Optional[str]) -> tuple[str, ...]:
     """
     if not path.exists():
         raise UsageError(f"--inventory {path}: no such file; name one that Ansible reads")
-    command = [
-        "ansible-inventory",
-        "-i",
-        str(path),
-        "--list",
-        *(["--limit", limit] if limit else ()),
-    ]
+    limits = ["--limit", limit] if limit else []
+    command = ["ansible-inventory", "-i", str(path), "--list", *limits]
     try:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-        )
+        answer = _answer(command)
     except FileNotFoundError:
         raise UsageError(
             "ansible-inventory is missing on this machine, which reads --inventory; install "

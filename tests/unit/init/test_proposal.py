@@ -17,7 +17,7 @@ from cbt_crypto.plan.file import read_campaign, validate_campaign
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.show import show_plan
 from cbt_crypto.plan.steps import Plan, plan
-from cbt_crypto.run.init import hardware_on_host, proposed
+from cbt_crypto.run.init import command, hardware_on_host, proposed
 from cbt_crypto.run.init.command import expand, hours_of, of_inventory, within
 from cbt_crypto.run.init.hardware import HostDrive, HostHardware, HostNetwork, stable_name, why_not
 from cbt_crypto.run.init.proposed import (
@@ -365,3 +365,11 @@ def test_an_article_is_cut_as_far_as_it_ends_in_verdicts() -> None:
     assert name == "rbd_multi_client" and (section["time"], section["vol_size"]) == (10, 1024)
     fixed = start_from("reef_encryption", propose(TEN), 45, SIZES[-1])
     assert fixed.benchmarks[name]["time"] == 45
+
+
+def test_a_list_of_hosts_without_an_end(programs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of ^/dev/zero."""
+    programs("pdsh", "exec sleep 30")
+    monkeypatch.setattr(command, "_ANSWER_S", 0.2)
+    with pytest.raises(UsageError, match="pdsh names no hosts within"):
+        expand("^/dev/zero")
