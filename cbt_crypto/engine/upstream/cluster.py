@@ -244,7 +244,8 @@ class UpstreamCeph:
                 )
                 for host in self.site.osd_hosts
             }
-        daemons = {"mon": self.section.mons, "mgr": self.section.mgrs, "mds": self._mdss}[kind]
+        section: Any = self.section
+        daemons = {"mon": section.mons, "mgr": section.mgrs, "mds": self._mdss}[kind]
         keys = f" --keyring={keyring}" if kind == "mon" else ""
         return {
             host: "\n".join(

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Optional, Union
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
 from typing_extensions import Self
 
 from cbt_crypto.archive.documents import Baseline
@@ -246,7 +246,7 @@ class ClusterSection(FileSection):
         default_factory=dict,
         description="monitors by host: {id: address}; messenger v2 uses port 3300 or the one given",
     )
-    mgrs: dict[HostName, dict[DaemonId, Any]] = Field(
+    mgrs: dict[HostName, dict[DaemonId, JsonValue]] = Field(
         default_factory=dict, description="managers by host: {id: ~}"
     )
     osds_per_node: int = Field(

@@ -350,3 +350,8 @@ def test_an_osd_can_only_be_taken_out_where_others_hold_its_part(
     load = {"rbd_single_client": {"recovery": 5, "time": 60}}
     found = problems_of(cluster=cluster, benchmarks=load)
     assert sentence in found["benchmarks.rbd_single_client.recovery"]
+
+
+def test_bytes_where_a_manager_has_nothing(refusal_of: Refusal) -> None:
+    text = CLUSTER.replace("{x: ~}", "{x: !!binary gP8=}")
+    assert "cluster.mgrs.a.x" in refusal_of(f"{text}benchmarks: {{rbd_single_client: {{}}}}\n")
