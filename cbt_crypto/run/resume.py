@@ -109,6 +109,8 @@ def _check_names(results: Path) -> None:
     """Raise UsageError for a file that is written to and has a name elsewhere too."""
     for path in results.iterdir() if results.is_dir() else ():
         status = path.lstat()
+        if stat.S_ISFIFO(status.st_mode):
+            raise UsageError(f"{printable(str(path))}: is a pipe; remove it")
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
             raise UsageError(
                 f"{printable(str(path))}: is a hard link, so a file elsewhere would change, too; "

@@ -219,6 +219,15 @@ def test_files_with_another_name_elsewhere(tmp_path: Path, campaign: Path, name:
     assert (copy / "results" / name).read_text() == TARGET
 
 
+def test_a_pipe_in_place_of_a_file_that_is_written(tmp_path: Path, campaign: Path) -> None:
+    """The run waited for a reader for ever."""
+    archive = forged(tmp_path / "archive", {})
+    pipe = archive / "results/cbt_config.yaml"
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    assert "cbt_config.yaml: is a pipe; remove it" in run(campaign, "-a", archive)
+
+
 @pytest.mark.parametrize("user", ["x", "-1", "1e9", "\u0661", "9" * 5000, " 0"])
 def test_a_caller_that_is_no_number(
     tmp_path: Path, campaign: Path, user: str, monkeypatch: pytest.MonkeyPatch
