@@ -9,6 +9,7 @@ import shlex
 import shutil
 import stat
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Optional
 
@@ -176,7 +177,7 @@ def has_room(place: str) -> bool:
 
 def clear_dead() -> None:
     """Remove what processes of ours that have ended left in temporary directories."""
-    name = re.compile(rf"cbt-[a-z]+-{_numbering()}-(\d+)-\w+")
+    name = re.compile(rf"cbt-[a-z]+-{re.escape(_numbering())}-(\d+)-\w+")
     for path in (path for place in temporary_places() for path in place.glob("cbt-*")):
         match = name.fullmatch(path.name)
         if not match or psutil.pid_exists(int(match[1])) or not _is_ours(path):
@@ -185,11 +186,12 @@ def clear_dead() -> None:
 
 
 def _numbering() -> str:
-    """Within what process ids are counted: containers may share a temporary directory."""
+    """Within what process ids are counted: machines, and containers, may share a directory."""
+    machine = zlib.crc32(os.uname().nodename.encode())
     try:
-        return str(os.stat("/proc/self/ns/pid").st_ino)
+        return f"{machine}.{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
-        return "0"
+        return f"{machine}.0"
 
 
 def _is_ours(path: Path) -> bool:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,6 +27,10 @@ def test_only_a_dead_process_s_directories_go(
     gone.mkdir()
     (gone / "daemons.keyring").touch()
     kept = ["cbt-conf-1-2-abc", "cbt-crypto", "cbt-conf", f"x{dead}abc", f"{dead}abc.d"]
+    with monkeypatch.context() as other:
+        # Of a run that lives on another machine, which has the same $TMPDIR.
+        other.setattr(os, "uname", lambda: SimpleNamespace(nodename="other"))
+        kept.append(f"{directories.prefix('conf')}abc".replace(f"{os.getpid()}", f"{ended.pid}"))
     for name in kept:
         (tmp_path / name).mkdir()
     (tmp_path / f"{dead}link").symlink_to(tmp_path / "cbt-conf")
