@@ -164,8 +164,9 @@ detach_all() {
 # Ends what carries our mark and uses the mount $1: a client that outlived its campaign.
 end_users() {
     for environ in $(grep -lszxF "CBT_CRYPTO_MARK=${CBT_CRYPTO_MARK:-none}" /proc/[0-9]*/environ); do
-        ! ls -l "${environ%environ}cwd" "${environ%environ}fd" 2> /dev/null | grep -qF "> $1" ||
-            kill -KILL "$(echo "$environ" | cut -d/ -f3)"
+        process=${environ%/environ}
+        used=$(find "$process/cwd" "$process/fd" -lname "$1*" 2> /dev/null) || :
+        [ -z "$used" ] || kill -KILL "${process#/proc/}"
     done
 }
 
