@@ -400,7 +400,7 @@ class Rbdfio(UpstreamFio):
     attributes: ClassVar[Mapping[str, Any]] = {"set_client_param": lambda *_: None}
 
     concurrent_procs: int = Field(1, ge=1, le=1000, description="files of each client's fio")
-    vol_size: int = Field(65536, ge=1024, le=1 << 30, description="MiB of each client's image")
+    vol_size: int = Field(65536, ge=2048, le=1 << 30, description="MiB of each client's image")
     client_ra: int = Field(128, ge=0, le=1 << 20, description="KiB that the kernel reads ahead")
 
     @override

@@ -43,7 +43,7 @@ CAMPAIGN = {
             {"client_endpoints": "files", "size": 32, **_LOAD},
             {"client_endpoints": "cephfs", "size": 32, **_LOAD},
         ],
-        "rbdfio": {"vol_size": 1024, "pool_profile": "rbd", **_LOAD},
+        "rbdfio": {"vol_size": 2048, "pool_profile": "rbd", **_LOAD},
     },
 }
 #: How many fio processes a client has.
