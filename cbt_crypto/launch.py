@@ -150,10 +150,12 @@ def _run(
     try:
         check_archive(archive, campaign)
     except UsageError as error:
-        if own_left_over(archive):
-            hint = f"what a killed run left is still there: cbt-crypto cleanup {archive}"
-            raise UsageError(f"{error}\n{hint}") from None
-        raise
+        # A journal that cannot be read may be what is wrong: that is said, and nothing more.
+        with contextlib.suppress(CampaignError):
+            if own_left_over(archive):
+                hint = f"\nwhat a killed run left is still there: cbt-crypto cleanup {archive}"
+                error = UsageError(f"{error}{hint}")
+        raise error from None
     check_same_engine(archive, engine)
     _rename_short(archive, cells_of(campaign))
     todo = plan(campaign, options.only, finished(archive, campaign, options.again))

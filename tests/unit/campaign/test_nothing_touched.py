@@ -201,8 +201,7 @@ def test_an_archive_with_a_link_out_of_it(host: Any, place: str) -> None:
     path = host.archive / place
     path.parent.mkdir(parents=True)
     path.symlink_to(outside)
-    ends = ("is a link out of the archive; remove it", "is not a regular file")
-    assert refused(host, host.write()) in [f"{path}: {end}" for end in ends]
+    assert refused(host, host.write()) == f"{path}: is a link out of the archive; remove it"
     assert list(outside.iterdir()) == []
 
 
