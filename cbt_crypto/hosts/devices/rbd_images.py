@@ -104,7 +104,7 @@ def detach_all(tmp_dir: str) -> str:
     """Unmount what CBT mounted below tmp_dir, unmap what notes there name, and destroy keys."""
     settings = _settings(tmp_dir) + directories.functions()
     calls = f'unmount_below {shlex.quote(tmp_dir)}/mnt\n[ ! -d "$MAPPED" ] || detach_all'
-    inner = _as_root(settings + shell.calling(__file__, calls))
+    inner = _as_root(settings + _unmounting(calls))
     is_mounted = f"grep -qsF ' {tmp_dir}/mnt/' /proc/mounts"
     return f"if [ -d {shlex.quote(_folder(tmp_dir))} ] || {is_mounted}; then {inner}; fi"
 
@@ -126,7 +126,11 @@ def mount_filled(
 
 def unmount_below(folder: str) -> str:
     """Unmount what CBT has mounted below a folder where only root can mount, and unmap it."""
-    return _as_root(shell.call(__file__, "unmount_below", folder))
+    return _as_root(_unmounting(shlex.join(["unmount_below", folder])))
+
+
+def _unmounting(calls: str) -> str:
+    return shell.calling(shell.__file__, shell.calling(__file__, calls))
 
 
 def _client(conf: str, client_id: str) -> str:
