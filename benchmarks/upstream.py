@@ -43,6 +43,10 @@ class OfUpstream(Scenario):
     defaults: ClassVar[Mapping[str, Any]] = {}
     #: What upstream's object has besides its options.
     attributes: ClassVar[Mapping[str, Any]] = {}
+    #: Options that are none of upstream's.
+    ours: ClassVar[frozenset[str]] = frozenset({"configuration"})
+    #: Options that cells without them are not named by, as before there were any.
+    unnamed: ClassVar[frozenset[str]] = frozenset()
     #: Options that are mappings for upstream.
     mappings: ClassVar[tuple[str, ...]] = ("prefill",)
     #: In a command line of `program`: the number that upstream puts into file names.
@@ -69,21 +73,22 @@ class OfUpstream(Scenario):
 
     def options(self) -> dict[str, Any]:
         """The options for upstream's object."""
-        options = self.model_dump(mode="json", exclude={"configuration"})
-        return {**self.defaults, **options}
+        return {**self.defaults, **self.model_dump(mode="json", exclude=set(self.ours))}
+
+    @model_serializer(mode="wrap")
+    def _named(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        options: dict[str, Any] = handler(self)
+        return {k: v for k, v in options.items() if v is not None or k not in self.unnamed}
 
     def adapt(self, theirs: Any) -> None:
         """Set what upstream's object has besides its options."""
         for name, value in self.attributes.items():
             setattr(theirs, name, value)
 
-    def image_of(self, host: str) -> Optional[Volume]:
-        """The image that a client works on, where this program has to make it for upstream."""
-        return None
-
-    def mounted(self, image: Volume, site: Site, rbd: str) -> str:
-        """Shell text that mounts it on its client, and fills it."""
-        raise NotImplementedError
+    def mounted(self, site: Site, rbd: str) -> Mapping[Volume, str]:
+        """Images that have to be made for upstream -> text that mounts and fills one, for its
+        client."""
+        return {}
 
     def before(self) -> Optional[str]:
         """What each client runs before a cell; None for nothing."""
@@ -255,13 +260,15 @@ class Fio(UpstreamFio):
     volume_pattern: ClassVar[str] = r"--name=\S*-(\d+)-\d+(?:\s|$)"
     fills_apart: ClassVar[bool] = True
     defaults: ClassVar[Mapping[str, Any]] = {"time_based": True, "log_avg_msec": 1000}
+    ours: ClassVar[frozenset[str]] = frozenset({"configuration", "mds_hosts"})
+    unnamed: ClassVar[frozenset[str]] = frozenset({"mds_hosts"})
 
     client_endpoints: str = Field(description="a name of CBT's section client_endpoints")
     driver: Literal[
         "librbd", "rbd-kernel", "rbd-nbd", "rbd-fuse", "cephfs-fuse", "cephfs-kernel"
     ] = Field(description="taken from the section client_endpoints")
-    mds_hosts: str = Field(
-        "", description="taken from cluster.mdss, for CephFS that is made; with commas"
+    mds_hosts: Optional[str] = Field(
+        None, description="taken from cluster.mdss, for CephFS that is made; with commas"
     )
     endpoints_per_client: int = Field(
         1, ge=1, le=1000, description="taken from the section client_endpoints"
@@ -281,16 +288,6 @@ class Fio(UpstreamFio):
         return (kernel, *programs)
 
     @override
-    def options(self) -> dict[str, Any]:
-        return {key: value for key, value in super().options().items() if key != "mds_hosts"}
-
-    @model_serializer(mode="wrap")
-    def _without_hosts_that_are_not(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """So that cells of other drivers are named as before there were any."""
-        options: dict[str, Any] = handler(self)
-        return {k: v for k, v in options.items() if v or k != "mds_hosts"}
-
-    @override
     def after(self, tmp_dir: str) -> str:
         return "" if self.driver == "librbd" else rbd_images.unmount_below(f"{tmp_dir}/mnt")
 
@@ -307,6 +304,7 @@ class OnDevices(UpstreamFio):
     """fio on block devices of the clients, which upstream overwrites without a question."""
 
     program_option: ClassVar[str] = "fio_cmd"
+    ours: ClassVar[frozenset[str]] = frozenset({"configuration", "wipe"})
     volume_pattern: ClassVar[str] = r"--write_\w+_log=\S*/output\.(\d+)"
 
     block_devices: str = Field(
@@ -339,9 +337,7 @@ class OnDevices(UpstreamFio):
 
     @override
     def options(self) -> dict[str, Any]:
-        options = super().options()
-        del options["wipe"]
-        return {**options, "concurrent_procs": len(self.volume_numbers())}
+        return {**super().options(), "concurrent_procs": len(self.volume_numbers())}
 
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
@@ -416,18 +412,15 @@ class Rbdfio(UpstreamFio):
         return (kernel, program_needed("mkfs.xfs", site.clients))
 
     @override
-    def image_of(self, host: str) -> Optional[Volume]:
-        return Volume(f"{_KERNEL}-{host}", _KERNEL, host, self.vol_size)
-
-    @override
-    def mounted(self, image: Volume, site: Site, rbd: str) -> str:
+    def mounted(self, site: Site, rbd: str) -> Mapping[Volume, str]:
         size = int(self.vol_size // self.concurrent_procs * 0.9)
         fill = f"{shlex.quote(self.path)} --ioengine=libaio --rw=write --bs=4M --size={size}M"
         names = (f'--name="$place/{_KERNEL}-{n}"' for n in range(self.concurrent_procs))
         place = f"{site.tmp_dir}/mnt/{_KERNEL}-$(hostname -s)"
         fill = f"{fill} {' '.join(names)} > /dev/null"
-        read_ahead = self.client_ra
-        return rbd_images.mount_filled(image.pool, image.name, site, rbd, read_ahead, place, fill)
+        images = [Volume(f"{_KERNEL}-{h}", _KERNEL, h, self.vol_size) for h in site.clients]
+        how = (site, rbd, self.client_ra, place, fill)
+        return {image: rbd_images.mount_filled(image.pool, image.name, *how) for image in images}
 
     @override
     def after(self, tmp_dir: str) -> str:
@@ -436,9 +429,6 @@ class Rbdfio(UpstreamFio):
     def volume_numbers(self) -> tuple[str, ...]:
         """One process on each client; upstream gives it no number."""
         return ("",)
-
-
-_OF_WORKLOADS = ("workload", "pre_workload_script", "total_iodepth")
 
 
 class Librbdfio(OfUpstream):
@@ -455,6 +445,10 @@ class Librbdfio(OfUpstream):
         # With bins, so that percentiles of several processes can be had.
         "fio_out_format": "json+,normal",
     }
+    ours: ClassVar[frozenset[str]] = frozenset({"configuration", "pre_workload_script", "workload"})
+    unnamed: ClassVar[frozenset[str]] = frozenset(
+        {"workload", "pre_workload_script", "total_iodepth"}
+    )
 
     workload: Optional[str] = Field(
         None, description="the workload's name; filled in where the section has `workloads`"
@@ -483,18 +477,11 @@ class Librbdfio(OfUpstream):
         return {**given, "iodepth": total // min(volumes, total)}
 
     def options(self) -> dict[str, Any]:
-        """Without what is nothing to upstream's object, or not set."""
+        """Without the depth of one volume where that of all is given."""
         options = super().options()
-        ours = {"pre_workload_script", "workload"}
         if self.total_iodepth is not None:
-            ours.add("iodepth")
-        return {key: value for key, value in options.items() if key not in ours}
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_not_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """So that cells without workloads are named as before there were any."""
-        options: dict[str, Any] = handler(self)
-        return {k: v for k, v in options.items() if v is not None or k not in _OF_WORKLOADS}
+            del options["iodepth"]
+        return options
 
     @property
     @override

@@ -100,16 +100,15 @@ class NativeBenchmark:
             raise RunError(f"prepare {self.scenario.name}: {failed[0].sentence()}")
 
     def _make_images(self) -> None:
-        images = {host: self.scenario.image_of(host) for host in self.site.clients}
-        made = {host: image for host, image in images.items() if image is not None}
-        for pool in dict.fromkeys(image.pool for image in made.values()):
+        rbd = shlex.join([self.cluster.rbd_cmd, "-c", self.cluster.tmp_conf])
+        mounted = self.scenario.mounted(self.site, rbd)
+        for pool in dict.fromkeys(image.pool for image in mounted):
             self.cluster.theirs.rmpool(pool, self._theirs.pool_profile)
             self.cluster.theirs.mkpool(pool, self._theirs.pool_profile, "rbd")
-        for image in made.values():
+        for image in mounted:
             self.cluster.mkimage(image.name, image.size_mb, image.pool)
-        rbd = shlex.join([self.cluster.rbd_cmd, "-c", self.cluster.tmp_conf])
-        mounted = {host: self.scenario.mounted(i, self.site, rbd) for host, i in made.items()}
-        self.remote.run(mounted, "make and fill the file systems", _FILL_S)
+        scripts = {image.client: text for image, text in mounted.items()}
+        self.remote.run(scripts, "make and fill the file systems", _FILL_S)
 
     def run(self) -> None:
         """Have upstream run it and bring its files; `outcome` has the window and exit statuses.

@@ -139,15 +139,17 @@ def _refused_mdss(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     mdss = cluster.get("mdss")
     drivers = (_endpoint(data, part).get("driver") for part in _fio_parts(data))
     driver = next((driver for driver in drivers if driver in _CEPHFS), None)
-    if driver and not (isinstance(mdss, dict) and all(isinstance(v, dict) for v in mdss.values())):
+    if driver is None:
+        return
+    if not (isinstance(mdss, dict) and all(isinstance(named, dict) for named in mdss.values())):
         wrong = f"has to name who serves the driver {driver}: write {{host: {{a: ~}}}}"
         yield ("cluster", "mdss"), wrong
-    elif driver and mdss is not None:
-        others = {_bare(host) for host in _hosts({**cluster, "mdss": None})}
-        for host in map(_bare, mdss):
-            if host not in others:
-                wrong = f"names {host}, which has no other role; name a host of head, clients, "
-                yield ("cluster", "mdss"), f"{wrong}osds, mons or mgrs"
+        return
+    others = {_bare(host) for host in _hosts({**cluster, "mdss": None})}
+    for host in map(_bare, mdss):
+        if host not in others:
+            wrong = f"names {host}, which has no other role; name a host of head, clients, "
+            yield ("cluster", "mdss"), f"{wrong}osds, mons or mgrs"
 
 
 def _refused_programs(cluster: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
