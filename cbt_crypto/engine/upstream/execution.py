@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import io
 import json
 import os
@@ -22,7 +21,7 @@ from typing import Any, Optional
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import fetch, shell
 from cbt_crypto.hosts.devices import destroy
-from cbt_crypto.hosts.remote import LONGEST, TOO_LONG, answered, packed, preamble
+from cbt_crypto.hosts.remote import LONGEST, TOO_LONG, answered, own_name, packed, preamble
 from cbt_crypto.hosts.secret import masked
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.units import whole
@@ -181,7 +180,7 @@ class Common:
         user, _, host = node.rpartition("@")
         given = getattr(self._settings, "common", {}).get("pdsh_ssh_args")
         words = given or os.environ.get("PDSH_SSH_ARGS") or "-a -x -l%u %h"
-        values = {"%u": user or getpass.getuser(), "%h": host}
+        values = {"%u": user or own_name(), "%h": host}
         more = os.environ.get("PDSH_SSH_ARGS_APPEND", "")
         named = re.sub("%[uh]", lambda match: values[match[0]], words)
         return ["ssh", "-oBatchMode=yes", *shlex.split(f"{more} {named}"), "--"]
