@@ -30,6 +30,13 @@ _SHORT = {"vol_size": 64, "iodepth": 16, "time": 5, "op_size": 4096}
 _NOISE = 4.0
 
 
+def needs(*programs: str, device: str = "/dev/null") -> pytest.MarkDecorator:
+    """Skip a test, with what is missing, where a program or a device is not on this machine."""
+    missing = [program for program in programs if shutil.which(program) is None]
+    missing += [] if Path(device).exists() else [device]
+    return pytest.mark.skipif(bool(missing), reason=f"this machine has no {', '.join(missing)}")
+
+
 def write(
     directory: Path, name: str, cluster: dict[str, Any], benchmarks: dict[str, Any], **more: Any
 ) -> Path:
@@ -200,10 +207,7 @@ def test_upstream_s_benchmarks_run_under_overlays(
     assert min(figures.values()) > 0, "a finished cell has figures"
 
 
-@pytest.mark.skipif(
-    shutil.which("rbd-fuse") is None or not Path("/dev/fuse").exists(),
-    reason="needs rbd-fuse and /dev/fuse",
-)
+@needs("rbd-fuse", device="/dev/fuse")
 def test_fio_of_upstream_on_fuse_endpoints(
     needs_ceph: None, checkout: Checkout, tmp_path: Path, report_cells: Callable[[Path], Any]
 ) -> None:
@@ -230,10 +234,7 @@ def test_fio_of_upstream_on_fuse_endpoints(
     assert min(cell["figures"]["iops"] for cell in report_cells(tmp_path / "archive")) > 0
 
 
-@pytest.mark.skipif(
-    None in map(shutil.which, ("ceph-fuse", "ceph-mds")) or not Path("/dev/fuse").exists(),
-    reason="needs ceph-fuse, ceph-mds and /dev/fuse",
-)
+@needs("ceph-fuse", "ceph-mds", device="/dev/fuse")
 def test_fio_of_upstream_on_cephfs(
     needs_ceph: None, checkout: Checkout, tmp_path: Path, report_cells: Callable[[Path], Any]
 ) -> None:
@@ -487,9 +488,7 @@ radosgw-admin user create --uid=cbt --display-name=cbt --access-key=cbt-access -
 """
 
 
-@pytest.mark.skipif(
-    None in map(shutil.which, ("hsbench", "radosgw", "curl")), reason="needs hsbench and radosgw"
-)
+@needs("hsbench", "radosgw", "curl")
 def test_hsbench_on_a_gateway_that_is_there(
     needs_ceph: None, checkout: Checkout, tmp_path: Path
 ) -> None:
