@@ -212,8 +212,11 @@ def _range(iops: Comparison) -> str:
 
 
 def _control(report: Report) -> Iterator[str]:
-    controls = [cell.comparisons["iops"] for cell in report.cells
-                if is_control(report, cell) and "iops" in cell.comparisons]  # fmt: skip
+    controls = [
+        cell.comparisons["iops"]
+        for cell in report.cells
+        if is_control(report, cell) and "iops" in cell.comparisons
+    ]
     if "iops" in report.distrusted:
         yield "Control: DIFFERS from the baseline that it repeats; do not trust these verdicts."
         return
@@ -277,8 +280,11 @@ def _limits(report: Report) -> Iterator[str]:
     failed = [cell for cell in cells if cell.state == "failed"]
     if failed:
         yield f"{len(failed)} of {len(cells)} cells failed: {failed[0].reason}."
-    memory = [cell for cell in cells if cell.direction == "read"
-              and cell.figures.get(FROM_MEMORY, 0.0) >= _FROM_MEMORY]  # fmt: skip
+    memory = [
+        cell
+        for cell in cells
+        if cell.direction == "read" and cell.figures.get(FROM_MEMORY, 0.0) >= _FROM_MEMORY
+    ]
     if memory:
         rows = f"{len(memory)} of {len(cells)} rows"
         yield f"Reads came from memory, not from drives, in {rows}."
