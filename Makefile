@@ -13,8 +13,8 @@ FUZZ_SECONDS ?= 60
 PACKAGES := python3-venv openssh-client iproute2 util-linux dmsetup qemu-system-x86 qemu-utils \
 	mmdebstrap debian-archive-keyring uidmap e2fsprogs zstd
 TEST_PACKAGES := ceph-mon ceph-mgr ceph-osd ceph-common python3-rados fio pdsh collectl \
-	cryptsetup-bin openssh-server stress-ng xfsprogs rbd-fuse ceph-mds ceph-fuse chromium chromium-driver sudo faketime lvm2 \
-	gcc libc6-dev
+	cryptsetup-bin openssh-server stress-ng xfsprogs rbd-fuse ceph-mds ceph-fuse chromium \
+	chromium-driver sudo faketime lvm2 gcc libc6-dev
 
 # Asks dpkg first: it answers at once where there is nothing to do.
 define install
