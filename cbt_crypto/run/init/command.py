@@ -98,7 +98,7 @@ def _say(console: Console, line: str) -> None:
 
 _HEADING = "-- Target nodes --"
 #: Seconds for programs that list hosts: a list may be a file without an end.
-_ANSWER_S = 60
+ANSWER_S = 60
 #: As field_types.HostName: nothing that a shell or a host list would expand once more.
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 
@@ -130,10 +130,10 @@ def _answer(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             command, capture_output=True, text=True, errors="replace", check=False,
-            stdin=subprocess.DEVNULL, timeout=_ANSWER_S,
+            stdin=subprocess.DEVNULL, timeout=ANSWER_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise UsageError(f"{command[0]} names no hosts within {_ANSWER_S} s") from None
+        raise UsageError(f"{command[0]} names no hosts within {ANSWER_S} s") from None
 
 
 def _without_pdsh(text: str) -> tuple[str, ...]:

@@ -370,6 +370,6 @@ def test_an_article_is_cut_as_far_as_it_ends_in_verdicts() -> None:
 def test_a_list_of_hosts_without_an_end(programs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of ^/dev/zero."""
     programs("pdsh", "exec sleep 30")
-    monkeypatch.setattr(command, "_ANSWER_S", 0.2)
+    monkeypatch.setattr(command, "ANSWER_S", 0.2)
     with pytest.raises(UsageError, match="pdsh names no hosts within"):
         expand("^/dev/zero")
