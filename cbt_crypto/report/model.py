@@ -274,7 +274,7 @@ class Report:
 
     def named(self, value: str) -> str:
         """A value of the compared dimension where it stands alone: `2` says not of what."""
-        is_usual = self.baseline.dimension == "configuration"
+        is_usual = self.baseline.dimension in ("configuration", "hardware")
         return value if is_usual else f"{self.baseline.dimension} {value}"
 
     @property

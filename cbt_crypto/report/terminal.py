@@ -55,28 +55,32 @@ def show(report: Report, console: Console) -> None:
     report = map_text(without_missing(report), printable)
     console.print()
     console.print(Text(report.title or "campaign", "bold"), Text(_subtitle(report), "dim"))
-    for sentence in report.headline:
-        console.print(Text(sentence, "bold"), soft_wrap=False)
-    for sentence in report.limits:
-        console.print(Text(sentence, "yellow"))
-    for sentence in report.control:
-        console.print(Text(sentence, "bold red"))
+    _answer(report, console)
     for grid in side_by_side(report):
         show_grid(grid, console)
     layout = _Layout.of(report, console.width)
     for table in report.tables:
         _show_table(report, table, layout, console)
     if layout.dropped:
-        words = ", ".join(layout.dropped)
-        said = f"Too narrow for: {words}. report.html and report.md have all."
+        said = f"Too narrow for: {', '.join(layout.dropped)}. report.html and report.md have all."
         console.print()
         _say(said, console)
     if report.conclusions:
         _show_conclusions(report, console)
-    levels = text_of.pair_grids(report, report.tables).get(text_of.LEVELS)
-    if levels:
+    if levels := text_of.pair_grids(report, report.tables).get(text_of.LEVELS):
         show_grid(levels, console)
     _show_foot(report, console)
+    # A row of a table and a line of notes each: the first lines are above the screen by now.
+    if console.is_terminal and 2 * len(report.cells) > console.height:
+        console.print(Text("\nin short", "dim"))
+        _answer(report, console)
+
+
+def _answer(report: Report, console: Console) -> None:
+    said = (report.headline, "bold"), (report.limits, "yellow"), (report.control, "bold red")
+    for sentences, style in said:
+        for sentence in sentences:
+            console.print(Text(sentence, style))
 
 
 def _show_foot(report: Report, console: Console) -> None:
@@ -116,21 +120,19 @@ def _show_conclusions(report: Report, console: Console) -> None:
     unbounded = console.options.update(max_width=_ANY)
     if Measurement.get(console, unbounded, grid).maximum > console.width:
         grid = _effects_down(report)
-    console.print()
-    console.print(Text("effect on throughput", "bold"))
-    _say_emulated(report.emulated_note(), console)
+    _head("effect on throughput", report.emulated_note(), console)
     console.print(grid)
     _say(THRESHOLDS, console)
+
+
+def _head(title: str, note: str, console: Console) -> None:
+    heads = Text(title, "bold"), Text(note, "italic yellow")
+    console.print("", *filter(None, heads), sep="\n")
 
 
 def _say(text: str, console: Console, style: str = "dim") -> None:
     """A paragraph below a table."""
     console.print(Padding(Text(text, style), (0, 0, 0, 2)))
-
-
-def _say_emulated(note: str, console: Console) -> None:
-    if note:
-        console.print(Text(note, "italic yellow"))
 
 
 def _effects_across(report: Report, names: Sequence[str]) -> Rows:
@@ -235,9 +237,7 @@ def _show_table(report: Report, table: Table, layout: _Layout, console: Console)
             bar = [_bar(cell, layout.bar, loss)] if layout.bar else []
             name = _name(cell, numbers(cell, notes))
             grid.add_row(name, *bar, *_figures(cell, layout, loss))
-    console.print()
-    console.print(Text(table.title, "bold"))
-    _say_emulated(report.emulated_note(table), console)
+    _head(table.title, report.emulated_note(table), console)
     console.print(grid)
     for text in text_of.bases(table, [metric for metric, _ in layout.figures]):
         _say(text, console)

@@ -46,7 +46,7 @@ def op_size(size: Union[int, str, float, None]) -> str:
 
 def dimension(name: str) -> str:
     """A dimension as the heading of its values: `op_size` -> `IO size`, `device` -> `Device`."""
-    words = {"op_size": "IO size"}.get(name, name.replace("_", " "))
+    words = {"op_size": "IO size", "hardware": "archive"}.get(name, name.replace("_", " "))
     return words[:1].upper() + words[1:]
 
 

@@ -41,6 +41,22 @@ def test_a_whole_report_is_shown_as_it_is(small: Path) -> None:
     assert "Nothing is compared" not in text
 
 
+def test_the_answer_is_said_again_where_it_was_scrolled_away(small: Path) -> None:
+    built = build(small)
+    answer = built.headline[0]
+
+    def on_terminal(height: int) -> str:
+        out = io.StringIO()
+        show(built, Console(file=out, width=300, height=height, force_terminal=True))
+        return out.getvalue()
+
+    short = on_terminal(5)
+    assert short.count(answer) == 2 and "in short" in short
+    assert short.rindex(answer) > short.index("percent")
+    assert on_terminal(500).count(answer) == 1
+    assert " ".join(printed(small).split()).count(answer) == 1, "what reads a pipe has all of it"
+
+
 def test_one_sentence_counts_what_was_not_run(small: Path, tmp_path: Path) -> None:
     for cell in cells(small)[1:]:
         shutil.rmtree(small / cell["path"])
