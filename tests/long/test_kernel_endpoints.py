@@ -16,7 +16,7 @@ from cbt_crypto.engine.upstream.checkout import Checkout
 from cbt_crypto.lab import access
 from cbt_crypto.lab.shape import Kind, Shape
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(4500)]
 
 NAME = f"kernel-endpoints-{os.getpid()}"
 SHAPE = Shape(kind=Kind.VM, nodes=1, disks=2, disk_size=2**32, memory=5 * 2**30, cpus=2)
@@ -55,7 +55,7 @@ def test_fio_of_cbt_on_kernel_endpoints_is_measured_and_proved(
 ) -> None:
     archive = tmp_path / "archive"
     with running_lab(NAME, SHAPE) as lab:
-        run_file(NAME, archive, CAMPAIGN, "--cbt", str(checkout.path))
+        run_file(NAME, archive, CAMPAIGN, "--cbt", str(checkout.path), limit_s=3600)
         left = access.run(
             lab, lab.head, "ls /sys/bus/rbd/devices; grep -E 'rbd|cbt|ceph' /proc/mounts || :"
         )

@@ -34,14 +34,16 @@ def section(**own: Any) -> dict[str, Any]:
     }
 
 
-def run_file(lab: str, archive: Path, document: dict[str, Any], *options: str) -> str:
+def run_file(
+    lab: str, archive: Path, document: dict[str, Any], *options: str, limit_s: int = 1500
+) -> str:
     """What `lab run` of a whole file prints."""
     config = archive.with_suffix(".yaml")
     config.write_text(yaml.safe_dump(document))
     done = subprocess.run(
         [sys.executable, "-m", "cbt_crypto", "lab", "run", config, "-a", archive, "--name", lab,
          *options],
-        capture_output=True, text=True, check=False, timeout=1500,
+        capture_output=True, text=True, check=False, timeout=limit_s,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
