@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from typing import Optional, Union
 
@@ -27,8 +26,9 @@ def short_size(size: Union[int, str, float, None]) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """3725.4 -> `1:02:05`."""
-    return str(datetime.timedelta(seconds=round(min(seconds, _LONGEST_S))))
+    """3725.4 -> `1:02:05`; a day has 24 hours of them."""
+    minutes, rest = divmod(round(min(max(0.0, seconds), _LONGEST_S)), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 def whole(text: str) -> Optional[int]:

@@ -233,7 +233,7 @@ class CephOptions(Overlay):
         if not self._all:
             return {}
         asked = {"wanted": {name: list(values) for name, values in self._all.items()}}
-        return dict.fromkeys(_concerned(site), _run(asked))
+        return dict.fromkeys((*_daemon_hosts(site), *site.clients), _run(asked))
 
     @override
     def decided(self, outputs: HostOutputs) -> Self:
@@ -413,7 +413,3 @@ def _run(asked: Mapping[str, Any]) -> str:
 
 def _daemon_hosts(site: Site) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*site.mons, *site.mgrs, *site.osd_hosts)))
-
-
-def _concerned(site: Site) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*_daemon_hosts(site), *site.clients)))

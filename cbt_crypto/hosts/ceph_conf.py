@@ -55,7 +55,9 @@ def parsed(text: str) -> Sections:
         delimiters=("=",), default_section="",
     )  # fmt: skip
     parser.optionxform = normal_name  # type: ignore[assignment,method-assign]
-    parser.read_string(_unfolded(text))
+    # Ceph goes on at a backslash; to configparser it is the indentation that folds a line.
+    unfolded = re.sub(r"^[ \t]+", "", re.sub(r"\\\n", "", text), flags=re.MULTILINE)
+    parser.read_string(unfolded)
     return {name: dict(parser.items(name)) for name in parser.sections()}
 
 
@@ -74,11 +76,6 @@ def _text(path: Path) -> str:
     if len(data) > _MOST_BYTES:
         raise OSError(errno.EFBIG, "is larger than 1 MiB")
     return data.decode("utf-8")
-
-
-def _unfolded(text: str) -> str:
-    """Ceph goes on at a backslash; to configparser it is the indentation that folds a line."""
-    return re.sub(r"^[ \t]+", "", re.sub(r"\\\n", "", text), flags=re.MULTILINE)
 
 
 def merged(*layers: Mapping[str, Mapping[str, str]]) -> Sections:

@@ -11,7 +11,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Optional, Union
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -204,10 +203,7 @@ class Steps:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: Optional[type[BaseException]], error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:  # fmt: skip
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Finish the running step; one that was broken off is not called done."""
         self._finish(done=error is None)
 

@@ -22,6 +22,7 @@ from cbt_crypto.plan.file.cluster import (
     code_of,
     pieces_of,
 )
+from cbt_crypto.plan.file.field_types import keys_of
 from cbt_crypto.plan.side_by_side import memory_target
 from cbt_crypto.units import counted, size_text
 
@@ -76,8 +77,7 @@ def _short(text: str) -> str:
 
 def section_of(config: Mapping[str, Any]) -> ClusterSection:
     """The section, from what an engine's settings made of it: they add keys of their own."""
-    fields = ClusterSection.model_fields
-    keys = {name for key, info in fields.items() for name in (key, info.alias) if name}
+    keys = keys_of(ClusterSection)
     return ClusterSection.model_validate({k: v for k, v in config.items() if k in keys})
 
 

@@ -353,13 +353,15 @@ class Left:
     uncertainty: float
 
     def __str__(self) -> str:
-        return f"{clock(self.seconds)} left {self.give_or_take}"
+        return f"{time_text(self.seconds)} left {self.give_or_take}"
 
     @property
     def give_or_take(self) -> str:
         """`±4 min`, or from and to where that is hours: `(10 to 38 h)`."""
+        if self.uncertainty < 90:
+            return f"±{max(1, round(self.uncertainty))} s"
         if self.uncertainty < _HOURS:
-            return f"±{_rough(self.uncertainty)}"
+            return f"±{round(self.uncertainty / 60)} min"
         low, high = self.seconds - self.uncertainty, self.seconds + self.uncertainty
         return f"({max(low, 0) / 3600:.0f} to {high / 3600:.0f} h)"
 
@@ -450,14 +452,3 @@ class Forecast:
 def _spread(values: list[float]) -> float:
     middle = median(values)
     return min(1.0, median(abs(v - middle) for v in values) / middle) if middle > 0 else 0.0
-
-
-def clock(seconds: float) -> str:
-    """`1:02:03`, or `2:03` below an hour."""
-    minutes, rest = divmod(max(0, round(seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def _rough(seconds: float) -> str:
-    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"

@@ -29,14 +29,13 @@ from cbt_crypto.plan.predict import (
     Durations,
     Earlier,
     Forecast,
-    clock,
     in_words,
     load_words,
     predict,
 )
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.results.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, FIRST, loss_seen
-from cbt_crypto.units import counted
+from cbt_crypto.units import counted, time_text
 
 #: Rounds from which on a toss between two levels is as rare as it must be.
 _SURE = 6
@@ -201,7 +200,7 @@ def _summary(plan: Plan) -> str:
 def _in_all(plan: Plan) -> str:
     """What a person asks first, before any archive can tell it better."""
     left = Forecast(plan, now=lambda: 0.0).left()
-    about = f"{_most(plan)}about {clock(left.seconds)} {left.give_or_take}"
+    about = f"{_most(plan)}about {time_text(left.seconds)} {left.give_or_take}"
     return f"In all {about} on a small cluster; --like ARCHIVE predicts it for yours."
 
 
@@ -333,8 +332,6 @@ def _until_known(plan: Plan) -> str:
 
 
 def _comparisons(plan: Plan) -> int:
+    compared, base = plan.campaign.compared, plan.campaign.baseline
     cells = [cell for cell in plan.cells if cell.iteration == 0]
-    named = plan.campaign.compared == "configuration"
-    base = plan.campaign.baseline if named else plan.campaign.first_configuration
-    others = sum(cell.configuration != base for cell in cells)
-    return others if named else max(others, len(cells) - 1)
+    return sum(cell.config.get(compared, base) != base for cell in cells)

@@ -149,12 +149,14 @@ def assemble(
     cells = chosen_cells(archive.plan.cells, options, baseline)
     tables = _shown(all_tables, cells) if options.only else all_tables
     shown = {cell.path for cell in cells}
+    # A throughput that the file asked for says nothing by itself.
+    free = [table for table in tables if table.dimensions.get("rate", "max") == "max"]
     report = Report(
         title=archive.plan.title,
         baseline=baseline,
         options=options,
         tables=tables,
-        conclusions=conclude([t for t in tables if not _is_held(t)], archive.plan.configurations),
+        conclusions=conclude(free, archive.plan.configurations),
         environment={} if environment is None else environment.model_dump(mode="json"),
         configurations=archive.plan.configurations,
         emulated_hosts=tuple(name for name, host in hosts.items() if host.emulated),
@@ -196,11 +198,6 @@ def _shown(tables: Iterable[Table], cells: Iterable[PlannedCell]) -> tuple[Table
         for table in tables
     )
     return tuple(table for table in shown if table.sections)
-
-
-def _is_held(table: Table) -> bool:
-    """Whether its throughput is what the file asked for, so that it says nothing by itself."""
-    return table.dimensions.get("rate", "max") != "max"
 
 
 def _is_unfinished(table: Table) -> bool:

@@ -33,7 +33,6 @@ from cbt_crypto.report.model import (
 from cbt_crypto.report.wording import map_text
 from cbt_crypto.results.cell.in_window import Series
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.results.cell.within_run import Within
 
 FORMAT = 2
 _COLUMNS = (
@@ -162,16 +161,14 @@ def _run(run: Run, direction: str) -> dict[str, Any]:
         "nodes": run.nodes,
         "cpu_percent_per_second": run.cpu_percent,
         "osd_energy": run.osd_energy,
-        "bootstrap": None if within is None else _bootstrap(within),
+        "bootstrap": None
+        if within is None
+        else {**_fields(within), "log_sd": {**within.log_sd, **log_sds(within)}},
         "series": _series(run.series.get(direction)),
         "clat_histogram": None
         if histogram is None
         else {"latency_ns": histogram.latencies_ns, "count": histogram.counts},
     }
-
-
-def _bootstrap(within: Within) -> dict[str, Any]:
-    return {**_fields(within), "log_sd": {**within.log_sd, **log_sds(within)}}
 
 
 def _series(series: Series | None) -> dict[str, Any] | None:

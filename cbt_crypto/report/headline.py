@@ -166,11 +166,8 @@ def _difference(alike: Sequence[_Row], asked: int) -> str:
 
 
 def _amount(row: _Row) -> str:
-    return f"{abs(row.lost):.{_digits(row.lost)}f}"
-
-
-def _digits(lost: float) -> int:
-    return 0 if abs(lost) >= _LITTLE else 1
+    digits = 0 if abs(row.lost) >= _LITTLE else 1
+    return f"{abs(row.lost):.{digits}f}"
 
 
 def _undecided(rows: Sequence[_Row]) -> Iterator[str]:

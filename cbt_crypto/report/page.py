@@ -76,7 +76,10 @@ def _proofs(runs: list[Run]) -> Iterator[Element]:
         E.TR(
             E.TH(run.planned.path, E.CLASS("name"), scope="row"),
             E.TD(overlay.overlay, E.CLASS("name")),
-            E.TD(E.SPAN(E.CLASS(_class(overlay.proved)), _word(overlay)), E.CLASS("name")),
+            E.TD(
+                E.SPAN(E.CLASS("proved" if overlay.proved else "failed"), _word(overlay)),
+                E.CLASS("name"),
+            ),
             E.TD(overlay.reason, E.CLASS("name")),
         )
         for run in runs
@@ -89,10 +92,6 @@ def _proofs(runs: list[Run]) -> Iterator[Element]:
     if first is not None and first.overlays:
         yield E.H4(f"Evidence of {runs[0].planned.path}")
         yield _json_block({overlay.overlay: overlay.evidence for overlay in first.overlays})
-
-
-def _class(proved: bool) -> str:
-    return "proved" if proved else "failed"
 
 
 def _word(overlay: OverlayProof) -> str:

@@ -500,7 +500,10 @@ def explained(table: Table) -> Iterator[tuple[str, str]]:
 def grids(table: Table) -> Iterator[Grid]:
     """Where writes spent their latency, and processors their time, where that was recorded."""
     spent = "Where a write's mean latency was spent, in ms"
-    yield from _grid(table, spent, 'The parts "of which" overlap.', _spent_ms)
+    yield from _grid(
+        table, spent, 'The parts "of which" overlap.',
+        lambda cell: {name: us / 1000 for name, us in cell.stages.items()},
+    )  # fmt: skip
     idle = "Idle states of OSD hosts, in % of all CPUs' time, and mean frequency"
     yield from _grid(table, idle, "Over all that was recorded, ramp included.", _idle)
 
@@ -522,10 +525,6 @@ def _grid(
     ]
     if rows:
         yield Grid(title, ["", *names], [("", rows)], (note,))
-
-
-def _spent_ms(cell: ReportCell) -> dict[str, float]:
-    return {name: us / 1000 for name, us in cell.stages.items()}
 
 
 def _idle(cell: ReportCell) -> dict[str, float]:

@@ -312,7 +312,8 @@ def read_block(
         _by_interval((line for path in paths for line in _lines(path)), interval_ms, begun)
         for paths, begun in logs
     ]
-    length = min((_length(part) for part in parts), default=0)
+    lengths = (max((max(of_name) + 1 for of_name in part.values()), default=0) for part in parts)
+    length = min(lengths, default=0)
     if not 0 < length <= _MOST_INTERVALS:
         return None
     names = sorted({name for part in parts for name in part})
@@ -399,7 +400,3 @@ def _lines(path: Path) -> Iterable[tuple[int, float, str]]:
         for at, value, direction in read_entries(path):
             if direction in _NAMES:
                 yield at, float(value), _NAMES[direction]
-
-
-def _length(rates: _Rates) -> int:
-    return max((max(values) + 1 for values in rates.values()), default=0)

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Optional, Union
 
@@ -29,6 +30,7 @@ from cbt_crypto.plan.steps import Deploy, Prefill
 from cbt_crypto.run.age import Overwrites
 from cbt_crypto.run.cell import conditions
 from cbt_crypto.run.cell.measure import benchmark_of
+from cbt_crypto.run.cell.watch import aside
 from cbt_crypto.run.environment import EnvironmentFile
 from cbt_crypto.run.journal import Journal
 from cbt_crypto.run.progress import CampaignProgress
@@ -194,16 +196,8 @@ def followed(
     if site is None:
         yield
         return
-    ended = threading.Event()
-    thread = threading.Thread(
-        target=_follow, args=(remote, site, mib, tell, every_s, ended), name="fill", daemon=True
-    )
-    thread.start()
-    try:
+    with aside(partial(_follow, remote, site, mib, tell, every_s), _ANSWER_S):
         yield
-    finally:
-        ended.set()
-        thread.join(_ANSWER_S)
 
 
 def _follow(

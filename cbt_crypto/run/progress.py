@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Optional
 
 from rich.console import Console, RenderableType
@@ -129,10 +128,7 @@ class CampaignProgress:
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: Optional[type[BaseException]], error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:  # fmt: skip
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Remove the bar; progress.json says from now on that the campaign ended, or stopped."""
         if self._bar:
             self._bar.stop()

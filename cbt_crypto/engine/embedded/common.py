@@ -271,14 +271,6 @@ def _ssh(node: str) -> list[str]:
     return ["ssh", "-x", *_ssh_arguments(), *(["-l", user] if user else []), host, "--"]
 
 
-def _scp_argv(flags: Optional[str], source: str, target: str) -> list[str]:
-    return ["scp", "-q", *_cp_flags(flags), *_ssh_arguments(), source, target]
-
-
-def _copy_environment() -> dict[str, str]:
-    return {"PDSH_RCMD_TYPE": "ssh", "PDSH_SSH_ARGS_APPEND": " ".join(_ssh_arguments())}
-
-
 def pdcp(nodes: str, flags: Optional[str], local: str, remote: str) -> Handle:
     """Copy a local file (or, with flags `-r`, a directory) to a path on every node."""
     here, there = _split(nodes)
@@ -287,10 +279,12 @@ def pdcp(nodes: str, flags: Optional[str], local: str, remote: str) -> Handle:
     if here and os.path.realpath(local) != os.path.realpath(remote):
         handle.start("@cp", ["cp", *_cp_flags(flags), "-T", "--", local, remote])
     if there and fan_out() == "pdsh":
-        handle.start("@pdcp", _copy_argv("pdcp", there, flags, local, remote), _copy_environment())
+        by_ssh = {"PDSH_RCMD_TYPE": "ssh", "PDSH_SSH_ARGS_APPEND": " ".join(_ssh_arguments())}
+        handle.start("@pdcp", _copy_argv("pdcp", there, flags, local, remote), by_ssh)
     elif there:
         for node in there:
-            handle.start(f"@scp.{_host(node)}", _scp_argv(flags, local, f"{node}:{remote}"))
+            scp = ["scp", "-q", *_cp_flags(flags), *_ssh_arguments(), local, f"{node}:{remote}"]
+            handle.start(f"@scp.{_host(node)}", scp)
     return handle
 
 

@@ -95,3 +95,9 @@ class FileSection(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, populate_by_name=True, strict=True, defer_build=True
     )
+
+
+def keys_of(section: type[BaseModel]) -> set[str]:
+    """The keys that a section may have, by both names where CBT calls one otherwise."""
+    fields = section.model_fields.items()
+    return {name for key, info in fields for name in (key, info.alias) if name}

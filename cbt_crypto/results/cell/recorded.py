@@ -159,7 +159,7 @@ def _record(
         # user, sys, idle, iowait, irq, softirq, steal
         busy=float(cpu[0] + cpu[1] + cpu[4] + cpu[5]) / total,
         top_cpu=float(np.median(recording.top_cpu_s[inside] / spans)),
-        switches_per_s=_known_sum(plain["ctxt"]) / seconds,
+        switches_per_s=float(np.nansum(plain["ctxt"])) / seconds,
         sent_bytes_per_s=sum(float(row[2]) for row in links.values()) / seconds,
         ghz=None if np.isnan(plain["mhz"]).all() else float(np.nanmean(plain["mhz"])) / 1000,
         cores=(float(cpu[0]) / seconds, float(cpu[1]) / seconds),
@@ -174,10 +174,6 @@ def _record(
         },
         idle={name: idle / all_s for name, idle in recording.idle_s.items()} if all_s else {},
     )
-
-
-def _known_sum(values: Floats) -> float:
-    return float(np.nansum(values))
 
 
 def _threads(threads: ThreadSeries, inside: slice, spans: Floats) -> ThreadUse:

@@ -11,6 +11,7 @@ import shlex
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Optional
 
 from cbt_crypto.cluster_overlays.base import Seen, Watch
@@ -174,16 +175,21 @@ def followed(remote: Remote, run_dir: str, onlooker: Optional[Onlooker]) -> Iter
     if onlooker is None:
         yield
         return
+    with aside(partial(_follow, remote, run_dir, onlooker), _TIMEOUT_S):
+        yield
+
+
+@contextlib.contextmanager
+def aside(follow: Callable[[threading.Event], None], patience_s: float) -> Iterator[None]:
+    """Run `follow` beside the block, whose end is its event."""
     ended = threading.Event()
-    thread = threading.Thread(
-        target=_follow, args=(remote, run_dir, onlooker, ended), name="live", daemon=True
-    )
+    thread = threading.Thread(target=follow, args=(ended,), daemon=True)
     thread.start()
     try:
         yield
     finally:
         ended.set()
-        thread.join(_TIMEOUT_S)
+        thread.join(patience_s)
 
 
 def _follow(remote: Remote, run_dir: str, onlooker: Onlooker, ended: threading.Event) -> None:

@@ -147,10 +147,10 @@ def test_the_line_of_an_onlooker(archive: Path, holder: Any) -> None:
     assert status(archive).plain == "ended; cell 3 of 9"
     holder(archive / ".lock")
     told(archive, at=time.time() - 10, seconds_left=100, uncertainty_s=5)
-    assert status(archive).plain.startswith("3/9  deploy  for 10 s  1:30 left ±5 s")
+    assert status(archive).plain.startswith("3/9  deploy  for 10 s  0:01:30 left ±5 s")
     told(archive, at=time.time() - 60, written=time.time() - 10, seconds_left=100,
          uncertainty_s=5, iops=12345.4, latency_s=0.00207)  # fmt: skip
-    line = "3/9  deploy  for 60 s  1:30 left ±5 s  now 12,345 IOPS, mean 2.07 ms"
+    line = "3/9  deploy  for 60 s  0:01:30 left ±5 s  now 12,345 IOPS, mean 2.07 ms"
     assert status(archive).plain == line
     told(archive, phase="cell 3/9: rbd / LUKS / randread 4K")
     assert status(archive).plain == "3/9  rbd / LUKS / randread 4K  for 0 s"
