@@ -13,7 +13,7 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.file.checks import origin_of
-from cbt_crypto.plan.file.cluster import Variant
+from cbt_crypto.plan.file.cluster import CONTROL, Variant
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,12 @@ class Cell:
     def configuration(self) -> str:
         """The name of its configuration, as the file spells it."""
         return self.scenario.configuration
+
+    @property
+    def place(self) -> Variant:
+        """Its drive, or its value of each of the cluster's lists; nothing where there is one."""
+        drive = self.scenario.drive_name
+        return self.variant or ((("drive", drive),) if drive is not None else ())
 
     @property
     def config(self) -> dict[str, Any]:
@@ -100,13 +106,13 @@ def measured_cluster(section: ClusterSection) -> dict[str, Any]:
         for key in ("compression_mode", "compression_algorithm", "allow_ec_optimizations"):
             if not profile[key]:
                 del profile[key]
+    if section.control:
+        cluster["drives"].pop(CONTROL, None)  # the baseline's has all that bears on it
     # As archives have it that were written before there were these keys.
-    if not cluster["discard"]:
-        del cluster["discard"]
-    if cluster["client_id"] == ceph_conf.ADMIN:
-        del cluster["client_id"]
-    if section.layout == "separate":
-        del cluster["layout"]
+    usual = {"discard": False, "client_id": ceph_conf.ADMIN, "layout": "separate"}
+    for key, value in usual.items():
+        if cluster[key] == value:
+            del cluster[key]
     if section.conf_file:
         cluster["conf_file"] = origin_of(section).conf_said
     return cluster

@@ -40,26 +40,44 @@ def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
     With `rebuild: needed` or `never` the order of configurations is the cheapest that the file
     allows. Raises UsageError when two cells would be the same.
     """
-    by_drive = _in_rounds if is_in_rounds(campaign) else _one_by_one
+    in_rounds = is_in_rounds(campaign)
+    by_drive = _in_rounds if in_rounds else _one_by_one
     on_cluster = _in_turns if campaign.cluster.order == "interleaved" else by_drive
     if campaign.groups:
         on_cluster = _side_by_side
     names = deployed_first(campaign)
     seen: dict[str, Cell] = {}
     for needs_cluster, measured in ((False, by_drive), (True, on_cluster)):
-        for variant in variants(campaign.cluster) if needs_cluster else [()]:
-            cluster = measured_cluster(at(campaign.cluster, variant))
-            for scenario, iteration in measured(campaign, names):
-                if scenario.needs_cluster is needs_cluster:
-                    definition = definition_of(campaign, cluster, scenario)
-                    cell = Cell(scenario, iteration, definition, variant)
-                    if cell.path in seen:
-                        raise UsageError(
-                            f"{campaign.title}: two cells are the same: {cell.label}; "
-                            "remove the value that stands twice in a list of benchmarks"
-                        )
-                    seen[cell.path] = cell
+        cells = [
+            Cell(scenario, iteration, definition_of(campaign, cluster, scenario), variant)
+            for variant in (variants(campaign.cluster) if needs_cluster else ((),))
+            for cluster in [measured_cluster(at(campaign.cluster, variant))]
+            for scenario, iteration in measured(campaign, names)
+            if scenario.needs_cluster is needs_cluster
+        ]
+        for cell in _drawn_in_rounds(campaign, cells) if in_rounds else cells:
+            if cell.path in seen:
+                raise UsageError(
+                    f"{campaign.title}: two cells are the same: {cell.label}; "
+                    "remove the value that stands twice in a list of benchmarks"
+                )
+            seen[cell.path] = cell
     return tuple(seen.values())
+
+
+def _drawn_in_rounds(campaign: Campaign, cells: list[Cell]) -> list[Cell]:
+    """The cells with all places in each round, in drawn order: drives, or values of lists.
+
+    All rounds of one place behind those of another would take a drift for a difference.
+    """
+    places = list(dict.fromkeys(cell.place for cell in cells))
+    names = [str(number) for number in range(len(places))]
+    compared = campaign.compared, campaign.baseline
+    baseline = next((name for name, place in zip(names, places) if compared in place), "")
+    rounds = 1 + max((cell.iteration for cell in cells), default=0)
+    drawn = round_orders([[name] for name in names], rounds, seed_of(campaign), baseline)
+    ranks = [{places[int(name)]: rank for rank, name in enumerate(order)} for order in drawn]
+    return sorted(cells, key=lambda cell: (cell.iteration, ranks[cell.iteration][cell.place]))
 
 
 def _each(

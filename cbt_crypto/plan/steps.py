@@ -200,18 +200,19 @@ def _steps(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[Step]:
 
 
 def _pauses(campaign: Campaign, cells: Sequence[Cell]) -> list[float]:
-    """Before the first cell of each visit to a configuration, but for the very first."""
+    """Before the first cell of each visit to a configuration or a place, but for the very first."""
     section, seed = campaign.cluster, seed_of(campaign)
     in_turns = section.order == "interleaved" or bool(campaign.groups)
     if not in_turns and not is_in_rounds(campaign):
         return [0.0] * len(cells)
-    visits = len({cell.configuration for cell in cells})
+    names = [f"{cell.configuration} {variant_words(cell.place)}".rstrip() for cell in cells]
+    visits = len(set(names))
     pauses = [0.0]
-    for last, cell in zip(cells, cells[1:]):
-        goes_on = (last.configuration, last.iteration) == (cell.configuration, cell.iteration)
+    for n, cell in enumerate(cells[1:]):
+        goes_on = (names[n], cells[n].iteration) == (names[n + 1], cell.iteration)
         longest = longest_pause_s(cell.scenario.measured_s, visits, in_turns)
-        name = cell.configuration
-        pauses.append(0.0 if goes_on else pause_s(seed, cell.iteration, name, visits, longest))
+        pause = 0.0 if goes_on else pause_s(seed, cell.iteration, names[n + 1], visits, longest)
+        pauses.append(pause)
     return pauses
 
 

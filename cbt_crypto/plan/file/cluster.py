@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal, Optional, Union
 
 from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
@@ -396,7 +396,7 @@ class ClusterSection(FileSection):
     )
     control: bool = Field(
         True,
-        description="measure the baseline a second time, as a configuration called control: the "
+        description="measure the baseline a second time, under the name control: the "
         "campaign's test of itself",
     )
     seed: Optional[int] = Field(
@@ -455,33 +455,50 @@ CONTROL = "control"
 
 
 def wants_control(cluster: ClusterSection, baseline: Baseline) -> bool:
-    """Whether a control is added: where several configurations are compared with one of them."""
-    several = len(cluster.configurations) > 1 and baseline.dimension == "configuration"
-    return cluster.control and several
+    """Whether a control is added: where a deployment's values are compared with one of them."""
+    return cluster.control and len(_compared(cluster, baseline.dimension)) > 1
+
+
+def _compared(cluster: ClusterSection, dimension: str) -> Collection[Any]:
+    if dimension in ("configuration", "drive"):
+        return cluster.configurations if dimension == "configuration" else cluster.drives
+    return listed_values(cluster, dimension) if dimension in CLUSTER_DIMENSIONS else ()
 
 
 def name_taken(cluster: ClusterSection, baseline: Baseline) -> Iterator[tuple[KeyPath, str]]:
-    """A sentence where the file has a configuration of that name."""
-    if wants_control(cluster, baseline) and CONTROL in cluster.configurations:
-        yield (
-            ("cluster", "configurations", CONTROL),
-            "is the name under which the baseline is measured a second time; rename it, or say "
-            "control: false",
+    """A sentence where the file gives that name to what it compares."""
+    is_drive = baseline.dimension == "drive"  # which a report knows by its name alone
+    is_taken = CONTROL in _compared(cluster, baseline.dimension)
+    if is_taken and (is_drive or wants_control(cluster, baseline)):
+        wrong = "is the name under which the baseline is measured a second time; rename it"
+        wrong += "" if is_drive else ", or say control: false"
+        yield ("cluster", f"{baseline.dimension}s", CONTROL), wrong
+
+
+def controlled(cluster: ClusterSection, baseline: Baseline) -> ClusterSection:
+    """The section with the control among the values that are compared, behind the baseline."""
+    dimension = baseline.dimension
+    if dimension == "configuration":
+        return cluster.model_copy(
+            update={"configurations": behind_baseline(cluster.configurations, baseline)}
         )
+    if dimension == "drive":
+        drives = behind_baseline(cluster.drives, baseline)
+        listed = in_section(cluster.osd_drives, baseline)
+        return cluster.model_copy(update={"drives": drives, "osd_drives": listed})
+    listed = in_section(listed_values(cluster, dimension), baseline)
+    return cluster.model_copy(update={dimension: listed})
 
 
 def behind_baseline(configurations: Mapping[str, Any], baseline: Baseline) -> dict[str, Any]:
     """Configurations with the control, which is what the baseline is, behind the baseline."""
-    with_control: dict[str, Any] = {}
-    for name, value in configurations.items():
-        with_control[name] = value
-        if name == baseline.value:
-            with_control[CONTROL] = value
-    return with_control
+    names = in_section(list(configurations), baseline)
+    base = str(baseline.value)
+    return {name: configurations[base if name == CONTROL else name] for name in names}
 
 
 def in_section(listed: Any, baseline: Baseline) -> Any:
-    """The `configuration` that a scenario lists, with the control where it compares."""
+    """The values that a file lists, with the control where several are compared."""
     if not isinstance(listed, list) or baseline.value not in listed or len(listed) < 2:
         return listed
     position = listed.index(baseline.value) + 1
@@ -551,18 +568,24 @@ def variants(cluster: ClusterSection) -> tuple[Variant, ...]:
     return tuple(tuple(zip(listed, values)) for values in itertools.product(*listed.values()))
 
 
+def chosen(cluster: ClusterSection, variant: Variant) -> dict[str, Any]:
+    """A variant's values by key; of the control, the baseline's."""
+    named = cluster.baseline if isinstance(cluster.baseline, dict) else {}
+    return {key: named.get(key) if value == CONTROL else value for key, value in variant}
+
+
 def at(cluster: ClusterSection, variant: Variant = ()) -> ClusterSection:
     """The section with one value for each key; the first of its list where `variant` has none."""
-    chosen = dict(variant)
+    given = chosen(cluster, variant)
     values: dict[str, Any] = {}
     if cluster.osd_drives:
-        drive = cluster.drives[str(chosen.get("drive", cluster.osd_drives[0]))]
+        drive = cluster.drives[str(given.get("drive", cluster.osd_drives[0]))]
         values.update(osds=[drive.host], osds_per_node=len(drive.devices))
         values["osd_drives"] = []  # chosen: `at` of the result changes nothing
         values["osd_devices"] = {drive.host: list(drive.devices)}
     for key in ("osds_per_device", "replication"):
         value = getattr(cluster, key)
-        values[key] = chosen.get(key, value[0] if isinstance(value, list) else value)
+        values[key] = given.get(key, value[0] if isinstance(value, list) else value)
     replication = values["replication"]
     if replication is not None:
         values["pool_profiles"] = {

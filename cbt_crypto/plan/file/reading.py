@@ -41,11 +41,11 @@ from cbt_crypto.plan.file.checks import (
     until_precise,
 )
 from cbt_crypto.plan.file.cluster import (
-    CONTROL,
     ClusterSection,
     MonitoringProfiles,
     at,
     behind_baseline,
+    controlled,
     in_section,
     listed_values,
     name_taken,
@@ -54,6 +54,7 @@ from cbt_crypto.plan.file.cluster import (
     wants_control,
 )
 from cbt_crypto.plan.file.document import KeyPath, YamlDocument, printable, read
+from cbt_crypto.plan.file.field_types import keys_of
 from cbt_crypto.plan.file.schema import Campaign, combinations, flatten, named_workloads
 from cbt_crypto.plan.side_by_side import divided
 
@@ -300,9 +301,9 @@ def _controlled(
         file.problem(path, wrong)
     if not wants_control(cluster, baseline):
         return cluster, configurations
-    names = behind_baseline(cluster.configurations, baseline)
-    with_control = behind_baseline(configurations, baseline)
-    return cluster.model_copy(update={"configurations": names}), with_control
+    if baseline.dimension == "configuration":
+        configurations = behind_baseline(configurations, baseline)
+    return controlled(cluster, baseline), configurations
 
 
 def _laid_out(
@@ -460,11 +461,12 @@ def _parts(file: CampaignFile, name: str, path: KeyPath, section: Any) -> list[t
 
 
 def _with_control(cluster: ClusterSection, baseline: Baseline, section: Any) -> Any:
-    """A section that lists the configurations of its scenario lists the control too."""
-    listed = section.get("configuration") if isinstance(section, dict) else None
-    if listed is None or CONTROL not in cluster.configurations:
+    """A section that lists what is compared (configurations, drives) lists the control too."""
+    key = baseline.dimension
+    listed = section.get(key) if isinstance(section, dict) else None
+    if listed is None or not wants_control(cluster, baseline):
         return section
-    return {**section, "configuration": in_section(listed, baseline)}
+    return {**section, key: in_section(listed, baseline)}
 
 
 def _check_overlays(
@@ -538,16 +540,12 @@ def _check_element(
     try:
         scenario.model_validate({**sample, key: value})
     except ValidationError as error:
-        unknown = key not in _names_of(scenario)
+        unknown = key not in keys_of(scenario)
         for location, wrong in sentences(scenario, error):
             if location[:1] == (key,):
                 found_at = (*element_path, *location[1:])
-                file.problem(_without_index(element_path) if unknown else found_at, wrong)
-
-
-def _names_of(scenario: type[Scenario]) -> set[str]:
-    fields = scenario.model_fields
-    return {name for key, info in fields.items() for name in (key, info.alias) if name}
+                listed = element_path[:-1] if isinstance(element_path[-1], int) else element_path
+                file.problem(listed if unknown else found_at, wrong)
 
 
 def _check_references(
@@ -563,7 +561,3 @@ def _check_references(
         for value in values.get(key, []):
             if isinstance(value, str):
                 file.known((*path, key), value, kind, names)
-
-
-def _without_index(path: KeyPath) -> KeyPath:
-    return path[:-1] if isinstance(path[-1], int) else path

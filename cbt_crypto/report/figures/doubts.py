@@ -11,13 +11,14 @@ from typing import Any, Optional
 import numpy as np
 
 from cbt_crypto.archive.documents import Baseline, OverlayProof, PlanDocument, Proof
+from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
 from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY
 from cbt_crypto.report.figures.of_runs import other_clients_iops, records_of, total_rate
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
 from cbt_crypto.report.wording import mapping
 from cbt_crypto.results.cell.node import BUSY_STATES, IdleUse, NodeUse
 from cbt_crypto.results.cell.record import Floats, Record
-from cbt_crypto.results.cell.run import Run
+from cbt_crypto.results.cell.run import Run, dimensions_of
 from cbt_crypto.units import counted
 
 #: Percent above the mean of all OSDs from which on the cluster waits for one.
@@ -493,7 +494,7 @@ def control_of(plan: PlanDocument, baseline: Baseline) -> Optional[str]:
     """The name of the control, where the baseline that it repeats is the one compared with."""
     planned = plan.baseline
     compared_with = planned is None or planned == baseline
-    measured = any(cell.configuration == CONTROL for cell in plan.cells)
+    measured = any(dimensions_of(cell).get(baseline.dimension) == CONTROL for cell in plan.cells)
     repeats = compared_with and _repeats(plan.configurations, baseline)
     return CONTROL if measured and repeats else None
 
@@ -503,6 +504,8 @@ def _repeats(configurations: Mapping[str, Any], baseline: Baseline) -> bool:
 
     A file may have a configuration of that name where it says `control: false`.
     """
+    if baseline.dimension in CLUSTER_DIMENSIONS:
+        return True  # none of a file may have this name
     its_own = configurations.get(str(baseline.value))
     is_configuration = baseline.dimension == "configuration"
     return bool(is_configuration and configurations.get(CONTROL, its_own) == its_own)

@@ -18,7 +18,7 @@ from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.file.cluster import ClusterSection, Variant, at, variants
+from cbt_crypto.plan.file.cluster import ClusterSection, Variant, at, chosen, variants
 from cbt_crypto.plan.layout import cell_site, drives_of, section_of, site_of
 from cbt_crypto.plan.side_by_side import Group, group_of, groups_of, site_of_group, unlike
 from cbt_crypto.plan.steps import Deploy
@@ -103,7 +103,9 @@ class DeployedCluster:
         self.site: Site = site_of(at(self._section, variant))
         make, settings = self.maker(self._engine), self._engine.settings
         stacks = list(self._stacks.values())
-        self.cluster, self._bound = overlaid(make, settings.cluster, stacks, variant)
+        # Not `overlaid`: the engine's settings are the file's, which does not know of the control.
+        self._bound = bound(self._section, stacks, variant)
+        self.cluster = make({**settings.cluster, **chosen(self._section, variant)}, self._bound)
 
     @property
     def conf_text(self) -> str:

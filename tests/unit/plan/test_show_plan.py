@@ -89,6 +89,16 @@ def test_the_losses_that_would_be_seen_are_said_with_one_more_round(
     assert "by chance" not in line
 
 
+def test_comparisons_are_counted_with_each_workload_s_own_baseline(
+    shown: Callable[..., list[str]],
+) -> None:
+    """All cells but one counted, with the baseline's own under each further workload."""
+    cluster = {"replication": [1, 2, 3], "baseline": {"replication": 1}, "iterations": 4}
+    load = {"rbd_single_client": {"workloads": {"op_size": [4096, 8192]}}}
+    (line,) = [line for line in shown(cluster=cluster, benchmarks=load) if "verdicts" in line]
+    assert "ends in verdicts on 4 comparisons" in line
+
+
 def test_no_verdict_is_promised_that_cannot_come(shown: Callable[..., list[str]]) -> None:
     turns = {"configurations": {"A": {}, "B": {}}, "order": "interleaved", "rebuild": "needed"}
     short = {"precision": "2%", "min": 10, "max": 50, "block": 10}

@@ -126,3 +126,85 @@ def test_drives_are_measured_alone_once(campaign_of: Make) -> None:
 def test_an_unknown_drive_is_one_sentence(campaign_of: Make) -> None:
     with pytest.raises(UsageError, match='unknown drive "No"'):
         campaign_of(cluster={**DRIVES, "osd_drives": ["No"]})
+
+
+def test_the_control_of_drives_is_the_baseline_s_drive_again(campaign_of: Make) -> None:
+    compared = {**DRIVES, "baseline": {"drive": "Plain"}}
+    benchmarks = {"fdatasync": {"size": 1}}
+    without = cells_of(campaign_of(cluster=compared, benchmarks=benchmarks))
+    campaign = campaign_of(cluster={**compared, "control": True}, benchmarks=benchmarks)
+    cells = cells_of(campaign)
+    drives = list(dict.fromkeys(cell.parameters["drive"] for cell in cells))
+    assert drives == ["PLP", "Plain", "control"]
+    control = [cell for cell in cells if cell.parameters["drive"] == "control"]
+    assert [cell.scenario.name for cell in control] == ["fdatasync", *["rbd_single_client"] * 2]
+    site = site_of(at(campaign.cluster, control[-1].variant))
+    assert {(osd.host, osd.disk) for osd in site.osds} == {("c0", "/dev/nvme1n1")}
+    # What was measured before there was a control counts as measured.
+    assert {(cell.path, cell.definition) for cell in without} <= {
+        (cell.path, cell.definition) for cell in cells
+    }
+
+
+def test_the_control_of_a_list_is_the_baseline_s_value_again(campaign_of: Make) -> None:
+    cluster = {**LISTS, "baseline": {"replication": 1}, "control": True}
+    campaign = campaign_of(cluster=cluster)
+    cells = cells_of(campaign)
+    assert [cell.parameters["replication"] for cell in cells] == [1, "control", 3] * 2
+    pools = at(campaign.cluster, cells[1].variant).pool_profiles
+    assert {pool.replication for pool in pools.values()} == {1}
+    assert cells[1].definition == cells[0].definition and cells[1].path != cells[0].path
+
+
+def test_no_control_where_one_value_or_another_kind_of_list_is_compared(campaign_of: Make) -> None:
+    one = {"replication": [1], "baseline": {"replication": 1}}
+    sizes = {"replication": [1, 3], "baseline": {"op_size": 4096}}
+    for cluster in (one, sizes):
+        cells = cells_of(campaign_of(cluster={**cluster, "control": True}))
+        assert "control" not in {cell.parameters["replication"] for cell in cells}
+
+
+def test_a_drive_may_not_have_the_control_s_name(campaign_of: Make) -> None:
+    drives = {**DRIVES["drives"], "control": {"host": "c0", "device": "/dev/nvme2n1"}}
+    cluster = {"drives": drives, "baseline": {"drive": "Plain"}, "control": False}
+    with pytest.raises(UsageError, match="control: is the name under which"):
+        campaign_of(cluster=cluster)
+    del cluster["baseline"]
+    campaign_of(cluster=cluster)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "benchmarks", "key", "values"),
+    [
+        ({**LISTS, "baseline": {"replication": 1}}, {}, "replication",
+         {1, 3, "control"}),
+        ({**DRIVES, "baseline": {"drive": "PLP"}},
+         {"fdatasync": {"size": 1}, "rbd_single_client": ...}, "drive",
+         {"PLP", "Plain", "control"}),
+        (DRIVES, {}, "drive", {"PLP", "Plain"}),
+    ],
+)  # fmt: skip
+def test_each_round_measures_all_places_in_an_order_of_its_own(
+    campaign_of: Make, cluster: dict[str, Any], benchmarks: dict[str, Any], key: str,
+    values: set[Any],
+) -> None:  # fmt: skip
+    """All rounds of one drive stood behind those of another: a drift looked like a difference."""
+    rounds = {"iterations": 6, "order": "rounds", "control": True}
+    cells = cells_of(campaign_of(cluster={**cluster, **rounds}, benchmarks=benchmarks))
+    assert [cell.iteration for cell in cells] == sorted(cell.iteration for cell in cells)
+    orders = [
+        tuple(dict.fromkeys(c.parameters[key] for c in cells if c.iteration == n)) for n in range(6)
+    ]
+    assert all(set(order) == values for order in orders)
+    assert len(set(orders)) > 1
+    for cell in cells:
+        assert sum(other.path == cell.path for other in cells) == 1
+
+
+def test_a_new_round_s_places_are_new_clusters(campaign_of: Make) -> None:
+    rounds = {"iterations": 4, "order": "rounds", "control": True, "rebuild": "needed"}
+    compared = {"replication": [1, 3], "baseline": {"replication": 1}}
+    steps = plan(campaign_of(cluster={**compared, **rounds})).steps
+    deployed = [dict(step.variant) for step in steps if isinstance(step, Deploy)]
+    assert len(deployed) == 12
+    assert sum(variant == {"replication": "control"} for variant in deployed) == 4

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -86,6 +87,37 @@ def test_the_plan_that_a_campaign_writes_has_a_control(
     own = {**configurations, "control": {"luks": {}}}
     named = written.model_copy(update={"configurations": own})
     assert control_of(named, written.baseline) is None, "the file's own of that name"
+
+
+@pytest.mark.parametrize(
+    ("compared", "benchmarks"),
+    [
+        ({"replication": [1, 3], "baseline": {"replication": 1}}, {}),
+        (
+            {
+                "drives": {
+                    "A": {"host": "c0", "device": "/dev/a"}, "B": {"host": "c0", "device": "/dev/b"}
+                },
+                "baseline": {"drive": "A"},
+            },
+            {"fdatasync": {"size": 1}, "rbd_single_client": ...},
+        ),
+    ],
+)  # fmt: skip
+def test_drives_and_replicas_have_a_control_too(
+    campaign_of: Callable[..., Campaign],
+    tmp_path: Path,
+    compared: dict[str, Any],
+    benchmarks: dict[str, Any],
+) -> None:
+    rounds = {"iterations": 4, "order": "rounds", "control": True}
+    (tmp_path / "results").mkdir()
+    write_plan(tmp_path, plan(campaign_of(cluster={**rounds, **compared}, benchmarks=benchmarks)))
+    text = (tmp_path / "results" / "plan.json").read_text()
+    written = PlanDocument.model_validate_json(text)
+    assert written.baseline is not None
+    assert control_of(written, written.baseline) == "control"
+    assert control_of(written, Baseline(value="Default")) is None
 
 
 def test_a_control_that_is_the_baseline_says_nothing(synthetic, tmp_path):
