@@ -74,6 +74,23 @@ class HostFiles:
                 return node
         return None
 
+    def drives(self, pid: str) -> Dict[str, int]:
+        """Drive -> its NUMA node, of all that the block devices are made of that a process has."""
+        block, links = self.root / "sys/class/block", []  # type: Path, List[str]
+        for fd in (self.root / "proc" / pid / "fd").glob("*"):
+            with contextlib.suppress(OSError):
+                links.append(os.readlink(str(fd)))
+        names = {os.path.basename(link) for link in links if link.startswith("/dev/")}
+        found, waiting = {}, [block / name for name in names]  # type: Dict[str, int], List[Path]
+        while waiting:
+            folder = waiting.pop().resolve()
+            below = list((folder / "slaves").glob("*"))
+            waiting += below
+            told = [place for place in (folder, *folder.parents) if (place / "numa_node").exists()]
+            if told and not below:
+                found[folder.name] = int((told[0] / "numa_node").read_text())
+        return {drive: node for drive, node in found.items() if node >= 0}
+
     def pin(self, pid: str, cpus: List[int]) -> None:
         """Let all threads of a process use just these CPUs, within those of its cgroup."""
         done: Set[str] = set()
@@ -389,6 +406,13 @@ class CpuPlan:
             facts["clients"] = {"expected": format_cpus(self.clients), "in_force": in_force}
         return facts
 
+    def remote_drives(self, osd: str, cpus: str) -> Dict[str, int]:
+        """Drive of an OSD -> its NUMA node, where none of `cpus` is on that node."""
+        allowed, nodes = set(parse_cpus(cpus)), self.host.nodes().items()
+        own = {node for node, cores in nodes if any(allowed.intersection(core) for core in cores)}
+        drives = self.host.drives(self.host.read(self._pid_file(osd).lstrip("/")))
+        return {drive: node for drive, node in drives.items() if node not in own}
+
     def _node_of_ceph(self, osd: str, cpus: str) -> Optional[int]:
         """The NUMA node that Ceph keeps an OSD on, if it may and these are all of its CPUs."""
         groups = Groups.find(self.host, self.host.own(self.arguments["group"]))
@@ -460,7 +484,11 @@ def main(arguments: Dict[str, Any], host: HostFiles) -> None:
         if plan.osds or plan.clients:
             plan.confine()
     else:
-        print(json.dumps(plan.facts(), sort_keys=True))
+        facts = plan.facts()
+        for osd, about in facts["osds"].items():
+            remote = plan.remote_drives(osd, about["expected"]) if about["threads"] else {}
+            about.update({"remote_drives": remote} if remote else {})
+        print(json.dumps(facts, sort_keys=True))
 
 
 if __name__ == "__main__":

@@ -97,9 +97,13 @@ def campaign(tmp_path: Path, cluster: dict[str, Any], lab: Lab) -> tuple[list[An
     return proofs, seen
 
 
-def nodes_of(proof: dict[str, Any]) -> dict[str, Any]:
+def cpus_of(proof: dict[str, Any]) -> dict[str, Any]:
     (cpuset,) = (one for one in proof["overlays"] if one["overlay"] == "cpuset")
-    return {osd: about.get("numa_node") for osd, about in cpuset["evidence"].items()}
+    return dict(cpuset["evidence"])
+
+
+def nodes_of(proof: dict[str, Any]) -> dict[str, Any]:
+    return {osd: about.get("numa_node") for osd, about in cpus_of(proof).items()}
 
 
 @pytest.mark.usefixtures("pinning")
@@ -116,6 +120,9 @@ def test_a_baseline_whose_osds_ceph_pins_is_measured(lab: Lab, tmp_path: Path) -
     for proof in proofs:
         node = None if proof["configuration"] == "Confined" else 1
         assert nodes_of(proof) == {"osd.0": node, "osd.1": None}, proof["configuration"]
+        # Confined to node 0, osd.0 is remote to its drive on node 1.
+        remote = [osd for osd, about in cpus_of(proof).items() if about.get("remote_drives")]
+        assert remote == ([] if node == 1 else ["osd.0"])
 
 
 @long

@@ -35,6 +35,7 @@ def doubts(proof: Optional[Proof], direction: str) -> Iterator[str]:
     """What is doubtful about a cell in one direction, by what was seen for its proof."""
     by_overlay = {overlay.overlay: overlay for overlay in proof.overlays} if proof else {}
     yield from _unconfined(by_overlay.get("cpuset"), by_overlay.get("luks"), direction)
+    yield from _remote(by_overlay.get("cpuset"))
     yield from _imbalance(by_overlay.get("osds"))
     yield from _encrypted_below(by_overlay.get("network"))
     yield from _busy_threads(proof.clients if proof else {})
@@ -51,6 +52,16 @@ def _unconfined(
             "kcryptd not confined: dm-crypt's workers may use every CPU, also those that the "
             "OSDs may not"
         )
+
+
+def _remote(cpuset: Optional[OverlayProof]) -> Iterator[str]:
+    """Whether OSDs had CPUs of other NUMA nodes alone than that of their drives."""
+    told = mapping(cpuset.evidence) if cpuset else {}
+    remote = {osd: mapping(mapping(about).get("remote_drives")) for osd, about in told.items()}
+    far = [(osd, *next(iter(drives.items()))) for osd, drives in remote.items() if drives]
+    for osd, drive, node in far[:1]:
+        more = f" (and {counted(len(far) - 1, 'more OSD')})" if len(far) > 1 else ""
+        yield f"{osd}{more} had no CPU of NUMA node {node}, on which its drive {drive} is"
 
 
 def _tables(luks: OverlayProof) -> Iterator[str]:

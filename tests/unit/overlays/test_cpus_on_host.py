@@ -344,6 +344,48 @@ def test_threads_are_counted_by_their_cpus(
     }
 
 
+def _has_open(host: FakeHost, pid: int, device: str) -> None:
+    fd = host.root / f"proc/{pid}/fd/17"
+    fd.parent.mkdir()
+    fd.symlink_to(f"/dev/{device}")
+
+
+@pytest.mark.parametrize(
+    ("device", "numa", "drive_node", "remote"),
+    [
+        ("nvme0n1p1", 0, "1", {"nvme0n1p1": 1}),
+        ("dm-0", 0, "1", {"nvme0n1p1": 1}),  # LUKS on that partition
+        ("dm-0", 1, "1", None),
+        ("dm-0", 0, "-1", None),  # a machine with one node, or a card that does not tell
+        ("loop0", 0, "1", None),
+    ],
+)
+def test_drives_of_another_node_than_the_osd_s_cpus_are_told(
+    host: FakeHost, capsys: pytest.CaptureFixture[str], device: str, numa: int, drive_node: str,
+    remote: Optional[dict[str, int]],
+) -> None:  # fmt: skip
+    card = "sys/devices/pci0000:80/0000:80:01.0/0000:81:00.0"
+    host.write(f"{card}/numa_node", drive_node)
+    blocks = {
+        "nvme0n1p1": f"{card}/nvme/nvme0/nvme0n1/nvme0n1p1",
+        "dm-0": "sys/devices/virtual/block/dm-0",
+        "loop0": "sys/devices/virtual/block/loop0",
+    }
+    (host.root / "sys/class/block").mkdir(parents=True)
+    for name, folder in blocks.items():
+        (host.root / folder / "slaves").mkdir(parents=True)
+        (host.root / "sys/class/block" / name).symlink_to(f"../../../{folder}")
+    (host.root / blocks["dm-0"] / "slaves/nvme0n1p1").symlink_to(
+        host.root / "sys/class/block/nvme0n1p1"
+    )
+    _has_open(host, 100, device)
+    facts = json.loads(host.run("show", capsys, {**OPTIONS, "numa": numa}))
+    assert facts["osds"]["osd.0"].get("remote_drives") == remote
+    assert "remote_drives" not in facts["osds"]["osd.1"]
+    whole = json.loads(host.run("show", capsys, None))
+    assert "remote_drives" not in whole["osds"]["osd.0"], "it may use every CPU"
+
+
 def test_an_osd_without_pid_file_is_not_running(
     host: FakeHost, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -157,6 +157,23 @@ def test_a_row_whose_osds_ceph_kept_elsewhere(
         assert warning in markdown(built)
 
 
+def test_a_row_whose_osds_were_remote_to_their_drives(small: Path) -> None:
+    path = small / "results/00000000/id-00000002/proof.json"
+    proof = json.loads(path.read_text())
+    far = {"expected": "0-31", "remote_drives": {"nvme1n1": 1}, "threads": {}}
+    near = {"expected": "32-63", "threads": {}}
+    evidence = {"osd.0": far, "osd.1": near, "osd.2": far, "clients": None}
+    about = {"overlay": "cpuset", "present": True, "options": {"osd_cores": 32}, "proved": True}
+    proof["overlays"].append({**about, "evidence": evidence})
+    path.write_text(json.dumps(proof))
+    built = build(small)
+    plain, luks = (cell for cell in built.cells if cell.direction == "read")
+    assert plain.warnings == ()
+    sentence = "osd.0 (and 1 more OSD) had no CPU of NUMA node 1, on which its drive nvme1n1 is"
+    assert sentence in luks.warnings
+    assert sentence in markdown(built)
+
+
 def test_notes_that_differ_in_numbers_alone_are_one() -> None:
     """Each of twenty runs had a footnote of its own on its OSD with the most groups."""
     more = "more placement groups than the mean of 4 OSDs: balance them, or raise pg_num"
