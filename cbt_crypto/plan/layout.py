@@ -162,9 +162,8 @@ def memory_warnings(campaign: Campaign, cells: Iterable[Cell]) -> Iterator[str]:
         key = cell.scenario.name, int(cell.parameters.get("vol_size", 0)), cell.variant
         if key in asked or not _reads(cell):
             continue
-        sentence = _warning(campaign, cell)
         asked.add(key)
-        if sentence:
+        if sentence := _warning(campaign, cell):
             warned[sentence] = None
     yield from warned
 

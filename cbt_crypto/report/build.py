@@ -169,7 +169,11 @@ def assemble(
             record.table(r for run in runs if run.planned.path in shown for r in run.records)
         ),
         verdicts=comparisons.count("iops"),
-        is_unfinished=any(map(_is_unfinished, tables)),
+        is_unfinished=any(
+            cell.state == "measured" and any(run.is_missing for run in cell.runs)
+            for table in tables
+            for cell in table.cells
+        ),
         control=() if control is None else tuple(control_sentences(all_tables, control)),
         distrusted=()
         if control is None
@@ -198,13 +202,6 @@ def _shown(tables: Iterable[Table], cells: Iterable[PlannedCell]) -> tuple[Table
         for table in tables
     )
     return tuple(table for table in shown if table.sections)
-
-
-def _is_unfinished(table: Table) -> bool:
-    return any(
-        cell.state == "measured" and any(run.is_missing for run in cell.runs)
-        for cell in table.cells
-    )
 
 
 def order_of_rows(plan: PlanDocument, dimension: str) -> list[Scalar]:

@@ -132,16 +132,18 @@ def _written_table(table: Table) -> dict[str, Any]:
         {
             **_fields(section),
             "baseline_drift_percent": section.drift_percent,
-            "cells": [_written_cell(cell) for cell in section.cells],
+            "cells": [
+                {
+                    **_fields(cell),
+                    "stages_us": cell.stages,
+                    "runs": [_run(run, cell.direction) for run in cell.runs],
+                }
+                for cell in section.cells
+            ],
         }
         for section in table.sections
     ]
     return {**_fields(table), "sections": sections}
-
-
-def _written_cell(cell: ReportCell) -> dict[str, Any]:
-    runs = [_run(run, cell.direction) for run in cell.runs]
-    return {**_fields(cell), "stages_us": cell.stages, "runs": runs}
 
 
 def _run(run: Run, direction: str) -> dict[str, Any]:

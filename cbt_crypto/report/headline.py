@@ -166,8 +166,7 @@ def _difference(alike: Sequence[_Row], asked: int) -> str:
 
 
 def _amount(row: _Row) -> str:
-    digits = 0 if abs(row.lost) >= _LITTLE else 1
-    return f"{abs(row.lost):.{digits}f}"
+    return f"{abs(row.lost):.{0 if abs(row.lost) >= _LITTLE else 1}f}"
 
 
 def _undecided(rows: Sequence[_Row]) -> Iterator[str]:

@@ -32,7 +32,9 @@ def markdown(report: Report) -> str:
             lines += grid_lines(losses, "###", _emulated(report))
         for table in tables:
             lines += [f"### {escape(table.title)}", "", *_emulated(report, table)]
-            lines += [*_figures(report, table), "", *_bases(table), *_why(table), *_notes(table)]
+            shown = [metric for metric, _ in columns(table, Where.MARKDOWN)]
+            bases = [f"{escape(text)}.\n" for text in text_of.bases(table, shown)]
+            lines += [*_figures(report, table), "", *bases, *_why(table), *_notes(table)]
     lines += [*_conclusions(report), text_of.verdicts(report), ""]
     for grid in text_of.pair_grids(report, report.tables).values():
         lines += grid_lines(grid)
@@ -161,11 +163,6 @@ def _figures(report: Report, table: Table) -> list[str]:
                 words = [f"*{cell.state}*", *("" for _ in shown[1:])]
             lines.append(_row([escape(section.label), escape(cell.name), *words]))
     return lines
-
-
-def _bases(table: Table) -> list[str]:
-    shown = [metric for metric, _ in columns(table, Where.MARKDOWN)]
-    return [line for text in text_of.bases(table, shown) for line in (f"{escape(text)}.", "")]
 
 
 def _conclusions(report: Report) -> list[str]:

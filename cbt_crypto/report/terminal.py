@@ -54,7 +54,9 @@ def show(report: Report, console: Console) -> None:
     # A terminal would obey what an archive has in its names.
     report = map_text(without_missing(report), printable)
     console.print()
-    console.print(Text(report.title or "campaign", "bold"), Text(_subtitle(report), "dim"))
+    what = "percent lost against" if report.options.loss else "percent of"
+    subtitle = f"throughput as {what} {report.baseline_name}"
+    console.print(Text(report.title or "campaign", "bold"), Text(subtitle, "dim"))
     _answer(report, console)
     for grid in side_by_side(report):
         show_grid(grid, console)
@@ -161,11 +163,6 @@ def _effect(conclusion: Optional[Conclusion], loss: bool) -> Text:
         return Text("-")
     text = Text(conclusion.effect, _EFFECT_STYLE.get(conclusion.effect, ""))
     return text.append(f" {change(conclusion, loss)}", "dim")
-
-
-def _subtitle(report: Report) -> str:
-    what = "percent lost against" if report.options.loss else "percent of"
-    return f"throughput as {what} {report.baseline_name}"
 
 
 @dataclass(frozen=True)

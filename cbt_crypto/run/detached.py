@@ -291,7 +291,9 @@ def status(archive: Path) -> Text:
     written = max(0.0, now - (_number(state, "written") or _number(state, "at") or now))
     # A cell's own phase says where it stands.
     phase = phase.removeprefix(f"cell {position}: ")
-    words = [position, phase, f"for {round(since)} s", _left(state, written), _live(state)]
+    iops, latency_s = _number(state, "iops"), _number(state, "latency_s")
+    live = "" if iops is None else f"now {LiveFigures(iops, latency_s)}"
+    words = [position, phase, f"for {round(since)} s", _left(state, written), live]
     return Text("  ".join(word for word in words if word), "cyan")
 
 
@@ -311,11 +313,6 @@ def _left(state: dict[str, Any], since: float) -> str:
     if seconds is None or uncertainty is None:
         return ""
     return str(Left(max(0.0, seconds - since), uncertainty))
-
-
-def _live(state: dict[str, Any]) -> str:
-    iops, latency_s = _number(state, "iops"), _number(state, "latency_s")
-    return "" if iops is None else f"now {LiveFigures(iops, latency_s)}"
 
 
 def _number(state: dict[str, Any], key: str) -> Optional[float]:

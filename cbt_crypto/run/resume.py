@@ -254,15 +254,7 @@ def write_plan(archive: Path, plan: Plan) -> None:
             "configurations": campaign.document["cluster"].get("configurations", {"Default": {}}),
             **({"matrix": campaign.cluster.matrix} if campaign.cluster.matrix else {}),
             "cells": [
-                {
-                    "id": cell.id,
-                    "path": cell.path,
-                    "iteration": cell.iteration,
-                    "definition": cell.definition,
-                    "scenario": cell.scenario.name,
-                    "configuration": cell.configuration,
-                    "parameters": document_without(cell.parameters),
-                }
+                {**_planned(cell), "path": cell.path}
                 for cell in plan.cells
                 if cell.iteration < certain_rounds(campaign, cell.scenario)
                 or (archive / cell.path / "cell.json").exists()
@@ -274,6 +266,17 @@ def write_plan(archive: Path, plan: Plan) -> None:
     )
 
 
+def _planned(cell: Cell) -> dict[str, object]:
+    return {
+        "id": cell.id,
+        "iteration": cell.iteration,
+        "definition": cell.definition,
+        "scenario": cell.scenario.name,
+        "configuration": cell.configuration,
+        "parameters": document_without(cell.parameters),
+    }
+
+
 def keep_cell(
     directory: Path, cell: Cell, site: Site, outcome: Mapping[str, object], reason: Optional[str]
 ) -> None:
@@ -281,12 +284,7 @@ def keep_cell(
     write_json(
         directory / "cell.json",
         {
-            "id": cell.id,
-            "iteration": cell.iteration,
-            "definition": cell.definition,
-            "scenario": cell.scenario.name,
-            "configuration": cell.configuration,
-            "parameters": document_without(cell.parameters),
+            **_planned(cell),
             "state": "finished" if reason is None else "failed",
             "reason": reason,
             "clients": list(cell.scenario.active_clients(site.clients)),

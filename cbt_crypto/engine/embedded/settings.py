@@ -51,15 +51,8 @@ def _sections() -> dict[str, dict[str, Any]]:
 
 def getnodes(*roles: str) -> str:
     """The hosts of CBT roles (head, clients, osds, mons, mgrs), once each: `user@a,user@b`."""
-    hosts = dict.fromkeys(host for role in roles for host in _hosts(role))
-    return ",".join(_with_user(host) for host in hosts)
-
-
-def _hosts(role: str) -> list[str]:
-    value = cluster.get(role) or []
-    return [value] if isinstance(value, str) else list(value)
-
-
-def _with_user(host: str) -> str:
-    user = cluster.get("user")
-    return f"{user}@{host}" if user else host
+    named = [cluster.get(role) or [] for role in roles]
+    lists = [[one] if isinstance(one, str) else one for one in named]
+    hosts = dict.fromkeys(host for listed in lists for host in listed)
+    user = f"{cluster['user']}@" if cluster.get("user") else ""
+    return ",".join(f"{user}{host}" for host in hosts)

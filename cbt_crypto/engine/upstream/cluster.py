@@ -37,7 +37,7 @@ from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.remote import kill_osds_scripts, kill_script
 from cbt_crypto.hosts.site import HostScripts, Site
-from cbt_crypto.plan.file.cluster import PoolProfile, at
+from cbt_crypto.plan.file.cluster import at
 from cbt_crypto.plan.layout import ceph_dir, conf_path, section_of, site_of
 
 quote = shlex.quote
@@ -344,11 +344,13 @@ class UpstreamCeph:
     def _of_this_place(self) -> dict[str, Any]:
         """What upstream reads, where the file lists several values for the cluster."""
         counts = [len(self.site.osds_of(host)) for host in self.site.osd_hosts]
+        coded = {"replication": "erasure", "ec_overwrites": True}
         return {
             "osds": list(self.site.osd_hosts),
             "osds_per_node": max(counts, default=0),
             "pool_profiles": {
-                name: {**profile.model_dump(exclude_none=True), **_coded(profile)}
+                name: profile.model_dump(exclude_none=True)
+                | (coded if profile.erasure_profile is not None else {})
                 for name, profile in self.section.pool_profiles.items()
             },
         }
@@ -463,11 +465,6 @@ class UpstreamCeph:
         for directory in (f"{self.base}/client.admin", self.base, self.section.tmp_dir):
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
-
-
-def _coded(profile: PoolProfile) -> dict[str, Any]:
-    coded = {"replication": "erasure", "ec_overwrites": True}
-    return coded if profile.erasure_profile is not None else {}
 
 
 #: In the metadata of a pool: the archive that it was made for.

@@ -92,7 +92,9 @@ Chart = Union[Bars, Stacks, Lines]
 
 def charts(table: Table) -> Iterator[Chart]:
     """Every chart that the table has figures for."""
-    yield from _some(_throughput(table), _latency(table), _cpu_per_io(table))
+    title = f"{_owners(table)} CPU time per IO"
+    cpu_per_io = _bars(table, "cpu_per_io", "osd_cpu_us_per_io", title, "µs", 1.0)
+    yield from _some(_throughput(table), _latency(table), cpu_per_io)
     yield from _some(*(_cpu(section, _owners(table)) for section in table.sections))
     for section in table.sections:
         yield from _some(*_over_time(section), latency_distribution(section, table.groups))
@@ -165,11 +167,6 @@ def _throughput(table: Table) -> Bars:
 
 def _latency(table: Table) -> Bars:
     return _bars(table, "latency", "clat_ns_mean", "Mean latency", "ms", 1e-6)
-
-
-def _cpu_per_io(table: Table) -> Bars:
-    title = f"{_owners(table)} CPU time per IO"
-    return _bars(table, "cpu_per_io", "osd_cpu_us_per_io", title, "µs", 1.0)
 
 
 def _owners(table: Table) -> str:

@@ -20,7 +20,6 @@ from rich.table import Table
 from rich.text import Text
 
 from cbt_crypto.archive.files import printable
-from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.remote import NONSENSE, Remote
@@ -287,7 +286,9 @@ def init(
         + (f"; the smallest one takes more than --hours {most:g}" if takes > most else "")
     )
     with console.status(f"checking {output}"):
-        remaining = _remaining(output, engine)
+        campaign = read_campaign(output)
+        found = check.survey_campaign(campaign, engine, cells_of(campaign))
+        remaining = [finding for finding in found if finding.error]
     _tell(output, remaining)
 
 
@@ -315,15 +316,6 @@ def _check_user(user: str) -> None:
         raise UsageError(
             f"--user {user!r} is no name of a user; write it as in user@host"
         ) from None
-
-
-def _remaining(output: Path, engine: Engine) -> list[HostFinding]:
-    campaign = read_campaign(output)
-    return [
-        finding
-        for finding in check.survey_campaign(campaign, engine, cells_of(campaign))
-        if finding.error
-    ]
 
 
 def _tell(output: Path, remaining: list[HostFinding]) -> None:

@@ -128,7 +128,8 @@ def undo(drives: Sequence[Drive], stacks: Sequence[Stack], site: Site) -> HostSc
     scripts = {}
     for host in dict.fromkeys(drive.host for drive in drives):
         of_host = [drive for drive in drives if drive.host == host]
-        texts = [_unmount(drive) for drive in of_host]
+        places = [shlex.quote(drive.mount_point) for drive in of_host]
+        texts = [f"! mountpoint -q {place} || $SUDO umount {place}" for place in places]
         # An array over members that are encrypted goes before their mappings, another after its.
         texts += [
             lvm_and_md.stop(drive, site.tmp_dir) for drive in of_host if drive.encrypts_members
@@ -147,11 +148,6 @@ def _claim(drive: Drive, site: Site) -> str:
     """Claim the devices, so that a killed run can be cleared; make the drive's folder."""
     claim = destroy.claim(site.tmp_dir, drive.devices, site.discard)
     return f"mkdir -p {shlex.quote(drive.mount_point)}\n{claim}"
-
-
-def _unmount(drive: Drive) -> str:
-    mount_point = shlex.quote(drive.mount_point)
-    return f"! mountpoint -q {mount_point} || $SUDO umount {mount_point}"
 
 
 def script(drives: Sequence[Drive]) -> str:
