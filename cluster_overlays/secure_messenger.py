@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Optional, Union
@@ -12,6 +13,7 @@ from typing_extensions import Self, override
 from cbt_crypto.cluster_overlays.base import Finding, Overlay, Transition, Verdict, judge_all
 from cbt_crypto.hosts import admin_socket, rados_client_on_host, shell
 from cbt_crypto.hosts.admin_socket import Answers, Question
+from cbt_crypto.hosts.ceph_conf import normal_name
 from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
 
@@ -376,7 +378,7 @@ class SecureMessenger(Overlay):
     def check_ceph_conf(self, conf: Mapping[str, Mapping[str, str]]) -> Optional[str]:
         for section, options in conf.items():
             for option, value in options.items():
-                advice = self._contradicted_by(_canonical(option), value)
+                advice = self._contradicted_by(normal_name(option.lower()), value)
                 if advice:
                     return f"ceph.conf sets {option} = {value} in [{section}], but {advice}"
         return None
@@ -389,7 +391,8 @@ class SecureMessenger(Overlay):
             )
         if not self.is_present:
             return None
-        if option in (*_AUTH_OPTIONS, _OLD_AUTH_OPTION) and "none" in _methods(value):
+        methods = re.split(r"[\s,;]+", value.lower())
+        if option in (*_AUTH_OPTIONS, _OLD_AUTH_OPTION) and "none" in methods:
             return "the secure messenger takes its keys from cephx: write cephx, or remove the line"
         if option == "ms_bind_msgr1" and value.strip().lower() in ("true", "1", "yes", "on"):
             return "messenger v1 is never encrypted: remove the line"
@@ -480,15 +483,6 @@ class SecureMessenger(Overlay):
         if self.is_present and not moved:
             return "no OSD sent or received a byte in this cell, which proves nothing"
         return None
-
-
-def _canonical(option: str) -> str:
-    """Ceph reads `auth client required`, `auth-client-required` and the like as one option."""
-    return "_".join(option.lower().replace("-", " ").replace("_", " ").split())
-
-
-def _methods(value: str) -> list[str]:
-    return value.lower().replace(",", " ").replace(";", " ").split()
 
 
 def _key(osd: Osd, what: str) -> str:

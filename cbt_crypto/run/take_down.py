@@ -200,7 +200,8 @@ def cluster_of(campaign: Campaign) -> Any:
     engine: Engine = embedded()
     engine.settings.cluster.clear()
     engine.settings.cluster.update(section)
-    return overlaid(target_of(campaign.cluster).maker(engine), section, stacks)[0]
+    maker = target_of(campaign.cluster).maker(engine)
+    return overlaid(maker, section, stacks, whole=campaign.cluster)[0]
 
 
 def _remote(campaign: Campaign) -> Remote:

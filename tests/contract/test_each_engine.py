@@ -238,6 +238,23 @@ def test_a_cluster_is_where_the_plan_has_it(bench: Make) -> None:
     assert (cluster.use_existing, cluster.pid_dir) == (False, f"{made.tmp_dir}/ceph/run")
 
 
+def test_a_cluster_is_on_the_drive_of_its_place(bench: Make) -> None:
+    """Upstream's engine made the OSDs of every drive where the first one is."""
+    drives = {
+        "A": {"host": "o0", "device": "/dev/disk/by-id/a"},
+        "B": {"host": "o1", "device": "/dev/disk/by-id/b"},
+    }
+    listed = {"clients": ["c0", "o0", "o1"], "drives": drives, "osd_drives": ["A", "B"]}
+    made = bench(cluster={**listed, "baseline": {"drive": "B"}})
+    for name in ("B", "control"):
+        settings, variant = made.engine.settings.cluster, (("drive", name),)
+        cluster, bound = overlaid(made.engine.Ceph, settings, [Stack(())], variant)
+        assert [(osd.host, osd.device) for osd in cluster.site.osds] == [
+            ("o1", "/dev/disk/by-id/b")
+        ]
+        assert cluster.site.osds == bound.site.osds
+
+
 def test_upstream_reads_what_this_place_of_a_campaign_is(upstream_bench: Make) -> None:
     """Its steps read the section themselves: of settings, and of the cluster's config."""
     made = upstream_bench(cluster={"osds_per_node": 1, "osds_per_device": [1, 2]})

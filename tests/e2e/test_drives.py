@@ -81,6 +81,44 @@ def reasons(proof: dict[str, Any]) -> dict[str, str]:
     return {verdict["overlay"]: verdict["reason"] for verdict in proof["overlays"]}
 
 
+def test_osds_and_files_on_one_drive_after_another_with_a_control(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """No campaign with `osd_drives` came beyond its first deployment."""
+    with loop_device(tmp_path / "other", 2500 << 20) as other:
+        cluster = {
+            "mons": {"localhost": {"a": "127.0.0.1:13371"}},
+            "mgrs": {"localhost": {"x": None}},
+            "drives": {
+                "A": {"host": "localhost", "device": machine.device},
+                "B": {"host": "localhost", "device": other},
+            },
+            "osd_drives": ["A", "B"],
+            "pool_profiles": {"rbd": {"pg_size": 8, "pgp_size": 8, "replication": 1}},
+            "settings": {"osd_memory_target": "900M"},
+            "baseline": {"drive": "A"},
+        }
+        load = {"vol_size": 64, "iodepth": 2, "time": 3, "ramp": 0, "op_size": 65536}
+        done = machine.run(
+            cluster, fdatasync={"size": 1, "loops": 1}, rbd_single_client={**load, "mode": "read"}
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert not subprocess.run(
+            ["blkid", "-p", other], capture_output=True, text=True, check=False
+        ).stdout
+    measured: dict[str, dict[str, str]] = {}
+    for cell, proof in machine.cells():
+        assert cell["state"] == "finished" and proof["proved"]
+        (carrier,) = cell["storage"].values()
+        ((layer, *_), *_) = carrier["devices"]
+        measured.setdefault(cell["scenario"], {})[cell["parameters"]["drive"]] = layer["device"]
+    own = Path(machine.device).name
+    drives = {"A": own, "control": own, "B": Path(other).name}
+    assert measured == {"fdatasync": drives, "rbd_single_client": drives}
+    assert "control" in (machine.archive / "report.md").read_text()
+    assert machine.is_clean()
+
+
 def test_a_raw_device_with_both_engines(machine: Machine) -> None:
     fast = {"time": 2, "size": 64, "op_size": 65536, "mode": "write"}
     done = machine.run(raw_device={**fast, "ioengine": ["libaio", "io_uring"]})

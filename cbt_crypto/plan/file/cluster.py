@@ -569,17 +569,19 @@ def variants(cluster: ClusterSection) -> tuple[Variant, ...]:
 
 
 def chosen(cluster: ClusterSection, variant: Variant) -> dict[str, Any]:
-    """A variant's values by key; of the control, the baseline's."""
+    """What the section has at a place, by its keys; of the control, the baseline's values."""
     named = cluster.baseline if isinstance(cluster.baseline, dict) else {}
-    return {key: named.get(key) if value == CONTROL else value for key, value in variant}
+    given = {key: named.get(key) if value == CONTROL else value for key, value in variant}
+    drive = given.pop("drive", None)
+    return given if drive is None else {**given, "osd_drives": [drive]}
 
 
 def at(cluster: ClusterSection, variant: Variant = ()) -> ClusterSection:
     """The section with one value for each key; the first of its list where `variant` has none."""
     given = chosen(cluster, variant)
     values: dict[str, Any] = {}
-    if cluster.osd_drives:
-        drive = cluster.drives[str(given.get("drive", cluster.osd_drives[0]))]
+    if drives := given.get("osd_drives", cluster.osd_drives):
+        drive = cluster.drives[str(drives[0])]
         values.update(osds=[drive.host], osds_per_node=len(drive.devices))
         values["osd_drives"] = []  # chosen: `at` of the result changes nothing
         values["osd_devices"] = {drive.host: list(drive.devices)}

@@ -42,11 +42,16 @@ def bound(section: ClusterSection, stacks: Sequence[Stack], variant: Variant = (
 
 
 def overlaid(
-    make: MakeCluster, section: Section, stacks: Sequence[Stack], variant: Variant = ()
-) -> tuple[Cluster, BoundStack]:
-    """An engine's cluster at a place of the section, and the stack it deploys; touches nothing."""
-    in_force = bound(section_of(section), stacks, variant)
-    return make({**section, **dict(variant)}, in_force), in_force
+    make: MakeCluster, settings: Section, stacks: Sequence[Stack], variant: Variant = (),
+    whole: Optional[ClusterSection] = None,
+) -> tuple[Cluster, BoundStack]:  # fmt: skip
+    """An engine's cluster at a place of the section, and the stack it deploys; touches nothing.
+
+    `whole` has what the file behind the engine's `settings` has not, such as the control.
+    """
+    section = whole or section_of(settings)
+    in_force = bound(section, stacks, variant)
+    return make({**settings, **chosen(section, variant)}, in_force), in_force
 
 
 class DeployedCluster:
@@ -103,9 +108,7 @@ class DeployedCluster:
         self.site: Site = site_of(at(self._section, variant))
         make, settings = self.maker(self._engine), self._engine.settings
         stacks = list(self._stacks.values())
-        # Not `overlaid`: the engine's settings are the file's, which does not know of the control.
-        self._bound = bound(self._section, stacks, variant)
-        self.cluster = make({**settings.cluster, **chosen(self._section, variant)}, self._bound)
+        self.cluster, self._bound = overlaid(make, settings.cluster, stacks, variant, self._section)
 
     @property
     def conf_text(self) -> str:

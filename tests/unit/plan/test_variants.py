@@ -11,9 +11,10 @@ from cbt_crypto.engine.embedded.daemons import base_options, file_size
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.cluster import at, variants
-from cbt_crypto.plan.layout import site_of
+from cbt_crypto.plan.layout import drives_of, site_of
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import Deploy, plan
+from cbt_crypto.run import take_down
 
 pytestmark = pytest.mark.unit
 
@@ -144,6 +145,16 @@ def test_the_control_of_drives_is_the_baseline_s_drive_again(campaign_of: Make) 
     assert {(cell.path, cell.definition) for cell in without} <= {
         (cell.path, cell.definition) for cell in cells
     }
+
+
+def test_a_killed_run_is_cleared_of_the_control_s_drive(campaign_of: Make) -> None:
+    """`cleanup` knows no more than the file, which does not name the control."""
+    compared = {**DRIVES, "baseline": {"drive": "Plain"}, "control": True}
+    campaign = campaign_of(cluster=compared, benchmarks={"fdatasync": {"size": 1}})
+    cleared = take_down.cluster_of(campaign)
+    text = "\n".join(cleared.hooks.take_down().values())
+    assert len(drives_of(campaign.cluster)) == 3
+    assert all(drive.mount_point in text for drive in drives_of(campaign.cluster))
 
 
 def test_the_control_of_a_list_is_the_baseline_s_value_again(campaign_of: Make) -> None:
