@@ -72,8 +72,8 @@ def show(report: Report, console: Console) -> None:
     if levels := text_of.pair_grids(report, report.tables).get(text_of.LEVELS):
         show_grid(levels, console)
     _show_foot(report, console)
-    # A row of a table and a line of notes each: the first lines are above the screen by now.
-    if console.is_terminal and 2 * len(report.cells) > console.height:
+    # A row and a note for each cell, and what every report has: the answer is above the screen.
+    if console.is_terminal and 30 + 2 * len(report.cells) > console.height:
         console.print(Text("\nin short", "dim"))
         _answer(report, console)
 
