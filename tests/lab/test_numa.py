@@ -131,7 +131,7 @@ def test_the_quickstart_s_configurations(lab: Lab, tmp_path: Path) -> None:
     quickstart = yaml.safe_load((Path(__file__).parents[2] / "configs/quickstart.yaml").read_text())
     configurations = quickstart["cluster"]["configurations"]
     proofs, _ = campaign(tmp_path, {"configurations": configurations, "iterations": 1}, lab)
-    assert {proof["configuration"] for proof in proofs} == {*configurations}
+    assert {proof["configuration"] for proof in proofs} == {*configurations, "control"}
     # A mapping is on the node of its drive.
     assert all(nodes_of(proof) == {"osd.0": 1, "osd.1": None} for proof in proofs)
 
@@ -150,4 +150,5 @@ def test_hci_tuning_in_small(lab: Lab, tmp_path: Path) -> None:
         "iterations": 1,
     }
     proofs, _ = campaign(tmp_path, cluster, lab)
-    assert {proof["configuration"] for proof in proofs} == {*cluster["configurations"]}
+    wanted = {*cluster["configurations"], "control"}
+    assert {proof["configuration"] for proof in proofs} == wanted
