@@ -61,7 +61,7 @@ def _remote(cpuset: Optional[OverlayProof]) -> Iterator[str]:
     far = [(osd, *next(iter(drives.items()))) for osd, drives in remote.items() if drives]
     for osd, drive, node in far[:1]:
         more = f" (and {counted(len(far) - 1, 'more OSD')})" if len(far) > 1 else ""
-        yield f"{osd}{more} had no CPU of NUMA node {node}, on which its drive {drive} is"
+        yield f"{osd}{more} had no CPU of NUMA node {node}, where its drive {drive} is"
 
 
 def _tables(luks: OverlayProof) -> Iterator[str]:

@@ -169,7 +169,7 @@ def test_a_row_whose_osds_were_remote_to_their_drives(small: Path) -> None:
     built = build(small)
     plain, luks = (cell for cell in built.cells if cell.direction == "read")
     assert plain.warnings == ()
-    sentence = "osd.0 (and 1 more OSD) had no CPU of NUMA node 1, on which its drive nvme1n1 is"
+    sentence = "osd.0 (and 1 more OSD) had no CPU of NUMA node 1, where its drive nvme1n1 is"
     assert sentence in luks.warnings
     assert sentence in markdown(built)
 
