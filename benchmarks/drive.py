@@ -109,13 +109,12 @@ class FileSystemScenario(DriveScenario):
     ) -> HostScripts:
         """Do `work` in a fresh file system on the drive, with the caches dropped."""
         (drive,) = site.drives
-        path, mount_point = shlex.quote(drive.path), shlex.quote(drive.mount_point)
+        mount_point = shlex.quote(drive.mount_point)
         text = (
             f"cd {shlex.quote(run_dir)}",
             "PATH=$PATH:/usr/sbin:/sbin",
-            destroy.file_system(site.tmp_dir, self.filesystem, drive.path),
             f"mkdir -p {mount_point}",
-            f"$SUDO mount {path} {mount_point}",
+            destroy.file_system(site.tmp_dir, self.filesystem, drive.path, drive.mount_point),
             f"trap '$SUDO umount {mount_point}' EXIT",
             DROP_CACHES,
             *self.work(site, drive, wrap),

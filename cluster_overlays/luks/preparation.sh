@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2046,SC2154
 # $1 is the mapping's name, $2 the device below it. $keys, FORMAT, FLAGS, FLASH, OPAL, WANTED,
-# FLASH_WANTED and KNOWN are the caller's, and `format_luks` is destroy.sh's.
+# FLASH_WANTED and KNOWN are the caller's, and `format_luks` and `patiently` are destroy.sh's.
 
 # What only flash gets, $2; device-mapper hands on what the devices below, $1, say of themselves.
 more() {
@@ -18,7 +18,8 @@ make() {
     admin=/dev/null
     [ -z "$OPAL" ] || { admin=$keys/$1.opal; admin_key "$admin"; }
     format_luks "$1" "$2" "$admin"
-    cryptsetup open --type luks $FLAGS $(more "$2" "$FLASH") --key-file "$keys/$1" "$2" "$1"
+    patiently cryptsetup open --type luks $FLAGS $(more "$2" "$FLASH") \
+        --key-file "$keys/$1" "$2" "$1"
 }
 
 in_force() {

@@ -114,9 +114,11 @@ def luks(tmp_dir: str, text: str) -> str:
     return proved(tmp_dir, ["ulimit -c 0", directories.functions() + text])
 
 
-def file_system(tmp_dir: str, kind: str, device: str) -> str:
-    """Shell text that makes a file system, `ext4` or `xfs`, labelled as ours."""
-    return proved(tmp_dir, [f"make_{kind} {shlex.quote(device)} {LABEL}"])
+def file_system(tmp_dir: str, kind: str, device: str, mount_point: str) -> str:
+    """Shell text that makes a file system, `ext4` or `xfs`, labelled as ours, and mounts it."""
+    path = shlex.quote(device)
+    mount = f"patiently mount {path} {shlex.quote(mount_point)}"
+    return proved(tmp_dir, [f"make_{kind} {path} {LABEL}", mount])
 
 
 def overwrite(tmp_dir: str, device: str) -> str:

@@ -18,8 +18,24 @@ prove() {
     return "$prove_status"
 }
 
+now() { cut -d. -f1 /proc/uptime; }
+
+# Whoever looks at a device may have it alone for a moment: ceph-volume's inventory, `check`, udev.
+# The wait is short, because what was proved before it must still hold.
+patiently() {
+    patience_ends=$(( $(now) + 4 ))
+    until patience_said=$("$@" 2>&1); do
+        case $patience_said in *[Bb]usy* | *"in use"* | *exclusively*) ;; *) patience_ends=0 ;; esac
+        [ "$(now)" -lt $patience_ends ] || { told >&2; return 1; }
+        sleep 0.1
+    done
+    told
+}
+
+told() { [ -z "$patience_said" ] || echo "$patience_said"; }
+
 wipe_node() {
-    wipefs -q -a "$1"
+    patiently wipefs -q -a "$1" || return 1
     dd if=/dev/zero of="$1" bs=1M count=4 conv=fsync status=none 2> /dev/null || blank "$1"
 }
 
@@ -38,7 +54,7 @@ discard() {
     node=$(prove where "$1") || return 1
     [ -n "$node" ] || { echo "$1 is not claimed by this run, so it is left alone" >&2; return 1; }
     prove begin "$1"
-    blkdiscard "$node"
+    patiently blkdiscard "$node"
     prove claimed "$1"
 }
 
@@ -80,12 +96,10 @@ PATHS
 # caller's.
 format_luks() {
     uuid=$(prove ready "$2" luks)
-    cryptsetup luksFormat --batch-mode $FORMAT --uuid "$uuid" --label "$1" \
+    patiently cryptsetup luksFormat --batch-mode $FORMAT --uuid "$uuid" --label "$1" \
         --key-file "$keys/$1" "$2" < "$3"
     prove made "$2"
 }
-
-now() { cut -d. -f1 /proc/uptime; }
 
 # $1 is the mapping's name, $2 the device below it; $key_directories is the caller's.
 close_luks() {
@@ -111,7 +125,7 @@ close_luks() {
     if [ "$(blkid -p -s TYPE -o value "$node" 2> /dev/null)" = crypto_LUKS ]; then
         cryptsetup luksErase --batch-mode "$node"
     fi
-    if prove is-stacked "$2"; then wipefs -q -a "$node"
+    if prove is-stacked "$2"; then patiently wipefs -q -a "$node"
     else wipe_node "$node"; prove emptied "$2" "$node"; fi
 }
 
@@ -129,7 +143,7 @@ reset_opal() {
 # $1 is the group, $2 its device.
 make_group() {
     uuid=$(prove ready "$2" lvm)
-    pvcreate -q -ff -y --uuid "$uuid" --norestorefile "$2" > /dev/null
+    patiently pvcreate -q -ff -y --uuid "$uuid" --norestorefile "$2" > /dev/null
     vgcreate -q -y "$1" "$2" > /dev/null
     prove made "$2"
 }
@@ -160,7 +174,7 @@ make_array() {
     for member; do uuid=$(prove ready "$member" md); done
     modprobe -q raid0 2> /dev/null || :
     for member; do prove share "$member" "$uuid"; done
-    mdadm --create "$array" --level=0 --raid-devices=$# --chunk="$chunk" --metadata=1.2 \
+    patiently mdadm --create "$array" --level=0 --raid-devices=$# --chunk="$chunk" --metadata=1.2 \
         --uuid="$uuid" --run --quiet "$@" 2>&1 | grep -v 'array .* started' || :
     n=0; while [ ! -b "$array" ] && [ $n -lt 50 ]; do sleep 0.1; n=$((n + 1)); done
     [ -b "$array" ] || { echo "mdadm made no $array" >&2; exit 1; }
@@ -186,11 +200,11 @@ stop_array() {
 # $2 is the label.
 make_ext4() {
     uuid=$(prove ready "$1" ext4)
-    mkfs.ext4 -q -F -L "$2" -U "$uuid" -E lazy_itable_init=0,lazy_journal_init=0 "$1"
+    patiently mkfs.ext4 -q -F -L "$2" -U "$uuid" -E lazy_itable_init=0,lazy_journal_init=0 "$1"
     prove made "$1"
 }
 make_xfs() {
     uuid=$(prove ready "$1" xfs)
-    mkfs.xfs -q -f -L "$2" -m uuid="$uuid" "$1"
+    patiently mkfs.xfs -q -f -L "$2" -m uuid="$uuid" "$1"
     prove made "$1"
 }

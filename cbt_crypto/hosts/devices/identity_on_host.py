@@ -190,8 +190,9 @@ def check_unused(path: str, ours: Any = None) -> None:
         raise Refused("is in use by {}; name another device".format(" ".join(foreign)))
     if holders:
         return  # what is on it is ours, and has it open
-    _check_exclusive(node)
+    # First who writes: to have it alone for a moment, as below, may end what a campaign does on it.
     _check_writers(folder)
+    _check_exclusive(node)
     _check_other_ways(folder)
 
 
@@ -221,8 +222,8 @@ def _check_other_ways(folder: str) -> None:
             continue
         try:
             _check_mounts(node)
-            _check_exclusive(node)
             _check_writers(twin)
+            _check_exclusive(node)
         except Refused as error:
             raise Refused(f"is {node} as well, which {error}") from None
 

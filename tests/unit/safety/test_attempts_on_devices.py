@@ -99,7 +99,7 @@ def test_a_mapping_or_array_with_our_name_over_somebody_s_disk(host: Told, kind:
     host.refused(destroy.claim(host.tmp_dir, [node]))
     for text in ("prove stacked", "prove ready", "prove where"):
         host.refused(destroy.proof(host.tmp_dir) + f"{text} {node} ext4")
-    host.refused(destroy.file_system(host.tmp_dir, "ext4", node))
+    host.refused(destroy.proved(host.tmp_dir, [f"make_ext4 {node} label"]))
     host.sh(destroy.proved(host.tmp_dir, [f"stop_array {node} {place}"]))
     host.sh(destroy.proved(host.tmp_dir, [f"stop_array {host.folder}/cbt-crypto-x {place}"]))
     host.sh(destroy.empty(host.tmp_dir, [node, place]))

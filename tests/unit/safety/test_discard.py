@@ -37,7 +37,7 @@ def test_a_claimed_device_holds_nothing_but_the_tag(bench: Bench) -> None:
     (note,) = bench.notes().values()
     assert note["claimed"] and note["working"] == ""
     # and what it is claimed for goes on
-    bench.good(destroy.file_system(bench.tmp_dir, "ext4", device))
+    bench.good(destroy.proved(bench.tmp_dir, [f"make_ext4 {device} label"]))
 
 
 @pytest.mark.parametrize("wipe", [False, True])

@@ -158,10 +158,9 @@ def test_a_mounted_disk_is_not_emptied(bench: Bench) -> None:
     disk, place = bench.disk("disk")
     bench.begin(place)
     bench.good(destroy.claim(bench.tmp_dir, [place]))
-    bench.good(destroy.file_system(bench.tmp_dir, "ext4", place))
     mount = bench.folder / "mnt"
     mount.mkdir()
-    run("mount", place, str(mount))
+    bench.good(destroy.file_system(bench.tmp_dir, "ext4", place, str(mount)))
     try:
         (mount / "file").write_text("his")
         assert "is mounted" in bench.refused(destroy.empty_all(bench.tmp_dir))
