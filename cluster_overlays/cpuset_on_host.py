@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
 
 from cbt_crypto.hosts.admin_socket_on_host import ASK_ERRORS, ask
+from cbt_crypto.hosts.devices.layers_on_host import bottoms, numa_of, opened
 
 Core = List[int]
 #: Seconds an OSD may take to tell an option.
@@ -76,20 +77,10 @@ class HostFiles:
 
     def drives(self, pid: str) -> Dict[str, int]:
         """Drive -> its NUMA node, of all that the block devices are made of that a process has."""
-        block, links = self.root / "sys/class/block", []  # type: Path, List[str]
-        for fd in (self.root / "proc" / pid / "fd").glob("*"):
-            with contextlib.suppress(OSError):
-                links.append(os.readlink(str(fd)))
-        names = {os.path.basename(link) for link in links if link.startswith("/dev/")}
-        found, waiting = {}, [block / name for name in names]  # type: Dict[str, int], List[Path]
-        while waiting:
-            folder = waiting.pop().resolve()
-            below = list((folder / "slaves").glob("*"))
-            waiting += below
-            told = [place for place in (folder, *folder.parents) if (place / "numa_node").exists()]
-            if told and not below:
-                found[folder.name] = int((told[0] / "numa_node").read_text())
-        return {drive: node for drive, node in found.items() if node >= 0}
+        places = [os.path.realpath(str(self.root / "sys/dev/block" / n)) for n in opened(pid)]
+        names = {name for place in places for name in bottoms(place)}
+        nodes = {name: numa_of(self.root / "sys/class/block" / name) for name in names}
+        return {name: node for name, node in nodes.items() if node is not None}
 
     def pin(self, pid: str, cpus: List[int]) -> None:
         """Let all threads of a process use just these CPUs, within those of its cgroup."""
@@ -410,8 +401,10 @@ class CpuPlan:
         """Drive of an OSD -> its NUMA node, where none of `cpus` is on that node."""
         allowed, nodes = set(parse_cpus(cpus)), self.host.nodes().items()
         own = {node for node, cores in nodes if any(allowed.intersection(core) for core in cores)}
-        drives = self.host.drives(self.host.read(self._pid_file(osd).lstrip("/")))
-        return {drive: node for drive, node in drives.items() if node not in own}
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            drives = self.host.drives(self.host.read(self._pid_file(osd).lstrip("/")))
+            return {drive: node for drive, node in drives.items() if node not in own}
+        return {}
 
     def _node_of_ceph(self, osd: str, cpus: str) -> Optional[int]:
         """The NUMA node that Ceph keeps an OSD on, if it may and these are all of its CPUs."""

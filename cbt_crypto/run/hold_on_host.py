@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any, Dict, List, NoReturn, Optional
 
-from cbt_crypto.hosts.devices.layers_on_host import number_at
+from cbt_crypto.hosts.devices.layers_on_host import disks
 
 PATIENCE_S = 5
 #: CLONE_NEWNET of setns(2).
@@ -30,33 +30,6 @@ def addresses(resource: List[str]) -> List[str]:
     names = disks(real) if kind == "device" else [real]
     digests = [hashlib.sha256((kind + " " + name).encode()).hexdigest() for name in names]
     return ["\0cbt-crypto-" + digest for digest in digests]
-
-
-def disks(path: str) -> List[str]:
-    """The whole disks at the bottom of a device, by the kernel's names; the path itself of none."""
-    device = number_at(path)
-    if device is None:
-        return [path]
-    return sorted(set(bottoms(os.path.realpath("/sys/dev/block/" + device))))
-
-
-def bottoms(folder: str) -> List[str]:
-    """The whole disks at the bottom of a device's directory in sysfs."""
-    if os.path.exists(folder + "/partition"):
-        folder = os.path.dirname(folder)
-    try:
-        with open(folder + "/loop/backing_file") as file:
-            backing = file.read().strip()
-    except OSError:
-        backing = ""
-    if number_at(backing):
-        return disks(backing)
-    try:
-        slaves = os.listdir(folder + "/slaves")
-    except OSError:
-        slaves = []
-    names = [name for n in slaves for name in bottoms(os.path.realpath("/sys/class/block/" + n))]
-    return names or [os.path.basename(folder)]
 
 
 def peer(connection: socket.socket) -> Any:

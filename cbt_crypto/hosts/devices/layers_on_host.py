@@ -45,6 +45,47 @@ def opened(
     return sorted(devices)
 
 
+def text_at(path: Path) -> str:
+    """A small file of /sys or /proc, stripped; empty when it cannot be read."""
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def numa_of(folder: Path) -> Optional[int]:
+    """The NUMA node that a device's folder in /sys names, there or further up."""
+    # Below NVMe's own multipath are its controllers.
+    controllers = sorted(folder.glob("device/nvme*"))
+    real = folder.resolve()
+    for place in (*controllers, folder / "device", *real.parents):
+        number = text_at(place / "numa_node")
+        if number.isdigit():
+            return int(number)
+    return None
+
+
+def disks(path: str) -> List[str]:
+    """The whole disks at the bottom of a device, by the kernel's names; the path itself of none."""
+    device = number_at(path)
+    if device is None:
+        return [path]
+    return sorted(set(bottoms(os.path.realpath("/sys/dev/block/" + device))))
+
+
+def bottoms(folder: str) -> List[str]:
+    """The whole disks at the bottom of a device's directory in sysfs."""
+    if os.path.exists(folder + "/partition"):
+        folder = os.path.dirname(folder)
+    backing = text_at(Path(folder) / "loop/backing_file")
+    if number_at(backing):
+        return disks(backing)
+    slaves = os.path.join(folder, "slaves")
+    below = os.listdir(slaves) if os.path.isdir(slaves) else []
+    names = [name for each in below for name in bottoms(os.path.realpath(f"{slaves}/{each}"))]
+    return names or [os.path.basename(folder)]
+
+
 Layer = Dict[str, Optional[str]]
 
 
@@ -67,9 +108,9 @@ class Layers:
 
     def _layer(self, device: str, folder: Path) -> Layer:
         layer = {"device": device, "name": folder.name}  # type: Layer
-        rotational = folder / "queue/rotational"
-        if rotational.exists():
-            layer["rotational"] = rotational.read_text().strip()
+        rotational = text_at(folder / "queue/rotational")
+        if rotational:
+            layer["rotational"] = rotational
         if (folder / "md").is_dir():
             level, disks, chunk = (
                 (folder / "md" / name).read_text().strip()
@@ -85,9 +126,9 @@ class Layers:
     def _lower(self, folder: Path) -> List[str]:
         if (folder / "partition").exists():
             return [(folder.parent / "dev").read_text().strip()]
-        backing = folder / "loop/backing_file"
-        if backing.exists():
-            return [self._below_loop(folder.name, backing.read_text().strip())]
+        backing = text_at(folder / "loop/backing_file")
+        if backing:
+            return [self._below_loop(folder.name, backing)]
         return [(slave / "dev").read_text().strip() for slave in sorted(folder.glob("slaves/*"))]
 
     def _below_loop(self, name: str, file: str) -> str:

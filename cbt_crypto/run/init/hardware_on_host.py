@@ -1,6 +1,6 @@
 """Runs on a host: what it has that a campaign could use. Only reads.
 
-Its source is sent as it is: standard library alone, of Python 3.6 on.
+Standard library alone, of Python 3.6 on.
 """
 
 import json
@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
+
+from cbt_crypto.hosts.devices.layers_on_host import numa_of, text_at
 
 COLUMNS = "NAME,TYPE,SIZE,MODEL,SERIAL,ROTA,TRAN,RM,RO,FSTYPE,MOUNTPOINT"
 #: Program -> how it is asked for its version.
@@ -41,27 +43,9 @@ def printed(command: List[str]) -> Optional[str]:
     return ended.stdout
 
 
-def text_of(path: Path) -> str:
-    """A small file of /sys or /proc, stripped; empty when it cannot be read."""
-    try:
-        return path.read_text().strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
 def is_set(value: Any) -> bool:
     """lsblk's booleans: "1" before util-linux 2.33, true since."""
     return str(value).lower() in ("1", "true")
-
-
-def numa_of(folder: Path) -> Optional[int]:
-    """The NUMA node that a device's folder in /sys names, there or further up."""
-    # Below NVMe's own multipath are its controllers.
-    for pattern in ("device/numa_node", "device/device/numa_node", "device/nvme*/numa_node"):
-        number = next(map(text_of, sorted(folder.glob(pattern))), "")
-        if number.isdigit():
-            return int(number)
-    return None
 
 
 def links() -> Dict[str, List[str]]:
@@ -142,11 +126,11 @@ def networks() -> List[Dict[str, Any]]:
             continue
         name = words[1].partition("@")[0]
         folder = Path("/sys/class/net") / name
-        speed = text_of(folder / "speed")
+        speed = text_at(folder / "speed")
         interfaces.append({
             "name": name,
             "address": words[3],
-            "mtu": int(text_of(folder / "mtu") or 0),
+            "mtu": int(text_at(folder / "mtu") or 0),
             "speed": int(speed) if speed.isdigit() else 0,
             "numa": numa_of(folder),
             "hardware": (folder / "device").exists(),
@@ -156,7 +140,7 @@ def networks() -> List[Dict[str, Any]]:
 
 def memory_bytes() -> int:
     """MemTotal of /proc/meminfo in bytes; 0 where it does not say."""
-    match = re.search(r"MemTotal:\s*(\d+) kB", text_of(Path("/proc/meminfo")))
+    match = re.search(r"MemTotal:\s*(\d+) kB", text_at(Path("/proc/meminfo")))
     return int(match.group(1)) * 1024 if match else 0
 
 
@@ -170,7 +154,7 @@ def free_bytes(path: str) -> int:
 
 def processor() -> str:
     """The first `model name` of /proc/cpuinfo, else the machine type of uname."""
-    match = re.search(r"model name\s*: (.*)", text_of(Path("/proc/cpuinfo")))
+    match = re.search(r"model name\s*: (.*)", text_at(Path("/proc/cpuinfo")))
     return match.group(1).strip() if match else platform.machine()
 
 
@@ -189,7 +173,7 @@ def versions() -> Dict[str, str]:
 
 def main(tmp_dir: str) -> None:
     """Print everything as one JSON object."""
-    release = re.search(r'^PRETTY_NAME="?([^"\n]*)', text_of(Path("/etc/os-release")), re.M)
+    release = re.search(r'^PRETTY_NAME="?([^"\n]*)', text_at(Path("/etc/os-release")), re.M)
     print(json.dumps({
         "system": release.group(1) if release else "",
         "kernel": platform.release(),

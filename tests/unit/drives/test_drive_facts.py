@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cbt_crypto.archive.documents import Environment, PlannedCell
+from cbt_crypto.hosts.devices.layers_on_host import numa_of
 from cbt_crypto.hosts.site import Drive, Site
 from cbt_crypto.report.charts.chart_values import latency_curve, latency_distribution
 from cbt_crypto.report.charts.draw import chart_svg
@@ -17,7 +18,6 @@ from cbt_crypto.report.figures.group import groups
 from cbt_crypto.report.model import ReportCell, Section
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.run import environment as drive_facts
-from cbt_crypto.run.init.hardware_on_host import numa_of
 
 pytestmark = pytest.mark.unit
 
@@ -143,6 +143,19 @@ def test_where_a_drive_of_nvme_s_own_multipath_is(tmp_path: Path) -> None:
     assert facts["model"] == "INTEL SSDPE2KX080T8" and facts["firmware"] == "VDV10182"
     assert facts["numa_node"] == 1 and facts["pcie_link"] == "8.0 GT/s PCIe x4"
     assert numa_of(blocks / "nvme6n1") == 1
+
+
+def test_where_a_drive_of_sata_is(tmp_path: Path) -> None:
+    """Its disk names no node: the controller does, further up."""
+    controller = tmp_path / "devices/pci0000:00/0000:00:17.0"
+    disk = controller / "ata5/host4/target4:0:0/4:0:0:0/block/sda"
+    disk.mkdir(parents=True)
+    (controller / "numa_node").write_text("0\n")
+    (disk / "device").symlink_to(disk.parents[1])
+    (tmp_path / "sda").symlink_to(disk)
+    assert numa_of(tmp_path / "sda") == 0
+    (controller / "numa_node").write_text("-1\n")
+    assert numa_of(tmp_path / "sda") is None
 
 
 def test_a_partition_of_a_loop_device_is_told_from_a_drive(tmp_path: Path) -> None:

@@ -344,41 +344,39 @@ def test_threads_are_counted_by_their_cpus(
     }
 
 
-def _has_open(host: FakeHost, pid: int, device: str) -> None:
-    fd = host.root / f"proc/{pid}/fd/17"
-    fd.parent.mkdir()
-    fd.symlink_to(f"/dev/{device}")
-
-
 @pytest.mark.parametrize(
     ("device", "numa", "drive_node", "remote"),
     [
-        ("nvme0n1p1", 0, "1", {"nvme0n1p1": 1}),
-        ("dm-0", 0, "1", {"nvme0n1p1": 1}),  # LUKS on that partition
+        ("nvme0n1p1", 0, "1", {"nvme0n1": 1}),
+        ("dm-0", 0, "1", {"nvme0n1": 1}),  # LUKS on that partition
         ("dm-0", 1, "1", None),
         ("dm-0", 0, "-1", None),  # a machine with one node, or a card that does not tell
         ("loop0", 0, "1", None),
     ],
 )
 def test_drives_of_another_node_than_the_osd_s_cpus_are_told(
-    host: FakeHost, capsys: pytest.CaptureFixture[str], device: str, numa: int, drive_node: str,
-    remote: Optional[dict[str, int]],
+    host: FakeHost, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    device: str, numa: int, drive_node: str, remote: Optional[dict[str, int]],
 ) -> None:  # fmt: skip
     card = "sys/devices/pci0000:80/0000:80:01.0/0000:81:00.0"
     host.write(f"{card}/numa_node", drive_node)
     blocks = {
+        "nvme0n1": f"{card}/nvme/nvme0/nvme0n1",
         "nvme0n1p1": f"{card}/nvme/nvme0/nvme0n1/nvme0n1p1",
         "dm-0": "sys/devices/virtual/block/dm-0",
         "loop0": "sys/devices/virtual/block/loop0",
     }
-    (host.root / "sys/class/block").mkdir(parents=True)
+    host.write(f"{blocks['nvme0n1p1']}/partition", "1")
     for name, folder in blocks.items():
         (host.root / folder / "slaves").mkdir(parents=True)
-        (host.root / "sys/class/block" / name).symlink_to(f"../../../{folder}")
+        for links in ("class", "dev"):
+            (host.root / "sys" / links / "block").mkdir(parents=True, exist_ok=True)
+            (host.root / "sys" / links / "block" / name).symlink_to(f"../../../{folder}")
     (host.root / blocks["dm-0"] / "slaves/nvme0n1p1").symlink_to(
         host.root / "sys/class/block/nvme0n1p1"
     )
-    _has_open(host, 100, device)
+    has_open = {"100": [device], "200": []}  # by names, where the kernel has numbers
+    monkeypatch.setattr(cpuset_on_host, "opened", has_open.__getitem__)
     facts = json.loads(host.run("show", capsys, {**OPTIONS, "numa": numa}))
     assert facts["osds"]["osd.0"].get("remote_drives") == remote
     assert "remote_drives" not in facts["osds"]["osd.1"]
