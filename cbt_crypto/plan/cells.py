@@ -106,7 +106,7 @@ def measured_cluster(section: ClusterSection) -> dict[str, Any]:
         for key in ("compression_mode", "compression_algorithm", "allow_ec_optimizations"):
             if not profile[key]:
                 del profile[key]
-    if section.control:
+    if section.control and isinstance(section.baseline, dict) and "drive" in section.baseline:
         cluster["drives"].pop(CONTROL, None)  # the baseline's has all that bears on it
     # As archives have it that were written before there were these keys.
     usual = {"discard": False, "client_id": ceph_conf.ADMIN, "layout": "separate"}

@@ -147,6 +147,18 @@ def test_the_control_of_drives_is_the_baseline_s_drive_again(campaign_of: Make) 
     }
 
 
+def test_another_device_of_a_drive_of_that_name_is_another_cell(campaign_of: Make) -> None:
+    """Where configurations are compared, a file's own drive may be called control."""
+    found = []
+    for device in ("/dev/sdx", "/dev/sdy"):
+        section = {
+            "drives": {"control": {"host": "c0", "device": device}}, "osd_drives": ["control"],
+            "control": True, "configurations": {"A": {}, "B": {"build": {}}},
+        }  # fmt: skip
+        found.append({cell.definition for cell in cells_of(campaign_of(cluster=section))})
+    assert found[0].isdisjoint(found[1])
+
+
 def test_a_killed_run_is_cleared_of_the_control_s_drive(campaign_of: Make) -> None:
     """`cleanup` knows no more than the file, which does not name the control."""
     compared = {**DRIVES, "baseline": {"drive": "Plain"}, "control": True}
