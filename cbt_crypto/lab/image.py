@@ -117,12 +117,12 @@ def host_mirror() -> Optional[str]:
 #: Space that building needs: the tree, the packages while they are unpacked, and the ext4 image.
 _BUILD_SPACE = 4 * 2**30
 #: Size that the file system of a vm node pretends to have; the image file is sparse.
-_SYSTEM_SIZE = 24 << 30
+SYSTEM_SIZE = 24 << 30
 _SECTOR = 512
-_SYSTEM_START = 1 << 20
+SYSTEM_START = 1 << 20
 _EXT4 = (
     *("-t", "ext4", "-O", "^has_journal", "-m", "0"),
-    *("-E", f"root_owner=0:0,offset={_SYSTEM_START}"),
+    *("-E", f"root_owner=0:0,offset={SYSTEM_START}"),
 )
 #: Of the disk, in its partition table, and so the kernel's name for its one partition.
 _DISK_ID = 0xCB7C1AB0
@@ -260,23 +260,23 @@ def check_tools() -> None:
 def _make_system(tree: Path, target: Path, log: Path) -> None:
     unfinished = target.with_suffix(".unfinished")
     unfinished.unlink(missing_ok=True)
-    command = ["mke2fs", "-q", *_EXT4, "-d", str(tree), str(unfinished), f"{_SYSTEM_SIZE >> 10}k"]
+    command = ["mke2fs", "-q", *_EXT4, "-d", str(tree), str(unfinished), f"{SYSTEM_SIZE >> 10}k"]
     run(isolated(command), log)
-    with unfinished.open("r+b") as disk:
-        disk.truncate(_SYSTEM_START + _SYSTEM_SIZE)
-        disk.write(partition_table(_SYSTEM_START, _SYSTEM_SIZE))
+    add_partition(unfinished)
     unfinished.rename(target)
 
 
-def partition_table(start: int, size: int) -> bytes:
-    """A disk's first sector (MBR) with one partition, whose start and size are in bytes.
+def add_partition(disk: Path) -> None:
+    """Put a partition table (MBR) before the file system that begins at SYSTEM_START.
 
     A kernel without an initrd finds its root file system by this and by no label.
     """
-    first, sectors = start // _SECTOR, size // _SECTOR
+    first, sectors = SYSTEM_START // _SECTOR, SYSTEM_SIZE // _SECTOR
     linux, no_place = 0x83, b"\xfe\xff\xff"
     entry = struct.pack("<B3sB3sII", 0, no_place, linux, no_place, first, sectors)
-    return struct.pack("<440sIH64sH", b"", _DISK_ID, 0, entry, 0xAA55)
+    with disk.open("r+b") as file:
+        file.truncate(SYSTEM_START + SYSTEM_SIZE)
+        file.write(struct.pack("<440sIH64sH", b"", _DISK_ID, 0, entry, 0xAA55))
 
 
 def _remove_tree(tree: Path) -> None:

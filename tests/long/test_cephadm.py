@@ -37,8 +37,6 @@ _CLUSTER = SCRIPT.with_name("cephadm_cluster.sh")
 _SHAPE = Shape(
     kind=Kind.VM, ceph=Release.REEF, nodes=1, disks=3, disk_size=6 << 30, memory=6 << 30, cpus=2
 )
-#: Where the image's one partition begins, and its size, in bytes.
-_START, _SIZE = 1 << 20, 24 << 30
 _KEYS: dict[str, str] = {"ceph_cmd": "cephadm shell -- ceph", "rbd_cmd": "cephadm shell -- rbd"}
 #: Also what would be true if one of an OSD's two devices were not looked at.
 _CLAIMS = {**CLAIMS, "data": {"As it is": {"luks": {"devices": ["data"]}}}}
@@ -69,11 +67,10 @@ def _make(plain: image.Image, made: image.Image) -> None:
     work, unfinished = made.directory / "work", made.directory / "unfinished"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
-    command = ["sh", str(_IMAGE), str(plain.root), str(work), str(unfinished), str(_START)]
+    place = (str(image.SYSTEM_START), f"{image.SYSTEM_SIZE >> 10}k")
+    command = ["sh", str(_IMAGE), str(plain.root), str(work), str(unfinished), *place]
     image.run(image.isolated(command), made.directory / "log")
-    with unfinished.open("r+b") as disk:
-        disk.truncate(_START + _SIZE)
-        disk.write(image.partition_table(_START, _SIZE))
+    image.add_partition(unfinished)
     shutil.rmtree(work)
     for name in ("root", "vmlinuz"):
         link = made.directory / name

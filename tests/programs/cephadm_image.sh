@@ -2,12 +2,12 @@
 # Makes the image of a lab node that has systemd, podman, cephadm and, for these, a container image
 # localhost/ceph:lab of its own root file system. Run it as root, in a mount namespace.
 #
-#   cephadm_image.sh ROOT WORK TARGET START   ROOT is a lab image's tree, which is only read; WORK
-#                                             an empty directory; TARGET becomes a disk with an ext4
-#                                             file system from byte START on, before which a
-#                                             partition table has room
+#   cephadm_image.sh ROOT WORK TARGET START SIZE   ROOT is a lab image's tree, which is only read;
+#                                                  WORK an empty directory; TARGET becomes a disk
+#                                                  with an ext4 file system of SIZE from byte START
+#                                                  on, before which a partition table has room
 set -eu
-root=$1 work=$2 target=$3 start=$4
+root=$1 work=$2 target=$3 start=$4 size=$5
 node=$work/node
 packages='systemd-sysv cephadm ceph-mgr-cephadm ceph-mgr-modules-core ceph-base
     podman crun netavark catatonit'
@@ -80,4 +80,4 @@ ExecStartPost=/bin/sh -c "echo Server listening on port 22. > /dev/ttyS0"
 END
 rm -f "$node"/etc/systemd/system/*.wants/ceph*
 for unit in $masked; do ln -sf /dev/null "$node/etc/systemd/system/$unit"; done
-mke2fs -q -t ext4 -O ^has_journal -m 0 -E "root_owner=0:0,offset=$start" -d "$node" "$target" 24G
+mke2fs -q -t ext4 -O ^has_journal -m 0 -E "root_owner=0:0,offset=$start" -d "$node" "$target" "$size"
