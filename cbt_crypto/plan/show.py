@@ -334,4 +334,7 @@ def _until_known(plan: Plan) -> str:
 def _comparisons(plan: Plan) -> int:
     compared, base = plan.campaign.compared, plan.campaign.baseline
     cells = [cell for cell in plan.cells if cell.iteration == 0]
-    return sum(cell.config.get(compared, base) != base for cell in cells)
+    values = (
+        dict(cell.place).get(compared, getattr(cell.scenario, compared, base)) for cell in cells
+    )
+    return sum(value != base for value in values)

@@ -477,17 +477,15 @@ def name_taken(cluster: ClusterSection, baseline: Baseline) -> Iterator[tuple[Ke
 
 def controlled(cluster: ClusterSection, baseline: Baseline) -> ClusterSection:
     """The section with the control among the values that are compared, behind the baseline."""
-    dimension = baseline.dimension
+    dimension, changed = baseline.dimension, dict[str, Any]()
     if dimension == "configuration":
-        return cluster.model_copy(
-            update={"configurations": behind_baseline(cluster.configurations, baseline)}
-        )
-    if dimension == "drive":
-        drives = behind_baseline(cluster.drives, baseline)
-        listed = in_section(cluster.osd_drives, baseline)
-        return cluster.model_copy(update={"drives": drives, "osd_drives": listed})
-    listed = in_section(listed_values(cluster, dimension), baseline)
-    return cluster.model_copy(update={dimension: listed})
+        changed["configurations"] = behind_baseline(cluster.configurations, baseline)
+    elif dimension == "drive":
+        changed["drives"] = behind_baseline(cluster.drives, baseline)
+        changed["osd_drives"] = in_section(cluster.osd_drives, baseline)
+    else:
+        changed[dimension] = in_section(listed_values(cluster, dimension), baseline)
+    return cluster.model_copy(update=changed)
 
 
 def behind_baseline(configurations: Mapping[str, Any], baseline: Baseline) -> dict[str, Any]:
