@@ -152,10 +152,13 @@ def test_another_device_of_a_drive_of_that_name_is_another_cell(campaign_of: Mak
     found = []
     for device in ("/dev/sdx", "/dev/sdy"):
         section = {
-            "drives": {"control": {"host": "c0", "device": device}}, "osd_drives": ["control"],
+            "drives": {"control": {"host": "c0", "device": device}},
             "control": True, "configurations": {"A": {}, "B": {"build": {}}},
         }  # fmt: skip
-        found.append({cell.definition for cell in cells_of(campaign_of(cluster=section))})
+        campaign = campaign_of(
+            cluster=section, benchmarks={"fdatasync": {"size": 1, "configuration": ["A"]}}
+        )
+        found.append({cell.definition for cell in cells_of(campaign)})
     assert found[0].isdisjoint(found[1])
 
 
