@@ -31,7 +31,10 @@ _NOISE = 4.0
 
 
 def needs(*programs: str, device: str = "/dev/null") -> pytest.MarkDecorator:
-    """Skip a test, with what is missing, where a program or a device is not on this machine."""
+    """Skip a test, with what is missing, where a program or a device is not on this machine.
+
+    What `make test` installs is not looked for: without it a test is to fail.
+    """
     missing = [program for program in programs if shutil.which(program) is None]
     missing += [] if Path(device).exists() else [device]
     return pytest.mark.skipif(bool(missing), reason=f"this machine has no {', '.join(missing)}")
@@ -207,7 +210,7 @@ def test_upstream_s_benchmarks_run_under_overlays(
     assert min(figures.values()) > 0, "a finished cell has figures"
 
 
-@needs("rbd-fuse", device="/dev/fuse")
+@needs(device="/dev/fuse")
 def test_fio_of_upstream_on_fuse_endpoints(
     needs_ceph: None, checkout: Checkout, tmp_path: Path, report_cells: Callable[[Path], Any]
 ) -> None:
@@ -234,7 +237,7 @@ def test_fio_of_upstream_on_fuse_endpoints(
     assert min(cell["figures"]["iops"] for cell in report_cells(tmp_path / "archive")) > 0
 
 
-@needs("ceph-fuse", "ceph-mds", device="/dev/fuse")
+@needs(device="/dev/fuse")
 def test_fio_of_upstream_on_cephfs(
     needs_ceph: None, checkout: Checkout, tmp_path: Path, report_cells: Callable[[Path], Any]
 ) -> None:

@@ -50,7 +50,8 @@ def test_it_is_waited_for(
 ) -> None:
     """Campaigns ended with "Device or resource busy" because another one was set up beside them."""
     real = shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin")
-    assert real, f"the tests need {program}"
+    if not real:
+        pytest.skip(f"needs {program}; make test-packages installs it")
     _, device = bench.disk("disk", mib=400)
     bench.begin(device)
     bench.good(destroy.claim(bench.tmp_dir, [device]))
