@@ -1,9 +1,10 @@
 """What client processes have open, and what is below: a `Watch`. Runs on hosts: Python 3.6."""
 
+from pathlib import Path
 from typing import Any, Dict, List, Optional, Set, Tuple  # noqa: F401 - in comments
 
 from cbt_crypto.hosts.clients_on_host import Clients
-from cbt_crypto.hosts.devices.layers_on_host import Layers, opened
+from cbt_crypto.hosts.devices.layers_on_host import Layers, opened, text_at
 
 
 class Opened:
@@ -25,18 +26,10 @@ class Opened:
 
     def below(self, device: str) -> List[Any]:
         """Numbers are given anew; the id that device-mapper knows a mapping by is not."""
-        key = device, _text(f"/sys/dev/block/{device}/dm/uuid")
+        key = device, text_at(Path(f"/sys/dev/block/{device}/dm/uuid"))
         if key not in self.layers:
             self.layers[key] = Layers().below(device)
         return self.layers[key]
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path) as file:
-            return file.read().strip()
-    except OSError:
-        return ""
 
 
 _opened = None  # type: Optional[Opened]

@@ -18,7 +18,16 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.lab import access, image, lifecycle
 from cbt_crypto.lab.run import LabCampaign
 from cbt_crypto.lab.run import run as run_job
-from cbt_crypto.lab.shape import MOST_NODES, MOST_NUMA, Kind, Lab, Release, Shape, Steps
+from cbt_crypto.lab.shape import (
+    MOST_NODES,
+    MOST_NUMA,
+    MOST_THREADS,
+    Kind,
+    Lab,
+    Release,
+    Shape,
+    Steps,
+)
 from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan_command import archive_of
 from cbt_crypto.units import size_bytes
@@ -103,40 +112,33 @@ def lab() -> None:
     help="NUMA nodes of each vm node.",
 )  # fmt: skip
 @click.option(
+    "--threads", type=click.IntRange(1, MOST_THREADS), default=1, show_default=True,
+    help="Hyperthreads of each core of each vm node.",
+)  # fmt: skip
+@click.option(
     "--mirror", metavar="URL", help="Debian archive to build from [default: as apt here]."
 )
 @_NAME
-def up(  # noqa: PLR0913 - one parameter an option
+def up(
     *,
     kind: Optional[str],
     ceph: str,
     also: tuple[str, ...],
-    nodes: int,
-    disks: int,
-    disk_size: int,
-    memory: int,
-    cpus: int,
-    numa: int,
     mirror: Optional[str],
     name: str,
+    **sizes: int,
 ) -> None:
     """Start a lab. The first time, this builds its image.
 
     If a lab of the same shape is up already, nothing changes.
     """
-    if numa > 1 and kind == Kind.NAMESPACE.value:
-        raise UsageError("--numa needs --kind vm: namespace nodes have this machine's NUMA nodes")
-    shape = Shape(
-        kind=Kind(kind or Kind.VM),
-        ceph=Release(ceph),
-        also=tuple(dict.fromkeys(map(Release, also))),
-        nodes=nodes,
-        disks=disks,
-        disk_size=disk_size,
-        memory=memory,
-        cpus=cpus,
-        numa=numa,
-    )
+    for option in ("numa", "threads"):
+        if sizes[option] > 1 and kind == Kind.NAMESPACE.value:
+            raise UsageError(
+                f"--{option} needs --kind vm: namespace nodes have this machine's CPUs"
+            )
+    releases = tuple(dict.fromkeys(map(Release, also)))
+    shape = Shape(kind=Kind(kind or Kind.VM), ceph=Release(ceph), also=releases, **sizes)
     with Steps(Console(stderr=True)) as steps:
         if kind is None:
             best, why = lifecycle.choose_kind(name, shape, steps, mirror)

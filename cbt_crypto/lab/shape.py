@@ -25,6 +25,7 @@ from cbt_crypto.units import size_text
 _FIRST_NODE = 10
 #: Nodes 0..N have the addresses .10 .. .10+N of their network, whose .1 is the host's.
 MOST_NODES = 32
+MOST_THREADS = 2
 MOST_NUMA = 8
 
 
@@ -68,6 +69,8 @@ class Shape(BaseModel):
     cpus: int = Field(ge=1)
     #: NUMA nodes of a vm node.
     numa: int = Field(1, ge=1, le=MOST_NUMA)
+    #: Hyperthreads of each core of a vm node.
+    threads: int = Field(1, ge=1, le=MOST_THREADS)
 
     def describe(self) -> str:
         """The shape as options of `lab up`."""
@@ -80,6 +83,8 @@ class Shape(BaseModel):
             text += f" --memory {size_text(self.memory)} --cpus {self.cpus}"
         if self.numa > 1:
             text += f" --numa {self.numa}"
+        if self.threads > 1:
+            text += f" --threads {self.threads}"
         return text
 
 

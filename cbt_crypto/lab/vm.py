@@ -54,13 +54,16 @@ class Machine:
     accelerator: str
     qemu_version: tuple[int, int]
 
-    def options(self) -> list[str]:
-        """Machine, accelerator and CPU."""
+    def options(self, threads: int = 1) -> list[str]:
+        """Machine, accelerator and CPU, each core with `threads` hyperthreads."""
         if self.accelerator == "kvm":
             return ["-machine", _MACHINE, "-accel", "kvm", "-cpu", "host"]
         cpu = f"max,{_SLOW_WHEN_EMULATED}"
         if self.qemu_version[0] < _FIXED_CMPXCHG16B:
             cpu += ",-cx16"
+        if threads > 1:
+            # AMD's are told to a guest by topoext, which an emulated CPU has not.
+            cpu += ",vendor=GenuineIntel"
         return ["-machine", _MACHINE, "-accel", "tcg,thread=multi", "-cpu", cpu]
 
     def kernel_options(self) -> list[str]:
@@ -82,6 +85,8 @@ class Guest:
     cpus: int
     #: How many NUMA nodes it has; with more than one, its disks and the lab's card are on them.
     numa: int
+    #: Of each core.
+    threads: int
     lab_address: str
     lab_mac: str
     host_mac: str
@@ -109,7 +114,7 @@ def parse_version(text: str) -> tuple[int, int]:
 def command(machine: Machine, guest: Guest) -> list[str]:
     """The command line of one virtual node."""
     return [
-        *_base(machine, guest.kernel, guest.system, _arguments(guest)),
+        *_base(machine, guest.kernel, guest.system, _arguments(guest), guest.threads),
         *("-name", f"{guest.lab}-{guest.name}"),
         *_processors(guest),
         *("-serial", f"file:{_path(guest.console)}"),
@@ -131,14 +136,16 @@ def probe_command(machine: Machine, kernel: Path, system: Path) -> list[str]:
     ]
 
 
-def _base(machine: Machine, kernel: Path, system: Path, arguments: str) -> list[str]:
+def _base(
+    machine: Machine, kernel: Path, system: Path, arguments: str, threads: int = 1
+) -> list[str]:
     # By no name of a device: other NVMe drives may be found first.
     root = f"root=PARTUUID={SYSTEM_ID} rootwait rw rootflags=noinit_itable"
     kernel_words = ["console=ttyS0 quiet panic=-1 net.ifnames=0", *machine.kernel_options(), root]
     append = f"{' '.join(kernel_words)} init={_INIT} -- {arguments}"
     return [
         *(BINARY, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
-        *machine.options(),
+        *machine.options(threads),
         *("-kernel", str(kernel), "-append", append),
         *("-rtc", "base=utc,clock=host"),
         *("-device", "virtio-rng-pci"),
@@ -153,7 +160,8 @@ def _arguments(guest: Guest) -> str:
 
 def _processors(guest: Guest) -> list[str]:
     cpus, mib = guest.cpus // guest.numa, guest.memory // 2**20 // guest.numa
-    total = ["-smp", f"{guest.cpus},sockets={guest.numa}", "-m", f"{mib * guest.numa}M"]
+    smp = f"{guest.cpus},sockets={guest.numa},threads={guest.threads}"
+    total = ["-smp", smp, "-m", f"{mib * guest.numa}M"]
     if guest.numa == 1:
         return total
     for node in range(guest.numa):
@@ -308,9 +316,10 @@ def check_machine(shape: Shape) -> None:
     """Raise UsageError when this machine has no QEMU, or not the memory for `shape`."""
     check()
     check_tools()
-    if shape.cpus % shape.numa:
+    if shape.cpus % (shape.numa * shape.threads):
         raise UsageError(
-            f"--cpus {shape.cpus} cannot be shared among --numa {shape.numa} nodes; name a multiple"
+            f"--cpus {shape.cpus} cannot be shared among --numa {shape.numa} nodes with --threads "
+            f"{shape.threads} a core; name a multiple"
         )
     needed, left = shape.nodes * shape.memory, memory_left()
     if needed > left:
@@ -387,6 +396,7 @@ class Nodes:
             memory=lab.shape.memory,
             cpus=lab.shape.cpus,
             numa=lab.shape.numa,
+            threads=lab.shape.threads,
             lab_address=f"{node.address}/{lab.network.prefixlen}",
             lab_mac=mac(index, lab_side=True),
             host_mac=mac(index, lab_side=False),

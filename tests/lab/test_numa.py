@@ -27,6 +27,8 @@ NAME = f"numa-{os.getpid()}"
 SHAPE = Shape(
     kind=Kind.VM, nodes=1, disks=3, disk_size=3 << 30, memory=4 << 30, cpus=2, numa=2
 )  # fmt: skip
+#: Of each core, two hyperthreads.
+SMT = Shape(**{**SHAPE.model_dump(), "cpus": 4, "threads": 2})
 DEVICES = [f"/dev/disk/by-partlabel/osd-device-{n}-data" for n in (0, 1)]
 CLUSTER = {
     "head": "node0", "clients": ["node0"], "osds": ["node0"],
@@ -86,7 +88,7 @@ def campaign(tmp_path: Path, cluster: dict[str, Any], lab: Lab) -> tuple[list[An
     config, archive, seen = tmp_path / "numa.yaml", tmp_path / "archive", set()
     document = {"cluster": {**CLUSTER, **cluster}, "benchmarks": {"rbd_single_client": LOAD}}
     config.write_text(yaml.safe_dump(document, sort_keys=False))
-    command = [sys.executable, "-m", "cbt_crypto", "lab", "run", "--no-report", "--name", NAME]
+    command = [sys.executable, "-m", "cbt_crypto", "lab", "run", "--no-report", "--name", lab.name]
     with subprocess.Popen([*command, "-a", str(archive), str(config)]) as process:
         while process.poll() is None:
             seen |= set(on(lab, LOOK).splitlines())
@@ -152,3 +154,25 @@ def test_hci_tuning_in_small(lab: Lab, tmp_path: Path) -> None:
     proofs, _ = campaign(tmp_path, cluster, lab)
     wanted = {*cluster["configurations"], "control"}
     assert {proof["configuration"] for proof in proofs} == wanted
+
+
+@long
+def test_whole_cores_and_one_hyperthread_of_each(tmp_path: Path) -> None:
+    with running_lab(f"smt-{os.getpid()}", SMT) as lab:
+        siblings = on(lab, "cat /sys/devices/system/cpu/cpu*/topology/thread_siblings_list")
+        assert siblings.split() == ["0-1", "0-1", "2-3", "2-3"]
+        core = {"osd_cores": 1, "numa": 1}
+        configurations = {
+            "Everywhere": {},
+            "Whole core": {"cpuset": core},
+            "One thread": {"cpuset": {**core, "smt": False, "clients": "rest"}},
+        }
+        proofs, seen = campaign(tmp_path, {"configurations": configurations}, lab)
+    expected = {
+        proof["configuration"]: {about["expected"] for about in cpus_of(proof).values()}
+        for proof in proofs
+    }
+    assert expected["Everywhere"] == expected["control"] == {"0-3"}
+    assert (expected["Whole core"], expected["One thread"]) == ({"2-3"}, {"2"})
+    # what the machine itself says of its OSDs' threads
+    assert {"osd.0 0-3", "osd.0 2-3", "osd.0 2"} <= seen

@@ -117,9 +117,7 @@ def below(folder: str) -> List[str]:
     """The devices at the bottom of a mapping, a volume or an array: nodes; itself for a disk."""
     slaves = folder + "/slaves"
     names = sorted(os.listdir(slaves)) if os.path.isdir(slaves) else []
-    nodes = []  # type: List[str]
-    for name in names:
-        nodes += below(os.path.realpath("/sys/class/block/" + name))
+    nodes = [node for name in names for node in below(os.path.realpath(f"{slaves}/{name}"))]
     return nodes or ["/dev/" + os.path.basename(folder).replace("!", "/")]
 
 

@@ -9,9 +9,10 @@ import os
 import re
 import stat
 import sys
+from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-from cbt_crypto.hosts.devices.layers_on_host import number_at, opened
+from cbt_crypto.hosts.devices.layers_on_host import number_at, opened, text_at
 
 _SECTOR = 512
 
@@ -25,9 +26,9 @@ def layers(device: str, root: str = "/sys/dev/block") -> List[Dict[str, object]]
         "read_bytes": read * _SECTOR,
         "written_bytes": written * _SECTOR,
     }  # type: Dict[str, object]
-    mapping = os.path.join(folder, "dm/name")
-    if os.path.exists(mapping):
-        layer["mapping"] = _read(folder, "dm/name").strip()
+    mapping = text_at(Path(folder, "dm/name"))
+    if mapping:
+        layer["mapping"] = mapping
     path = [layer]
     slaves = os.path.join(folder, "slaves")
     below = sorted(os.listdir(slaves)) if os.path.isdir(slaves) else []

@@ -1,7 +1,4 @@
-"""Runs on a host: what it has that a campaign could use. Only reads.
-
-Standard library alone, of Python 3.6 on.
-"""
+"""What a host has that a campaign could use; only reads. Runs on hosts: Python 3.6 alone."""
 
 import json
 import os
@@ -14,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+from cbt_crypto.hosts.devices.identity_on_host import bluestore_uuids
 from cbt_crypto.hosts.devices.layers_on_host import numa_of, text_at
 
 COLUMNS = "NAME,TYPE,SIZE,MODEL,SERIAL,ROTA,TRAN,RM,RO,FSTYPE,MOUNTPOINT"
@@ -28,7 +26,6 @@ PROGRAMS = {
 }
 #: A program that takes longer to answer is left alone.
 SLOWEST_S = 20
-LABEL = b"bluestore block device\n"
 
 
 def printed(command: List[str]) -> Optional[str]:
@@ -60,11 +57,9 @@ def links() -> Dict[str, List[str]]:
 def osd_label(path: str) -> Optional[str]:
     """The uuid in BlueStore's label, when the device carries one."""
     try:
-        with open(path, "rb") as file:
-            start = file.read(len(LABEL) + 36)
+        return next(iter(bluestore_uuids(path)), None)
     except OSError:
         return None
-    return start[len(LABEL) :].decode("ascii", "replace") if start.startswith(LABEL) else None
 
 
 def drive(entry: Dict[str, Any], names: Dict[str, List[str]]) -> Dict[str, Any]:

@@ -20,6 +20,7 @@ GUEST = Guest(
     memory=3 * 2**30,
     cpus=2,
     numa=1,
+    threads=1,
     lab_address="10.231.0.11/24",
     lab_mac=vm.mac(1, lab_side=True),
     host_mac=vm.mac(1, lab_side=False),
@@ -85,10 +86,17 @@ def test_data_disks_carry_their_name_as_serial_number() -> None:
     assert "virtio-blk-pci,drive=disk1,serial=osd-device-1" in values(command, "-device")
 
 
+def test_hyperthreads_are_told_in_a_way_that_an_emulated_cpu_has() -> None:
+    command = vm.command(TCG, replace(GUEST, cpus=4, numa=2, threads=2))
+    assert values(command, "-smp") == ["4,sockets=2,threads=2"]
+    assert values(command, "-cpu")[0].endswith(",vendor=GenuineIntel")
+    assert "vendor" not in values(vm.command(TCG, GUEST), "-cpu")[0]
+
+
 def test_numa_nodes_have_cpus_memory_and_what_says_on_which_it_is() -> None:
     """Ceph pins to nodes of NVMe drives and of real network cards; virtio devices have none."""
     command = vm.command(TCG, replace(GUEST, cpus=4, numa=2))
-    assert values(command, "-smp") == ["4,sockets=2"]
+    assert values(command, "-smp") == ["4,sockets=2,threads=1"]
     assert values(command, "-object") == [
         "memory-backend-ram,id=memory0,size=1536M",
         "memory-backend-ram,id=memory1,size=1536M",
