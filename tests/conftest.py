@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import fcntl
 import json
 import os
 import shutil
@@ -12,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 import venv
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
@@ -51,12 +51,18 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["CBT_HOME"] = os.environ.setdefault(_NAMED, os.environ.get("CBT_HOME", ""))
     named = [Path(name) for name in named_by_environment() if name != EMBEDDED]
     paths = named or siblings(PROJECT, Path.cwd())
+    if not hasattr(config, "workerinput"):
+        os.environ[_SHARED] = tempfile.mkdtemp(prefix="cbt-crypto-tests-")
     config.stash[_CHECKOUTS] = [read_checkout(path, "CBT_HOME") for path in paths]
     os.environ["CBT_HOME"] = EMBEDDED
 
 
 #: Kinds of tests in the order in which they begin: long ones first, so that workers end together.
-_LONG_FIRST = ("xdist_group", "slow", "lab", "e2e", "contract", "unit")
+_LONG_FIRST = ("alone", "slow", "lab", "e2e", "contract", "unit")
+#: A directory of this run, which its workers share.
+_SHARED = "CBT_CRYPTO_TESTS_SHARED"
+#: How long those marked `alone` may take at most.
+_ALONE_S = 600
 #: Of a commands.log.
 _LAST_LINES = 60
 
@@ -65,10 +71,13 @@ class _ByFile(LoadGroupScheduling):  # type: ignore[misc]
     """A file of tests to a worker, as it shares fixtures; all virtual machines to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith("tests/lab/"):
-            return "lab"
-        group: str = super()._split_scope(nodeid)
-        return nodeid.partition("::")[0] if group == nodeid else group
+        if nodeid in _shared("alone").read_text().splitlines():
+            return "alone"
+        return "lab" if nodeid.startswith("tests/lab/") else nodeid.partition("::")[0]
+
+
+def _shared(name: str) -> Path:
+    return Path(os.environ[_SHARED], name)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Optional[_ByFile]:
@@ -77,7 +86,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Optional[_By
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers, begin with what must be alone, then with what takes long."""
+    """With several workers, begin with what is to be alone, then with what takes long."""
 
     def rank(item: pytest.Item) -> int:
         ranks = [n for n, name in enumerate(_LONG_FIRST) if item.get_closest_marker(name)]
@@ -85,25 +94,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     if hasattr(config, "workerinput"):
         items.sort(key=rank)
+        # xdist's own groups are in names that pytest 9.2 lets nobody change.
+        _shared("alone").write_text("\n".join(item.nodeid for item in items if _is_alone(item)))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: Optional[pytest.Item]
 ) -> Generator[None, Any, Any]:
-    """With several workers, run tests of the group `alone` while no other runs."""
-    run = getattr(item.config, "workerinput", {}).get("testrunuid")
-    if run is None:
+    """With several workers, tests marked `alone` run first, and all others after them."""
+    if not hasattr(item.config, "workerinput") or not _shared("alone").read_text():
         return (yield)
-    is_alone = item.get_closest_marker("xdist_group") is not None
-    name = f"{tempfile.gettempdir()}/cbt-crypto-tests-{run}"
-    with open(f"{name}.door", "a") as door, open(f"{name}.room", "a") as room:
-        # Who waits to be alone stands in the door, so that nobody else begins.
-        fcntl.flock(door, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
-        fcntl.flock(room, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
-        if not is_alone:
-            fcntl.flock(door, fcntl.LOCK_UN)
-        return (yield)
+    over = _shared("alone is over")
+    if _is_alone(item):
+        result = yield
+        if nextitem is None or not _is_alone(nextitem):
+            over.touch()
+        return result
+    ends = time.monotonic() + _ALONE_S
+    while not over.exists() and time.monotonic() < ends:
+        time.sleep(0.2)
+    return (yield)
+
+
+def _is_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -123,10 +138,9 @@ def pytest_runtest_makereport(
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Remove the locks of the run."""
-    run = getattr(session.config, "workerinput", {}).get("testrunuid")
-    for name in ("door", "room"):
-        Path(f"{tempfile.gettempdir()}/cbt-crypto-tests-{run}.{name}").unlink(missing_ok=True)
+    """Remove what the workers shared."""
+    if not hasattr(session.config, "workerinput"):
+        shutil.rmtree(os.environ[_SHARED], ignore_errors=True)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

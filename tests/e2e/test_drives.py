@@ -133,7 +133,7 @@ def test_a_raw_device_with_both_engines(machine: Machine) -> None:
     assert machine.is_clean()
 
 
-@pytest.mark.xdist_group("alone")
+@pytest.mark.alone
 def test_processor_time_of_one_thread_is_what_fio_says_of_itself(machine: Machine) -> None:
     """libaio works in the thread that fio asks the kernel about: two accounts of the same."""
     done = machine.run(raw_device={"time": 8, "ramp": 1, "size": 64, "mode": "randread"})

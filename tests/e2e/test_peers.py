@@ -96,7 +96,7 @@ def test_user_and_sys_are_what_collectl_plays_back(tmp_path):
         assert np.abs(theirs - ours).max() <= 0.5 + 1e-9, state
 
 
-@pytest.mark.xdist_group("alone")
+@pytest.mark.alone
 def test_our_sampler_counts_what_collectl_counts(tmp_path):
     """Both run over the same seconds, beside a process that a report would tell apart."""
     osd = tmp_path / "ceph-osd"

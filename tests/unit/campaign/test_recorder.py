@@ -185,7 +185,7 @@ def worked(tmp_path: Path, run_dir: Path) -> Iterator[tuple[float, float]]:
     yield user, system
 
 
-@pytest.mark.xdist_group("alone")
+@pytest.mark.alone
 def test_it_counts_all_threads_of_clients_and_nobody_elses(
     run_dir: Path, worked: tuple[float, float]
 ) -> None:

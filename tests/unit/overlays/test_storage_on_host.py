@@ -101,7 +101,6 @@ def test_a_loop_device_lies_on_its_file(tree: Tree, layers: Layers, tmp_path: Pa
     assert [layer["device"] for layer in layers.below("7:0")][:2] == ["7:0", below]
 
 
-@pytest.mark.xdist_group("loop devices")
 def test_a_loop_device_whose_file_has_no_path_here(tmp_path: Path, loop_devices: None) -> None:
     """It was deleted, or this is a container: the proof ended with a traceback."""
     file = tmp_path / "disk"
@@ -117,7 +116,6 @@ def test_a_loop_device_whose_file_has_no_path_here(tmp_path: Path, loop_devices:
     assert below[1]["device"] == number(where)
 
 
-@pytest.mark.xdist_group("loop devices")
 @pytest.mark.parametrize("is_named", [True, False])
 def test_a_loop_device_over_another_device(
     tmp_path: Path, loop_devices: None, is_named: bool

@@ -30,7 +30,7 @@ from cbt_crypto.run.locks import this_run
 
 from .conftest import Bench, digest
 
-pytestmark = [pytest.mark.unit, pytest.mark.xdist_group("loop devices")]
+pytestmark = pytest.mark.unit
 
 #: `tuned-adm`, which keeps its state where `$TUNED` says, as TuneD does in /etc.
 _TUNED = """

@@ -14,7 +14,7 @@ from cbt_crypto.hosts.devices import destroy
 
 from .conftest import Bench
 
-pytestmark = [pytest.mark.unit, pytest.mark.xdist_group("loop devices")]
+pytestmark = pytest.mark.unit
 
 #: Before a program first changes the device, somebody takes it for half a second.
 TAKEN = """

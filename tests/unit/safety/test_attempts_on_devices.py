@@ -20,7 +20,7 @@ from cbt_crypto.run import hold_on_host, locks
 
 from .conftest import Bench, digest, run
 
-pytestmark = [pytest.mark.unit, pytest.mark.xdist_group("loop devices")]
+pytestmark = pytest.mark.unit
 
 #: What a drive says of itself, as Linux lays it out (Documentation/ABI/stable/sysfs-block).
 Tree = Mapping[str, str]

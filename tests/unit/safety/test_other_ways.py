@@ -15,7 +15,7 @@ from cbt_crypto.hosts.devices import destroy
 
 from .conftest import Bench, digest, run
 
-pytestmark = [pytest.mark.unit, pytest.mark.xdist_group("loop devices")]
+pytestmark = pytest.mark.unit
 
 
 @contextmanager

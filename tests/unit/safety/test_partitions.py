@@ -18,7 +18,7 @@ from cbt_crypto.run.locks import hosts_held, this_run
 
 from .conftest import Bench, digest, run
 
-pytestmark = [pytest.mark.unit, pytest.mark.xdist_group("loop devices")]
+pytestmark = pytest.mark.unit
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from cbt_crypto.run.cell import measure
 from tests.unit.safety.conftest import Bench, bench, run
 
 __all__ = ["bench"]
-pytestmark = [pytest.mark.unit, pytest.mark.xdist_group("loop devices")]
+pytestmark = pytest.mark.unit
 
 
 def scenario(device: str, kind: type[OnDevices] = Rawfio, **options: Any) -> OnDevices:
