@@ -25,7 +25,6 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from cbt_crypto.archive.files import write_whole
-from cbt_crypto.archive.folder import label_of
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
 from cbt_crypto.command_line import archive_argument, archives_argument, examples, say, say_error
 from cbt_crypto.errors import RunError, UsageError
@@ -364,7 +363,10 @@ def _percent(ctx: click.Context, option: click.Parameter, value: Any) -> float:
     "--baseline", metavar="NAME",
     help="What counts as 100 %, as for report [default: the campaign's].",
 )  # fmt: skip
-@click.option("--only", multiple=True, metavar="PATTERN", help="Only these cells, as for report.")
+@click.option(
+    "--only", multiple=True, metavar="PATTERN",
+    help="Only these workloads, by what is printed of them or as for report.",
+)  # fmt: skip
 @click.option(
     "--metric", "key", default="iops", show_default=True, metavar="KEY",
     help="The figure to judge by: a key of report.json, such as clat_ns_p99.",
@@ -401,9 +403,9 @@ def gate(
         # The exit status of a traceback, 1, would tell CI that too much is lost.
         raise UsageError(f"{archive}: cannot be judged ({type(error).__name__}: {error})") from None
     if only and not findings:
-        like = next((label_of(run.planned) for cell in built.cells for run in cell.runs), "")
+        like = next((answer.what for answer in gate.findings(built, metric, may_lose)), "")
         said = f"--only {' '.join(only)}: matches no workload that is compared"
-        raise UsageError(f'{said}; it is searched for in labels such as "{like}"')
+        raise UsageError(f'{said}; it is searched for in names such as "{like}"')
     for finding in findings:
         say(finding.line)
     for sentence in gate.closing(built, metric, may_lose, findings):

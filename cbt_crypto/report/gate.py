@@ -70,7 +70,12 @@ class LoadAnswer:
     @property
     def line(self) -> str:
         """`FAIL     loses 7.1 % (5.9 to 8.3), allowed 5 %`, and of what."""
-        return f"{WORDS[self.answer]:<7}  {self.reason}  {self.name}, {self.load}"
+        return f"{WORDS[self.answer]:<7}  {self.reason}  {self.what}"
+
+    @property
+    def what(self) -> str:
+        """Row and workload."""
+        return f"{self.name}, {self.load}"
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,8 @@ def findings(
 
     `loss` is what may be lost, in percent. Loads at a given rate are left out where the figure is
     that rate. Where the control differs from the baseline, nothing can be told. `only` chooses
-    answers by the labels of cells; each of them is beside all of the report's comparisons.
+    answers by what is printed of them and by the labels of cells; each of them is beside all of
+    the report's comparisons.
     """
     rows = list(_rows(report, metric))
     untrusted = _UNTRUSTED if metric.key in report.distrusted else None
@@ -105,7 +111,12 @@ def findings(
     return [
         answer
         for (_, cell), answer in zip(rows, found)
-        if not only or any(matches(label_of(run.planned), p) for run in cell.runs for p in only)
+        if not only
+        or any(
+            matches(label, pattern)
+            for label in (answer.what, *(label_of(run.planned) for run in cell.runs))
+            for pattern in only
+        )
     ]
 
 

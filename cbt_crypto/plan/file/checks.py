@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, ClassVar, Optional, Union
 
 from pydantic import BaseModel, ValidationError
 
@@ -411,11 +411,8 @@ class Deployed:
     """A cluster that the campaign deploys, changes, and tears down."""
 
     section: ClusterSection
-
-    @property
-    def first_change(self) -> Change:
-        """Before the first cell."""
-        return Transition.REBUILD, "first"
+    #: Before the first cell.
+    first_change: ClassVar[Change] = (Transition.REBUILD, "first")
 
     def change(self, compared: Callable[[], Optional[Change]]) -> Optional[Change]:
         """Between two cells: what comparing them says."""
@@ -470,25 +467,17 @@ class Existing:
     """A cluster that is there already: nothing of it is deployed, changed or removed."""
 
     section: ClusterSection
-
-    @property
-    def first_change(self) -> Change:
-        """None: it is only looked at."""
-        return Transition.NONE, "the cluster is there already"
+    first_change: ClassVar[Change] = (Transition.NONE, "the cluster is there already")
+    #: Whatever the file says of other clusters.
+    rebuild: ClassVar[Rebuild] = "never"
+    #: Where its OSDs are is asked of the cluster itself.
+    osd_hosts: ClassVar[tuple[str, ...]] = ()
+    #: What its ceph.conf says is its owner's, and proofs judge what is in force.
+    conf_template: ClassVar[Optional[str]] = None
 
     def change(self, compared: Callable[[], Optional[Change]]) -> Optional[Change]:
         """None, whatever the file says of other clusters."""
         return None
-
-    @property
-    def rebuild(self) -> Rebuild:
-        """Whatever the file says of other clusters."""
-        return "never"
-
-    @property
-    def osd_hosts(self) -> tuple[str, ...]:
-        """None: where its OSDs are is asked of the cluster itself."""
-        return ()
 
     def daemon_hosts(self, site: Site) -> tuple[str, ...]:
         """None: its daemons run."""
@@ -497,11 +486,6 @@ class Existing:
     def conf(self, ours: str) -> str:
         """The path of its own ceph.conf on every host; not `ours`."""
         return self.section.conf_file or "/etc/ceph/ceph.conf"
-
-    @property
-    def conf_template(self) -> Optional[str]:
-        """None: what its ceph.conf says is its owner's, and proofs judge what is in force."""
-        return None
 
     @property
     def conf_said(self) -> Any:
