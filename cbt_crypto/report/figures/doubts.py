@@ -601,9 +601,10 @@ def _merged(alike: Sequence[str]) -> str:
 
 
 def _span(values: Sequence[str]) -> str:
-    if len(values) > 2 and not any(value.startswith("osd.") for value in values):
-        ends = sorted(values, key=lambda value: float(value.replace(",", "")))
-        return f"{ends[0]} to {ends[-1]}"
+    if not any(value.startswith("osd.") for value in values):
+        values = sorted(values, key=lambda value: float(value.replace(",", "")))
+        if len(values) > 2:
+            return f"{values[0]} to {values[-1]}"
     if len(values) > _MOST_NAMED:
         return f"one of {counted(len(values), 'OSD')}"
     *others, last = values
