@@ -6,11 +6,12 @@ those without by the number that the kernel gave them in this boot.
 
 import functools
 import glob
+import hashlib
 import os
 import stat
 import subprocess
 import time
-from typing import Any, Dict, FrozenSet, List, Optional, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Set, Tuple
 
 from cbt_crypto.hosts.devices.layers_on_host import number, number_at
 from cbt_crypto.hosts.directory_on_host import Refused, check_way
@@ -394,26 +395,49 @@ def is_tagged(path: str) -> bool:
         return device.read(len(TAG)) == TAG
 
 
+def is_as_left(path: str) -> bool:
+    """Whether nothing was written behind our tag since the device was emptied, by its samples."""
+    with open(node_of(path), "rb", buffering=0) as device:
+        return device.read(TAG_BYTES) == tag(_digest(path))
+
+
+def write_tag(path: str, is_left: bool = False) -> None:
+    """Say at the beginning of a device that nothing is lost with it, as it `is_left` now."""
+    text = tag(_digest(path) if is_left else "")
+    with open(node_of(path), "r+b", buffering=0) as device:
+        device.write(text)
+        os.fsync(device.fileno())
+
+
+def tag(digest: str) -> bytes:
+    """What a device begins with that is ours; `digest` is of what is behind it."""
+    return (TAG + digest.encode()).ljust(TAG_BYTES, b"\0")
+
+
+def _digest(path: str) -> str:
+    found = hashlib.sha256()
+    for place, block in _samples(path, TAG_BYTES):
+        found.update(b"%d " % place + block)
+    return found.hexdigest()
+
+
 def raw_data(path: str) -> Optional[int]:
     """The place of bytes that nothing recognises: a database without a file system, for one.
 
-    The beginning, the end and samples between them are read. None for an empty device; one that
-    begins with our tag need be empty at its beginning alone: the rest is what we measured with.
+    None for an empty device. Our tag is none.
     """
+    for place, block in _samples(path, TAG_BYTES if is_tagged(path) else 0):
+        if block.strip(b"\0") and block.strip(b"\xff"):
+            return place
+    return None
+
+
+def _samples(path: str, begin: int) -> Iterator[Tuple[int, bytes]]:
+    """What the device holds from `begin` on: its first MiB, its end, and samples between them."""
     with open(node_of(path), "rb", buffering=0) as device:
         size = device.seek(0, os.SEEK_END)
-        places = [
-            (place, min(1 << 20, size - place)) for place in range(0, min(_HEAD, size), 1 << 20)
-        ]
-        if is_tagged(path):
-            places = [(TAG_BYTES, min(1 << 20, size) - TAG_BYTES)]
-        else:
-            step = max(_SAMPLE, size // _SAMPLES // 4096 * 4096)
-            places += [(place, _SAMPLE) for place in range(_HEAD, size, step)]
-            places.append((max(0, size - (1 << 20)), 1 << 20))
-        for place, length in places:
+        step = max(_SAMPLE, size // _SAMPLES // 4096 * 4096)
+        places = [(begin, _HEAD - begin)] + [(place, _SAMPLE) for place in range(_HEAD, size, step)]
+        for place, length in (*places, (max(begin, size - (1 << 20)), 1 << 20)):
             device.seek(place)
-            block = device.read(length)
-            if block.strip(b"\0") and block.strip(b"\xff"):
-                return place
-    return None
+            yield place, device.read(length)

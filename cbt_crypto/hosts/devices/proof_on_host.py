@@ -17,7 +17,6 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 from cbt_crypto.hosts.devices.identity_on_host import (
     BLUESTORE,
     BLUESTORE_LABELS,
-    TAG,
     TAG_BYTES,
     alike,
     check_unused,
@@ -25,12 +24,14 @@ from cbt_crypto.hosts.devices.identity_on_host import (
     disk_of,
     folder_of,
     identity,
+    is_as_left,
     is_tagged,
     node_of,
     raw_data,
     signatures,
     text_of,
     words,
+    write_tag,
 )
 from cbt_crypto.hosts.devices.layers_on_host import number_at
 from cbt_crypto.hosts.directory_on_host import MARKER, Refused, check_directory
@@ -67,7 +68,15 @@ class Notes:
         except FileNotFoundError:
             return
         with os.fdopen(descriptor) as file:
-            self.by_path = json.load(file)
+            try:
+                self.by_path = json.load(file)
+                if not all(note["identity"]["size"] for note in self.by_path.values()):
+                    raise ValueError
+            except (ValueError, TypeError, LookupError, AttributeError):
+                raise Refused(
+                    path + " is damaged, so no device is known to be ours; look at each, and "
+                    "remove that file"
+                ) from None
 
     def save(self) -> None:
         """The old file or the new one, whatever happens."""
@@ -104,12 +113,16 @@ def plain(text: str) -> str:
     return "".join(char for char in text.lower() if char.isalnum())
 
 
-def foreign_content(path: str, uuids: List[str], working: bool) -> List[str]:
-    """What is on the device and not ours by a uuid that we chose. Raises Refused."""
+def foreign_content(path: str, uuids: List[str], working: bool, is_claimed: bool) -> List[str]:
+    """What is on the device and not ours by a uuid that we chose. Raises Refused.
+
+    Behind our tag may be anything that was measured with, as long as the device `is_claimed`.
+    """
     ours = {plain(uuid_made) for uuid_made in uuids}
     content = signatures(path)
     foreign = [entry["type"] for entry in content if plain(entry["uuid"]) not in ours]
-    place = None if content or is_tagged(path) or working else raw_data(path)
+    is_known = content or working or (is_tagged(path) and (is_claimed or is_as_left(path)))
+    place = None if is_known else raw_data(path)
     return foreign + ([f"data without a name at byte {place}"] if place is not None else [])
 
 
@@ -167,7 +180,8 @@ def look(notes: Notes, path: str, key: str) -> None:
         its_notes = [note for note in notes.each(path) if not difference(note["identity"], now)]
         check_unused(path, holder_is_ours(notes))
         working = any(note.get("working") for note in its_notes)
-        foreign = foreign_content(path, uuids_of(its_notes), working)
+        is_claimed = any(note.get("claimed") for note in its_notes)
+        foreign = foreign_content(path, uuids_of(its_notes), working, is_claimed)
     except Refused as error:
         sentence = str(error)
         print(sentence + "; fix " + key if "not a block device" in sentence else sentence)
@@ -242,7 +256,8 @@ def claim(notes: Notes, path: str) -> str:
     check_single(path)
     check_unused(path)
     mine = uuids_of(notes.each(path))
-    foreign = foreign_content(path, mine, bool(note.get("working")))
+    is_claimed = any(each.get("claimed") for each in notes.each(path))
+    foreign = foreign_content(path, mine, bool(note.get("working")), is_claimed)
     if foreign and not note["wipe"]:
         raise Refused("carries data ({}); nothing was touched".format(", ".join(foreign)))
     note["claimed"], note["working"] = True, "claim"
@@ -258,13 +273,6 @@ def claimed(notes: Notes, path: str) -> None:
     notes.save()
 
 
-def write_tag(path: str) -> None:
-    """Say at the beginning of a device that nothing is lost with it."""
-    with open(node_of(path), "r+b", buffering=0) as device:
-        device.write(TAG.ljust(TAG_BYTES, b"\0"))
-        os.fsync(device.fileno())
-
-
 def ready(notes: Notes, path: str, what: str) -> str:
     """Check that a claimed device is unused and as we left it; return the uuid for what is made."""
     if is_stacked(path):
@@ -275,7 +283,7 @@ def ready(notes: Notes, path: str, what: str) -> str:
     if not note.get("claimed"):
         raise Refused("was not claimed by this run, so it is left alone")
     check_unused(path)
-    foreign = foreign_content(path, uuids_of([note]), bool(note.get("working")))
+    foreign = foreign_content(path, uuids_of([note]), bool(note.get("working")), is_claimed=True)
     if foreign:
         raise Refused(
             "carries data ({}) since it was claimed; nothing was touched".format(", ".join(foreign))
@@ -313,7 +321,7 @@ def where(notes: Notes, path: str) -> str:
             continue
         node = present(path, note)
         check_unused(node, holder_is_ours(notes))
-        foreign = foreign_content(node, uuids_of([note]), bool(note.get("working")))
+        foreign = foreign_content(node, uuids_of([note]), bool(note.get("working")), True)
         if not foreign:
             return node
     return ""
@@ -368,7 +376,7 @@ def emptied(notes: Notes, path: str, node: str) -> None:
                 if device.read(len(BLUESTORE)) == BLUESTORE:
                     device.seek(place)
                     device.write(bytes(TAG_BYTES))
-    write_tag(node)
+    write_tag(node, is_left=True)
     for note in notes.each(path):
         if not difference(note["identity"], identity(node)):
             note["claimed"], note["working"] = False, ""

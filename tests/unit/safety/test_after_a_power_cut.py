@@ -159,3 +159,17 @@ def test_an_array_of_several_devices(bench: Bench) -> None:
     put_back = directories.make(bench.tmp_dir) + destroy.restore(bench.tmp_dir, notes)
     bench.good(put_back + "\n" + destroy.empty_all(bench.tmp_dir))
     assert all(file.read_bytes().startswith(TAG) for file, _ in pairs)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"x": 1}', '{"/dev/x": {}}', "\0" * 4096])
+def test_damaged_notes_are_no_notes(bench: Bench, text: str) -> None:
+    """Some were taken for none, so that a device of ours was left in silence."""
+    disk, device = bench.disk("disk")
+    bench.begin(device)
+    bench.good(destroy.claim(bench.tmp_dir, [device]))
+    before = digest(disk)
+    (Path(bench.tmp_dir) / destroy.NOTES).write_text(text)
+    for script in (destroy.empty_all(bench.tmp_dir), destroy.claim(bench.tmp_dir, [device])):
+        said = bench.refused(script)
+        assert "is damaged" in said and "Traceback" not in said
+    assert digest(disk) == before
