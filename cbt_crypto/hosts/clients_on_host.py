@@ -13,6 +13,7 @@ class Clients:
     def __init__(self, asked: Dict[str, Any]) -> None:
         self.programs = set(asked["programs"])
         self.mark = f"CBT_CRYPTO_MARK={asked['tmp_dir']}@".encode()
+        self.here = os.stat("/proc/self/ns/pid").st_ino
         self.marked = {}  # type: Dict[str, bool]
         self.asked = {}  # type: Dict[str, int]
         self.clients = set()  # type: Set[str]
@@ -47,6 +48,8 @@ class Clients:
             return False
 
     def _has_mark(self, pid: str) -> bool:
+        if os.stat(f"/proc/{pid}/ns/pid").st_ino != self.here:
+            return False  # of a campaign in a container
         with open(f"/proc/{pid}/environ", "rb") as environ:
             return self.mark in environ.read()
 

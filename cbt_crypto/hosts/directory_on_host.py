@@ -75,7 +75,13 @@ def check_directory(path: str) -> None:
 
 
 def check(path: str) -> None:
-    """For what is there: ours and marked, or empty."""
+    """For what is there: ours and marked, or empty; and in no other directory of that kind."""
+    above = os.path.dirname(path)
+    while above != "/":
+        marker = os.path.join(above, MARKER)
+        if os.path.lexists(marker) and os.lstat(marker).st_uid in owners():
+            raise Refused(f"{path} is within {above}, another campaign's; name another tmp_dir")
+        above = os.path.dirname(above)
     if not os.path.lexists(path):
         above = path
         while not os.path.lexists(above):

@@ -40,11 +40,19 @@ end_session() {
     pid=$pids
 }
 
-# What carries the mark `$mark`, or of that what the pid files $@ name.
+# What carries the mark `$mark`, or of that what the pid files $@ name. A campaign in a container may
+# have the same mark: what has process numbers of its own is not ours.
 marked() {
     if [ $# = 0 ]; then set -- /proc/[0-9]*/environ
     else set -- $(sed -n 's|^[0-9][0-9]*$|/proc/&/environ|p' "$@" 2>/dev/null) /dev/null; fi
-    $SUDO grep -lzxF "CBT_CRYPTO_MARK=$mark" "$@" 2>/dev/null | cut -d/ -f3 || :
+    set -- $($SUDO grep -lzxF "CBT_CRYPTO_MARK=$mark" "$@" 2>/dev/null |
+        sed 's|environ$|ns/pid|' || :)
+    [ $# = 0 ] || $SUDO stat -L -c '%i %n' /proc/self/ns/pid "$@" 2>/dev/null | {
+        read -r here _
+        while read -r numbers path; do
+            [ "$numbers" != "$here" ] || echo "$path" | cut -d/ -f3
+        done
+    }
 }
 
 marked_left() { ending | grep . || marked "$@"; }

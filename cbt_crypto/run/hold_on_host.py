@@ -27,9 +27,23 @@ def addresses(resource: List[str]) -> List[str]:
     """The sockets' names for a directory, or for the disks (not partitions) a device is on."""
     kind, path = resource
     real = os.path.realpath(path)
-    names = disks(real) if kind == "device" else [real]
+    names = disks(real) if kind == "device" else [real, in_file_system(real)]
     digests = [hashlib.sha256((kind + " " + name).encode()).hexdigest() for name in names]
     return ["\0cbt-crypto-" + digest for digest in digests]
+
+
+def in_file_system(path: str) -> str:
+    """Where a path is in its file system: the same by whatever mount one comes to it."""
+    number, root, place = "", "/", "/"
+    with open("/proc/self/mountinfo") as file:
+        for line in file:
+            its_number, its_root, its_place = line.split()[2:5]
+            # Of two mounts at one place the later one counts.
+            if len(its_place) >= len(place) and (path + "/").startswith(
+                its_place.rstrip("/") + "/"
+            ):
+                number, root, place = its_number, its_root, its_place
+    return number + root.rstrip("/") + "/" + path[len(place) :].lstrip("/")
 
 
 def peer(connection: socket.socket) -> Any:

@@ -79,6 +79,12 @@ def check_archive(archive: Path, campaign: Campaign) -> None:
     if archive.exists() and not archive.is_dir():
         raise UsageError(f"{archive}: is not a directory; name another archive with -a")
     check_own(archive)
+    tmp_dir, place = Path(campaign.cluster.tmp_dir), archive.resolve()
+    if tmp_dir in (place, *place.parents):
+        raise UsageError(
+            f"{archive}: is in tmp_dir, {tmp_dir}, which is removed at the end; name another "
+            "archive with -a"
+        )
     plan = read_json(archive / "results" / "plan.json")
     if plan is None:
         if archive.is_dir() and any(path.name != ".lock" for path in archive.iterdir()):

@@ -227,7 +227,7 @@ def test_an_interrupt_while_hosts_are_asked_leaves_none_of_them_held(tmp_path: P
 
 def test_who_binds_a_name_without_listening_is_named(tmp_path: Path) -> None:
     one = site(tmp_path)
-    (address,) = hold_on_host.addresses(["tmp_dir", one.tmp_dir])
+    address, *_ = hold_on_host.addresses(["tmp_dir", one.tmp_dir])
     with (
         contextlib.closing(socket.socket(socket.AF_UNIX)) as bound,
         pytest.MonkeyPatch.context() as patched,

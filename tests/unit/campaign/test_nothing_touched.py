@@ -177,6 +177,15 @@ def test_an_archive_with_something_else_in_it(host: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("above", ["", ".."])
+def test_an_archive_in_the_directory_that_is_removed(host: Any, above: str) -> None:
+    tmp_dir = (host.archive / above).resolve()
+    assert refused(host, host.write(cluster={"tmp_dir": str(tmp_dir)})) == (
+        f"{host.archive}: is in tmp_dir, {tmp_dir}, which is removed at the end; name another "
+        "archive with -a"
+    )
+
+
 def test_an_archive_that_is_a_file(host: Any) -> None:
     host.archive.write_text("...")
     assert refused(host, host.write()) == (
