@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,10 +18,10 @@ import pytest
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.engine.upstream.checkout import find
 from cbt_crypto.errors import UsageError
-from cbt_crypto.hosts import directories
+from cbt_crypto.hosts import directories, shell
 from cbt_crypto.hosts.remote import Remote, kill_script, preamble
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.run import hold_on_host, locks
+from cbt_crypto.run import environment, hold_on_host, locks
 from cbt_crypto.run.locks import LostHold, hosts_held, locked
 
 pytestmark = pytest.mark.unit
@@ -63,7 +64,7 @@ def listens() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
 
     def start(resource: list[str], says: Any, user: int = NOBODY) -> subprocess.Popen[str]:
-        (address,) = hold_on_host.addresses(resource)
+        address, *_ = hold_on_host.addresses(resource)
         command = ["setpriv", f"--reuid={user}", "--clear-groups", "/usr/bin/python3", "-c"]
         command += [_LISTENS, address.replace("\0", "@"), json.dumps(says)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -105,7 +106,7 @@ def test_a_keeper_that_died_is_noticed(tmp_path: Path, listens: Any) -> None:
     with hosts_held(remote, site(tmp_path), "mine", locks.this_run(tmp_path)) as hold:
         hold.check()
         for others in (False, True):
-            (address,) = hold_on_host.addresses(resource)
+            address, *_ = hold_on_host.addresses(resource)
             found = hold_on_host.ask(address)
             assert found and found["run"] == "mine"
             os.kill(found["keeper"], 9)
@@ -299,3 +300,46 @@ def test_pipes_and_endless_files_keep_nobody_waiting(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("is not a regular file") == 4
+
+
+# -- what is looked at ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["endless", "pipe"])
+def test_what_a_process_called_ceph_osd_has_mapped(kind: str) -> None:
+    """Root read his file to its end, or waited for his pipe."""
+    place = Path(tempfile.mkdtemp(dir="/tmp"))
+    try:
+        shutil.copy(os.path.realpath("/usr/bin/python3"), place / "ceph-osd")
+        for path in (place, place / "ceph-osd"):
+            path.chmod(0o755)
+            os.chown(path, NOBODY, NOBODY)
+        user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        # In a namespace of his own he may mount what he likes.
+        start = f'mount -t tmpfs his /mnt && exec {place}/ceph-osd -c "$@"'
+        command = [*user, "unshare", "-Urm", "sh", "-c", start, "sh", _MAPS, kind]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as his:
+            if his.stdout is None or his.stdout.readline() != "up\n":
+                pytest.skip("needs a kernel that gives users namespaces of their own")
+            # as if it were the first that is found
+            text = shell.call(environment.__file__, "facts")
+            text = text.replace("pgrep -x ceph-osd", f"echo {his.pid}")
+            done = sh("ulimit -v 2000000\n" + text.replace("timeout 10", "timeout 2"))
+            his.kill()
+        assert "libraries\tlibcrypto.so.3" in done.stdout and "exhausted" not in done.stderr
+    finally:
+        shutil.rmtree(place)
+
+
+_MAPS = """
+import mmap, os, subprocess, sys, time
+os.chdir("/mnt")
+with open("libcrypto.so.3", "w+b") as file:
+    file.truncate(1 << 40)
+    kept = mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ)
+if sys.argv[1] == "pipe":
+    os.mkfifo("pipe")
+    subprocess.check_call(["mount", "--bind", "/mnt/pipe", "/mnt/libcrypto.so.3"])
+print("up", flush=True)
+time.sleep(120)
+"""
