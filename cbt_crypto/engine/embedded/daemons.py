@@ -323,7 +323,9 @@ class Daemons:
 
     def _mon_script(self, name: str, make: bool) -> str:
         program = self._program(self._section.ceph_mon_cmd)
+        said = quote(f"{self._base}/log/mon.{name}.out")
         start = self.start(program, f"mon.{name}")
+        start += f" || {{ tail -n 3 {said} >&2; exit 1; }}"  # as that its port is taken
         if not make:
             return start
         return (
