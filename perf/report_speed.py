@@ -240,7 +240,8 @@ def _usage(command: list[str], environment: dict[str, str]) -> Usage:
     start = time.perf_counter()
     peak = 0.0
     environment = {**os.environ, **environment}
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as process:
+    # Not from the current directory, whose modules would be taken in place of those of PYTHONPATH.
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment, cwd="/") as process:
         while process.poll() is None:
             peak = max(peak, sum(_mib(pid) for pid in _family(process.pid)))
             time.sleep(0.5)
