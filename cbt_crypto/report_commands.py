@@ -107,9 +107,9 @@ def report(
     if watched:
         if fresh:
             build(archive, ReportOptions(**options), fresh=True)
-        _follow(archive, out_dir or archive, ReportOptions(**options))
+        built = _follow(archive, out_dir or archive, ReportOptions(**options))
     elif not is_pack(archive):
-        _finish(build(archive, ReportOptions(**options), fresh=fresh), out_dir or archive)
+        built = _finish(build(archive, ReportOptions(**options), fresh=fresh), out_dir or archive)
     else:
         with opened(archive) as pack:
             if pack.is_summary:
@@ -121,7 +121,7 @@ def report(
                 raise UsageError(f"{place}: is no report's directory; name another with -o")
             _finish(built, place)
     if browser is not None:
-        _print(browser, place, paper)
+        _print(browser, built, place, paper)
     if opens:
         page = (place / "report.html").resolve().as_uri()
         if not webbrowser.open(page):
@@ -139,13 +139,16 @@ def _browser() -> str:
         ) from None
 
 
-def _print(browser: str, place: Path, paper: str) -> None:
+def _print(browser: str, built: Report, place: Path, paper: str) -> None:
     """Write report.pdf beside report.html; the browser keeps nothing and asks no network."""
+    from cbt_crypto.report.model import without_missing  # noqa: PLC0415
+    from cbt_crypto.report.page import page as page_of  # noqa: PLC0415
+
     target = place / "report.pdf"
     with tempfile.TemporaryDirectory() as scratch:
-        # Not in its place: the browser would follow a link that is there already.
+        # Not in its place, where others may have put a link, or a page that shows root's files.
         page, printed = Path(scratch, "report.html"), Path(scratch, "report.pdf")
-        text = (place / "report.html").read_text(encoding="utf-8")
+        text = page_of(without_missing(built))
         size = f"<style>@page {{ size: {paper} }}</style></head>"
         page.write_text(text.replace("</head>", size, 1), encoding="utf-8")
         command = [
@@ -161,7 +164,7 @@ def _print(browser: str, place: Path, paper: str) -> None:
     say(f"written: {target}")
 
 
-def _follow(archive: Path, out_dir: Path, options: ReportOptions) -> None:
+def _follow(archive: Path, out_dir: Path, options: ReportOptions) -> Report:
     """Write the report whenever a cell has ended; the last one's page does not reload."""
     from cbt_crypto.report import build, write  # noqa: PLC0415
 
@@ -174,7 +177,7 @@ def _follow(archive: Path, out_dir: Path, options: ReportOptions) -> None:
                 say(f"written: {out_dir / 'report.html'}, which reloads itself")
             seen = now
             time.sleep(_LOOK_S)
-    _finish(build(archive, options), out_dir)
+    return _finish(build(archive, options), out_dir)
 
 
 def _reopened(pack: Pack, only: Sequence[str], baseline: Optional[str], **options: Any) -> Report:
@@ -328,13 +331,14 @@ def _named(texts: Sequence[str]) -> dict[str, Path]:
     return named
 
 
-def _finish(built: Report, out_dir: Path) -> None:
+def _finish(built: Report, out_dir: Path) -> Report:
     from cbt_crypto.report import show, widened, write  # noqa: PLC0415
 
     show(built, widened(Console()))
     paths = write(built, out_dir)
     names = [path.name for path in paths if path.parent == out_dir]
     say(f"\nwritten to {out_dir}: {', '.join(names)}, charts/*.svg")
+    return built
 
 
 def _percent(ctx: click.Context, option: click.Parameter, value: Any) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import json
@@ -269,6 +270,16 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     write_whole(path, f"{text}\n".encode(), durable=True)
 
 
+@contextlib.contextmanager
+def held(directory: Path, flags: int = 0) -> Iterator[Path]:
+    """The directory under a name that leads to it whatever is put in its place meanwhile."""
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | flags)
+    try:
+        yield Path(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
 def write_whole(
     path: Path, content: Union[str, bytes], mode: int = 0o644, durable: bool = False
 ) -> Path:
@@ -278,10 +289,11 @@ def write_whole(
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
+            # Not by its name, which may have become a link.
+            os.fchmod(file.fileno(), mode)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        os.chmod(temporary, mode)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -111,7 +111,7 @@ def _write(target: Path, kind: str, root: Path, names: Sequence[str], **about: A
             }
             with packed.open(_entry(MANIFEST), "w") as file:
                 file.write(json.dumps(manifest, indent=1).encode())
-        os.chmod(temporary, 0o644)
+            os.fchmod(stream.fileno(), 0o644)
         # Not over a file that somebody made meanwhile.
         os.link(temporary, target)
     except (OSError, Malformed) as error:

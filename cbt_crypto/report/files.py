@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Optional
 
-from cbt_crypto.archive.files import write_whole
+from cbt_crypto.archive.files import held, write_whole
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.report.charts.chart_values import charts, depth_charts, inks, noted, size_charts
 from cbt_crypto.report.charts.draw import chart_svg, file_name
@@ -33,8 +33,14 @@ def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list
     shown = without_missing(report)
     texts = {**dict(zip(_FILES, _texts(report, shown, reload_s))), **dict(_drawn(shown))}
     try:
-        (out_dir / "charts").mkdir(parents=True, exist_ok=True)
-        return [write_whole(out_dir / name, text) for name, text in texts.items()]
+        out_dir.mkdir(parents=True, exist_ok=True)
+        # Whoever owns the directory may put a link in the place of each one below it, at any time.
+        with held(out_dir) as out:
+            (out / "charts").mkdir(exist_ok=True)
+            with held(out / "charts", os.O_NOFOLLOW) as charts:
+                for name, text in texts.items():
+                    write_whole((charts if "/" in name else out) / Path(name).name, text)
+        return [out_dir / name for name in texts]
     except OSError as error:
         raise RunError(f"{out_dir}: the report cannot be written ({error.strerror})") from None
 

@@ -17,13 +17,13 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from cbt_crypto import report
+from cbt_crypto import report, report_commands
 from cbt_crypto.archive import folder
-from cbt_crypto.archive.files import Malformed, open_below, read_document
+from cbt_crypto.archive.files import Malformed, open_below, read_document, write_whole
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.report import ReportOptions, build, write
+from cbt_crypto.report import ReportOptions, build, files, write
 
 pytestmark = pytest.mark.unit
 
@@ -265,3 +265,72 @@ def test_a_pdf_goes_into_no_other_s_file(small: Path, tmp_path: Path, programs: 
     assert precious.read_text() == "precious"
     assert not (small / "report.pdf").is_symlink()
     assert (small / "report.pdf").read_text() == "pdf\n"
+
+
+def test_a_page_that_becomes_another_is_not_printed(
+    small: Path, programs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root's browser printed what the owner of the archive put in the page's place."""
+    programs(
+        "chromium",
+        "for word; do case $word in --print-to-pdf=*) out=${word#*=} ;; file:*) in=${word#file:} ;;"
+        ' esac; done; cp "${in#//}" "$out"',
+    )
+    finish = report_commands._finish
+
+    def swapped_after(built: Any, out: Path) -> Any:
+        done = finish(built, out)
+        (out / "report.html").write_text("<iframe src=file:///etc/shadow>")
+        return done
+
+    monkeypatch.setattr(report_commands, "_finish", swapped_after)
+    assert said("report", "--pdf", small).exit_code == 0
+    assert "iframe" not in (small / "report.pdf").read_text()
+
+
+@pytest.mark.parametrize("what", ["charts", "."])
+def test_a_directory_that_becomes_a_link_is_not_written_through(
+    small: Path, tmp_path: Path, built: Any, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Its owner had root write anywhere: he swapped it after the look."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    def swapped_first(path: Path, *words: Any) -> Path:
+        if not elsewhere.is_symlink() and not list(tmp_path.glob("old")):
+            (small / what).rename(tmp_path / "old")
+            (small / what).symlink_to(elsewhere)
+        return write_whole(path, *words)
+
+    monkeypatch.setattr(files, "write_whole", swapped_first)
+    write(built, small)
+    assert (small / what).resolve() == elsewhere and not list(elsewhere.iterdir())
+
+
+def test_a_link_for_a_directory_after_the_look(
+    small: Path, built: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (small / "charts").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr(files, "_check_place", lambda out: None)
+    with pytest.raises(RunError, match="the report cannot be written"):
+        write(built, small)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_temporary_file_that_becomes_a_link(
+    tmp_path: Path, secret: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root's file behind the link became readable to all."""
+    secret.chmod(0o600)
+    fdopen = os.fdopen
+
+    def swapped(descriptor: int, mode: str) -> Any:
+        (temporary,) = tmp_path.glob(".out.*")
+        temporary.unlink()
+        temporary.symlink_to(secret)
+        return fdopen(descriptor, mode)
+
+    monkeypatch.setattr(os, "fdopen", swapped)
+    write_whole(tmp_path / "out", "x")
+    assert (stat.S_IMODE(secret.stat().st_mode), secret.read_text()) == (0o600, SECRET)
