@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Mapping
-from typing import Any, Optional, TypeVar, Union
+from typing import Annotated, Any, Optional, TypeVar, Union
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from cbt_crypto.archive.files import Malformed, check_values
 
@@ -19,6 +28,18 @@ MOST_CELLS = 20_000
 PLAN_LIMIT = 16 << 20
 #: Dimensions that cannot be the compared one: their values are different kinds of workload.
 NEVER_COMPARED = ("scenario", "mode")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def _is_name(name: Any, info: ValidationInfo) -> Any:
+    # Names that this program makes, as of directories, are made one line when they are shown.
+    if info.mode == "json" and _CONTROL.search(str(name)):
+        raise ValueError("is no name of one line, without control characters")
+    return name
+
+
+#: What no campaign's file has otherwise: a line of its own in an answer would be a forged one.
+Name = Annotated[str, AfterValidator(_is_name)]
 #: A value of a dimension, as it stands in the campaign's file.
 Scalar = Union[bool, int, float, str, None]
 
@@ -30,8 +51,8 @@ class _Document(BaseModel):
 class Baseline(_Document):
     """The value of one dimension that counts as 100 %."""
 
-    dimension: str = "configuration"
-    value: Scalar
+    dimension: Name = "configuration"
+    value: Annotated[Scalar, AfterValidator(_is_name)]
 
 
 class PlannedCell(_Document):
@@ -40,13 +61,13 @@ class PlannedCell(_Document):
     id: str
     path: str
     iteration: int = 0
-    scenario: str
-    configuration: str
-    parameters: Mapping[str, Any] = {}
+    scenario: Name
+    configuration: Name
+    parameters: Mapping[Name, Any] = {}
 
 
 #: Factor -> level -> the overlays that make it.
-Matrix = Mapping[str, Mapping[str, Any]]
+Matrix = Mapping[Name, Mapping[Name, Any]]
 
 
 #: Configurations that a matrix makes at most.
@@ -68,9 +89,9 @@ class PlanDocument(_Document):
     """plan.json: every cell in the order they are to run."""
 
     format: int
-    title: str = ""
+    title: Name = ""
     baseline: Optional[Baseline] = None
-    configurations: Mapping[str, Any] = {}
+    configurations: Mapping[Name, Any] = {}
     matrix: Matrix = {}
     cells: tuple[PlannedCell, ...] = Field((), max_length=MOST_CELLS)
     order: str = "sequential"
@@ -214,9 +235,9 @@ class CellDocument(_Document):
     format: int
     id: str
     iteration: int = 0
-    scenario: str
-    configuration: str
-    parameters: Mapping[str, Any] = {}
+    scenario: Name
+    configuration: Name
+    parameters: Mapping[Name, Any] = {}
     state: str
     reason: Optional[str] = None
     started: Optional[float] = None
@@ -261,7 +282,7 @@ class Proof(_Document):
     """proof.json: whether a configuration was in force; not `required` with `proof: none`."""
 
     format: int
-    configuration: str
+    configuration: Name
     proved: bool
     required: bool = True
     overlays: tuple[OverlayProof, ...] = ()

@@ -64,6 +64,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
+def one_line(text: str) -> str:
+    """`text` as `printable` has it, without the line that a break in it would forge."""
+    return printable(text).replace("\n", " ")
+
+
 #: The largest fio output and JSON document that is read whole, in bytes.
 DOCUMENT_LIMIT = 64 << 20
 #: Values that a JSON document may have: those of fio's histograms of hundreds of clients, and more.

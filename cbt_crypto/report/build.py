@@ -19,7 +19,7 @@ from cbt_crypto.archive.documents import (
     Scalar,
     TimelineDocument,
 )
-from cbt_crypto.archive.files import Malformed, printable
+from cbt_crypto.archive.files import Malformed, one_line
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import wording
@@ -180,7 +180,7 @@ def assemble(
         else tuple(dict.fromkeys(key for key, *_ in control_differs(all_tables, control))),
     )
     report = replace(report, headline=headline(report), limits=limits(report))
-    report = map_text(report, printable)
+    report = map_text(report, one_line)
     return anonymized(report) if options.anonymize else report
 
 

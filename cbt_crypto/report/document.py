@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cbt_crypto.archive.documents import Baseline
-from cbt_crypto.archive.files import printable
+from cbt_crypto.archive.files import one_line
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import text_of
 from cbt_crypto.report.figures.conclusion import THRESHOLDS
@@ -349,7 +349,7 @@ def reopened(data: bytes) -> Report:
         why = f"{key}: {first['msg']}"
         if key == "format":
             why = "is of a newer format; a newer cbt-crypto reads it"
-        raise UsageError(f"report.json {printable(why)}") from None
+        raise UsageError(f"report.json {one_line(why)}") from None
     return _report(document)
 
 
@@ -365,7 +365,7 @@ def _report(document: ReportDocument) -> Report:
         "notes": tuple(document.notes),
         "records": tuple(document.records),
     }
-    return map_text(_dataclass_of(Report, {**dict(document), **parts}), printable)
+    return map_text(_dataclass_of(Report, {**dict(document), **parts}), one_line)
 
 
 def _table(table: TablePart) -> Table:

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from cbt_crypto.archive.files import Malformed, open_regular, printable, read_json
+from cbt_crypto.archive.files import Malformed, one_line, open_regular, read_json
 from cbt_crypto.archive.folder import open_archive
 from cbt_crypto.engine.contract import LiveFigures
 from cbt_crypto.errors import RunError, UsageError
@@ -280,7 +280,7 @@ def changed(archive: Path) -> Optional[int]:
 def status(archive: Path) -> Text:
     """One line: the cell, its phase, the time left; or that it ended, and how."""
     state = read_json(archive / "results" / "progress.json") or {}
-    phase = printable(str(state.get("phase", ""))).replace("\n", " ")
+    phase = one_line(str(state.get("phase", "")))
     is_running = running(archive) is not None
     now = time.time()
     since = max(0.0, now - (_number(state, "at") or now))
@@ -322,7 +322,7 @@ def _number(state: dict[str, Any], key: str) -> Optional[float]:
 
 
 def _shown(state: dict[str, Any], key: str) -> str:
-    return printable(str(state.get(key)))[:20]
+    return one_line(str(state.get(key)))[:20]
 
 
 def _tables(archive: Path, console: Console) -> None:

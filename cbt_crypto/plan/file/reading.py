@@ -209,7 +209,7 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
         file.problem(path, wrong)
     _check_sampler(file, monitoring, scenarios)
     return Campaign(
-        title=file.document.path.stem,
+        title=printable(file.document.path.stem),
         cluster=cluster,
         baseline=baseline.value,
         compared=baseline.dimension,

