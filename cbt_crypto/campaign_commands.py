@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -34,7 +35,7 @@ from cbt_crypto.run import devices, take_down
 from cbt_crypto.run.detached import stop as stop_campaign
 from cbt_crypto.run.detached import watch as watch_archive
 from cbt_crypto.run.detached import watch_steps
-from cbt_crypto.run.journal import Deployment
+from cbt_crypto.run.journal import Deployment, path_of
 from cbt_crypto.run.locks import describe, locked
 from cbt_crypto.run.preflight import check as preflight
 from cbt_crypto.run.preflight import table
@@ -147,6 +148,11 @@ def cleanup(
     check_own(archive)
     left = take_down.to_clear(archive, foreign)
     if not left:
+        if not os.path.lexists(path_of(archive)):
+            raise UsageError(
+                f"{archive}: is no archive of a campaign, as it has no results/journal.jsonl; "
+                "name the directory that `run` named, or that was given to it with -a"
+            )
         say(f"{archive}: nothing is left on any host that its journal knows of")
         return
     if plan_only:

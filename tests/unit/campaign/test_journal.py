@@ -114,7 +114,23 @@ def test_a_pipe_for_a_journal(tmp_path: Path) -> None:
         left_over(tmp_path)
 
 
+@pytest.mark.parametrize("words", [["."], [""], ["archive/results"], ["empty"]])
+def test_cleanup_of_what_is_no_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """It said that nothing was left on any host, while a killed run's disks were still ours."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    path_of(tmp_path / "archive").parent.mkdir(parents=True)
+    path_of(tmp_path / "archive").write_text('{"event": "begin", "run": "1"}\n')
+    done = CliRunner().invoke(cbt_crypto, ["cleanup", "--yes", *words])
+    assert done.exit_code == 2 and "is no archive of a campaign" in done.output
+    assert len(done.output.splitlines()) == 1
+
+
 def test_cleanup_says_that_nothing_is_left(tmp_path: Path) -> None:
+    path_of(tmp_path).parent.mkdir()
+    path_of(tmp_path).touch()
     done = CliRunner().invoke(cbt_crypto, ["cleanup", str(tmp_path)])
     assert (done.exit_code, done.output) == (
         0, f"{tmp_path}: nothing is left on any host that its journal knows of\n"
