@@ -91,7 +91,8 @@ def _run_and_report(
         try:
             report.publish(archive, console, options.only)
         except KeyboardInterrupt:
-            say_error(f"interrupted; for the report run: cbt-crypto report {archive}")
+            name = shlex.quote(str(archive))
+            say_error(f"interrupted; for the report run: cbt-crypto report {name}")
             return _status(outcome) or RunError.exit_status
         except UsageError:
             # An archive that was moved away meanwhile is the outcome's to tell of.
@@ -153,8 +154,8 @@ def _run(
         # A journal that cannot be read may be what is wrong: that is said, and nothing more.
         with contextlib.suppress(CampaignError):
             if own_left_over(archive):
-                hint = f"\nwhat a killed run left is still there: cbt-crypto cleanup {archive}"
-                error = UsageError(f"{error}{hint}")
+                hint = f"cbt-crypto cleanup {shlex.quote(str(archive))}"
+                error = UsageError(f"{error}\nwhat a killed run left is still there: {hint}")
         raise error from None
     check_same_engine(archive, engine)
     _rename_short(archive, cells_of(campaign))

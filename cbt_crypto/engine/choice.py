@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Optional
 
-from cbt_crypto.archive.files import read_json
+from cbt_crypto.archive.files import one_line, read_json
 from cbt_crypto.engine.contract import Engine
 from cbt_crypto.engine.upstream.checkout import find
 from cbt_crypto.errors import UsageError
@@ -56,4 +56,4 @@ def check_same_engine(archive: Path, engine: Engine) -> None:
 
 def _shown(engine: dict[str, object]) -> str:
     commit = f" at {str(engine['commit'])[:12]}" if engine.get("commit") else ""
-    return f"the {engine.get('name')} engine{commit}"
+    return one_line(f"the {engine.get('name')} engine{commit}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -379,7 +380,8 @@ class CampaignRun:
         """Say what may be left, where, and which command removes it: also where stdout is gone."""
         deployment = self._journal.deployment
         left = deployment.describe() if deployment is not None else "its hosts"
-        sentence = f"{why}; left on {left}; remove it with: cbt-crypto cleanup {self.archive}"
+        archive = shlex.quote(str(self.archive))
+        sentence = f"{why}; left on {left}; remove it with: cbt-crypto cleanup {archive}"
         with contextlib.suppress(Exception, SystemExit):
             print(printable(sentence), file=sys.stderr, flush=True)
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import shlex
 import shutil
 import signal
 import stat
@@ -115,7 +116,8 @@ def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) 
     """
     if running(archive):
         raise UsageError(
-            f"{archive}: a campaign is running with this archive; see: cbt-crypto watch {archive}"
+            f"{archive}: a campaign is running with this archive; see: "
+            f"cbt-crypto watch {shlex.quote(str(archive))}"
         )
     path = log_of(archive)
     try:
@@ -139,7 +141,8 @@ def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) 
             campaign = running(archive)
             if campaign is not None and campaign.pid == process.pid:
                 say(f"running as process {process.pid}; it prints to {path}")
-                say(f"  cbt-crypto watch {archive}\n  cbt-crypto stop {archive}")
+                name = shlex.quote(str(archive))
+                say(f"  cbt-crypto watch {name}\n  cbt-crypto stop {name}")
                 return 0
             time.sleep(_LOOK_S)
         file.seek(begin)
@@ -192,7 +195,7 @@ def stop(archive: Path, say: Callable[[str], None]) -> None:
     for deployment in left_over(archive):
         raise RunError(
             f"{archive}: stopped, but not all is torn down; left on {deployment.describe()}; "
-            f"remove it with: cbt-crypto cleanup {archive}"
+            f"remove it with: cbt-crypto cleanup {shlex.quote(str(archive))}"
         )
     say("stopped, and all is torn down; the same command continues it")
 
@@ -218,7 +221,7 @@ def _nobody(archive: Path) -> str:
         return "there is no such directory; name the archive of a campaign"
     return (
         "no campaign is running with it on this machine; if it runs on another one, stop it there. "
-        f"To remove what a killed one left: cbt-crypto cleanup {archive}"
+        f"To remove what a killed one left: cbt-crypto cleanup {shlex.quote(str(archive))}"
     )
 
 
@@ -304,7 +307,7 @@ def _how_it_ended(archive: Path, state: dict[str, Any], phase: str) -> str:
         return f"{phase}; cell {_shown(state, 'cell')} of {_shown(state, 'cells')}"
     return (
         f"it was killed at: {phase}; the same command continues it, and "
-        f"cbt-crypto cleanup {archive} removes what it left"
+        f"cbt-crypto cleanup {shlex.quote(str(archive))} removes what it left"
     )
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Optional
 
-from cbt_crypto.archive.files import Malformed, check_values, read_document, write_json
+from cbt_crypto.archive.files import Malformed, check_values, one_line, read_document, write_json
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
@@ -148,7 +148,7 @@ class Deployment:
 
     def describe(self) -> str:
         """Where something is left and what, in one line."""
-        return "; ".join(f"{host}: {_what(left)}" for host, left in self.hosts.items())
+        return one_line("; ".join(f"{host}: {_what(left)}" for host, left in self.hosts.items()))
 
 
 @dataclass

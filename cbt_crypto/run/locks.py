@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import os
+import shlex
 import socket
 import stat
 import time
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive.files import printable
+from cbt_crypto.archive.files import one_line
 from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote, answer_of, own_name
@@ -129,7 +130,7 @@ def locked(archive: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            who = printable(file.read(4096).strip()) or "another run"
+            who = one_line(file.read(4096).strip()) or "another run"
             raise UsageError(f"{archive}: is in use by {who}; wait for it or end it") from error
         except OSError as error:
             raise UsageError(
@@ -173,6 +174,10 @@ class _Busy:
     holder: Mapping[str, Any]
 
     def sentence(self) -> str:
+        """Who holds what: one line, whatever the host answered."""
+        return one_line(self._sentence())
+
+    def _sentence(self) -> str:
         kind, path = self.resource
         if "stranger" in self.holder:
             return (
@@ -183,7 +188,7 @@ class _Busy:
         if is_dead(self.holder) is None and self.holder.get("host"):
             return text + (
                 f"wait for it, or if it is dead run on {self.holder['host']}: "
-                f"cbt-crypto cleanup {self.holder.get('archive')}"
+                f"cbt-crypto cleanup {shlex.quote(str(self.holder.get('archive')))}"
             )
         return text + "wait for it or end it"
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive.files import read_json, write_json
+from cbt_crypto.archive.files import one_line, read_json, write_json
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.secret import document_without
 from cbt_crypto.hosts.site import Site
@@ -93,8 +93,9 @@ def check_archive(archive: Path, campaign: Campaign) -> None:
             )
     elif plan.get("document") != _document(campaign) and not _shared(archive, plan, campaign):
         raise UsageError(
-            f"{archive}: was written for another campaign file ({plan.get('title')}), with which "
-            "this one has no cell in common; name a new directory with -a"
+            f"{archive}: was written for another campaign file "
+            f"({one_line(str(plan.get('title')))}), with which this one has no cell in common; "
+            "name a new directory with -a"
         )
 
 

