@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Optional, cast
 
+from cbt_crypto.errors import HostError
+
 #: What a login shell may print before the stream, in bytes.
 _GREETING = 64 << 10
 _COPY = 1 << 20
@@ -56,12 +58,17 @@ def program() -> tuple[list[str], dict[str, str]]:
 
 
 def place(arrived: Path, host: str, local: Path) -> None:
-    """Move what came of a host's directory into another: `a` as `a.host`."""
+    """Move what came of a host's directory into another: `a` as `a.host`. Raises HostError."""
     for entry in sorted(arrived.iterdir()):
         target = local / f"{entry.name}.{host}"
-        if target.is_dir():
-            shutil.rmtree(target)
-        entry.replace(target)
+        try:
+            if target.is_dir():
+                shutil.rmtree(target)
+            entry.replace(target)
+        # The host chose the name, which may be too long with its own behind.
+        except OSError as error:
+            what = f"keep {entry.name[:60]!r} from it"
+            raise HostError(host, what, str(error.strerror), "") from error
 
 
 def after_mark(stream: BinaryIO, mark: str) -> None:

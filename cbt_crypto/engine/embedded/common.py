@@ -326,21 +326,18 @@ def sync_files(remote: str, local: str) -> None:
     """Bring the contents of a directory from every node: `a` as `a.host` into `local`."""
     nodes = settings.getnodes("head", "clients", "osds", "mons", "mgrs")
     os.makedirs(local, exist_ok=True)
-    staging = os.path.join(local, ".incoming")
-    shutil.rmtree(staging, ignore_errors=True)
-    os.makedirs(staging)
-    copying = rpdcp(nodes, "-r", remote, staging)
-    _, stderr = copying.communicate(_COLLECT_S)
-    if copying.timed_out:
-        raise HostError(nodes, f"copy {remote}", f"not done within {_COLLECT_S} s", stderr[-600:])
-    name = os.path.basename(remote.rstrip("/"))
-    for node in nodes.split(","):
-        host = _host(node)
-        arrived = Path(staging, f"{name}.{host}")
-        if not arrived.is_dir():
-            raise HostError(host, f"copy {remote} from it", "nothing came", stderr.strip()[-600:])
-        fetch.place(arrived, host, Path(local))
-    shutil.rmtree(staging)
+    with tempfile.TemporaryDirectory(prefix=".incoming-", dir=local) as staging:
+        copying = rpdcp(nodes, "-r", remote, staging)
+        _, said = copying.communicate(_COLLECT_S)
+        if copying.timed_out:
+            raise HostError(nodes, f"copy {remote}", f"not done within {_COLLECT_S} s", said[-600:])
+        name = os.path.basename(remote.rstrip("/"))
+        for node in nodes.split(","):
+            host = _host(node)
+            arrived = Path(staging, f"{name}.{host}")
+            if not arrived.is_dir():
+                raise HostError(host, f"copy {remote} from it", "nothing came", said.strip()[-600:])
+            fetch.place(arrived, host, Path(local))
 
 
 def make_remote_dir(remote: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from cbt_crypto.engine.embedded import common
+from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import fetch
 from cbt_crypto.hosts.fetch import Unfit, unpack
 
@@ -126,6 +127,21 @@ def test_one_host_s_failure_is_told_by_its_name(tmp_path: Path, shims: Any) -> N
     _, errors = handle.communicate(60)
     assert handle.returncode == 1
     assert errors == ("node2: nothing came: ssh: connect to host node2 port 22: No route to host\n")
+
+
+@pytest.mark.parametrize("kind", ["long", "torn"])
+def test_a_host_s_name_for_a_file_fails_its_cell_alone(
+    tmp_path: Path, shims: Any, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """`File name too long` ended the whole campaign, and what had come stayed in the archive."""
+    monkeypatch.setattr(common.settings, "getnodes", lambda *roles: "node1")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ("z" * 250)).write_text("x")
+    if kind == "torn":
+        monkeypatch.setattr(fetch, "script", lambda path, mark: f"echo; echo {mark}; echo x")
+    with pytest.raises(HostError, match="too long" if kind == "long" else "nothing came"):
+        common.sync_files(str(tmp_path / "run"), str(tmp_path / "cell"))
+    assert not list((tmp_path / "cell").iterdir())
 
 
 def test_nothing_to_fetch_is_no_error(tmp_path: Path) -> None:
