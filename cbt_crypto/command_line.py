@@ -290,6 +290,9 @@ def _guarded(invoke: Any, ctx: click.Context, failure: int) -> Any:
             say_error("interrupted")
             sys.exit(failure)
         except OSError as error:
+            if error.errno == errno.ENOENT and error.filename is None:  # os.getcwd() alone
+                say_error("the current directory was removed; change to another one")
+                sys.exit(UsageError.exit_status)
             if error.errno not in _NO_ROOM:
                 raise
             say_error(f"{error.filename or tempfile.gettempdir()}: {error.strerror}")

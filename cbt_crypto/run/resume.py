@@ -78,7 +78,6 @@ def check_archive(archive: Path, campaign: Campaign) -> None:
     """Raise UsageError when the archive is somebody else's or another file's, or leads out."""
     if archive.exists() and not archive.is_dir():
         raise UsageError(f"{archive}: is not a directory; name another archive with -a")
-    check_own(archive)
     tmp_dir, place = Path(campaign.cluster.tmp_dir), archive.resolve()
     if tmp_dir in (place, *place.parents):
         raise UsageError(
@@ -86,12 +85,16 @@ def check_archive(archive: Path, campaign: Campaign) -> None:
             "archive with -a"
         )
     plan = read_json(archive / "results" / "plan.json")
-    if plan is None:
-        if archive.is_dir() and any(path.name != ".lock" for path in archive.iterdir()):
-            raise UsageError(
-                f"{archive}: is not empty and holds no campaign; name a new directory with -a"
-            )
-    elif plan.get("document") != _document(campaign) and not _shared(archive, plan, campaign):
+    holds_none = plan is None and archive.is_dir() and not _is_unused(archive)
+    # All that is below `/`, say, would take long to look at.
+    if not holds_none or os.path.lexists(archive / "results"):
+        check_own(archive)
+    if holds_none:
+        raise UsageError(
+            f"{archive}: is not empty and holds no campaign; name a new directory with -a"
+        )
+    is_other = plan is not None and plan.get("document") != _document(campaign)
+    if plan and is_other and not _shared(archive, plan, campaign):
         raise UsageError(
             f"{archive}: was written for another campaign file "
             f"({one_line(str(plan.get('title')))}), with which this one has no cell in common; "
@@ -149,7 +152,14 @@ def check_links(archive: Path) -> None:
             path = os.path.join(folder, name)
             if not os.path.islink(path):
                 continue
-            if os.path.commonpath((root, os.path.realpath(path))) != root:
+            try:
+                target = os.path.realpath(path)
+            except OSError as error:
+                raise UsageError(
+                    f"{printable(path)}: cannot be followed ({error.strerror}); name the directory "
+                    "of one campaign"
+                ) from None
+            if os.path.commonpath((root, target)) != root:
                 raise UsageError(f"{printable(path)}: is a link out of the archive; remove it")
 
 

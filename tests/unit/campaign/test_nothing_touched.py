@@ -172,6 +172,8 @@ def test_a_device_that_is_none(host: Any) -> None:
 def test_an_archive_with_something_else_in_it(host: Any) -> None:
     host.archive.mkdir()
     (host.archive / "thesis.tex").write_text("...")
+    # As below `/`: what need not be looked at, and could not be.
+    (host.archive / "cwd").symlink_to("/")
     assert refused(host, host.write()) == (
         f"{host.archive}: is not empty and holds no campaign; name a new directory with -a"
     )

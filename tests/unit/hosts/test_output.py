@@ -58,6 +58,19 @@ def test_an_interrupt_is_none_of_a_gate_s_answers() -> None:
     assert (result.exit_code, result.stderr) == (2, "interrupted\n")
 
 
+def test_a_removed_current_directory_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    code = "from cbt_crypto.main import cbt; import os; os.rmdir(os.getcwd()); cbt()"
+    campaign = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "-a", tmp_path / "a", campaign], cwd=tmp_path / "here",
+        capture_output=True, text=True, check=False, env={**os.environ, "CBT_HOME": ""},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (
+        2, "the current directory was removed; change to another one\n"
+    )  # fmt: skip
+
+
 def test_a_full_temporary_directory_is_a_sentence() -> None:
     def act() -> None:
         raise OSError(28, "No space left on device", "/tmp/x")

@@ -294,6 +294,22 @@ def test_an_archive_that_leads_to_a_place_of_the_system(
     assert (sorted(os.listdir("/dev")), sorted(os.listdir("/etc"))) == before
 
 
+def test_a_link_that_cannot_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`-a /` met one below /proc, and ended with a traceback."""
+    archive = forged(tmp_path / "archive", {})
+    (archive / "cwd").symlink_to("/")
+    realpath = os.path.realpath
+
+    def followed(path: Any) -> str:
+        if str(path).endswith("cwd"):
+            raise PermissionError(13, "Permission denied")
+        return realpath(path)
+
+    monkeypatch.setattr(os.path, "realpath", followed)
+    said = refused("cleanup", archive)
+    assert "cwd: cannot be followed (Permission denied); name the directory of one" in said
+
+
 # -- what other users put in the way -------------------------------------------------------------
 
 
