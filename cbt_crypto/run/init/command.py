@@ -276,11 +276,7 @@ def init(
     start, takes = within(most, smaller, lambda one: hours_of(campaign_of(one)))
     for name, why in (*start.dropped.items(), *start.left_out.items()):
         click.echo(printable(f"left out: {name}: {why}"))
-    try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text(start))
-    except OSError as error:
-        raise UsageError(f"{output}: {error.strerror}; name another file with -o") from None
+    write_new(output, text(start))
     click.echo(
         f"a run takes about {takes:.1f} h and ends in verdicts"
         + (f"; the smallest one takes more than --hours {most:g}" if takes > most else "")
@@ -290,6 +286,20 @@ def init(
         found = check.survey_campaign(campaign, engine, cells_of(campaign))
         remaining = [finding for finding in found if finding.error]
     _tell(output, remaining)
+
+
+def write_new(output: Path, text: str) -> None:
+    """Write a file that is not there yet, or leave none. Raises UsageError."""
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:
+                output.unlink()
+                raise
+    except OSError as error:
+        raise UsageError(f"{output}: {error.strerror}; name another file with -o") from None
 
 
 def within(

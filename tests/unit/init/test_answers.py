@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import resource
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
@@ -16,6 +17,7 @@ from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.remote import HostResult
 from cbt_crypto.run.init import hardware, proposed
+from cbt_crypto.run.init.command import write_new
 from cbt_crypto.run.init.hardware import HostHardware
 from cbt_crypto.run.init.proposed import propose, start_from
 from cbt_crypto.run.preflight.survey import HostFinding
@@ -146,3 +148,19 @@ def test_a_user_that_is_none(tmp_path: Path, user: str) -> None:
     done = CliRunner().invoke(cbt_crypto, words)
     assert done.exit_code == 2 and "is no name of a user" in done.output
     assert not (tmp_path / "c.yaml").exists()
+
+
+def test_a_full_disk_leaves_no_half_of_a_file(tmp_path: Path) -> None:
+    """The next `init` refused to write, as the empty file was there already."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        with pytest.raises(UsageError, match=r"c\.yaml: File too large; name another file with -o"):
+            write_new(tmp_path / "c.yaml", "x" * 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "c.yaml").write_text("his")
+    with pytest.raises(UsageError, match="File exists"):
+        write_new(tmp_path / "c.yaml", "x")
+    assert (tmp_path / "c.yaml").read_text() == "his"
