@@ -51,9 +51,15 @@ def directory() -> Path:
 
 
 def note(run: str, **entry: Any) -> None:
-    """Add to what is known of a run, durably."""
-    path = _path(run, make=True)
-    write_json(path, {**(_read(path) or {}), **entry, "run": run})
+    """Add to what is known of a run, durably. Raises UsageError."""
+    try:
+        path = _path(run, make=True)
+        write_json(path, {**(_read(path) or {}), **entry, "run": run})
+    except OSError as error:
+        raise UsageError(
+            f"{directory()}: cannot be written ({error.strerror}); make room there, or set "
+            "XDG_STATE_HOME to another place"
+        ) from None
 
 
 def forget(run: str) -> None:

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from cbt_crypto import report
 from cbt_crypto.engine.embedded.ceph import Ceph
 from cbt_crypto.errors import HostError, UsageError
-from cbt_crypto.run import campaign, interrupt
+from cbt_crypto.run import campaign, interrupt, journal
 from cbt_crypto.run.campaign import CampaignRun
 from cbt_crypto.run.cell.proof import CellProof
 from cbt_crypto.run.devices import identities_in
@@ -181,6 +182,19 @@ def test_what_a_full_disk_leaves_is_not_called_down(
         result.stderr
     )
     assert left_over(host.archive)
+
+
+def test_a_full_state_directory_is_not_blamed_on_the_archive(
+    host: Any, no_overlays: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ARCHIVE: cannot be written; name another with -a`, which changed nothing."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(journal, "write_json", lambda *_: full_disk())
+    result = host.cbt(host.write())
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+        2, f"{tmp_path}/state/cbt-crypto/open-runs: cannot be written (No space left on device); "
+        "make room there, or set XDG_STATE_HOME to another place"
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("report", [False, True])
