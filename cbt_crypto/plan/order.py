@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Optional, TypeVar
 
+from cbt_crypto.archive.documents import MOST_CELLS
 from cbt_crypto.archive.files import digest, read_json
 from cbt_crypto.benchmarks.base import Scenario, share_of
 from cbt_crypto.cluster_overlays.base import Transition
@@ -62,6 +63,11 @@ def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
                     "remove the value that stands twice in a list of benchmarks"
                 )
             seen[cell.path] = cell
+    if len(seen) > MOST_CELLS:
+        raise UsageError(
+            f"{campaign.title}: makes {len(seen)} cells, and reports are of {MOST_CELLS} at most; "
+            "shorten its lists, or lower iterations"
+        )
     return tuple(seen.values())
 
 

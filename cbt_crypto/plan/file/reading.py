@@ -12,6 +12,7 @@ from typing import Any, Optional, TypeVar, Union
 from pydantic import BaseModel, ValidationError
 
 from cbt_crypto.archive.documents import (
+    MOST_CELLS,
     MOST_CROSSED,
     NEVER_COMPARED,
     Baseline,
@@ -107,8 +108,6 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _SAMPLER = "upstream's {} is watched by collectl alone; remove `sampler` or this benchmark"
 SECTIONS = ("cluster", "benchmarks", "monitoring_profiles")
-#: More cells of one scenario than anybody waits for: lists that were meant otherwise.
-MAX_CELLS = 100_000
 REQUIRED_SECTIONS = ("cluster", "benchmarks")
 
 
@@ -498,9 +497,10 @@ def _scenario_objects(
     options.update(file.mapping(path, section))
     options["workloads"] = file.mapping((*path, "workloads"), options.get("workloads"))
     file.cells += math.prod(map(len, flatten(options).values())) * cluster.iterations
-    if file.cells > MAX_CELLS:
+    if file.cells > MOST_CELLS:
         file.problem(
-            path, f"its lists, and what is above it, make more than {MAX_CELLS} cells; shorten them"
+            path,
+            f"its lists, and what is above it, make more than {MOST_CELLS} cells; shorten them",
         )
         return ()
     _check_elements(file, SCENARIOS[name], path, options)

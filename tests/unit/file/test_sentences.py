@@ -242,7 +242,7 @@ def test_an_unknown_option_of_any_overlay(problems_of: Problems, name: str) -> N
         (
             {"op_size": list(range(512, 1512)), "iodepth": list(range(1, 201))},
             "",
-            "its lists, and what is above it, make more than 100000 cells; shorten them",
+            "its lists, and what is above it, make more than 20000 cells; shorten them",
         ),
     ],
 )
@@ -257,7 +257,7 @@ def test_the_limit_of_cells_is_that_of_all_parts(problems_of: Problems) -> None:
     parts = [{}, {"op_size": list(range(512, 1512)), "iodepth": list(range(1, 101))}]
     found, said = one(problems_of(benchmarks={"rbd_single_client": parts}))
     assert found == "benchmarks.rbd_single_client[1]"
-    assert "make more than 100000 cells" in said
+    assert "make more than 20000 cells" in said
 
 
 def test_an_option_of_an_overlay_that_has_none(problems_of: Problems) -> None:

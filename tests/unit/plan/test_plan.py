@@ -106,6 +106,14 @@ def test_two_cells_that_are_the_same(campaign_of: Make) -> None:
         cells_of(campaign)
 
 
+def test_more_cells_than_a_report_reads(campaign_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`check` called 24,016 of them good, and what was measured could not be reported."""
+    campaign = campaign_of(benchmarks={"rbd_single_client": {"op_size": [512, 1024, 2048]}})
+    monkeypatch.setattr("cbt_crypto.plan.order.MOST_CELLS", len(cells_of(campaign)) - 1)
+    with pytest.raises(UsageError, match="makes 3 cells, and reports are of 2 at most; shorten"):
+        cells_of(campaign)
+
+
 def test_rebuild_scenario_builds_for_each(campaign_of: Make, steps_of: Steps) -> None:
     made = plan(campaign_of(cluster={"configurations": {"A": {}, "B": {}}}, benchmarks=TWO))
     block = ["rebuild {0}", "prefill 1", "measure {0}", "measure {0}"]
