@@ -26,6 +26,8 @@ FORMAT = 1
 MOST_CELLS = 20_000
 #: The largest plan.json, in bytes: each takes some 80 of memory before it is a report.
 PLAN_LIMIT = 16 << 20
+#: Of a directory's name, eight digits.
+Iteration = Annotated[int, Field(ge=0, lt=10**8)]
 #: Dimensions that cannot be the compared one: their values are different kinds of workload.
 NEVER_COMPARED = ("scenario", "mode")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -60,7 +62,7 @@ class PlannedCell(_Document):
 
     id: str
     path: str
-    iteration: int = 0
+    iteration: Iteration = 0
     scenario: Name
     configuration: Name
     parameters: Mapping[Name, Any] = {}
@@ -234,7 +236,7 @@ class CellDocument(_Document):
 
     format: int
     id: str
-    iteration: int = 0
+    iteration: Iteration = 0
     scenario: Name
     configuration: Name
     parameters: Mapping[Name, Any] = {}

@@ -202,6 +202,18 @@ def test_a_plan_of_many_cells_is_refused(small: Path, cells: int) -> None:
     assert "plan.json is " in done.stderr
 
 
+@pytest.mark.parametrize("number", [10**4000, 10**8, -1])
+def test_an_iteration_that_is_no_directory_s_name(small: Path, tmp_path: Path, number: int) -> None:
+    """`lay-out` ended with a traceback: the name of the directory was too long."""
+    path = small / "results" / "plan.json"
+    plan = json.loads(path.read_text())
+    plan["cells"][0]["iteration"] = number
+    path.write_text(json.dumps(plan))
+    done = said("lay-out", small, tmp_path / "out")
+    assert done.exit_code == 2 and "cells.0.iteration: " in done.output
+    assert len(done.output.splitlines()) == 1
+
+
 @pytest.mark.parametrize("lists", [20 << 20, 1])
 def test_a_recording_of_many_values(small: Path, lists: int) -> None:
     """60 MiB of empty lists, or of short lines, took 2 GB."""
