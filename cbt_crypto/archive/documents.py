@@ -26,6 +26,8 @@ FORMAT = 1
 MOST_CELLS = 20_000
 #: The largest plan.json, in bytes: each takes some 80 of memory before it is a report.
 PLAN_LIMIT = 16 << 20
+#: What a kernel counts; Python cannot divide whatever JSON can hold.
+Whole = Annotated[int, Field(gt=-(2**64), lt=2**64)]
 #: Of a directory's name, eight digits.
 Iteration = Annotated[int, Field(ge=0, lt=10**8)]
 #: Dimensions that cannot be the compared one: their values are different kinds of workload.
@@ -135,25 +137,25 @@ class Layer(_Document):
 
     device: str
     mapping: Optional[str] = None
-    read_bytes: int = Field(ge=0)
-    written_bytes: int = Field(ge=0)
+    read_bytes: Whole = Field(ge=0)
+    written_bytes: Whole = Field(ge=0)
 
 
 class Moved(_Document):
     """What a process had read from storage, and written."""
 
-    read_bytes: int
-    written_bytes: int
+    read_bytes: Whole
+    written_bytes: Whole
 
 
 class OsdStorage(_Document):
     """What one OSD read and wrote while clients ran, ramp included, by opened device and below."""
 
     host: str
-    counters: Mapping[str, int] = {}
+    counters: Mapping[str, Whole] = {}
     devices: tuple[tuple[Layer, ...], ...] = ()
     process: Optional[Moved] = None
-    cpu_ms: Optional[int] = Field(None, ge=0)
+    cpu_ms: Optional[Whole] = Field(None, ge=0)
     #: The time that this is of, of an OSD that idled.
     seconds: Optional[float] = Field(None, gt=0)
 
@@ -171,8 +173,8 @@ class SlowOp(_Document):
 class Overwritten(_Document):
     """What was written to one drive, or an OSD's file, since the deployment."""
 
-    written_bytes: int = Field(ge=0)
-    size_bytes: int = Field(gt=0)
+    written_bytes: Whole = Field(ge=0)
+    size_bytes: Whole = Field(gt=0)
 
 
 class SteadyState(_Document):

@@ -214,6 +214,21 @@ def test_an_iteration_that_is_no_directory_s_name(small: Path, tmp_path: Path, n
     assert len(done.output.splitlines()) == 1
 
 
+def test_counters_that_no_kernel_has(small: Path) -> None:
+    """They were too large to be divided: a traceback."""
+    cells = [(path, path.read_text()) for path in small.glob("results/*/id-*/cell.json")]
+    many = 10**400
+    idle = {"host": "osd0", "seconds": 1, "cpu_ms": many, "counters": {"op_w": many}}
+    for changes in (
+        {"overwritten": {"d": {"written_bytes": many, "size_bytes": 1}}},
+        {"idle": {"0": {**idle, "process": {"read_bytes": many, "written_bytes": many}}}},
+    ):
+        for path, text in cells:
+            path.write_text(json.dumps({**json.loads(text), **changes}))
+        for words in (["report"], ["history"]):
+            assert said(*words, small).exit_code in (0, 1)
+
+
 @pytest.mark.parametrize("lists", [20 << 20, 1])
 def test_a_recording_of_many_values(small: Path, lists: int) -> None:
     """60 MiB of empty lists, or of short lines, took 2 GB."""
