@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -148,10 +147,10 @@ def cleanup(
     check_own(archive)
     left = take_down.to_clear(archive, foreign)
     if not left:
-        if not os.path.lexists(path_of(archive)):
+        if not path_of(archive).exists():
             raise UsageError(
                 f"{archive}: is no archive of a campaign, as it has no results/journal.jsonl; "
-                "name the directory that `run` named, or that was given to it with -a"
+                "name the directory that the run wrote to"
             )
         say(f"{archive}: nothing is left on any host that its journal knows of")
         return

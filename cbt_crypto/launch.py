@@ -91,8 +91,7 @@ def _run_and_report(
         try:
             report.publish(archive, console, options.only)
         except KeyboardInterrupt:
-            name = shlex.quote(str(archive))
-            say_error(f"interrupted; for the report run: cbt-crypto report {name}")
+            say_error(f"interrupted; for the report run: cbt-crypto report {archive}")
             return _status(outcome) or RunError.exit_status
         except UsageError:
             # An archive that was moved away meanwhile is the outcome's to tell of.

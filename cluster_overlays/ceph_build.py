@@ -59,7 +59,7 @@ class CephBuild(Overlay):
         if self.prefix is None:
             return []
         script = shell.python(shell.program(ceph_build_on_host), self._asked(site))
-        needs = [Requirement(f"build {self.prefix}", _daemon_hosts(site), script, "ceph")]
+        needs = [Requirement(f"build {self.prefix}", site.daemon_hosts, script, "ceph")]
         if self.clients:
             sentence = (
                 f"ceph_build: fio does not start with the libraries below {self.prefix}; it has "
@@ -80,7 +80,7 @@ class CephBuild(Overlay):
             return {}
         asked = self._asked(site, folder=self._folder(site))
         return dict.fromkeys(
-            _daemon_hosts(site), shell.python(shell.program(ceph_build_on_host), asked)
+            site.daemon_hosts, shell.python(shell.program(ceph_build_on_host), asked)
         )
 
     @override
@@ -119,7 +119,7 @@ class CephBuild(Overlay):
         look = shell.python(
             shell.program(ceph_running_on_host), os.path.dirname(site.osds[0].pid_file)
         )
-        return dict.fromkeys(_daemon_hosts(site), look)
+        return dict.fromkeys(site.daemon_hosts, look)
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
@@ -185,10 +185,6 @@ class CephBuild(Overlay):
         if self.prefix is not None and not path.startswith(f"{self.prefix}/"):
             return f"it runs {path}, which is not below {self.prefix}"
         return None
-
-
-def _daemon_hosts(site: Site) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*site.mons, *site.mgrs, *site.osd_hosts)))
 
 
 def _mapped_by_clients(seen: Mapping[str, Sequence[Seen]]) -> dict[str, list[str]]:

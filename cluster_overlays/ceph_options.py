@@ -233,7 +233,7 @@ class CephOptions(Overlay):
         if not self._all:
             return {}
         asked = {"wanted": {name: list(values) for name, values in self._all.items()}}
-        return dict.fromkeys((*_daemon_hosts(site), *site.clients), _run(asked))
+        return dict.fromkeys((*site.daemon_hosts, *site.clients), _run(asked))
 
     @override
     def decided(self, outputs: HostOutputs) -> Self:
@@ -280,14 +280,14 @@ class CephOptions(Overlay):
         }
         return {
             host: _run({**self._asked(site, host), "names": live, "sections": sections})
-            for host in _daemon_hosts(site)
+            for host in site.daemon_hosts
         }
 
     @override
     def probe(self, site: Site) -> HostScripts:
         if not self._all or not site.osds:
             return {}
-        daemons = {host: _run(self._asked(site, host)) for host in _daemon_hosts(site)}
+        daemons = {host: _run(self._asked(site, host)) for host in site.daemon_hosts}
         return joined((daemons, self._ask_clients(site)))
 
     def _ask_clients(self, site: Site) -> HostScripts:
@@ -318,7 +318,7 @@ class CephOptions(Overlay):
         for host, output in outputs.items():
             daemons, _, client = output.partition(_CLIENT)
             try:
-                found.update(json.loads(daemons) if host in _daemon_hosts(site) else {})
+                found.update(json.loads(daemons) if host in site.daemon_hosts else {})
             except ValueError:
                 found[f"the daemons on {host}"] = {"error": f"printed {daemons[-200:]!r}"}
             names = self._of_clients()
@@ -388,7 +388,7 @@ class CephOptions(Overlay):
         if not self._all or not site.osds:
             return {}
         source = shell.program(ceph_options_on_host)
-        return {host: Watch(source, self._asked(site, host)) for host in _daemon_hosts(site)}
+        return {host: Watch(source, self._asked(site, host)) for host in site.daemon_hosts}
 
     @override
     def judge_seen(self, site: Site, seen: Mapping[str, Sequence[Seen]]) -> Optional[str]:
@@ -409,7 +409,3 @@ def _text(value: Union[bool, float, str]) -> str:
 
 def _run(asked: Mapping[str, Any]) -> str:
     return shell.python(shell.program(ceph_options_on_host), asked)
-
-
-def _daemon_hosts(site: Site) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*site.mons, *site.mgrs, *site.osd_hosts)))

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from typing_extensions import Self, override
 
 from cbt_crypto.cluster_overlays import encrypted_paths_on_host, tunnel_on_host
-from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
+from cbt_crypto.cluster_overlays.base import Overlay, Verdict
 from cbt_crypto.cluster_overlays.secure_messenger import COUNTERS, Traffic
 from cbt_crypto.hosts import admin_socket, shell
 from cbt_crypto.hosts.admin_socket import Question
@@ -392,10 +392,6 @@ class Network(Overlay):
     @override
     def take_down(self, site: Site) -> HostScripts:
         return self._on_hosts(site, "remove") if self.is_present else {}
-
-    @override
-    def transition_to(self, new: Self) -> Transition:
-        return Transition.NONE if self == new else Transition.REBUILD
 
     @override
     def probe(self, site: Site) -> HostScripts:

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Optional, TypeVar, Union
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from cbt_crypto.archive.files import Malformed, check_values
 
@@ -28,22 +19,8 @@ MOST_CELLS = 20_000
 PLAN_LIMIT = 16 << 20
 #: What a kernel counts; Python cannot divide whatever JSON can hold.
 Whole = Annotated[int, Field(gt=-(2**64), lt=2**64)]
-#: Of a directory's name, eight digits.
-Iteration = Annotated[int, Field(ge=0, lt=10**8)]
 #: Dimensions that cannot be the compared one: their values are different kinds of workload.
 NEVER_COMPARED = ("scenario", "mode")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
-
-def _is_name(name: Any, info: ValidationInfo) -> Any:
-    # Names that this program makes, as of directories, are made one line when they are shown.
-    if info.mode == "json" and _CONTROL.search(str(name)):
-        raise ValueError("is no name of one line, without control characters")
-    return name
-
-
-#: What no campaign's file has otherwise: a line of its own in an answer would be a forged one.
-Name = Annotated[str, AfterValidator(_is_name)]
 #: A value of a dimension, as it stands in the campaign's file.
 Scalar = Union[bool, int, float, str, None]
 
@@ -55,8 +32,8 @@ class _Document(BaseModel):
 class Baseline(_Document):
     """The value of one dimension that counts as 100 %."""
 
-    dimension: Name = "configuration"
-    value: Annotated[Scalar, AfterValidator(_is_name)]
+    dimension: str = "configuration"
+    value: Scalar
 
 
 class PlannedCell(_Document):
@@ -64,14 +41,14 @@ class PlannedCell(_Document):
 
     id: str
     path: str
-    iteration: Iteration = 0
-    scenario: Name
-    configuration: Name
-    parameters: Mapping[Name, Any] = {}
+    iteration: int = Field(0, ge=0, lt=10**8)
+    scenario: str
+    configuration: str
+    parameters: Mapping[str, Any] = {}
 
 
 #: Factor -> level -> the overlays that make it.
-Matrix = Mapping[Name, Mapping[Name, Any]]
+Matrix = Mapping[str, Mapping[str, Any]]
 
 
 #: Configurations that a matrix makes at most.
@@ -93,9 +70,9 @@ class PlanDocument(_Document):
     """plan.json: every cell in the order they are to run."""
 
     format: int
-    title: Name = ""
+    title: str = ""
     baseline: Optional[Baseline] = None
-    configurations: Mapping[Name, Any] = {}
+    configurations: Mapping[str, Any] = {}
     matrix: Matrix = {}
     cells: tuple[PlannedCell, ...] = Field((), max_length=MOST_CELLS)
     order: str = "sequential"
@@ -238,10 +215,10 @@ class CellDocument(_Document):
 
     format: int
     id: str
-    iteration: Iteration = 0
-    scenario: Name
-    configuration: Name
-    parameters: Mapping[Name, Any] = {}
+    iteration: int = Field(0, ge=0, lt=10**8)
+    scenario: str
+    configuration: str
+    parameters: Mapping[str, Any] = {}
     state: str
     reason: Optional[str] = None
     started: Optional[float] = None
@@ -286,7 +263,7 @@ class Proof(_Document):
     """proof.json: whether a configuration was in force; not `required` with `proof: none`."""
 
     format: int
-    configuration: Name
+    configuration: str
     proved: bool
     required: bool = True
     overlays: tuple[OverlayProof, ...] = ()

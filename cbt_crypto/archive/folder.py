@@ -7,12 +7,14 @@ import errno
 import fnmatch
 import json
 import os
+import re
 import stat
 import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path, PurePath
 from statistics import median
 from typing import Any, Optional
@@ -131,6 +133,10 @@ class Archive:
     problems: tuple[Problem, ...] = ()
 
 
+#: What prints a line of its own, or a terminal obeys: no campaign's file has it in a name.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
 def open_archive(root: Path) -> Archive:
     """Read the plan and the environment. Raises UsageError when this is no archive of ours."""
     if not root.is_dir():
@@ -142,6 +148,10 @@ def open_archive(root: Path) -> Archive:
         raise UsageError(f"{root}: {error}") from None
     if plan is None:
         raise UsageError(_no_plan(root))
+    names = [plan.title, *plan.configurations, *(str(value) for _, value in plan.baseline or ())]
+    of_cells = ((cell.scenario, cell.configuration, *cell.parameters) for cell in plan.cells)
+    if any(map(_CONTROL.search, {*names, *chain.from_iterable(of_cells)})):
+        raise UsageError(f"{root}: results/plan.json has a name that is not one line of text")
     environment, problems = _environment(folder)
     return Archive(folder, plan, environment, problems)
 

@@ -67,8 +67,7 @@ def place(arrived: Path, host: str, local: Path) -> None:
             entry.replace(target)
         # The host chose the name, which may be too long with its own behind.
         except OSError as error:
-            what = f"keep {entry.name[:60]!r} from it"
-            raise HostError(host, what, str(error.strerror), "") from error
+            raise HostError(host, f"keep {entry.name[:60]!r}", str(error.strerror), "") from error
 
 
 def after_mark(stream: BinaryIO, mark: str) -> None:

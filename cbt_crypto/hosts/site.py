@@ -143,6 +143,11 @@ class Site:
         return tuple(dict.fromkeys(osd.host for osd in self.osds))
 
     @property
+    def daemon_hosts(self) -> tuple[str, ...]:
+        """Hosts with a monitor, a manager or an OSD, each once."""
+        return tuple(dict.fromkeys((*self.mons, *self.mgrs, *self.osd_hosts)))
+
+    @property
     def hosts(self) -> tuple[str, ...]:
         """Every host of the campaign, each once."""
         everyone = (self.head, *self.mons, *self.mgrs, *self.storage_hosts, *self.clients)

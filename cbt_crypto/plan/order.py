@@ -6,11 +6,10 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Optional, TypeVar
 
-from cbt_crypto.archive.documents import MOST_CELLS
 from cbt_crypto.archive.files import digest, read_json
 from cbt_crypto.benchmarks.base import Scenario, share_of
 from cbt_crypto.cluster_overlays.base import Transition
@@ -63,11 +62,6 @@ def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
                     "remove the value that stands twice in a list of benchmarks"
                 )
             seen[cell.path] = cell
-    if len(seen) > MOST_CELLS:
-        raise UsageError(
-            f"{campaign.title}: makes {len(seen)} cells, and reports are of {MOST_CELLS} at most; "
-            "shorten its lists, or lower iterations"
-        )
     return tuple(seen.values())
 
 
@@ -104,9 +98,7 @@ def _scenarios(campaign: Campaign) -> list[Scenario]:
 
 
 def _one_by_one(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:
-    def how_often(scenario: Scenario) -> int:
-        return rounds_of(scenario, campaign.cluster.iterations)
-
+    how_often = partial(rounds_of, iterations=campaign.cluster.iterations)
     for name in names:
         for scenarios in campaign.scenarios.values():
             most = max(map(how_often, scenarios), default=0)
@@ -126,9 +118,7 @@ def _in_rounds(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scena
 
 
 def _in_turns(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:
-    def how_often(scenario: Scenario) -> int:
-        return rounds_of(scenario, campaign.cluster.iterations)
-
+    how_often = partial(rounds_of, iterations=campaign.cluster.iterations)
     for number, group in enumerate(partners(campaign, names)):
         objects = [each for each in _scenarios(campaign) if each.configuration in group]
         most = max(map(how_often, objects), default=0)

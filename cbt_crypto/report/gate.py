@@ -22,6 +22,7 @@ from typing import Optional
 from lxml import etree
 from lxml.builder import E
 
+from cbt_crypto.archive.files import one_line
 from cbt_crypto.archive.folder import label_of, matches
 from cbt_crypto.report.figures.doubts import is_control
 from cbt_crypto.report.figures.metric import Metric
@@ -290,7 +291,7 @@ def as_junit(findings: Sequence[LoadAnswer], title: str) -> str:
         "skipped": str(sum(finding.answer is Answer.CANNOT_TELL for finding in findings)),
         "errors": "0",
     }
-    suite = E.testsuite(*_cases(findings), name=_text(title), **counts)
+    suite = E.testsuite(*_cases(findings), name=one_line(title), **counts)
     tree = E.testsuites(suite, name="cbt-crypto gate", **counts)
     text: bytes = etree.tostring(tree, pretty_print=True, xml_declaration=True, encoding="UTF-8")
     return text.decode()
@@ -298,14 +299,9 @@ def as_junit(findings: Sequence[LoadAnswer], title: str) -> str:
 
 def _cases(findings: Sequence[LoadAnswer]) -> Iterator[etree._Element]:
     for finding in findings:
-        case = E.testcase(name=_text(finding.load), classname=_text(finding.name), time="0")
+        case = E.testcase(name=one_line(finding.load), classname=one_line(finding.name), time="0")
         if finding.answer is Answer.YES:
-            case.append(E.failure(_text(finding.reason), message=_text(finding.reason)))
+            case.append(E.failure(one_line(finding.reason), message=one_line(finding.reason)))
         elif finding.answer is Answer.CANNOT_TELL:
-            case.append(E.skipped(message=_text(finding.reason)))
+            case.append(E.skipped(message=one_line(finding.reason)))
         yield case
-
-
-def _text(text: str) -> str:
-    """What XML can hold: an archive is somebody else's words."""
-    return "".join(char if char.isprintable() else " " for char in text)

@@ -116,8 +116,7 @@ def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) 
     """
     if running(archive):
         raise UsageError(
-            f"{archive}: a campaign is running with this archive; see: "
-            f"cbt-crypto watch {shlex.quote(str(archive))}"
+            f"{archive}: a campaign is running with this archive; see: cbt-crypto watch {archive}"
         )
     path = log_of(archive)
     try:
@@ -141,8 +140,7 @@ def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) 
             campaign = running(archive)
             if campaign is not None and campaign.pid == process.pid:
                 say(f"running as process {process.pid}; it prints to {path}")
-                name = shlex.quote(str(archive))
-                say(f"  cbt-crypto watch {name}\n  cbt-crypto stop {name}")
+                say(f"  cbt-crypto watch {archive}\n  cbt-crypto stop {archive}")
                 return 0
             time.sleep(_LOOK_S)
         file.seek(begin)

@@ -56,10 +56,8 @@ def note(run: str, **entry: Any) -> None:
         path = _path(run, make=True)
         write_json(path, {**(_read(path) or {}), **entry, "run": run})
     except OSError as error:
-        raise UsageError(
-            f"{directory()}: cannot be written ({error.strerror}); make room there, or set "
-            "XDG_STATE_HOME to another place"
-        ) from None
+        why = f"cannot be written ({error.strerror}); make room there, or set XDG_STATE_HOME"
+        raise UsageError(f"{directory()}: {why}") from None
 
 
 def forget(run: str) -> None:

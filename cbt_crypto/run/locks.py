@@ -174,19 +174,15 @@ class _Busy:
     holder: Mapping[str, Any]
 
     def sentence(self) -> str:
-        """Who holds what: one line, whatever the host answered."""
-        return one_line(self._sentence())
-
-    def _sentence(self) -> str:
         kind, path = self.resource
         if "stranger" in self.holder:
-            return (
+            return one_line(
                 f"{self.host}: {kind} {path} is held by process {self.holder.get('keeper')} of uid "
                 f"{self.holder['stranger']}, which is not your campaign; end it"
             )
-        text = f"{self.host}: {kind} {path} is in use by {describe(self.holder)}; "
+        text = one_line(f"{self.host}: {kind} {path} is in use by {describe(self.holder)}; ")
         if is_dead(self.holder) is None and self.holder.get("host"):
-            return text + (
+            return text + one_line(
                 f"wait for it, or if it is dead run on {self.holder['host']}: "
                 f"cbt-crypto cleanup {shlex.quote(str(self.holder.get('archive')))}"
             )

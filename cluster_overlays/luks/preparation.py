@@ -16,6 +16,7 @@ from cbt_crypto.cluster_overlays.luks.mapping import CryptMapping, crypt_of, dev
 from cbt_crypto.hosts import directories, shell
 from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.hosts.devices.lvm_and_md import Group, LogicalVolume
+from cbt_crypto.hosts.devices.rbd_images import as_root
 from cbt_crypto.hosts.keys_on_host import KEY_MOUNTS, NO_TMPFS
 from cbt_crypto.hosts.requirement import SWAP, Fact, Requirement, swap_advice
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
@@ -97,12 +98,6 @@ def _each(function: str, mappings: Sequence[CryptMapping]) -> str:
         'for pid in $pids; do wait "$pid" || failed=1; done\n'
         "[ $failed = 0 ]\n"
     )
-
-
-def as_root(text: str) -> str:
-    """The text in one shell of root's."""
-    # What holds keys leaves no core.
-    return f"$SUDO sh -euc {shlex.quote('ulimit -c 0' + chr(10) + text)}"
 
 
 Version = tuple[int, ...]

@@ -188,7 +188,7 @@ class Ceph:
         stat = self.ask([_mon("osd stat", format="json"), {"end": True}])[0]
         self.epoch = int(json.loads(stat)["epoch"])
         self.run(kill_osds_scripts(self.site, self._mgr_pid_files()), "stop the OSDs")
-        stop = dict.fromkeys(self._daemon_hosts(), kill_script())
+        stop = dict.fromkeys(self.site.daemon_hosts, kill_script())
         self.run(stop, "stop the daemons")
         self.distribute_conf()
         self.run(self._daemons.mon_scripts(), "start the monitors")
@@ -216,7 +216,7 @@ class Ceph:
                 text = ceph_conf.render(ceph_conf.merged(sections, sections_of_it))
                 self._copy(staging, f"ceph.{name}.conf", text, admin_hosts)
             self._copy(staging, "daemons.keyring", "".join(self._keys.values()),
-                       self._daemon_hosts())  # fmt: skip
+                       self.site.daemon_hosts)  # fmt: skip
 
     def make_mons(self) -> None:
         """Make and start the monitors, with every daemon's key and all OSDs in the first map."""
@@ -353,9 +353,6 @@ class Ceph:
     def _mgr_pid_files(self) -> dict[str, list[str]]:
         mgrs = self.section.mgrs.items()
         return {host: [f"{self.pid_dir}/mgr.{name}.pid" for name in names] for host, names in mgrs}
-
-    def _daemon_hosts(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.site.mons, *self.site.mgrs, *self.site.osd_hosts)))
 
     def _copy(self, staging: str, name: str, text: str, hosts: Iterable[str]) -> None:
         path = os.path.join(staging, name)

@@ -91,20 +91,20 @@ def attach(
             lines.append(f"open_luks {image}")
         lines.append(f'ln -sfn "$device" "$MAPPED"/{image}.device')
     settings = _settings(tmp_dir) + _client(conf, client_id) + _rbd(rbd) + directories.functions()
-    return _as_root(settings + shell.calling(__file__, "\n".join(lines)))
+    return as_root(settings + shell.calling(__file__, "\n".join(lines)))
 
 
 def detach(images: Sequence[str], tmp_dir: str) -> str:
     """Close and unmap these images of ours; what is not mapped is no error."""
     calls = "\n".join(f"detach {shlex.quote(name)}" for name in images)
-    return _as_root(_settings(tmp_dir) + shell.calling(__file__, calls))
+    return as_root(_settings(tmp_dir) + shell.calling(__file__, calls))
 
 
 def detach_all(tmp_dir: str) -> str:
     """Unmount what CBT mounted below tmp_dir, unmap what notes there name, and destroy keys."""
     settings = _settings(tmp_dir) + directories.functions()
     calls = f'unmount_below {shlex.quote(tmp_dir)}/mnt\n[ ! -d "$MAPPED" ] || detach_all'
-    inner = _as_root(settings + _unmounting(calls))
+    inner = as_root(settings + _unmounting(calls))
     is_mounted = f"grep -qsF ' {tmp_dir}/mnt/' /proc/mounts"
     return f"if [ -d {shlex.quote(_folder(tmp_dir))} ] || {is_mounted}; then {inner}; fi"
 
@@ -121,12 +121,12 @@ def mount_filled(
         fill,
     )
     settings = _settings(site.tmp_dir) + _client(site.conf, site.client_id) + _rbd(rbd)
-    return _as_root(settings + shell.calling(__file__, "\n".join(lines)))
+    return as_root(settings + shell.calling(__file__, "\n".join(lines)))
 
 
 def unmount_below(folder: str) -> str:
     """Unmount what CBT has mounted below a folder where only root can mount, and unmap it."""
-    return _as_root(_unmounting(shlex.join(["unmount_below", folder])))
+    return as_root(_unmounting(shlex.join(["unmount_below", folder])))
 
 
 def _unmounting(calls: str) -> str:
@@ -153,6 +153,7 @@ def _settings(tmp_dir: str) -> str:
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
 
 
-def _as_root(text: str) -> str:
+def as_root(text: str) -> str:
+    """The text in one shell of root's."""
     # What holds keys leaves no core.
     return f"$SUDO sh -euc {shlex.quote('ulimit -c 0' + chr(10) + text)}"

@@ -430,7 +430,7 @@ class Deployed:
 
     def daemon_hosts(self, site: Site) -> tuple[str, ...]:
         """Hosts on which the campaign starts daemons, each once."""
-        return tuple(dict.fromkeys((*site.mons, *site.mgrs, *site.osd_hosts)))
+        return site.daemon_hosts
 
     def conf(self, ours: str) -> str:
         """The path of ceph.conf on every host; `ours` is where a campaign puts one."""

@@ -496,7 +496,8 @@ def _scenario_objects(
             return ()
     options.update(file.mapping(path, section))
     options["workloads"] = file.mapping((*path, "workloads"), options.get("workloads"))
-    file.cells += math.prod(map(len, flatten(options).values())) * cluster.iterations
+    places = len(variants(cluster)) if SCENARIOS[name].needs_cluster else 1
+    file.cells += math.prod(map(len, flatten(options).values())) * cluster.iterations * places
     if file.cells > MOST_CELLS:
         file.problem(
             path,

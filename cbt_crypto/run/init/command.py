@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -19,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cbt_crypto.archive.files import printable
+from cbt_crypto.archive.files import one_line, printable
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts.remote import NONSENSE, Remote
@@ -37,7 +38,6 @@ from cbt_crypto.run.init.proposed import (
     Start,
     facts,
     fitting,
-    one_line,
     propose,
     start_from,
 )
@@ -292,13 +292,10 @@ def write_new(output: Path, text: str) -> None:
     """Write a file that is not there yet, or leave none. Raises UsageError."""
     try:
         with output.open("x", encoding="utf-8") as file:
-            try:
-                file.write(text)
-                file.flush()
-            except OSError:
-                output.unlink()
-                raise
+            file.write(text)
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            output.unlink(missing_ok=True)
         raise UsageError(f"{output}: {error.strerror}; name another file with -o") from None
 
 

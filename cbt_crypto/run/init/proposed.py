@@ -13,6 +13,7 @@ from typing import Any, Optional
 
 import yaml
 
+from cbt_crypto.archive.files import one_line
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.remote import Remote
@@ -517,11 +518,6 @@ def binary(size: int) -> str:
 
 def _path(drive: HostDrive) -> str:
     return flow(drive.stable)
-
-
-def one_line(text: str) -> str:
-    """Return what a host said as one line, for a comment."""
-    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def facts(values: Mapping[str, Any]) -> str:

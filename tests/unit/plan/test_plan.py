@@ -108,10 +108,13 @@ def test_two_cells_that_are_the_same(campaign_of: Make) -> None:
 
 def test_more_cells_than_a_report_reads(campaign_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """`check` called 24,016 of them good, and what was measured could not be reported."""
-    campaign = campaign_of(benchmarks={"rbd_single_client": {"op_size": [512, 1024, 2048]}})
-    monkeypatch.setattr("cbt_crypto.plan.order.MOST_CELLS", len(cells_of(campaign)) - 1)
-    with pytest.raises(UsageError, match="makes 3 cells, and reports are of 2 at most; shorten"):
-        cells_of(campaign)
+    replication = {"replication": [1, 2]}
+    lists = {"rbd_single_client": {"op_size": [512, 1024, 2048]}}
+    monkeypatch.setattr("cbt_crypto.plan.file.reading.MOST_CELLS", 6)
+    assert len(cells_of(campaign_of(cluster=replication, benchmarks=lists))) == 6
+    monkeypatch.setattr("cbt_crypto.plan.file.reading.MOST_CELLS", 5)
+    with pytest.raises(UsageError, match="make more than 5 cells; shorten them"):
+        campaign_of(cluster=replication, benchmarks=lists)
 
 
 def test_rebuild_scenario_builds_for_each(campaign_of: Make, steps_of: Steps) -> None:

@@ -94,7 +94,7 @@ def test_names_are_of_one_line(small: Path, key: str, name: str) -> None:
     path.write_text(json.dumps(plan))
     for words in (["report"], ["gate", "--loss", "5"], ["history"], ["watch"]):
         done = said(*words, small)
-        assert done.exit_code == 2 and "is no name of one line" in done.output
+        assert done.exit_code == 2 and "a name that is not one line" in done.output
         assert len(done.output.splitlines()) == 1
 
 

@@ -301,4 +301,4 @@ def test_names_of_an_archive_cannot_break_the_xml() -> None:
     text = gate.as_junit([hostile], "\x00title")
     case = etree.fromstring(text.encode()).find(".//testcase")
     assert case is not None
-    assert case.get("name") == '<a>&"  [2J'
+    assert case.get("name") == '<a>&"\ufffd\ufffd[2J'

@@ -307,7 +307,7 @@ def test_a_link_that_cannot_be_followed(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(os.path, "realpath", followed)
     said = refused("cleanup", archive)
-    assert "cwd: cannot be followed (Permission denied); name the directory of one" in said
+    assert "cwd: is a link out of the archive; remove it" in said
 
 
 # -- what other users put in the way -------------------------------------------------------------

@@ -17,11 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbt_crypto.cluster_overlays import tunnel_on_host
-from cbt_crypto.cluster_overlays.luks import preparation
 from cbt_crypto.cluster_overlays.network import Network
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.hosts import ceph_conf, keys_on_host, requirement
-from cbt_crypto.hosts.devices import destroy
+from cbt_crypto.hosts.devices import destroy, rbd_images
 from cbt_crypto.hosts.secret import document_without, is_secret, options_without
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file import Campaign, read_campaign
@@ -154,7 +153,7 @@ def test_a_place_for_keys_that_somebody_made_first(tmp_path: Path, planted: str)
 
 def test_what_holds_keys_leaves_no_core(tmp_path: Path) -> None:
     """The limit of the shell that cryptsetup is started from, and of the tunnel's program."""
-    shells = (preparation.as_root("ulimit -c"), destroy.luks(str(tmp_path), "ulimit -c"))
+    shells = (rbd_images.as_root("ulimit -c"), destroy.luks(str(tmp_path), "ulimit -c"))
     for text in shells:
         command = ["sh", "-c", f"ulimit -c unlimited 2> /dev/null; SUDO=\n{text}"]
         assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == "0\n"
