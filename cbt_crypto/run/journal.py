@@ -132,8 +132,6 @@ class Deployment:
     by: dict[str, Any]
     hosts: dict[str, dict[str, Any]]
     document: Any
-    checkout: Optional[str] = None
-    started: float = 0.0
     #: Host -> path -> what was noted of the device there; of this user's own runs alone.
     devices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: Overlay -> host -> what it needs to undo its work there; likewise.
@@ -171,13 +169,11 @@ class Journal:
         checkout = str(engine.checkout.absolute()) if engine.checkout else None
         document = json.loads(json.dumps(campaign.document, default=str))
         hosts = places_of(campaign)
-        self.deployment = Deployment(self.run, by, hosts, document, checkout, time.time())
+        self.deployment = Deployment(self.run, by, hosts, document)
         entry: dict[str, Any] = {"by": by, "hosts": hosts, "document": document}
         noted = {host: dict(of_host) for host, of_host in devices.items()}
         entry.update(checkout=checkout, devices=noted)
-        note(
-            self.run, archive=str(self.archive.absolute()), started=self.deployment.started, **entry
-        )
+        note(self.run, archive=str(self.archive.absolute()), started=time.time(), **entry)
         self._append(event="begin", **{**entry, "document": document_without(document)})
 
     def keep_ways_back(self, by_overlay: Mapping[str, Mapping[str, str]]) -> None:
@@ -267,7 +263,7 @@ def devices_before(archive: Path) -> dict[tuple[str, str], dict[str, str]]:
 
 
 def _deployment(run: str, entry: dict[str, Any], is_own: bool = False) -> Deployment:
-    by, hosts, checkout = entry.get("by"), entry.get("hosts"), entry.get("checkout")
+    by, hosts = entry.get("by"), entry.get("hosts")
     devices = entry.get("devices") if is_own else None
     ways_back = entry.get("ways_back") if is_own else None
     return Deployment(
@@ -277,8 +273,6 @@ def _deployment(run: str, entry: dict[str, Any], is_own: bool = False) -> Deploy
         if isinstance(hosts, dict)
         else {},
         document=entry.get("document"),
-        checkout=checkout if isinstance(checkout, str) else None,
-        started=seconds_of(entry, "started" if is_own else "time"),
         devices=devices if isinstance(devices, dict) else {},
         ways_back=ways_back if isinstance(ways_back, dict) else {},
         is_own=is_own,

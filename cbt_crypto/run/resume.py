@@ -94,8 +94,9 @@ def check_archive(archive: Path, campaign: Campaign) -> None:
         raise UsageError(
             f"{archive}: is not empty and holds no campaign; name a new directory with -a"
         )
-    is_other = plan is not None and plan.get("document") != _document(campaign)
-    if plan and is_other and not _shared(archive, plan, campaign):
+    if plan is None or plan.get("document") == _document(campaign):
+        return
+    if not _shared(archive, plan, campaign):
         raise UsageError(
             f"{archive}: was written for another campaign file "
             f"({one_line(str(plan.get('title')))}), with which this one has no cell in common; "

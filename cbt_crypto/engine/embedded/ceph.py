@@ -13,7 +13,7 @@ import tempfile
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from typing_extensions import override
 
@@ -26,6 +26,7 @@ from cbt_crypto.engine.embedded.daemons import (
     KeyForm,
     base_options,
     file_size,
+    mon,
     setting_options,
     together,
     without,
@@ -51,11 +52,7 @@ _SHORT_POLL_MS = "10"
 _QUICK_MKFS = f"--{_POLL}={_SHORT_POLL_MS} --bluestore-fsck-on-mkfs=false"
 
 
-def _mon(prefix: str, **arguments: Any) -> Step:
-    return {"mon": {"prefix": prefix, **arguments}}
-
-
-_SHORT_POLL = _mon("config set", who="osd", name=_POLL, value=_SHORT_POLL_MS)
+_SHORT_POLL = mon("config set", who="osd", name=_POLL, value=_SHORT_POLL_MS)
 
 
 class Ceph:
@@ -185,7 +182,7 @@ class Ceph:
     def restart(self) -> None:
         """Stop the daemons, distribute ceph.conf again, and start them on their data."""
         # The last session of a ceph.conf that is about to change, and of monitors that end.
-        stat = self.ask([_mon("osd stat", format="json"), {"end": True}])[0]
+        stat = self.ask([mon("osd stat", format="json"), {"end": True}])[0]
         self.epoch = int(json.loads(stat)["epoch"])
         self.run(kill_osds_scripts(self.site, self._mgr_pid_files()), "stop the OSDs")
         stop = dict.fromkeys(self.site.daemon_hosts, kill_script())
@@ -252,7 +249,7 @@ class Ceph:
         It is the monitors' to give and to take back: what ceph.conf says of it comes first.
         """
         self.run(self._start_scripts(), "start the OSDs")
-        self.ask([self.all_osds(), *when_up, _mon("config rm", who="osd", name=_POLL)])
+        self.ask([self.all_osds(), *when_up, mon("config rm", who="osd", name=_POLL)])
 
     def _device_classes(self) -> list[Step]:
         """Give OSDs the classes that hooks want, when they are up: before, there are none."""
@@ -264,14 +261,14 @@ class Ceph:
         steps = []
         for name, ids in wanted.items():
             # One that Ceph chose has to go first.
-            steps.append(_mon("osd crush rm-device-class", ids=ids))
-            steps.append(_mon("osd crush set-device-class", ids=ids, **{"class": name}))
+            steps.append(mon("osd crush rm-device-class", ids=ids))
+            steps.append(mon("osd crush set-device-class", ids=ids, **{"class": name}))
         return steps
 
     def check_health(self) -> None:
         """Wait until every OSD is up and every placement group of our pools is active+clean."""
         pgs = {"wait": "pgs", "pools": sorted(self.pools), "clean_at": self._clean_at}
-        steps = [self.all_osds(), {"wait": "mgr"}, pgs, _mon("osd dump", format="json")]
+        steps = [self.all_osds(), {"wait": "mgr"}, pgs, mon("osd dump", format="json")]
         placed = [name for name in sorted(self.pools) if self.hooks.pool_class(name)]
         answers = self.ask([*steps, *({"placed": name} for name in placed)])
         clean_at = "".join(answers[2:3])
@@ -283,9 +280,9 @@ class Ceph:
         """What `cluster.settings` keeps from disturbing a measurement."""
         settings = self.section.settings
         flags = {"noscrub": settings.scrub, "nodeep-scrub": settings.deep_scrub}
-        steps = [_mon("osd set", key=flag) for flag, wanted in flags.items() if not wanted]
+        steps = [mon("osd set", key=flag) for flag, wanted in flags.items() if not wanted]
         if not settings.balancer:
-            steps.append(_mon("config set", who="mgr", name="mgr/balancer/active", value="false",
+            steps.append(mon("config set", who="mgr", name="mgr/balancer/active", value="false",
                               force=True))  # fmt: skip
         return steps
 
@@ -299,17 +296,17 @@ class Ceph:
         device_class = self.hooks.pool_class(name)
         steps = [
             *daemons.create(self.section, name, pool, device_class),
-            _mon("osd pool application enable", pool=name, app=application),
+            mon("osd pool application enable", pool=name, app=application),
         ]
         if pool.min_size is not None:
-            steps.append(_mon("osd pool set", pool=name, var="min_size", val=str(pool.min_size)))
+            steps.append(mon("osd pool set", pool=name, var="min_size", val=str(pool.min_size)))
         for like in sorted(self.pools):
             twins = self.hooks.twins(like, name)
             if twins:
                 steps += daemons.alike(name, like, twins)
                 break
         is_plain = pool.erasure_profile is None and not pool_options(pool)
-        answers = self.ask([*steps, *([] if is_plain else [_mon("osd dump", format="json")])])
+        answers = self.ask([*steps, *([] if is_plain else [mon("osd dump", format="json")])])
         fault = None if is_plain else (
             daemons.fault(self.section, pool, name, answers[-1], device_class)
         )  # fmt: skip

@@ -122,13 +122,13 @@ def create(
     if pool.erasure_profile is None:
         replicated = {**sizes, "pool_type": "replicated", "size": pool.replication}
         options = pool_options(pool).items()
-        sets = [_mon("osd pool set", pool=name, var=key, val=value) for key, value in options]
+        sets = [mon("osd pool set", pool=name, var=key, val=value) for key, value in options]
         if device_class is None:
-            return [_mon("osd pool create", **replicated), *sets]
+            return [mon("osd pool create", **replicated), *sets]
         rule = {"root": "default", "type": failure_domain(cluster), "class": device_class}
         return [
-            _mon("osd crush rule create-replicated", name=device_class, **rule),
-            _mon("osd pool create", **replicated, rule=device_class),
+            mon("osd crush rule create-replicated", name=device_class, **rule),
+            mon("osd pool create", **replicated, rule=device_class),
             *sets,
         ]
     code = _code(cluster, pool, device_class)
@@ -137,17 +137,17 @@ def create(
     optimizations = {"allow_ec_optimizations": "true"} if pool.allow_ec_optimizations else {}
     values = {"allow_ec_overwrites": "true", **optimizations, **pool_options(pool)}
     return [
-        _mon("osd erasure-code-profile set", name=profile, profile=words, force=True,
+        mon("osd erasure-code-profile set", name=profile, profile=words, force=True,
              yes_i_really_mean_it=True),
-        _mon("osd pool create", **sizes, pool_type="erasure", erasure_code_profile=profile),
-        *(_mon("osd pool set", pool=name, var=key, val=val) for key, val in values.items()),
+        mon("osd pool create", **sizes, pool_type="erasure", erasure_code_profile=profile),
+        *(mon("osd pool set", pool=name, var=key, val=val) for key, val in values.items()),
     ]  # fmt: skip
 
 
 def alike(name: str, like: str, twins: Mapping[int, int]) -> list[Step]:
     """Place a new pool as `like` is, on the `twins` of its OSDs: CRUSH would add luck."""
     return [
-        _mon("osd set-require-min-compat-client", version="luminous"),
+        mon("osd set-require-min-compat-client", version="luminous"),
         {"alike": name, "like": like, "twins": {str(osd): twin for osd, twin in twins.items()}},
     ]
 
@@ -174,7 +174,8 @@ def _code(
     return {**code, "crush-device-class": device_class} if code and device_class else code
 
 
-def _mon(prefix: str, **arguments: Any) -> Step:
+def mon(prefix: str, **arguments: Any) -> Step:
+    """A step that asks a monitor."""
     return {"mon": {"prefix": prefix, **arguments}}
 
 
