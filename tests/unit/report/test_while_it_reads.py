@@ -17,9 +17,9 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from cbt_crypto import report, report_commands
+from cbt_crypto import report
 from cbt_crypto.archive import folder
-from cbt_crypto.archive.files import Malformed, open_below, read_document, write_whole
+from cbt_crypto.archive.files import Malformed, held, open_below, read_document, write_whole
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.errors import RunError, UsageError
@@ -276,14 +276,13 @@ def test_a_page_that_becomes_another_is_not_printed(
         "for word; do case $word in --print-to-pdf=*) out=${word#*=} ;; file:*) in=${word#file:} ;;"
         ' esac; done; cp "${in#//}" "$out"',
     )
-    finish = report_commands._finish
 
-    def swapped_after(built: Any, out: Path) -> Any:
-        done = finish(built, out)
+    def swapped_after(built: Any, out: Path) -> list[Path]:
+        paths = write(built, out)
         (out / "report.html").write_text("<iframe src=file:///etc/shadow>")
-        return done
+        return paths
 
-    monkeypatch.setattr(report_commands, "_finish", swapped_after)
+    monkeypatch.setattr(report, "write", swapped_after)
     assert said("report", "--pdf", small).exit_code == 0
     assert "iframe" not in (small / "report.pdf").read_text()
 
@@ -310,9 +309,14 @@ def test_a_directory_that_becomes_a_link_is_not_written_through(
 def test_a_link_for_a_directory_after_the_look(
     small: Path, built: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (small / "charts").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").mkdir()
-    monkeypatch.setattr(files, "_check_place", lambda out: None)
+
+    def swapped_first(directory: Path, *flags: int) -> Any:
+        if directory == small:
+            (small / "charts").symlink_to(tmp_path / "elsewhere")
+        return held(directory, *flags)
+
+    monkeypatch.setattr(files, "held", swapped_first)
     with pytest.raises(RunError, match="the report cannot be written"):
         write(built, small)
     assert not list((tmp_path / "elsewhere").iterdir())
