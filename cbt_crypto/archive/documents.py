@@ -114,8 +114,8 @@ class Layer(_Document):
 
     device: str
     mapping: Optional[str] = None
-    read_bytes: Whole = Field(ge=0)
-    written_bytes: Whole = Field(ge=0)
+    read_bytes: int = Field(ge=0, lt=2**64)
+    written_bytes: int = Field(ge=0, lt=2**64)
 
 
 class Moved(_Document):
@@ -150,8 +150,8 @@ class SlowOp(_Document):
 class Overwritten(_Document):
     """What was written to one drive, or an OSD's file, since the deployment."""
 
-    written_bytes: Whole = Field(ge=0)
-    size_bytes: Whole = Field(gt=0)
+    written_bytes: int = Field(ge=0, lt=2**64)
+    size_bytes: int = Field(gt=0, lt=2**64)
 
 
 class SteadyState(_Document):
