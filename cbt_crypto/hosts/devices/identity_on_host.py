@@ -398,18 +398,18 @@ def is_tagged(path: str) -> bool:
 def is_as_left(path: str) -> bool:
     """Whether nothing was written behind our tag since the device was emptied, by its samples."""
     with open(node_of(path), "rb", buffering=0) as device:
-        return device.read(TAG_BYTES) == tag(_digest(path))
+        return device.read(TAG_BYTES) == _tag(_digest(path))
 
 
 def write_tag(path: str, is_left: bool = False) -> None:
     """Say at the beginning of a device that nothing is lost with it, as it `is_left` now."""
-    text = tag(_digest(path) if is_left else "")
+    text = _tag(_digest(path) if is_left else "")
     with open(node_of(path), "r+b", buffering=0) as device:
         device.write(text)
         os.fsync(device.fileno())
 
 
-def tag(digest: str) -> bytes:
+def _tag(digest: str) -> bytes:
     """What a device begins with that is ours; `digest` is of what is behind it."""
     return (TAG + digest.encode()).ljust(TAG_BYTES, b"\0")
 
@@ -433,11 +433,12 @@ def raw_data(path: str) -> Optional[int]:
 
 
 def _samples(path: str, begin: int) -> Iterator[Tuple[int, bytes]]:
-    """What the device holds from `begin` on: its first MiB, its end, and samples between them."""
+    """What the device holds from `begin` on: 4 MiB, its end, and samples between them."""
     with open(node_of(path), "rb", buffering=0) as device:
         size = device.seek(0, os.SEEK_END)
         step = max(_SAMPLE, size // _SAMPLES // 4096 * 4096)
-        places = [(begin, _HEAD - begin)] + [(place, _SAMPLE) for place in range(_HEAD, size, step)]
+        places = [(max(begin, place), 1 << 20) for place in range(0, _HEAD, 1 << 20)]
+        places += [(place, _SAMPLE) for place in range(_HEAD, size, step)]
         for place, length in (*places, (max(begin, size - (1 << 20)), 1 << 20)):
             device.seek(place)
             yield place, device.read(length)

@@ -96,6 +96,11 @@ class Notes:
         newest = self.by_path.get(path)
         return [newest, *newest.get("older", [])] if newest else []
 
+    def of_device(self, path: str) -> List[Note]:
+        """The notes on a path that are of the device which it leads to now. Raises Refused."""
+        now = identity(path)
+        return [note for note in self.each(path) if not difference(note["identity"], now)]
+
     def of_node(self, node: str) -> List[Note]:
         """The notes on the device of that name in the kernel, by whatever path."""
         notes = []
@@ -113,12 +118,13 @@ def plain(text: str) -> str:
     return "".join(char for char in text.lower() if char.isalnum())
 
 
-def foreign_content(path: str, uuids: List[str], working: bool, is_claimed: bool) -> List[str]:
-    """What is on the device and not ours by a uuid that we chose. Raises Refused.
+def foreign_content(path: str, notes: List[Note], working: bool) -> List[str]:
+    """What is on the device and not ours by a uuid that its `notes` have. Raises Refused.
 
-    Behind our tag may be anything that was measured with, as long as the device `is_claimed`.
+    Behind our tag may be anything that was measured with, as long as the device is claimed.
     """
-    ours = {plain(uuid_made) for uuid_made in uuids}
+    ours = {plain(uuid_made) for uuid_made in uuids_of(notes)}
+    is_claimed = any(note.get("claimed") for note in notes)
     content = signatures(path)
     foreign = [entry["type"] for entry in content if plain(entry["uuid"]) not in ours]
     is_known = content or working or (is_tagged(path) and (is_claimed or is_as_left(path)))
@@ -175,13 +181,11 @@ def uuids_of(notes: List[Note]) -> List[str]:
 def look(notes: Notes, path: str, key: str) -> None:
     """For the check: print ok, `signature` and what is there, or a sentence."""
     try:
-        now = identity(path)
+        its_notes = notes.of_device(path)
         check_single(path)
-        its_notes = [note for note in notes.each(path) if not difference(note["identity"], now)]
         check_unused(path, holder_is_ours(notes))
         working = any(note.get("working") for note in its_notes)
-        is_claimed = any(note.get("claimed") for note in its_notes)
-        foreign = foreign_content(path, uuids_of(its_notes), working, is_claimed)
+        foreign = foreign_content(path, its_notes, working)
     except Refused as error:
         sentence = str(error)
         print(sentence + "; fix " + key if "not a block device" in sentence else sentence)
@@ -255,9 +259,7 @@ def claim(notes: Notes, path: str) -> str:
     note = noted(notes, path)
     check_single(path)
     check_unused(path)
-    mine = uuids_of(notes.each(path))
-    is_claimed = any(each.get("claimed") for each in notes.each(path))
-    foreign = foreign_content(path, mine, bool(note.get("working")), is_claimed)
+    foreign = foreign_content(path, notes.of_device(path), bool(note.get("working")))
     if foreign and not note["wipe"]:
         raise Refused("carries data ({}); nothing was touched".format(", ".join(foreign)))
     note["claimed"], note["working"] = True, "claim"
@@ -283,7 +285,7 @@ def ready(notes: Notes, path: str, what: str) -> str:
     if not note.get("claimed"):
         raise Refused("was not claimed by this run, so it is left alone")
     check_unused(path)
-    foreign = foreign_content(path, uuids_of([note]), bool(note.get("working")), is_claimed=True)
+    foreign = foreign_content(path, [note], bool(note.get("working")))
     if foreign:
         raise Refused(
             "carries data ({}) since it was claimed; nothing was touched".format(", ".join(foreign))
@@ -321,7 +323,7 @@ def where(notes: Notes, path: str) -> str:
             continue
         node = present(path, note)
         check_unused(node, holder_is_ours(notes))
-        foreign = foreign_content(node, uuids_of([note]), bool(note.get("working")), True)
+        foreign = foreign_content(node, [note], bool(note.get("working")))
         if not foreign:
             return node
     return ""

@@ -64,3 +64,22 @@ def test_a_tag_that_was_copied(bench: Bench) -> None:
     bench.begin(device)
     assert "carries data" in bench.refused(destroy.claim(bench.tmp_dir, [device]))
     assert digest(theirs) == before
+
+
+def test_a_claim_of_another_drive_that_had_the_path(bench: Bench) -> None:
+    """What may be behind the tag of a claimed drive may not be behind that of the next one."""
+    _, ours = bench.disk("ours")
+    theirs, device = bench.disk("theirs")
+    left(bench, device)
+    with open(device, "r+b") as file:
+        file.seek(32 << 20)
+        file.write(b"his" * 1_000_000)
+    bench.begin(ours)
+    bench.good(destroy.claim(bench.tmp_dir, [ours]))
+    bench.detach(ours)
+    bench.detach(device)
+    bench.attach(theirs, ours)
+    before = digest(theirs)
+    bench.begin(ours)
+    assert "carries data" in bench.refused(destroy.claim(bench.tmp_dir, [ours]))
+    assert digest(theirs) == before
