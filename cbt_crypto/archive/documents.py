@@ -19,6 +19,7 @@ MOST_CELLS = 20_000
 PLAN_LIMIT = 16 << 20
 #: What a kernel counts; Python cannot divide whatever JSON can hold.
 Whole = Annotated[int, Field(gt=-(2**64), lt=2**64)]
+Count = Annotated[int, Field(ge=0, lt=2**64)]
 #: Dimensions that cannot be the compared one: their values are different kinds of workload.
 NEVER_COMPARED = ("scenario", "mode")
 #: A value of a dimension, as it stands in the campaign's file.
@@ -114,8 +115,8 @@ class Layer(_Document):
 
     device: str
     mapping: Optional[str] = None
-    read_bytes: int = Field(ge=0, lt=2**64)
-    written_bytes: int = Field(ge=0, lt=2**64)
+    read_bytes: Count
+    written_bytes: Count
 
 
 class Moved(_Document):
@@ -132,7 +133,7 @@ class OsdStorage(_Document):
     counters: Mapping[str, Whole] = {}
     devices: tuple[tuple[Layer, ...], ...] = ()
     process: Optional[Moved] = None
-    cpu_ms: Optional[Whole] = Field(None, ge=0)
+    cpu_ms: Optional[Count] = None
     #: The time that this is of, of an OSD that idled.
     seconds: Optional[float] = Field(None, gt=0)
 
@@ -150,7 +151,7 @@ class SlowOp(_Document):
 class Overwritten(_Document):
     """What was written to one drive, or an OSD's file, since the deployment."""
 
-    written_bytes: int = Field(ge=0, lt=2**64)
+    written_bytes: Count
     size_bytes: int = Field(gt=0, lt=2**64)
 
 

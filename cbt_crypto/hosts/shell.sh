@@ -49,10 +49,8 @@ marked() {
         sed 's|environ$|ns/pid|' || :)
     [ $# = 0 ] || $SUDO stat -L -c '%i %n' /proc/self/ns/pid "$@" 2>/dev/null | {
         read -r here _
-        while read -r numbers path; do
-            [ "$numbers" != "$here" ] || echo "$path" | cut -d/ -f3
-        done
-    }
+        while read -r numbers path; do [ "$numbers" != "$here" ] || echo "$path"; done
+    } | cut -d/ -f3
 }
 
 marked_left() { ending | grep . || marked "$@"; }

@@ -132,11 +132,9 @@ def up(
 
     If a lab of the same shape is up already, nothing changes.
     """
-    for option in ("numa", "threads"):
-        if sizes[option] > 1 and kind == Kind.NAMESPACE.value:
-            raise UsageError(
-                f"--{option} needs --kind vm: namespace nodes have this machine's CPUs"
-            )
+    if kind == Kind.NAMESPACE.value and max(sizes["numa"], sizes["threads"]) > 1:
+        own = "namespace nodes have this machine's CPUs"
+        raise UsageError(f"--numa and --threads need --kind vm: {own}")
     releases = tuple(dict.fromkeys(map(Release, also)))
     shape = Shape(kind=Kind(kind or Kind.VM), ceph=Release(ceph), also=releases, **sizes)
     with Steps(Console(stderr=True)) as steps:

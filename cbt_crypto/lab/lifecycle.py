@@ -58,8 +58,8 @@ def choose_kind(name: str, shape: Shape, steps: Steps, mirror: Optional[str]) ->
             return Kind.VM, "KVM works here"
         no_luks = namespace.without_luks(lab_dir(name))
         if max(shape.numa, shape.threads) > 1:
-            option = "--numa" if shape.numa > 1 else "--threads"
-            return Kind.VM, f"{option} is for these alone; emulated and slow, as {no_kvm}"
+            alone = "--numa and --threads are for these alone"
+            return Kind.VM, f"{alone}; emulated and slow, as {no_kvm}"
         if no_luks is None:
             return Kind.NAMESPACE, f"with this machine's dm-crypt, at native speed, as {no_kvm}"
         return Kind.VM, f"emulated and slow, as {no_kvm} and {no_luks}"

@@ -334,7 +334,5 @@ def _until_known(plan: Plan) -> str:
 def _comparisons(plan: Plan) -> int:
     compared, base = plan.campaign.compared, plan.campaign.baseline
     cells = [cell for cell in plan.cells if cell.iteration == 0]
-    values = (
-        dict(cell.place).get(compared, getattr(cell.scenario, compared, base)) for cell in cells
-    )
+    values = (dict(c.place).get(compared, getattr(c.scenario, compared, base)) for c in cells)
     return sum(value != base for value in values)

@@ -38,10 +38,9 @@ def in_file_system(path: str) -> str:
     with open("/proc/self/mountinfo") as file:
         for line in file:
             its_number, its_root, its_place = line.split()[2:5]
+            is_above = (path + "/").startswith(its_place.rstrip("/") + "/")
             # Of two mounts at one place the later one counts.
-            if len(its_place) >= len(place) and (path + "/").startswith(
-                its_place.rstrip("/") + "/"
-            ):
+            if is_above and len(its_place) >= len(place):
                 number, root, place = its_number, its_root, its_place
     return number + root.rstrip("/") + "/" + path[len(place) :].lstrip("/")
 

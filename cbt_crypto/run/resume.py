@@ -86,14 +86,14 @@ def check_archive(archive: Path, campaign: Campaign) -> None:
             "archive with -a"
         )
     plan = read_json(archive / "results" / "plan.json")
-    holds_none = plan is None and archive.is_dir() and not _is_unused(archive)
-    # All that is below `/`, say, would take long to look at.
-    if not holds_none or os.path.lexists(archive / "results"):
-        check_own(archive)
-    if holds_none:
+    if plan is None and not _is_unused(archive):
+        # All that is below `/`, say, would take long to look at.
+        if os.path.lexists(archive / "results"):
+            check_own(archive)
         raise UsageError(
             f"{archive}: is not empty and holds no campaign; name a new directory with -a"
         )
+    check_own(archive)
     if plan is None or plan.get("document") == _document(campaign):
         return
     if not _shared(archive, plan, campaign):
