@@ -15,6 +15,7 @@ import time
 import venv
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -23,7 +24,7 @@ import upstream_patches
 import yaml
 from hypothesis import settings
 from loops import loop_lock
-from xdist.scheduler import LoadGroupScheduling
+from xdist.scheduler import LoadScopeScheduling
 
 from cbt_crypto.engine.choice import PROJECT
 from cbt_crypto.engine.upstream.checkout import (
@@ -67,17 +68,23 @@ _ALONE_S = 600
 _LAST_LINES = 60
 
 
-class _ByFile(LoadGroupScheduling):  # type: ignore[misc]
+class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
     """A file of tests to a worker, as it shares fixtures; all virtual machines to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid in _shared("alone").read_text().splitlines():
+        if nodeid in _alone():
             return "alone"
         return "lab" if nodeid.startswith("tests/lab/") else nodeid.partition("::")[0]
 
 
 def _shared(name: str) -> Path:
     return Path(os.environ[_SHARED], name)
+
+
+@cache
+def _alone() -> frozenset[str]:
+    """The names of the tests to run that are to be alone, which every worker has written down."""
+    return frozenset(_shared("alone").read_text().splitlines())
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Optional[_ByFile]:
@@ -103,7 +110,7 @@ def pytest_runtest_protocol(
     item: pytest.Item, nextitem: Optional[pytest.Item]
 ) -> Generator[None, Any, Any]:
     """With several workers, tests marked `alone` run first, and all others after them."""
-    if not hasattr(item.config, "workerinput") or not _shared("alone").read_text():
+    if not hasattr(item.config, "workerinput") or not _alone():
         return (yield)
     over = _shared("alone is over")
     if _is_alone(item):

@@ -308,19 +308,20 @@ def test_pipes_and_endless_files_keep_nobody_waiting(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["endless", "pipe"])
 def test_what_a_process_called_ceph_osd_has_mapped(kind: str) -> None:
     """Root read his file to its end, or waited for his pipe."""
+    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    if subprocess.run([*user, "unshare", "-Urm", "true"], check=False).returncode != 0:
+        pytest.skip("needs a kernel that gives users namespaces of their own")
     place = Path(tempfile.mkdtemp(dir="/tmp"))
     try:
         shutil.copy(os.path.realpath("/usr/bin/python3"), place / "ceph-osd")
         for path in (place, place / "ceph-osd"):
             path.chmod(0o755)
             os.chown(path, NOBODY, NOBODY)
-        user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
         # In a namespace of his own he may mount what he likes.
         start = f'mount -t tmpfs his /mnt && exec {place}/ceph-osd -c "$@"'
         command = [*user, "unshare", "-Urm", "sh", "-c", start, "sh", _MAPS, kind]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as his:
-            if his.stdout is None or his.stdout.readline() != "up\n":
-                pytest.skip("needs a kernel that gives users namespaces of their own")
+            assert his.stdout is not None and his.stdout.readline() == "up\n"
             # as if it were the first that is found
             text = shell.call(environment.__file__, "facts")
             text = text.replace("pgrep -x ceph-osd", f"echo {his.pid}")
