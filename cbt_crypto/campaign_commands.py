@@ -45,8 +45,7 @@ from cbt_crypto.units import counted
 
 @click.command(
     epilog=examples(
-        "cbt-crypto check campaign.yaml",
-        "cbt-crypto check --fix-commands campaign.yaml > fix.sh",
+        "cbt-crypto check campaign.yaml", "cbt-crypto check --fix-commands campaign.yaml > fix.sh"
     )
 )
 @click.argument("config_file", type=click.Path(path_type=Path), metavar="CONFIG.yaml")

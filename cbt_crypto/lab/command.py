@@ -148,10 +148,7 @@ def up(
     _print_nodes(started)
 
 
-@lab.command(
-    "list",
-    epilog=examples("cbt-crypto lab list"),
-)
+@lab.command("list", epilog=examples("cbt-crypto lab list"))
 def list_labs() -> None:
     """List the labs of this user, with their shape and state."""
     found = [(name, lifecycle.find(name)) for name in lifecycle.names()]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.hosts import directory_on_host
 from cbt_crypto.hosts.directories import cache_dir
 from cbt_crypto.lab.shape import Steps, locked, need_space
 
@@ -28,6 +29,14 @@ _APT_OPTIONS = re.compile(
 )
 #: What apt and dpkg shall do differently for a root file system that is made once and read often.
 _DPKG_OPTIONS = ("force-unsafe-io",)
+#: A mount namespace keeps what was mounted when it was made, so that a campaign could not free its
+#: drive before an image is built. Without root such mounts cannot be let go.
+_WITHOUT_CAMPAIGNS = """
+while read -r device place rest; do
+    [ ! -e "${place%/*}/$0" ] || umount -l "$place" 2> /dev/null || :
+done < /proc/mounts
+exec "$@"
+"""
 
 
 def key(suite: str) -> str:
@@ -49,9 +58,9 @@ def isolated(command: Sequence[str]) -> list[str]:
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user", "--map-auto"]
     return [
         *("setpriv", "--pdeathsig", "KILL", "--"),
-        *("unshare", *user, "--mount", "--propagation", "private"),
+        *("unshare", *user, "--mount", "--propagation", "slave"),
         *("--pid", "--fork", "--kill-child", "--mount-proc", "--"),
-        *command,
+        *("sh", "-c", _WITHOUT_CAMPAIGNS, directory_on_host.MARKER, *command),
     ]
 
 

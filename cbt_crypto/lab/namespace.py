@@ -304,7 +304,7 @@ def command(
 ) -> list[str]:
     """The command line that becomes the node. `builds` are roots of other releases."""
     return [
-        *("unshare", "--mount", "--propagation", "private", "--pid", "--net", "--uts", "--ipc"),
+        *("unshare", "--mount", "--propagation", "slave", "--pid", "--net", "--uts", "--ipc"),
         *("--fork", "--kill-child", "--", "sh", str(_NODE_SCRIPT)),
         str(image.root),
         str(lab.node_dir(node)),

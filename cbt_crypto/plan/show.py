@@ -25,14 +25,7 @@ from cbt_crypto.plan.order import (
     turns_on_each,
     wheres,
 )
-from cbt_crypto.plan.predict import (
-    Durations,
-    Earlier,
-    Forecast,
-    in_words,
-    load_words,
-    predict,
-)
+from cbt_crypto.plan.predict import Durations, Earlier, Forecast, in_words, load_words, predict
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.results.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, FIRST, loss_seen
 from cbt_crypto.units import counted, time_text

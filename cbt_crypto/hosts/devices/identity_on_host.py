@@ -4,6 +4,7 @@ A path may lead to another disk after a reboot. Disks are told apart by WWN or s
 those without by the number that the kernel gave them in this boot.
 """
 
+import errno
 import functools
 import glob
 import hashlib
@@ -32,6 +33,8 @@ _HEAD = 4 << 20
 _SAMPLES = 64
 _SAMPLE = 64 << 10
 _PATIENCE_S = 3.0
+#: For what is taken down: nothing waits for it, and left behind it would be in somebody's way.
+LAST_PATIENCE_S = 20.0
 
 
 def text_of(*paths: str) -> str:
@@ -178,7 +181,7 @@ def family(folder: str) -> List[str]:
     return sorted({folder, disk_of(folder), *partitions})
 
 
-def check_unused(path: str, ours: Any = None) -> None:
+def check_unused(path: str, ours: Any = None, patience_s: float = _PATIENCE_S) -> None:
     """Raise Refused for a device that something uses. `ours` judges the names of its holders."""
     folder = folder_of(path)
     node = node_of(path)
@@ -193,7 +196,7 @@ def check_unused(path: str, ours: Any = None) -> None:
         return  # what is on it is ours, and has it open
     # First who writes: to have it alone for a moment, as below, may end what a campaign does on it.
     _check_writers(folder)
-    _check_exclusive(node)
+    _check_exclusive(node, patience_s)
     _check_other_ways(folder)
 
 
@@ -284,9 +287,9 @@ def _of_the_system() -> FrozenSet[str]:
     return frozenset(sources.union(*below))
 
 
-def _check_exclusive(node: str) -> None:
+def _check_exclusive(node: str, patience_s: float = _PATIENCE_S) -> None:
     """The kernel gives nobody the only use of a device that is mounted, swapped to or mapped."""
-    ends = time.monotonic() + _PATIENCE_S
+    ends = time.monotonic() + patience_s
     while True:
         try:
             os.close(os.open(node, os.O_RDONLY | os.O_EXCL))
@@ -294,9 +297,28 @@ def _check_exclusive(node: str) -> None:
         except OSError as error:
             # udev may look at it for a moment.
             if time.monotonic() > ends:
-                what = "is in use" if error.errno == 16 else f"cannot be opened ({error.strerror})"
-                raise Refused(what + "; name another device") from None
+                what = f"cannot be opened ({error.strerror});"
+                if error.errno == errno.EBUSY:
+                    what = _mounted_elsewhere(folder_of(node)) or "is in use;"
+                raise Refused(what + " name another device") from None
         time.sleep(0.1)
+
+
+def _mounted_elsewhere(folder: str) -> str:
+    """Whose mount namespace has it: a container keeps what was mounted when it was started."""
+    numbers = {text_of(member + "/dev") for member in family(folder)}
+    for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
+        try:
+            with open(f"/proc/{pid}/mountinfo", errors="replace") as file:
+                if any(line.split()[2] in numbers for line in file):
+                    return f"is mounted in the mount namespace of {_process(pid)}; end that, or"
+        except OSError:
+            continue
+    return ""
+
+
+def _process(pid: str) -> str:
+    return "{} (process {})".format(text_of("/proc/" + pid + "/comm"), pid)
 
 
 def writers(folder: str) -> List[str]:
@@ -310,7 +332,7 @@ def writers(folder: str) -> List[str]:
     for pid in filter(str.isdigit, os.listdir("/proc")):
         for path in (*glob.glob(f"/proc/{pid}/fd/*"), *_mapped(pid)):
             if int(pid) != os.getpid() and _leads_to(path, numbers, file) and _is_written(path):
-                users.add("{} (process {})".format(text_of("/proc/" + pid + "/comm"), pid))
+                users.add(_process(pid))
     return sorted(users)
 
 

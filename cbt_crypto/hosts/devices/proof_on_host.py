@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 from cbt_crypto.hosts.devices.identity_on_host import (
     BLUESTORE,
     BLUESTORE_LABELS,
+    LAST_PATIENCE_S,
     TAG_BYTES,
     alike,
     check_unused,
@@ -322,7 +323,7 @@ def where(notes: Notes, path: str) -> str:
         if not note.get("claimed"):
             continue
         node = present(path, note)
-        check_unused(node, holder_is_ours(notes))
+        check_unused(node, holder_is_ours(notes), LAST_PATIENCE_S)
         foreign = foreign_content(node, [note], bool(note.get("working")))
         if not foreign:
             return node

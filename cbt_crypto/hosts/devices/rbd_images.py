@@ -76,10 +76,7 @@ def attach(
     rbd: str, formats: bool = False, client_id: str = ADMIN,
 ) -> str:  # fmt: skip
     """Map images of (pool, name, encryption), with a link to each at `path`; format new ones."""
-    lines = [
-        f"mkdir -p {shlex.quote(_folder(tmp_dir))}",
-        'umask 077; keys=""; ask_cluster',
-    ]
+    lines = [f"mkdir -p {shlex.quote(_folder(tmp_dir))}", 'umask 077; keys=""; ask_cluster']
     for pool, name, encryption in images:
         place, image = shlex.quote(pool), shlex.quote(name)
         lines.append(f"attach {place} {image}")

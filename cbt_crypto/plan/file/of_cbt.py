@@ -20,7 +20,7 @@ BENCHMARKS: Mapping[str, str] = {
 }
 #: Drivers of CBT's client endpoints that cannot be had here -> why.
 DRIVERS: Mapping[str, str] = {
-    "rbd-tcmu": "what targetcli made would have to be removed by clearing its whole configuration",
+    "rbd-tcmu": "what targetcli made would have to be removed by clearing its whole configuration"
 }
 #: Those that are file systems of Ceph's own.
 _CEPHFS = ("cephfs-fuse", "cephfs-kernel")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from io import StringIO
@@ -9,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.hosts import directory_on_host
 from cbt_crypto.lab import image
 from cbt_crypto.lab.shape import Release, Steps
 
@@ -132,6 +134,23 @@ def test_a_builder_without_root_gets_ids_of_its_own(monkeypatch: pytest.MonkeyPa
     assert {"--user", "--map-root-user", "--map-auto"} <= set(image.isolated(["true"]))
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert "--user" not in image.isolated(["true"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts take root")
+def test_a_build_keeps_no_campaign_s_drive_mounted(tmp_path: Path) -> None:
+    """A campaign beside it could not tear down: its drive was busy until the image was there."""
+    ours, other = tmp_path / "tmp_dir" / "drive", tmp_path / "other" / "drive"
+    for place in (ours, other):
+        place.mkdir(parents=True)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(place)], check=True)
+    try:
+        (tmp_path / "tmp_dir" / directory_on_host.MARKER).touch()
+        done = subprocess.run(
+            image.isolated(["cat", "/proc/mounts"]), check=True, stdout=subprocess.PIPE, text=True
+        )
+        assert str(ours) not in done.stdout and str(other) in done.stdout
+    finally:
+        subprocess.run(["umount", str(ours), str(other)], check=True)
 
 
 def test_the_system_is_found_by_a_partition_table(tmp_path: Path) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable
 
@@ -72,3 +76,36 @@ def test_what_another_holds_for_good_is_not_waited_for_long(bench: Bench) -> Non
         assert "in use" in bench.refused(text)
     finally:
         os.close(held)
+
+
+@contextmanager
+def mounted_elsewhere(bench: Bench, device: str, seconds: float) -> Iterator[int]:
+    """A process whose mount namespace keeps what was mounted here, as a container may keep it."""
+    place = bench.folder / "place"
+    place.mkdir()
+    bench.good(f"mkfs.ext4 -q -F {device}; mount {device} {place}")
+    keeper = ["unshare", "--mount", "sleep", str(seconds)]
+    with subprocess.Popen(keeper) as process:
+        while os.readlink(f"/proc/{process.pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
+            time.sleep(0.01)
+        bench.good(f"umount {place}")
+        yield process.pid
+        process.kill()
+
+
+def test_what_is_taken_down_waits_for_another_mount_namespace(bench: Bench) -> None:
+    """A campaign's tear-down failed because somebody's `unshare` kept what it had unmounted."""
+    _, device = bench.disk("disk")
+    bench.begin(device)
+    bench.good(destroy.claim(bench.tmp_dir, [device]))
+    bench.good(destroy.proved(bench.tmp_dir, [f"prove ready {device} ext4"]))
+    with mounted_elsewhere(bench, device, 6):
+        bench.good(destroy.proved(bench.tmp_dir, [f"empty {device}"]))
+
+
+def test_it_says_whose_mount_namespace(bench: Bench) -> None:
+    _, device = bench.disk("disk")
+    bench.begin(device, wipe=True)
+    with mounted_elsewhere(bench, device, 60) as pid:
+        said = bench.refused(destroy.claim(bench.tmp_dir, [device]))
+    assert f"is mounted in the mount namespace of sleep (process {pid}); end that, or name" in said
