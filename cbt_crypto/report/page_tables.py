@@ -44,7 +44,7 @@ def scrolling(table: Element, name: str) -> Element:
 def caption(report: Report, table: Optional[Table] = None) -> list[Element]:
     """Says in the table itself that it proves nothing of hardware, where that is so."""
     note = report.emulated_note(table)
-    return [E.CAPTION(note)] if note else []
+    return [E.CAPTION(E.SPAN(note))] if note else []
 
 
 def anchor(report: Report, name: str) -> Optional[str]:

@@ -79,8 +79,9 @@ def clear(archive: Path, deployments: Sequence[Deployment], say: Say, insist: bo
             say(f"tearing down what {_who(deployment)} left on {hosts}")
             if deployment.is_own:
                 marked_processes.end_run(deployment.run)
+            gone = list(_gone(campaign))
             _clear_one(deployment, campaign, say)
-            for sentence in (*_remains(campaign), *_unproved(deployment, campaign)):
+            for sentence in (*gone, *_remains(campaign), *_unproved(deployment, campaign)):
                 say(sentence)
         Journal(archive, deployment.run).end()
 
@@ -167,6 +168,17 @@ def _restore(deployment: Deployment, campaign: Campaign, say: Say) -> None:
     remote.run(scripts, "look for notes on devices", 60)
     for sentence in journal.put_back(remote, _site(campaign), campaign, deployment.ways_back):
         say(sentence)
+
+
+def _gone(campaign: Campaign) -> Iterator[str]:
+    """Hosts without the run's directory; it still exists if its file system is unmounted."""
+    tmp_dir = campaign.cluster.tmp_dir
+    look = f"$SUDO sh -c '[ -e \"$0\" ] || echo gone' {shlex.quote(tmp_dir)}"
+    looks = dict.fromkeys(_site(campaign).hosts, look)
+    for host, answer in _remote(campaign).attempt(looks, 60, "look for tmp_dir").items():
+        if answer.stdout.strip() == "gone":
+            yield printable(f"{host}: {tmp_dir} is gone; if its file system is not mounted, mount "
+                            "it and remove that directory")  # fmt: skip
 
 
 def _remains(campaign: Campaign) -> Iterator[str]:

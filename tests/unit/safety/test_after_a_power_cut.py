@@ -108,6 +108,7 @@ def test_cleanup_finds_what_is_left(
     assert tuned.read_text() == "balanced\n"
     assert (bench.folder / "disk").read_bytes().startswith(TAG)
     assert "was left as it is" not in done.output and not os.path.exists(bench.tmp_dir)
+    assert f"localhost: {bench.tmp_dir} is gone; if its file system is not mounted" in done.output
 
 
 def test_a_profile_that_somebody_chose_since_stays(
