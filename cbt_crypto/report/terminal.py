@@ -51,8 +51,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 def show(report: Report, console: Console) -> None:
     """Print every table, with its warnings below it; of what was not run, the number alone."""
-    # A terminal would obey what an archive has in its names.
-    report = map_text(without_missing(report), printable)
+    report = without_missing(report)
     console.print()
     what = "percent lost against" if report.options.loss else "percent of"
     subtitle = f"throughput as {what} {report.baseline_name}"

@@ -252,6 +252,8 @@ def _number(value: Any) -> Optional[float]:
 
 
 _Value = TypeVar("_Value")
+#: Of these a report has hundreds of thousands, and a call for each would take a second.
+_NO_TEXT = frozenset((float, int, bool, type(None)))
 
 
 def map_text(value: _Value, change: Callable[[str], str]) -> _Value:
@@ -266,7 +268,9 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, Mapping):
         return {_mapped(key, change): _mapped(item, change) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_mapped(item, change) for item in value)
+        return type(value)(
+            [item if type(item) in _NO_TEXT else _mapped(item, change) for item in value]
+        )
     if isinstance(value, BaseModel):
         return value.model_copy(update=_mapped(dict(value), change))
     if is_dataclass(value) and not isinstance(value, type):

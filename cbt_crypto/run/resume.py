@@ -86,7 +86,7 @@ def check_archive(archive: Path, campaign: Campaign) -> None:
             "archive with -a"
         )
     plan = read_json(archive / "results" / "plan.json")
-    if plan is None and not _is_unused(archive):
+    if plan is None and archive.exists() and not _is_unused(archive):
         # All that is below `/`, say, would take long to look at.
         if os.path.lexists(archive / "results"):
             check_own(archive)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from textwrap import shorten
 from typing import NamedTuple, Optional, Union
@@ -331,7 +332,7 @@ def _lines(canvas: Canvas, chart: Lines, inks: Inks, top: float) -> float:
     canvas.line(left, bottom, _WIDTH - 20, bottom, "soft")
     canvas.text((left + _WIDTH - 20) / 2, bottom + 36, chart.x_label, "soft", text_anchor="middle")
     for line, ink in drawn:
-        _path(canvas, "".join(_moves(line, flat, upright)), ink, line.name)
+        _path(canvas, _moves(line, flat, upright), ink, line.name)
         if chart.is_path:
             _points(canvas, line, flat, upright, ink)
     return _events(canvas, drawn, flat, bottom + 46)
@@ -356,15 +357,18 @@ def _events(canvas: Canvas, drawn: Sequence[tuple[Line, int]], flat: _Axis, top:
     return top + 4 if lanes else top
 
 
-def _moves(line: Line, flat: _Axis, upright: _Axis) -> Iterator[str]:
-    """A path that has a gap where nothing was measured."""
+@functools.lru_cache(maxsize=1024)
+def _moves(line: Line, flat: _Axis, upright: _Axis) -> str:
+    """A path that has a gap where nothing was measured; the page and the files draw the same."""
+    moves = []
     is_down = False
     for x, y in zip(line.x, line.y):
         if y is None or (upright.is_log and y <= 0):
             is_down = False
         else:
-            yield f"{'L' if is_down else 'M'}{_n(flat.at(x))} {_n(upright.at(y))}"
+            moves.append(f"{'L' if is_down else 'M'}{_n(flat.at(x))} {_n(upright.at(y))}")
             is_down = True
+    return "".join(moves)
 
 
 def _points(canvas: Canvas, line: Line, flat: _Axis, upright: _Axis, ink: int) -> None:
