@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, Optional, cast
 
 from cbt_crypto.errors import HostError
+from cbt_crypto.hosts import shell
 
 #: What a login shell may print before the stream, in bytes.
 _GREETING = 64 << 10
@@ -52,9 +53,9 @@ def order(host: str, ssh: Sequence[str], remote: str, target: str) -> dict[str, 
     return {"label": host, "argv": [*ssh, command], "mark": mark, "target": target}
 
 
-def program() -> tuple[list[str], dict[str, str]]:
-    """Command line and environment of this module as a program, which reads orders as JSON."""
-    return [sys.executable, "-m", __name__], {"PYTHONPATH": str(Path(__file__).parents[2])}
+def program() -> list[str]:
+    """The command line of this module as a program, which reads orders as JSON."""
+    return shell.own_program(__name__)
 
 
 def place(arrived: Path, host: str, local: Path) -> None:

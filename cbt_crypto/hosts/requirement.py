@@ -122,7 +122,7 @@ def librados(ceph_cmd: str, head: str) -> Requirement:
     script = f"""\
 ceph=$(command -v {shlex.quote(ceph_cmd)}) || {{ echo ok; exit 0; }}
 python=$(sed -n '1s/^#! *//p' "$ceph")
-${{python:-python3}} -c 'import rados' 2>/dev/null && echo ok ||
+(cd / && ${{python:-python3}} -c 'import rados') 2>/dev/null && echo ok ||
     echo "Python's rados module is missing; install python3-rados\""""
     return Requirement("librados", (head,), script, "ceph")
 

@@ -8,6 +8,7 @@ import inspect
 import json
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -48,6 +49,13 @@ def call(module_file: str, *words: str) -> str:
 def _functions(module_file: str) -> Mapping[str, str]:
     source = Path(module_file).with_suffix(".sh").read_text(encoding="utf-8")
     return {match[1]: match[0] for match in FUNCTION.finditer(source)}
+
+
+def own_program(module: str) -> list[str]:
+    """The command line of a module of this package; nothing is imported from where one stands."""
+    root = str(Path(__file__).parents[2])
+    start = f"import sys; sys.path[0] = {root!r}; import runpy; "
+    return [sys.executable, "-c", f"{start}runpy.run_module({module!r}, None, '__main__', True)"]
 
 
 @lru_cache

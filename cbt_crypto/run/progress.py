@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,9 +15,9 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 from typing_extensions import Self, override
 
-import cbt_crypto
 from cbt_crypto.archive.files import printable, write_json
 from cbt_crypto.engine.contract import LiveFigures
+from cbt_crypto.hosts import shell
 from cbt_crypto.plan.predict import Forecast
 
 #: Of a campaign's time, at most this part is waited for it.
@@ -42,14 +41,12 @@ class SoFar:
     def renew(self) -> None:
         """Make them anew; they stay as they are when something goes wrong."""
         began = time.monotonic()
-        module = "cbt_crypto.report.so_far"
-        # A checkout need not be installed.
-        path = str(Path(cbt_crypto.__file__).parent.parent)
+        program = shell.own_program("cbt_crypto.report.so_far")
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             done = subprocess.run(
-                [sys.executable, "-m", module, str(self._archive), str(self._most)],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                text=True, env={**os.environ, "PYTHONPATH": path}, timeout=_PATIENCE_S, check=True,
+                [*program, str(self._archive), str(self._most)], stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=_PATIENCE_S,
+                check=True,
             )  # fmt: skip
             self.lines = done.stdout.splitlines()
         now = time.monotonic()

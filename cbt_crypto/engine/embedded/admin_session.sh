@@ -20,11 +20,13 @@ ask_session() {
     fi
 }
 
-# $1 is the command for ceph; the program comes by stdin, its arguments follow.
+# $1 is the command for ceph, $2 its ceph.conf; the program comes by stdin, its other arguments
+# follow. Python would import what lies where one stands, which may be anybody's.
 python_of_ceph() {
     ceph=$(command -v "$1") || { echo 'ceph is missing; install ceph-common' >&2; exit 1; }
-    shift
+    case $2 in /*) conf=$2 ;; *) conf=$PWD/$2 ;; esac
+    shift 2
     # The first line of `ceph` names the interpreter whose packages it was installed with.
     python=$(sed -n '1s/^#! *//p' "$ceph")
-    ${python:-python3} - "$@"
+    (cd / && ${python:-python3} - "$conf" "$@")
 }

@@ -306,7 +306,7 @@ def rpdcp(nodes: str, flags: Optional[str], remote: str, local: str) -> Handle:
             for node in there
         ]
         handle.path("@fetch", SCRIPT).write_text(json.dumps(orders), encoding="utf-8")
-        handle.start("@fetch", *fetch.program())
+        handle.start("@fetch", fetch.program())
     return handle
 
 

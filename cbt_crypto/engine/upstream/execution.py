@@ -113,10 +113,9 @@ class Brought:
 
 def _fetched(orders: Sequence[Mapping[str, Any]]) -> str:
     """Take the orders; return what hosts failed to send, and why."""
-    argv, more = fetch.program()
     process = subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        env={**os.environ, **more}, start_new_session=True,
+        fetch.program(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        start_new_session=True,
     )  # fmt: skip
     try:
         _, said = process.communicate(json.dumps(orders).encode(), COLLECT_S)

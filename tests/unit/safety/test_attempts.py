@@ -20,12 +20,15 @@ import yaml
 from click.testing import CliRunner
 
 from cbt_crypto.cli import cbt_crypto
+from cbt_crypto.engine.embedded import admin_session, common
 from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts import fetch
 from cbt_crypto.hosts.devices import destroy
-from cbt_crypto.hosts.remote import kill_script, preamble
+from cbt_crypto.hosts.remote import Remote, kill_script, preamble
 from cbt_crypto.main import cbt
 from cbt_crypto.run import journal
 from cbt_crypto.run.locks import locked, this_run
+from cbt_crypto.run.progress import SoFar
 
 pytestmark = pytest.mark.unit
 
@@ -461,12 +464,27 @@ def test_a_state_that_is_damaged(
     assert done.returncode in (0, 2) and "process 1" in done.said
 
 
-def test_modules_where_one_stands(tmp_path: Path, campaign: Path) -> None:
-    """In a directory of somebody's, and with a $PYTHONPATH for what hosts are sent."""
+def test_modules_where_one_stands(
+    tmp_path: Path, campaign: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a directory of somebody's, and with a $PYTHONPATH for what hosts are sent.
+
+    `check` imported his rados.py as root, and a running campaign his cbt_crypto.
+    """
     here = tmp_path / "here"
-    for name in ("json", "yaml", "click", "fcntl", "shutil", "cbt", "settings", "site"):
-        (tmp_path / f"{name}.py").write_text(f"open({str(here)!r}, 'w')\n")
-    started("check", campaign, cwd=tmp_path)
+    names = ["json", "yaml", "click", "fcntl", "shutil", "cbt", "settings", "site", "rados"]
+    for name in (*names, "threading", "runpy", "cbt_crypto"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(here)!r}, 'w')\nraise SystemExit\n")
+    started("check", "--cbt", "embedded", campaign, cwd=tmp_path)
+    assert not here.exists()
+    monkeypatch.chdir(tmp_path)
+    so_far = SoFar(_real_archive(tmp_path / "real"), 5)
+    so_far.renew()
+    assert not here.exists() and any("percent" in line for line in so_far.lines)
+    subprocess.run(fetch.program(), input="[]", text=True, check=True)
+    assert not here.exists()
+    ask = admin_session.script("ceph", "/nowhere.conf", [{"mon": {"prefix": "status"}}], 3)
+    Remote(common, str(tmp_path / "own")).attempt({"localhost": ask}, 20)
     assert not here.exists()
     subprocess.run(
         ["sh", "-c", f"SUDO=\n{destroy.look(str(tmp_path / 'own'), '/dev/loop0', 'x')}"],
