@@ -58,10 +58,16 @@ def program() -> list[str]:
     return shell.own_program(__name__)
 
 
-def place(arrived: Path, host: str, local: Path) -> None:
-    """Move what came of a host's directory into another: `a` as `a.host`. Raises HostError."""
+def place(arrived: Path, host: str, local: Path, taken: set[str]) -> None:
+    """Move what came of a host's directory into another: `a` as `a.host`. Raises HostError.
+
+    `taken` has the names of what came of other hosts: `a.b` of host c is named as `a` of b.c.
+    """
     for entry in sorted(arrived.iterdir()):
         target = local / f"{entry.name}.{host}"
+        if target.name in taken:
+            raise HostError(host, f"keep {entry.name[:60]!r}", "another host has sent that", "")
+        taken.add(target.name)
         try:
             if target.is_dir():
                 shutil.rmtree(target)

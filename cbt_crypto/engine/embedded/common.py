@@ -332,12 +332,13 @@ def sync_files(remote: str, local: str) -> None:
         if copying.timed_out:
             raise HostError(nodes, f"copy {remote}", f"not done within {_COLLECT_S} s", said[-600:])
         name = os.path.basename(remote.rstrip("/"))
+        taken: set[str] = set()
         for node in nodes.split(","):
             host = _host(node)
             arrived = Path(staging, f"{name}.{host}")
             if not arrived.is_dir():
                 raise HostError(host, f"copy {remote} from it", "nothing came", said.strip()[-600:])
-            fetch.place(arrived, host, Path(local))
+            fetch.place(arrived, host, Path(local), taken)
 
 
 def make_remote_dir(remote: str) -> None:
@@ -372,7 +373,7 @@ def mkdir_p(path: str) -> None:
 
 def _everywhere(command: str) -> None:
     nodes = settings.getnodes("head", "clients", "osds", "mons", "mgrs")
-    pdsh(nodes, command, continue_if_error=False).communicate()
+    pdsh(nodes, command, continue_if_error=False).communicate(_COLLECT_S)
 
 
 def close_connections() -> None:

@@ -103,6 +103,6 @@ def _pdsh(roles: Sequence[str], script: str) -> None:
     nodes = settings.getnodes(*roles)
     text = f"{preamble(str(settings.cluster['tmp_dir']))}\nset -eu\n{script}"
     handle = common.pdsh(nodes, text)
-    _, stderr = handle.communicate()
+    _, stderr = handle.communicate(2 * _PATIENCE_S)
     if handle.returncode:
         raise HostError(nodes, "monitoring", f"exit status {handle.returncode}", stderr[-600:])

@@ -167,10 +167,11 @@ class Common:
                 for host, node in hosts.items()
             ]
             said = _fetched(orders)
+            taken: set[str] = set()
             for host in hosts:
                 arrived = Path(staging, host, *([name] if is_content else []))
                 if arrived.is_dir():
-                    fetch.place(arrived, host, Path(localdir))
+                    fetch.place(arrived, host, Path(localdir), taken)
         self._said = said
         return Brought(said)
 

@@ -8,6 +8,8 @@ import stat
 import subprocess
 import sys
 import tarfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +151,29 @@ def test_nothing_to_fetch_is_no_error(tmp_path: Path) -> None:
         [sys.executable, "-m", "cbt_crypto.hosts.fetch"], input="[]", text=True, check=False
     )
     assert done.returncode == 0
+
+
+def test_one_host_cannot_send_another_s_results(
+    tmp_path: Path, shims: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `lan` calls `output.0.osd1` was kept in the place of `output.0` of osd1.lan."""
+    monkeypatch.setattr(common.settings, "getnodes", lambda *roles: "osd1.lan,lan")
+    (tmp_path / "run").mkdir()
+    for name in ("output.0", "output.0.osd1"):
+        (tmp_path / "run" / name).write_text(name)
+    with pytest.raises(HostError, match=r"lan: keep 'output\.0\.osd1'.*another host has sent that"):
+        common.sync_files(str(tmp_path / "run"), str(tmp_path / "cell"))
+    assert (tmp_path / "cell" / "output.0.osd1.lan").read_text() == "output.0"
+
+
+def test_a_host_that_hangs_ends_every_step(
+    tmp_path: Path, programs: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`mkdir` on a dead file system kept a campaign, and its tear-down, for ever."""
+    monkeypatch.setattr(common, "_COLLECT_S", 1)
+    monkeypatch.setattr(common.settings, "getnodes", lambda *roles: "localhost")
+    programs("mkdir", "exec sleep 20")
+    began = time.monotonic()
+    with pytest.raises(HostError):
+        common.make_remote_dir(str(tmp_path / "x"))
+    assert time.monotonic() - began < 15
