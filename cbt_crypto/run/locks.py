@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive.files import one_line
+from cbt_crypto.archive.files import digest, one_line
 from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote, answer_of, own_name
@@ -31,6 +31,7 @@ def this_run(archive: Path) -> dict[str, Any]:
         "user": own_name(),
         "host": socket.gethostname(),
         "machine": _text("/etc/machine-id"),
+        "hardware": hardware(),
         "boot": _boot(),
         "pid": os.getpid(),
         "started": _started(os.getpid()),
@@ -51,7 +52,7 @@ def describe(holder: Mapping[str, Any]) -> str:
 
 
 def is_dead(holder: Mapping[str, Any]) -> Optional[bool]:
-    """Whether that run has ended; None when this machine cannot know, because it is another."""
+    """Whether that run has ended; None when this machine cannot know, as it may be another."""
     if holder.get("host") != socket.gethostname() or holder.get("machine") != _text(
         "/etc/machine-id"
     ):
@@ -63,9 +64,44 @@ def is_dead(holder: Mapping[str, Any]) -> Optional[bool]:
         return not _is_that(pid, holder)
     boot_id, _, container = boot.partition(" ")
     if boot_id != here.partition(" ")[0] or not container:
-        return True
+        # This machine before it started anew, or a clone of it.
+        return True if _is_this_hardware(holder.get("hardware")) else None
     # In a container of this machine, which counts its processes for itself.
-    return not any(_is_that(seen, holder) for seen in _in_container(pid, container))
+    if any(_is_that(seen, holder) for seen in _in_container(pid, container)):
+        return False
+    # A container does not see those of another, nor a user those of others.
+    is_seen = os.geteuid() == 0 or holder.get("user") == own_name()
+    return True if is_seen and here.endswith(_FIRST_PIDS) else None
+
+
+#: Of the machine itself: PROC_PID_INIT_INO of Linux.
+_FIRST_PIDS = " pid:[4026531836]"
+#: QEMU's own choice, the same in all its machines.
+_QEMU_CARD = "52:54:00:12:34:"
+
+
+def hardware() -> dict[str, str]:
+    """Digests of what machines cloned from one image do not share; without what is not readable.
+
+    The DMI uuid is root's to read; a container has network cards only if they were given to it.
+    """
+    cards = []
+    for card in Path("/sys/class/net").glob("*/device"):
+        address = _text(f"{card.parent}/address")
+        # 1: drawn anew at each start, as of virtual functions.
+        if _text(f"{card.parent}/addr_assign_type") != "1" and address[:15] != _QEMU_CARD:
+            cards.append(address)
+    uuid = _text("/sys/class/dmi/id/product_uuid")
+    # All digits alike: the maker gave it none.
+    found = {"cards": sorted(cards), "uuid": uuid if len({*uuid} - {"-"}) > 1 else ""}
+    return {key: digest(value) for key, value in found.items() if value}
+
+
+def _is_this_hardware(there: Any) -> bool:
+    """Whether all that both know is the same; earlier versions noted nothing of it."""
+    here = hardware()
+    both = here.keys() & there.keys() if isinstance(there, dict) else set()
+    return bool(both) and all(here[key] == there[key] for key in both)
 
 
 def _is_that(pid: int, holder: Mapping[str, Any]) -> bool:

@@ -185,12 +185,66 @@ def test_another_s_hold_is_not_freed(tmp_path: Path) -> None:
         ({"started": 1}, True),
         ({"pid": "4711"}, True),
         ({"boot": "another"}, True),
+        ({"boot": "another", "hardware": {"cards": "here"}}, True),
+        ({"boot": "another", "hardware": {"cards": "there"}}, None),
+        ({"boot": "another", "hardware": {"cards": "here", "uuid": "there"}}, None),
+        ({"boot": "another", "hardware": {"uuid": {}, "more": 1}}, None),
+        ({"boot": "another", "hardware": {}}, None),
+        ({"boot": "another", "hardware": None}, None),
         ({"host": "elsewhere"}, None),
         ({"machine": "another"}, None),
     ],
 )
-def test_who_is_dead(tmp_path: Path, changes: dict[str, Any], dead: Any) -> None:
+def test_who_is_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], dead: Any
+) -> None:
+    monkeypatch.setattr(locks, "hardware", lambda: {"cards": "here", "uuid": "here"}, raising=False)
     assert locks.is_dead({**me(tmp_path), **changes}) is dead
+
+
+def test_a_living_run_on_a_clone_of_this_head_keeps_its_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two heads of one image: by its other boot, the run on the other one was taken for dead."""
+    one = site(tmp_path)
+    boot = "11111111-1111-1111-1111-111111111111 pid:[4026531836]"
+    there = {**me(tmp_path / "a"), "boot": boot, "pid": 4242, "hardware": {"cards": "there"}}
+    monkeypatch.setattr(locks, "hardware", lambda: {"cards": "here"}, raising=False)
+    with hosts_held(remote(one), one, "first", there) as hold:
+        with (
+            pytest.raises(UsageError, match=r"wait for it, or if it is dead run on "),
+            hosts_held(remote(one), one, "second", me(tmp_path / "b")),
+        ):
+            pytest.fail("held twice")
+        assert len(keepers(one)) == 1
+        hold.check()
+
+
+def test_a_run_that_cannot_be_seen_from_here_is_not_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two containers of one image, with the host's network, one took over the other's hosts."""
+    boot = me(tmp_path)["boot"].split()[0]
+    there = {**me(tmp_path), "boot": f"{boot} pid:[1]", "user": "alice"}
+    if me(tmp_path)["boot"].endswith(" pid:[4026531836]") and os.geteuid() == 0:
+        assert locks.is_dead(there) is True
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert locks.is_dead(there) is None, "the processes of another user"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    real = os.readlink
+
+    def readlink(path: str) -> str:
+        return "pid:[2]" if path == "/proc/self/ns/pid" else real(path)
+
+    monkeypatch.setattr(os, "readlink", readlink)
+    assert locks.is_dead(there) is None, "the processes of another container"
+
+
+def test_hardware_is_what_clones_do_not_share() -> None:
+    """Its values are in journals, which are published: as digests."""
+    known = locks.hardware()
+    assert set(known) <= {"cards", "uuid"} and known == locks.hardware()
+    assert all(len(value) == 64 for value in known.values())
 
 
 # -- what hosts answer ---------------------------------------------------------------------------

@@ -186,6 +186,8 @@ def test_a_run_in_a_container_of_this_machine_is_alive(tmp_path: Path) -> None:
         "print(json.dumps(this_run(Path('/a'))), flush=True)\ntime.sleep(120)\n"
     )
     command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c"]
+    # Where this is a container itself, it does not see all processes.
+    dead = True if os.readlink("/proc/self/ns/pid") == "pid:[4026531836]" else None
     with subprocess.Popen(
         [*command, code, json.dumps(sys.path)], stdout=subprocess.PIPE, text=True
     ) as inside:
@@ -193,10 +195,10 @@ def test_a_run_in_a_container_of_this_machine_is_alive(tmp_path: Path) -> None:
         who = json.loads(inside.stdout.readline())
         try:
             assert who["pid"] < 20 and locks.is_dead(who) is False
-            assert locks.is_dead({**who, "started": 1}) is True
+            assert locks.is_dead({**who, "started": 1}) is dead
         finally:
             inside.kill()
     ends = time.monotonic() + 60
     while locks.is_dead(who) is False and time.monotonic() < ends:
         time.sleep(0.2)
-    assert locks.is_dead(who) is True
+    assert locks.is_dead(who) is dead
